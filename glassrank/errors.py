@@ -1,0 +1,41 @@
+"""Errors meant for people: one sentence that says what was expected, what came, what to do.
+
+The command line prints them as they are and ends with `exit_status`; anything else is a bug.
+"""
+
+from pathlib import Path
+
+
+class GlassrankError(Exception):
+    """A failed job: the input was fine, the work could not be done."""
+
+    exit_status = 1
+
+
+class InputError(GlassrankError):
+    """Bad input: a wrong file, option, or id."""
+
+    exit_status = 2
+
+    @classmethod
+    def at(cls, path: str | Path, line: int, problem: str) -> "InputError":
+        """
+        >>> InputError.at("docs.tsv", 3, "expected 2 columns, found 1").args[0]
+        'docs.tsv:3: expected 2 columns, found 1'
+        """
+        return cls(f"{path}:{line}: {problem}")
+
+
+class DuplicateIdError(InputError):
+    """Two documents with one id."""
+
+    def __init__(self, doc_id: str, where: str = "") -> None:
+        self.doc_id = doc_id
+        super().__init__(
+            f"{where}{': ' if where else ''}document id {doc_id!r} appears twice; "
+            "ids must be unique"
+        )
+
+
+class CorruptError(GlassrankError):
+    """A file that is not what was written: a flipped byte, a cut tail."""
