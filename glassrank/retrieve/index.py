@@ -1,0 +1,195 @@
+"""The index: documents in, rankings out."""
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from glassrank.errors import DuplicateIdError, InputError
+from glassrank.retrieve.manifest import FILE_NAME, Manifest, read_manifest
+from glassrank.retrieve.methods import Method, parse_method, run_method
+from glassrank.retrieve.search import TopK
+from glassrank.retrieve.snapshot import Snapshot
+from glassrank.retrieve.snippets import Snippet, make_snippet
+from glassrank.retrieve.writer import IndexWriter, changing
+from glassrank.text import EnglishAnalyzer
+from glassrank.types import Doc, Hit, Query, Ranking, Run
+
+
+class Index:
+    """A folder of segments. Searching is safe from any number of threads and processes; one
+    process at a time may change it, and readers see a change whole, when they `refresh`.
+
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> docs = [Doc("d1", "The cat sat on the mat."), Doc("d2", "Dogs chase cats.")]
+    >>> index = Index.build(docs, folder.name + "/my.index")
+    >>> [hit.doc_id for hit in index.search("a cat on a mat")]
+    ['d1', 'd2']
+    >>> folder.cleanup()
+    """
+
+    def __init__(self, path: str | Path, *, verify: bool = True) -> None:
+        """Opens an index. `verify` reads every byte once and compares checksums; without it only
+        sizes are compared, which is enough for a process whose parent has verified."""
+        self.path = Path(path)
+        self._analyzer = EnglishAnalyzer()
+        self._snapshot = Snapshot.open(self.path, verify=verify)
+        known = self._snapshot.manifest.analyzer
+        if known != self._analyzer.name:
+            raise InputError(
+                f"{self.path} was made with the analyzer {known!r}, this version has "
+                f"{self._analyzer.name!r}; build the index again"
+            )
+
+    @classmethod
+    def build(cls, docs: Iterable[Doc], path: str | Path, *, overwrite: bool = False) -> "Index":
+        """Makes an index of documents, as one segment."""
+        path = Path(path)
+        if (path / FILE_NAME).exists() and not overwrite:
+            raise InputError(
+                f"{path} holds an index already; add to it, or overwrite it, or choose another name"
+            )
+        if path.is_file() or (path.is_dir() and not _is_ours(path)):
+            raise InputError(f"{path} is something else than an index; choose another name")
+        with _located(docs), changing(path, create=Manifest(EnglishAnalyzer.name)) as writer:
+            if not writer.add(docs):
+                raise InputError("there are no documents to index; check the input")
+        return cls(path, verify=False)
+
+    def add(self, docs: Iterable[Doc], *, replace: bool = False) -> int:
+        """Adds documents; with `replace`, those whose ids are there already take their place."""
+        with _located(docs), self._changing() as writer:
+            count = writer.add(docs, replace_existing=replace)
+            writer.merge_small()
+        return count
+
+    def delete(self, doc_ids: Iterable[str]) -> int:
+        """Deletes documents by id. Scores are at once as if they had never been there."""
+        with self._changing() as writer:
+            return writer.delete(doc_ids)
+
+    def merge(self) -> None:
+        """Rewrites all segments as one, and gives back the room of deleted documents."""
+        with self._changing() as writer:
+            writer.merge()
+
+    @contextmanager
+    def _changing(self) -> Iterator[IndexWriter]:
+        with changing(self.path) as writer:
+            yield writer
+        self._snapshot = Snapshot.open(self.path, verify=False)
+
+    def refresh(self, *, verify: bool = False) -> bool:
+        """Moves on to the newest state, and says whether there was one.
+
+        Searches that are running finish on the state they began with.
+        """
+        if read_manifest(self.path).generation == self.generation:
+            return False
+        self._snapshot = Snapshot.open(self.path, verify=verify)
+        return True
+
+    def search(self, query: str, k: int = 10, method: str | Method = "bm25") -> Ranking:
+        """One query. `method` is `bm25`, `ql`, `bm25+rm3` or `ql+rm3`, with parameters if need be:
+        `bm25(k1=1.2,b=0.75)`."""
+        started = time.perf_counter()
+        snapshot = self._snapshot
+        found = self._run([query], k, method, snapshot, threads=1)[0]
+        hits = tuple(
+            Hit(rank, snapshot.doc_id(number), score)
+            for rank, (number, score) in enumerate(
+                zip(found.docs.tolist(), found.scores.tolist(), strict=True), 1
+            )
+        )
+        return Ranking(query, hits, timing={"retrieve": 1e3 * (time.perf_counter() - started)})
+
+    def retrieve(
+        self,
+        queries: Sequence[Query],
+        depth: int = 1000,
+        method: str | Method = "bm25",
+        threads: int | None = None,
+    ) -> Run:
+        """Many queries at once, on all cores unless `threads` says otherwise."""
+        snapshot = self._snapshot
+        found = self._run([query.text for query in queries], depth, method, snapshot, threads)
+        return Run.from_rows(
+            (query.query_id, map(snapshot.doc_id, top.docs.tolist()), top.scores.astype(np.float64))
+            for query, top in zip(queries, found, strict=True)
+        )
+
+    def top_k(
+        self,
+        queries: Sequence[str],
+        k: int,
+        method: str | Method = "bm25",
+        threads: int | None = None,
+    ) -> list[TopK]:
+        """The same as numbers: what the second stage starts from. See `Snapshot.doc`."""
+        return self._run(queries, k, method, self._snapshot, threads)
+
+    def _run(
+        self,
+        queries: Sequence[str],
+        k: int,
+        method: str | Method,
+        snapshot: Snapshot,
+        threads: int | None,
+    ) -> list[TopK]:
+        if k < 1:
+            raise InputError(f"at least one result must be asked for, not {k}")
+        parsed = parse_method(method) if isinstance(method, str) else method
+        return run_method(snapshot, [self._analyzer(text) for text in queries], k, parsed, threads)
+
+    def doc(self, doc_id: str) -> Doc:
+        """A stored document."""
+        snapshot = self._snapshot
+        number = snapshot.find(doc_id)
+        if number < 0:
+            raise InputError(f"no document of {self.path} has the id {doc_id!r}")
+        return snapshot.doc(number)
+
+    def docs(self) -> Iterator[Doc]:
+        return self._snapshot.docs()
+
+    def snippet(self, query: str, doc_id: str, length: int = 240) -> Snippet:
+        """The part of a document that shows best why it was found."""
+        return make_snippet(self.doc(doc_id).text, query, self._analyzer, length)
+
+    @property
+    def snapshot(self) -> Snapshot:
+        return self._snapshot
+
+    @property
+    def generation(self) -> int:
+        return self._snapshot.manifest.generation
+
+    def __len__(self) -> int:
+        return self._snapshot.collection.docs
+
+    def __contains__(self, doc_id: object) -> bool:
+        return isinstance(doc_id, str) and self._snapshot.find(doc_id) >= 0
+
+    def __repr__(self) -> str:
+        return f"Index({str(self.path)!r}: {len(self)} documents)"
+
+
+def _is_ours(path: Path) -> bool:
+    """Empty, or left by a writer that never came to commit."""
+    return all(
+        entry.name.startswith("segment-") or entry.name == "write.lock" or "manifest" in entry.name
+        for entry in path.iterdir()
+    )
+
+
+@contextmanager
+def _located(docs: Iterable[Doc]) -> Iterator[None]:
+    """Names the lines of a duplicate id, if the documents come from somewhere that can tell."""
+    try:
+        yield
+    except DuplicateIdError as error:
+        locate = getattr(docs, "locate", None)
+        raise DuplicateIdError(error.doc_id, locate(error.doc_id) if locate else "") from None

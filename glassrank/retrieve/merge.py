@@ -1,0 +1,127 @@
+"""Several segments into one, without their deleted documents.
+
+Documents are copied in blocks straight from the old segments' arrays; memory holds one block, the
+terms, and four bytes for each document and term.
+"""
+
+import heapq
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from glassrank.arrays import Strings
+from glassrank.errors import DuplicateIdError
+from glassrank.retrieve.segment import Segment, SegmentRecord
+from glassrank.retrieve.segment_writer import Block, Ragged, write_segment
+
+DOCS_AT_ONCE = 1 << 15
+
+
+def merge_segments(folder: Path, name: str, segments: Sequence[Segment]) -> SegmentRecord:
+    owners, docs = _document_order(segments)
+    terms = _live_terms(segments)
+    numbers = {term: number for number, term in enumerate(terms)}
+    renumber = [
+        np.array([numbers.get(term, 0) for term in _encoded(segment.terms)], np.uint32)
+        for segment in segments
+    ]
+    count_dtype = np.result_type(*(segment.vector_counts.dtype for segment in segments))
+    blocks = (
+        _block(segments, renumber, owners[part], docs[part])
+        for part in (slice(i, i + DOCS_AT_ONCE) for i in range(0, len(docs), DOCS_AT_ONCE))
+    )
+    return write_segment(folder, name, terms, blocks, count_dtype)
+
+
+def _document_order(segments: Sequence[Segment]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """For each document of the result, by id: its segment, and its number there."""
+
+    def live(owner: int, segment: Segment) -> Iterator[tuple[bytes, int, int]]:
+        deleted = frozenset(segment.deleted.tolist())
+        for number, doc_id in enumerate(_encoded(segment.ids)):
+            if number not in deleted:
+                yield doc_id, owner, number
+
+    size = sum(len(segment) - len(segment.deleted) for segment in segments)
+    owners, docs = np.empty(size, np.int32), np.empty(size, np.int64)
+    previous = None
+    streams = (live(owner, segment) for owner, segment in enumerate(segments))
+    for i, (doc_id, owner, number) in enumerate(heapq.merge(*streams)):
+        if doc_id == previous:
+            raise DuplicateIdError(doc_id.decode())
+        owners[i], docs[i], previous = owner, number, doc_id
+    return owners, docs
+
+
+def _live_terms(segments: Sequence[Segment]) -> list[bytes]:
+    """Sorted terms that a document still has: one that only deleted documents had is gone."""
+    terms: set[bytes] = set()
+    for segment in segments:
+        _, gone = segment.deleted_statistics
+        frequencies = np.diff(segment.posting_offsets)
+        left = {term for term, (docs, _) in gone.items() if docs == frequencies[term]}
+        terms.update(t for number, t in enumerate(_encoded(segment.terms)) if number not in left)
+    return sorted(terms)
+
+
+def _encoded(strings: Strings) -> Iterator[bytes]:
+    return map(strings.encoded, range(len(strings)))
+
+
+def _block(
+    segments: Sequence[Segment],
+    renumber: Sequence[NDArray[np.uint32]],
+    owners: NDArray[np.int32],
+    docs: NDArray[np.int64],
+) -> Block:
+    def gather(rows: Callable[[Segment], tuple[NDArray[np.int64], NDArray[Any]]]) -> Ragged:
+        return _gather([rows(segment) for segment in segments], owners, docs)
+
+    terms = gather(lambda segment: (segment.vector_offsets, segment.vector_terms))
+    counts = gather(lambda segment: (segment.vector_offsets, segment.vector_counts))
+    sizes = np.diff(terms.offsets)
+    for owner, numbers in enumerate(renumber):
+        mine = np.repeat(owners == owner, sizes)
+        terms.values[mine] = numbers[terms.values[mine]]
+    return Block(
+        ids=gather(lambda segment: (segment.ids.offsets, segment.ids.data)),
+        texts=gather(lambda segment: (segment.texts.offsets, segment.texts.data)),
+        fields=gather(lambda segment: (segment.fields.offsets, segment.fields.data)),
+        terms=terms,
+        counts=counts.values.astype(np.uint32),
+    )
+
+
+def _gather(
+    rows: Sequence[tuple[NDArray[np.int64], NDArray[Any]]],
+    owners: NDArray[np.int32],
+    docs: NDArray[np.int64],
+) -> Ragged:
+    """Rows of several ragged arrays, in a given order, as one."""
+    sizes = np.zeros(len(docs), np.int64)
+    for owner, (offsets, _) in enumerate(rows):
+        mine = owners == owner
+        sizes[mine] = offsets[docs[mine] + 1] - offsets[docs[mine]]
+    out_offsets = np.concatenate([[0], np.cumsum(sizes)])
+    out = np.empty(out_offsets[-1], np.result_type(*(values.dtype for _, values in rows)))
+    for owner, (offsets, values) in enumerate(rows):
+        mine = np.flatnonzero(owners == owner)
+        _copy_rows(values, offsets[docs[mine]], sizes[mine], out, out_offsets[mine])
+    return Ragged(out_offsets, out)
+
+
+@njit(cache=True, nogil=True)
+def _copy_rows(
+    values: NDArray[Any],
+    starts: NDArray[np.int64],
+    sizes: NDArray[np.int64],
+    out: NDArray[Any],
+    out_starts: NDArray[np.int64],
+) -> None:
+    for i in range(len(starts)):
+        for j in range(sizes[i]):
+            out[out_starts[i] + j] = values[starts[i] + j]

@@ -1,0 +1,115 @@
+"""First-stage methods by name: `bm25`, `ql`, `bm25+rm3`, `ql(mu=500)+rm3(terms=20)`."""
+
+import difflib
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any
+
+from glassrank.errors import InputError
+from glassrank.retrieve.rm3 import RM3, expand
+from glassrank.retrieve.scoring import BM25, QL
+from glassrank.retrieve.search import TopK, search
+from glassrank.retrieve.snapshot import Snapshot
+
+Method = BM25 | QL | RM3
+_BASES: dict[str, type[BM25] | type[QL]] = {"bm25": BM25, "ql": QL}
+_NAMES = ("bm25", "ql", "bm25+rm3", "ql+rm3")
+_PART = re.compile(r"\s*([a-z0-9]+)\s*(?:\(([^()]*)\))?\s*")
+_RANGES = {
+    "k1": (0, 1000),
+    "b": (0, 1),
+    "mu": (1e-6, 1e9),
+    "weight": (0, 1),
+    "terms": (1, 1000),
+    "docs": (1, 1000),
+}
+
+
+def run_method(
+    snapshot: Snapshot,
+    queries: Sequence[Sequence[str]],
+    k: int,
+    method: Method,
+    threads: int | None = None,
+) -> list[TopK]:
+    """The best k documents of each query, given as its terms."""
+    weighted = [Counter(query) for query in queries]
+    if not isinstance(method, RM3):
+        return search(snapshot, weighted, k, method, threads)
+    first_pass = search(snapshot, weighted, method.docs, method.base, threads)
+    expanded = [
+        expand(snapshot, query, found, method)
+        for query, found in zip(weighted, first_pass, strict=True)
+    ]
+    return search(snapshot, expanded, k, method.base, threads)
+
+
+def parse_method(text: str) -> Method:
+    """
+    >>> parse_method("bm25(k1=1.2)+rm3(terms=20)")
+    RM3(base=BM25(k1=1.2, b=0.4), terms=20, docs=10, weight=0.5)
+    """
+    base_text, plus, feedback_text = text.lower().partition("+")
+    name, options = _part(text, base_text)
+    if name not in _BASES:
+        raise _unknown(text)
+    base = _BASES[name](**_options(text, _BASES[name], options))
+    if not plus:
+        return base
+    name, options = _part(text, feedback_text)
+    if name != "rm3":
+        raise _unknown(text)
+    return RM3(base, **_options(text, RM3, options))
+
+
+def method_name(method: Method) -> str:
+    """The other way round: every parameter, as `--method` takes it.
+
+    >>> method_name(RM3(QL()))
+    'ql(mu=1000)+rm3(terms=10,docs=10,weight=0.5)'
+    """
+    kind = type(method).__name__.lower()
+    values = ",".join(
+        f"{field.name}={getattr(method, field.name):g}"
+        for field in fields(method)
+        if field.name != "base"
+    )
+    own = f"{kind}({values})"
+    return f"{method_name(method.base)}+{own}" if isinstance(method, RM3) else own
+
+
+def _part(text: str, part: str) -> tuple[str, str]:
+    match = _PART.fullmatch(part)
+    if not match:
+        raise _unknown(text)
+    return match[1], match[2] or ""
+
+
+def _unknown(text: str) -> InputError:
+    near = difflib.get_close_matches(text.lower(), _NAMES, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(_NAMES)}"
+    return InputError(f"unknown method {text!r}; {hint}")
+
+
+def _options(text: str, kind: type[Method], options: str) -> dict[str, Any]:
+    types = {field.name: field.type for field in fields(kind) if field.name != "base"}
+    found: dict[str, Any] = {}
+    for option in filter(None, (part.strip() for part in options.split(","))):
+        name, _, value = (side.strip() for side in option.partition("="))
+        if name not in types:
+            raise InputError(
+                f"method {text!r}: {kind.__name__} has no parameter {name!r}, "
+                f"only {', '.join(types)}"
+            )
+        try:
+            found[name] = types[name](value)  # type: ignore[operator]
+        except ValueError:
+            raise InputError(f"method {text!r}: {name} takes a number, not {value!r}") from None
+        low, high = _RANGES[name]
+        if not low <= found[name] <= high:
+            raise InputError(
+                f"method {text!r}: {name} must be between {low:g} and {high:g}, not {value}"
+            )
+    return found

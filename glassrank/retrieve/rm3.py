@@ -1,0 +1,74 @@
+"""RM3: the query, enriched with the words of the documents that it finds first.
+
+Jaleel et al., "UMass at TREC 2004", in the form of Anserini: each of the first documents gives its
+most frequent terms, weighted by its score; the best of them join the query.
+"""
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass
+
+from glassrank.retrieve.scoring import BM25, QL
+from glassrank.retrieve.search import TopK, WeightedQuery
+from glassrank.retrieve.snapshot import Snapshot
+
+_EXPANSION_TERM = re.compile("[a-z0-9]{2,20}")
+_COMMON = 0.1
+"""Terms in a larger part of the collection than this say nothing."""
+
+
+@dataclass(frozen=True)
+class RM3:
+    """Feedback over a first pass with `base`."""
+
+    base: BM25 | QL
+    terms: int = 10
+    docs: int = 10
+    weight: float = 0.5
+    """Of the original query; the rest goes to the expansion."""
+
+
+def expand(
+    snapshot: Snapshot, query: WeightedQuery, first_pass: TopK, method: RM3
+) -> dict[str, float]:
+    """The new query: each part's weights add up to its share."""
+    relevance = _relevance_model(snapshot, first_pass, method.terms)
+    original = _normalised(query)
+    if not relevance:
+        return original
+    return {
+        term: method.weight * original.get(term, 0.0)
+        + (1 - method.weight) * relevance.get(term, 0.0)
+        for term in [*original, *(term for term in relevance if term not in original)]
+    }
+
+
+def _relevance_model(snapshot: Snapshot, first_pass: TopK, terms: int) -> dict[str, float]:
+    model: defaultdict[str, float] = defaultdict(float)
+    for number, score in zip(first_pass.docs.tolist(), first_pass.scores.tolist(), strict=True):
+        best = _largest(_expansion_terms(snapshot, number), terms)
+        for term, share in _normalised(best).items():
+            model[term] += share * score
+    return _normalised(_largest(model, terms))
+
+
+def _expansion_terms(snapshot: Snapshot, number: int) -> dict[str, float]:
+    """A document's terms that may join a query, and how often it has them."""
+    segment, local = snapshot.place(number)
+    most_docs = _COMMON * snapshot.collection.docs
+    return {
+        text: float(count)
+        for term, count in zip(*segment.vector(local), strict=True)
+        if _EXPANSION_TERM.fullmatch(text := segment.terms[term])
+        and snapshot.term(text).statistics.docs <= most_docs
+    }
+
+
+def _largest(weights: WeightedQuery, n: int) -> dict[str, float]:
+    """Ties go to the term that comes first in the alphabet."""
+    return dict(sorted(weights.items(), key=lambda item: (-item[1], item[0]))[:n])
+
+
+def _normalised(weights: WeightedQuery) -> dict[str, float]:
+    total = sum(weights.values())
+    return {term: weight / total for term, weight in weights.items()} if total > 0 else {}

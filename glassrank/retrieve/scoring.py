@@ -1,0 +1,81 @@
+"""BM25 and query likelihood, as Lucene computes them.
+
+Both have the same shape: a part that only the term decides, a part that only the document's length
+decides, and the number of times the document has the term. `topk.py` compiles the same formulas.
+"""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float32]
+
+ALMOST_NOTHING = 1e-30
+"""A term that matches adds at least this, so that a document of score 0 is a match still."""
+
+
+class Collection(NamedTuple):
+    """What scores need to know of the whole collection."""
+
+    docs: int
+    tokens: int
+
+    @property
+    def average_length(self) -> float:
+        return self.tokens / self.docs if self.docs else 0.0
+
+
+class TermStatistics(NamedTuple):
+    docs: int
+    """Documents that have the term."""
+    occurrences: int
+
+
+class TermFactors(NamedTuple):
+    """The part of a score that the term decides, before the query's own weight."""
+
+    weight: float
+    scale: float
+
+
+@dataclass(frozen=True)
+class BM25:
+    """idf * tf / (tf + k1 (1 - b + b L / avgdl)), idf = ln(1 + (N - df + 0.5) / (df + 0.5))."""
+
+    k1: float = 0.9
+    b: float = 0.4
+
+    def term(self, term: TermStatistics, collection: Collection) -> TermFactors:
+        return TermFactors(
+            float(np.log1p((collection.docs - term.docs + 0.5) / (term.docs + 0.5))), 1.0
+        )
+
+    def lengths(self, lengths: NDArray[Any], collection: Collection) -> Floats:
+        relative = lengths / max(collection.average_length, 1e-9)
+        return np.asarray(self.k1 * (1 - self.b + self.b * relative), np.float32)
+
+    def score(self, term: TermFactors, counts: NDArray[Any], lengths: Floats) -> NDArray[Any]:
+        return np.asarray(term.weight * counts / (counts + lengths))
+
+
+@dataclass(frozen=True)
+class QL:
+    """ln(1 + tf / (mu p)) + ln(mu / (L + mu)), p = (cf + 1) / (tokens + 1); never below 0.
+
+    Only terms that match count: this is Lucene's Dirichlet smoothing, not the textbook's.
+    """
+
+    mu: float = 1000.0
+
+    def term(self, term: TermStatistics, collection: Collection) -> TermFactors:
+        probability = (term.occurrences + 1) / (collection.tokens + 1)
+        return TermFactors(1.0, 1 / (self.mu * probability))
+
+    def lengths(self, lengths: NDArray[Any], collection: Collection) -> Floats:
+        return np.asarray(np.log(self.mu / (lengths + self.mu)), np.float32)
+
+    def score(self, term: TermFactors, counts: NDArray[Any], lengths: Floats) -> NDArray[Any]:
+        matched = term.weight * (np.log1p(term.scale * counts) + lengths)
+        return np.asarray(np.maximum(matched, ALMOST_NOTHING))

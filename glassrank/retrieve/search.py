@@ -1,0 +1,122 @@
+"""Queries in, ranked document numbers out."""
+
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassrank.retrieve.scoring import BM25, QL, Floats
+from glassrank.retrieve.snapshot import Snapshot
+from glassrank.retrieve.topk import KIND_BM25, KIND_QL, search_segment
+
+WeightedQuery = Mapping[str, float]
+"""Term -> how much it counts."""
+
+_QUERIES_AT_ONCE = 32
+
+
+class TopK(NamedTuple):
+    """The best documents of one query, best first."""
+
+    docs: NDArray[np.int64]  # (k,)
+    scores: Floats  # (k,)
+
+
+def search(
+    snapshot: Snapshot,
+    queries: Sequence[WeightedQuery],
+    k: int,
+    method: BM25 | QL,
+    threads: int | None = None,
+) -> list[TopK]:
+    """The best k documents of each query.
+
+    Compiled code does the work, without the lock that keeps Python's threads apart.
+    """
+    k = min(k, max(snapshot.bases[-1], 1))
+    chunks = [queries[i : i + _QUERIES_AT_ONCE] for i in range(0, len(queries), _QUERIES_AT_ONCE)]
+    threads = min(threads or os.cpu_count() or 1, len(chunks))
+    if threads <= 1:
+        found = [_search_chunk(snapshot, chunk, k, method) for chunk in chunks]
+    else:
+        with ThreadPoolExecutor(threads) as pool:
+            found = list(pool.map(lambda chunk: _search_chunk(snapshot, chunk, k, method), chunks))
+    return [result for chunk in found for result in chunk]
+
+
+def _search_chunk(
+    snapshot: Snapshot, queries: Sequence[WeightedQuery], k: int, method: BM25 | QL
+) -> list[TopK]:
+    parts: list[list[TopK]] = [[] for _ in queries]
+    lengths = snapshot.lengths(method)
+    for position, segment in enumerate(snapshot.segments):
+        offsets, terms, weights, scales = _query_arrays(snapshot, queries, position, method)
+        docs = np.empty((len(queries), k), np.uint32)
+        scores = np.empty((len(queries), k), np.float32)
+        sizes = np.empty(len(queries), np.int64)
+        search_segment(
+            KIND_BM25 if isinstance(method, BM25) else KIND_QL,
+            offsets,
+            terms,
+            weights,
+            scales,
+            segment.posting_offsets,
+            segment.posting_docs,
+            segment.posting_counts,
+            lengths[position],
+            segment.live,
+            docs,
+            scores,
+            sizes,
+        )
+        base = snapshot.bases[position]
+        for part, size, row_docs, row_scores in zip(
+            parts, sizes.tolist(), docs, scores, strict=True
+        ):
+            part.append(TopK(row_docs[:size].astype(np.int64) + base, row_scores[:size].copy()))
+    return [_join(snapshot, part, k) for part in parts]
+
+
+def _query_arrays(
+    snapshot: Snapshot, queries: Sequence[WeightedQuery], position: int, method: BM25 | QL
+) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats, Floats]:
+    """Queries as arrays for one segment: where each begins, its terms, their weights and scales."""
+    offsets, terms, weights, scales = [0], [], [], []
+    for query in queries:
+        for text, weight in query.items():
+            term = snapshot.term(text)
+            if term.numbers[position] >= 0 and term.statistics.docs:
+                factors = method.term(term.statistics, snapshot.collection)
+                terms.append(term.numbers[position])
+                weights.append(weight * factors.weight)
+                scales.append(factors.scale)
+        offsets.append(len(terms))
+    return (
+        np.array(offsets, np.int64),
+        np.array(terms, np.int64),
+        np.array(weights, np.float32),
+        np.array(scales, np.float32),
+    )
+
+
+def _join(snapshot: Snapshot, parts: Sequence[TopK], k: int) -> TopK:
+    """The best k over all segments; equal scores go by document id."""
+    if len(parts) == 1:
+        return parts[0]
+    if not parts:
+        return TopK(np.empty(0, np.int64), np.empty(0, np.float32))
+    docs = np.concatenate([part.docs for part in parts])
+    scores = np.concatenate([part.scores for part in parts])
+    order = np.argsort(-scores, kind="stable")
+    docs, scores = docs[order], scores[order]
+    # Within a segment ties are in order already; between segments only the ids can tell.
+    ends = np.flatnonzero(np.diff(scores)) + 1
+    for first, last in zip([0, *ends.tolist()], [*ends.tolist(), len(docs)], strict=True):
+        if first >= k:
+            break
+        if last - first > 1:
+            docs[first:last] = sorted(docs[first:last].tolist(), key=snapshot.doc_id)
+    return TopK(docs[:k], scores[:k])

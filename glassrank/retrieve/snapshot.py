@@ -1,0 +1,96 @@
+"""The index at one moment: its segments with the statistics they share.
+
+Never changes, so any number of threads may search it while the index itself moves on.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+from glassrank.retrieve.manifest import Manifest, read_manifest
+from glassrank.retrieve.scoring import BM25, QL, Collection, Floats, TermStatistics
+from glassrank.retrieve.segment import Segment
+from glassrank.types import Doc
+
+
+class Term(NamedTuple):
+    """A term's number in each segment (-1: not there), and its statistics over all of them."""
+
+    numbers: tuple[int, ...]
+    statistics: TermStatistics
+
+
+class Snapshot:
+    def __init__(self, manifest: Manifest, segments: Sequence[Segment]) -> None:
+        self.manifest = manifest
+        self.segments = tuple(segments)
+        # Documents of all segments are numbered through; these are each segment's first numbers.
+        self.bases = [0]
+        for segment in self.segments:
+            self.bases.append(self.bases[-1] + len(segment))
+        self.collection = Collection(
+            docs=sum(len(segment) - len(segment.deleted) for segment in self.segments),
+            tokens=sum(
+                segment.record.tokens - segment.deleted_statistics[0] for segment in self.segments
+            ),
+        )
+        # Queries repeat their words, and a method its parameters.
+        self.term = lru_cache(maxsize=200_000)(self._term)
+        self.lengths = lru_cache(maxsize=4)(self._lengths)
+
+    @classmethod
+    def open(cls, folder: Path, *, verify: bool) -> "Snapshot":
+        while True:
+            manifest = read_manifest(folder)
+            try:
+                segments = [Segment(folder, record, verify=verify) for record in manifest.segments]
+            except FileNotFoundError:
+                # A writer replaced these segments between the two reads: begin again with its.
+                if read_manifest(folder).generation != manifest.generation:
+                    continue
+                raise
+            return cls(manifest, segments)
+
+    def _term(self, term: str) -> Term:
+        numbers = tuple(segment.terms.find(term) for segment in self.segments)
+        docs = occurrences = 0
+        for segment, number in zip(self.segments, numbers, strict=True):
+            if number >= 0:
+                gone_docs, gone = segment.deleted_statistics[1].get(number, (0, 0))
+                first, last = segment.posting_offsets[number : number + 2]
+                docs += int(last - first) - gone_docs
+                occurrences += int(segment.term_totals[number]) - gone
+        return Term(numbers, TermStatistics(docs, occurrences))
+
+    def _lengths(self, method: BM25 | QL) -> tuple[Floats, ...]:
+        """The part of every document's score that its length decides, for each segment."""
+        return tuple(method.lengths(segment.lengths, self.collection) for segment in self.segments)
+
+    def place(self, number: int) -> tuple[Segment, int]:
+        """The segment of a document, and its number there."""
+        position = bisect_right(self.bases, number) - 1
+        return self.segments[position], number - self.bases[position]
+
+    def doc_id(self, number: int) -> str:
+        segment, local = self.place(number)
+        return segment.ids[local]
+
+    def doc(self, number: int) -> Doc:
+        segment, local = self.place(number)
+        return segment.doc(local)
+
+    def find(self, doc_id: str) -> int:
+        """The number of a document; -1 if there is none of this id."""
+        for base, segment in zip(self.bases, self.segments, strict=False):
+            if (local := segment.find(doc_id)) >= 0:
+                return base + local
+        return -1
+
+    def docs(self) -> Iterator[Doc]:
+        """All documents, by segment and id."""
+        for segment in self.segments:
+            for local in range(len(segment)):
+                if not len(segment.live) or segment.live[local]:
+                    yield segment.doc(local)

@@ -1,0 +1,59 @@
+"""The part of a text that shows best why it was found."""
+
+from typing import NamedTuple
+
+from glassrank.text import EnglishAnalyzer
+from glassrank.text.word_breaks import word_spans
+
+
+class Snippet(NamedTuple):
+    """`matches` are (start, stop) of the query's words in `text`."""
+
+    text: str
+    matches: tuple[tuple[int, int], ...]
+
+    def marked(self, before: str = "[", after: str = "]") -> str:
+        """The text with its matches marked; escape it first if the marks are HTML."""
+        out, at = [], 0
+        for start, stop in self.matches:
+            out += [self.text[at:start], before, self.text[start:stop], after]
+            at = stop
+        return "".join([*out, self.text[at:]])
+
+
+def make_snippet(text: str, query: str, analyzer: EnglishAnalyzer, length: int = 240) -> Snippet:
+    """About `length` characters around the most different words of the query, on word boundaries.
+
+    >>> make_snippet("The dog sleeps. Cats chase mice!", "chasing cat", EnglishAnalyzer(), 19)
+    Snippet(text='… Cats chase mice!', matches=((2, 6), (7, 12)))
+    """
+    text = " ".join(text.split())
+    wanted = set(analyzer(query))
+    spans = list(word_spans(text))
+    matches = [
+        (start, stop, term)
+        for start, stop in spans
+        if (term := analyzer.term(text[start:stop].lower())) in wanted
+    ]
+    context = length // 6  # some words before the first match
+    best_start, best_value = 0, (0, 0)
+    first = 0
+    for last in range(len(matches)):
+        while matches[last][1] - matches[first][0] > length - context and first < last:
+            first += 1
+        inside = [term for _, _, term in matches[first : last + 1]]
+        value = (len(set(inside)), len(inside))
+        if value > best_value:
+            best_value, best_start = value, matches[first][0]
+    start = max(0, min(best_start - context, len(text) - length))
+    stop = min(len(text), start + length)
+    # Cut between words, unless the cut is the text's own begin or end.
+    begin = next((s for s, _ in spans if s >= start), start) if start > 0 else 0
+    end = max((e for _, e in spans if e <= stop), default=stop) if stop < len(text) else stop
+    prefix = "… " if begin > 0 else ""
+    suffix = " …" if end < len(text) else ""
+    shift = len(prefix) - begin
+    return Snippet(
+        prefix + text[begin:end] + suffix,
+        tuple((s + shift, e + shift) for s, e, _ in matches if s >= begin and e <= end),
+    )

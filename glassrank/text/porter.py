@@ -1,0 +1,109 @@
+"""The Porter stemmer, in the form its author distributes and Lucene uses.
+
+M. F. Porter, "An algorithm for suffix stripping", 1980, with the author's two later changes to
+step 2 (`bli` for `abli`, and `logi`) and words of one or two letters left alone. Snowball's
+`porter` keeps to the article, so it gives other stems for *possibly*, *technology* and *us*.
+"""
+
+_STEP_2 = (
+    ("ational", "ate"), ("tional", "tion"), ("enci", "ence"), ("anci", "ance"), ("izer", "ize"),
+    ("bli", "ble"), ("alli", "al"), ("entli", "ent"), ("eli", "e"), ("ousli", "ous"),
+    ("ization", "ize"), ("ation", "ate"), ("ator", "ate"), ("alism", "al"), ("iveness", "ive"),
+    ("fulness", "ful"), ("ousness", "ous"), ("aliti", "al"), ("iviti", "ive"), ("biliti", "ble"),
+    ("logi", "log"),
+)  # fmt: skip
+_STEP_3 = (
+    ("icate", "ic"), ("ative", ""), ("alize", "al"), ("iciti", "ic"), ("ical", "ic"),
+    ("ful", ""), ("ness", ""),
+)  # fmt: skip
+_STEP_4 = (
+    "al", "ance", "ence", "er", "ic", "able", "ible", "ant", "ement", "ment", "ent", "ion",
+    "ou", "ism", "ate", "iti", "ous", "ive", "ize",
+)  # fmt: skip
+
+
+def stem(word: str) -> str:
+    """The stem of a lower-cased word.
+
+    >>> [stem(w) for w in ("relational", "possibly", "technology", "dying", "skies", "us")]
+    ['relat', 'possibl', 'technolog', 'dy', 'ski', 'us']
+    """
+    if len(word) <= 2:
+        return word
+    word = _plurals_and_participles(word)
+    if word.endswith("y") and "v" in _shape(word[:-1]):
+        word = word[:-1] + "i"
+    word = _replace_suffix(word, _STEP_2)
+    word = _replace_suffix(word, _STEP_3)
+    for suffix in _STEP_4:
+        if word.endswith(suffix):
+            rest = word[: -len(suffix)]
+            if _measure(rest) > 1 and (suffix != "ion" or rest.endswith(("s", "t"))):
+                word = rest
+            break
+    return _final_e_and_l(word)
+
+
+def _plurals_and_participles(word: str) -> str:
+    if word.endswith("s"):
+        if word.endswith(("sses", "ies")):
+            word = word[:-2]
+        elif not word.endswith("ss"):
+            word = word[:-1]
+    if word.endswith("eed"):
+        return word[:-1] if _measure(word[:-3]) > 0 else word
+    for suffix in ("ed", "ing"):
+        if word.endswith(suffix):
+            rest = word[: -len(suffix)]
+            if "v" not in _shape(rest):
+                return word
+            if rest.endswith(("at", "bl", "iz")):
+                return rest + "e"
+            if _ends_in_double_consonant(rest) and rest[-1] not in "lsz":
+                return rest[:-1]
+            if _measure(rest) == 1 and _ends_in_short_syllable(rest):
+                return rest + "e"
+            return rest
+    return word
+
+
+def _replace_suffix(word: str, rules: tuple[tuple[str, str], ...]) -> str:
+    for suffix, replacement in rules:
+        if word.endswith(suffix):
+            rest = word[: -len(suffix)]
+            return rest + replacement if _measure(rest) > 0 else word
+    return word
+
+
+def _final_e_and_l(word: str) -> str:
+    measure = _measure(word)
+    if word.endswith("e") and (
+        measure > 1 or (measure == 1 and not _ends_in_short_syllable(word[:-1]))
+    ):
+        word = word[:-1]
+    if word.endswith("ll") and measure > 1:
+        word = word[:-1]
+    return word
+
+
+def _shape(word: str) -> str:
+    """`c` and `v` for each letter; y is a vowel after a consonant, which it is itself otherwise."""
+    shape = ""
+    for letter in word:
+        vowel = letter in "aeiou" or (letter == "y" and shape.endswith("c"))
+        shape += "v" if vowel else "c"
+    return shape
+
+
+def _measure(word: str) -> int:
+    """How often a consonant follows a vowel: m in the article's [C](VC)^m[V]."""
+    return _shape(word).count("vc")
+
+
+def _ends_in_double_consonant(word: str) -> bool:
+    return len(word) > 1 and word[-1] == word[-2] and _shape(word)[-1] == "c"
+
+
+def _ends_in_short_syllable(word: str) -> bool:
+    """Consonant, vowel, consonant other than w, x, y: *hop*, but not *snow*."""
+    return _shape(word)[-3:] == "cvc" and word[-1] not in "wxy"

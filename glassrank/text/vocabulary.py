@@ -1,0 +1,79 @@
+"""Words to numbers: a vocabulary of the words that a collection uses often enough.
+
+Id 0 is padding and id 1 stands for every word that is not in the vocabulary.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassrank.errors import InputError
+from glassrank.files import atomic_write, read_lines
+
+PADDING = 0
+UNKNOWN = 1
+_SPECIAL = ("<pad>", "<unk>")
+
+
+class Vocabulary:
+    """An ordered set of words; `vocabulary.words[id]` and `vocabulary.ids(words)` are inverse.
+
+    >>> vocabulary = Vocabulary(["cat", "mat"])
+    >>> vocabulary.ids(["the", "cat"]).tolist()
+    [1, 2]
+    """
+
+    def __init__(self, words: Iterable[str]) -> None:
+        self.words: tuple[str, ...] = (*_SPECIAL, *words)
+        self._ids = {word: number for number, word in enumerate(self.words)}
+        if len(self._ids) < len(self.words):
+            twice = next(word for word, n in Counter(self.words).items() if n > 1)
+            raise InputError(f"the word {twice!r} appears twice in the vocabulary; remove one")
+        # Not words of any text: a text that says "<unk>" has the unknown word all the same.
+        del self._ids[_SPECIAL[0]], self._ids[_SPECIAL[1]]
+
+    @classmethod
+    def build(cls, texts: Iterable[Iterable[str]], min_count: int = 5) -> "Vocabulary":
+        """From texts split into words: those that occur `min_count` times, frequent ones first.
+
+        >>> Vocabulary.build([["a", "b"], ["b", "c", "c"]], min_count=2).words
+        ('<pad>', '<unk>', 'b', 'c')
+        """
+        counts: Counter[str] = Counter()
+        for words in texts:
+            counts.update(words)
+        for special in _SPECIAL:
+            counts.pop(special, None)
+        kept = [word for word, count in counts.items() if count >= min_count]
+        return cls(sorted(kept, key=lambda word: (-counts[word], word)))
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Vocabulary":
+        """From a text file of one word a line, as `save` writes it."""
+        words = [line for _, line in read_lines(path)]
+        if tuple(words[:2]) != _SPECIAL:
+            raise InputError(
+                f"{path} is not a vocabulary: its first two lines should be "
+                f"{_SPECIAL[0]} and {_SPECIAL[1]}; write it with Vocabulary.save"
+            )
+        return cls(words[2:])
+
+    def save(self, path: str | Path) -> None:
+        with atomic_write(path) as file:
+            file.writelines(f"{word}\n" for word in self.words)
+
+    def ids(self, words: Iterable[str]) -> NDArray[np.int32]:
+        get = self._ids.get
+        return np.fromiter((get(word, UNKNOWN) for word in words), np.int32)
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def __contains__(self, word: object) -> bool:
+        return word in self._ids
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.words)

@@ -1,0 +1,101 @@
+"""Words by Unicode's text segmentation rules (UAX #29), as Lucene's StandardTokenizer finds them.
+
+A word is a run of letters and digits; `.`, `'`, `:` stay inside between letters, `.` and `,`
+between digits (rules WB6, WB7, WB11, WB12), `_` joins (WB13a, WB13b). Marks and joiners belong to
+the character before them (WB4). What Lucene adds: Han and Hiragana characters stand alone, runs of
+Thai, Lao, Khmer and Burmese are one token, emoji sequences are tokens, all else is dropped.
+"""
+
+from collections.abc import Iterator
+
+import regex
+
+LONGEST_WORD = 255
+"""Longer words are cut into pieces of this many characters, as Lucene does."""
+
+
+def _unicode_pattern() -> str:
+    marks = r"[\p{WB=Format}\p{WB=Extend}\p{WB=ZWJ}]*+"
+
+    def one(*classes: str) -> str:
+        """One character of these word-break classes with the marks that belong to it."""
+        return "(?:[" + "".join(rf"\p{{WB={name}}}" for name in classes) + f"]{marks})"
+
+    letter = one("ALetter", "Hebrew_Letter")
+    hebrew = one("Hebrew_Letter")
+    digit = one("Numeric")
+    join = one("ExtendNumLet")
+    between_letters = rf"{one('MidLetter', 'MidNumLet', 'Single_Quote')}(?={letter})"
+    between_digits = rf"{one('MidNum', 'MidNumLet', 'Single_Quote')}(?={digit})"
+    # WB7a to WB7c: a quote may end a Hebrew word, a double quote stand between its letters.
+    between_hebrew = rf"(?<={hebrew}){one('Double_Quote')}(?={hebrew})"
+    after_hebrew = rf"(?<={hebrew}){one('Single_Quote')}"
+    letters = rf"{letter}(?:(?:{between_letters}|{between_hebrew})?+{letter})*+(?:{after_hebrew})?+"
+    digits = rf"{digit}(?:(?:{between_digits})?+{digit})*+"
+    run = rf"(?:(?:{letters}|{digits})++|{one('Katakana')}++)"
+    # Runs of Katakana and of letters are words of their own unless `_` joins them.
+    word = rf"{join}*+{run}(?:{join}++{run})*{join}*+"
+
+    pictograph = r"\p{Extended_Pictographic}[\p{WB=Extend}\p{Emoji_Modifier}--\u200D]*+"
+    emoji = rf"{pictograph}(?:\u200D{pictograph})*+\u200D?"
+    flag = r"\p{Regional_Indicator}{2}" + marks
+    keycap = r"[0-9#*]\uFE0F?\u20E3" + marks
+    complex_script = rf"(?:\p{{Line_Break=Complex_Context}}{marks})++"
+    alone = rf"[\p{{Script=Han}}\p{{Script=Hiragana}}]{marks}"
+    kept = "|".join((keycap, flag, emoji, word, complex_script, alone))
+    # A run of joiners that leads to no word is consumed as one, lest each be tried as a start.
+    return rf"(?V1)({kept})|{join}++"
+
+
+_WORD = regex.compile(_unicode_pattern())
+
+# Most text is plain words between characters that no rule looks at. Cut it there; what is then
+# letters and digits only is a word, and the rest is short, and mostly seen before.
+_INSIDE_WORDS = "_.,;:'"
+_SEPARATORS = {
+    code: " " for code in range(128) if not (chr(code).isalnum() or chr(code) in _INSIDE_WORDS)
+}
+# Beyond ASCII these three count too: keycap emoji (#, *) and Hebrew abbreviations (").
+_UNICODE_SEPARATORS = {code: " " for code in _SEPARATORS if chr(code) not in '#*"'}
+_NARROW_SPACE = "\u202f"  # joins words, by UAX #29, where Python would split
+_CACHE_LIMIT = 200_000
+_cache: dict[str, list[str]] = {}
+
+
+def words(text: str) -> list[str]:
+    """
+    >>> words("The U.S.A.'s node.js costs $3.99, can't it? x86_64 ____")
+    ['The', 'U.S.A', 's', 'node.js', 'costs', '3.99', "can't", 'it', 'x86_64']
+    """
+    if _NARROW_SPACE in text:
+        return _words_of(text)
+    found: list[str] = []
+    for piece in text.translate(_SEPARATORS if text.isascii() else _UNICODE_SEPARATORS).split():
+        if piece.isalnum() and piece.isascii() and len(piece) <= LONGEST_WORD:
+            found.append(piece)
+        else:
+            inside = _cache.get(piece)
+            if inside is None:
+                inside = _words_of(piece)
+                if len(_cache) >= _CACHE_LIMIT:
+                    _cache.clear()
+                _cache[piece] = inside
+            found += inside
+    return found
+
+
+def word_spans(text: str) -> Iterator[tuple[int, int]]:
+    """Where each word of `words` begins and ends in the text."""
+    for match in _WORD.finditer(text):
+        start, stop = match.span(1)
+        for piece in range(start, stop, LONGEST_WORD):
+            yield piece, min(piece + LONGEST_WORD, stop)
+
+
+def _words_of(text: str) -> list[str]:
+    """By the rules alone: slower, and what `words` must agree with."""
+    return [
+        word[start : start + LONGEST_WORD]
+        for word in _WORD.findall(text)
+        for start in range(0, len(word), LONGEST_WORD)
+    ]

@@ -1,0 +1,20 @@
+"""The neural models' view of a text: BlingFire's words, lower-cased, as in the TK papers.
+
+No stop words are removed and nothing is stemmed: punctuation and function words are words too.
+"""
+
+import warnings
+
+with warnings.catch_warnings():  # blingfire 0.1.8 has an invalid escape in a docstring
+    warnings.simplefilter("ignore")
+    import blingfire
+
+
+def split_words(text: str) -> list[str]:
+    """
+    >>> split_words("How do I read a CSV-file?")
+    ['how', 'do', 'i', 'read', 'a', 'csv', '-', 'file', '?']
+    """
+    # A NUL would end the text for the C library behind this.
+    words: str = blingfire.text_to_words(text.replace("\0", " "))
+    return words.lower().split()
