@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,35 +10,66 @@ from typing import IO
 
 from glassrank.errors import GlassrankError, InputError
 
+_DAMAGED = "the gzip data is damaged or cut off; fetch or write the file again"
 
-def read_lines(path: str | Path) -> Iterator[tuple[int, str]]:
-    """(line number, line without its end) of a UTF-8 text file, or of its `.gz`.
+
+def read_lines(path: str | Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
+    """(line number, line without its end) of a text file, or of its `.gz`.
 
     Lines end at `\\n` or `\\r\\n` only, as in every format of the field: other Unicode line breaks
-    may stand inside a document's text.
+    may stand inside a document's text. `encoding` is any that writes a line end as one byte: UTF-8,
+    Latin-1, Windows' and most others, but not UTF-16.
     """
     path = Path(path)
     number = 0
-    try:
-        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+    with _opened(path) as file:
+        try:
             for number, raw in enumerate(file, 1):
                 try:
-                    line = raw.decode("utf-8")
+                    line = raw.decode(encoding)
                 except UnicodeDecodeError as error:
                     raise InputError.at(
-                        path, number, f"invalid UTF-8 at byte {error.start + 1} of the line"
+                        path,
+                        number,
+                        f"invalid {encoding.upper()} at byte {error.start + 1} of the line; "
+                        f"convert the file to {encoding.upper()}, or name its encoding",
+                    ) from None
+                except LookupError:
+                    raise InputError(
+                        f"unknown encoding {encoding!r}; expected a name such as utf-8 or latin-1"
                     ) from None
                 if number == 1:
                     line = line.removeprefix("\ufeff")  # a byte order mark, as Windows writes
                 yield number, line.removesuffix("\n").removesuffix("\r")
+        except (gzip.BadGzipFile, EOFError, zlib.error):
+            raise InputError.at(path, number + 1, _DAMAGED) from None
+
+
+def read_blocks(path: str | Path, size: int = 1 << 20) -> Iterator[bytes]:
+    """The file, or what its `.gz` holds, in blocks of whole lines of about `size` bytes.
+
+    For files of millions of short lines, where handling each on its own takes most of the time.
+    """
+    path = Path(path)
+    with _opened(path) as file:
+        try:
+            while block := file.read(size):
+                yield block + file.readline()
+        except (gzip.BadGzipFile, EOFError, zlib.error):
+            raise InputError(f"{path}: {_DAMAGED}") from None
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[IO[bytes]]:
+    try:
+        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+            yield file  # type: ignore[misc]
     except FileNotFoundError:
         raise InputError(f"{path} does not exist") from None
     except IsADirectoryError:
         raise InputError(f"{path} is a folder, expected a file") from None
     except PermissionError:
         raise InputError(f"{path} cannot be read: permission denied") from None
-    except (gzip.BadGzipFile, EOFError):
-        raise InputError.at(path, number + 1, "the gzip data is damaged or cut off") from None
 
 
 @contextmanager

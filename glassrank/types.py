@@ -90,9 +90,7 @@ class Run:
         )
 
     @classmethod
-    def from_rows(
-        cls, rows: Iterable[tuple[str, Iterable[str], NDArray[np.floating]]]
-    ) -> "Run":
+    def from_rows(cls, rows: Iterable[tuple[str, Iterable[str], NDArray[np.floating]]]) -> "Run":
         """One (query id, document ids, scores) for each query."""
         query_ids: list[str] = []
         doc_ids: list[str] = []

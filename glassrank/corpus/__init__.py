@@ -1,0 +1,21 @@
+"""Documents, queries, judgments and runs, in the field's file formats; the demo corpus."""
+
+from glassrank.corpus.docs import DocReader, read_docs, write_docs
+from glassrank.corpus.pydocs import SAMPLE_QUERIES, python_docs
+from glassrank.corpus.qrels import read_qrels, write_qrels
+from glassrank.corpus.queries import read_queries, write_queries
+from glassrank.corpus.runs import read_run, write_run
+
+__all__ = [
+    "SAMPLE_QUERIES",
+    "DocReader",
+    "python_docs",
+    "read_docs",
+    "read_qrels",
+    "read_queries",
+    "read_run",
+    "write_docs",
+    "write_qrels",
+    "write_queries",
+    "write_run",
+]

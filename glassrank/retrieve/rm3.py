@@ -46,27 +46,28 @@ def expand(
 def _relevance_model(snapshot: Snapshot, first_pass: TopK, terms: int) -> dict[str, float]:
     model: defaultdict[str, float] = defaultdict(float)
     for number, score in zip(first_pass.docs.tolist(), first_pass.scores.tolist(), strict=True):
-        best = _largest(_expansion_terms(snapshot, number), terms)
-        for term, share in _normalised(best).items():
+        for term, share in _normalised(_frequent_terms(snapshot, number, terms)).items():
             model[term] += share * score
-    return _normalised(_largest(model, terms))
+    best = sorted(model.items(), key=lambda item: (-item[1], item[0]))[:terms]
+    return _normalised(dict(best))
 
 
-def _expansion_terms(snapshot: Snapshot, number: int) -> dict[str, float]:
-    """A document's terms that may join a query, and how often it has them."""
+def _frequent_terms(snapshot: Snapshot, number: int, n: int) -> dict[str, float]:
+    """A document's n most frequent terms that may join a query, and how often it has them.
+
+    A vector has its terms in alphabetical order, which the stable sort keeps where counts tie.
+    """
     segment, local = snapshot.place(number)
+    terms, counts = segment.vector(local)
     most_docs = _COMMON * snapshot.collection.docs
-    return {
-        text: float(count)
-        for term, count in zip(*segment.vector(local), strict=True)
-        if _EXPANSION_TERM.fullmatch(text := segment.terms[term])
-        and snapshot.term(text).statistics.docs <= most_docs
-    }
-
-
-def _largest(weights: WeightedQuery, n: int) -> dict[str, float]:
-    """Ties go to the term that comes first in the alphabet."""
-    return dict(sorted(weights.items(), key=lambda item: (-item[1], item[0]))[:n])
+    found: dict[str, float] = {}
+    for i in sorted(range(len(terms)), key=counts.__getitem__, reverse=True):
+        text = segment.terms[terms[i]]
+        if _EXPANSION_TERM.fullmatch(text) and snapshot.term(text).statistics.docs <= most_docs:
+            found[text] = counts[i]
+            if len(found) == n:
+                break
+    return found
 
 
 def _normalised(weights: WeightedQuery) -> dict[str, float]:

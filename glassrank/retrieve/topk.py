@@ -1,8 +1,11 @@
 """The compiled search: the best k documents of one segment for some queries.
 
 Documents are scored in windows that fit the first-level cache. A histogram of the scores so far
-gives a floor that k documents have passed; only documents above it are kept, and the few left at
-the end are sorted once. Ties go to the smaller number, which is the smaller id.
+gives a floor that k documents have passed; adding to a score marks the document when it is above
+the floor, so only such documents are looked at again, and the few left at the end are sorted once.
+Ties go to the smaller number, which is the smaller id.
+
+Loops that decide about each document do so without a branch: it would be guessed wrong too often.
 """
 
 from typing import Any
@@ -11,8 +14,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-WINDOW = 8192
-_BLOCK = 512
+WINDOW = 4096
 _BUCKETS = 1024
 _LOG_TABLE = 64
 _RADIX_BITS = 11
@@ -43,22 +45,54 @@ def _first_not_below(docs: Any, start: int, stop: int, limit: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _add_bm25(docs: Any, counts: Any, lengths: Any, base: Any, weight: Any, scores: Any) -> None:
+def _add_bm25(
+    docs: Any,
+    counts: Any,
+    lengths: Any,
+    base: Any,
+    weight: Any,
+    scores: Any,
+    floor: Any,
+    marks: Any,
+) -> None:
     for i in range(len(docs)):
         local = docs[i] - base
         count = np.float32(counts[i])
-        scores[local] += weight * count / (count + lengths[local])
+        score = scores[local] + weight * count / (count + lengths[local])
+        scores[local] = score
+        marks[local] = score > floor
 
 
 @njit(cache=True, nogil=True)
 def _add_ql(
-    docs: Any, counts: Any, lengths: Any, base: Any, weight: Any, scale: Any, logs: Any, scores: Any
+    docs: Any,
+    counts: Any,
+    lengths: Any,
+    base: Any,
+    weight: Any,
+    scale: Any,
+    logs: Any,
+    scores: Any,
+    floor: Any,
+    marks: Any,
 ) -> None:
     for i in range(len(docs)):
         local = docs[i] - base
         count = counts[i]
         log = logs[count] if count < _LOG_TABLE else np.float32(np.log1p(scale * count))
-        scores[local] += max(weight * (log + lengths[local]), _ALMOST_NOTHING)
+        score = scores[local] + max(weight * (log + lengths[local]), _ALMOST_NOTHING)
+        scores[local] = score
+        marks[local] = score > floor
+
+
+@njit(cache=True, nogil=True)
+def _drop_deleted(scores: Any, docs: Any, start: int, stop: int, live: Any) -> int:
+    kept = start
+    for i in range(start, stop):
+        scores[kept] = scores[i]
+        docs[kept] = docs[i]
+        kept += live[docs[i]]
+    return kept
 
 
 @njit(cache=True, nogil=True)
@@ -109,8 +143,10 @@ def search_segment(
 ) -> None:
     k = out_docs.shape[1]
     docs_in_segment = len(lengths)
-    capacity = 3 * WINDOW + 4 * k
+    capacity = 3 * WINDOW + 4 * k + 8
     window = np.zeros(WINDOW, np.float32)
+    marks = np.zeros(WINDOW, np.bool_)
+    words = marks.view(np.uint64)
     scores, other_scores = np.empty(capacity, np.float32), np.empty(capacity, np.float32)
     docs, other_docs = np.empty(capacity, np.uint32), np.empty(capacity, np.uint32)
     starts = np.empty(_RADIX, np.int32)
@@ -161,6 +197,8 @@ def search_segment(
                         np.uint32(base),
                         weights[first + t],
                         window,
+                        floor,
+                        marks,
                     )
                 else:
                     _add_ql(
@@ -172,31 +210,31 @@ def search_segment(
                         scales[first + t],
                         logs[t],
                         window,
+                        floor,
+                        marks,
                     )
             if touched:
-                for block in range(0, size, _BLOCK):
-                    block_end = min(block + _BLOCK, size)
-                    above = 0
-                    for i in range(block, block_end):
-                        above += window[i] > floor
-                    if above == 0:
-                        continue
-                    for i in range(block, block_end):
-                        score = window[i]
-                        if score > floor and (len(live) == 0 or live[base + i]):
-                            scores[kept] = score
-                            docs[kept] = base + i
-                            kept += 1
-                            reached = min(int(score * to_bucket), _BUCKETS)
-                            histogram[reached] += 1
-                            passed += reached >= bucket
+                before = kept
+                for word in range((size + 7) >> 3):  # eight documents at a time
+                    if words[word]:
+                        words[word] = 0
+                        for local in range(word << 3, (word << 3) + 8):
+                            scores[kept] = window[local]
+                            docs[kept] = base + local
+                            kept += window[local] > floor
+                if len(live):
+                    kept = _drop_deleted(scores, docs, before, kept, live)
+                for i in range(before, kept):
+                    reached = min(int(scores[i] * to_bucket), _BUCKETS)
+                    histogram[reached] += 1
+                    passed += reached >= bucket
                 window[:size] = 0
                 while passed - histogram[bucket] >= k:
                     passed -= histogram[bucket]
                     bucket += 1
                 # a little below the edge, so that rounding loses nothing
                 floor = max(floor, np.float32(bucket) / to_bucket * np.float32(0.99999))
-                if kept + WINDOW > capacity:  # many with almost one score: keep exactly k
+                if kept + WINDOW + 8 > capacity:  # many with almost one score: keep exactly k
                     _sort_descending(scores, docs, kept, other_scores, other_docs, starts)
                     kept = min(kept, k)
                     scores, other_scores = other_scores, scores

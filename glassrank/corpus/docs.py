@@ -1,0 +1,191 @@
+"""Documents from a file, a folder, or an ir_datasets name.
+
+>>> import tempfile
+>>> with tempfile.TemporaryDirectory() as folder:
+...     path = Path(folder, "docs.tsv")
+...     _ = path.write_text("d1\\tOwls hoot.\\nd2\\tCats purr.\\n")
+...     [doc.doc_id for doc in read_docs(path)]
+['d1', 'd2']
+"""
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from glassrank.corpus import irds
+from glassrank.corpus.records import check_not_empty, read_csv, read_jsonl, read_tsv
+from glassrank.corpus.trec import read_trec_docs
+from glassrank.errors import InputError
+from glassrank.files import atomic_write, read_lines
+from glassrank.types import Doc
+
+Located = tuple[str, int, Doc]
+"""A document with its file (or collection) and its line there."""
+
+SUFFIXES = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".tsv": "tsv",
+    ".csv": "csv",
+    ".trec": "trec",
+    ".sgml": "trec",
+    ".sgm": "trec",
+    ".txt": "text",
+    ".text": "text",
+    ".md": "text",
+    ".markdown": "text",
+    ".rst": "text",
+}
+
+_HEADING = re.compile(r"^#{1,6}\s+(.+?)[\s#]*$", re.MULTILINE)
+
+
+class DocReader:
+    """Documents that can be read again and again; nothing is kept in memory.
+
+    Iteration does not look for repeated ids, which would take memory that grows with the file:
+    whoever builds an index notices them and asks `locate` for the lines.
+    """
+
+    def __init__(
+        self, name: str, records: Callable[[], Iterator[Located]], n_bytes: int | None = None
+    ) -> None:
+        self.name = name
+        self.n_bytes = n_bytes  # of the file on disk, for a progress bar; None if it is not a file
+        self._records = records
+
+    def __iter__(self) -> Iterator[Doc]:
+        found = False
+        for _, _, doc in self._records():
+            found = True
+            yield doc
+        if not found:
+            raise InputError(f"{self.name} holds no documents; expected at least one")
+
+    def __repr__(self) -> str:
+        return f"read_docs({self.name!r})"
+
+    def locate(self, doc_id: str) -> str:
+        """Where a repeated id stands: `docs.jsonl:17 (first at docs.jsonl:3)`."""
+        first = ""
+        for place, line, doc in self._records():
+            if doc.doc_id == doc_id:
+                if first:
+                    return f"{place}:{line} (first at {first})"
+                first = f"{place}:{line}"
+        return first
+
+
+def read_docs(
+    source: str | Path,
+    format: str | None = None,  # noqa: A002
+    encoding: str = "utf-8",
+) -> DocReader:
+    """Documents of `source`: a file (or its `.gz`), a folder, or an ir_datasets name.
+
+    `format` is `jsonl`, `tsv`, `csv`, `trec`, `text` (one document in each file) or `irds`; left
+    out, the file's suffix says it. In a folder every file has its own reader, and files with
+    unknown suffixes are passed over; with a `format`, the folder's files of that format are read,
+    or all its files if none has its suffix, as on TREC's disks.
+    """
+    name = str(source)
+    path = Path(source)
+    if format not in (None, "irds", *READERS):
+        raise InputError(f"unknown format {format!r}; expected one of {', '.join(READERS)} or irds")
+    if format == "irds" or (format is None and irds.is_name(source)):
+        return _read_irds(name)
+    if path.is_dir():
+        return DocReader(name, lambda: _read_folder(path, format, encoding))
+    kind = format or suffix_format(path)
+    if not path.exists():
+        raise InputError(f"{name} does not exist; check the path")
+    if kind is None:
+        raise InputError(
+            f"{name} has an unknown extension; expected {', '.join(SUFFIXES)} (or .gz of these); "
+            f"rename the file, or name its format: {', '.join(READERS)}"
+        )
+    return DocReader(name, lambda: _read_file(path, kind, encoding), path.stat().st_size)
+
+
+def write_docs(docs: Iterable[Doc], path: str | Path) -> None:
+    """JSON Lines, in BEIR's fields and `source`."""
+    with atomic_write(path) as file:
+        for doc in docs:
+            fields = {"_id": doc.doc_id, "title": doc.title, "text": doc.text}
+            if doc.source:
+                fields["source"] = doc.source
+            if doc.metadata:
+                fields["metadata"] = dict(doc.metadata)  # type: ignore[assignment]
+            file.write(json.dumps(fields, ensure_ascii=False) + "\n")
+
+
+def suffix_format(path: Path) -> str | None:
+    """
+    >>> suffix_format(Path("docs.jsonl.gz")), suffix_format(Path("beir/scifact"))
+    ('jsonl', None)
+    """
+    return SUFFIXES.get(_without_gz(path).suffix.lower())
+
+
+def read_text(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, Doc]]:
+    """The whole file is one document; its title is the first Markdown heading or its name."""
+    text = "\n".join(line for _, line in read_lines(path, encoding))
+    check_not_empty(path.name, text, path, 1)
+    bare = _without_gz(path)
+    heading = _HEADING.search(text) if bare.suffix.lower() in (".md", ".markdown") else None
+    title = heading[1] if heading else bare.stem
+    yield 1, Doc(_id_of(path.name), text, title, path.as_posix())
+
+
+READERS: dict[str, Callable[[Path, str], Iterator[tuple[int, Doc]]]] = {
+    "jsonl": read_jsonl,
+    "tsv": read_tsv,
+    "csv": read_csv,
+    "trec": read_trec_docs,
+    "text": read_text,
+}
+
+
+def _read_irds(name: str) -> DocReader:
+    irds.load(name)  # a wrong name is reported now
+    return DocReader(name, lambda: ((name, number, doc) for number, doc in irds.irds_docs(name)))
+
+
+def _read_file(path: Path, kind: str, encoding: str) -> Iterator[Located]:
+    for line, doc in READERS[kind](path, encoding):
+        yield str(path), line, doc
+
+
+def _read_folder(folder: Path, wanted: str | None, encoding: str) -> Iterator[Located]:
+    by_suffix = wanted is None or any(suffix_format(path) == wanted for path in _files(folder))
+    for path in _files(folder):
+        kind = suffix_format(path) if by_suffix else wanted
+        if kind is None or (wanted is not None and kind != wanted):
+            continue
+        for place, line, doc in _read_file(path, kind, encoding):
+            if kind == "text":
+                doc_id = _id_of(path.relative_to(folder).as_posix())
+                doc = Doc(doc_id, doc.text, doc.title, doc.source)
+            yield place, line, doc
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """The files below a folder, in sorted order, without hidden ones."""
+    for parent, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(names):
+            path = Path(parent, name)
+            if not name.startswith(".") and path.is_file():
+                yield path
+
+
+def _id_of(path: str) -> str:
+    # A run's columns are separated by spaces, so an id must not have any.
+    return "%20".join(path.split())
+
+
+def _without_gz(path: Path) -> Path:
+    return path.with_suffix("") if path.suffix.lower() == ".gz" else path

@@ -1,0 +1,98 @@
+"""Collections of ir_datasets by name, such as `beir/scifact`; an extra, imported where it is used.
+
+Reading one for the first time lets ir_datasets download it.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from glassrank.errors import InputError
+from glassrank.types import Doc, Qrel, Query
+
+PREFIX = "irds:"
+
+# ir_datasets' names for what topic files call title, desc and narr.
+_TOPIC_FIELDS = {
+    "title": ("text", "title", "query"),
+    "desc": ("description",),
+    "narr": ("narrative",),
+}
+
+
+def is_name(source: str | Path) -> bool:
+    """Whether `source` must be a dataset's name: no such file, and no suffix as files have one.
+
+    >>> is_name("beir/scifact"), is_name("car/v1.5"), is_name("missing.tsv")
+    (True, True, False)
+    """
+    if str(source).startswith(PREFIX):
+        return True
+    path = Path(source)
+    return not path.exists() and not path.suffix[1:2].isalpha()
+
+
+def load(name: str) -> Any:
+    """The dataset of a name, with or without `irds:` in front."""
+    dataset_id = name.removeprefix(PREFIX)
+    try:
+        import ir_datasets
+    except ImportError:
+        given = (
+            f"{name} is read with ir_datasets, which is not installed"
+            if name.startswith(PREFIX)
+            else f"{name} does not exist; if it is the name of an ir_datasets collection, that "
+            "package is not installed"
+        )
+        raise InputError(f"{given}: pip install 'glassrank[datasets]'") from None
+    try:
+        return ir_datasets.load(dataset_id)
+    except KeyError:
+        given = "is not" if name.startswith(PREFIX) else "is neither a file or folder nor"
+        raise InputError(
+            f"{name} {given} the name of an ir_datasets collection; check the spelling"
+        ) from None
+
+
+def irds_docs(name: str) -> Iterator[tuple[int, Doc]]:
+    """(position, document); texts are as the collection has them, empty ones included."""
+    dataset = _with(name, "docs")
+    for number, doc in enumerate(dataset.docs_iter(), 1):
+        fields = doc._asdict()
+        text = fields.get("text") or fields.get("body")
+        yield (
+            number,
+            Doc(
+                doc.doc_id,
+                text if isinstance(text, str) else doc.default_text(),
+                fields.get("title") or "",
+                fields.get("url") or "",
+            ),
+        )
+
+
+def irds_queries(name: str, field: str) -> Iterator[Query]:
+    for query in _with(name, "queries").queries_iter():
+        fields = query._asdict()
+        texts = [fields[key] for key in _TOPIC_FIELDS[field] if isinstance(fields.get(key), str)]
+        if not texts:
+            raise InputError(
+                f"the queries of {name} have no field {field!r}, only {', '.join(fields)}; "
+                "choose another field"
+            )
+        yield Query(query.query_id, texts[0])
+
+
+def irds_qrels(name: str) -> Iterator[Qrel]:
+    for qrel in _with(name, "qrels").qrels_iter():
+        yield Qrel(qrel.query_id, qrel.doc_id, qrel.relevance)
+
+
+def _with(name: str, part: str) -> Any:
+    dataset = load(name)
+    if not getattr(dataset, f"has_{part}")():
+        raise InputError(
+            f"{name} has no {part}; ir_datasets keeps them in a subset such as "
+            f"{name.rstrip('/')}/test, or in its parent"
+        )
+    return dataset

@@ -1,0 +1,257 @@
+"""The demo corpus: the documentation that comes with the running Python, with no download.
+
+It has three sources: the language reference behind `help("with")`, the docstrings of the standard
+library, and those of the modules written in C. The library's sources are parsed, not imported:
+importing all of it would open windows, print poems and start a browser.
+"""
+
+import ast
+import importlib
+import inspect
+import os
+import re
+import sysconfig
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeGuard, cast
+
+from glassrank.types import Doc
+
+SAMPLE_QUERIES = (
+    "how do I read a csv file?",
+    "remove whitespace from the beginning and end of a string",
+    "run a command and capture its output",
+    "what does the with statement do?",
+    "sort a list in place",
+    "how do I parse JSON?",
+)
+
+# Tests, and what is not text of the library itself.
+_SKIPPED_FOLDERS = {
+    *("__pycache__", "ensurepip", "idle_test", "lib-dynload", "pydoc_data", "site-packages"),
+    *("dist-packages", "test", "tests", "turtledemo"),
+}
+
+# Public modules whose functions are in C, so that there is no source to parse. All are small, and
+# importing them does nothing else.
+_COMPILED_MODULES = (
+    *("builtins", "array", "atexit", "binascii", "bisect", "bz2", "cmath", "collections"),
+    *("collections.abc", "contextvars", "csv", "datetime", "decimal", "functools", "gc", "hashlib"),
+    *("heapq", "io", "itertools", "lzma", "marshal", "math", "mmap", "operator", "os", "pickle"),
+    *("random", "re", "select", "signal", "socket", "sqlite3", "ssl", "statistics", "string"),
+    *("struct", "sys", "threading", "time", "types", "unicodedata", "weakref", "zlib", "zoneinfo"),
+)
+
+Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+
+_SHORTEST = 4  # words; "Internal function." helps nobody
+_PASSAGE = 1500  # characters: long topics are cut into passages of about this size
+_TITLE_WIDTH = 90
+_HEADING = re.compile(r"^(\S.*)\n([*=\-~^])\2{2,}\n", re.MULTILINE)
+
+
+def python_docs() -> Iterator[Doc]:
+    """About 9,700 documents in a fixed order: `topic:with`, `str.split`, `json.JSONEncoder`, …"""
+    seen: set[str] = set()
+    for doc in chain(_topics(), _library(), _compiled()):
+        # The first counts: a function may have one definition for each system, and what is
+        # written in C often has a version in Python, whose source we can name.
+        if doc.doc_id not in seen:
+            seen.add(doc.doc_id)
+            yield doc
+
+
+def _topics() -> Iterator[Doc]:
+    try:
+        from pydoc_data.topics import topics
+    except ImportError:  # some distributions leave it out
+        return
+    seen: set[str] = set()
+    passages: dict[str, list[tuple[str, str]]] = {}
+    # Long topics repeat short ones (`compound` holds `with`), so the short ones go first.
+    for name in sorted(topics, key=lambda name: (len(topics[name]), name)):
+        passages[name] = []
+        for title, text in _passages(topics[name]):
+            if text not in seen:
+                seen.add(text)
+                passages[name].append((title, text))
+    for name in sorted(passages):
+        for number, (title, text) in enumerate(passages[name], 1):
+            doc_id = f"topic:{name}" + (f"#{number}" if number > 1 else "")
+            yield Doc(doc_id, text, title, "language reference")
+
+
+def _passages(topic: str) -> Iterator[tuple[str, str]]:
+    """(title, text) of each part of a topic: its sections, and parts of those that are long."""
+    pieces = _HEADING.split(topic)  # before, heading, mark, section, heading, mark, section, …
+    main = pieces[1].replace('"', "") if len(pieces) > 1 else ""
+    for heading, section in zip(["", *pieces[1::3]], [pieces[0], *pieces[3::3]], strict=True):
+        title = heading.replace('"', "")
+        title = title if title == main or not title else f"{main}: {title}"
+        passage = ""
+        for paragraph in re.split(r"\n\n(?=\S)", section.strip("\n")):
+            if passage and len(passage) + len(paragraph) > _PASSAGE:
+                yield title, passage
+                passage = ""
+            passage = f"{passage}\n\n{paragraph}" if passage else paragraph
+        if passage.strip():
+            yield title, passage
+
+
+def _library() -> Iterator[Doc]:
+    """Docstrings of the standard library, from its sources."""
+    root = Path(sysconfig.get_path("stdlib"))
+    exported: set[str] = set()  # `json.encoder.JSONEncoder`: users know it as `json.JSONEncoder`
+    for path in _sources(root):
+        try:
+            tree = ast.parse(path.read_bytes())
+        except (OSError, SyntaxError, ValueError):  # templates, and broken installations
+            continue
+        relative = path.relative_to(root)
+        module = ".".join(relative.with_suffix("").parts).removesuffix(".__init__")
+        source = f"Lib/{relative.as_posix()}"
+        if path.name == "__init__.py":
+            exported.update(_exports(tree, module))
+        docstring = ast.get_docstring(tree)
+        if _is_useful(docstring):
+            yield Doc(module, docstring, f"module {module}", f"{source}:1")
+        public = _all_names(tree) if f"{module}.*" in exported else set()
+        for node, name in _definitions(tree):
+            short = name.split(".")[0]
+            if short in public or f"{module}.{short}" in exported:
+                name = f"{module.rpartition('.')[0]}.{name}"
+            else:
+                name = f"{module}.{name}"
+            text = _docstring(node)
+            if _is_useful(text):
+                yield Doc(name, text, _shorten(name + _signature(node)), f"{source}:{node.lineno}")
+
+
+def _sources(root: Path) -> Iterator[Path]:
+    for parent, folders, names in os.walk(root):
+        folders[:] = sorted(
+            name
+            for name in folders
+            if name not in _SKIPPED_FOLDERS and not name.startswith((".", "config-"))
+        )
+        for name in sorted(names, key=lambda name: (name != "__init__.py", name)):
+            if name.endswith(".py") and not name.startswith("_sysconfigdata"):
+                yield Path(parent, name)
+
+
+def _exports(tree: ast.Module, package: str) -> Iterator[str]:
+    """What a package's `__init__.py` imports from its modules: `json.encoder.JSONEncoder`."""
+    for node in tree.body:
+        if isinstance(node, ast.ImportFrom) and node.level == 1 and node.module:
+            for alias in node.names:
+                yield f"{package}.{node.module}.{alias.name}"
+
+
+def _all_names(tree: ast.Module) -> set[str]:
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            return {
+                str(item.value) for item in ast.walk(node.value) if isinstance(item, ast.Constant)
+            }
+    return set()
+
+
+def _definitions(node: ast.AST, prefix: str = "") -> Iterator[tuple[Definition, str]]:
+    """Classes, functions and methods with their names; those under `if` and `try` too."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, Definition):
+            if child.name != "__init__":  # told with its class
+                yield child, prefix + child.name
+            if isinstance(child, ast.ClassDef):
+                yield from _definitions(child, f"{prefix}{child.name}.")
+        elif isinstance(child, ast.If | ast.Try):
+            yield from _definitions(child, prefix)
+
+
+def _docstring(node: Definition) -> str:
+    """A class is explained in its own docstring, in that of its `__init__`, or in both."""
+    parts = [ast.get_docstring(node)]
+    if init := _init(node):
+        parts.append(ast.get_docstring(init))
+    return "\n\n".join(part for part in parts if part)
+
+
+def _init(node: Definition) -> ast.FunctionDef | None:
+    for child in node.body if isinstance(node, ast.ClassDef) else ():
+        if isinstance(child, ast.FunctionDef) and child.name == "__init__":
+            return child
+    return None
+
+
+def _signature(node: Definition) -> str:
+    """
+    >>> _signature(ast.parse("def f(self, a: int, b=None, *rest, **more): ...").body[0])
+    '(a, b=None, *rest, **more)'
+    """
+    function = _init(node) if isinstance(node, ast.ClassDef) else node
+    if function is None:
+        return ""
+    for argument in ast.walk(function.args):
+        if isinstance(argument, ast.arg):
+            argument.annotation = None
+    return _without_self(f"({ast.unparse(function.args)})")
+
+
+def _without_self(signature: str) -> str:
+    """
+    >>> _without_self("(self, /, sep=None)")
+    '(sep=None)'
+    """
+    return re.sub(r"^\((self|cls|type|module)\b(, /)?(, )?", "(", signature)
+
+
+def _compiled() -> Iterator[Doc]:
+    """Docstrings of what is written in C, by introspection."""
+    for name in _COMPILED_MODULES:
+        try:
+            module = importlib.import_module(name)
+        except ImportError:  # not on every system
+            continue
+        prefix = "" if name == "builtins" else f"{name}."
+        if _is_useful(module.__doc__):
+            yield Doc(name, inspect.cleandoc(module.__doc__), f"module {name}", name)
+        yield from _members(module, prefix, name)
+
+
+def _members(owner: ModuleType | type, prefix: str, source: str) -> Iterator[Doc]:
+    for name, value in sorted(vars(owner).items()):
+        if name.startswith("_") or not (
+            isinstance(value, type) or inspect.isroutine(value) or inspect.isdatadescriptor(value)
+        ):
+            continue
+        if isinstance(owner, ModuleType) and not _belongs(value, source):
+            continue
+        docstring = getattr(value, "__doc__", None)
+        if isinstance(docstring, str) and _is_useful(docstring):
+            try:
+                signature = _without_self(str(inspect.signature(cast(Any, value))))
+            except Exception:  # C functions need not have one, and some have one that is broken
+                signature = ""
+            title = _shorten(f"{prefix}{name}{signature}")
+            yield Doc(f"{prefix}{name}", inspect.cleandoc(docstring), title, source)
+        if isinstance(value, type) and isinstance(owner, ModuleType):
+            yield from _members(value, f"{prefix}{name}.", source)
+
+
+def _belongs(value: object, module: str) -> bool:
+    """Whether a module's member is its own, and not another public module's."""
+    home = getattr(value, "__module__", None) or module
+    if home in ("posix", "nt"):
+        home = "os"
+    return module == "builtins" or home.lstrip("_") == module  # `csv` is partly in `_csv`
+
+
+def _shorten(title: str) -> str:
+    title = " ".join(title.split())
+    return title if len(title) <= _TITLE_WIDTH else title[: _TITLE_WIDTH - 1] + "…"
+
+
+def _is_useful(docstring: str | None) -> TypeGuard[str]:
+    return docstring is not None and len(docstring.split()) >= _SHORTEST

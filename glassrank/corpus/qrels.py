@@ -1,0 +1,84 @@
+"""Relevance judgments (qrels): TREC's four columns, three columns (BEIR), or ir_datasets."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from glassrank.corpus import irds
+from glassrank.errors import InputError
+from glassrank.files import atomic_write, read_lines
+from glassrank.types import Qrel, Qrels
+
+
+def read_qrels(
+    source: str | Path,
+    format: str | None = None,  # noqa: A002
+) -> Qrels:
+    """Judgments of a file (or its `.gz`): query id -> document id -> grade.
+
+    A line is `query iteration document grade` (TREC, MS MARCO) or `query document grade` (BEIR,
+    with or without its header). The same judgment twice is accepted, as TREC's own files have some;
+    two grades for one document are not. Grades below 0 (spam) are kept.
+    """
+    if format not in (None, "trec", "irds"):
+        raise InputError(f"unknown format {format!r}; expected trec or irds")
+    if format == "irds" or (format is None and irds.is_name(source)):
+        numbered: Iterator[tuple[int, Qrel]] = enumerate(irds.irds_qrels(str(source)), 1)
+    else:
+        numbered = _read_file(Path(source))
+    qrels: Qrels = {}
+    for line, (query_id, doc_id, grade) in numbered:
+        grades = qrels.setdefault(query_id, {})
+        if grades.setdefault(doc_id, grade) != grade:
+            raise InputError.at(
+                source,
+                line,
+                f"expected one grade for query {query_id!r} and document {doc_id!r}, "
+                f"found {grades[doc_id]} before and {grade} here; remove one",
+            )
+    if not qrels:
+        raise InputError(f"{source} holds no judgments; expected at least one")
+    return qrels
+
+
+def write_qrels(qrels: Qrels, path: str | Path) -> None:
+    """TREC's four columns."""
+    with atomic_write(path) as file:
+        for query_id, grades in qrels.items():
+            for doc_id, grade in grades.items():
+                for name in (query_id, doc_id):
+                    if len(name.split()) != 1:
+                        raise InputError(
+                            f"the id {name!r} is empty or has a space, which a qrels file "
+                            "cannot hold; rename it"
+                        )
+                file.write(f"{query_id} 0 {doc_id} {grade}\n")
+
+
+def _read_file(path: Path) -> Iterator[tuple[int, Qrel]]:
+    width = 0
+    for number, line in read_lines(path):
+        cells = line.split()
+        if not cells:
+            continue
+        if not width:
+            width = len(cells)
+            if width == 3 and cells[2] == "score":  # BEIR's header: query-id corpus-id score
+                continue
+        if width not in (3, 4) or len(cells) != width:
+            expected = (
+                f"{width} columns, as in the first line"
+                if width in (3, 4)
+                else "4 columns (query, iteration, document, grade) or 3 (query, document, grade)"
+            )
+            raise InputError.at(
+                path, number, f"expected {expected}, found {len(cells)}; correct the line"
+            )
+        try:
+            grade = int(cells[-1])
+        except ValueError:
+            raise InputError.at(
+                path,
+                number,
+                f"expected a whole number as the grade, found {cells[-1]!r}; correct the line",
+            ) from None
+        yield number, Qrel(cells[0], cells[-2], grade)

@@ -1,0 +1,120 @@
+"""Queries: TSV (MS MARCO), JSON Lines (BEIR), TREC topics, TREC CAR outlines, or ir_datasets."""
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from urllib.parse import unquote
+
+from glassrank.corpus import irds
+from glassrank.corpus.records import parse_object, take_id, take_text
+from glassrank.corpus.trec import TOPIC_FIELDS, read_topics
+from glassrank.errors import InputError
+from glassrank.files import atomic_write, read_lines
+from glassrank.types import Query
+
+FORMATS = ("tsv", "jsonl", "trec", "car", "irds")
+_ID_FIELDS = ("query_id", "_id", "id", "qid")
+_TEXT_FIELDS = ("text", "query", "title")
+
+
+def read_queries(
+    source: str | Path,
+    field: str = "title",
+    format: str | None = None,  # noqa: A002
+    encoding: str = "utf-8",
+) -> list[Query]:
+    """All queries of a file (or its `.gz`), in its order.
+
+    The first character tells TSV, JSON Lines and TREC topics apart; TREC CAR's section paths
+    (`Aftertaste/Wine`) need `format="car"`. `field` chooses a topic's `title`, `desc` or `narr`.
+    """
+    if field not in TOPIC_FIELDS:
+        raise InputError(f"unknown field {field!r}; expected one of {', '.join(TOPIC_FIELDS)}")
+    if format not in (None, *FORMATS):
+        raise InputError(f"unknown format {format!r}; expected one of {', '.join(FORMATS)}")
+    path = Path(source)
+    if format == "irds" or (format is None and irds.is_name(source)):
+        numbered: Iterator[tuple[int, str, str]] = (
+            (number, *query)
+            for number, query in enumerate(irds.irds_queries(str(source), field), 1)
+        )
+    else:
+        numbered = _read_file(path, field, format or _sniff(path, encoding), encoding)
+    lines: dict[str, int] = {}
+    queries: list[Query] = []
+    for line, query_id, text in numbered:
+        if not query_id or not text.strip():
+            raise InputError.at(
+                path,
+                line,
+                f"expected an id and a text, found the id {query_id!r} and the text "
+                f"{text.strip()!r}; fill in what is missing or remove the query",
+            )
+        if query_id in lines:
+            raise InputError.at(
+                path,
+                line,
+                f"expected each query id once, found {query_id!r} again "
+                f"(first at line {lines[query_id]}); remove or rename one",
+            )
+        lines[query_id] = line
+        queries.append(Query(query_id, text.strip()))
+    if not queries:
+        raise InputError(f"{source} holds no queries; expected at least one")
+    return queries
+
+
+def write_queries(queries: Iterable[Query], path: str | Path) -> None:
+    """JSON Lines where the name says `.jsonl`, TSV elsewhere."""
+    as_json = Path(path).name.removesuffix(".gz").endswith(".jsonl")
+    with atomic_write(path) as file:
+        for query_id, text in queries:
+            if as_json:
+                line = json.dumps({"_id": query_id, "text": text}, ensure_ascii=False)
+            elif any(mark in query_id + text for mark in "\t\n\r"):
+                raise InputError(
+                    f"query {query_id!r} has a tab or a line break, which TSV cannot hold; "
+                    "write to a .jsonl file"
+                )
+            else:
+                line = f"{query_id}\t{text}"
+            file.write(line + "\n")
+
+
+def _sniff(path: Path, encoding: str) -> str:
+    first = next((line.lstrip()[0] for _, line in read_lines(path, encoding) if line.strip()), "")
+    return {"{": "jsonl", "<": "trec"}.get(first, "tsv")
+
+
+def _read_file(path: Path, field: str, kind: str, encoding: str) -> Iterator[tuple[int, str, str]]:
+    """(line, query id, text)"""
+    if kind == "trec":
+        yield from read_topics(path, field, encoding)
+        return
+    for number, line in read_lines(path, encoding):
+        if not line.strip():
+            continue
+        if kind == "jsonl":
+            fields = parse_object(line, path, number)
+            query_id = take_id(fields, _ID_FIELDS, path, number)
+            yield number, query_id, take_text(fields, _TEXT_FIELDS, path, number) or ""
+        elif kind == "car":
+            yield number, line.strip(), _outline_text(line.strip())
+        else:
+            cells = line.split("\t")
+            if len(cells) != 2:
+                raise InputError.at(
+                    path,
+                    number,
+                    "expected 2 columns separated by a tab (query id, text), "
+                    f"found {len(cells)}; correct the line, or name the file's format",
+                )
+            yield number, cells[0].strip(), cells[1]
+
+
+def _outline_text(section: str) -> str:
+    """
+    >>> _outline_text("enwiki:Aftertaste/Temporal%20taste%20perception")
+    'Aftertaste Temporal taste perception'
+    """
+    return unquote(section.removeprefix("enwiki:").replace("/", " "))

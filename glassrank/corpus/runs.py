@@ -1,0 +1,189 @@
+"""Runs: rankings of many queries, in TREC's six columns or MS MARCO's three.
+
+A run has millions of rows, so rows are read in blocks, a column at a time; only a block with
+something wrong in it is looked at line by line, to say where.
+"""
+
+import codecs
+import math
+import re
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassrank.errors import InputError
+from glassrank.files import atomic_write, read_blocks, read_lines
+from glassrank.types import Run
+
+_BLOCK = 1 << 16  # bytes; larger blocks fall out of the processor's cache
+_SHARED = 1 << 18  # documents; the frequent ones come early, and a larger table is slow
+_SIGN_BIT = -(1 << 31)  # of a 32-bit float, seen as an integer
+_COLUMNS = {6: "(query, Q0, document, rank, score, tag)", 3: "(query, document, rank)"}
+
+
+def read_run(path: str | Path) -> Run:
+    """A run from a file, or from its `.gz`.
+
+    Lines are `query Q0 document rank score tag` (TREC: the score counts, the rank is ignored) or
+    `query document rank` (MS MARCO: the score is minus the rank). A query's rows keep their order,
+    and need not stand together.
+    """
+    position: dict[str, int] = {}  # of each query
+    shared: dict[str, str] = {}  # one string for all rows of a document, if met early
+    docs: list[str] = []
+    owners = [np.empty(0, np.int64)]  # each row's query, by position
+    scores = [np.empty(0, np.float64)]
+    width = 0
+    for block in read_blocks(path, _BLOCK):
+        try:
+            block = block.removeprefix(codecs.BOM_UTF8)
+            if block.isspace():
+                continue
+            width = width or len(block.lstrip().partition(b"\n")[0].split())
+            cells = _cells(block, width)
+            if width == 6:
+                found = np.array(list(map(float, cells[4::6])))
+            else:
+                found = -np.array(list(map(int, cells[2::3])), np.float64)
+            valid = bool(np.isfinite(found).all())
+        except (ValueError, OverflowError):  # wrong columns, not a number, not UTF-8
+            valid = False
+        if not valid:
+            raise _first_problem(path, width)
+        queries, names = cells[::width], cells[2 if width == 6 else 1 :: width]
+        for query_id in dict.fromkeys(queries):
+            position.setdefault(query_id, len(position))
+        owners.append(np.array(list(map(position.__getitem__, queries)), np.int64))
+        share = shared.setdefault if len(shared) < _SHARED else shared.get
+        docs.extend(map(share, names, names))
+        scores.append(found)
+    if not docs:
+        raise InputError(f"{path} holds no rows; expected at least one")
+    owner, score = np.concatenate(owners), np.concatenate(scores)
+    if (np.diff(owner) < 0).any():
+        order = np.argsort(owner, kind="stable")
+        docs, score = [docs[i] for i in order.tolist()], score[order]
+    offsets = np.concatenate(([0], np.cumsum(np.bincount(owner))))
+    run = Run(tuple(position), offsets, docs, score)
+    _check_unique(run, path)
+    return run
+
+
+def write_run(run: Run, path: str | Path, tag: str = "glassrank") -> None:
+    """TREC's six columns, each query's rows by descending score, rows that tie in their order.
+
+    trec_eval reads scores as 32-bit floats and puts ties in its own order, so a score that would
+    not be below the one before it is lowered by the smallest step there is.
+    """
+    with atomic_write(path) as file:
+        for query_id, docs, scores in run.items():
+            order = np.argsort(-scores, kind="stable")
+            ranked = [docs[i] for i in order.tolist()]
+            _check_ids([query_id, tag, *ranked])
+            lowered = _strictly_decreasing(scores[order])
+            if not np.isfinite(lowered).all():
+                raise InputError(
+                    f"the scores of query {query_id!r} are not all numbers that 32 bits can hold; "
+                    "scale them before writing the run"
+                )
+            file.writelines(
+                f"{query_id} Q0 {doc_id} {rank} {score} {tag}\n"
+                for rank, (doc_id, score) in enumerate(
+                    zip(ranked, lowered.astype(str).tolist(), strict=True), 1
+                )
+            )
+
+
+def _cells(block: bytes, width: int) -> list[str]:
+    """The cells of all lines, one after the other; ValueError unless every line has `width`."""
+    if width not in _COLUMNS:
+        raise ValueError
+    cells = block.decode("utf-8").split()
+    data = np.frombuffer(b"\n" + block, np.uint8)
+    blanks = np.flatnonzero(data <= ord(" "))
+    line = np.cumsum(data[blanks] == ord("\n"))  # of each blank
+    line = line[np.diff(blanks, append=len(data)) > 1]  # of each cell: a blank with a gap behind it
+    first, last = line[::width], line[width - 1 :: width]
+    if len(line) != len(cells) or len(first) != len(last):
+        raise ValueError
+    if (first != last).any() or (np.diff(first) == 0).any():
+        raise ValueError
+    return cells
+
+
+def _first_problem(path: str | Path, width: int) -> InputError:
+    """The first bad line of a file that has one."""
+    for number, line in read_lines(path):
+        cells = line.split()
+        if not cells:
+            continue
+        if width not in _COLUMNS:
+            expected = " or ".join(f"{count} columns {names}" for count, names in _COLUMNS.items())
+            found = str(len(cells))
+        elif len(cells) != width:
+            expected, found = f"{width} columns {_COLUMNS[width]}", str(len(cells))
+        elif width == 6 and not _is_finite(cells[4]):
+            expected, found = "a finite number as the score", repr(cells[4])
+        elif width == 3 and not re.fullmatch(r"[+-]?\d{1,18}", cells[2]):
+            expected, found = "a whole number as the rank", repr(cells[2])
+        else:
+            continue
+        return InputError.at(path, number, f"expected {expected}, found {found}; correct the line")
+    # What is left: a byte that is blank to us but not to Python, or the other way round.
+    return InputError(f"{path} has control characters or odd blanks; expected spaces and tabs only")
+
+
+def _is_finite(value: str) -> bool:
+    try:
+        return math.isfinite(float(value))
+    except ValueError:
+        return False
+
+
+def _check_unique(run: Run, path: str | Path) -> None:
+    for query_id, docs, _ in run.items():
+        if len(set(docs)) == len(docs):
+            continue
+        # Line numbers were not kept, so a second look at the file finds them.
+        seen: dict[str, int] = {}
+        for number, line in read_lines(path):
+            cells = line.split()
+            if not cells or cells[0] != query_id:
+                continue
+            doc_id = cells[2 if len(cells) == 6 else 1]
+            if doc_id in seen:
+                raise InputError.at(
+                    path,
+                    number,
+                    f"expected each document once for query {query_id!r}, found {doc_id!r} again "
+                    f"(first at line {seen[doc_id]}); remove one",
+                )
+            seen[doc_id] = number
+
+
+def _check_ids(names: list[str]) -> None:
+    if len(" ".join(names).split()) == len(names):  # fast: a run has millions
+        return
+    for name in names:
+        if len(name.split()) != 1:
+            raise InputError(
+                f"{name!r} is empty or has a space, which a TREC run cannot hold; "
+                "rename the query, the document or the tag"
+            )
+
+
+def _strictly_decreasing(scores: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Descending scores as 32-bit floats, each at least one step below the one before.
+
+    >>> _strictly_decreasing(np.array([2.0, 1.0, 1.0, 1.0, 0.5])).astype(str).tolist()
+    ['2.0', '1.0', '0.99999994', '0.9999999', '0.5']
+    """
+    with np.errstate(over="ignore"):  # too large a score becomes infinite; the caller refuses it
+        bits = scores.astype(np.float32).view(np.int32).astype(np.int64)
+    # Numbered so that neighbouring floats are neighbouring integers, below zero as well.
+    steps = np.where(bits < 0, _SIGN_BIT - bits, bits)
+    rows = np.arange(len(steps))
+    steps = np.minimum.accumulate(steps + rows) - rows
+    bits = np.where(steps < 0, _SIGN_BIT - steps, steps)
+    return bits.astype(np.int32).view(np.float32)

@@ -1,0 +1,77 @@
+"""The demo corpus, on whatever Python runs the tests."""
+
+import sys
+import sysconfig
+
+import pytest
+
+from glassrank.corpus import SAMPLE_QUERIES, python_docs
+from glassrank.types import Doc
+
+
+@pytest.fixture(scope="module")
+def docs() -> dict[str, Doc]:
+    found = list(python_docs())
+    by_id = {doc.doc_id: doc for doc in found}
+    assert len(by_id) == len(found), "ids are unique"
+    return by_id
+
+
+def test_it_is_large_enough_to_search(docs: dict[str, Doc]) -> None:
+    assert len(docs) > 4_000
+
+
+def test_every_document_has_id_title_text_and_source(docs: dict[str, Doc]) -> None:
+    for doc in docs.values():
+        assert doc.title
+        assert doc.source
+        assert doc.text == doc.text.strip("\n")
+        assert len(doc.doc_id.split()) == 1, "a run can hold the id"
+
+
+def test_library_builtins_and_reference_are_there(docs: dict[str, Doc]) -> None:
+    assert docs["textwrap.dedent"].title == "textwrap.dedent(text)"
+    assert docs["textwrap.dedent"].source.startswith("Lib/textwrap.py:")
+    assert docs["str.split"].title.startswith("str.split(sep=None, maxsplit=-1")
+    assert docs["str.split"].source == "builtins"
+    assert "csv.reader" in docs
+    assert "os.listdir" in docs
+
+
+def test_the_language_reference_is_there(docs: dict[str, Doc]) -> None:
+    pytest.importorskip("pydoc_data.topics")
+    assert docs["topic:with"].title == "The with statement"
+    assert "context manager" in docs["topic:with"].text
+
+
+def test_names_are_those_users_import(docs: dict[str, Doc]) -> None:
+    assert docs["json.JSONEncoder.default"].source.startswith("Lib/json/encoder.py:")
+    assert "asyncio.gather" in docs
+    assert "asyncio.tasks.gather" not in docs
+
+
+def test_tests_are_left_out(docs: dict[str, Doc]) -> None:
+    for doc_id in docs:
+        assert not doc_id.startswith(("test.", "idlelib.idle_test", "lib2to3.tests", "unittest.test."))
+
+
+def test_no_path_of_this_machine_is_shown(docs: dict[str, Doc]) -> None:
+    root = sysconfig.get_path("stdlib")
+    assert not any(root in doc.source or root in doc.title for doc in docs.values())
+
+
+def test_nothing_is_imported_for_its_side_effects(docs: dict[str, Doc]) -> None:
+    assert "antigravity" not in sys.modules
+    assert "turtle" not in sys.modules
+    assert "this" not in sys.modules
+
+
+def test_without_the_reference_the_rest_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pydoc_data.topics", None)
+    assert not next(python_docs()).doc_id.startswith("topic:")
+
+
+def test_sample_queries_have_answers(docs: dict[str, Doc]) -> None:
+    answers = ("csv.reader", "str.strip", "subprocess.run", "topic:with", "list.sort", "json.loads")
+    assert len(SAMPLE_QUERIES) == len(answers)
+    assert set(answers) - {"topic:with"} <= docs.keys()
