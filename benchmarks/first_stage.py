@@ -5,7 +5,7 @@
     python benchmarks/first_stage.py --passages 1000000 --index-only
 
 Every engine gets the same terms and gives the best 1000 documents; queries per second are medians
-of several passes after a warm-up, and the ratios are within this run. Peers that are not installed
+of several rounds after a warm-up, and the ratios are within this run. Peers that are not installed
 are named and left out. The last line is JSON.
 """
 
@@ -47,48 +47,59 @@ def made_up_docs(count: int, words: int = 60, seed: int = 0) -> Iterator[Doc]:
         yield Doc(f"p{number:08d}", " ".join(text))
 
 
-def queries_per_second(search: Callable[[], object], queries: int, repeats: int) -> float:
-    search()
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        search()
-        times.append(time.perf_counter() - start)
-    return queries / statistics.median(times)
+def queries_per_second(
+    searches: dict[str, Callable[[], object]], queries: int, rounds: int
+) -> dict[str, float]:
+    """Medians over rounds in which every engine has its turn, so that a noisy neighbour of this
+    machine disturbs them alike."""
+    times: dict[str, list[float]] = {name: [] for name in searches}
+    for turn in range(rounds + 1):
+        for name, search in searches.items():
+            start = time.perf_counter()
+            search()
+            if turn:  # the first is the warm-up
+                times[name].append(time.perf_counter() - start)
+    return {name: queries / statistics.median(seconds) for name, seconds in times.items()}
 
 
 def folder_bytes(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
-def bench_bm25s(
-    tokens: list[list[str]],
-    queries: list[list[str]],
-    threads: list[int],
-    repeats: int,
-    folder: Path,
-) -> dict[str, float]:
+def glassrank_searches(
+    index: Index, queries: list[list[str]], threads: list[int]
+) -> dict[str, Callable[[], object]]:
+    return {
+        f"glassrank {name}, {n} threads": lambda n=n, name=name: run_method(
+            index.snapshot, queries, DEPTH, parse_method(name), n
+        )
+        for name in ("bm25", "ql", "bm25+rm3", "ql+rm3")
+        for n in threads
+    }
+
+
+def bm25s_searches(
+    tokens: list[list[str]], queries: list[list[str]], threads: list[int], folder: Path
+) -> dict[str, Callable[[], object]]:
     import bm25s
 
     engine = bm25s.BM25(k1=0.9, b=0.4, method="lucene", backend="numba")
     engine.index(tokens, show_progress=False)
     engine.save(folder)
-    found = {
-        f"bm25s, {n} threads": queries_per_second(
-            lambda n=n: engine.retrieve(queries, k=DEPTH, n_threads=n, show_progress=False),
-            len(queries),
-            repeats,
+    return {
+        f"bm25s, {n} threads": lambda n=n: engine.retrieve(
+            queries, k=DEPTH, n_threads=n, show_progress=False
         )
         for n in threads
     }
-    return {**found, "bytes": folder_bytes(folder) / len(tokens)}
 
 
-def bench_tantivy(
-    tokens: list[list[str]], queries: list[list[str]], repeats: int, folder: Path
-) -> dict[str, float]:
+def tantivy_searches(
+    tokens: list[list[str]], queries: list[list[str]], threads: list[int], folder: Path
+) -> dict[str, Callable[[], object]]:
     import tantivy
 
+    folder.mkdir()
     schema = tantivy.SchemaBuilder()
     schema.add_text_field("body", stored=False, tokenizer_name="whitespace")
     index = tantivy.Index(schema.build(), path=str(folder))
@@ -108,58 +119,38 @@ def bench_tantivy(
         )
         for terms in queries
     ]
-    speed = queries_per_second(
-        lambda: [searcher.search(query, DEPTH) for query in parsed], len(queries), repeats
-    )
-    return {"tantivy, 1 threads": speed, "bytes": folder_bytes(folder) / len(tokens)}
+    return {"tantivy, 1 threads": lambda: [searcher.search(query, DEPTH) for query in parsed]}
 
 
 def bench(options: argparse.Namespace, work: Path) -> dict[str, object]:
     docs = list(islice(_docs(options), options.passages))
     analyzer = EnglishAnalyzer()
     tokens = [analyzer(doc.text) for doc in docs]
-    texts = _query_texts(options, docs)
-    queries = [terms for text in texts if (terms := analyzer(text))]
+    queries = [terms for text in _query_texts(options, docs) if (terms := analyzer(text))]
     started = time.perf_counter()
-    index = Index.build(docs, work / "glassrank.index")
+    index = Index.build(docs, work / "glassrank")
     indexing = time.perf_counter() - started
     print(
-        f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores; "
+        f"{_processor()}, {os.cpu_count()} cores; "
         f"{len(docs):,} passages of {sum(map(len, tokens)) / len(docs):.0f} terms, "
         f"{len(queries):,} queries of {sum(map(len, queries)) / len(queries):.1f}, depth {DEPTH}"
     )
-    speed: dict[str, float] = {}
-    for method in ("bm25", "ql", "bm25+rm3", "ql+rm3"):
-        for threads in options.threads:
-            speed[f"glassrank {method}, {threads} threads"] = queries_per_second(
-                lambda m=parse_method(method), t=threads: run_method(
-                    index.snapshot, queries, DEPTH, m, t
-                ),
-                len(queries),
-                options.repeats,
-            )
-    size = {"glassrank": folder_bytes(work / "glassrank.index") / len(docs)}
-    stored = sum(map(len, (doc.text.encode() for doc in docs))) / len(docs)
+    searches = glassrank_searches(index, queries, options.threads)
+    size = {"glassrank": folder_bytes(work / "glassrank") / len(docs)}
+    stored = sum(len(doc.text.encode()) for doc in docs) / len(docs)
     size["glassrank without stored text"] = size["glassrank"] - stored
-    peers: dict[str, Callable[[], dict[str, float]]] = {
-        "bm25s": lambda: bench_bm25s(
-            tokens, queries, options.threads, options.repeats, work / "bm25s"
-        ),
-        "tantivy": lambda: bench_tantivy(tokens, queries, options.repeats, _made(work / "tantivy")),
-    }
-    for peer, run in peers.items():
+    for peer, make in (("bm25s", bm25s_searches), ("tantivy", tantivy_searches)):
         try:
-            found = run()
+            searches |= make(tokens, queries, options.threads, work / peer)
         except ImportError:
             print(f"{peer} is not installed and was left out: pip install 'glassrank[bench]'")
             continue
-        size[peer] = found.pop("bytes")
-        speed |= found
+        size[peer] = folder_bytes(work / peer) / len(docs)
     return {
         "passages": len(docs),
         "queries": len(queries),
         "index_seconds": indexing,
-        "queries_per_second": speed,
+        "queries_per_second": queries_per_second(searches, len(queries), options.rounds),
         "bytes_per_document": size,
     }
 
@@ -168,14 +159,14 @@ def index_only(options: argparse.Namespace, work: Path) -> dict[str, object]:
     """Peak resident memory of indexing, in a process that does nothing else."""
     started = time.perf_counter()
     docs = islice(_docs(options), options.passages)
-    index = Index.build(docs, work / "glassrank.index")
+    index = Index.build(docs, work / "glassrank")
     seconds = time.perf_counter() - started
     return {
         "passages": len(index),
         "index_seconds": seconds,
         "docs_per_second": len(index) / seconds,
         "peak_resident_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-        "bytes_per_document": folder_bytes(work / "glassrank.index") / len(index),
+        "bytes_per_document": folder_bytes(work / "glassrank") / len(index),
     }
 
 
@@ -195,9 +186,12 @@ def _query_texts(options: argparse.Namespace, docs: list[Doc]) -> list[str]:
     return texts[: options.most_queries]
 
 
-def _made(folder: Path) -> Path:
-    folder.mkdir()
-    return folder
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.machine()
 
 
 def report(result: dict[str, object], threads: list[int]) -> None:
@@ -222,7 +216,7 @@ def main() -> None:
     parser.add_argument("--passages", type=int, default=100_000)
     parser.add_argument("--most-queries", type=int, default=2000)
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--index-only", action="store_true", help="memory and speed of indexing")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as work:

@@ -1,4 +1,7 @@
-"""First-stage methods by name: `bm25`, `ql`, `bm25+rm3`, `ql(mu=500)+rm3(terms=20)`."""
+"""First-stage methods by name: `bm25`, `ql`, `bm25+rm3`, `ql(mu=500)+rm3(terms=20)`.
+
+`bm25(rounded=1)` and `ql(rounded=1)` rank exactly as Lucene does.
+"""
 
 import difflib
 import re
@@ -24,6 +27,7 @@ _RANGES = {
     "weight": (0, 1),
     "terms": (1, 1000),
     "docs": (1, 1000),
+    "rounded": (0, 1),
 }
 
 
@@ -74,7 +78,7 @@ def method_name(method: Method) -> str:
     values = ",".join(
         f"{field.name}={getattr(method, field.name):g}"
         for field in fields(method)
-        if field.name != "base"
+        if field.name != "base" and getattr(method, field.name) is not False
     )
     own = f"{kind}({values})"
     return f"{method_name(method.base)}+{own}" if isinstance(method, RM3) else own
@@ -94,7 +98,9 @@ def _unknown(text: str) -> InputError:
 
 
 def _options(text: str, kind: type[Method], options: str) -> dict[str, Any]:
-    types = {field.name: field.type for field in fields(kind) if field.name != "base"}
+    types: dict[str, Any] = {
+        field.name: field.type for field in fields(kind) if field.name != "base"
+    }
     found: dict[str, Any] = {}
     for option in filter(None, (part.strip() for part in options.split(","))):
         name, _, value = (side.strip() for side in option.partition("="))
@@ -103,8 +109,9 @@ def _options(text: str, kind: type[Method], options: str) -> dict[str, Any]:
                 f"method {text!r}: {kind.__name__} has no parameter {name!r}, "
                 f"only {', '.join(types)}"
             )
+        number = {bool: lambda text: bool(int(text))}.get(types[name], types[name])
         try:
-            found[name] = types[name](value)  # type: ignore[operator]
+            found[name] = number(value)
         except ValueError:
             raise InputError(f"method {text!r}: {name} takes a number, not {value!r}") from None
         low, high = _RANGES[name]

@@ -46,6 +46,8 @@ class BM25:
 
     k1: float = 0.9
     b: float = 0.4
+    rounded: bool = False
+    """Lengths as Lucene stores them, for the same ranking to the last document."""
 
     def term(self, term: TermStatistics, collection: Collection) -> TermFactors:
         return TermFactors(
@@ -53,6 +55,7 @@ class BM25:
         )
 
     def lengths(self, lengths: NDArray[Any], collection: Collection) -> Floats:
+        lengths = rounded_lengths(lengths) if self.rounded else lengths
         relative = lengths / max(collection.average_length, 1e-9)
         return np.asarray(self.k1 * (1 - self.b + self.b * relative), np.float32)
 
@@ -68,14 +71,27 @@ class QL:
     """
 
     mu: float = 1000.0
+    rounded: bool = False
 
     def term(self, term: TermStatistics, collection: Collection) -> TermFactors:
         probability = (term.occurrences + 1) / (collection.tokens + 1)
         return TermFactors(1.0, 1 / (self.mu * probability))
 
     def lengths(self, lengths: NDArray[Any], collection: Collection) -> Floats:
+        lengths = rounded_lengths(lengths) if self.rounded else lengths
         return np.asarray(np.log(self.mu / (lengths + self.mu)), np.float32)
 
     def score(self, term: TermFactors, counts: NDArray[Any], lengths: Floats) -> NDArray[Any]:
         matched = term.weight * (np.log1p(term.scale * counts) + lengths)
         return np.asarray(np.maximum(matched, ALMOST_NOTHING))
+
+
+def rounded_lengths(lengths: NDArray[Any]) -> NDArray[np.int64]:
+    """Lucene keeps a length in one byte: exact up to 40, then four leading bits of what passes 24.
+
+    >>> rounded_lengths(np.array([40, 81, 129, 210])).tolist()
+    [40, 80, 128, 200]
+    """
+    above = np.maximum(lengths.astype(np.int64) - 24, 0)
+    dropped_bits = np.maximum(np.frexp(above)[1] - 4, 0)
+    return np.where(lengths < 24, lengths, 24 + (above >> dropped_bits << dropped_bits))

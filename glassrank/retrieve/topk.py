@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 WINDOW = 4096
 _BUCKETS = 1024
-_LOG_TABLE = 64
+_LOG_TABLE = 32
+_OFTEN = 8
 _RADIX_BITS = 11
 _RADIX = 1 << _RADIX_BITS
 _ALMOST_NOTHING = np.float32(1e-30)
@@ -158,7 +159,7 @@ def search_segment(
     for query in range(len(query_offsets) - 1):
         first = query_offsets[query]
         count = query_offsets[query + 1] - first
-        bound = np.float32(0)  # no score is above this
+        bound = np.float32(0)  # hardly any score is above this; the last bucket takes the rest
         for t in range(count):
             cursors[t] = posting_offsets[terms[first + t]]
             if kind == KIND_BM25:
@@ -166,7 +167,7 @@ def search_segment(
             else:
                 for tf in range(_LOG_TABLE):
                     logs[t, tf] = np.log1p(scales[first + t] * np.float32(tf))
-                bound += weights[first + t] * logs[t, _LOG_TABLE - 1]
+                bound += weights[first + t] * logs[t, _OFTEN]
         to_bucket = np.float32(_BUCKETS) / max(bound, np.float32(1e-20))
         histogram[:] = 0
         kept = 0  # candidates in `scores` and `docs`
