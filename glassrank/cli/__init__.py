@@ -1,0 +1,48 @@
+"""The command line: one small file for each command, found here by name."""
+
+import sys
+from importlib import import_module
+
+import typer
+
+from glassrank.cli import console
+from glassrank.errors import GlassrankError
+
+_COMMANDS = ("demo", "index", "search", "retrieve", "evaluate", "tune")
+
+app = typer.Typer(
+    help="Neural re-ranking within a time budget, that shows why.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+
+
+@app.callback(invoke_without_command=True)
+def _options(version: bool = typer.Option(False, "--version", help="Print the version.")) -> None:
+    if version:
+        from glassrank import __version__
+
+        print(f"glassrank {__version__}")
+        raise typer.Exit
+
+
+for _name in _COMMANDS:
+    _module = import_module(f"glassrank.cli.{_name}")
+    app.command(_name)(getattr(_module, _name))
+
+
+def main() -> None:
+    """Errors for people are printed as one sentence; anything else is a bug and shows its trace."""
+    try:
+        app()
+    except GlassrankError as error:
+        console.error(str(error))
+        sys.exit(error.exit_status)
+    except KeyboardInterrupt:
+        console.error("interrupted; nothing half-done was left behind")
+        sys.exit(130)
+    except BrokenPipeError:  # `glassrank search … | head`
+        sys.stderr.close()
+        sys.exit(0)

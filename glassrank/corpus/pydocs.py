@@ -21,11 +21,11 @@ from glassrank.types import Doc
 
 SAMPLE_QUERIES = (
     "how do I read a csv file?",
-    "remove whitespace from the beginning and end of a string",
     "run a command and capture its output",
-    "what does the with statement do?",
     "sort a list in place",
-    "how do I parse JSON?",
+    "compare two files line by line",
+    "copy a whole directory tree",
+    "run a function in a separate thread",
 )
 
 # Tests, and what is not text of the library itself.

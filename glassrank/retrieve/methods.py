@@ -53,7 +53,7 @@ def run_method(
 def parse_method(text: str) -> Method:
     """
     >>> parse_method("bm25(k1=1.2)+rm3(terms=20)")
-    RM3(base=BM25(k1=1.2, b=0.4), terms=20, docs=10, weight=0.5)
+    RM3(base=BM25(k1=1.2, b=0.4, rounded=False), terms=20, docs=10, weight=0.5)
     """
     base_text, plus, feedback_text = text.lower().partition("+")
     name, options = _part(text, base_text)

@@ -1,0 +1,97 @@
+"""What commands share: progress, errors, and numbers as JSON."""
+
+import json
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Annotated, TypeVar
+
+import typer
+from rich.console import Console
+
+Item = TypeVar("Item")
+
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+MethodName = Annotated[
+    str,
+    typer.Option(help="bm25, ql, bm25+rm3 or ql+rm3; with parameters: 'bm25(k1=1.2,b=0.75)'."),
+]
+
+_PLAIN_LINE_SECONDS = 10.0
+
+out = Console(highlight=False)
+_err = Console(stderr=True, highlight=False)
+
+
+def error(message: str) -> None:
+    _err.print("[bold red]error:[/] ", end="")
+    _err.print(message, markup=False, soft_wrap=True)
+
+
+def say(message: str, *, quiet: bool = False) -> None:
+    """A line about what is going on, apart from the results."""
+    if not quiet:
+        _err.print(message, markup=False, soft_wrap=True)
+
+
+def print_json(value: object) -> None:
+    """One document on standard output; numpy's numbers become plain ones."""
+    text = json.dumps(value, ensure_ascii=False, indent=2, default=lambda number: number.item())
+    sys.stdout.write(text + "\n")
+
+
+def track(
+    items: Iterable[Item], what: str, *, total: int | None = None, quiet: bool = False
+) -> Iterator[Item]:
+    """Shows how many items have gone by: a bar on a terminal, a line now and then elsewhere."""
+    if quiet:
+        yield from items
+    elif _err.is_terminal:
+        yield from _bar(items, what, total)
+    else:
+        yield from _lines(items, what, total)
+
+
+def _bar(items: Iterable[Item], what: str, total: int | None) -> Iterator[Item]:
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    if total is not None:
+        columns = (*columns, TimeRemainingColumn())  # type: ignore[assignment]
+    with Progress(*columns, console=_err, transient=True) as progress:
+        task = progress.add_task(what, total=total)
+        for item in items:
+            yield item
+            progress.advance(task)
+
+
+def _lines(items: Iterable[Item], what: str, total: int | None) -> Iterator[Item]:
+    started = last = time.monotonic()
+    of_all = f" of {total:,}" if total is not None else ""
+    for count, item in enumerate(items):
+        if (now := time.monotonic()) - last >= _PLAIN_LINE_SECONDS:
+            last = now
+            say(f"{what}: {count:,}{of_all}, {count / (now - started):,.0f} a second")
+        yield item
+
+
+@contextmanager
+def working(what: str, *, quiet: bool = False) -> Iterator[None]:
+    """A turning wheel on a terminal, one line elsewhere, for work that cannot be counted."""
+    if quiet:
+        yield
+    elif _err.is_terminal:
+        with _err.status(what):
+            yield
+    else:
+        say(f"{what} …")
+        yield

@@ -1,0 +1,104 @@
+"""`glassrank index`: documents to an index, and changes to one."""
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from glassrank.cli import console
+from glassrank.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from glassrank.corpus import DocReader
+    from glassrank.types import Doc
+
+
+def index(
+    out: Annotated[Path, typer.Option(help="The index folder.")],
+    docs: Annotated[
+        str | None,
+        typer.Argument(
+            help="A JSONL, TSV, CSV or TREC file (or its .gz), a folder, or an ir_datasets name."
+        ),
+    ] = None,
+    add: Annotated[bool, typer.Option("--add", help="Add to an existing index.")] = False,
+    replace: Annotated[
+        bool,
+        typer.Option("--replace", help="With --add: documents may replace others of their id."),
+    ] = False,
+    delete: Annotated[
+        list[str] | None, typer.Option(help="Delete the document of this id; may be repeated.")
+    ] = None,
+    merge: Annotated[
+        bool, typer.Option("--merge", help="Rewrite all segments as one, for room and speed.")
+    ] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace an index that is there already.")
+    ] = False,
+    format: Annotated[  # noqa: A002
+        str | None,
+        typer.Option(help="jsonl, tsv, csv, trec, text or irds, if the name can't tell."),
+    ] = None,
+    encoding: Annotated[str, typer.Option(help="Of the files' text.")] = "utf-8",
+    quiet: console.Quiet = False,
+    json: console.AsJson = False,
+) -> None:
+    """Make an index of documents, or change one."""
+    from glassrank.corpus import read_docs
+    from glassrank.retrieve import Index
+
+    if docs is None and not delete and not merge:
+        raise InputError("there is nothing to do; give documents to index, --delete or --merge")
+    if replace and not add:
+        raise InputError("--replace goes with --add")
+    if overwrite and (add or delete):
+        raise InputError("--overwrite makes a new index; it does not go with --add or --delete")
+    started = time.perf_counter()
+    added = deleted = 0
+    changed: Index | None = None
+    if delete or (docs is None and merge):
+        changed = Index(out)
+        deleted = changed.delete(delete) if delete else 0
+    if docs is not None:
+        reader = read_docs(docs, format=format, encoding=encoding)
+        counted = _Counted(reader, quiet=quiet)
+        if add:
+            changed = changed or Index(out)
+            added = changed.add(counted, replace=replace)
+        else:
+            changed = Index.build(counted, out, overwrite=overwrite)
+            added = len(changed)
+    assert changed is not None
+    if merge:
+        with console.working("Merging segments", quiet=quiet):
+            changed.merge()
+    seconds = time.perf_counter() - started
+    if json:
+        console.print_json(
+            {"index": str(out), "docs": len(changed), "added": added, "deleted": deleted}
+            | {"segments": len(changed.snapshot.segments), "seconds": round(seconds, 3)}
+        )
+    else:
+        changes = ", ".join(
+            f"{n:,} {what}" for n, what in ((added, "added"), (deleted, "deleted")) if n
+        )
+        console.say(
+            f"{out}: {len(changed):,} documents{f' ({changes})' if changes else ''} "
+            f"in {seconds:.1f} s",
+            quiet=quiet,
+        )
+
+
+class _Counted:
+    """Documents that are counted as they pass, and can still be located."""
+
+    def __init__(self, reader: "DocReader", *, quiet: bool) -> None:
+        self._reader = reader
+        self._quiet = quiet
+        self.locate = reader.locate
+
+    def __iter__(self) -> "Iterator[Doc]":
+        return console.track(self._reader, "Indexing", quiet=self._quiet)
