@@ -38,12 +38,13 @@ def made_up_docs(count: int, words: int = 60, seed: int = 0) -> Iterator[Doc]:
     for number in range(count):
         text = []
         for _ in range(words):
-            rank = int(rng.paretovariate(0.75))  # heavy tail: new words keep coming
+            rank = int(30 * (rng.paretovariate(0.9) - 1))  # heavy tail: new words keep coming
+            rank += 26 * 26  # three letters at least
             word = ""
             while rank:
                 rank, letter = divmod(rank, 26)
                 word += letters[letter]
-            text.append(word or "the")
+            text.append(word)
         yield Doc(f"p{number:08d}", " ".join(text))
 
 

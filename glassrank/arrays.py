@@ -9,6 +9,7 @@ import os
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, overload
@@ -47,16 +48,17 @@ class ArrayWriter:
     def close(self) -> FileRecord:
         """Writes the header, which needs the number of rows, and makes the file durable."""
         header = _npy_header(self.dtype, self.rows)
-        self._file.seek(0)
-        self._file.write(header)
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self._file.close()
+        with self._file:
+            self._file.seek(0)
+            self._file.write(header)
+            self._file.flush()
+            os.fsync(self._file.fileno())
         size = _HEADER_BYTES + self.rows * self.dtype.itemsize
         return FileRecord(size, zlib.crc32(header, self._crc))
 
     def abandon(self) -> None:
-        self._file.close()
+        with suppress(OSError):  # what is still in the buffer may not fit on the disk
+            self._file.close()
 
 
 def _npy_header(dtype: np.dtype[Any], rows: int) -> bytes:
@@ -126,6 +128,7 @@ def open_array(path: Path) -> NDArray[Any]:
     """A memory-mapped, read-only view."""
     if path.stat().st_size == _HEADER_BYTES:  # nothing to map
         array: NDArray[Any] = np.load(path)
+        array.flags.writeable = False  # as mapped ones: compiled code tells the two apart
         return array
     # As a plain array: numpy's memmap class pays for its bookkeeping at every slice.
     return np.asarray(np.load(path, mmap_mode="r"))
@@ -134,7 +137,12 @@ def open_array(path: Path) -> NDArray[Any]:
 def check_files(folder: Path, records: Mapping[str, FileRecord], *, deep: bool) -> None:
     """Sizes always, every byte when `deep`."""
     for name, record in records.items():
-        size = (folder / name).stat().st_size
+        try:
+            size = (folder / name).stat().st_size
+        except FileNotFoundError:
+            raise CorruptError(
+                f"{folder / name} is missing; restore it from a copy or build it again"
+            ) from None
         if size != record.size:
             raise CorruptError(
                 f"{folder / name} is damaged: expected {record.size} bytes, found {size}; "
@@ -196,7 +204,7 @@ class Strings(Sequence[str]):
 
         -1 if it is not there.
         """
-        key = text.encode()
+        key = text.encode("utf-8", "surrogatepass")  # half a pair is nowhere, and no error
         low, high = 0, len(self)
         while low < high:
             middle = (low + high) // 2

@@ -1,5 +1,6 @@
 """The command line: one small file for each command, found here by name."""
 
+import signal
 import sys
 from importlib import import_module
 
@@ -33,14 +34,23 @@ for _name in _COMMANDS:
     app.command(_name)(getattr(_module, _name))
 
 
+class _Interrupted(BaseException):
+    """Ctrl-C, under a name that the framework does not swallow."""
+
+
+def _interrupt(*_: object) -> None:
+    raise _Interrupted
+
+
 def main() -> None:
     """Errors for people are printed as one sentence; anything else is a bug and shows its trace."""
+    signal.signal(signal.SIGINT, _interrupt)
     try:
         app()
     except GlassrankError as error:
         console.error(str(error))
         sys.exit(error.exit_status)
-    except KeyboardInterrupt:
+    except _Interrupted:
         console.error("interrupted; nothing half-done was left behind")
         sys.exit(130)
     except BrokenPipeError:  # `glassrank search … | head`

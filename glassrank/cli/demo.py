@@ -2,6 +2,8 @@
 
 import os
 import platform
+import shutil
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -40,7 +42,7 @@ def demo(
         )
         show(index, ranking)
     console.out.print(
-        f'\nAsk your own: [bold]glassrank search {index.path} "split a string into words"[/]',
+        f'\nAsk your own: [bold]{_program()} search {_short(index.path)} "split a string into words"[/]',
         soft_wrap=True,
     )
 
@@ -56,7 +58,7 @@ def _index(*, rebuild: bool, quiet: bool) -> "Index":
     if not rebuild:
         try:
             index = Index(path)
-            console.say(f"{len(index):,} documents in {path}", quiet=quiet)
+            console.say(f"{len(index):,} documents in {_short(path)}", quiet=quiet)
             return index
         except GlassrankError:
             pass  # not there yet, or no longer readable: made anew below
@@ -69,10 +71,21 @@ def _index(*, rebuild: bool, quiet: bool) -> "Index":
     index = Index.build(docs, path, overwrite=True)
     console.say(
         f"Indexed {len(index):,} documents of Python {platform.python_version()} "
-        f"in {time.perf_counter() - started:.1f} s: {path}",
+        f"in {time.perf_counter() - started:.1f} s: {_short(path)}",
         quiet=quiet,
     )
     return index
+
+
+def _program() -> str:
+    """How this program is called here: by name, or by its path where the name is not found."""
+    return "glassrank" if shutil.which("glassrank") else os.path.relpath(sys.argv[0])
+
+
+def _short(path: Path) -> str:
+    """With ~ for the home folder, as the shell understands it."""
+    home = Path.home()
+    return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)
 
 
 def _folder() -> Path:

@@ -53,6 +53,7 @@ def show(index: "Index", ranking: "Ranking") -> None:
     """Results as people read them: rank, title, where from, and why."""
     if not ranking.hits:
         console.out.print("Nothing found: no document has a word of this query.")
+    width = max(100, min(200, console.out.width - 10))  # one line each, where there is room
     for hit in ranking:
         doc = index.doc(hit.doc_id)
         title = escape(doc.title or doc.doc_id)
@@ -61,7 +62,7 @@ def show(index: "Index", ranking: "Ranking") -> None:
             f"  [dim]{escape(doc.source or doc.doc_id)}[/]",
             soft_wrap=True,
         )
-        snippet = index.snippet(ranking.query, hit.doc_id, length=160)
+        snippet = index.snippet(ranking.query, hit.doc_id, length=width)
         text = Text("    " + snippet.text, style="")
         for start, stop in snippet.matches:
             text.stylize("bold yellow", start + 4, stop + 4)

@@ -58,11 +58,14 @@ def read_manifest(folder: Path) -> Manifest:
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """The commit: until the rename nothing has happened, after it everything has."""
     part = folder / f".{FILE_NAME}.part"
-    with part.open("wb") as file:
-        file.write(_serialise({"format": FORMAT, **asdict(manifest)}))
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(folder / FILE_NAME)
+    try:
+        with part.open("wb") as file:
+            file.write(_serialise({"format": FORMAT, **asdict(manifest)}))
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(folder / FILE_NAME)
+    finally:
+        part.unlink(missing_ok=True)
     sync_folder(folder)
 
 

@@ -76,12 +76,18 @@ def method_name(method: Method) -> str:
     """
     kind = type(method).__name__.lower()
     values = ",".join(
-        f"{field.name}={getattr(method, field.name):g}"
+        f"{field.name}={_number(getattr(method, field.name))}"
         for field in fields(method)
         if field.name != "base" and getattr(method, field.name) is not False
     )
     own = f"{kind}({values})"
     return f"{method_name(method.base)}+{own}" if isinstance(method, RM3) else own
+
+
+def _number(value: float) -> str:
+    """As short as it goes without loss."""
+    short = f"{value:g}"
+    return short if float(short) == value else repr(value)
 
 
 def _part(text: str, part: str) -> tuple[str, str]:

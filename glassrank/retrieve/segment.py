@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.arrays import FileRecord, Strings, check_files, open_array
+from glassrank.errors import InputError
 from glassrank.types import Doc
 
 
@@ -125,4 +126,11 @@ def encode_fields(doc: Doc) -> bytes:
         )
         if value
     }
-    return json.dumps(fields, ensure_ascii=False).encode("utf-8", "replace") if fields else b""
+    if not fields:
+        return b""
+    try:
+        return json.dumps(fields, ensure_ascii=False).encode("utf-8", "replace")
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"the metadata of document {doc.doc_id!r} cannot be kept as JSON: {error}"
+        ) from None

@@ -9,6 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
+from glassrank.errors import CorruptError
 from glassrank.retrieve.manifest import Manifest, read_manifest
 from glassrank.retrieve.scoring import BM25, QL, Collection, Floats, TermStatistics
 from glassrank.retrieve.segment import Segment
@@ -46,8 +47,8 @@ class Snapshot:
             manifest = read_manifest(folder)
             try:
                 segments = [Segment(folder, record, verify=verify) for record in manifest.segments]
-            except FileNotFoundError:
-                # A writer replaced these segments between the two reads: begin again with its.
+            except (FileNotFoundError, CorruptError):
+                # A writer may have replaced these segments meanwhile: begin again with its own.
                 if read_manifest(folder).generation != manifest.generation:
                     continue
                 raise

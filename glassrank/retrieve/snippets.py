@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from glassrank.text import EnglishAnalyzer
+from glassrank.text.english import lower_case
 from glassrank.text.word_breaks import word_spans
 
 
@@ -29,11 +30,12 @@ def make_snippet(text: str, query: str, analyzer: EnglishAnalyzer, length: int =
     """
     text = " ".join(text.split())
     wanted = set(analyzer(query))
-    spans = list(word_spans(text))
+    lowered = lower_case(text)  # character by character, so positions stay
+    spans = list(word_spans(lowered))
     matches = [
         (start, stop, term)
         for start, stop in spans
-        if (term := analyzer.term(text[start:stop].lower())) in wanted
+        if (term := analyzer.term(lowered[start:stop])) in wanted
     ]
     context = length // 6  # some words before the first match
     best_start, best_value = 0, (0, 0)
@@ -49,7 +51,8 @@ def make_snippet(text: str, query: str, analyzer: EnglishAnalyzer, length: int =
     stop = min(len(text), start + length)
     # Cut between words, unless the cut is the text's own begin or end.
     begin = next((s for s, _ in spans if s >= start), start) if start > 0 else 0
-    end = max((e for _, e in spans if e <= stop), default=stop) if stop < len(text) else stop
+    ends = [e for s, e in spans if s >= begin and e <= stop]
+    end = max(ends, default=stop) if stop < len(text) else stop
     prefix = "… " if begin > 0 else ""
     suffix = " …" if end < len(text) else ""
     shift = len(prefix) - begin

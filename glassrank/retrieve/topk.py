@@ -80,7 +80,7 @@ def _add_ql(
     for i in range(len(docs)):
         local = docs[i] - base
         count = counts[i]
-        log = logs[count] if count < _LOG_TABLE else np.float32(np.log1p(scale * count))
+        log = logs[count] if count < _LOG_TABLE else np.log1p(scale * np.float32(count))
         score = scores[local] + max(weight * (log + lengths[local]), _ALMOST_NOTHING)
         scores[local] = score
         marks[local] = score > floor

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
-from glassrank.arrays import ArrayWriter
+from glassrank.arrays import ArrayWriter, sync_folder
 from glassrank.errors import DuplicateIdError, GlassrankError, InputError
-from glassrank.retrieve.manifest import FILE_NAME, Manifest, read_manifest, write_manifest
+from glassrank.retrieve.manifest import Manifest, read_manifest, write_manifest
 from glassrank.retrieve.merge import merge_segments
 from glassrank.retrieve.segment import Segment, SegmentRecord
 from glassrank.retrieve.segment_builder import SegmentBuilder
@@ -31,10 +31,12 @@ _GROWTH = 3
 class IndexWriter:
     """One change to an index, from the manifest it starts with to the one it commits."""
 
-    def __init__(self, folder: Path, manifest: Manifest) -> None:
+    def __init__(self, folder: Path, manifest: Manifest, *, empty: bool = False) -> None:
+        """With `empty` the index begins without documents; what is there may be damaged then."""
         self.folder = folder
         self.manifest = manifest
-        self._segments = [Segment(folder, record, verify=False) for record in manifest.segments]
+        records = () if empty else manifest.segments
+        self._segments = [Segment(folder, record, verify=False) for record in records]
         self._analyzer = EnglishAnalyzer()
         self._next_name = 1 + max(
             (int(record.name.removeprefix("segment-")) for record in manifest.segments), default=0
@@ -87,6 +89,7 @@ class IndexWriter:
         file.append(deleted)
         files = {n: r for n, r in segment.record.files.items() if n != segment.record.deleted}
         files[name] = file.close()
+        sync_folder(segment.folder)
         record = replace(segment.record, files=files, deleted=name)
         self._segments[self._segments.index(segment)] = self._open(record)
 
@@ -142,16 +145,12 @@ def changing(folder: Path, *, create: Manifest | None = None) -> Iterator[IndexW
 
     With `create`, the index begins empty, and what was there before is replaced at the commit.
     """
-    is_new = not folder.exists()
-    if create is not None:
-        folder.mkdir(parents=True, exist_ok=True)
-    done = False
+    is_new = done = False
     try:
+        is_new = create is not None and _make(folder)
         with _lock(folder):
             before = read_manifest(folder) if create is None else _before_create(folder, create)
-            writer = IndexWriter(folder, before)
-            if create is not None:
-                writer._segments.clear()
+            writer = IndexWriter(folder, before, empty=create is not None)
             try:
                 yield writer
                 writer.commit()
@@ -169,8 +168,21 @@ def changing(folder: Path, *, create: Manifest | None = None) -> Iterator[IndexW
             shutil.rmtree(folder, ignore_errors=True)
 
 
+def _make(folder: Path) -> bool:
+    """Whether it was this process that made the folder: only then may it remove it again."""
+    try:
+        folder.mkdir(parents=True)
+    except FileExistsError:
+        return False
+    return True
+
+
 def _before_create(folder: Path, fresh: Manifest) -> Manifest:
-    return read_manifest(folder) if (folder / FILE_NAME).exists() else fresh
+    """What the new index replaces, unless it cannot be read any more."""
+    try:
+        return read_manifest(folder)
+    except GlassrankError:
+        return fresh
 
 
 @contextmanager

@@ -30,14 +30,8 @@ class EnglishAnalyzer:
         return [term for word in self.words(text) if (term := self.term(word))]
 
     def words(self, text: str) -> list[str]:
-        """Lower-cased words, stop words included.
-
-        Lower-casing goes character by character, as Lucene's does: Python alone would make two
-        characters of İ, and another sigma at the end of a word.
-        """
-        if not text.isascii():
-            text = text.replace("\u0130", "i").replace("\u03a3", "\u03c3")
-        return words(text.lower())
+        """Lower-cased words, stop words included."""
+        return words(lower_case(text))
 
     def term(self, word: str) -> str:
         """The term of one lower-cased word; empty if it is a stop word."""
@@ -49,3 +43,13 @@ class EnglishAnalyzer:
                 self._terms.clear()
             self._terms[word] = term
         return term
+
+
+def lower_case(text: str) -> str:
+    """Character by character, as Lucene does it, so that positions stay.
+
+    Python alone would make two characters of İ, and another sigma at the end of a word.
+    """
+    if not text.isascii():
+        text = text.replace("\u0130", "i").replace("\u03a3", "\u03c3")
+    return text.lower()

@@ -16,5 +16,9 @@ def split_words(text: str) -> list[str]:
     ['how', 'do', 'i', 'read', 'a', 'csv', '-', 'file', '?']
     """
     # A NUL would end the text for the C library behind this.
-    words: str = blingfire.text_to_words(text.replace("\0", " "))
+    text = text.replace("\0", " ")
+    try:
+        words: str = blingfire.text_to_words(text)
+    except UnicodeEncodeError:  # half a surrogate pair, as broken JSON may hold
+        words = blingfire.text_to_words(text.encode("utf-8", "replace").decode())
     return words.lower().split()

@@ -1,0 +1,83 @@
+"""The commands from documents to measures, run as a user runs them."""
+
+import json
+from pathlib import Path
+
+from conftest import Call
+
+
+def test_index_says_what_it_made(call: Call, files: Path) -> None:
+    done = call("index", "docs.tsv", "--out", "my.index")
+    assert "4 documents (4 added)" in done.stderr
+    assert done.stdout == ""
+
+
+def test_search_shows_results_with_their_words(call: Call, index: Path) -> None:
+    done = call("search", "my.index", "cheese for mice")
+    assert done.returncode == 0
+    first = done.stdout.splitlines()[0]
+    assert first.split()[:2] == ["1", "mice"]
+    assert "Mice eat cheese" in done.stdout
+
+
+def test_search_as_json_has_plain_numbers(call: Call, index: Path) -> None:
+    answer = json.loads(call("search", "my.index", "cold sea", "--json", "--k", "2").stdout)
+    assert [hit["doc_id"] for hit in answer["hits"]] == ["fish"]
+    assert isinstance(answer["hits"][0]["score"], float)
+
+
+def test_search_without_a_match_says_so(call: Call, index: Path) -> None:
+    assert "Nothing found" in call("search", "my.index", "zebra").stdout
+
+
+def test_add_replace_delete_and_merge(call: Call, index: Path, files: Path) -> None:
+    (files / "more.jsonl").write_text('{"_id": "cats", "text": "Cats purr."}\n')
+    refused = call("index", "more.jsonl", "--out", "my.index", "--add")
+    assert refused.returncode == 2
+    assert "more.jsonl" in refused.stderr or "'cats'" in refused.stderr
+    done = call("index", "more.jsonl", "--out", "my.index", "--add", "--replace", "--json")
+    assert json.loads(done.stdout)["docs"] == 4
+    done = call("index", "--out", "my.index", "--delete", "dogs", "--merge", "--json")
+    assert json.loads(done.stdout) | {"docs": 3, "deleted": 1, "segments": 1} == json.loads(
+        done.stdout
+    )
+    found = json.loads(call("search", "my.index", "purr", "--json").stdout)
+    assert [hit["doc_id"] for hit in found["hits"]] == ["cats"]
+
+
+def test_retrieve_then_evaluate(call: Call, index: Path, files: Path) -> None:
+    done = call("retrieve", "my.index", "queries.tsv", "--out", "bm25.run")
+    assert "for 2 queries" in done.stderr
+    assert (files / "bm25.run").read_text().splitlines()[0].split()[:4] == ["q1", "Q0", "mice", "1"]
+    done = call("evaluate", "bm25.run", "qrels.txt", "-m", "RR@10", "-m", "nDCG@10", "--json")
+    assert json.loads(done.stdout) == {"queries": 2, "mean": {"RR@10": 1.0, "nDCG@10": 1.0}}
+
+
+def test_evaluate_against_a_baseline(call: Call, index: Path, files: Path) -> None:
+    call("retrieve", "my.index", "queries.tsv", "--out", "ql.run", "--method", "ql")
+    (files / "base.run").write_text("q1 Q0 dogs 1 2 base\nq1 Q0 cats 2 1 base\n")
+    done = call(
+        "evaluate", "ql.run", "qrels.txt", "-m", "RR@10", "--baseline", "base.run", "--json"
+    )
+    row = json.loads(done.stdout)["baseline"]["RR@10"]
+    assert row["mean"] == 0.25
+    assert row["difference"] == 0.75
+    shown = call("evaluate", "ql.run", "qrels.txt", "-m", "RR@10", "--baseline", "base.run").stdout
+    assert "+0.7500" in shown
+
+
+def test_tune_gives_a_method_that_can_be_used(call: Call, index: Path) -> None:
+    done = call("tune", "my.index", "queries.tsv", "qrels.txt", "--method", "ql", "--json")
+    best = json.loads(done.stdout)["best"]
+    assert best["value"] == 1.0
+    assert call("search", "my.index", "cat", "--method", best["method"]).returncode == 0
+
+
+def test_demo_answers_and_keeps_its_index(call: Call, tmp_path: Path) -> None:
+    done = call("demo", "--k", "1", "sort a list in place")
+    assert done.returncode == 0, done.stderr
+    assert "list.sort" in done.stdout
+    assert "Indexed" in done.stderr
+    again = call("demo", "--k", "1", "sort a list in place")
+    assert "Indexed" not in again.stderr
+    assert "list.sort" in again.stdout

@@ -1,0 +1,84 @@
+"""What a user does wrong gets one sentence, the right exit status, and leaves nothing behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from conftest import Call
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("index", "nowhere.tsv", "--out", "new.index"), "nowhere.tsv does not exist"),
+        (("index", "docs.tsv", "--out", "my.index"), "holds an index already"),
+        (("index", "--out", "my.index"), "nothing to do"),
+        (("index", "docs.tsv", "--out", "my.index", "--replace"), "--replace goes with --add"),
+        (("index", "--out", "my.index", "--delete", "zebra"), "no document has the id 'zebra'"),
+        (("search", "docs.tsv", "cat"), "is not an index"),
+        (("search", "nowhere", "cat"), "make one with: glassrank index"),
+        (("search", "my.index", "cat", "--method", "bm52"), "did you mean bm25?"),
+        (("search", "my.index", "cat", "--method", "bm25(k2=1)"), "no parameter 'k2'"),
+        (("search", "my.index", "cat", "--k", "0"), "at least one result"),
+        (("evaluate", "qrels.txt", "qrels.txt"), "qrels.txt:1"),
+        (("evaluate", "good.run", "qrels.txt", "-m", "nDGC@10"), "nDCG"),
+        (("retrieve", "my.index", "docs.csv", "--out", "x.run"), "docs.csv does not exist"),
+        (("tune", "my.index", "other.tsv", "qrels.txt"), "none of the queries has a judgment"),
+    ],
+)
+def test_bad_input_is_one_sentence(
+    call: Call, index: Path, files: Path, arguments: tuple[str, ...], sentence: str
+) -> None:
+    (files / "good.run").write_text("q1 Q0 cats 1 2 base\n")
+    (files / "other.tsv").write_text("q9\tcat\n")
+    before = {path.name for path in files.iterdir()}
+    done = call(*arguments)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ")
+    assert sentence in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert {path.name for path in files.iterdir()} == before
+
+
+def test_a_duplicate_id_names_both_lines(call: Call, tmp_path: Path) -> None:
+    (tmp_path / "twice.tsv").write_text("a\tone\nb\ttwo\na\tthree\n")
+    done = call("index", "twice.tsv", "--out", "new.index")
+    assert done.returncode == 2
+    assert "twice.tsv:3 (first at twice.tsv:1)" in done.stderr
+    assert not (tmp_path / "new.index").exists()
+
+
+def test_a_damaged_index_is_named(call: Call, index: Path) -> None:
+    victim = next(index.glob("segment-*/texts.data.npy"))
+    content = bytearray(victim.read_bytes())
+    content[-1] ^= 1
+    victim.write_bytes(content)
+    done = call("search", "my.index", "cat")
+    assert done.returncode == 1
+    assert "texts.data.npy is damaged" in done.stderr
+
+
+def test_ctrl_c_leaves_nothing_behind(tmp_path: Path) -> None:
+    """Documents come through a pipe that never ends, so the command is surely at work."""
+    fifo = tmp_path / "endless.tsv"
+    os.mkfifo(fifo)
+    program = [sys.executable, "-c", "from glassrank.cli import main; main()"]
+    process = subprocess.Popen(
+        [*program, "index", "endless.tsv", "--out", "new.index"],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with fifo.open("w") as pipe:
+        pipe.write("a\tone\n")
+        pipe.flush()
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "interrupted" in stderr
+    assert not (tmp_path / "new.index").exists()
