@@ -41,10 +41,8 @@ def demo(
             f"\n[bold green]{escape(text)}[/]  [dim]{ranking.timing['retrieve']:.1f} ms[/]"
         )
         show(index, ranking)
-    console.out.print(
-        f'\nAsk your own: [bold]{_program()} search {_short(index.path)} "split a string into words"[/]',
-        soft_wrap=True,
-    )
+    command = f'{_program()} search {_short(index.path)} "split a string into words"'
+    console.out.print(f"\nAsk your own: [bold]{command}[/]", soft_wrap=True)
 
 
 def _index(*, rebuild: bool, quiet: bool) -> "Index":

@@ -17,6 +17,7 @@ def retrieve(
     depth: Annotated[int, typer.Option(help="How many documents for each query.")] = 1000,
     threads: Annotated[int | None, typer.Option(help="All cores unless given.")] = None,
     quiet: console.Quiet = False,
+    json: console.AsJson = False,
 ) -> None:
     """Search for many queries and write a run."""
     from glassrank.corpus import read_queries, write_run
@@ -29,8 +30,13 @@ def retrieve(
         run = opened.retrieve(asked, depth, method, threads)
     seconds = time.perf_counter() - started
     write_run(run, out)
-    console.say(
-        f"{out}: {len(run.doc_ids):,} documents for {len(run):,} queries, "
-        f"{len(run) / seconds:,.0f} queries a second",
-        quiet=quiet,
-    )
+    if json:
+        console.print_json(
+            {"run": str(out), "queries": len(run), "lines": len(run.doc_ids), "seconds": seconds}
+        )
+    else:
+        console.say(
+            f"{out}: {len(run.doc_ids):,} documents for {len(run):,} queries, "
+            f"{len(run) / seconds:,.0f} queries a second",
+            quiet=quiet,
+        )
