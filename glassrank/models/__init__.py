@@ -1,0 +1,1 @@
+"""One file for each family of models, one contract for all."""

@@ -1,0 +1,100 @@
+"""The contract of every model: encode a query, encode a document, let them interact.
+
+    q = model.encode_query(batch)
+    d = model.encode_doc(batch)      # what a store keeps
+    out = model.interact(q, d)       # out.score, out.parts
+
+Live ranking, stored representations and explanations all go through these three calls.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+
+class TokenBatch(NamedTuple):
+    """Word ids, padded at the end, and a mask that is 1 where a word stands."""
+
+    ids: Tensor  # (B, L) integers
+    mask: Tensor  # (B, L) floats
+
+
+class Words(NamedTuple):
+    """Word vectors of queries or documents, as looked up or as a model encoded them."""
+
+    vectors: Tensor  # (B, L, E); a model may put further axes in between
+    mask: Tensor  # (B, L) floats
+    idf: Tensor  # (B, L); ones where a model has no use for it
+
+    def rows(self, which: Tensor | slice) -> "Words":
+        return Words(self.vectors[which], self.mask[which], self.idf[which])
+
+
+@dataclass(frozen=True)
+class Output:
+    """`parts` are named tensors. Where the model says that they are exact, those in
+    `model.summands` add up to the score."""
+
+    score: Tensor  # (B,)
+    parts: dict[str, Tensor]
+
+
+class WordTable(nn.Module):
+    """A vector and an inverse document frequency for each word id; id 0 is padding."""
+
+    idf: Tensor
+
+    def __init__(self, vectors: Tensor, idf: Tensor | None = None, *, trained: bool = True) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(len(vectors), vectors.shape[1], padding_idx=0, sparse=trained)
+        self.embedding.weight = nn.Parameter(vectors, requires_grad=trained)
+        self.register_buffer("idf", torch.ones(len(vectors)) if idf is None else idf)
+
+    def forward(self, batch: TokenBatch) -> Words:
+        return Words(self.embedding(batch.ids), batch.mask, self.idf[batch.ids] * batch.mask)
+
+
+class Ranker(nn.Module, ABC):
+    """A model over word vectors. What differs between models is below the line of `query_words`,
+    `doc_words` and `interact`; the words come from a table that all models share."""
+
+    name: str
+    exact: bool = False
+    """Whether the summands add up to the score."""
+    summands: tuple[str, ...] = ()
+
+    def __init__(self, config: Any, words: WordTable | None = None) -> None:
+        super().__init__()
+        self.config = config
+        self.words = words
+
+    def encode_query(self, batch: TokenBatch) -> Words:
+        return self.query_words(self._look_up(batch))
+
+    def encode_doc(self, batch: TokenBatch) -> Words:
+        """Does not see the query: it can be computed beforehand and stored."""
+        return self.doc_words(self._look_up(batch))
+
+    def _look_up(self, batch: TokenBatch) -> Words:
+        if self.words is None:
+            raise ValueError(f"this {self.name} has no word vectors; give it a WordTable")
+        found: Words = self.words(batch)
+        return found
+
+    @abstractmethod
+    def query_words(self, words: Words) -> Words:
+        """The query as `interact` needs it."""
+
+    @abstractmethod
+    def doc_words(self, words: Words) -> Words:
+        """The document as `interact` needs it."""
+
+    @abstractmethod
+    def interact(self, query: Words, doc: Words) -> Output:
+        """Scores (B,) of as many queries and documents."""
+
+    def forward(self, query: TokenBatch, doc: TokenBatch) -> Tensor:
+        return self.interact(self.encode_query(query), self.encode_doc(doc)).score

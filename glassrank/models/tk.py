@@ -1,0 +1,84 @@
+"""TK: contextual words, compared once, counted by kernels.
+
+S. Hofstätter, M. Zlabinger, A. Hanbury, "Interpretable & Time-Budget-Constrained Contextualization
+for Re-Ranking", ECAI 2020. Query and document pass the same small transformer without seeing each
+other; their only meeting is one matrix of similarities, so the score is a sum over query words and
+kernels on two paths: logarithms of the soft counts, and counts divided by the document's length.
+"""
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from glassrank.models.contract import Output, Ranker, Words, WordTable
+from glassrank.nn.contextual import ContextualConfig, ContextualLayers
+from glassrank.nn.kernels import FLOOR, KernelBank, Kernels, kernel_pool
+from glassrank.nn.match import match_matrix, unit
+
+
+@dataclass(frozen=True)
+class TKConfig:
+    size: int = 300
+    contextual: ContextualConfig = field(default_factory=ContextualConfig)
+    kernels: Kernels = field(default_factory=Kernels.eleven)
+    term_weights: bool = False
+    """A learned weight for each query word, from its own vector; 1 for all in the paper."""
+
+
+class TK(Ranker):
+    name = "tk"
+    exact = True
+    summands = ("log", "length")
+
+    def __init__(self, config: TKConfig, words: WordTable | None = None) -> None:
+        super().__init__(config, words)
+        count = len(config.kernels)
+        self.contextual = ContextualLayers(config.size, config.contextual)
+        self.kernels = KernelBank(config.kernels)
+        self.scale = nn.Parameter(torch.tensor(0.01))
+        self.log_weights = _small(count)  # (K,)
+        self.length_weights = _small(count)  # (K,)
+        self.path_weights = nn.Parameter(torch.empty(2).uniform_(-(0.5**0.5), 0.5**0.5))
+        self.term_weight = nn.Linear(config.size, 1) if config.term_weights else None
+        if self.term_weight is not None:  # begins as the paper's model: every word counts 1
+            nn.init.zeros_(self.term_weight.weight)
+            nn.init.zeros_(self.term_weight.bias)
+
+    def query_words(self, words: Words) -> Words:
+        """Unit vectors; a query word's own weight travels in the place of its idf."""
+        weight = words.mask
+        if self.term_weight is not None:
+            weight = weight * 2 * torch.sigmoid(self.term_weight(words.vectors)).squeeze(-1)
+        return self._encode(words)._replace(idf=weight)
+
+    def doc_words(self, words: Words) -> Words:
+        return self._encode(words)
+
+    def _encode(self, words: Words) -> Words:
+        return words._replace(vectors=unit(self.contextual(words.vectors, words.mask)))
+
+    def interact(self, query: Words, doc: Words) -> Output:
+        similarity = match_matrix(query.vectors, doc.vectors, query.mask, doc.mask)  # (B, Q, D)
+        counts = kernel_pool(similarity, query.mask, doc.mask, self.kernels)  # (B, Q, K)
+        length = doc.mask.sum(-1)[:, None, None] + 1  # (B, 1, 1)
+        weight = query.idf[..., None]  # (B, Q, 1)
+        log_signal = self.scale * counts.clamp(min=FLOOR).log2() * weight  # (B, Q, K)
+        length_signal = self.scale * (counts / length) * weight  # (B, Q, K)
+        log_part = self.path_weights[0] * self.log_weights * log_signal  # (B, Q, K)
+        length_part = self.path_weights[1] * self.length_weights * length_signal  # (B, Q, K)
+        return Output(
+            score=log_part.sum((1, 2)) + length_part.sum((1, 2)),
+            parts={
+                "log": log_part,
+                "length": length_part,
+                "log_signal": log_signal,
+                "length_signal": length_signal,
+                "similarity": similarity,
+            },
+        )
+
+
+def _small(count: int) -> Tensor:
+    """Small kernel weights: the paper's rankings begin near zero."""
+    return nn.Parameter(torch.empty(count).uniform_(-0.014, 0.014))

@@ -1,0 +1,16 @@
+"""The maths that several models share, each written once."""
+
+from glassrank.nn.contextual import ContextualLayers, positions
+from glassrank.nn.kernels import kernel_pool, kernel_values
+from glassrank.nn.kmax import k_max
+from glassrank.nn.match import match_matrix, unit
+
+__all__ = [
+    "ContextualLayers",
+    "k_max",
+    "kernel_pool",
+    "kernel_values",
+    "match_matrix",
+    "positions",
+    "unit",
+]

@@ -1,0 +1,65 @@
+"""Kernel pooling: soft counts of how many document words are how similar to a query word.
+
+Xiong et al., "End-to-end neural ad-hoc ranking with kernel pooling", SIGIR 2017. A kernel is a
+Gaussian around a similarity; its sum over the document counts the words near that similarity.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from glassrank.nn.match import pair_mask
+
+FLOOR = 1e-10
+"""Sums are kept above this before a logarithm."""
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """Centers and widths, as data: any number of them, evenly spaced or not."""
+
+    centers: tuple[float, ...]
+    widths: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.centers) != len(self.widths):
+            raise ValueError(f"{len(self.centers)} centers need as many widths, not {self.widths}")
+
+    @classmethod
+    def eleven(cls, exact_width: float = 0.1) -> "Kernels":
+        """1.0, then 0.9 down to -0.9 in steps of 0.2, as in the TK and KNRM papers."""
+        centers = (1.0, 0.9, 0.7, 0.5, 0.3, 0.1, -0.1, -0.3, -0.5, -0.7, -0.9)
+        return cls(centers, (exact_width, *(0.1,) * 10))
+
+    def __len__(self) -> int:
+        return len(self.centers)
+
+
+class KernelBank(nn.Module):
+    """Kernels as tensors that move with the model and are not trained."""
+
+    centers: Tensor
+    widths: Tensor
+
+    def __init__(self, kernels: Kernels) -> None:
+        super().__init__()
+        self.register_buffer("centers", torch.tensor(kernels.centers), persistent=False)  # (K,)
+        self.register_buffer("widths", torch.tensor(kernels.widths), persistent=False)  # (K,)
+
+
+def kernel_values(similarity: Tensor, bank: KernelBank) -> Tensor:
+    """exp(-(m - mu)^2 / 2 sigma^2) of each similarity and kernel: (…) to (…, K)."""
+    distance = similarity[..., None] - bank.centers  # (…, K)
+    return torch.exp(-0.5 * (distance / bank.widths) ** 2)
+
+
+def kernel_pool(
+    similarity: Tensor, query_mask: Tensor, doc_mask: Tensor, bank: KernelBank
+) -> Tensor:
+    """Sums over the document: (B, Q, D) to (B, Q, K). The plain, differentiable form.
+
+    Padding must be masked once more here: its similarity is 0, which kernels near 0 would count.
+    """
+    values = kernel_values(similarity, bank)  # (B, Q, D, K)
+    return (values * pair_mask(query_mask, doc_mask)[..., None]).sum(2)
