@@ -106,13 +106,14 @@ class ArrayFolder:
     def __exit__(
         self, kind: type[BaseException] | None, error: object, trace: TracebackType | None
     ) -> None:
-        for name in list(self._open):
+        try:
             if kind is None:
-                self.finish(name)
-            else:
-                self._open.pop(name).abandon()
-        if kind is None:
-            sync_folder(self.folder)
+                for name in list(self._open):
+                    self.finish(name)
+                sync_folder(self.folder)
+        finally:
+            for writer in self._open.values():
+                writer.abandon()
 
 
 def sync_folder(folder: Path) -> None:

@@ -16,7 +16,7 @@ def run_setup(folder: Path, python: str) -> subprocess.CompletedProcess[str]:
         shutil.copy(ROOT / name, folder / name)
     tools = folder / "bin"
     tools.mkdir()
-    for name in ("sh", "cat", "cksum", "dirname", "env"):
+    for name in ("sh", "cat", "cksum", "dirname", "env", "grep"):
         (tools / name).symlink_to(shutil.which(name) or "")
     fake = tools / "python3"
     fake.write_text(f"#!/bin/sh\n{python}\n")

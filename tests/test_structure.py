@@ -12,7 +12,7 @@ PACKAGE = ROOT / "glassrank"
 
 # Top to bottom: code imports from its own package or from those above it, never below.
 ORDER = (
-    *("types", "errors", "files", "arrays"),
+    *("types", "errors", "settings", "files", "arrays"),
     *("corpus", "text", "retrieve", "measure", "nn", "models", "store", "rank"),
     *("train", "explain", "scale", "serve", "cli"),
 )

@@ -10,7 +10,6 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import stdtr
 
 from glassrank.errors import InputError
 from glassrank.measure.measures import Floats
@@ -151,6 +150,8 @@ def _t_statistic(values: Floats) -> float:
 
 def _t_above(t: float, n: int) -> float:
     """The chance of a statistic of `t` or more, from n values."""
+    from scipy.special import stdtr  # here: training measures too, where there is no scipy
+
     return float(stdtr(max(n - 1, 1), -t))
 
 

@@ -1,1 +1,37 @@
 """One file for each family of models, one contract for all."""
+
+from dataclasses import dataclass
+
+from glassrank.models.contract import Output, Ranker, TokenBatch, Words, WordTable
+from glassrank.models.co_pacrr import CoPACRR, CoPACRRConfig
+from glassrank.models.conv_knrm import ConvKNRM, ConvKNRMConfig
+from glassrank.models.duet import Duet, DuetConfig
+from glassrank.models.knrm import KNRM, KNRMConfig
+from glassrank.models.matchpyramid import MatchPyramid, MatchPyramidConfig
+from glassrank.models.pacrr import PACRR, PACRRConfig
+from glassrank.models.rpacrr import RPACRR, RPACRRConfig
+from glassrank.models.tk import TK, TKConfig
+from glassrank.models.tk_windowed import TKWindowed, TKWindowedConfig
+
+
+@dataclass(frozen=True)
+class Family:
+    """A model and the dataclass that configures it."""
+
+    model: type[Ranker]
+    config: type
+
+
+MODELS: dict[str, Family] = {
+    "tk": Family(TK, TKConfig),
+    "tk_windowed": Family(TKWindowed, TKWindowedConfig),
+    "knrm": Family(KNRM, KNRMConfig),
+    "conv_knrm": Family(ConvKNRM, ConvKNRMConfig),
+    "matchpyramid": Family(MatchPyramid, MatchPyramidConfig),
+    "duet": Family(Duet, DuetConfig),
+    "pacrr": Family(PACRR, PACRRConfig),
+    "co_pacrr": Family(CoPACRR, CoPACRRConfig),
+    "rpacrr": Family(RPACRR, RPACRRConfig),
+}
+
+__all__ = ["MODELS", "Family", "Output", "Ranker", "TokenBatch", "WordTable", "Words"]

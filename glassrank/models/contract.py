@@ -70,6 +70,19 @@ class Ranker(nn.Module, ABC):
         super().__init__()
         self.config = config
         self.words = words
+        self.first_stage_weight: nn.Parameter | None = None
+
+    def mix_first_stage(self, weight: float = 0.1) -> None:
+        """Lets the first stage's score count, by a learned weight; off unless asked for."""
+        self.first_stage_weight = nn.Parameter(torch.tensor(weight))
+
+    def rank(self, query: Words, doc: Words, first_stage: Tensor | None = None) -> Output:
+        """`interact`, and the first stage's share as one more part where it is mixed in."""
+        out = self.interact(query, doc)
+        if self.first_stage_weight is None or first_stage is None:
+            return out
+        part = self.first_stage_weight * first_stage  # (B,)
+        return Output(out.score + part, {**out.parts, "first_stage": part})
 
     def encode_query(self, batch: TokenBatch) -> Words:
         return self.query_words(self._look_up(batch))

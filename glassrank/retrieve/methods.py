@@ -20,6 +20,7 @@ Method = BM25 | QL | RM3
 _BASES: dict[str, type[BM25] | type[QL]] = {"bm25": BM25, "ql": QL}
 _NAMES = ("bm25", "ql", "bm25+rm3", "ql+rm3")
 _PART = re.compile(r"\s*([a-z0-9]+)\s*(?:\(([^()]*)\))?\s*")
+_PLUS = re.compile(r"\+(?![^()]*\))")  # not the one of a number such as 1e+06
 _RANGES = {
     "k1": (0, 1000),
     "b": (0, 1),
@@ -55,14 +56,14 @@ def parse_method(text: str) -> Method:
     >>> parse_method("bm25(k1=1.2)+rm3(terms=20)")
     RM3(base=BM25(k1=1.2, b=0.4, rounded=False), terms=20, docs=10, weight=0.5)
     """
-    base_text, plus, feedback_text = text.lower().partition("+")
+    base_text, *feedback_texts = _PLUS.split(text.lower(), maxsplit=1)
     name, options = _part(text, base_text)
     if name not in _BASES:
         raise _unknown(text)
     base = _BASES[name](**_options(text, _BASES[name], options))
-    if not plus:
+    if not feedback_texts:
         return base
-    name, options = _part(text, feedback_text)
+    name, options = _part(text, feedback_texts[0])
     if name != "rm3":
         raise _unknown(text)
     return RM3(base, **_options(text, RM3, options))

@@ -38,9 +38,7 @@ class IndexWriter:
         records = () if empty else manifest.segments
         self._segments = [Segment(folder, record, verify=False) for record in records]
         self._analyzer = EnglishAnalyzer()
-        self._next_name = 1 + max(
-            (int(record.name.removeprefix("segment-")) for record in manifest.segments), default=0
-        )
+        self._written = 0
         self._remove_leftovers()
 
     def add(self, docs: Iterable[Doc], *, replace_existing: bool = False) -> int:
@@ -115,21 +113,24 @@ class IndexWriter:
 
     def commit(self) -> None:
         records = tuple(segment.record for segment in self._segments)
-        self.manifest = replace(
-            self.manifest, generation=self.manifest.generation + 1, segments=records
-        )
-        write_manifest(self.folder, self.manifest)
+        generation = self.manifest.generation + 1
+        write_manifest(self.folder, replace(self.manifest, generation=generation, segments=records))
 
     def _name(self) -> str:
-        self._next_name += 1
-        return f"segment-{self._next_name - 1:06d}"
+        """Never used before: names in an older manifest must not lead a reader to other files."""
+        self._written += 1
+        return f"segment-{self.manifest.generation + 1:06d}-{self._written}"
 
     def _open(self, record: SegmentRecord) -> Segment:
         return Segment(self.folder, record, verify=False)
 
     def _remove_leftovers(self) -> None:
-        """What the manifest does not name: an earlier writer's, or replaced by this one."""
-        named = {record.name: record.files for record in self.manifest.segments}
+        """What the manifest does not name: an earlier writer's, or replaced by this one.
+
+        The one on disk: whether a commit that failed came as far as its rename, only that can tell.
+        """
+        committed = _committed(self.folder, Manifest(self.manifest.analyzer))
+        named = {record.name: record.files for record in committed.segments}
         for path in self.folder.glob("segment-*"):
             if path.name not in named:
                 shutil.rmtree(path, ignore_errors=True)
@@ -149,7 +150,7 @@ def changing(folder: Path, *, create: Manifest | None = None) -> Iterator[IndexW
     try:
         is_new = create is not None and _make(folder)
         with _lock(folder):
-            before = read_manifest(folder) if create is None else _before_create(folder, create)
+            before = read_manifest(folder) if create is None else _committed(folder, create)
             writer = IndexWriter(folder, before, empty=create is not None)
             try:
                 yield writer
@@ -177,12 +178,12 @@ def _make(folder: Path) -> bool:
     return True
 
 
-def _before_create(folder: Path, fresh: Manifest) -> Manifest:
-    """What the new index replaces, unless it cannot be read any more."""
+def _committed(folder: Path, otherwise: Manifest) -> Manifest:
+    """The manifest on disk, if there is one that can be read."""
     try:
         return read_manifest(folder)
     except GlassrankError:
-        return fresh
+        return otherwise
 
 
 @contextmanager

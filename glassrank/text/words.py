@@ -4,10 +4,8 @@ No stop words are removed and nothing is stemmed: punctuation and function words
 """
 
 import warnings
-
-with warnings.catch_warnings():  # blingfire 0.1.8 has an invalid escape in a docstring
-    warnings.simplefilter("ignore")
-    import blingfire
+from collections.abc import Callable
+from functools import cache
 
 
 def split_words(text: str) -> list[str]:
@@ -18,7 +16,18 @@ def split_words(text: str) -> list[str]:
     # A NUL would end the text for the C library behind this.
     text = text.replace("\0", " ")
     try:
-        words: str = blingfire.text_to_words(text)
+        words = _text_to_words()(text)
     except UnicodeEncodeError:  # half a surrogate pair, as broken JSON may hold
-        words = blingfire.text_to_words(text.encode("utf-8", "replace").decode())
+        words = _text_to_words()(text.encode("utf-8", "replace").decode())
     return words.lower().split()
+
+
+@cache
+def _text_to_words() -> Callable[[str], str]:
+    """Imported when it is first used: training on prepared arrays needs no tokenizer."""
+    with warnings.catch_warnings():  # blingfire 0.1.8 has an invalid escape in a docstring
+        warnings.simplefilter("ignore")
+        import blingfire
+
+    found: Callable[[str], str] = blingfire.text_to_words
+    return found

@@ -17,7 +17,10 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from glassrank.models.contract import Output, Ranker, Words
-from tests.parity.authors import BUILDERS, OUTPUTS
+from tests.parity import authors, convolutional, pacrr
+from tests.parity.authors import OUTPUTS
+
+BUILDERS = authors.BUILDERS | pacrr.BUILDERS | convolutional.BUILDERS
 
 LIMIT = 1e-4
 SOFTENING = 0.1  # with LIMIT this allows an absolute difference of 1e-5 around zero

@@ -1,0 +1,33 @@
+"""`glassrank prepare`: collections to the arrays that training reads."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from glassrank.cli import console
+
+
+def prepare(
+    config: Annotated[Path, typer.Argument(help="The run's TOML file.")],
+    quiet: console.Quiet = False,
+) -> None:
+    """Prepare the arrays of a training run."""
+    from glassrank.train.config import read_config
+    from glassrank.train.gather import gather
+    from glassrank.train.prepare import prepare as prepare_arrays
+    from glassrank.train.prepared import save_prepared
+
+    def say(line: str) -> None:
+        console.say(line, quiet=quiet)
+
+    run = read_config(config)
+    gathered = gather(run, config.parent, say)
+    prepared = prepare_arrays(run, gathered, config.parent, say)
+    out = config.parent / run.prepared
+    save_prepared(out, prepared)
+    console.say(
+        f"{out}: {len(prepared.docs):,} documents, {len(prepared.train.queries):,} training and "
+        f"{len(prepared.dev.queries):,} dev queries, {len(prepared.words):,} words",
+        quiet=quiet,
+    )

@@ -1,0 +1,84 @@
+"""Dataclasses from plain data (JSON, TOML) and back; errors name the nearest right key."""
+
+import dataclasses
+import difflib
+import types
+import typing
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from glassrank.errors import InputError
+
+T = TypeVar("T")
+
+
+def from_plain(kind: type[T], plain: Mapping[str, Any], where: str = "") -> T:
+    """
+    >>> @dataclasses.dataclass
+    ... class Point:
+    ...     left: int = 0
+    >>> from_plain(Point, {"left": 3})
+    Point(left=3)
+    >>> from_plain(Point, {"lift": 3}, "point")
+    Traceback (most recent call last):
+    glassrank.errors.InputError: point: there is no 'lift'; did you mean 'left'?
+    """
+    hints = typing.get_type_hints(kind)
+    known = {field.name: field for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    values = {}
+    for name, value in plain.items():
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
+            raise InputError(f"{where or kind.__name__}: there is no {name!r}; {hint}")
+        values[name] = _convert(hints[name], value, f"{where}.{name}" if where else name)
+    for name, field in known.items():
+        if (
+            name not in values
+            and field.default is dataclasses.MISSING
+            and field.default_factory is dataclasses.MISSING
+        ):
+            raise InputError(f"{where or kind.__name__}: {name!r} is missing")
+    return kind(**values)
+
+
+def to_plain(value: Any) -> Any:
+    """What `from_plain` takes."""
+    if dataclasses.is_dataclass(value):
+        return {f.name: to_plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, tuple | list):
+        return [to_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {name: to_plain(item) for name, item in value.items()}
+    return value
+
+
+def _convert(kind: Any, value: Any, where: str) -> Any:
+    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (types.UnionType, typing.Union):
+        if value is None:
+            return None
+        return _convert(next(k for k in inner if k is not type(None)), value, where)
+    if dataclasses.is_dataclass(kind):
+        if not isinstance(value, Mapping):
+            raise InputError(f"{where}: expected a table, found {value!r}")
+        return from_plain(kind, value, where)  # type: ignore[arg-type]
+    if origin is tuple:
+        if not isinstance(value, list | tuple):
+            raise InputError(f"{where}: expected a list, found {value!r}")
+        return tuple(_convert(inner[0], item, where) for item in value)
+    if origin is typing.Literal:
+        if value not in inner:
+            near = difflib.get_close_matches(str(value), map(str, inner), n=1)
+            hint = (
+                f"did you mean {near[0]!r}?" if near else f"known are {', '.join(map(str, inner))}"
+            )
+            raise InputError(f"{where}: {value!r} is not known; {hint}")
+        return value
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if origin is dict or kind is Any:
+        return value
+    if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
+        raise InputError(f"{where}: expected {kind.__name__}, found {value!r}")
+    return value

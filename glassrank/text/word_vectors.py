@@ -1,0 +1,226 @@
+"""Word vectors: one row for each word of a vocabulary, or one for any word at all.
+
+`WordVectors` is the matrix that a model begins with. As in the TK authors' code, a word without a
+vector gets one drawn from a normal with the mean and deviation of all values that were found.
+`SubwordVectors` are P. Bojanowski, E. Grave, A. Joulin, T. Mikolov, "Enriching Word Vectors with
+Subword Information", TACL 2017: a word is the mean of its character n-grams, so none is unknown.
+
+What makes them, and all names together, is in `vectors`.
+"""
+
+import importlib
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassrank.errors import GlassrankError, InputError
+from glassrank.files import atomic_write
+from glassrank.text.vocabulary import PADDING, UNKNOWN, Vocabulary
+
+_SPECIAL = UNKNOWN + 1
+"""The ids before the first real word."""
+_OFFSET, _PRIME, _BITS = 2166136261, 16777619, 0xFFFFFFFF  # FNV-1a in 32 bits
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class WordVectors:
+    """Row 0 (padding) is zero, row 1 (unknown words) is drawn, the rest follow the vocabulary."""
+
+    matrix: NDArray[np.float32]  # (V, E)
+    found: int
+    """How many words have a vector of their own; those of the others were drawn."""
+
+    @property
+    def words(self) -> int:
+        return len(self.matrix) - _SPECIAL
+
+    @property
+    def missing(self) -> int:
+        return self.words - self.found
+
+    def __repr__(self) -> str:
+        return (
+            f"WordVectors({self.words} words of {self.matrix.shape[1]} values, "
+            f"{self.found} found, {self.missing} drawn)"
+        )
+
+    @classmethod
+    def complete(
+        cls, matrix: NDArray[np.float32], known: NDArray[np.bool_], seed: int = 0
+    ) -> "WordVectors":
+        """Fills the rows (V, E) that are not `known` (V,), which must be zero, in place."""
+        count = int(known.sum()) * matrix.shape[1]
+        # From sums, in place of matrix[known].std(): that would take the matrix's memory again.
+        mean = matrix.sum(dtype=np.float64) / count
+        square = np.einsum("ve,ve->", matrix, matrix, dtype=np.float64) / count
+        deviation = max(square - mean**2, 0.0) ** 0.5
+        drawn = ~known
+        drawn[PADDING] = False
+        shape = int(drawn.sum()), matrix.shape[1]
+        values = np.random.default_rng(seed).standard_normal(shape, np.float32)
+        matrix[drawn] = values * np.float32(deviation) + np.float32(mean)
+        matrix[PADDING] = 0
+        return cls(matrix, int(known[_SPECIAL:].sum()))
+
+    def scaled(self, factor: float) -> "WordVectors":
+        """All values times `factor`: TK learns better from FastText's small ones times 10."""
+        return WordVectors(self.matrix * np.float32(factor), self.found)
+
+    def save(self, path: str | Path) -> None:
+        """The matrix as `.npy`, and how many words were found as `.json` beside it."""
+        path = Path(path)
+        with _whole(path) as part, part.open("wb") as file:
+            np.save(file, self.matrix)
+        with atomic_write(path.with_suffix(".json")) as text:
+            json.dump({"found": self.found}, text)
+
+    @classmethod
+    def load(cls, path: str | Path, vocabulary: Vocabulary | None = None) -> "WordVectors":
+        """Without the `.json`, as for a matrix from elsewhere, all words count as found."""
+        path = Path(path)
+        try:
+            matrix = np.load(path)
+        except FileNotFoundError:
+            raise InputError(f"{path} does not exist") from None
+        except (ValueError, EOFError):
+            raise InputError(f"{path} is not an array; expected a .npy of numbers") from None
+        if matrix.ndim != 2 or len(matrix) < _SPECIAL:
+            raise InputError(f"{path}: expected a row for each word, found shape {matrix.shape}")
+        if vocabulary is not None and len(matrix) != len(vocabulary):
+            raise InputError(
+                f"{path} has {len(matrix)} rows, the vocabulary {len(vocabulary)} words; "
+                "they must be made together"
+            )
+        described = path.with_suffix(".json")
+        found = len(matrix) - _SPECIAL
+        if described.exists():
+            found = json.loads(described.read_text("utf-8"))["found"]
+        return cls(matrix.astype(np.float32, copy=False), found)
+
+
+class SubwordVectors:
+    """The vector of a word is the mean of its n-grams' vectors and, if it has one, its own.
+
+    `table` has the vectors of the known words first, then those of the n-gram buckets: a word's
+    `rows` are what an embedding bag needs, should the vectors be trained further.
+    """
+
+    def __init__(
+        self,
+        words: Sequence[str],
+        table: NDArray[np.float32],
+        shortest: int = 3,
+        longest: int = 6,
+    ) -> None:
+        self.words = tuple(words)
+        self.table = table  # (W + buckets, E)
+        self.shortest = shortest
+        self.longest = longest
+        self._numbers = {word: number for number, word in enumerate(self.words)}
+
+    @property
+    def buckets(self) -> int:
+        return len(self.table) - len(self.words)
+
+    def __repr__(self) -> str:
+        return (
+            f"SubwordVectors({len(self.words)} words and {self.buckets} buckets "
+            f"of {self.table.shape[1]} values)"
+        )
+
+    def rows(self, word: str) -> NDArray[np.int64]:
+        """Which rows of the table make up a word; none for one that is too short for n-grams."""
+        own = [self._numbers[word]] if word in self._numbers else []
+        hashes = ngram_hashes(word, self.shortest, self.longest) if self.buckets else ()
+        return np.array(own + [len(self.words) + h % self.buckets for h in hashes], np.int64)
+
+    def vectors(self, words: Iterable[str]) -> NDArray[np.float32]:
+        """(N, E); zero for a word of no rows."""
+        bags = (self.table[self.rows(word)] for word in words)
+        means = [bag.mean(0) if len(bag) else np.zeros_like(bag.sum(0)) for bag in bags]
+        return np.array(means, np.float32).reshape(len(means), self.table.shape[1])
+
+    def word_vectors(self, vocabulary: Vocabulary, seed: int = 0) -> WordVectors:
+        """A matrix for the words of a vocabulary, seen in training or not."""
+        matrix = np.zeros((len(vocabulary), self.table.shape[1]), np.float32)  # (V, E)
+        matrix[_SPECIAL:] = self.vectors(vocabulary.words[_SPECIAL:])
+        known = np.asarray(matrix.any(1))  # (V,)
+        if not known.any():
+            raise InputError("none of the vocabulary's words has n-grams with a vector")
+        return WordVectors.complete(matrix, known, seed)
+
+    def save(self, path: str | Path) -> None:
+        """As `.safetensors`."""
+        from safetensors.numpy import save_file
+
+        text = "\n".join(self.words).encode("utf-8", "surrogatepass")
+        tensors: dict[str, NDArray[Any]] = {
+            "table": np.ascontiguousarray(self.table),
+            "words": np.frombuffer(text, np.uint8),
+            "lengths": np.array([self.shortest, self.longest]),
+        }
+        with _whole(Path(path)) as part:
+            save_file(tensors, part)
+
+    @classmethod
+    def load(cls, path: str | Path) -> "SubwordVectors":
+        from safetensors import SafetensorError
+        from safetensors.numpy import load_file
+
+        try:
+            tensors = load_file(path)
+            text = tensors["words"].tobytes().decode("utf-8", "surrogatepass")
+            shortest, longest = tensors["lengths"].tolist()
+            return cls(text.split("\n") if text else [], tensors["table"], shortest, longest)
+        except FileNotFoundError:
+            raise InputError(f"{path} does not exist") from None
+        except (SafetensorError, KeyError):
+            raise InputError(
+                f"{path} has no subword vectors; write it with SubwordVectors.save"
+            ) from None
+
+
+def ngram_hashes(word: str, shortest: int, longest: int) -> Iterator[int]:
+    """fastText's 32-bit hash of each n-gram of `<word>`, for n from `shortest` to `longest`."""
+    characters = [c.encode("utf-8", "surrogatepass") for c in f"<{word}>"]
+    end = len(characters) - 1
+    for start in range(end + 1):
+        value = _OFFSET  # FNV-1a goes byte by byte: a longer n-gram continues a shorter one
+        for n, character in enumerate(characters[start : start + longest], 1):
+            for byte in character:
+                # fastText takes bytes as signed, so that those above 127 fill the upper bits
+                signed = byte if byte < 128 else byte | 0xFFFFFF00
+                value = ((value ^ signed) * _PRIME) & _BITS
+            if n >= shortest and (n > 1 or 0 < start < end):  # a bracket alone says nothing
+                yield value
+
+
+def extra(module: str) -> Any:
+    """A module that only this job needs, or an error that says how to install it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        package = module.split(".")[0]
+        raise InputError(
+            f"this needs the package {package}; install it: pip install 'glassrank[vectors]'"
+        ) from None
+
+
+@contextmanager
+def _whole(path: Path) -> Iterator[Path]:
+    """A name to write to; the file gets its own name when it is complete."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        yield part
+        part.replace(path)
+    except OSError as error:
+        raise GlassrankError(f"cannot write {path}: {error.strerror or error}") from error
+    finally:
+        part.unlink(missing_ok=True)

@@ -1,0 +1,179 @@
+"""Collections to texts and candidates: the part of training that reads and searches.
+
+What it gives is plain files, so that the next part (words, vectors, teacher scores) may run on a
+machine that has a GPU and nothing else of ours.
+"""
+
+import gzip
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassrank.errors import InputError
+from glassrank.train.config import Collection, TrainConfig
+from glassrank.train.prepared import Ragged, load_ragged, save_ragged
+from glassrank.types import Qrels, Query
+
+if TYPE_CHECKING:
+    from glassrank.retrieve import Index
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Queries, split into words, and what may answer them: the first stage's documents, then
+    judged ones that it missed."""
+
+    queries: list[list[str]]
+    collection: NDArray[np.int32]  # (Q,)
+    docs: Ragged
+    grades: NDArray[np.int32]  # beside docs.values; -1 where nobody judged
+    ranks: NDArray[np.int32]  # beside docs.values; 0 where the first stage missed it
+    scores: NDArray[np.float32]  # beside docs.values
+
+
+@dataclass(frozen=True)
+class Gathered:
+    docs: list[list[str]]
+    """Documents, split into words."""
+    train: Candidates
+    dev: Candidates
+    test: Candidates | None = None
+
+    def splits(self) -> dict[str, Candidates]:
+        found = {"train": self.train, "dev": self.dev, "test": self.test}
+        return {name: split for name, split in found.items() if split is not None}
+
+
+class _Split:
+    """A split as it grows, collection by collection."""
+
+    def __init__(self) -> None:
+        self.queries: list[list[str]] = []
+        self.collection: list[int] = []
+        self.docs: list[NDArray[np.int64]] = []
+        self.grades: list[NDArray[np.int64]] = []
+        self.ranks: list[NDArray[np.int64]] = []
+        self.scores: list[NDArray[np.float64]] = []
+
+    def finished(self) -> Candidates:
+        return Candidates(
+            self.queries,
+            np.array(self.collection, np.int32),
+            Ragged.of(self.docs, np.int32),
+            Ragged.of(self.grades, np.int32).values,
+            Ragged.of(self.ranks, np.int32).values,
+            Ragged.of(self.scores, np.float32).values,
+        )
+
+
+def gather(config: TrainConfig, base: Path, say: Say = lambda _: None) -> Gathered:
+    """Reads and searches every collection. Paths are relative to `base`."""
+    docs: list[list[str]] = []
+    splits = {name: _Split() for name in ("train", "dev", "test")}
+    for number, collection in enumerate(config.collections):
+        say(f"{collection.name}: reading and searching")
+        with tempfile.TemporaryDirectory() as folder:
+            _gather(config, collection, number, base, Path(folder), docs, splits)
+    if not splits["dev"].queries:
+        raise InputError("no collection has dev_queries and dev_qrels; one of them needs both")
+    found = {name: split.finished() for name, split in splits.items() if split.queries}
+    return Gathered(docs, **found)
+
+
+def _gather(
+    config: TrainConfig,
+    collection: Collection,
+    number: int,
+    base: Path,
+    folder: Path,
+    docs: list[list[str]],
+    splits: dict[str, _Split],
+) -> None:
+    """Adds one collection to documents and splits."""
+    from glassrank.corpus import read_docs, read_qrels, read_queries
+    from glassrank.retrieve import Index
+    from glassrank.text import split_words
+
+    index = Index.build(read_docs(str(base / collection.docs)), folder / "index")
+    numbers: dict[str, int] = {}
+    for doc in index.docs():
+        numbers[doc.doc_id] = len(docs)
+        text = f"{doc.title} {doc.text}" if doc.title else doc.text
+        docs.append(split_words(text)[: config.doc_length])
+    depths = config.candidates
+    for name, split in splits.items():
+        queries = getattr(collection, f"{name}_queries")
+        qrels = getattr(collection, f"{name}_qrels")
+        if queries is None or qrels is None:
+            continue
+        depth = depths.train_depth if name == "train" else depths.dev_depth
+        judgments = read_qrels(str(base / qrels))
+        asked = [q for q in read_queries(str(base / queries)) if q.query_id in judgments]
+        split.queries.extend(split_words(query.text)[: config.query_length] for query in asked)
+        split.collection.extend([number] * len(asked))
+        _search(index, asked, judgments, depth, depths.method, numbers, split)
+
+
+def _search(
+    index: "Index",
+    queries: Sequence[Query],
+    qrels: Qrels,
+    depth: int,
+    method: str,
+    numbers: dict[str, int],
+    split: _Split,
+) -> None:
+    for query_id, found, scores in index.retrieve(queries, depth, method).items():
+        grades = qrels[query_id]
+        known = set(found)
+        missed = [doc for doc in grades if doc not in known and doc in numbers]
+        listed = [*found, *missed]
+        split.docs.append(np.array([numbers[doc] for doc in listed], np.int64))
+        split.grades.append(np.array([grades.get(doc, -1) for doc in listed], np.int64))
+        split.ranks.append(np.array([*range(1, len(found) + 1), *[0] * len(missed)], np.int64))
+        # A document that the first stage missed gets what its last one got.
+        floor = float(scores[-1]) if len(scores) else 0.0
+        split.scores.append(np.array([*scores.tolist(), *[floor] * len(missed)], np.float64))
+
+
+def save_gathered(folder: Path, gathered: Gathered) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    _save_texts(folder / "docs.txt.gz", gathered.docs)
+    for name, split in gathered.splits().items():
+        _save_texts(folder / f"{name}.txt.gz", split.queries)
+        save_ragged(folder, f"{name}.docs", split.docs)
+        for part in ("collection", "grades", "ranks", "scores"):
+            np.save(folder / f"{name}.{part}.npy", getattr(split, part))
+
+
+def load_gathered(folder: Path) -> Gathered:
+    def split(name: str) -> Candidates:
+        parts = (np.load(folder / f"{name}.{p}.npy") for p in ("grades", "ranks", "scores"))
+        return Candidates(
+            list(_load_texts(folder / f"{name}.txt.gz")),
+            np.load(folder / f"{name}.collection.npy"),
+            load_ragged(folder, f"{name}.docs"),
+            *parts,
+        )
+
+    names = [name for name in ("train", "dev", "test") if (folder / f"{name}.txt.gz").exists()]
+    docs = list(_load_texts(folder / "docs.txt.gz"))
+    return Gathered(docs, **{name: split(name) for name in names})
+
+
+def _save_texts(path: Path, texts: Sequence[Sequence[str]]) -> None:
+    with gzip.open(path, "wt", encoding="utf-8", newline="\n") as file:
+        file.writelines(" ".join(words) + "\n" for words in texts)
+
+
+def _load_texts(path: Path) -> Iterator[list[str]]:
+    with gzip.open(path, "rt", encoding="utf-8", newline="\n") as file:
+        for line in file:
+            yield line.removesuffix("\n").split(" ")

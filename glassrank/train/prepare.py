@@ -1,0 +1,132 @@
+"""Texts and candidates to arrays: words get numbers and vectors, pairs get teacher scores."""
+
+from collections.abc import Callable, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassrank.errors import InputError
+from glassrank.settings import to_plain
+from glassrank.text.vocabulary import Vocabulary
+from glassrank.train.config import TrainConfig
+from glassrank.train.gather import Candidates, Gathered
+from glassrank.train.prepared import Prepared, Ragged, Split
+
+Say = Callable[[str], None]
+
+
+def prepare(
+    config: TrainConfig, gathered: Gathered, base: Path, say: Say = lambda _: None
+) -> Prepared:
+    """Paths of vectors and teacher are relative to `base`."""
+    texts = chain(gathered.docs, gathered.train.queries)
+    vocabulary = Vocabulary.build(texts, config.vectors.min_count)
+    docs = [vocabulary.ids(words) for words in gathered.docs]
+    say(
+        f"{len(docs):,} documents, {len(gathered.train.queries):,} training queries, "
+        f"{len(vocabulary):,} words with vectors from {config.vectors.source}"
+    )
+    vectors = _vectors(config, vocabulary, base, gathered.docs)
+    teacher = None
+    if config.candidates.teacher is not None:
+        say("teacher scores")
+        teacher = _Teacher(model_folder(config.candidates.teacher, base), gathered.docs)
+    return Prepared(
+        words=list(vocabulary.words),
+        vectors=vectors,
+        idf=_idf(docs, len(vocabulary)),
+        docs=Ragged.of(docs, np.int32),
+        **{n: _split(s, vocabulary, teacher) for n, s in gathered.splits().items()},
+        description={"config": to_plain(config), "docs": len(docs)},
+    )
+
+
+def _split(found: Candidates, vocabulary: Vocabulary, teacher: "_Teacher | None") -> Split:
+    return Split(
+        queries=Ragged.of([vocabulary.ids(words) for words in found.queries], np.int32),
+        collection=found.collection,
+        docs=found.docs,
+        grades=found.grades,
+        ranks=found.ranks,
+        first_stage=found.scores,
+        teacher=None if teacher is None else teacher.scores(found.queries, found.docs),
+    )
+
+
+def model_folder(path: str, base: Path) -> str:
+    """A folder, or `package:NAME/FOLDER` for one that an installed package carries."""
+    if not path.startswith("package:"):
+        return str(base / path)
+    from importlib.util import find_spec
+
+    name, _, inside = path.removeprefix("package:").partition("/")
+    spec = find_spec(name)
+    if spec is None or spec.origin is None:
+        raise InputError(f"the package {name} is not installed; pip install {name}")
+    return str(Path(spec.origin).parent / inside)
+
+
+def _idf(docs: Sequence[NDArray[np.int32]], words: int) -> NDArray[np.float32]:
+    """ln(N / df), natural, as the TK authors' models take it."""
+    frequency = np.zeros(words, np.int64)
+    for ids in docs:
+        frequency[np.unique(ids)] += 1
+    return np.log(max(len(docs), 1) / np.maximum(frequency, 1)).astype(np.float32)
+
+
+def _vectors(
+    config: TrainConfig, vocabulary: Vocabulary, base: Path, docs: Sequence[Sequence[str]]
+) -> NDArray[np.float32]:
+    from glassrank.text import vectors as sources
+
+    wanted = config.vectors
+    if wanted.source in ("file", "sentence_transformer") and wanted.path is None:
+        raise InputError(f"vectors.path is missing: where is the {wanted.source}?")
+    if wanted.source == "random":
+        found = sources.random_vectors(vocabulary, wanted.size, seed=config.seed)
+    elif wanted.source == "file":
+        found = sources.read_vectors(base / str(wanted.path), vocabulary, seed=config.seed)
+    elif wanted.source == "sentence_transformer":
+        found = sources.from_sentence_transformer(
+            vocabulary, model_folder(str(wanted.path), base), size=wanted.size, seed=config.seed
+        )
+    elif wanted.source == "word2vec":
+        found = sources.train_word2vec(docs, vocabulary, wanted.size, seed=config.seed)
+    else:
+        found = sources.train_fasttext(docs, vocabulary, wanted.size, seed=config.seed)
+    return found.matrix
+
+
+class _Teacher:
+    """A sentence transformer: the cosine of query and document, both encoded once."""
+
+    def __init__(self, path: str, docs: Sequence[Sequence[str]]) -> None:
+        self._model: Any = _sentence_transformer(path)
+        self._docs = self._encode(docs)
+
+    def _encode(self, texts: Sequence[Sequence[str]]) -> NDArray[np.float32]:
+        joined = [" ".join(words) for words in texts]
+        found = self._model.encode(joined, normalize_embeddings=True, batch_size=256)
+        return np.asarray(found, np.float32)
+
+    def scores(self, queries: Sequence[Sequence[str]], docs: Ragged) -> NDArray[np.float32]:
+        encoded = self._encode(queries)
+        owner = np.repeat(np.arange(len(queries)), np.diff(docs.offsets))
+        out = np.empty(len(owner), np.float32)
+        for start in range(0, len(owner), 1 << 16):
+            part = slice(start, start + (1 << 16))
+            out[part] = np.einsum("ij,ij->i", encoded[owner[part]], self._docs[docs.values[part]])
+        return out
+
+
+def _sentence_transformer(path: str) -> Any:
+    try:
+        from sentence_transformers import SentenceTransformer
+    except ImportError:
+        raise InputError(
+            "teacher scores need sentence-transformers; pip install 'glassrank[vectors]'"
+        ) from None
+    return SentenceTransformer(path)

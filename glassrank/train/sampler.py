@@ -1,0 +1,90 @@
+"""Which documents a query learns from: one positive and n negatives.
+
+A batch depends on the seed and the step alone, so a run that was killed goes on with the batches it
+would have had.
+"""
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassrank.errors import InputError
+from glassrank.train.config import SamplerConfig
+from glassrank.train.prepared import Ragged, Split
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Row numbers into the split; column 0 of `candidates` is the positive."""
+
+    queries: NDArray[np.int64]  # (B,)
+    candidates: NDArray[np.int64]  # (B, 1 + n) positions in split.docs.values
+
+
+class Sampler:
+    def __init__(self, split: Split, config: SamplerConfig, seed: int) -> None:
+        self._config = config
+        self._seed = seed
+        positives: list[NDArray[np.int64]] = []  # of each query that can be learnt from
+        groups: list[NDArray[np.int64]] = []  # beside them: which negatives go with each
+        negatives: list[NDArray[np.int64]] = []  # of each group
+        usable = []
+        for query in range(len(split.queries)):
+            pairs = self._pairs(split, query)
+            if pairs:
+                usable.append(query)
+                positives.append(np.concatenate([mine for mine, _ in pairs]))
+                sizes = [len(mine) for mine, _ in pairs]
+                groups.append(np.repeat(np.arange(len(pairs)) + len(negatives), sizes))
+                negatives.extend(theirs for _, theirs in pairs)
+        if not usable:
+            raise InputError("no query has a positive and a negative document to learn from")
+        self._queries = np.array(usable, np.int64)
+        self._positives = Ragged.of(positives, np.int64)
+        self._groups = np.concatenate(groups)
+        self._negatives = Ragged.of(negatives, np.int64)
+        collection = split.collection[self._queries]
+        share = np.bincount(collection)[collection].astype(float)  # queries of the same collection
+        chances = share**config.collection_power / share
+        self._chances = chances / chances.sum()
+
+    def __len__(self) -> int:
+        """Queries that can be learnt from."""
+        return len(self._queries)
+
+    def batch(self, step: int) -> Batch:
+        """A query by its collection's share, one of its positives, and negatives below that."""
+        rng = np.random.default_rng([self._seed, step])
+        rows = rng.choice(len(self._queries), self._config.batch, p=self._chances)  # (B,)
+        first, sizes = self._positives.offsets[rows], np.diff(self._positives.offsets)[rows]
+        chosen = first + (rng.random(len(rows)) * sizes).astype(np.int64)  # (B,)
+        group = self._groups[chosen]
+        begin, count = self._negatives.offsets[group], np.diff(self._negatives.offsets)[group]
+        # Distinct ones: the smallest of as many random numbers; the same again where too few are.
+        wanted = self._config.negatives
+        keys = rng.random((len(rows), max(wanted, int(count.max()))))
+        keys[np.arange(keys.shape[1]) >= count[:, None]] = 2.0
+        order = np.argsort(keys, axis=1)[:, :wanted] % count[:, None]  # (B, n)
+        drawn = self._negatives.values[begin[:, None] + order]
+        candidates = np.column_stack([self._positives.values[chosen], drawn])
+        return Batch(self._queries[rows], candidates)
+
+    def _pairs(self, split: Split, query: int) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        """(positives of one grade, their negatives) for each grade that has both."""
+        first, last = split.docs.offsets[query : query + 2]
+        grades = split.grades[first:last]
+        places = np.arange(first, last)
+        if self._config.kind == "first_stage":
+            # Whatever the first stage found and nobody called relevant.
+            pairs = [(places[grades > 0], places[grades <= 0])]
+        else:
+            known = sorted(set(grades[grades >= 0].tolist()), reverse=True)
+            pairs = []
+            for grade, nearest in pairwise(known):
+                lower = (grades >= 0) & (grades < grade)
+                if self._config.kind == "nearest_grade":
+                    lower = grades == nearest
+                pairs.append((places[grades == grade], places[lower]))
+        return [pair for pair in pairs if len(pair[0]) and len(pair[1])]

@@ -1,0 +1,103 @@
+"""How well a model re-ranks dev queries, and to which depth it should."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from glassrank.models import Ranker
+from glassrank.train.prepared import Split
+from glassrank.train.tensors import SplitTensors
+from glassrank.types import Qrels, Run
+
+if TYPE_CHECKING:
+    from glassrank.measure import DepthCurve
+
+_PAIRS_AT_ONCE = 2048
+
+
+@dataclass(frozen=True)
+class Validation:
+    """A measure on dev queries when re-ranking to the best depth, and beside it the first stage."""
+
+    value: float
+    depth: int
+    at_all: float
+    """When every candidate is re-ranked."""
+    first_stage: float
+    test: float | None = None
+    """On test queries at that depth."""
+    test_first_stage: float | None = None
+
+
+@torch.no_grad()
+def score_candidates(
+    model: Ranker, data: SplitTensors, queries: NDArray[np.int64]
+) -> NDArray[np.float32]:
+    """Scores of all candidates of these queries, in their order; documents go by length."""
+    split = data.split
+    owner = np.repeat(np.arange(len(split.queries)), np.diff(split.docs.offsets))
+    places = np.flatnonzero(np.isin(owner, queries))
+    # Like lengths together: little padding. Stable, so that results do not depend on the batch.
+    order = places[np.argsort(data.docs.lengths[split.docs.values[places]], kind="stable")]
+    scores = np.zeros(len(owner), np.float32)
+    was_training = model.training
+    model.eval()
+    for start in range(0, len(order), _PAIRS_AT_ONCE):
+        part = order[start : start + _PAIRS_AT_ONCE]
+        needed, which = np.unique(owner[part], return_inverse=True)
+        encoded = model.encode_query(data.queries.batch(needed))  # each query once
+        query = encoded.rows(torch.from_numpy(which).to(encoded.mask.device))
+        doc = model.encode_doc(data.docs.batch(split.docs.values[part].astype(np.int64)))
+        first_stage = data.first_stage[torch.from_numpy(part).to(data.first_stage.device)]
+        scores[part] = model.rank(query, doc, first_stage).score.float().cpu().numpy()
+    model.train(was_training)
+    return scores[places]
+
+
+def validate(
+    model: Ranker, data: SplitTensors, measure: str, most_queries: int | None = None
+) -> Validation:
+    """Scores once, then looks at every depth."""
+    by_depth, first_stage = quality_by_depth(model, data, measure, most_queries)
+    depth = max(by_depth, key=lambda depth: (by_depth[depth], -depth))
+    return Validation(by_depth[depth], depth, by_depth[max(by_depth)], first_stage)
+
+
+def quality_by_depth(
+    model: Ranker, data: SplitTensors, measure: str, most_queries: int | None = None
+) -> tuple[dict[int, float], float]:
+    """The measure at every re-ranking depth, and the first stage's alone."""
+    queries = np.arange(len(data.split.queries))[:most_queries]
+    scores = score_candidates(model, data, queries)
+    curve, first_stage = _curve(data.split, queries, scores, measure)
+    return dict(zip(curve.depths.tolist(), curve.mean.tolist(), strict=True)), first_stage
+
+
+def _curve(
+    split: Split, queries: NDArray[np.int64], scores: NDArray[np.float32], measure: str
+) -> tuple["DepthCurve", float]:
+    from glassrank.measure import evaluate, evaluate_at_depths
+
+    first, second = [], []
+    qrels: Qrels = {}
+    at = 0
+    for query in queries.tolist():
+        begin, end = split.docs.offsets[query : query + 2]
+        mine = scores[at : at + end - begin]
+        at += end - begin
+        found = split.ranks[begin:end] > 0  # judged documents that the first stage missed stay out
+        docs = [str(doc) for doc in split.docs.values[begin:end].tolist()]
+        listed = [doc for doc, here in zip(docs, found.tolist(), strict=True) if here]
+        first.append((str(query), listed, -split.ranks[begin:end][found].astype(float)))
+        second.append((str(query), listed, mine[found].astype(float)))
+        grades = split.grades[begin:end].tolist()
+        qrels[str(query)] = {
+            doc: grade for doc, grade in zip(docs, grades, strict=True) if grade >= 0
+        }
+    first_run, second_run = Run.from_rows(first), Run.from_rows(second)
+    deepest = max(int(split.ranks.max(initial=1)), 1)
+    curves = evaluate_at_depths(first_run, second_run, qrels, [measure], range(1, deepest + 1))
+    return curves[measure], evaluate(first_run, qrels, [measure]).mean[measure]

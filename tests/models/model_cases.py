@@ -1,0 +1,57 @@
+"""Small models and random inputs that tests of every model share."""
+
+import torch
+
+from glassrank.models import MODELS, Ranker, Words
+from glassrank.settings import from_plain
+
+SMALL = {
+    "tk": {
+        "size": 12,
+        "contextual": {"layers": 2, "heads": 2, "attention_size": 4, "feed_forward": 8},
+    },
+    "tk_windowed": {
+        "size": 12,
+        "contextual": {"layers": 1, "heads": 2, "attention_size": 4, "feed_forward": 8},
+        "windows": [3, 5],
+        "longest_doc": 20,
+    },
+    "knrm": {"size": 12},
+    "conv_knrm": {"size": 12, "channels": 6},
+}
+
+
+def small_model(name: str, seed: int = 0, **changes: object) -> Ranker:
+    """With larger weights than a fresh model has, so that scores really differ."""
+    torch.manual_seed(seed)
+    family = MODELS[name]
+    model = family.model(from_plain(family.config, {**SMALL[name], **changes}))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    return model.eval()
+
+
+def random_words(lengths: list[int], width: int, size: int = 12, seed: int = 0) -> Words:
+    """Word vectors (B, width, size) with trailing padding, which holds zeros."""
+    generator = torch.Generator().manual_seed(seed)
+    mask = (torch.arange(width) < torch.tensor(lengths)[:, None]).float()
+    vectors = torch.randn(len(lengths), width, size, generator=generator) * mask[..., None]
+    return Words(vectors, mask, torch.rand(len(lengths), width, generator=generator) * mask)
+
+
+def widened(words: Words, extra: int, garbage: bool = False) -> Words:
+    """The same words with more padding, which may hold anything where a model masks."""
+    batch, _, size = words.vectors.shape
+    padding = torch.randn(batch, extra, size) if garbage else torch.zeros(batch, extra, size)
+    zeros = torch.zeros(batch, extra)
+    return Words(
+        torch.cat([words.vectors, padding], 1),
+        torch.cat([words.mask, zeros], 1),
+        torch.cat([words.idf, zeros], 1),
+    )
+
+
+def score(model: Ranker, query: Words, doc: Words) -> torch.Tensor:
+    with torch.no_grad():
+        return model.interact(model.query_words(query), model.doc_words(doc)).score

@@ -1,0 +1,120 @@
+"""Kills a writer and looks at the index it leaves, again and again. Run by test_kill.py.
+
+Children are forked, so that each needs no start of its own: nothing else runs in this process.
+"""
+
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from changing_index import FIRST, assert_whole, change, docs_at
+from index_files import leftovers
+
+from glassrank.errors import InputError
+from glassrank.retrieve import Index
+
+
+def killed(work: Callable[[], None], seconds: float | None = None) -> bool:
+    """Whether the work was still going on when its process was killed, by us or by itself."""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            work()
+            status = 0
+        finally:
+            os._exit(status)
+    if seconds is not None:
+        time.sleep(seconds)
+        os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    assert status in (0, signal.SIGKILL), f"the writer failed: {status}"
+    return status == signal.SIGKILL
+
+
+def dies_at_sync(number: int, work: Callable[[], None]) -> Callable[[], None]:
+    """Work that kills its own process at the n-th time it makes something durable."""
+
+    def dying() -> None:
+        calls = iter(range(1, number))
+
+        def count(handle: int) -> None:
+            if next(calls, None) is None:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        os.fsync = count
+        work()
+
+    return dying
+
+
+def forever(folder: Path) -> None:
+    while True:
+        change(folder)
+
+
+def check(folder: Path, generation: int) -> None:
+    index = Index(folder, verify=True)
+    assert index.generation >= generation
+    assert_whole(index)
+    change(folder)  # a new writer works, and tidies up
+    assert_whole(Index(folder))
+    assert not leftovers(folder), leftovers(folder)
+
+
+def at_random_moments(folder: Path, kills: int) -> None:
+    Index.build(FIRST, folder)
+    for _ in range(kills):
+        generation = Index(folder).generation
+        assert killed(lambda: forever(folder), random.uniform(0.01, 0.4))
+        check(folder, generation)
+
+
+def at_every_sync(folder: Path, changes: int) -> None:
+    """Each change is tried with a death at its first sync, its second, and so on to the end.
+
+    Five take in every kind of change: of two that follow each other, the second is the check's.
+    """
+    Index.build(FIRST, folder)
+    deaths = 0
+    for _ in range(changes):
+        generation, number = Index(folder).generation, 1
+        while killed(dies_at_sync(number, lambda: change(folder))):
+            index = Index(folder, verify=True)
+            assert_whole(index)
+            assert index.generation in (generation, generation + 1)
+            deaths += 1
+            number += 1
+            if index.generation > generation:
+                break  # it died after the commit
+        check(folder, generation)
+    assert deaths > 5 * changes
+
+
+def while_building(folder: Path, kills: int) -> None:
+    """The index is there with all its documents, or it is not there, and may be built again."""
+    for number in range(1, kills + 1):
+        killed(dies_at_sync(number, lambda: Index.build(FIRST, folder)))
+        try:
+            assert_whole(Index(folder, verify=True))
+        except InputError as error:
+            assert "is not an index" in str(error)
+            Index.build(FIRST, folder)
+        assert {doc.doc_id: doc for doc in Index(folder).docs()} == docs_at(1)
+        assert not leftovers(folder), leftovers(folder)
+        for path in sorted(folder.rglob("*"), reverse=True):
+            path.rmdir() if path.is_dir() else path.unlink()
+
+
+if __name__ == "__main__":
+    os.fsync = lambda handle: None  # a killed process loses nothing, only a power cut would
+    # Compile first what the children need, or they would die compiling.
+    warm = Path(sys.argv[2] + ".warm")
+    Index.build(FIRST, warm)
+    while Index(warm).generation < 7:
+        change(warm)
+    globals()[sys.argv[1]](Path(sys.argv[2]), int(sys.argv[3]))

@@ -1,0 +1,14 @@
+"""A full disk ends a change with one sentence, and the index is as it was."""
+
+from pathlib import Path
+
+from index_files import run_script
+
+
+def test_a_change_that_does_not_fit_leaves_the_index_as_it_was(tmp_path: Path) -> None:
+    needed = dict(
+        line.split() for line in run_script("full_disk.py", tmp_path / "index").splitlines()
+    )
+    assert needed.keys() == {"add", "replace", "delete", "merge", "overwrite", "build"}
+    # Each failed at some limits before it had room: at its arrays, or at the manifest alone.
+    assert all(int(limit) >= 2000 for limit in needed.values()), needed

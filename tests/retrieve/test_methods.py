@@ -1,0 +1,62 @@
+"""Methods by name."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from glassrank.errors import InputError
+from glassrank.retrieve import BM25, QL, RM3, Method, method_name, parse_method
+
+bases = st.one_of(
+    st.builds(BM25, st.floats(0, 1000), st.floats(0, 1), st.booleans()),
+    st.builds(QL, st.floats(1e-6, 1e9), st.booleans()),
+)
+feedback = st.builds(RM3, bases, st.integers(1, 1000), st.integers(1, 1000), st.floats(0, 1))
+
+
+@given(method=st.one_of(bases, feedback))
+def test_a_name_says_everything(method: Method) -> None:
+    assert parse_method(method_name(method)) == method
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("bm25", BM25(0.9, 0.4)),
+        ("QL", QL(1000)),
+        ("bm25()", BM25()),
+        (" bm25 ( k1 = 1.2 , b = 0.75 ) ", BM25(1.2, 0.75)),
+        ("ql(mu=1e+06)+rm3", RM3(QL(1e6))),
+        ("ql(rounded=1)+rm3", RM3(QL(rounded=True), 10, 10, 0.5)),
+        ("bm25+rm3(terms=20,docs=5,weight=0.7)", RM3(BM25(), 20, 5, 0.7)),
+    ],
+)
+def test_parse(text: str, expected: Method) -> None:
+    assert parse_method(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("bm52", "did you mean bm25?"),
+        ("tfidf", "known are bm25, ql, bm25+rm3, ql+rm3"),
+        ("", "known are"),
+        ("rm3", "unknown method"),
+        ("bm25+", "unknown method"),
+        ("bm25+ql", "unknown method"),
+        ("bm25(k1=1", "unknown method"),
+        ("bm25(mu=3)", "BM25 has no parameter 'mu', only k1, b, rounded"),
+        ("bm25(k1)", "k1 takes a number, not ''"),
+        ("bm25(k1=much)", "k1 takes a number, not 'much'"),
+        ("bm25(k1=nan)", "k1 must be between 0 and 1000, not nan"),
+        ("ql(mu=0)", "mu must be between 1e-06 and 1e+09, not 0"),
+        ("bm25+rm3(terms=1.5)", "terms takes a number"),
+        ("bm25+rm3(docs=0)", "docs must be between 1 and 1000, not 0"),
+        ("bm25+rm3(base=1)", "RM3 has no parameter 'base'"),
+    ],
+)
+def test_a_wrong_name_says_what_is_right(text: str, problem: str) -> None:
+    with pytest.raises(InputError) as raised:
+        parse_method(text)
+    assert problem in str(raised.value)
+    assert repr(text) in str(raised.value)

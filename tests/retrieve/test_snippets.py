@@ -1,0 +1,79 @@
+"""The part of a text that is shown, and what is marked in it."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from glassrank.retrieve.snippets import Snippet, make_snippet
+from glassrank.text import EnglishAnalyzer
+
+ANALYZER = EnglishAnalyzer()
+
+
+def snippet(text: str, query: str, length: int = 240) -> Snippet:
+    return make_snippet(text, query, ANALYZER, length)
+
+
+def test_all_forms_of_the_querys_words_are_marked() -> None:
+    found = snippet("The CAT's cats chased a catalogue.", "cat chasing the")
+    assert found.marked() == "The [CAT's] [cats] [chased] a catalogue."
+
+
+def test_a_short_text_is_shown_whole() -> None:
+    assert snippet("Cats purr.", "dog", 10) == Snippet("Cats purr.", ())
+
+
+def test_without_a_match_the_beginning_is_shown() -> None:
+    assert snippet("one two three four five", "six", 12).text == "one two …"
+
+
+def test_the_part_with_most_different_words_is_shown() -> None:
+    text = "Owls. " * 20 + "Then an owl met a fox." + " Foxes." * 20
+    assert "[owl] met a [fox]" in snippet(text, "owl fox", 60).marked()
+
+
+def test_lines_are_joined() -> None:
+    assert snippet("one\n\n  two\tthree ", "two").marked() == "one [two] three"
+
+
+def test_markup_in_the_text_is_left_as_it_is() -> None:
+    found = snippet("if a<b && <script>alert('cat')</script> &amp;", "cat")
+    assert found.marked("<b>", "</b>") == ("if a<b && <script>alert('<b>cat</b>')</script> &amp;")
+
+
+def test_letters_that_lower_in_their_own_ways_are_marked() -> None:
+    assert snippet("İzmir, ΟΔΟΣ, Größe, 東京", "izmir οδοσ GRÖSSE größe 京").marked() == (
+        "[İzmir], [ΟΔΟΣ], [Größe], 東[京]"
+    )
+
+
+def test_a_word_longer_than_the_snippet_is_shown_as_far_as_it_fits() -> None:
+    text = "y" * 50 + " " + "x" * 200 + " bb" * 100
+    assert snippet(text, "x" * 200, 60).text == "… " + "x" * 50 + " …"
+
+
+def test_nothing_and_a_query_of_nothing() -> None:
+    assert snippet("", "cat") == Snippet("", ())
+    assert snippet("A cat.", "") == Snippet("A cat.", ())
+
+
+@given(
+    words=st.lists(st.sampled_from(["owl", "Owls", "fox", "naïve", "x" * 30, "—", "the"])),
+    query=st.sampled_from(["owl", "fox naive", "naïve", "x" * 30, "the", ""]),
+    length=st.integers(10, 80),
+)
+@settings(deadline=None)
+def test_a_snippet_is_a_part_of_the_text_cut_between_words(
+    words: list[str], query: str, length: int
+) -> None:
+    text = " ".join(words)
+    found = snippet(text, query, length)
+    shown = found.text.removeprefix("… ").removesuffix(" …")
+    assert shown in text
+    assert len(shown) <= length
+    if max(map(len, words), default=0) <= length // 2:
+        assert set(shown.split()) <= set(words)  # whole words only
+    wanted = set(ANALYZER(query))
+    for start, stop in found.matches:
+        assert ANALYZER(found.text[start:stop])[0] in wanted
+    if wanted & set(ANALYZER(text)) and max(map(len, words)) <= length // 2:
+        assert found.matches  # what was found is shown

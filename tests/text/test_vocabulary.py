@@ -1,0 +1,69 @@
+"""Words to numbers and back."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from glassrank.errors import InputError
+from glassrank.text import Vocabulary
+from glassrank.text.vocabulary import PADDING, UNKNOWN
+
+# What `split_words` can give: no white space. Other Unicode line breaks must not split a file.
+words = st.text(st.characters(exclude_categories=["Cs", "Z", "Cc"]), min_size=1, max_size=8)
+
+
+@given(texts=st.lists(st.lists(st.sampled_from("abcdef")), max_size=8), least=st.integers(1, 4))
+def test_words_that_occur_often_enough_by_frequency_then_alphabet(
+    texts: list[list[str]], least: int
+) -> None:
+    counts = Counter(word for text in texts for word in text)
+    expected = sorted((-n, word) for word, n in counts.items() if n >= least)
+    assert Vocabulary.build(texts, min_count=least).words[2:] == tuple(w for _, w in expected)
+
+
+@given(kept=st.lists(words, unique=True).filter(lambda w: not {"<pad>", "<unk>"} & set(w)))
+def test_save_then_load_is_identity(
+    kept: list[str], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.mktemp("vocabulary") / "words.txt"
+    vocabulary = Vocabulary(kept)
+    vocabulary.save(path)
+    again = Vocabulary.load(path)
+    assert again.words == vocabulary.words
+    assert again.ids(kept).tolist() == list(range(2, len(kept) + 2))
+
+
+def test_ids_and_words_are_inverse() -> None:
+    vocabulary = Vocabulary(["cat", "mat"])
+    ids = vocabulary.ids(["mat", "cat"])
+    assert [vocabulary.words[i] for i in ids] == ["mat", "cat"]
+    assert ids.dtype == "int32"
+
+
+def test_an_unknown_word_has_the_unknown_id() -> None:
+    assert Vocabulary(["cat"]).ids(["dog", "cat", ""]).tolist() == [UNKNOWN, 2, UNKNOWN]
+
+
+def test_a_text_cannot_name_the_special_words() -> None:
+    vocabulary = Vocabulary.build([["<pad>", "<unk>", "cat"]], min_count=1)
+    assert vocabulary.words == ("<pad>", "<unk>", "cat")
+    assert vocabulary.ids(["<pad>", "<unk>"]).tolist() == [UNKNOWN, UNKNOWN]
+    assert "<pad>" not in vocabulary
+    assert PADDING not in vocabulary.ids(["<pad>", "cat"])
+
+
+@pytest.mark.parametrize("twice", ["cat", "<unk>"])
+def test_a_word_that_comes_twice_is_refused(twice: str) -> None:
+    with pytest.raises(InputError, match=f"'{twice}' appears twice"):
+        Vocabulary(["cat", "dog", twice])
+
+
+@pytest.mark.parametrize("content", ["", "cat\ndog\n", "<unk>\n<pad>\ncat\n"])
+def test_another_file_is_refused_by_name(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "words.txt"
+    path.write_text(content)
+    with pytest.raises(InputError, match=r"words\.txt is not a vocabulary"):
+        Vocabulary.load(path)

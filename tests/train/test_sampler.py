@@ -1,0 +1,75 @@
+"""Batches: who is a positive, who a negative, and how collections are mixed."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tiny_run import tiny_prepared
+
+from glassrank.errors import InputError
+from glassrank.train.config import SamplerConfig, Sampling
+from glassrank.train.prepared import Ragged, Split
+from glassrank.train.sampler import Sampler
+
+
+def graded_split() -> Split:
+    """One query with documents of grades 3, 1, 0, 0, and two that nobody judged."""
+    base = tiny_prepared().train
+    return replace(
+        base,
+        queries=Ragged.of([np.array([2])], np.int32),
+        collection=np.zeros(1, np.int32),
+        docs=Ragged.of([np.arange(6)], np.int32),
+        grades=np.array([3, 1, 0, 0, -1, -1], np.int32),
+    )
+
+
+def pairs(kind: Sampling) -> set[tuple[int, int]]:
+    sampler = Sampler(graded_split(), SamplerConfig(kind=kind, negatives=1, batch=400), seed=1)
+    return {(int(p), int(n)) for p, n in sampler.batch(0).candidates}
+
+
+def test_first_stage_negatives_are_all_that_is_not_relevant() -> None:
+    assert pairs("first_stage") == {(p, n) for p in (0, 1) for n in (2, 3, 4, 5)}
+
+
+def test_nearest_grade_negatives_are_one_grade_lower() -> None:
+    assert pairs("nearest_grade") == {(0, 1), (1, 2), (1, 3)}
+
+
+def test_lower_grade_negatives_are_all_judged_below() -> None:
+    assert pairs("lower_grades") == {(0, 1), (0, 2), (0, 3), (1, 2), (1, 3)}
+
+
+def test_negatives_of_a_query_are_different() -> None:
+    sampler = Sampler(tiny_prepared().train, SamplerConfig(negatives=9, batch=50), seed=1)
+    for row in sampler.batch(3).candidates:
+        assert len(set(row.tolist())) == 10
+
+
+def test_too_few_negatives_come_again() -> None:
+    sampler = Sampler(graded_split(), SamplerConfig(negatives=9, batch=5), seed=1)
+    assert set(sampler.batch(0).candidates[:, 1:].ravel().tolist()) == {2, 3, 4, 5}
+
+
+def test_a_batch_depends_on_seed_and_step_alone() -> None:
+    split = tiny_prepared().train
+    first, second = (Sampler(split, SamplerConfig(), seed=5) for _ in range(2))
+    second.batch(1)
+    assert np.array_equal(first.batch(9).candidates, second.batch(9).candidates)
+    assert not np.array_equal(first.batch(9).candidates, first.batch(10).candidates)
+
+
+@pytest.mark.parametrize(("power", "expected"), [(1.0, 50 / 60), (0.0, 0.5)])
+def test_collections_are_mixed_by_size_to_a_power(power: float, expected: float) -> None:
+    base = tiny_prepared().train
+    split = replace(base, collection=(np.arange(60) >= 50).astype(np.int32))
+    sampler = Sampler(split, SamplerConfig(batch=20_000, collection_power=power), seed=1)
+    share = (sampler.batch(0).queries < 50).mean()
+    assert share == pytest.approx(expected, abs=0.02)
+
+
+def test_nothing_to_learn_from_is_an_error() -> None:
+    base = tiny_prepared().train
+    with pytest.raises(InputError, match="no query has a positive"):
+        Sampler(replace(base, grades=np.full_like(base.grades, -1)), SamplerConfig(), seed=1)

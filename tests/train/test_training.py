@@ -1,0 +1,81 @@
+"""The loop as a whole: it learns, keeps the best, and goes on after a kill with the same result."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from tiny_run import tiny_config, tiny_prepared
+
+from glassrank.models.checkpoint import fingerprint, load_model
+from glassrank.train.config import TrainConfig
+from glassrank.train.loop import train
+
+
+def test_it_learns_to_rank(tmp_path: Path) -> None:
+    trained = train(tiny_config(), tiny_prepared(), tmp_path)
+    assert trained.final.first_stage < 0.4
+    assert trained.final.value > trained.final.first_stage + 0.2
+
+
+def test_a_run_that_was_stopped_ends_with_the_same_weights(tmp_path: Path) -> None:
+    config = tiny_config(
+        model="tk",
+        config={"contextual": {"layers": 1, "heads": 2, "attention_size": 4, "feed_forward": 8}},
+    )
+    whole = train(config, tiny_prepared(), tmp_path / "whole")
+    for stop in (7, 25, 50):  # between validations: what came after the last one is done again
+        train_until(config, tmp_path / "cut", stop)
+    again = train(config, tiny_prepared(), tmp_path / "cut")
+    assert fingerprint(again.model) == fingerprint(whole.model)
+    assert again.progress.history == whole.progress.history
+
+
+def train_until(config: TrainConfig, out: Path, stop: int) -> None:
+    def interrupt(step: int) -> bool:
+        if step == stop:
+            raise KeyboardInterrupt
+        return False
+
+    with pytest.raises(KeyboardInterrupt):
+        train(config, tiny_prepared(), out, should_stop=interrupt)
+
+
+def test_the_folder_has_model_card_log_and_result(tmp_path: Path) -> None:
+    trained = train(tiny_config(), tiny_prepared(), tmp_path)
+    saved = load_model(tmp_path / "best")
+    assert saved.usage.depth == trained.final.depth
+    assert "Trained on tiny" in (tmp_path / "best" / "card.md").read_text()
+    log = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert [row["step"] for row in log] == [20, 40, 60]
+    assert json.loads((tmp_path / "result.json").read_text())["value"] == trained.final.value
+
+
+def test_it_stops_early_without_gain(tmp_path: Path) -> None:
+    config = tiny_config(
+        optimizer={"steps": 500, "rest": 0.0, "vectors": 0.0},
+        validation={"every": 5, "patience": 3},
+    )
+    assert train(config, tiny_prepared(), tmp_path).progress.step == 5 + 3 * 5
+
+
+@pytest.mark.parametrize("kind", ["ranknet", "pointwise", "softmax", "gains", "margin_mse", "kl"])
+def test_every_loss_trains(kind: str, tmp_path: Path) -> None:
+    prepared = tiny_prepared(teacher=True)
+    trained = train(tiny_config(loss={"kind": kind, "temperature": 5.0}), prepared, tmp_path)
+    assert trained.final.value > trained.final.first_stage + 0.1
+
+
+def test_a_mixed_in_first_stage_is_learnt_and_kept(tmp_path: Path) -> None:
+    trained = train(tiny_config(first_stage_weight=True), tiny_prepared(), tmp_path)
+    saved = load_model(tmp_path / "best").model
+    assert saved.first_stage_weight is not None
+    assert saved.first_stage_weight.item() != pytest.approx(0.1)
+    assert torch.equal(saved.first_stage_weight, trained.model.first_stage_weight)  # type: ignore[arg-type]
+
+
+def test_frozen_vectors_stay(tmp_path: Path) -> None:
+    prepared = tiny_prepared()
+    trained = train(tiny_config(vectors={"train": False}), prepared, tmp_path)
+    assert trained.model.words is not None
+    assert torch.equal(trained.model.words.embedding.weight, torch.from_numpy(prepared.vectors))
