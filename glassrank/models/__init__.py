@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from glassrank.models.contract import Output, Ranker, TokenBatch, Words, WordTable
 from glassrank.models.co_pacrr import CoPACRR, CoPACRRConfig
+from glassrank.models.contract import Output, Ranker, TokenBatch, Words, WordTable
 from glassrank.models.conv_knrm import ConvKNRM, ConvKNRMConfig
 from glassrank.models.duet import Duet, DuetConfig
 from glassrank.models.knrm import KNRM, KNRMConfig

@@ -70,7 +70,7 @@ def assert_ranks(ranked: Ranked, expected: Scores, k: int) -> None:
 
 @pytest.mark.parametrize(("method", "slow"), BASES.items(), ids=BASES)
 @given(texts=texts, query=queries, k=depths)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_scores_and_order(
     method: str,
     slow: Callable[[dict[str, list[str]], Counter[str]], Scores],
@@ -87,7 +87,7 @@ def test_scores_and_order(
 
 @pytest.mark.parametrize("base", ["bm25", "ql"])
 @given(texts=texts, query=queries, k=depths, terms=st.integers(1, 12), weight=st.floats(0.1, 0.9))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_feedback(
     base: str, texts: list[list[str]], query: list[str], k: int, terms: int, weight: float
 ) -> None:
@@ -106,7 +106,7 @@ def test_feedback(
 
 @pytest.mark.parametrize("method", ["bm25", "ql", "bm25+rm3", "ql+rm3"])
 @given(texts=texts, query=queries, k=depths)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_the_best_k_are_the_first_k_of_all(
     method: str, texts: list[list[str]], query: list[str], k: int
 ) -> None:

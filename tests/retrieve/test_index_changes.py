@@ -121,7 +121,7 @@ class Changes(RuleBasedStateMachine):
 
 
 TestChanges = Changes.TestCase
-TestChanges.settings = settings(max_examples=20, stateful_step_count=10, deadline=None)
+TestChanges.settings = settings(max_examples=15, stateful_step_count=10, deadline=None)
 
 
 class TestManyChanges(Changes.TestCase):  # type: ignore[misc, name-defined]

@@ -7,7 +7,7 @@ from index_files import run_script
 
 
 @pytest.mark.parametrize(
-    ("moments", "times"), [("at_random_moments", 6), ("at_every_sync", 5), ("while_building", 26)]
+    ("moments", "times"), [("at_random_moments", 6), ("at_every_sync", 2), ("while_building", 26)]
 )
 def test_a_killed_writer_leaves_a_whole_index(tmp_path: Path, moments: str, times: int) -> None:
     run_script("killed_writer.py", moments, tmp_path / "index", str(times))
