@@ -9,7 +9,9 @@ import typer
 from glassrank.cli import console
 from glassrank.errors import GlassrankError
 
-_COMMANDS = ("demo", "index", "search", "retrieve", "evaluate", "tune", "prepare", "train")
+_COMMANDS = (
+    *("demo", "index", "search", "retrieve", "rerank", "evaluate", "tune", "prepare", "train"),
+)
 
 app = typer.Typer(
     help="Neural re-ranking within a time budget, that shows why.",

@@ -6,10 +6,12 @@ from glassrank.models.co_pacrr import CoPACRR, CoPACRRConfig
 from glassrank.models.contract import Output, Ranker, TokenBatch, Words, WordTable
 from glassrank.models.conv_knrm import ConvKNRM, ConvKNRMConfig
 from glassrank.models.duet import Duet, DuetConfig
+from glassrank.models.ensemble import Ensemble
 from glassrank.models.knrm import KNRM, KNRMConfig
 from glassrank.models.matchpyramid import MatchPyramid, MatchPyramidConfig
 from glassrank.models.pacrr import PACRR, PACRRConfig
 from glassrank.models.rpacrr import RPACRR, RPACRRConfig
+from glassrank.models.subwords import SubwordTable
 from glassrank.models.tk import TK, TKConfig
 from glassrank.models.tk_windowed import TKWindowed, TKWindowedConfig
 
@@ -34,4 +36,14 @@ MODELS: dict[str, Family] = {
     "rpacrr": Family(RPACRR, RPACRRConfig),
 }
 
-__all__ = ["MODELS", "Family", "Output", "Ranker", "TokenBatch", "WordTable", "Words"]
+__all__ = [
+    "MODELS",
+    "Ensemble",
+    "Family",
+    "Output",
+    "Ranker",
+    "SubwordTable",
+    "TokenBatch",
+    "WordTable",
+    "Words",
+]

@@ -27,7 +27,7 @@ class Words(NamedTuple):
 
     vectors: Tensor  # (B, L, E); a model may put further axes in between
     mask: Tensor  # (B, L) floats
-    idf: Tensor  # (B, L); ones where a model has no use for it
+    idf: Tensor  # (B, L); ones where a model has no use for it; an ensemble has one per member
 
     def rows(self, which: Tensor | slice) -> "Words":
         return Words(self.vectors[which], self.mask[which], self.idf[which])

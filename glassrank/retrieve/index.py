@@ -116,8 +116,11 @@ class Index:
         """Many queries at once, on all cores unless `threads` says otherwise."""
         snapshot = self._snapshot
         found = self._run([query.text for query in queries], depth, method, snapshot, threads)
+        # Many queries find the same documents: each id is read once.
+        numbers = np.unique(np.concatenate([np.empty(0, np.int64), *(top.docs for top in found)]))
+        ids = {number: snapshot.doc_id(number) for number in numbers.tolist()}
         return Run.from_rows(
-            (query.query_id, map(snapshot.doc_id, top.docs.tolist()), top.scores.astype(np.float64))
+            (query.query_id, map(ids.__getitem__, top.docs.tolist()), top.scores.astype(np.float64))
             for query, top in zip(queries, found, strict=True)
         )
 

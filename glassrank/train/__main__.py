@@ -1,14 +1,18 @@
 """Training where only torch, numpy and safetensors are installed.
 
 python -m glassrank.train CONFIG.toml [DEVICE]
+torchrun --nproc-per-node N -m glassrank.train CONFIG.toml [DEVICE]
 """
 
+import os
 import sys
 from pathlib import Path
 
 import torch
 
+from glassrank.errors import GlassrankError
 from glassrank.train.config import read_config
+from glassrank.train.distributed import joined
 from glassrank.train.loop import train
 from glassrank.train.prepared import load_prepared
 
@@ -18,12 +22,27 @@ def main() -> None:
         sys.exit(__doc__)
     path = Path(sys.argv[1])
     device = sys.argv[2] if len(sys.argv) == 3 else "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        _run(path, device)
+    except GlassrankError as error:
+        if os.environ.get("RANK", "0") == "0":  # all processes of a run stumble over the same thing
+            print(f"error: {error}", file=sys.stderr)
+        sys.exit(error.exit_status)
+
+
+def _run(path: Path, device: str) -> None:
     torch.set_float32_matmul_precision("high")
     config = read_config(path)
     prepared = load_prepared(path.parent / config.prepared)
-    train(
-        config, prepared, path.parent / config.out, device, say=lambda line: print(line, flush=True)
-    )
+    with joined(device) as team:
+        train(
+            config,
+            prepared,
+            path.parent / config.out,
+            team.device,
+            say=lambda line: print(line, flush=True),
+            team=team,
+        )
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from glassrank.errors import InputError
 from glassrank.settings import from_plain
 
 Loss = Literal["hinge", "ranknet", "pointwise", "softmax", "gains", "margin_mse", "kl"]
-Sampling = Literal["first_stage", "nearest_grade", "lower_grades"]
+Sampling = Literal["first_stage", "nearest_grade", "lower_grades", "triples"]
 
 
 @dataclass(frozen=True)
@@ -32,11 +32,25 @@ class VectorsConfig:
 
     source: Literal["file", "sentence_transformer", "word2vec", "fasttext", "random"] = "random"
     path: str | None = None
-    """The file, or the folder of the sentence transformer."""
+    """The file, or the folder of the sentence transformer. With fasttext: its `.bin`, where none
+    shall be trained."""
     size: int = 300
     min_count: int = 2
     train: bool = True
     """Whether training updates them."""
+    scale: float = 1.0
+    """All values are multiplied by this; TK's authors take 10 for FastText's small ones."""
+    subwords: bool = False
+    """With fasttext: words stay means of n-grams, which training updates, and unseen words have
+    vectors too."""
+    buckets: int = 200_000
+    """Into which n-grams are hashed (fasttext)."""
+
+    def __post_init__(self) -> None:
+        if self.subwords and self.source != "fasttext":
+            raise InputError(
+                f'vectors.subwords needs vectors.source = "fasttext", found {self.source!r}'
+            )
 
 
 @dataclass(frozen=True)
@@ -46,6 +60,13 @@ class CandidatesConfig:
     method: str = "bm25"
     train_depth: int = 100
     dev_depth: int = 100
+    train_kept: int | None = None
+    """Of the documents that a training query found, only so many, drawn at random, beside judged
+    ones: large collections then fit in memory."""
+    train_queries: int | None = None
+    """At most this many training queries of each collection, drawn at random."""
+    dev_queries: int | None = None
+    """The same for dev queries."""
     teacher: str | None = None
     """A sentence transformer's folder whose similarities are kept as teacher scores."""
 
@@ -57,6 +78,17 @@ class SamplerConfig:
     batch: int = 64
     collection_power: float = 1.0
     """Collections are mixed by their number of queries to this power."""
+    triples: str | None = None
+    """A file of query, relevant and other document ids (triples), taken in its order; the queries
+    are those it names, whatever train_qrels says."""
+    shuffle: bool = False
+    """Triples in another order in each pass over the file."""
+
+    def __post_init__(self) -> None:
+        if (self.kind == "triples") != (self.triples is not None):
+            raise InputError('sampler.kind = "triples" and the file sampler.triples go together')
+        if self.kind == "triples" and self.negatives != 1:
+            raise InputError(f"triples have 1 negative, found sampler.negatives = {self.negatives}")
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from glassrank.errors import InputError
 from glassrank.train.config import Collection, TrainConfig
-from glassrank.train.prepared import Ragged, load_ragged, save_ragged
+from glassrank.train.prepared import Ragged, load_optional, load_ragged, save_optional, save_ragged
+from glassrank.train.triples import first_stage_of, group_triples, read_triples
 from glassrank.types import Qrels, Query
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class Candidates:
     grades: NDArray[np.int32]  # beside docs.values; -1 where nobody judged
     ranks: NDArray[np.int32]  # beside docs.values; 0 where the first stage missed it
     scores: NDArray[np.float32]  # beside docs.values
+    triples: NDArray[np.int32] | None = None  # (T, 3) query, places of positive and negative
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,7 @@ class _Split:
         self.grades: list[NDArray[np.int64]] = []
         self.ranks: list[NDArray[np.int64]] = []
         self.scores: list[NDArray[np.float64]] = []
+        self.triples: NDArray[np.int32] | None = None
 
     def finished(self) -> Candidates:
         return Candidates(
@@ -70,11 +73,17 @@ class _Split:
             Ragged.of(self.grades, np.int32).values,
             Ragged.of(self.ranks, np.int32).values,
             Ragged.of(self.scores, np.float32).values,
+            self.triples,
         )
 
 
 def gather(config: TrainConfig, base: Path, say: Say = lambda _: None) -> Gathered:
     """Reads and searches every collection. Paths are relative to `base`."""
+    if config.sampler.triples is not None and len(config.collections) != 1:
+        raise InputError(
+            f"sampler.triples needs one collection, found {len(config.collections)}: "
+            "it does not say which one an id is from"
+        )
     docs: list[list[str]] = []
     splits = {name: _Split() for name in ("train", "dev", "test")}
     for number, collection in enumerate(config.collections):
@@ -113,12 +122,22 @@ def _gather(
         qrels = getattr(collection, f"{name}_qrels")
         if queries is None or qrels is None:
             continue
+        if name == "train" and config.sampler.triples is not None:
+            _add_triples(
+                config, index, list(read_queries(str(base / queries))), base, numbers, split
+            )
+            continue
         depth = depths.train_depth if name == "train" else depths.dev_depth
         judgments = read_qrels(str(base / qrels))
         asked = [q for q in read_queries(str(base / queries)) if q.query_id in judgments]
+        most = {"train": depths.train_queries, "dev": depths.dev_queries}.get(name)
+        rng = np.random.default_rng([config.seed, number])
+        if most is not None and most < len(asked):
+            asked = [asked[i] for i in np.sort(rng.permutation(len(asked))[:most])]
         split.queries.extend(split_words(query.text)[: config.query_length] for query in asked)
         split.collection.extend([number] * len(asked))
-        _search(index, asked, judgments, depth, depths.method, numbers, split)
+        kept = depths.train_kept if name == "train" else None
+        _search(index, asked, judgments, depth, depths.method, numbers, split, kept, rng)
 
 
 def _search(
@@ -129,18 +148,50 @@ def _search(
     method: str,
     numbers: dict[str, int],
     split: _Split,
+    kept: int | None,
+    rng: np.random.Generator,
 ) -> None:
     for query_id, found, scores in index.retrieve(queries, depth, method).items():
         grades = qrels[query_id]
         known = set(found)
         missed = [doc for doc in grades if doc not in known and doc in numbers]
         listed = [*found, *missed]
-        split.docs.append(np.array([numbers[doc] for doc in listed], np.int64))
-        split.grades.append(np.array([grades.get(doc, -1) for doc in listed], np.int64))
-        split.ranks.append(np.array([*range(1, len(found) + 1), *[0] * len(missed)], np.int64))
+        mine = np.array([grades.get(doc, -1) for doc in listed], np.int64)
+        ranks = np.array([*range(1, len(found) + 1), *[0] * len(missed)], np.int64)
         # A document that the first stage missed gets what its last one got.
         floor = float(scores[-1]) if len(scores) else 0.0
-        split.scores.append(np.array([*scores.tolist(), *[floor] * len(missed)], np.float64))
+        values = np.array([*scores.tolist(), *[floor] * len(missed)], np.float64)
+        places = np.arange(len(listed))
+        if kept is not None:
+            unjudged = rng.permutation(places[mine < 0])[:kept]
+            places = np.sort(np.concatenate([places[mine >= 0], unjudged]))
+        split.docs.append(np.array([numbers[listed[i]] for i in places], np.int64))
+        split.grades.append(mine[places])
+        split.ranks.append(ranks[places])
+        split.scores.append(values[places])
+
+
+def _add_triples(
+    config: TrainConfig,
+    index: "Index",
+    queries: Sequence[Query],
+    base: Path,
+    numbers: dict[str, int],
+    split: _Split,
+) -> None:
+    from glassrank.text import split_words
+
+    ids = {query.query_id: number for number, query in enumerate(queries)}
+    found = group_triples(read_triples(base / str(config.sampler.triples), ids, numbers))
+    ranks, scores = first_stage_of(found, index, queries, numbers, config.candidates)
+    texts = (queries[number].text for number in found.queries.tolist())
+    split.queries.extend(split_words(text)[: config.query_length] for text in texts)
+    split.collection.extend([0] * len(found.queries))
+    split.docs.extend(np.split(found.docs.values, found.docs.offsets[1:-1]))
+    split.grades.append(found.grades)
+    split.ranks.append(ranks)
+    split.scores.append(scores)
+    split.triples = found.triples
 
 
 def save_gathered(folder: Path, gathered: Gathered) -> None:
@@ -149,18 +200,20 @@ def save_gathered(folder: Path, gathered: Gathered) -> None:
     for name, split in gathered.splits().items():
         _save_texts(folder / f"{name}.txt.gz", split.queries)
         save_ragged(folder, f"{name}.docs", split.docs)
-        for part in ("collection", "grades", "ranks", "scores"):
-            np.save(folder / f"{name}.{part}.npy", getattr(split, part))
+        for part in ("collection", "grades", "ranks", "scores", "triples"):
+            save_optional(folder / f"{name}.{part}.npy", getattr(split, part))
 
 
 def load_gathered(folder: Path) -> Gathered:
     def split(name: str) -> Candidates:
-        parts = (np.load(folder / f"{name}.{p}.npy") for p in ("grades", "ranks", "scores"))
         return Candidates(
             list(_load_texts(folder / f"{name}.txt.gz")),
             np.load(folder / f"{name}.collection.npy"),
             load_ragged(folder, f"{name}.docs"),
-            *parts,
+            np.load(folder / f"{name}.grades.npy"),
+            np.load(folder / f"{name}.ranks.npy"),
+            np.load(folder / f"{name}.scores.npy"),
+            load_optional(folder / f"{name}.triples.npy"),
         )
 
     names = [name for name in ("train", "dev", "test") if (folder / f"{name}.txt.gz").exists()]
@@ -176,4 +229,5 @@ def _save_texts(path: Path, texts: Sequence[Sequence[str]]) -> None:
 def _load_texts(path: Path) -> Iterator[list[str]]:
     with gzip.open(path, "rt", encoding="utf-8", newline="\n") as file:
         for line in file:
-            yield line.removesuffix("\n").split(" ")
+            text = line.removesuffix("\n")
+            yield text.split(" ") if text else []

@@ -12,18 +12,21 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor, nn
-from torch.optim import Adam, Optimizer, SparseAdam
+from torch import Tensor
 
-from glassrank.models import MODELS, Ranker, WordTable
-from glassrank.models.checkpoint import Usage, save_model
+from glassrank.errors import InputError
+from glassrank.models import MODELS, Ranker, SubwordTable, WordTable
+from glassrank.models.checkpoint import Usage, load_model, save_model
 from glassrank.settings import from_plain
 from glassrank.train.card import card
-from glassrank.train.config import OptimizerConfig, TrainConfig
+from glassrank.train.config import TrainConfig
+from glassrank.train.curves import draw_if_possible
+from glassrank.train.distributed import ALONE, Team
 from glassrank.train.losses import loss
 from glassrank.train.prepared import Prepared
 from glassrank.train.sampler import Sampler
 from glassrank.train.state import Progress, load_state, save_state
+from glassrank.train.step import make_optimizers, scores_of, update
 from glassrank.train.tensors import Examples, SplitTensors, Tokens
 from glassrank.train.validate import Validation, quality_by_depth, validate
 
@@ -41,48 +44,23 @@ def build_model(config: TrainConfig, prepared: Prepared) -> Ranker:
     family = MODELS[config.model]
     torch.manual_seed(config.seed)
     settings = {"size": prepared.vectors.shape[1], **config.config}
-    table = WordTable(
-        torch.from_numpy(prepared.vectors.copy()),
-        torch.from_numpy(prepared.idf),
-        trained=config.vectors.train,
-    )
+    vectors, idf = torch.from_numpy(prepared.vectors.copy()), torch.from_numpy(prepared.idf)
+    if prepared.subwords is None:
+        table = WordTable(vectors, idf, trained=config.vectors.train)
+    else:
+        rows = prepared.subwords.rows
+        table = SubwordTable(
+            vectors,
+            torch.from_numpy(rows.offsets),
+            torch.from_numpy(rows.values),
+            torch.from_numpy(prepared.subwords.ngrams),
+            idf,
+            trained=config.vectors.train,
+        )
     model = family.model(from_plain(family.config, settings, "config"), table)
     if config.first_stage_weight:
         model.mix_first_stage()
     return model
-
-
-def make_optimizers(model: Ranker, config: OptimizerConfig) -> dict[str, Optimizer]:
-    """Adam with one rate for contextual layers and one for the rest; sparse updates for words."""
-    contextual: list[nn.Parameter] = []
-    rest: list[nn.Parameter] = []
-    words: list[nn.Parameter] = []
-    for name, parameter in model.named_parameters():
-        if not parameter.requires_grad:
-            continue
-        group = (
-            words if name.startswith("words.") else contextual if "contextual." in name else rest
-        )
-        group.append(parameter)
-    groups = [
-        {"params": parameters, "lr": rate, "base": rate}
-        for parameters, rate in ((contextual, config.contextual), (rest, config.rest))
-        if parameters
-    ]
-    optimizers: dict[str, Optimizer] = {"dense": Adam(groups)}
-    if words:
-        sparse = [{"params": words, "lr": config.vectors, "base": config.vectors}]
-        optimizers["words"] = SparseAdam(sparse)
-    return optimizers
-
-
-def scores_of(model: Ranker, examples: Examples) -> Tensor:
-    """(B, N): each query is encoded once for its N documents."""
-    batch, width = examples.grades.shape
-    query = model.encode_query(examples.query)
-    repeated = query.rows(torch.arange(batch, device=query.mask.device).repeat_interleave(width))
-    doc = model.encode_doc(examples.doc)
-    return model.rank(repeated, doc, examples.first_stage.flatten()).score.view(batch, width)
 
 
 def train(
@@ -91,9 +69,16 @@ def train(
     out: Path,
     device: str = "cpu",
     say: Say = lambda _: None,
-    should_stop: Callable[[int], bool] = lambda step: False,
+    should_stop: Callable[[int], bool] | None = None,
+    team: Team = ALONE,
 ) -> Trained:
-    """Runs to the end, or goes on from where an earlier call was stopped."""
+    """Runs to the end, or goes on from where an earlier call was stopped. In a team, every process
+    makes this call, and `should_stop` is asked of the first."""
+    if config.sampler.batch < team.size:
+        raise InputError(
+            f"{team.size} processes cannot share a batch of {config.sampler.batch}; "
+            "raise sampler.batch or start fewer"
+        )
     target = torch.device(device)
     model = build_model(config, prepared).to(target)
     docs = Tokens.of(prepared.docs, config.doc_length, target)
@@ -101,52 +86,47 @@ def train(
     dev = SplitTensors.of(prepared, prepared.dev, docs, config.query_length, target)
     sampler = Sampler(prepared.train, config.sampler, config.seed)
     optimizers = make_optimizers(model, config.optimizer)
-    progress = load_state(out / "last", model, optimizers) or Progress()
-    if progress.step:
+    with team.leader_first():  # it may have to mend what a kill left behind
+        progress = load_state(out / "last", model, optimizers) or Progress()
+    if progress.step != team.agreed(progress.step):
+        raise InputError(f"{out} must be one folder for all processes")
+    if progress.step and team.leads:
         say(f"going on from step {progress.step:,}")
     model.train()
     started, first_step = time.perf_counter(), progress.step
     running = torch.zeros((), device=target)
+
+    def cut(step: int) -> Examples:
+        return data.examples(team.share(sampler.batch(step)))
+
+    examples = cut(progress.step)
     while progress.step < config.optimizer.steps and not progress.finished:
-        examples = data.examples(sampler.batch(progress.step))
-        torch.manual_seed(config.seed * 1_000_003 + progress.step)
+        torch.manual_seed(team.seed(config.seed * 1_000_003 + progress.step))
         scores = scores_of(model, examples)
         value = loss(config.loss, scores, examples.grades, examples.teacher)
-        _update(model, optimizers, value, config.optimizer, progress)
+        value = team.weighed(value, len(scores), config.sampler.batch)
+        # Here, since the update waits for the GPU: the next batch is ready before it is done.
+        examples = cut(progress.step + 1)
+        update(model, optimizers, value, config.optimizer, progress, team)
         running += value.detach()
         progress.step += 1
         last = progress.step == config.optimizer.steps
         if progress.step % config.validation.every == 0 or last:
-            found = validate(model, dev, config.validation.measure, config.validation.queries)
-            rate = (progress.step - first_step) / (time.perf_counter() - started)
-            _record(config, prepared, model, found, running, progress, rate, out, say)
+            total = team.total(running)
+            if team.leads:
+                found = validate(model, dev, config.validation.measure, config.validation.queries)
+                rate = (progress.step - first_step) / (time.perf_counter() - started)
+                _record(config, prepared, model, found, total, progress, rate, out, say)
+                save_state(out / "last", model, optimizers, progress)
+            progress = team.agreed(progress)
             running.zero_()
-            save_state(out / "last", model, optimizers, progress)
-        if should_stop(progress.step):
+        if should_stop is not None and team.agreed(team.leads and should_stop(progress.step)):
             break
-    return _finish(config, prepared, model, dev, progress, out, say)
-
-
-def _update(
-    model: nn.Module,
-    optimizers: dict[str, Optimizer],
-    value: Tensor,
-    config: OptimizerConfig,
-    progress: Progress,
-) -> None:
-    warm = min(1.0, (progress.step + 1) / config.warmup) if config.warmup else 1.0
-    for name, optimizer in optimizers.items():
-        for group in optimizer.param_groups:
-            # As in the authors' code, only the dense rates fall when dev stops improving.
-            factor = progress.rate_factor if name == "dense" else 1.0
-            group["lr"] = group["base"] * warm * factor
-        optimizer.zero_grad(set_to_none=True)
-    torch.autograd.backward(value)
-    if config.clip is not None:
-        dense = [p for p in model.parameters() if p.grad is not None and not p.grad.is_sparse]
-        nn.utils.clip_grad_norm_(dense, config.clip)
-    for optimizer in optimizers.values():
-        optimizer.step()
+    with team.leader_first():
+        if team.leads:
+            return _finish(config, prepared, model, dev, progress, out, say)
+    final = json.loads((out / "result.json").read_text("utf-8"))
+    return Trained(load_model(out / "best").model.to(target), progress, Validation(**final))
 
 
 def _record(
@@ -161,9 +141,11 @@ def _record(
     say: Say,
 ) -> None:
     """One validation: log it; keep the model if it is the best, else lower rates or stop."""
+    every = config.validation.every
+    steps = (progress.step - 1) % every + 1  # the last validation may come earlier than others
     row = {
         "step": progress.step,
-        "loss": float(running) / config.validation.every,
+        "loss": float(running) / steps,
         "value": found.value,
         "depth": found.depth,
         "at_all": found.at_all,
@@ -205,8 +187,6 @@ def _finish(
     say: Say,
 ) -> Trained:
     """The best weights, measured on all dev queries, with the depth that suits them."""
-    from glassrank.models.checkpoint import load_model
-
     best = load_model(out / "best").model.to(next(model.parameters()).device)
     final = validate(best, dev, config.validation.measure)
     if prepared.test is not None:  # looked at once, with the depth that dev chose
@@ -225,4 +205,5 @@ def _finish(
     )
     if final.test is not None:
         say(f"on test queries {final.test:.4f} (first stage {final.test_first_stage:.4f})")
+    draw_if_possible(out, config.validation.measure, say)
     return Trained(best, progress, final)

@@ -3,17 +3,20 @@
 from collections.abc import Callable, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.errors import InputError
 from glassrank.settings import to_plain
-from glassrank.text.vocabulary import Vocabulary
+from glassrank.text.vocabulary import UNKNOWN, Vocabulary
 from glassrank.train.config import TrainConfig
 from glassrank.train.gather import Candidates, Gathered
-from glassrank.train.prepared import Prepared, Ragged, Split
+from glassrank.train.prepared import Prepared, Ragged, Split, Subwords
+
+if TYPE_CHECKING:
+    from glassrank.text.vectors import SubwordVectors
 
 Say = Callable[[str], None]
 
@@ -29,18 +32,19 @@ def prepare(
         f"{len(docs):,} documents, {len(gathered.train.queries):,} training queries, "
         f"{len(vocabulary):,} words with vectors from {config.vectors.source}"
     )
-    vectors = _vectors(config, vocabulary, base, gathered.docs)
+    vectors, subwords = _vectors(config, vocabulary, base, gathered.docs)
     teacher = None
     if config.candidates.teacher is not None:
         say("teacher scores")
         teacher = _Teacher(model_folder(config.candidates.teacher, base), gathered.docs)
     return Prepared(
         words=list(vocabulary.words),
-        vectors=vectors,
+        vectors=vectors * np.float32(config.vectors.scale),
         idf=_idf(docs, len(vocabulary)),
         docs=Ragged.of(docs, np.int32),
         **{n: _split(s, vocabulary, teacher) for n, s in gathered.splits().items()},
         description={"config": to_plain(config), "docs": len(docs)},
+        subwords=subwords,
     )
 
 
@@ -53,6 +57,7 @@ def _split(found: Candidates, vocabulary: Vocabulary, teacher: "_Teacher | None"
         ranks=found.ranks,
         first_stage=found.scores,
         teacher=None if teacher is None else teacher.scores(found.queries, found.docs),
+        triples=found.triples,
     )
 
 
@@ -79,7 +84,7 @@ def _idf(docs: Sequence[NDArray[np.int32]], words: int) -> NDArray[np.float32]:
 
 def _vectors(
     config: TrainConfig, vocabulary: Vocabulary, base: Path, docs: Sequence[Sequence[str]]
-) -> NDArray[np.float32]:
+) -> tuple[NDArray[np.float32], Subwords | None]:
     from glassrank.text import vectors as sources
 
     wanted = config.vectors
@@ -96,8 +101,43 @@ def _vectors(
     elif wanted.source == "word2vec":
         found = sources.train_word2vec(docs, vocabulary, wanted.size, seed=config.seed)
     else:
-        found = sources.train_fasttext(docs, vocabulary, wanted.size, seed=config.seed)
-    return found.matrix
+        grams = (
+            sources.subword_vectors(
+                docs, vocabulary, wanted.size, buckets=wanted.buckets, seed=config.seed
+            )
+            if wanted.path is None
+            else sources.read_subwords(base / wanted.path)
+        )
+        if wanted.subwords:
+            return subword_arrays(grams, vocabulary, config.seed)
+        found = grams.word_vectors(vocabulary, config.seed)
+    return found.matrix, None
+
+
+def subword_arrays(
+    vectors: "SubwordVectors", vocabulary: Vocabulary, seed: int
+) -> tuple[NDArray[np.float32], Subwords]:
+    """A table (V + buckets, E) and each word's rows: its own, whose number is its id, and those of
+    its n-grams. A word without either is drawn, as the unknown word is."""
+    known = {word: number for number, word in enumerate(vectors.words)}
+    ngrams = vectors.table[len(known) :]  # (buckets, E)
+    table = np.zeros((len(vocabulary), vectors.table.shape[1]), np.float32)  # (V, E)
+    rows: list[NDArray[np.int64]] = [np.empty(0, np.int64), np.array([UNKNOWN])]
+    drawn = [UNKNOWN]
+    for number, word in enumerate(vocabulary.words[UNKNOWN + 1 :], UNKNOWN + 1):
+        found = vectors.rows(word)
+        shared = found[found >= len(known)] - len(known) + len(vocabulary)
+        if word in known:
+            table[number] = vectors.table[known[word]]
+        elif not len(shared):
+            drawn.append(number)
+        own = [number] if word in known or not len(shared) else []
+        rows.append(np.array([*own, *shared], np.int64))
+    rng = np.random.default_rng(seed)
+    shape = len(drawn), table.shape[1]
+    table[drawn] = rng.normal(vectors.table.mean(), vectors.table.std(), shape)
+    layout = np.array([len(ngrams), vectors.shortest, vectors.longest])
+    return np.concatenate([table, ngrams]), Subwords(Ragged.of(rows, np.int64), layout)
 
 
 class _Teacher:

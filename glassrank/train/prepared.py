@@ -53,18 +53,28 @@ class Split:
     ranks: NDArray[np.int32]  # beside docs.values; from 1, 0 where the first stage missed it
     first_stage: NDArray[np.float32]  # beside docs.values
     teacher: NDArray[np.float32] | None  # beside docs.values
+    triples: NDArray[np.int32] | None = None  # (T, 3) query, places of positive and negative
+
+
+@dataclass(frozen=True)
+class Subwords:
+    """How word vectors are made of the rows of a table: see `models.SubwordTable`."""
+
+    rows: Ragged  # of each word
+    ngrams: NDArray[np.int64]  # (3,) buckets, letters of the shortest and the longest n-gram
 
 
 @dataclass(frozen=True)
 class Prepared:
     words: list[str]
-    vectors: NDArray[np.float32]  # (V, E)
+    vectors: NDArray[np.float32]  # (V, E); with subwords one row for each of those
     idf: NDArray[np.float32]  # (V,)
     docs: Ragged  # word ids
     train: Split
     dev: Split
     description: dict[str, Any]
     test: Split | None = None
+    subwords: Subwords | None = None
 
 
 def save_prepared(folder: Path, prepared: Prepared) -> None:
@@ -73,16 +83,18 @@ def save_prepared(folder: Path, prepared: Prepared) -> None:
     np.save(folder / "vectors.npy", prepared.vectors.astype(np.float16))
     np.save(folder / "idf.npy", prepared.idf)
     save_ragged(folder, "docs", prepared.docs)
+    subwords = prepared.subwords
+    save_optional(folder / "subwords.ngrams.npy", None if subwords is None else subwords.ngrams)
+    if subwords is not None:
+        save_ragged(folder, "subwords", subwords.rows)
     splits = {"train": prepared.train, "dev": prepared.dev, "test": prepared.test}
     for name, split in splits.items():
         if split is None:
             continue
         save_ragged(folder, f"{name}.queries", split.queries)
         save_ragged(folder, f"{name}.docs", split.docs)
-        for part in ("collection", "grades", "ranks", "first_stage", "teacher"):
-            array = getattr(split, part)
-            if array is not None:
-                np.save(folder / f"{name}.{part}.npy", array)
+        for part in ("collection", "grades", "ranks", "first_stage", "teacher", "triples"):
+            save_optional(folder / f"{name}.{part}.npy", getattr(split, part))
     # Written last: its presence says that the rest is whole.
     (folder / "prepared.json").write_text(json.dumps(prepared.description, indent=1), "utf-8")
 
@@ -99,7 +111,6 @@ def load_prepared(folder: str | Path) -> Prepared:
         return array
 
     def split(name: str) -> Split:
-        teacher = folder / f"{name}.teacher.npy"
         return Split(
             load_ragged(folder, f"{name}.queries"),
             load(f"{name}.collection"),
@@ -107,9 +118,11 @@ def load_prepared(folder: str | Path) -> Prepared:
             load(f"{name}.grades"),
             load(f"{name}.ranks"),
             load(f"{name}.first_stage"),
-            load(f"{name}.teacher") if teacher.exists() else None,
+            load_optional(folder / f"{name}.teacher.npy"),
+            load_optional(folder / f"{name}.triples.npy"),
         )
 
+    ngrams = load_optional(folder / "subwords.ngrams.npy")
     return Prepared(
         (folder / "words.txt").read_text("utf-8").split("\n")[:-1],
         load("vectors").astype(np.float32),
@@ -119,7 +132,20 @@ def load_prepared(folder: str | Path) -> Prepared:
         split("dev"),
         json.loads((folder / "prepared.json").read_text("utf-8")),
         split("test") if (folder / "test.grades.npy").exists() else None,
+        None if ngrams is None else Subwords(load_ragged(folder, "subwords"), ngrams),
     )
+
+
+def save_optional(path: Path, array: NDArray[Any] | None) -> None:
+    """What an earlier preparation left there is not this one's."""
+    if array is None:
+        path.unlink(missing_ok=True)
+    else:
+        np.save(path, array)
+
+
+def load_optional(path: Path) -> NDArray[Any] | None:
+    return np.load(path) if path.exists() else None
 
 
 def save_ragged(folder: Path, name: str, rows: Ragged) -> None:

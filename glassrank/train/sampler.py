@@ -24,6 +24,52 @@ class Batch:
 
 
 class Sampler:
+    """Batches by their step's number."""
+
+    def __init__(self, split: Split, config: SamplerConfig, seed: int) -> None:
+        kind = _Given if config.kind == "triples" else _Drawn
+        self._source: _Given | _Drawn = kind(split, config, seed)
+
+    def batch(self, step: int) -> Batch:
+        return self._source.batch(step)
+
+
+class _Given:
+    """Triples in the order of their file, again and again."""
+
+    def __init__(self, split: Split, config: SamplerConfig, seed: int) -> None:
+        if split.triples is None:
+            raise InputError(
+                "the prepared arrays have no triples; prepare them again with sampler.triples"
+            )
+        self._triples = split.triples
+        self._config = config
+        self._seed = seed
+        self._order: tuple[int, NDArray[np.int64]] | None = None
+
+    def batch(self, step: int) -> Batch:
+        size, total = self._config.batch, len(self._triples)
+        numbers = np.arange(step * size, (step + 1) * size)  # (B,)
+        rows = numbers % total
+        if self._config.shuffle:
+            passes = numbers // total
+            for epoch in np.unique(passes).tolist():
+                here = passes == epoch
+                rows[here] = self._shuffled(epoch)[rows[here]]
+        chosen = self._triples[rows].astype(np.int64)  # (B, 3)
+        return Batch(chosen[:, 0], chosen[:, 1:])
+
+    def _shuffled(self, epoch: int) -> NDArray[np.int64]:
+        """Only the last one is kept: steps come in order."""
+        if self._order is None or self._order[0] != epoch:
+            rng = np.random.default_rng([self._seed, epoch])
+            self._order = epoch, rng.permutation(len(self._triples))
+        return self._order[1]
+
+
+class _Drawn:
+    """Positives and negatives drawn from a query's candidates, by their grades."""
+
     def __init__(self, split: Split, config: SamplerConfig, seed: int) -> None:
         self._config = config
         self._seed = seed
@@ -49,10 +95,6 @@ class Sampler:
         share = np.bincount(collection)[collection].astype(float)  # queries of the same collection
         chances = share**config.collection_power / share
         self._chances = chances / chances.sum()
-
-    def __len__(self) -> int:
-        """Queries that can be learnt from."""
-        return len(self._queries)
 
     def batch(self, step: int) -> Batch:
         """A query by its collection's share, one of its positives, and negatives below that."""

@@ -12,6 +12,12 @@ from glassrank.train.prepared import Prepared, Ragged, Split
 from glassrank.train.sampler import Batch
 
 
+def on_device(array: NDArray[np.int64], device: torch.device) -> Tensor:
+    """Without waiting for the GPU: only copies out of pinned memory do not."""
+    here = torch.from_numpy(array)
+    return here.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else here
+
+
 @dataclass(frozen=True)
 class Tokens:
     """All queries or documents, padded to the longest that the model reads."""
@@ -27,8 +33,7 @@ class Tokens:
     def batch(self, numbers: NDArray[np.int64]) -> TokenBatch:
         """(B, longest of these)."""
         longest = max(1, int(self.lengths[numbers].max(initial=1)))
-        rows = torch.from_numpy(numbers).to(self.ids.device, non_blocking=True)
-        ids = self.ids[rows, :longest]
+        ids = self.ids[on_device(numbers, self.ids.device), :longest]
         return TokenBatch(ids, (ids > 0).float())
 
 
@@ -56,7 +61,7 @@ class SplitTensors:
         )
 
     def examples(self, batch: Batch) -> "Examples":
-        places = torch.from_numpy(batch.candidates).to(self.grades.device, non_blocking=True)
+        places = on_device(batch.candidates, self.grades.device)
         return Examples(
             self.queries.batch(batch.queries),
             self.docs.batch(self.split.docs.values[batch.candidates.ravel()]),

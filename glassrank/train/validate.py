@@ -71,13 +71,19 @@ def quality_by_depth(
 ) -> tuple[dict[int, float], float]:
     """The measure at every re-ranking depth, and the first stage's alone."""
     queries = np.arange(len(data.split.queries))[:most_queries]
-    scores = score_candidates(model, data, queries)
-    curve, first_stage = _curve(data.split, queries, scores, measure)
+    return measure_by_depth(data.split, queries, score_candidates(model, data, queries), measure)
+
+
+def measure_by_depth(
+    split: Split, queries: NDArray[np.int64], scores: NDArray[np.floating], measure: str
+) -> tuple[dict[int, float], float]:
+    """The same of scores that are there already, in the order of `score_candidates`."""
+    curve, first_stage = _curve(split, queries, scores, measure)
     return dict(zip(curve.depths.tolist(), curve.mean.tolist(), strict=True)), first_stage
 
 
 def _curve(
-    split: Split, queries: NDArray[np.int64], scores: NDArray[np.float32], measure: str
+    split: Split, queries: NDArray[np.int64], scores: NDArray[np.floating], measure: str
 ) -> tuple["DepthCurve", float]:
     from glassrank.measure import evaluate, evaluate_at_depths
 

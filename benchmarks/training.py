@@ -1,0 +1,190 @@
+"""Whether training keeps the device busy: the loop beside the same steps on tensors already there.
+
+    python benchmarks/training.py --device cuda
+    python benchmarks/training.py                # the CPU, with smaller batches
+
+The loop is the real one: it draws a batch, cuts it from the prepared arrays, and learns from it.
+Beside it, a second model learns from the same batches, cut beforehand. Both take turns, block by
+block, so that a noisy neighbour disturbs them alike; figures are medians of blocks after a warm-up.
+Needs torch, numpy and safetensors. The last line is JSON.
+"""
+
+import argparse
+import json
+import platform
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from glassrank.settings import from_plain
+from glassrank.train.config import TrainConfig
+from glassrank.train.loop import build_model, train
+from glassrank.train.losses import loss
+from glassrank.train.prepared import Prepared, Ragged, Split
+from glassrank.train.sampler import Sampler
+from glassrank.train.state import Progress
+from glassrank.train.step import make_optimizers, scores_of, update
+from glassrank.train.tensors import SplitTensors, Tokens
+
+WORDS, SIZE, DEPTH = 20_000, 300, 100
+WARM_UP = 1
+"""Blocks that do not count."""
+
+
+def made_up(docs: int, queries: int, seed: int = 0) -> Prepared:
+    """Documents of 20 to 200 Zipf-distributed words, queries of 3 to 12, 100 candidates each."""
+    rng = np.random.default_rng(seed)
+    vectors = rng.normal(size=(WORDS, SIZE)).astype(np.float32)
+    vectors[0] = 0
+
+    def texts(count: int, shortest: int, longest: int) -> Ragged:
+        offsets = np.zeros(count + 1, np.int64)
+        np.cumsum(rng.integers(shortest, longest + 1, count), out=offsets[1:])
+        ids = (2 + (WORDS - 2) ** rng.random(offsets[-1])).astype(np.int32)
+        return Ragged(offsets, np.minimum(ids, WORDS - 1))
+
+    def split(count: int) -> Split:
+        grades = np.full((count, DEPTH), -1, np.int32)
+        grades[np.arange(count), rng.integers(0, DEPTH, count)] = 1
+        found = rng.integers(0, docs, count * DEPTH).astype(np.int32)
+        return Split(
+            texts(count, 3, 12),
+            np.zeros(count, np.int32),
+            Ragged(np.arange(count + 1) * DEPTH, found),
+            grades.ravel(),
+            np.tile(np.arange(1, DEPTH + 1, dtype=np.int32), count),
+            rng.random(count * DEPTH).astype(np.float32),
+            rng.random(count * DEPTH).astype(np.float32),
+        )
+
+    words = [str(number) for number in range(WORDS)]
+    idf: NDArray[np.float32] = np.ones(WORDS, np.float32)
+    return Prepared(words, vectors, idf, texts(docs, 20, 200), split(queries), split(4), {})
+
+
+def run_config(batch: int, width: int, steps: int) -> TrainConfig:
+    """The package's own recipe: TK with 2 layers of 10 heads of 32, and a teacher."""
+    layers = {"layers": 2, "heads": 10, "attention_size": 32, "per_head": True, "feed_forward": 300}
+    plain = {
+        "model": "tk",
+        "out": "out",
+        "prepared": "prepared",
+        "collections": [{"name": "made up", "docs": "", "train_queries": "", "train_qrels": ""}],
+        "config": {"contextual": layers, "term_weights": True},
+        "sampler": {"batch": batch, "negatives": width - 1},
+        "loss": {"kind": "kl"},
+        "optimizer": {"steps": steps, "clip": 1.0},
+        "validation": {"every": steps},
+    }
+    return from_plain(TrainConfig, plain)
+
+
+class ReadySteps:
+    """The loop's steps on examples that were cut beforehand."""
+
+    def __init__(self, config: TrainConfig, prepared: Prepared, device: torch.device) -> None:
+        docs = Tokens.of(prepared.docs, config.doc_length, device)
+        data = SplitTensors.of(prepared, prepared.train, docs, config.query_length, device)
+        sampler = Sampler(prepared.train, config.sampler, config.seed)
+        self.config = config
+        self.model = build_model(config, prepared).to(device).train()
+        self.optimizers = make_optimizers(self.model, config.optimizer)
+        self.progress = Progress()
+        self.examples = [data.examples(sampler.batch(i)) for i in range(config.optimizer.steps)]
+        self.running = torch.zeros((), device=device)
+
+    def run(self, steps: int) -> None:
+        for _ in range(steps):
+            examples = self.examples[self.progress.step]
+            torch.manual_seed(self.config.seed * 1_000_003 + self.progress.step)
+            scores = scores_of(self.model, examples)
+            value = loss(self.config.loss, scores, examples.grades, examples.teacher)
+            update(self.model, self.optimizers, value, self.config.optimizer, self.progress)
+            self.running += value.detach()
+            self.progress.step += 1
+
+
+def measure(
+    config: TrainConfig, prepared: Prepared, device: torch.device, block: int
+) -> dict[str, list[float]]:
+    """Seconds of each block. The loop reports its steps, and between two of its blocks the other
+    model has its turn."""
+    ready = ReadySteps(config, prepared, device)
+    seconds: dict[str, list[float]] = {"loop": [], "ready": []}
+    clock = [0.0]
+
+    def now() -> float:
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        return time.perf_counter()
+
+    def after(step: int) -> bool:
+        if step % block == 0 and step < config.optimizer.steps:
+            seconds["loop"].append(now() - clock[0])
+            start = now()
+            ready.run(block)
+            seconds["ready"].append(now() - start)
+            clock[0] = now()
+        return False
+
+    with tempfile.TemporaryDirectory() as out:
+        clock[0] = now()
+        train(config, prepared, Path(out), str(device), should_stop=after)
+    return seconds
+
+
+def device_name(device: torch.device) -> str:
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.machine()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--device", default="cpu", help="cpu, cuda, or cuda:1")
+    parser.add_argument("--steps", type=int, help="in each block; 20 on a GPU, 3 on the CPU")
+    parser.add_argument("--blocks", type=int, default=7, help="that count, after one that does not")
+    parser.add_argument("--batch", type=int, help="queries; 48 on a GPU, 4 on the CPU")
+    parser.add_argument("--width", type=int, help="documents of each; 8 on a GPU, 4 on the CPU")
+    options = parser.parse_args()
+    device = torch.device(options.device)
+    large = device.type == "cuda"
+    block = options.steps or (20 if large else 3)
+    batch, width = options.batch or (48 if large else 4), options.width or (8 if large else 4)
+    torch.set_float32_matmul_precision("high")
+    prepared = made_up(*((20_000, 10_000) if large else (2_000, 1_000)))
+    # One step more: the loop ends with a validation, which must not fall into the last block.
+    config = run_config(batch, width, (WARM_UP + options.blocks) * block + 1)
+    seconds = measure(config, prepared, device, block)
+    speed = {
+        name: block * batch * width / statistics.median(times[WARM_UP:])
+        for name, times in seconds.items()
+    }
+    ratio = speed["loop"] / speed["ready"]
+    print(
+        f"{device_name(device)}, torch {torch.__version__}; TK, {batch} queries x {width} documents"
+    )
+    print(f"{'the loop':28} {speed['loop']:12,.0f} examples/s   {ratio:5.2f}")
+    print(f"{'on tensors already there':28} {speed['ready']:12,.0f} examples/s   {1:5.2f}")
+    result = {
+        "device": device_name(device),
+        "batch": batch,
+        "width": width,
+        "steps": block * options.blocks,
+        "examples_per_second": speed,
+        "ratio": ratio,
+    }
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()

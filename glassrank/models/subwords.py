@@ -1,0 +1,92 @@
+"""Word vectors made of subwords: the mean of a word's own vector and those of its letters' n-grams.
+
+P. Bojanowski, E. Grave, A. Joulin, T. Mikolov, "Enriching Word Vectors with Subword Information",
+TACL 2017; as in run TUW19-p2 of S. Hofstätter, M. Zlabinger, A. Hanbury, "TU Wien @ TREC Deep
+Learning '19", training goes on with the n-grams' vectors, and no word is without one.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from glassrank.models.contract import TokenBatch, Words, WordTable
+
+UNKNOWN = 1
+
+
+class SubwordTable(WordTable):
+    """A `WordTable` whose rows are shared by words.
+
+    `table` (R, E) begins with a row for each of V word ids, id 0 being padding, and ends with one
+    for each bucket of n-grams. Word i is the mean of `rows[offsets[i]:offsets[i + 1]]`, and zero if
+    there are none. `ngrams` says how unseen words are split: how many buckets there are, and the
+    letters of the shortest and longest n-gram.
+    """
+
+    offsets: Tensor
+    rows: Tensor
+    ngrams: Tensor
+
+    def __init__(
+        self,
+        table: Tensor,  # (R, E)
+        offsets: Tensor,  # (V + 1,)
+        rows: Tensor,
+        ngrams: Tensor,  # (3,)
+        idf: Tensor | None = None,  # (V,)
+        *,
+        trained: bool = True,
+    ) -> None:
+        super().__init__(
+            table, torch.ones(len(offsets) - 1) if idf is None else idf, trained=trained
+        )
+        self.register_buffer("offsets", offsets.long())
+        self.register_buffer("rows", rows.long())
+        self.register_buffer("ngrams", ngrams.long())
+
+    def forward(self, batch: TokenBatch) -> Words:
+        # Each word once: a text repeats its words, and each has dozens of rows.
+        ids, places = torch.unique(batch.ids.long(), return_inverse=True)  # (U,), (B, L)
+        vectors = functional.embedding(places, self._means(ids))  # (B, L, E)
+        return Words(vectors, batch.mask, self.idf[batch.ids] * batch.mask)
+
+    def _means(self, ids: Tensor) -> Tensor:
+        """(U,) to (U, E)."""
+        first = self.offsets[ids]  # (U,)
+        sizes = self.offsets[ids + 1] - first  # (U,)
+        begins = sizes.cumsum(0) - sizes  # (U,)
+        places = torch.arange(int(sizes.sum()), device=ids.device)
+        places = places + (first - begins).repeat_interleave(sizes, output_size=len(places))
+        return functional.embedding_bag(
+            self.rows[places],
+            self.embedding.weight,
+            begins,
+            mode="mean",
+            sparse=self.embedding.sparse,
+        )
+
+    def extend(self, words: Sequence[str]) -> range:
+        """Ids, after those there are, for words that the vocabulary lacks: the means of their
+        n-grams as training left them, with the idf of the rarest word.
+
+        The weights stay as they are, but the saved model and its fingerprint are those of the
+        larger vocabulary: extend a copy that is not saved.
+        """
+        from glassrank.text.word_vectors import ngram_hashes
+
+        buckets, shortest, longest = self.ngrams.tolist()
+        begin = len(self.embedding.weight) - buckets
+        bags = [
+            [begin + value % buckets for value in ngram_hashes(word, shortest, longest) if buckets]
+            or [UNKNOWN]  # too short for n-grams: the vector that unknown words share
+            for word in words
+        ]
+        known = len(self.offsets) - 1
+        ends = self.offsets.new_tensor([len(bag) for bag in bags]).cumsum(0)
+        rows = self.rows.new_tensor([row for bag in bags for row in bag])
+        self.offsets = torch.cat([self.offsets, self.offsets[-1] + ends])
+        self.rows = torch.cat([self.rows, rows])
+        self.idf = torch.cat([self.idf, self.idf.max().expand(len(words))])
+        return range(known, known + len(words))

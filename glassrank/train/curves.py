@@ -1,0 +1,87 @@
+"""A run's log as a picture: the loss, and the measure on dev queries beside the first stage's."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from glassrank.errors import InputError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+LOG = "log.jsonl"
+_LOSS, _MEASURE, _FIRST_STAGE = "#c2571a", "#1f5fa8", "#777777"
+
+
+def read_log(path: Path) -> list[dict[str, Any]]:
+    """One row for each validation, by step.
+
+    A run that was killed may have logged a step twice, or half a line; the last whole one counts.
+    """
+    try:
+        text = path.read_text("utf-8")
+    except FileNotFoundError:
+        raise InputError(
+            f"{path} does not exist; it is written at the first validation of a run"
+        ) from None
+    rows = {}
+    for line in text.splitlines():
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError:
+            continue
+        rows[row["step"]] = row
+    if not rows:
+        raise InputError(f"{path} has no validation in it to draw")
+    return [rows[step] for step in sorted(rows)]
+
+
+def draw_curves(folder: Path, measure: str, picture: str = "curves.svg") -> Path:
+    """Draws the log in a run's folder; the picture's name says its format: svg, png, pdf."""
+    try:
+        import matplotlib
+    except ImportError:
+        raise InputError(
+            "curves need matplotlib; install it with: pip install 'glassrank[plots]'"
+        ) from None
+    rows = read_log(folder / LOG)
+    # Text stays text, and the same log gives the same file.
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "glassrank"}):
+        metadata = {"Date": None} if picture.endswith(".svg") else None
+        _figure(rows, measure).savefig(folder / picture, metadata=metadata)
+    return folder / picture
+
+
+def draw_if_possible(folder: Path, measure: str, say: Callable[[str], None]) -> None:
+    """For the end of a run, which no missing library may spoil."""
+    try:
+        say(f"curves in {draw_curves(folder, measure)}")
+    except InputError as error:
+        say(f"no curves were drawn: {error}")
+
+
+def _figure(rows: list[dict[str, Any]], measure: str) -> "Figure":
+    from matplotlib.figure import Figure  # not pyplot, which looks for a screen
+
+    figure = Figure(figsize=(7, 5), layout="constrained")
+    upper, lower = figure.subplots(2, 1, sharex=True)
+    steps = [row["step"] for row in rows]
+    values = [row["value"] for row in rows]
+    upper.plot(steps, [row["loss"] for row in rows], color=_LOSS, marker=".")
+    upper.set_ylabel("loss")
+    lower.plot(steps, values, color=_MEASURE, marker=".", label="re-ranked")
+    # The first stage does not change; the last row's stands for all.
+    lower.axhline(
+        rows[-1]["first_stage"], color=_FIRST_STAGE, linestyle="--", label="first stage alone"
+    )
+    best = max(range(len(rows)), key=lambda i: (values[i], -i))  # the first of equals was kept
+    name = f"best: {values[best]:.4f} at step {steps[best]:,}"
+    lower.plot(steps[best], values[best], color=_MEASURE, marker="*", ms=13, ls="", label=name)
+    lower.set_ylabel(f"{measure} on dev queries")
+    lower.set_xlabel("steps")
+    lower.legend(frameon=False)
+    for axes in (upper, lower):
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(alpha=0.25)
+    return figure

@@ -1,0 +1,155 @@
+"""Which models make a good ensemble: greedy forward selection on dev queries.
+
+S. Hofstätter, M. Zlabinger, A. Hanbury, "TU Wien @ TREC Deep Learning '19", run TUW19-p3: models go
+by their own quality, best first, and each is kept if the mean of raw scores is better with it.
+
+python -m glassrank.train.select PREPARED OUT MODEL [MODEL ...]
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from glassrank.errors import GlassrankError, InputError
+from glassrank.models.checkpoint import SavedModel, Usage, load_model, save_ensemble
+from glassrank.train.prepared import Prepared, Split, load_prepared
+from glassrank.train.tensors import SplitTensors, Tokens
+from glassrank.train.validate import measure_by_depth, score_candidates
+
+Say = Callable[[str], None]
+Quality = Callable[[NDArray[np.float64]], float]
+"""How good scores (n,) are."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    chosen: tuple[int, ...]
+    """Numbers of the models, best first."""
+    value: float
+    """Of the mean of their scores."""
+    alone: tuple[float, ...]
+    """Of every model on its own."""
+
+
+def select(scores: Sequence[NDArray[np.floating]], quality: Quality) -> Selection:
+    """`scores` are one array (n,) for each model; one that only equals what is there stays out."""
+    alone = tuple(quality(own.astype(np.float64)) for own in scores)
+    total = np.zeros(len(scores[0]))
+    chosen: list[int] = []
+    best = float("-inf")
+    for number in sorted(range(len(scores)), key=lambda number: (-alone[number], number)):
+        value = quality((total + scores[number]) / (len(chosen) + 1))
+        if value > best:
+            chosen.append(number)
+            total += scores[number]
+            best = value
+    return Selection(tuple(chosen), best, alone)
+
+
+def select_models(
+    folders: Sequence[Path],
+    prepared: Prepared,
+    out: Path,
+    measure: str = "RR@10",
+    device: str = "cpu",
+    say: Say = lambda _: None,
+) -> Selection:
+    """Chooses among saved models on the dev queries and writes the ensemble's folder. Quality is
+    that at the best re-ranking depth, which is kept as the ensemble's."""
+    if not folders:
+        raise InputError("an ensemble needs one model or more to choose from")
+    queries = np.arange(len(prepared.dev.queries))
+
+    def by_depth(scores: NDArray[np.float64]) -> dict[int, float]:
+        return measure_by_depth(prepared.dev, queries, scores, measure)[0]
+
+    usages: list[Usage] = []
+    scores: list[NDArray[np.float32]] = []
+    for folder in folders:  # one at a time: only one model is in memory
+        saved = load_model(folder)
+        if saved.vocabulary != prepared.words:
+            raise InputError(f"{folder} has another vocabulary than the prepared arrays")
+        data = _tensors(saved, prepared, prepared.dev, device)
+        scores.append(score_candidates(saved.model.to(device), data, queries))
+        usages.append(saved.usage)
+    found = select(scores, lambda mean: max(by_depth(mean).values()))
+    for number, folder in enumerate(folders):
+        kept = "kept" if number in found.chosen else "left out"
+        say(f"{folder}: {measure} {found.alone[number]:.4f} on dev queries, {kept}")
+    mean = np.mean([scores[number].astype(np.float64) for number in found.chosen], axis=0)
+    at = by_depth(mean)
+    usage = Usage(
+        max(usages[number].query_length for number in found.chosen),
+        max(usages[number].doc_length for number in found.chosen),
+        max(at, key=lambda depth: (at[depth], -depth)),
+        usages[found.chosen[0]].first_stage,
+    )
+    members = [folders[number] for number in found.chosen]
+    save_ensemble(out, members, usage, _card(folders, found, measure, usage))
+    say(
+        f"{out}: an ensemble of {len(members)}, {measure} {found.value:.4f} on dev queries "
+        f"at depth {usage.depth}"
+    )
+    if prepared.test is not None:  # looked at once, with the depth that dev chose
+        value = _test_value(load_model(out), prepared, prepared.test, measure, device)
+        say(f"on test queries {value:.4f}")
+    return found
+
+
+def _tensors(saved: SavedModel, prepared: Prepared, split: Split, device: str) -> SplitTensors:
+    """Texts as long as this model reads them."""
+    target = torch.device(device)
+    docs = Tokens.of(prepared.docs, saved.usage.doc_length, target)
+    return SplitTensors.of(prepared, split, docs, saved.usage.query_length, target)
+
+
+def _test_value(
+    saved: SavedModel, prepared: Prepared, split: Split, measure: str, device: str
+) -> float:
+    data = _tensors(saved, prepared, split, device)
+    queries = np.arange(len(split.queries))
+    scores = score_candidates(saved.model.to(device), data, queries)
+    at, _ = measure_by_depth(split, queries, scores, measure)
+    return at[min(saved.usage.depth or max(at), max(at))]
+
+
+def _card(folders: Sequence[Path], found: Selection, measure: str, usage: Usage) -> str:
+    rows = [
+        f"| {place} | {'/'.join(folders[number].parts[-2:])} | {found.alone[number]:.4f} |"
+        for place, number in enumerate(found.chosen)
+    ]
+    return "\n".join(
+        [
+            "# ensemble",
+            "",
+            f"The mean of the raw scores of {len(rows)} of {len(folders)} models, chosen by greedy "
+            f"forward selection: {measure} {found.value:.4f} on dev queries, re-ranking "
+            f"{usage.depth}.",
+            "",
+            f"| member | model | {measure} alone |",
+            "|---|---|---|",
+            *rows,
+            "",
+        ]
+    )
+
+
+def main() -> None:
+    if len(sys.argv) < 4:
+        sys.exit(__doc__)
+    prepared, out, *folders = map(Path, sys.argv[1:])
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        select_models(folders, load_prepared(prepared), out, device=device, say=print)
+    except GlassrankError as error:
+        print(error, file=sys.stderr)
+        sys.exit(error.exit_status)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""Given triples: a file of query, relevant document and other document, as MS MARCO has them.
+
+Lines are `query id <tab> relevant document id <tab> other document id`, and may be gzipped. They
+become the candidates of the training queries that they name, and places among those.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassrank.errors import InputError
+from glassrank.files import read_lines
+from glassrank.train.config import CandidatesConfig
+from glassrank.train.prepared import Ragged
+from glassrank.types import Query
+
+if TYPE_CHECKING:
+    from glassrank.retrieve import Index
+
+
+@dataclass(frozen=True)
+class Grouped:
+    """Triples by query: each query's documents once, and the triples as places among them."""
+
+    queries: NDArray[np.int64]  # (Q,) those that have triples
+    docs: Ragged  # beside queries, in the order of their numbers
+    grades: NDArray[np.int64]  # beside docs.values: 1 if relevant in some triple, else -1
+    triples: NDArray[np.int32]  # (T, 3) row of queries, places of the two in docs.values
+
+
+def read_triples(
+    path: str | Path, queries: Mapping[str, int], docs: Mapping[str, int]
+) -> NDArray[np.int32]:
+    """(T, 3): numbers of query, relevant document and other document."""
+    flat = np.fromiter(_numbers(Path(path), queries, docs), np.int32)
+    if not len(flat):
+        raise InputError(f"{path} has no triples; expected lines of query, relevant, other")
+    return flat.reshape(-1, 3)
+
+
+def _numbers(path: Path, queries: Mapping[str, int], docs: Mapping[str, int]) -> Iterator[int]:
+    for number, line in read_lines(path):
+        if not line:
+            continue
+        ids = line.split("\t")
+        if len(ids) != 3:
+            raise InputError.at(
+                path, number, f"expected query, relevant and other document, found {len(ids)} ids"
+            )
+        query, relevant, other = ids
+        if query not in queries:
+            raise InputError.at(path, number, f"query id {query!r} is not in train_queries")
+        for doc in (relevant, other):
+            if doc not in docs:
+                raise InputError.at(path, number, f"document id {doc!r} is not in the collection")
+        if relevant == other:
+            raise InputError.at(path, number, f"document id {other!r} stands on both sides")
+        yield from (queries[query], docs[relevant], docs[other])
+
+
+def group_triples(triples: NDArray[np.int32]) -> Grouped:
+    """Numbers (T, 3) to places."""
+    queries, rows = np.unique(triples[:, 0], return_inverse=True)  # (Q,), (T,)
+    width = int(triples[:, 1:].max()) + 1
+    pairs = rows[:, None] * np.int64(width) + triples[:, 1:]  # (T, 2) one number for query and doc
+    known, places = np.unique(pairs, return_inverse=True)  # sorted: query by query
+    places = places.reshape(pairs.shape)
+    grades = np.full(len(known), -1)
+    grades[places[:, 0]] = 1
+    offsets = np.searchsorted(known, np.arange(len(queries) + 1) * np.int64(width))
+    return Grouped(
+        queries.astype(np.int64),
+        Ragged(offsets.astype(np.int64), known % width),
+        grades,
+        np.column_stack([rows, places]).astype(np.int32),
+    )
+
+
+def first_stage_of(
+    grouped: Grouped,
+    index: "Index",
+    queries: Sequence[Query],
+    docs: Mapping[str, int],
+    config: CandidatesConfig,
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Ranks and scores beside grouped.docs.values: 0 and the last score for what was not found."""
+    ranks = np.zeros(len(grouped.docs.values), np.int64)
+    scores = np.zeros(len(ranks))
+    asked = [queries[number] for number in grouped.queries.tolist()]
+    run = index.retrieve(asked, config.train_depth, config.method)
+    for row, (_, found, values) in enumerate(run.items()):
+        part = slice(*grouped.docs.offsets[row : row + 2].tolist())
+        rank_of = {docs[doc]: rank for rank, doc in enumerate(found, 1)}
+        ranks[part] = [rank_of.get(doc, 0) for doc in grouped.docs.values[part].tolist()]
+        if len(values):
+            scores[part] = values[ranks[part] - 1]  # rank 0 takes the last
+    return ranks, scores

@@ -1,0 +1,52 @@
+"""`glassrank rerank` from a model folder to a run."""
+
+from pathlib import Path
+
+import torch
+from conftest import Call
+
+from glassrank.models import WordTable
+from glassrank.models.checkpoint import Usage, save_model
+from glassrank.models.knrm import KNRM, KNRMConfig
+
+WORDS = ["<pad>", "<unk>", "cheese", "mice", "cats", "the", "sea", "cold", "chase"]
+
+
+def make_model(folder: Path) -> None:
+    torch.manual_seed(0)
+    model = KNRM(KNRMConfig(size=8), WordTable(torch.randn(len(WORDS), 8), trained=False))
+    save_model(folder, model, Usage(depth=1), WORDS, "# card\n")
+
+
+def test_a_run_is_re_ranked(call: Call, index: Path, files: Path) -> None:
+    make_model(files / "model")
+    call("retrieve", "my.index", "queries.tsv", "--out", "first.run")
+    done = call(
+        *("rerank", "first.run", "--index", "my.index", "--queries", "queries.tsv"),
+        *("--model", "model", "--out", "second.run", "--depth", "5"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert "2 queries re-ranked to depth 5" in done.stderr
+    lines = (files / "second.run").read_text().splitlines()
+    assert {line.split()[0] for line in lines} == {"q1", "q2"}
+
+
+def test_a_query_that_is_missing_is_named(call: Call, index: Path, files: Path) -> None:
+    make_model(files / "model")
+    (files / "first.run").write_text("q7 Q0 cats 1 2 base\n")
+    done = call(
+        *("rerank", "first.run", "--index", "my.index", "--queries", "queries.tsv"),
+        *("--model", "model", "--out", "second.run"),
+    )
+    assert done.returncode == 2
+    assert "has no query 'q7'" in done.stderr
+
+
+def test_a_folder_that_is_no_model(call: Call, index: Path, files: Path) -> None:
+    (files / "first.run").write_text("q1 Q0 cats 1 2 base\n")
+    done = call(
+        *("rerank", "first.run", "--index", "my.index", "--queries", "queries.tsv"),
+        *("--model", "my.index", "--out", "second.run"),
+    )
+    assert done.returncode == 2
+    assert "is not a model folder" in done.stderr

@@ -1,0 +1,57 @@
+"""The file to start from: read back as a user would, for every model."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from glassrank.errors import InputError
+from glassrank.models import MODELS, TokenBatch, WordTable
+from glassrank.settings import from_plain
+from glassrank.train.config import TrainConfig, read_config
+from glassrank.train.example import example
+
+
+def read(tmp_path: Path, text: str) -> TrainConfig:
+    (tmp_path / "run.toml").write_text(text)
+    return read_config(tmp_path / "run.toml")
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_an_example_is_read_and_its_model_built(tmp_path: Path, name: str) -> None:
+    config = read(tmp_path, example(name))
+    assert config.model == name
+    family = MODELS[name]
+    model = family.model(from_plain(family.config, config.config), WordTable(torch.ones(4, 300)))
+    longest = TokenBatch(torch.ones(1, config.doc_length).int(), torch.ones(1, config.doc_length))
+    query = TokenBatch(torch.ones(1, config.query_length).int(), torch.ones(1, config.query_length))
+    with torch.no_grad():
+        assert model.eval()(query, longest).shape == (1,)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_an_example_shows_the_models_defaults(tmp_path: Path, name: str) -> None:
+    shown = read(tmp_path, example(name)).config
+    kind = MODELS[name].config
+    assert from_plain(kind, shown) == kind()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_lengths_are_those_of_the_models_layers(tmp_path: Path, name: str) -> None:
+    config = read(tmp_path, example(name))
+    for field in ("query_length", "doc_length"):
+        assert config.config.get(field, getattr(config, field)) == getattr(config, field)
+
+
+def test_comments_are_the_code_s_own() -> None:
+    text = example("tk")
+    assert "# A learned weight for each query word, from its own vector" in text
+    assert "# One of hinge, ranknet, pointwise, softmax" in text
+    assert all(len(line) <= 100 for line in text.splitlines())
+
+
+def test_a_wrong_name_gets_the_nearest() -> None:
+    with pytest.raises(InputError, match=r"no model 'con_knrm'; did you mean 'conv_knrm'\?"):
+        example("con_knrm")
+    with pytest.raises(InputError, match=r"no model 'bert99'; known are tk, "):
+        example("bert99")
