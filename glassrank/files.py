@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import shutil
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -89,3 +90,30 @@ def atomic_write(path: str | Path) -> Iterator[IO[str]]:
         raise GlassrankError(f"cannot write {path}: {error.strerror or error}") from error
     finally:
         part.unlink(missing_ok=True)
+
+
+@contextmanager
+def whole_folder(folder: Path) -> Iterator[Path]:
+    """A folder to write to, which takes its name, and another's place, when it is complete."""
+    part, old = _beside(folder, "part"), _beside(folder, "old")
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir(parents=True)
+    try:
+        yield part
+        shutil.rmtree(old, ignore_errors=True)
+        if folder.exists():
+            folder.rename(old)
+        part.rename(folder)
+        shutil.rmtree(old, ignore_errors=True)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def recover_folder(folder: Path) -> None:
+    """Puts back what `whole_folder` was replacing, if it was killed between its two renames."""
+    if not folder.exists() and _beside(folder, "old").exists():
+        _beside(folder, "old").rename(folder)
+
+
+def _beside(folder: Path, kind: str) -> Path:
+    return folder.with_name(f".{folder.name}.{kind}")

@@ -7,8 +7,7 @@ ever unpickled. A folder appears whole or not at all.
 import hashlib
 import json
 import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from glassrank.errors import InputError
+from glassrank.files import recover_folder, whole_folder
 from glassrank.models import MODELS, Ensemble, Ranker, SubwordTable, WordTable
 from glassrank.settings import from_plain, to_plain
 
@@ -47,7 +47,7 @@ class SavedModel:
 def save_model(folder: Path, model: Ranker, usage: Usage, vocabulary: list[str], card: str) -> None:
     if isinstance(model, Ensemble):
         raise TypeError("an ensemble is made of saved models; write it with save_ensemble")
-    with _whole(folder) as part:
+    with whole_folder(folder) as part:
         weights = {
             name: tensor.detach().cpu().contiguous() for name, tensor in _state(model).items()
         }
@@ -69,7 +69,7 @@ def save_ensemble(folder: Path, members: Sequence[Path], usage: Usage, card: str
     """`members` are model folders, which are copied as they are: 0, 1, and so on."""
     names = [str(number) for number in range(len(members))]
     config = {"format": FORMAT, "model": Ensemble.name, "members": names, "usage": to_plain(usage)}
-    with _whole(folder) as part:
+    with whole_folder(folder) as part:
         for name, member in zip(names, members, strict=True):
             shutil.copytree(member, part / name)
         _write_config(part, config)
@@ -81,25 +81,8 @@ def _write_config(folder: Path, config: dict[str, Any]) -> None:
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", "utf-8")
 
 
-@contextmanager
-def _whole(folder: Path) -> Iterator[Path]:
-    """A folder to write to, which gets its name when it is complete."""
-    part = folder.with_name(f".{folder.name}.part")
-    shutil.rmtree(part, ignore_errors=True)
-    part.mkdir(parents=True)
-    try:
-        yield part
-        old = folder.with_name(f".{folder.name}.old")
-        shutil.rmtree(old, ignore_errors=True)
-        if folder.exists():
-            folder.rename(old)
-        part.rename(folder)
-        shutil.rmtree(old, ignore_errors=True)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
-
-
 def load_model(folder: Path) -> SavedModel:
+    recover_folder(folder)
     try:
         stored = json.loads((folder / "config.json").read_text("utf-8"))
         if stored["format"] == FORMAT and stored["model"] == Ensemble.name:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.optim import Optimizer
+
+from glassrank.files import recover_folder, whole_folder
 
 
 @dataclass
@@ -33,34 +34,23 @@ def save_state(
     folder: Path, model: nn.Module, optimizers: dict[str, Optimizer], progress: Progress
 ) -> None:
     """Written beside and moved into place: there is always one whole state."""
-    part = folder.with_name(f".{folder.name}.part")
-    shutil.rmtree(part, ignore_errors=True)
-    part.mkdir(parents=True)
     tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
     for name, optimizer in optimizers.items():
         for number, values in optimizer.state_dict()["state"].items():
             for key, value in values.items():
                 tensors[f"{name}.{number}.{key}"] = torch.as_tensor(value)
-    save_file(
-        {n: t.detach().cpu().contiguous() for n, t in tensors.items()}, part / "state.safetensors"
-    )
-    with (part / "progress.json").open("w") as file:
-        json.dump(asdict(progress), file)
-        file.flush()
-        os.fsync(file.fileno())
-    old = folder.with_name(f".{folder.name}.old")
-    shutil.rmtree(old, ignore_errors=True)
-    if folder.exists():
-        folder.rename(old)
-    part.rename(folder)
-    shutil.rmtree(old, ignore_errors=True)
+    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    with whole_folder(folder) as part:
+        save_file(plain, part / "state.safetensors")
+        with (part / "progress.json").open("w") as file:
+            json.dump(asdict(progress), file)
+            file.flush()
+            os.fsync(file.fileno())
 
 
 def load_state(folder: Path, model: nn.Module, optimizers: dict[str, Optimizer]) -> Progress | None:
     """None if there is nothing to go on from."""
-    old = folder.with_name(f".{folder.name}.old")
-    if not folder.exists() and old.exists():  # killed between the two renames
-        old.rename(folder)
+    recover_folder(folder)
     if not folder.exists():
         return None
     tensors = load_file(folder / "state.safetensors")

@@ -18,6 +18,31 @@ SMALL = {
     },
     "knrm": {"size": 12},
     "conv_knrm": {"size": 12, "channels": 6},
+    "matchpyramid": {
+        "size": 12,
+        "channels": [4, 4],
+        "pools": [[6, 9], [3, 4]],
+        "hidden": [8, 4],
+    },
+    "duet": {
+        "size": 12,
+        "hidden": 8,
+        "query_length": 9,
+        "doc_length": 16,
+        "doc_pool": 4,
+        "dropout": 0.0,
+        "local": "cosine",
+    },
+    "pacrr": {"size": 12, "query_length": 9, "doc_length": 30, "filters": 4, "hidden": [6, 6]},
+    "co_pacrr": {"size": 12, "query_length": 9, "doc_length": 30, "filters": 4, "hidden": [6, 6]},
+    "rpacrr": {
+        "size": 12,
+        "query_length": 9,
+        "doc_length": 30,
+        "filters": 4,
+        "hidden": [6, 6],
+        "dropout": 0.0,
+    },
 }
 
 
