@@ -89,7 +89,7 @@ class ReadySteps:
 
     def __init__(self, config: TrainConfig, prepared: Prepared, device: torch.device) -> None:
         docs = Tokens.of(prepared.docs, config.doc_length, device)
-        data = SplitTensors.of(prepared, prepared.train, docs, config.query_length, device)
+        data = SplitTensors.of(prepared.train, docs, config.query_length, device)
         sampler = Sampler(prepared.train, config.sampler, config.seed)
         self.config = config
         self.model = build_model(config, prepared).to(device).train()

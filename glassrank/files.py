@@ -77,14 +77,21 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
 def atomic_write(path: str | Path) -> Iterator[IO[str]]:
     """A text file that appears whole or not at all; `.gz` is compressed."""
     path = Path(path)
+    with (
+        whole_file(path) as part,
+        gzip.open(part, "wt", encoding="utf-8", newline="\n")
+        if path.suffix == ".gz"
+        else part.open("w", encoding="utf-8", newline="\n") as file,
+    ):
+        yield file
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """A name to write to; the file gets its own name when it is complete."""
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with (
-            gzip.open(part, "wt", encoding="utf-8", newline="\n")
-            if path.suffix == ".gz"
-            else part.open("w", encoding="utf-8", newline="\n")
-        ) as file:
-            yield file
+        yield part
         part.replace(path)
     except OSError as error:
         raise GlassrankError(f"cannot write {path}: {error.strerror or error}") from error

@@ -10,9 +10,7 @@ What makes them, and all names together, is in `vectors`.
 
 import importlib
 import json
-import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,8 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassrank.errors import GlassrankError, InputError
-from glassrank.files import atomic_write
+from glassrank.errors import InputError
+from glassrank.files import atomic_write, whole_file
 from glassrank.text.vocabulary import PADDING, UNKNOWN, Vocabulary
 
 _SPECIAL = UNKNOWN + 1
@@ -76,7 +74,7 @@ class WordVectors:
     def save(self, path: str | Path) -> None:
         """The matrix as `.npy`, and how many words were found as `.json` beside it."""
         path = Path(path)
-        with _whole(path) as part, part.open("wb") as file:
+        with whole_file(path) as part, part.open("wb") as file:
             np.save(file, self.matrix)
         with atomic_write(path.with_suffix(".json")) as text:
             json.dump({"found": self.found}, text)
@@ -166,7 +164,7 @@ class SubwordVectors:
             "words": np.frombuffer(text, np.uint8),
             "lengths": np.array([self.shortest, self.longest]),
         }
-        with _whole(Path(path)) as part:
+        with whole_file(Path(path)) as part:
             save_file(tensors, part)
 
     @classmethod
@@ -211,16 +209,3 @@ def extra(module: str) -> Any:
         raise InputError(
             f"this needs the package {package}; install it: pip install 'glassrank[vectors]'"
         ) from None
-
-
-@contextmanager
-def _whole(path: Path) -> Iterator[Path]:
-    """A name to write to; the file gets its own name when it is complete."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        yield part
-        part.replace(path)
-    except OSError as error:
-        raise GlassrankError(f"cannot write {path}: {error.strerror or error}") from error
-    finally:
-        part.unlink(missing_ok=True)

@@ -1,5 +1,6 @@
 """One TOML file for a training run."""
 
+import difflib
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -143,8 +144,17 @@ class TrainConfig:
 
 def read_config(path: str | Path) -> TrainConfig:
     """Paths in it are relative to the file's own folder. `extends` names another file, whose
-    settings hold where this one says nothing."""
-    return from_plain(TrainConfig, _plain(Path(path)), "")
+    settings hold where this one says nothing. The model's own settings are checked here too:
+    before the minutes that preparing takes."""
+    from glassrank.models import MODELS  # here: whoever only needs the dataclasses needs no torch
+
+    config = from_plain(TrainConfig, _plain(Path(path)), "")
+    if config.model not in MODELS:
+        near = difflib.get_close_matches(config.model, MODELS, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(MODELS)}"
+        raise InputError(f"model: {config.model!r} is not known; {hint}")
+    from_plain(MODELS[config.model].config, config.config, "config")
+    return config
 
 
 def _plain(path: Path) -> dict[str, Any]:

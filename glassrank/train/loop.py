@@ -82,8 +82,8 @@ def train(
     target = torch.device(device)
     model = build_model(config, prepared).to(target)
     docs = Tokens.of(prepared.docs, config.doc_length, target)
-    data = SplitTensors.of(prepared, prepared.train, docs, config.query_length, target)
-    dev = SplitTensors.of(prepared, prepared.dev, docs, config.query_length, target)
+    data = SplitTensors.of(prepared.train, docs, config.query_length, target)
+    dev = SplitTensors.of(prepared.dev, docs, config.query_length, target)
     sampler = Sampler(prepared.train, config.sampler, config.seed)
     optimizers = make_optimizers(model, config.optimizer)
     with team.leader_first():  # it may have to mend what a kill left behind
@@ -191,7 +191,7 @@ def _finish(
     final = validate(best, dev, config.validation.measure)
     if prepared.test is not None:  # looked at once, with the depth that dev chose
         device = dev.grades.device
-        test = SplitTensors.of(prepared, prepared.test, dev.docs, config.query_length, device)
+        test = SplitTensors.of(prepared.test, dev.docs, config.query_length, device)
         by_depth, first_stage = quality_by_depth(best, test, config.validation.measure)
         value = by_depth[min(final.depth, max(by_depth))]
         final = replace(final, test=value, test_first_stage=first_stage)

@@ -93,17 +93,19 @@ class _Drawn:
         self._negatives = Ragged.of(negatives, np.int64)
         collection = split.collection[self._queries]
         share = np.bincount(collection)[collection].astype(float)  # queries of the same collection
-        chances = share**config.collection_power / share
-        self._chances = chances / chances.sum()
+        chances = np.cumsum(share**config.collection_power / share)
+        self._chances = chances / chances[-1]  # (queries,) running sum, up to 1
 
     def batch(self, step: int) -> Batch:
         """A query by its collection's share, one of its positives, and negatives below that."""
         rng = np.random.default_rng([self._seed, step])
-        rows = rng.choice(len(self._queries), self._config.batch, p=self._chances)  # (B,)
-        first, sizes = self._positives.offsets[rows], np.diff(self._positives.offsets)[rows]
+        rows = self._chances.searchsorted(rng.random(self._config.batch), side="right")  # (B,)
+        first = self._positives.offsets[rows]
+        sizes = self._positives.offsets[rows + 1] - first
         chosen = first + (rng.random(len(rows)) * sizes).astype(np.int64)  # (B,)
         group = self._groups[chosen]
-        begin, count = self._negatives.offsets[group], np.diff(self._negatives.offsets)[group]
+        begin = self._negatives.offsets[group]
+        count = self._negatives.offsets[group + 1] - begin
         # Distinct ones: the smallest of as many random numbers; the same again where too few are.
         wanted = self._config.negatives
         keys = rng.random((len(rows), max(wanted, int(count.max()))))

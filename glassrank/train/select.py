@@ -105,7 +105,7 @@ def _tensors(saved: SavedModel, prepared: Prepared, split: Split, device: str) -
     """Texts as long as this model reads them."""
     target = torch.device(device)
     docs = Tokens.of(prepared.docs, saved.usage.doc_length, target)
-    return SplitTensors.of(prepared, split, docs, saved.usage.query_length, target)
+    return SplitTensors.of(split, docs, saved.usage.query_length, target)
 
 
 def _test_value(

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from glassrank.models import TokenBatch
-from glassrank.train.prepared import Prepared, Ragged, Split
+from glassrank.train.prepared import Ragged, Split
 from glassrank.train.sampler import Batch
 
 
@@ -48,7 +48,7 @@ class SplitTensors:
 
     @classmethod
     def of(
-        cls, prepared: Prepared, split: Split, docs: Tokens, query_length: int, device: torch.device
+        cls, split: Split, docs: Tokens, query_length: int, device: torch.device
     ) -> "SplitTensors":
         teacher = None if split.teacher is None else torch.from_numpy(split.teacher).to(device)
         return cls(

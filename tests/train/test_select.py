@@ -75,7 +75,7 @@ def test_the_written_ensemble_has_the_quality_that_selection_saw(tmp_path: Path)
     assert len(saved.model.members) == len(found.chosen) > 1
     cpu = torch.device("cpu")
     docs = Tokens.of(prepared.docs, saved.usage.doc_length, cpu)
-    dev = SplitTensors.of(prepared, prepared.dev, docs, saved.usage.query_length, cpu)
+    dev = SplitTensors.of(prepared.dev, docs, saved.usage.query_length, cpu)
     again = validate(saved.model, dev, "RR@10")
     assert again.value == pytest.approx(found.value)
     assert again.depth == saved.usage.depth

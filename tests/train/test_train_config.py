@@ -48,6 +48,12 @@ def test_a_good_file_is_read(tmp_path: Path) -> None:
         ('model = "tk"', "", "'model' is missing"),
         ("[optimizer]", "[loss]\nkind = 'hinges'\n[optimizer]", "did you mean 'hinge'?"),
         ("[optimizer]", "[optimizer", "is not valid TOML"),
+        ('model = "tk"', 'model = "knmr"', "model: 'knmr' is not known; did you mean 'knrm'?"),
+        (
+            "[optimizer]",
+            "[config]\nterm_weight = true\n[optimizer]",
+            "did you mean 'term_weights'?",
+        ),
     ],
 )
 def test_mistakes(tmp_path: Path, old: str, new: str, sentence: str) -> None:
