@@ -53,7 +53,7 @@ _HEADING = re.compile(r"^(\S.*)\n([*=\-~^])\2{2,}\n", re.MULTILINE)
 
 
 def python_docs() -> Iterator[Doc]:
-    """8,000 to 10,000 documents in a fixed order: `topic:with`, `str.split`, `json.JSONEncoder`, …"""
+    """8,000 to 10,000 documents in a fixed order: `topic:with`, `str.split`, `json.loads`, …"""
     seen: set[str] = set()
     for doc in chain(_topics(), _library(), _compiled()):
         # The first counts: a function may have one definition for each system, and what is
