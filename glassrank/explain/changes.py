@@ -1,0 +1,120 @@
+"""`what_if`: remove or replace a word, and see scores and ranks move."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassrank.errors import InputError
+from glassrank.explain.spans import word_spans
+from glassrank.rank import Reranker
+from glassrank.settings import to_plain
+from glassrank.text import split_words
+
+SCHEMA = "glassrank.what-if/1"
+
+
+@dataclass(frozen=True)
+class Change:
+    """One word of the query or of the document, by its number, or a word wherever it stands;
+    `by` takes its place, or nothing does."""
+
+    side: Literal["query", "document"]
+    word: int | str
+    by: str = ""
+
+
+@dataclass(frozen=True)
+class Moved:
+    """A document's score and rank before and after. Ranks count from 1; ties keep their order."""
+
+    score_before: float
+    score_after: float
+    rank_before: int
+    rank_after: int
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    query: str
+    """As changed, as is the text."""
+    text: str
+    doc: int
+    """Which of the documents was changed, or is of interest."""
+    moved: tuple[Moved, ...]  # one for each document
+
+    def to_json(self) -> dict[str, Any]:
+        plain: dict[str, Any] = to_plain(self)
+        return {"schema": SCHEMA, **plain}
+
+
+def what_if(
+    reranker: Reranker,
+    query: str,
+    docs: Sequence[str],
+    change: Change,
+    *,
+    doc: int = 0,
+    first_stage: Sequence[float] | None = None,
+) -> WhatIf:
+    """Scores `docs` as they are, and again after the change to the query or to document `doc`. The
+    first stage's scores, where the model mixes them in, stay what they were."""
+    if not 0 <= doc < len(docs):
+        raise InputError(f"there are {len(docs)} documents; number {doc} is none of them")
+    before = reranker.scores(query, docs, first_stage).values
+    texts = list(docs)
+    if change.side == "query":
+        query = apply_change(query, change)
+        after = reranker.scores(query, texts, first_stage).values
+    else:
+        texts[doc] = apply_change(texts[doc], change)
+        own = None if first_stage is None else [first_stage[doc]]
+        after = before.copy()
+        after[doc] = reranker.scores(query, [texts[doc]], own).values[0]
+    columns = before.tolist(), after.tolist(), _ranks(before), _ranks(after)
+    return WhatIf(query, texts[doc], doc, tuple(Moved(*row) for row in zip(*columns, strict=True)))
+
+
+def apply_change(text: str, change: Change) -> str:
+    """The text with the word removed or replaced.
+
+    >>> apply_change("A csv-file, a CSV!", Change("document", "csv", "json"))
+    'A json-file, a json!'
+    >>> apply_change("it can't swim", Change("document", 1, "could"))
+    "it could n't swim"
+    """
+    words = split_words(text)
+    if isinstance(change.word, int):
+        numbers = [change.word] if 0 <= change.word < len(words) else []
+    else:
+        wanted = change.word.lower()
+        numbers = [number for number, word in enumerate(words) if word == wanted]
+    if not numbers:
+        raise InputError(
+            f"the {change.side} has no word {change.word!r}; its words are "
+            f"{' '.join(words[:20])}{' …' if len(words) > 20 else ''}"
+        )
+    spans = word_spans(text, words)
+    for number in reversed(numbers):
+        span = spans[number]
+        if span is None:
+            raise InputError(f"the word {words[number]!r} cannot be found in the text to change it")
+        text = _joined(text[: span[0]], change.by, text[span[1] :])
+    return text
+
+
+def _joined(*pieces: str) -> str:
+    """With a space wherever letters would grow together that were words of their own."""
+    text = ""
+    for piece in pieces:
+        text += " " + piece if text[-1:].isalnum() and piece[:1].isalnum() else piece
+    return text
+
+
+def _ranks(scores: NDArray[np.float32]) -> list[int]:
+    order = np.argsort(-scores, kind="stable")
+    ranks = np.empty(len(order), np.int64)
+    ranks[order] = np.arange(1, len(order) + 1)
+    return ranks.tolist()

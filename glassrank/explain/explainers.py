@@ -1,0 +1,131 @@
+"""`explain`: one document's score, taken apart by the explainer of its model.
+
+A new model's explainer is one function and one line in `EXPLAINERS`; a model without one is
+explained by leaving words out, and marked approximate.
+"""
+
+import math
+from collections.abc import Iterator
+
+import torch
+
+from glassrank.explain.cases import Case, Explainer, Findings
+from glassrank.explain.gradients import explain_duet, explain_pyramid
+from glassrank.explain.kernels import explain_kernels
+from glassrank.explain.leave_one_out import explain_by_leaving_out
+from glassrank.explain.members import explain_members
+from glassrank.explain.ngrams import explain_ngrams
+from glassrank.explain.reading import Reading, read
+from glassrank.explain.structure import Explanation, Part, Term
+from glassrank.explain.windows import explain_windows
+from glassrank.rank import Reranker
+
+
+def explain(
+    reranker: Reranker,
+    query: str,
+    text: str,
+    *,
+    doc_id: str = "",
+    first_stage: float | None = None,
+) -> Explanation:
+    """Why `text` has its score for `query`. `first_stage` is the first stage's score of it, which
+    counts if the model mixes it in."""
+    model, usage = reranker.model, reranker.usage
+    asked = read(reranker, query, usage.query_length)
+    given = read(reranker, text, usage.doc_length)
+    case = Case.of(model, asked.batch, given.batch, asked.words)
+    found = explain_case(case)
+    mixed = _first_stage(case, first_stage)
+    root = Part.total("score", "score", (*found.parts, *mixed))
+    asked, given = asked.cut_to(len(case.query_words)), given.cut_to(case.doc_count)
+    return Explanation(
+        query=asked.text,
+        doc_id=doc_id,
+        doc=given.text,
+        model=model.name,
+        score=_score(case, first_stage),
+        exact=found.exact,
+        parts=root,
+        terms=_terms(root, case.query_words) if found.terms is None else found.terms,
+        signals=found.signals,
+        marks=found.marks,
+        rest=(*found.rest, *mixed),
+        matrices=found.matrices,
+        notes=(*found.notes, *_notes(case, asked, given, first_stage)),
+    )
+
+
+def explain_case(case: Case) -> Findings:
+    return EXPLAINERS.get(case.model.name, explain_by_leaving_out)(case)
+
+
+EXPLAINERS: dict[str, Explainer] = {
+    "tk": explain_kernels,
+    "knrm": explain_kernels,
+    "conv_knrm": explain_kernels,
+    "tk_windowed": explain_windows,
+    "pacrr": explain_ngrams,
+    "co_pacrr": explain_ngrams,
+    "rpacrr": explain_ngrams,
+    "matchpyramid": explain_pyramid,
+    "duet": explain_duet,
+    "ensemble": lambda case: explain_members(case, explain_case),
+}
+
+
+def _score(case: Case, first_stage: float | None) -> float:
+    """As ranking has it, the first stage's share added in the model's own precision."""
+    given = None if first_stage is None else torch.tensor([first_stage], dtype=torch.float32)
+    if given is not None:
+        given = given.to(case.query.mask.device)
+    with torch.no_grad():
+        return case.model.rank(case.query, case.doc, given).score.item()
+
+
+def _first_stage(case: Case, first_stage: float | None) -> list[Part]:
+    weight = case.model.first_stage_weight
+    if weight is None or first_stage is None:
+        return []
+    return [Part("first stage", "first stage", weight.item() * first_stage)]
+
+
+def _terms(root: Part, words: tuple[str, ...]) -> tuple[Term, ...]:
+    """What each query word added: the same parts, summed the other way."""
+    paths = list(_paths(root, ""))
+    by_path = [(name, _by_term(path, len(words))) for name, path in paths]
+    whole = _by_term(root, len(words))
+    return tuple(
+        Term(q, whole[q], {name: values[q] for name, values in by_path}) for q in range(len(words))
+    )
+
+
+def _paths(part: Part, prefix: str) -> Iterator[tuple[str, Part]]:
+    for child in part.children:
+        if child.kind == "path":
+            yield prefix + child.name, child
+        elif child.kind == "member":
+            yield from _paths(child, f"{child.name}: ")
+
+
+def _by_term(part: Part, terms: int) -> list[float]:
+    found: list[list[float]] = [[] for _ in range(terms)]
+    waiting = [part]
+    while waiting:
+        part = waiting.pop()
+        if part.kind == "term" and part.number is not None:
+            found[part.number].append(part.value)
+        else:
+            waiting += part.children
+    return [math.fsum(values) for values in found]
+
+
+def _notes(case: Case, query: Reading, doc: Reading, first_stage: float | None) -> Iterator[str]:
+    for side, text in (("query", query.text), ("document", doc.text)):
+        count, unknown = len(text.words), sum(not word.known for word in text.words)
+        if text.cut:
+            yield f"The model read the first {count} words of the {side}; {text.cut} were cut."
+        if unknown:
+            yield f"Of the {side}'s words {unknown} are not in the vocabulary and share vectors."
+    if case.model.first_stage_weight is not None and first_stage is None:
+        yield "The model mixes in the first stage's score, which was not given: it is left out."

@@ -1,0 +1,102 @@
+"""Any model: what the score loses when a word is left out.
+
+This needs nothing but scores, so it works for models that nobody has written an explainer for. It
+sees each word alone: of two words that do the same job each seems worth little, because the other
+stays. What the words do together is kept as a part of its own.
+"""
+
+import math
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from glassrank.explain.cases import Case, Findings, as_matrix, shades
+from glassrank.explain.structure import Mark, Part, PathShare, Signal
+from glassrank.models import TokenBatch
+
+APPROXIMATE = (
+    "Approximate: a word's value is what the score loses without it; what the words do together "
+    "is a part of its own."
+)
+ENOUGH = 0.25
+"""Of what the most important word is worth: words below are not coloured."""
+_TOKENS_AT_ONCE = 8192
+
+
+def explain_by_leaving_out(case: Case) -> Findings:
+    """The score as a sum over query words; marks by leaving out document words."""
+    terms, words = lost_without_query_words(case), lost_without_doc_words(case)
+    score = case.output.score.item()
+    similarity = case.output.parts.get("similarity")
+    matrix = None if similarity is None else case.words_alone(similarity)
+    return Findings(
+        exact=False,
+        parts=(
+            *(Part(case.query_words[q], "term", value, q) for q, value in enumerate(terms)),
+            Part("together", "constant", score - math.fsum(terms)),
+        ),
+        signals=(left_out_signal(words),),
+        marks=left_out_marks(words, matrix),
+        rest=(Part("together", "constant", score - math.fsum(words)),),
+        matrices=() if matrix is None else (as_matrix("similarity", matrix),),
+        notes=(APPROXIMATE,),
+    )
+
+
+@torch.no_grad()
+def lost_without_query_words(case: Case) -> list[float]:
+    own = case.output.score.item()
+    lost: list[float] = []
+    for part in _each_left_out(case.query_batch, len(case.query_words)):
+        same = case.doc.rows(torch.zeros(len(part.ids), dtype=torch.long))
+        left = case.model.interact(case.model.encode_query(part), same).score
+        lost += (own - left.double()).tolist()
+    return lost
+
+
+@torch.no_grad()
+def lost_without_doc_words(case: Case) -> list[float]:
+    own = case.output.score.item()
+    lost: list[float] = []
+    for part in _each_left_out(case.doc_batch, case.doc_count):
+        same = case.model.for_many(case.query, len(part.ids))
+        left = case.model.interact(same, case.model.encode_doc(part)).score
+        lost += (own - left.double()).tolist()
+    return lost
+
+
+def _each_left_out(batch: TokenBatch, words: int) -> Iterator[TokenBatch]:
+    """The text without its first word, without its second, and so on, some at a time. A text of one
+    word becomes one of padding, since a model cannot read nothing."""
+    ids = batch.ids[0]
+    places = torch.arange(len(ids), device=ids.device)
+    step = max(1, _TOKENS_AT_ONCE // max(1, len(ids)))
+    for start in range(0, words, step):
+        left_out = torch.arange(start, min(start + step, words), device=ids.device)  # (B,)
+        keep = places != left_out[:, None]  # (B, L)
+        shorter = ids.expand(keep.shape)[keep].view(len(left_out), -1)  # (B, L - 1)
+        if not shorter.shape[1]:
+            yield TokenBatch(torch.zeros_like(ids)[None], torch.zeros_like(batch.mask))
+        else:
+            yield TokenBatch(shorter, batch.mask[:, 1:].expand(shorter.shape))
+
+
+def left_out_signal(lost: list[float]) -> Signal:
+    """One kind of evidence: that the score is lower without a word."""
+    total = math.fsum(lost)
+    strength = shades(torch.tensor([lost], dtype=torch.double))
+    return Signal("left out", None, None, (PathShare("words", None, None, total),), total, strength)
+
+
+def left_out_marks(lost: list[float], similarity: Tensor | None) -> tuple[Mark, ...]:
+    """Marks of words whose shares are not divided among query words."""
+    near: list[tuple[int | None, float | None]] = [(None, None)] * len(lost)
+    if similarity is not None and len(similarity):
+        values, terms = similarity.max(0)
+        near = list(zip(terms.tolist(), values.tolist(), strict=True))
+    enough = max(lost, default=0.0) * ENOUGH
+    return tuple(
+        Mark(term, 0 if share > 0 and share >= enough else None, value, share, (), (share,))
+        for (term, value), share in zip(near, lost, strict=True)
+    )

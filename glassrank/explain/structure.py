@@ -1,0 +1,169 @@
+"""What an explanation is: one structure of named parts, the same for every model.
+
+Whoever draws it never asks which model it shows. Three words recur. A *term* is a query word. A
+*signal* is one kind of evidence that a model looks for: a kernel, a size of n-grams. A *path* is
+one way on which signals become score: TK has logarithms of counts, and counts by length.
+"""
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from glassrank.settings import from_plain, to_plain
+
+SCHEMA = "glassrank.explanation/1"
+"""The name and version of the JSON form; the number changes when a reader would have to."""
+
+Kind = Literal["score", "member", "path", "window", "term", "signal", "first stage", "constant"]
+
+
+@dataclass(frozen=True)
+class Word:
+    """A word as the model reads it, and where it stands in the text: `text[start:stop]`."""
+
+    text: str
+    start: int | None
+    stop: int | None
+    """None where the word could not be found in the text; it is then not coloured."""
+    known: bool
+    """Whether it is in the vocabulary; other words share vectors."""
+
+
+@dataclass(frozen=True)
+class Text:
+    text: str
+    words: tuple[Word, ...]
+    cut: int
+    """How many words at the end the model did not read."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A named value that is the sum of its children, where it has any."""
+
+    name: str
+    kind: Kind
+    value: float
+    number: int | None = None
+    """Of the query word or of the signal, for parts of these kinds."""
+    children: tuple["Part", ...] = ()
+
+    @classmethod
+    def total(
+        cls, name: str, kind: Kind, children: Iterable["Part"], number: int | None = None
+    ) -> "Part":
+        parts = tuple(children)
+        return cls(name, kind, math.fsum(part.value for part in parts), number, parts)
+
+    def leaves(self) -> Iterator["Part"]:
+        if not self.children:
+            yield self
+        for child in self.children:
+            yield from child.leaves()
+
+    def scaled(self, share: float) -> "Part":
+        children = tuple(child.scaled(share) for child in self.children)
+        return replace(self, value=self.value * share, children=children)
+
+
+@dataclass(frozen=True)
+class Term:
+    """What one query word added, in all and on each path."""
+
+    word: int
+    value: float
+    paths: dict[str, float]
+
+
+@dataclass(frozen=True)
+class PathShare:
+    """What one signal added on one path. Where weight and signal are known, the value is their
+    product but for rounding."""
+
+    path: str
+    weight: float | None
+    signal: float | None
+    value: float
+
+
+@dataclass(frozen=True)
+class Signal:
+    """One row of the kernel table."""
+
+    name: str
+    center: float | None
+    width: float | None
+    paths: tuple[PathShare, ...]
+    value: float
+    strength: tuple[float, ...]
+    """(D,) from 0 to 1: how much each document word has of it, for shades of a colour."""
+    first_look: bool = True
+    """Whether its words are coloured before anybody chooses; those of low similarity are not."""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What one document word is to the query. The shares of all words and `rest` add up to the
+    score; those by term, and those by signal, to the word's share."""
+
+    term: int | None
+    signal: int | None
+    similarity: float | None
+    """To that term, which is the query word it is closest to."""
+    share: float
+    """What it adds: where the model is exact, what the score loses if the word is not counted."""
+    by_term: tuple[float, ...]  # (Q,) or none
+    by_signal: tuple[float, ...]  # (S,) or none
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """For a heat map. Rows and columns are words of the query or of the document."""
+
+    name: str
+    rows: Literal["query", "document"]
+    columns: Literal["query", "document"]
+    values: tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    query: Text
+    doc_id: str
+    doc: Text
+    model: str
+    score: float
+    """The model's own."""
+    exact: bool
+    """Whether the parts are the model's own summands. If not, they still add up, but say only how
+    the score leans on each part near this one document."""
+    parts: Part
+    """The score as a tree; its root differs from `score` by the rounding of 32-bit sums alone."""
+    terms: tuple[Term, ...]
+    signals: tuple[Signal, ...]
+    marks: tuple[Mark, ...]  # one for each word of doc.words
+    rest: tuple[Part, ...]
+    """What belongs to no document word."""
+    matrices: tuple[Matrix, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def signal_paths(self) -> list[str]:
+        """Those that all signals share; members of an ensemble have their own, and so none."""
+        paths = [[share.path for share in signal.paths] for signal in self.signals]
+        return paths[0] if paths and all(own == paths[0] for own in paths) else []
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data in full precision, as `docs/explanations.md` describes it."""
+        plain: dict[str, Any] = to_plain(self)
+        return {"schema": SCHEMA, **plain}
+
+    @classmethod
+    def from_json(cls, plain: dict[str, Any]) -> "Explanation":
+        return from_plain(cls, {name: v for name, v in plain.items() if name != "schema"})
+
+    def __str__(self) -> str:
+        from glassrank.explain.terminal import as_text, draw
+
+        return as_text(draw(self))

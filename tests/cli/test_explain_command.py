@@ -1,0 +1,102 @@
+"""`glassrank explain`: a document's score on a terminal, as JSON and as HTML."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import DOCS, Call
+
+from glassrank.explain import Explanation
+from glassrank.explain.printing import number
+from glassrank.models import WordTable
+from glassrank.models.checkpoint import Usage, save_model
+from glassrank.models.knrm import KNRM, KNRMConfig
+from glassrank.rank import Reranker
+from glassrank.retrieve import Index
+
+WORDS = ["<pad>", "<unk>", "cheese", "mice", "cats", "the", "sea", "cold", "chase"]
+QUERY = "cats chase mice"
+
+
+@pytest.fixture
+def model(files: Path) -> Path:
+    torch.manual_seed(0)
+    knrm = KNRM(KNRMConfig(size=8), WordTable(torch.randn(len(WORDS), 8), trained=False))
+    knrm.mix_first_stage(0.1)
+    save_model(files / "model", knrm, Usage(), WORDS, "# card\n")
+    return files / "model"
+
+
+@pytest.fixture
+def score(index: Path, model: Path) -> float:
+    """Of the document about dogs, with the first stage's part."""
+    first = {hit.doc_id: hit.score for hit in Index(index).search(QUERY)}
+    own = Reranker.load(model).scores(QUERY, [DOCS["dogs"]], [first["dogs"]])
+    return float(own.values[0])
+
+
+def test_a_document_is_explained_on_the_terminal(call: Call, score: float) -> None:
+    done = call("explain", "my.index", QUERY, "dogs", "--model", "model")
+    assert done.returncode == 0, done.stderr
+    assert f"score {number(score)}" in done.stdout
+    assert "first stage" in done.stdout
+    assert "chaseᵃ catsᵃ" in done.stdout  # they are in the query: a is the kernel of equal words
+
+
+def test_json_is_the_whole_explanation(call: Call, score: float) -> None:
+    done = call("explain", "my.index", QUERY, "dogs", "--model", "model", "--json")
+    found = Explanation.from_json(json.loads(done.stdout))
+    assert found.score == score
+    assert found.doc_id == "dogs"
+    assert found.parts.value == pytest.approx(score, rel=1e-6)
+
+
+def test_two_documents_become_one_html_file(
+    call: Call, files: Path, index: Path, model: Path
+) -> None:
+    arguments = ("explain", "my.index", QUERY, "dogs", "fish", "--model", "model")
+    done = call(*arguments, "--html", "why.html")
+    assert done.returncode == 0, done.stderr
+    page = (files / "why.html").read_text("utf-8")
+    assert page.count("<article>") == 2
+    assert "Left less right" in page
+    done = call(*arguments, "--json")
+    both = json.loads(done.stdout)
+    assert (both["left"]["doc_id"], both["right"]["doc_id"]) == ("dogs", "fish")
+    # The document about fish has no word of the query: the first stage gives it nothing.
+    first = [part for part in both["right"]["rest"] if part["name"] == "first stage"]
+    assert [part["value"] for part in first] == [0.0]
+
+
+def test_what_if_shows_how_the_document_moves(call: Call, index: Path, model: Path) -> None:
+    arguments = ("explain", "my.index", QUERY, "fish", "--model", "model", "--what-if")
+    done = call(*arguments, "sea=cheese", "--json")
+    answer = json.loads(done.stdout)
+    assert answer["text"] == "Fish swim in the cold cheese."
+    assert answer["doc_ids"][answer["doc"]] == "fish"
+    moved = answer["moved"][answer["doc"]]
+    done = call(*arguments, "sea=cheese")
+    assert f"{number(moved['score_before'])} -> {number(moved['score_after'])}" in done.stdout
+    assert f"rank {moved['rank_before']} -> {moved['rank_after']} of 4" in done.stdout
+    done = call(*arguments, "query:mice")
+    assert "query: cats chase " in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["bats"], "no document of my.index has the id 'bats'"),
+        (["dogs", "cats", "fish"], "one or two document ids can be explained, not 3"),
+        (["dogs", "--json", "--html", "x.html"], "choose one of --json and --html"),
+        (["dogs", "--what-if", "cats", "--html", "x.html"], "--what-if is not drawn as HTML"),
+        (["dogs", "--what-if", "zebra"], "the document has no word 'zebra'"),
+        (["dogs", "--what-if", "=cat"], "--what-if needs a word"),
+    ],
+)
+def test_mistakes_are_named(
+    call: Call, index: Path, model: Path, arguments: list[str], message: str
+) -> None:
+    done = call("explain", "my.index", QUERY, *arguments, "--model", "model")
+    assert done.returncode == 2
+    assert message in done.stderr
