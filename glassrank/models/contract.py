@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from glassrank.nn.kernels import Readout
+
 
 class TokenBatch(NamedTuple):
     """Word ids, padded at the end, and a mask that is 1 where a word stands."""
@@ -65,6 +67,12 @@ class Ranker(nn.Module, ABC):
     exact: bool = False
     """Whether the summands add up to the score."""
     summands: tuple[str, ...] = ()
+    weighs_terms: bool = False
+    """Whether an encoded query's `idf` is the weight of each word in the score."""
+    stores_words: bool = False
+    """Whether a document's encoded words are worth storing: they depend on the words around them,
+    and `interact` has no use for their idf. Otherwise word ids are stored, which are far smaller,
+    and `encode_doc`, which is then little more than a look-up, is repeated for each query."""
 
     def __init__(self, config: Any, words: WordTable | None = None) -> None:
         super().__init__()
@@ -108,6 +116,17 @@ class Ranker(nn.Module, ABC):
     @abstractmethod
     def interact(self, query: Words, doc: Words) -> Output:
         """Scores (B,) of as many queries and documents."""
+
+    def for_many(self, query: Words, count: int) -> Words:
+        """One encoded query, as `interact` takes it together with `count` documents."""
+        return query.rows(torch.zeros(count, dtype=torch.long, device=query.mask.device))
+
+    def readouts(self) -> list[Readout]:
+        """How `interact` turns soft counts into a score, where that is all it does: one for each
+        match matrix. The fast paths then score stored words without calling it; a model without
+        any is scored by `interact`. Words must be unit vectors, and a query word's weight stands
+        in the place of its idf where `weighs_terms` says so."""
+        return []
 
     def forward(self, query: TokenBatch, doc: TokenBatch) -> Tensor:
         return self.interact(self.encode_query(query), self.encode_doc(doc)).score

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from glassrank.models.contract import Output, Ranker, Words, WordTable
-from glassrank.models.knrm import log_counts
-from glassrank.nn.kernels import KernelBank, Kernels
+from glassrank.models.knrm import SCALE, log_counts
+from glassrank.nn.kernels import KernelBank, Kernels, Readout
 from glassrank.nn.match import match_matrix, unit
 
 
@@ -32,6 +32,7 @@ class ConvKNRM(Ranker):
     name = "conv_knrm"
     exact = True
     summands = ("log",)
+    stores_words = True
 
     def __init__(self, config: ConvKNRMConfig, words: WordTable | None = None) -> None:
         super().__init__(config, words)
@@ -65,3 +66,15 @@ class ConvKNRM(Ranker):
         signal = torch.stack(signals, 2)  # (B, Q, N * N, K)
         part = signal * self.weights
         return Output(part.sum((1, 2, 3)), {"log": part, "log_signal": signal})
+
+    def readouts(self) -> list[Readout]:
+        """One for each of the nine matrices; words are rows of all n-gram sizes side by side."""
+        sizes = [
+            slice(n * self.config.channels, (n + 1) * self.config.channels)
+            for n in range(self.config.ngrams)
+        ]
+        pairs = [(query, doc) for query in sizes for doc in sizes]
+        return [
+            Readout(SCALE * weights, torch.zeros_like(weights), query, doc)
+            for weights, (query, doc) in zip(self.weights, pairs, strict=True)
+        ]

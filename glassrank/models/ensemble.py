@@ -54,6 +54,7 @@ class Ensemble(Ranker):
         super().__init__(EnsembleConfig(tuple(Member(m.name, m.config, *n) for m, n in described)))
         self.members = nn.ModuleList(members).eval()
         self.exact = all(member.exact for member in members)
+        self.stores_words = all(member.stores_words for member in members)
         self.summands = tuple(
             f"{number}.{name}" for number, member in enumerate(members) for name in member.summands
         )
@@ -73,17 +74,17 @@ class Ensemble(Ranker):
             ]
 
     def mix_first_stage(self, weight: float = 0.1) -> None:
-        for member in self._rankers():
+        for member in self.rankers():
             member.mix_first_stage(weight)
         super().mix_first_stage(weight)
 
     def encode_query(self, batch: TokenBatch) -> Words:
-        described = zip(self._rankers(), self.config.members, strict=True)
+        described = zip(self.rankers(), self.config.members, strict=True)
         encoded = [m.encode_query(_cut(batch, own.query_length)) for m, own in described]
         return _side_by_side(encoded, batch.mask)
 
     def encode_doc(self, batch: TokenBatch) -> Words:
-        described = zip(self._rankers(), self.config.members, strict=True)
+        described = zip(self.rankers(), self.config.members, strict=True)
         encoded = [m.encode_doc(_cut(batch, own.doc_length)) for m, own in described]
         return _side_by_side(encoded, batch.mask)
 
@@ -98,14 +99,14 @@ class Ensemble(Ranker):
         share = 1 / len(self.members)
         score = torch.zeros(len(query.mask), device=query.mask.device)  # (B,)
         parts: dict[str, Tensor] = {}
-        for number, member in enumerate(self._rankers()):
+        for number, member in enumerate(self.rankers()):
             out = member.interact(queries[number], docs[number])
             score = score + share * out.score
             for name, part in out.parts.items():
                 parts[f"{number}.{name}"] = share * part if name in member.summands else part
         return Output(score, parts)
 
-    def _rankers(self) -> Iterator[Ranker]:
+    def rankers(self) -> Iterator[Ranker]:
         for member in self.members:
             assert isinstance(member, Ranker)
             yield member

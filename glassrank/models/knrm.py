@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from glassrank.models.contract import Output, Ranker, Words, WordTable
-from glassrank.nn.kernels import FLOOR, KernelBank, Kernels, kernel_pool
+from glassrank.nn.kernels import FLOOR, KernelBank, Kernels, Readout, kernel_pool
 from glassrank.nn.match import match_matrix, unit
 
 SCALE = 0.01
@@ -44,6 +44,9 @@ class KNRM(Ranker):
         part = signal * self.weights  # (B, Q, K)
         parts = {"log": part, "log_signal": signal, "similarity": similarity}
         return Output(part.sum((1, 2)), parts)
+
+    def readouts(self) -> list[Readout]:
+        return [Readout(SCALE * self.weights, torch.zeros_like(self.weights))]
 
 
 def log_counts(

@@ -6,6 +6,7 @@ other; their only meeting is one matrix of similarities, so the score is a sum o
 kernels on two paths: logarithms of the soft counts, and counts divided by the document's length.
 """
 
+import math
 from dataclasses import dataclass, field
 
 import torch
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 
 from glassrank.models.contract import Output, Ranker, Words, WordTable
 from glassrank.nn.contextual import ContextualConfig, ContextualLayers
-from glassrank.nn.kernels import FLOOR, KernelBank, Kernels, kernel_pool
+from glassrank.nn.kernels import FLOOR, KernelBank, Kernels, Readout, kernel_pool
 from glassrank.nn.match import match_matrix, unit
 
 
@@ -30,6 +31,8 @@ class TK(Ranker):
     name = "tk"
     exact = True
     summands = ("log", "length")
+    weighs_terms = True
+    stores_words = True
 
     def __init__(self, config: TKConfig, words: WordTable | None = None) -> None:
         super().__init__(config, words)
@@ -77,6 +80,10 @@ class TK(Ranker):
                 "similarity": similarity,
             },
         )
+
+    def readouts(self) -> list[Readout]:
+        log = self.path_weights[0] * self.log_weights * self.scale / math.log(2)  # (K,)
+        return [Readout(log, self.path_weights[1] * self.length_weights * self.scale)]
 
 
 def _small(count: int) -> Tensor:

@@ -4,7 +4,7 @@ Xiong et al., "End-to-end neural ad-hoc ranking with kernel pooling", SIGIR 2017
 Gaussian around a similarity; its sum over the document counts the words near that similarity.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
@@ -34,6 +34,23 @@ class Kernels:
 
     def __len__(self) -> int:
         return len(self.centers)
+
+
+@dataclass(frozen=True)
+class Readout:
+    """How the soft counts of one match matrix become its share of the score:
+
+        sum over words q and kernels k of weight_q (log_k ln max(count, FLOOR)
+                                                    + length_k count / (document length + 1))
+
+    The columns say which part of the encoded words takes part in this matrix: all of them, or one
+    size of n-grams.
+    """
+
+    log: Tensor  # (K,)
+    length: Tensor  # (K,)
+    query_columns: slice = field(default_factory=lambda: slice(None))
+    doc_columns: slice = field(default_factory=lambda: slice(None))
 
 
 class KernelBank(nn.Module):

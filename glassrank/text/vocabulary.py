@@ -1,8 +1,11 @@
 """Words to numbers: a vocabulary of the words that a collection uses often enough.
 
-Id 0 is padding and id 1 stands for every word that is not in the vocabulary.
+Id 0 is padding and id 1 stands for every word that is not in the vocabulary. With buckets, such a
+word has one of several further ids by its hash: two rare words then seldom pass for one another,
+and a rare word of the query still finds itself in a document.
 """
 
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -26,7 +29,8 @@ class Vocabulary:
     [1, 2]
     """
 
-    def __init__(self, words: Iterable[str]) -> None:
+    def __init__(self, words: Iterable[str], buckets: int = 0) -> None:
+        self.buckets = buckets
         self.words: tuple[str, ...] = (*_SPECIAL, *words)
         self._ids = {word: number for number, word in enumerate(self.words)}
         if len(self._ids) < len(self.words):
@@ -36,8 +40,15 @@ class Vocabulary:
         del self._ids[_SPECIAL[0]], self._ids[_SPECIAL[1]]
 
     @classmethod
-    def build(cls, texts: Iterable[Iterable[str]], min_count: int = 5) -> "Vocabulary":
-        """From texts split into words: those that occur `min_count` times, frequent ones first.
+    def build(
+        cls,
+        texts: Iterable[Iterable[str]],
+        min_count: int = 5,
+        most: int | None = None,
+        buckets: int = 0,
+    ) -> "Vocabulary":
+        """From texts split into words: those that occur `min_count` times, frequent ones first, and
+        no more than `most` of them.
 
         >>> Vocabulary.build([["a", "b"], ["b", "c", "c"]], min_count=2).words
         ('<pad>', '<unk>', 'b', 'c')
@@ -48,7 +59,7 @@ class Vocabulary:
         for special in _SPECIAL:
             counts.pop(special, None)
         kept = [word for word, count in counts.items() if count >= min_count]
-        return cls(sorted(kept, key=lambda word: (-counts[word], word)))
+        return cls(sorted(kept, key=lambda word: (-counts[word], word))[:most], buckets)
 
     @classmethod
     def load(cls, path: str | Path) -> "Vocabulary":
@@ -67,7 +78,19 @@ class Vocabulary:
 
     def ids(self, words: Iterable[str]) -> NDArray[np.int32]:
         get = self._ids.get
-        return np.fromiter((get(word, UNKNOWN) for word in words), np.int32)
+        if not self.buckets:
+            return np.fromiter((get(word, UNKNOWN) for word in words), np.int32)
+        return np.fromiter((get(word) or self._bucket(word) for word in words), np.int32)
+
+    def _bucket(self, word: str) -> int:
+        """Behind the words; the same on every machine, as Python's own hash is not."""
+        number = zlib.crc32(word.encode("utf-8", "surrogatepass")) % self.buckets
+        return len(self.words) + number
+
+    @property
+    def rows(self) -> int:
+        """How many ids there are: words, then buckets."""
+        return len(self.words) + self.buckets
 
     def __len__(self) -> int:
         return len(self.words)

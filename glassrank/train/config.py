@@ -10,6 +10,7 @@ from glassrank.errors import InputError
 from glassrank.settings import from_plain
 
 Loss = Literal["hinge", "ranknet", "pointwise", "softmax", "gains", "margin_mse", "kl"]
+VectorFormat = Literal["float32", "float16", "int8"]
 Sampling = Literal["first_stage", "nearest_grade", "lower_grades", "triples"]
 
 
@@ -37,10 +38,17 @@ class VectorsConfig:
     shall be trained."""
     size: int = 300
     min_count: int = 2
+    most_words: int | None = None
+    """No more than this many words, the most frequent ones."""
+    unknown_buckets: int = 0
+    """Words without a vector share this many by their hash, in place of a single one."""
     train: bool = True
     """Whether training updates them."""
     scale: float = 1.0
-    """All values are multiplied by this; TK's authors take 10 for FastText's small ones."""
+    """All values are multiplied by this; TK's authors take 10 for FastText's small ones. Vectors of
+    length one drown in TK's position signal, whose length is about 12."""
+    saved: VectorFormat = "float32"
+    """How the finished model keeps them."""
     subwords: bool = False
     """With fasttext: words stay means of n-grams, which training updates, and unseen words have
     vectors too."""
@@ -52,6 +60,8 @@ class VectorsConfig:
             raise InputError(
                 f'vectors.subwords needs vectors.source = "fasttext", found {self.source!r}'
             )
+        if self.subwords and self.unknown_buckets:
+            raise InputError("vectors.subwords knows every word; leave vectors.unknown_buckets out")
 
 
 @dataclass(frozen=True)
@@ -106,6 +116,8 @@ class OptimizerConfig:
     vectors: float = 1e-4
     contextual: float = 1e-4
     rest: float = 1e-3
+    precision: Literal["float32", "bf16"] = "float32"
+    """Of the products inside the encoders; weights and sums stay float32."""
     steps: int = 10_000
     warmup: int = 0
     clip: float | None = None
@@ -132,6 +144,10 @@ class TrainConfig:
     query_length: int = 30
     doc_length: int = 200
     first_stage_weight: bool = False
+    """Whether the weight of the first stage's score is learned."""
+    fixed_first_stage_weight: float | None = None
+    """A weight that is not learned: training and the choice of the best step go without it, and the
+    finished model has it."""
     config: dict[str, Any] = field(default_factory=dict)
     """The model's own settings."""
     vectors: VectorsConfig = field(default_factory=VectorsConfig)
@@ -140,6 +156,12 @@ class TrainConfig:
     loss: LossConfig = field(default_factory=LossConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     validation: ValidationConfig = field(default_factory=ValidationConfig)
+
+    def __post_init__(self) -> None:
+        if self.first_stage_weight and self.fixed_first_stage_weight is not None:
+            raise InputError(
+                "first_stage_weight is learned, fixed_first_stage_weight is not; keep one of them"
+            )
 
 
 def read_config(path: str | Path) -> TrainConfig:

@@ -102,7 +102,7 @@ def train(
     examples = cut(progress.step)
     while progress.step < config.optimizer.steps and not progress.finished:
         torch.manual_seed(team.seed(config.seed * 1_000_003 + progress.step))
-        scores = scores_of(model, examples)
+        scores = scores_of(model, examples, config.optimizer.precision)
         value = loss(config.loss, scores, examples.grades, examples.teacher)
         value = team.weighed(value, len(scores), config.sampler.batch)
         # Here, since the update waits for the GPU: the next batch is ready before it is done.
@@ -164,7 +164,7 @@ def _record(
     if found.value > progress.best or not np.isfinite(progress.best):
         progress.best, progress.best_step = found.value, progress.step
         progress.best_depth, progress.without_gain, progress.plateau = found.depth, 0, 0
-        usage = Usage(config.query_length, config.doc_length, found.depth, config.candidates.method)
+        usage = _usage(config, found)
         save_model(
             out / "best", model, usage, prepared.words, card(config, prepared, model, progress)
         )
@@ -188,6 +188,8 @@ def _finish(
 ) -> Trained:
     """The best weights, measured on all dev queries, with the depth that suits them."""
     best = load_model(out / "best").model.to(next(model.parameters()).device)
+    if config.fixed_first_stage_weight is not None:
+        best.mix_first_stage(config.fixed_first_stage_weight)
     final = validate(best, dev, config.validation.measure)
     if prepared.test is not None:  # looked at once, with the depth that dev chose
         device = dev.grades.device
@@ -195,9 +197,9 @@ def _finish(
         by_depth, first_stage = quality_by_depth(best, test, config.validation.measure)
         value = by_depth[min(final.depth, max(by_depth))]
         final = replace(final, test=value, test_first_stage=first_stage)
-    usage = Usage(config.query_length, config.doc_length, final.depth, config.candidates.method)
+    usage = _usage(config, final)
     text = card(config, prepared, best, progress, final)
-    save_model(out / "best", best, usage, prepared.words, text)
+    save_model(out / "best", best, usage, prepared.words, text, config.vectors.saved)
     (out / "result.json").write_text(json.dumps(asdict(final), indent=1), "utf-8")
     say(
         f"best at step {progress.best_step:,}: on all dev queries {config.validation.measure} "
@@ -207,3 +209,10 @@ def _finish(
         say(f"on test queries {final.test:.4f} (first stage {final.test_first_stage:.4f})")
     draw_if_possible(out, config.validation.measure, say)
     return Trained(best, progress, final)
+
+
+def _usage(config: TrainConfig, found: Validation) -> Usage:
+    """A best depth near the deepest that was tried says that deeper may be better still: then there
+    is no limit."""
+    limit = found.depth if found.depth < 0.9 * config.candidates.dev_depth else None
+    return Usage(config.query_length, config.doc_length, limit, config.candidates.method)

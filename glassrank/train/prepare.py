@@ -26,11 +26,14 @@ def prepare(
 ) -> Prepared:
     """Paths of vectors and teacher are relative to `base`."""
     texts = chain(gathered.docs, gathered.train.queries)
-    vocabulary = Vocabulary.build(texts, config.vectors.min_count)
+    wanted = config.vectors
+    vocabulary = Vocabulary.build(
+        texts, wanted.min_count, wanted.most_words, wanted.unknown_buckets
+    )
     docs = [vocabulary.ids(words) for words in gathered.docs]
     say(
         f"{len(docs):,} documents, {len(gathered.train.queries):,} training queries, "
-        f"{len(vocabulary):,} words with vectors from {config.vectors.source}"
+        f"{len(vocabulary):,} words with vectors from {wanted.source}"
     )
     vectors, subwords = _vectors(config, vocabulary, base, gathered.docs)
     teacher = None
@@ -39,8 +42,8 @@ def prepare(
         teacher = _Teacher(model_folder(config.candidates.teacher, base), gathered.docs)
     return Prepared(
         words=list(vocabulary.words),
-        vectors=vectors * np.float32(config.vectors.scale),
-        idf=_idf(docs, len(vocabulary)),
+        vectors=vectors * np.float32(wanted.scale),
+        idf=_idf(docs, vocabulary.rows),
         docs=Ragged.of(docs, np.int32),
         **{n: _split(s, vocabulary, teacher) for n, s in gathered.splits().items()},
         description={"config": to_plain(config), "docs": len(docs)},
@@ -111,7 +114,17 @@ def _vectors(
         if wanted.subwords:
             return subword_arrays(grams, vocabulary, config.seed)
         found = grams.word_vectors(vocabulary, config.seed)
-    return found.matrix, None
+    return _with_buckets(found.matrix, vocabulary, config.seed), None
+
+
+def _with_buckets(
+    matrix: NDArray[np.float32], vocabulary: Vocabulary, seed: int
+) -> NDArray[np.float32]:
+    """Rows for hashed unknown words, drawn as that of the unknown word is."""
+    shape = vocabulary.buckets, matrix.shape[1]
+    values = np.random.default_rng([seed, vocabulary.buckets]).standard_normal(shape, np.float32)
+    known = matrix[UNKNOWN + 1 :]
+    return np.concatenate([matrix, values * known.std() + known.mean()])
 
 
 def subword_arrays(

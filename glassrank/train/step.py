@@ -11,12 +11,14 @@ from glassrank.train.state import Progress
 from glassrank.train.tensors import Examples
 
 
-def scores_of(model: Ranker, examples: Examples) -> Tensor:
+def scores_of(model: Ranker, examples: Examples, precision: str = "float32") -> Tensor:
     """(B, N): each query is encoded once for its N documents."""
     batch, width = examples.grades.shape
-    query = model.encode_query(examples.query)
-    repeated = query.rows(torch.arange(batch, device=query.mask.device).repeat_interleave(width))
-    doc = model.encode_doc(examples.doc)
+    device = examples.grades.device
+    with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):
+        query = model.encode_query(examples.query)
+        doc = model.encode_doc(examples.doc)
+    repeated = query.rows(torch.arange(batch, device=device).repeat_interleave(width))
     return model.rank(repeated, doc, examples.first_stage.flatten()).score.view(batch, width)
 
 

@@ -67,3 +67,22 @@ def test_another_file_is_refused_by_name(tmp_path: Path, content: str) -> None:
     path.write_text(content)
     with pytest.raises(InputError, match=r"words\.txt is not a vocabulary"):
         Vocabulary.load(path)
+
+
+@given(some=st.lists(words, min_size=1))
+def test_unknown_words_have_buckets_by_their_hash(some: list[str]) -> None:
+    vocabulary = Vocabulary(["cat"], buckets=7)
+    ids = vocabulary.ids(["cat", *some])
+    assert ids[0] == 2
+    for word, number in zip(some, ids[1:].tolist(), strict=True):
+        assert number == 2 if word == "cat" else 3 <= number < vocabulary.rows == 10
+    assert vocabulary.ids(some).tolist() == ids[1:].tolist()
+
+
+def test_buckets_are_the_same_on_every_machine() -> None:
+    assert Vocabulary(["cat"], buckets=1000).ids(["dog", "<pad>", "naïve"]).tolist() == [168, 924, 177]
+
+
+def test_no_more_words_than_asked_for() -> None:
+    texts = [["a", "a", "b", "b", "b", "c"]]
+    assert Vocabulary.build(texts, min_count=1, most=2).words[2:] == ("b", "a")

@@ -7,6 +7,7 @@ import pytest
 import torch
 from tiny_run import tiny_config, tiny_prepared
 
+from glassrank.errors import InputError
 from glassrank.models.checkpoint import fingerprint, load_model
 from glassrank.train.config import TrainConfig
 from glassrank.train.loop import train
@@ -44,7 +45,7 @@ def train_until(config: TrainConfig, out: Path, stop: int) -> None:
 def test_the_folder_has_model_card_log_and_result(tmp_path: Path) -> None:
     trained = train(tiny_config(), tiny_prepared(), tmp_path)
     saved = load_model(tmp_path / "best")
-    assert saved.usage.depth == trained.final.depth
+    assert saved.usage.depth == trained.final.depth < 0.9 * tiny_config().candidates.dev_depth
     assert "Trained on tiny" in (tmp_path / "best" / "card.md").read_text()
     log = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
     assert [row["step"] for row in log] == [20, 40, 60]
@@ -79,3 +80,50 @@ def test_frozen_vectors_stay(tmp_path: Path) -> None:
     trained = train(tiny_config(vectors={"train": False}), prepared, tmp_path)
     assert trained.model.words is not None
     assert torch.equal(trained.model.words.embedding.weight, torch.from_numpy(prepared.vectors))
+
+
+def test_a_best_depth_near_the_deepest_tried_is_no_limit(tmp_path: Path) -> None:
+    config = tiny_config(candidates={"dev_depth": 2})
+    trained = train(config, tiny_prepared(), tmp_path)
+    assert trained.final.depth >= 0.9 * 2
+    assert load_model(tmp_path / "best").usage.depth is None
+
+
+def test_a_fixed_first_stage_weight_takes_no_part_in_training(tmp_path: Path) -> None:
+    plain = train(tiny_config(), tiny_prepared(), tmp_path / "plain")
+    mixed = train(tiny_config(fixed_first_stage_weight=0.7), tiny_prepared(), tmp_path / "mixed")
+    assert plain.progress.history == mixed.progress.history
+    saved = load_model(tmp_path / "mixed" / "best").model
+    assert saved.first_stage_weight is not None
+    assert saved.first_stage_weight.item() == pytest.approx(0.7)
+    saved.first_stage_weight = None
+    assert fingerprint(saved) == fingerprint(plain.model)
+
+
+def test_learned_and_fixed_weights_exclude_each_other() -> None:
+    with pytest.raises(InputError, match="keep one of them"):
+        tiny_config(first_stage_weight=True, fixed_first_stage_weight=0.5)
+
+
+@pytest.mark.parametrize(("vectors", "close"), [("float16", 1e-3), ("int8", 1e-2)])
+def test_word_vectors_are_saved_small(tmp_path: Path, vectors: str, close: float) -> None:
+    plain = train(tiny_config(), tiny_prepared(), tmp_path / "plain")
+    train(tiny_config(vectors={"saved": vectors}), tiny_prepared(), tmp_path / "small")
+    assert plain.model.words is not None
+    own = plain.model.words.embedding.weight
+    saved = load_model(tmp_path / "small" / "best").model
+    assert saved.words is not None
+    small = saved.words.embedding.weight
+    largest = own.abs().amax(1, keepdim=True)
+    assert ((small - own).abs() <= close * largest).all() and not torch.equal(small, own)
+
+
+def test_bf16_products_learn_nearly_the_same(tmp_path: Path) -> None:
+    small = {"layers": 1, "heads": 2, "attention_size": 4, "feed_forward": 8}
+    losses = []
+    for precision in ("float32", "bf16"):
+        rates = {"steps": 20, "rest": 0.05, "vectors": 0.01, "precision": precision}
+        config = tiny_config(model="tk", config={"contextual": small}, optimizer=rates)
+        trained = train(config, tiny_prepared(), tmp_path / precision)
+        losses.append(trained.progress.history[-1]["loss"])
+    assert losses[0] == pytest.approx(losses[1], rel=0.1) and losses[0] != losses[1]
