@@ -2,8 +2,11 @@
 
 import glassrank as gr
 
+gr.rank("how do I read a csv file?", texts, budget_ms=50)    # a list of texts, no index
+
 index = gr.Index.build(gr.read_docs("docs.jsonl"), "my.index")
-for hit in index.search("how do I read a csv file?"):
+search = gr.Pipeline(index, gr.load(), budget_ms=50)         # the model that comes with the package
+for hit in search("how do I read a csv file?", k=10):
     print(hit.rank, hit.doc_id, hit.score)
 """
 
@@ -16,6 +19,7 @@ from glassrank.types import Doc, Hit, Qrel, Qrels, Query, Ranking, Run
 if TYPE_CHECKING:
     from glassrank.corpus import read_docs, read_qrels, read_queries, read_run, write_run
     from glassrank.measure import evaluate
+    from glassrank.rank import Pipeline, Reranker, load
     from glassrank.retrieve import BM25, QL, RM3, Index
 
 __version__ = "0.1.0"
@@ -31,12 +35,17 @@ __all__ = [
     "Hit",
     "Index",
     "InputError",
+    "Pipeline",
     "Qrel",
     "Qrels",
     "Query",
     "Ranking",
+    "Reranker",
     "Run",
     "evaluate",
+    "explain",
+    "load",
+    "rank",
     "read_docs",
     "read_qrels",
     "read_queries",
@@ -48,11 +57,18 @@ __all__ = [
 _HOMES = {
     "glassrank.corpus": ("read_docs", "read_qrels", "read_queries", "read_run", "write_run"),
     "glassrank.measure": ("evaluate",),
+    "glassrank.rank": ("Pipeline", "Reranker", "load"),
     "glassrank.retrieve": ("BM25", "QL", "RM3", "Index"),
 }
 
 
+_CALLABLE = ("explain", "rank")
+"""Packages that are functions too: see `modules.py`."""
+
+
 def __getattr__(name: str) -> Any:
+    if name in _CALLABLE:
+        return import_module(f"glassrank.{name}")
     for home, names in _HOMES.items():
         if name in names:
             return getattr(import_module(home), name)

@@ -38,11 +38,14 @@ class Qrel(NamedTuple):
 
 
 class Hit(NamedTuple):
-    """One line of a ranking. `rank` counts from 1."""
+    """One line of a ranking. `rank` counts from 1. Where there was a second stage, `first_rank` and
+    `first_score` say what the first stage thought."""
 
     rank: int
     doc_id: str
     score: float
+    first_rank: int | None = None
+    first_score: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

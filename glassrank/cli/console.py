@@ -18,6 +18,13 @@ MethodName = Annotated[
     str,
     typer.Option(help="bm25, ql, bm25+rm3 or ql+rm3; with parameters: 'bm25(k1=1.2,b=0.75)'."),
 ]
+ModelName = Annotated[
+    str | None,
+    typer.Option(help="Re-rank with this model: a folder, or 'default' for the one that is here."),
+]
+BudgetMs = Annotated[
+    float | None, typer.Option(min=0.001, help="Milliseconds for the whole query.")
+]
 
 _PLAIN_LINE_SECONDS = 10.0
 

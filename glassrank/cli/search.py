@@ -8,10 +8,11 @@ from rich.markup import escape
 from rich.text import Text
 
 from glassrank.cli import console
+from glassrank.errors import InputError
 
 if TYPE_CHECKING:
     from glassrank.retrieve import Index
-    from glassrank.types import Ranking
+    from glassrank.types import Hit, Ranking
 
 
 def search(
@@ -19,34 +20,62 @@ def search(
     query: Annotated[str, typer.Argument(help="What to look for.")],
     method: console.MethodName = "bm25",
     k: Annotated[int, typer.Option("--k", "-k", help="How many results.")] = 10,
+    model: console.ModelName = None,
+    budget_ms: console.BudgetMs = None,
     json: console.AsJson = False,
 ) -> None:
-    """Search for one query."""
+    """Search for one query; with a model, re-rank what was found."""
     from glassrank.retrieve import Index
 
-    opened = Index(index)
-    ranking = opened.search(query, k, method)
-    if json:
-        console.print_json(
-            {
-                "query": query,
-                "method": method,
-                "timing_ms": dict(ranking.timing),
-                "hits": [
-                    {
-                        "rank": hit.rank,
-                        "doc_id": hit.doc_id,
-                        "score": hit.score,
-                        "title": (doc := opened.doc(hit.doc_id)).title,
-                        "source": doc.source,
-                        "snippet": opened.snippet(query, hit.doc_id).text,
-                    }
-                    for hit in ranking
-                ],
-            }
-        )
+    if budget_ms is not None and model is None:
+        raise InputError("--budget-ms is for re-ranking; it goes with --model")
+    if model is None:
+        opened = Index(index)
+        ranking = opened.search(query, k, method)
     else:
-        show(opened, ranking)
+        from glassrank.rank import Pipeline
+
+        pipeline = Pipeline.open(index, model, budget_ms=budget_ms, method=method)
+        opened, ranking = pipeline.index, pipeline(query, k)
+    if json:
+        console.print_json(_as_json(opened, ranking, method, model))
+        return
+    show(opened, ranking)
+    if model is not None:
+        console.say(timing_line(ranking))
+
+
+def _as_json(index: "Index", ranking: "Ranking", method: str, model: str | None) -> object:
+    return {
+        "query": ranking.query,
+        "method": method,
+        "model": model,
+        "depth": ranking.depth,
+        "timing_ms": dict(ranking.timing),
+        "hits": [
+            {
+                "rank": hit.rank,
+                "doc_id": hit.doc_id,
+                "score": hit.score,
+                "first_rank": hit.first_rank,
+                "first_score": hit.first_score,
+                "title": (doc := index.doc(hit.doc_id)).title,
+                "source": doc.source,
+                "snippet": index.snippet(ranking.query, hit.doc_id).text,
+            }
+            for hit in ranking
+        ],
+    }
+
+
+def timing_line(ranking: "Ranking") -> str:
+    """How deep the second stage went, and where the time was spent."""
+    hops = ", ".join(
+        f"{name.replace('_', ' ')} {spent:.1f}"
+        for name, spent in ranking.timing.items()
+        if name != "total"
+    )
+    return f"re-ranked {ranking.depth:,} in {ranking.timing['total']:.1f} ms ({hops})"
 
 
 def show(index: "Index", ranking: "Ranking") -> None:
@@ -58,7 +87,7 @@ def show(index: "Index", ranking: "Ranking") -> None:
         doc = index.doc(hit.doc_id)
         title = escape(doc.title or doc.doc_id)
         console.out.print(
-            f"[dim]{hit.rank:3}[/] [bold]{title}[/]  [cyan]{hit.score:.2f}[/]"
+            f"[dim]{hit.rank:3}[/] [bold]{title}[/]  [cyan]{hit.score:.2f}[/]{_moved(hit)}"
             f"  [dim]{escape(doc.source or doc.doc_id)}[/]",
             soft_wrap=True,
         )
@@ -67,3 +96,11 @@ def show(index: "Index", ranking: "Ranking") -> None:
         for start, stop in snippet.matches:
             text.stylize("bold yellow", start + 4, stop + 4)
         console.out.print(text, soft_wrap=True)
+
+
+def _moved(hit: "Hit") -> str:
+    """Where the first stage had it, if elsewhere."""
+    if hit.first_rank is None or hit.first_rank == hit.rank:
+        return ""
+    arrow = "↑" if hit.first_rank > hit.rank else "↓"
+    return f" [dim]{arrow} from {hit.first_rank}[/]"

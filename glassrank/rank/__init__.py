@@ -1,5 +1,12 @@
-"""The second stage: candidates in the first stage's order in, a better order out."""
+"""The second stage: candidates in the first stage's order in, a better order out, in time."""
 
+from glassrank.modules import make_callable
+from glassrank.rank.budget import Deadline
+from glassrank.rank.cost import CostModel
 from glassrank.rank.live import Reranker, rerank_rows
+from glassrank.rank.pipeline import Pipeline
+from glassrank.rank.texts import load, rank
 
-__all__ = ["Reranker", "rerank_rows"]
+__all__ = ["CostModel", "Deadline", "Pipeline", "Reranker", "load", "rank", "rerank_rows"]
+
+make_callable(__name__, rank)

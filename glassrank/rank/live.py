@@ -1,4 +1,4 @@
-"""Re-ranking live: texts are encoded when they are ranked, nothing is stored."""
+"""A trained model with its vocabulary: texts in, scores out, nothing stored."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,12 +8,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from glassrank.models import TokenBatch
-from glassrank.models.checkpoint import SavedModel, load_model
+from glassrank.models import TokenBatch, Words
+from glassrank.models.checkpoint import SavedModel, load_model, model_folder
+from glassrank.rank.cost import CostModel
 from glassrank.text import Vocabulary, pad, split_words
 from glassrank.types import Run
 
-_TOKENS_AT_ONCE = 16_384
+TOKENS_AT_ONCE = 16_384
 """Texts of like length go together, up to this many words with padding: memory stays small, and
 little of it is padding."""
 
@@ -27,48 +28,60 @@ class Scores:
 
 
 class Reranker:
-    """A trained model with its vocabulary: texts in, scores out."""
+    """What ranks: the three calls of the contract, for texts."""
 
     def __init__(self, saved: SavedModel, device: str = "cpu") -> None:
+        self.saved = saved
         self.usage = saved.usage
         self.model = saved.model.to(device).eval()
-        self._vocabulary = Vocabulary(saved.vocabulary[2:])
+        self.vocabulary = Vocabulary(saved.vocabulary[2:], saved.unknown_buckets)
+        self.cost = CostModel(base=2.0, rate=0.02)  # of live scoring; learned from the first use on
         self._device = torch.device(device)
 
     @classmethod
-    def load(cls, folder: str | Path, device: str = "cpu") -> "Reranker":
-        return cls(load_model(Path(folder)), device)
+    def load(cls, model: str | Path = "default", device: str = "cpu") -> "Reranker":
+        """A model folder, or `default` for the model that comes with the package."""
+        return cls(load_model(model_folder(model)), device)
 
     @torch.no_grad()
+    def encode_query(self, query: str) -> Words:
+        """One query: vectors (1, Q, …)."""
+        ids = self.vocabulary.ids(split_words(query))
+        return self.model.encode_query(self._pad([ids], self.usage.query_length))
+
     def scores(
         self, query: str, texts: Sequence[str], first_stage: Sequence[float] | None = None
     ) -> Scores:
         """A score for each text. `first_stage` counts only if the model mixes it in."""
-        ids = [self._vocabulary.ids(split_words(text)) for text in texts]
+        given = None if first_stage is None else np.asarray(first_stage, np.float32)
+        return self.text_scores(self.encode_query(query), texts, given)
+
+    @torch.no_grad()
+    def text_scores(
+        self,
+        query: Words,
+        texts: Sequence[str],
+        first_stage: NDArray[np.float32] | None = None,
+    ) -> Scores:
+        """The same for a query that is encoded already."""
+        ids = [self.vocabulary.ids(split_words(text)) for text in texts]
         lengths = np.array([len(row) for row in ids], np.int64)
         values = np.zeros(len(texts), np.float32)
-        encoded = self.model.encode_query(self._batch([query], self.usage.query_length))
-        given = None if first_stage is None else torch.tensor(first_stage, dtype=torch.float32)
-        for part in self._parts(np.minimum(lengths, self.usage.doc_length)):
+        for part in _parts(np.minimum(lengths, self.usage.doc_length)):
             doc = self.model.encode_doc(self._pad([ids[i] for i in part], self.usage.doc_length))
-            same = encoded.rows(torch.zeros(len(part), dtype=torch.long, device=self._device))
-            own = None if given is None else given[part].to(self._device)
-            values[part] = self.model.rank(same, doc, own).score.float().cpu().numpy()
+            own = None if first_stage is None else torch.from_numpy(first_stage[part])
+            values[part] = self.word_scores(query, doc, own)
         return Scores(values, np.maximum(lengths - self.usage.doc_length, 0))
 
-    def _parts(self, lengths: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
-        """Numbers of texts, shortest first, in parts of about as many words."""
-        order = np.argsort(lengths, kind="stable")
-        start = 0
-        while start < len(order):
-            # A text is as long as its part's longest, which stands last.
-            cost = lengths[order[start:]].clip(min=1) * np.arange(1, len(order) - start + 1)
-            size = max(1, int(np.searchsorted(cost, _TOKENS_AT_ONCE, side="right")))
-            yield order[start : start + size]
-            start += size
-
-    def _batch(self, texts: Sequence[str], longest: int) -> TokenBatch:
-        return self._pad([self._vocabulary.ids(split_words(text)) for text in texts], longest)
+    @torch.no_grad()
+    def word_scores(
+        self, query: Words, docs: Words, first_stage: torch.Tensor | None
+    ) -> NDArray[np.float32]:
+        """One encoded query, many encoded documents."""
+        same = self.model.for_many(query, len(docs.mask))
+        given = None if first_stage is None else first_stage.to(self._device)
+        found: NDArray[np.float32] = self.model.rank(same, docs, given).score.float().cpu().numpy()
+        return found
 
     def _pad(self, ids: Sequence[NDArray[np.int32]], longest: int) -> TokenBatch:
         padded = pad(ids, max_length=longest, min_length=1)
@@ -76,6 +89,18 @@ class Reranker:
             torch.from_numpy(padded.ids).to(self._device),
             torch.from_numpy(padded.mask).float().to(self._device),
         )
+
+
+def _parts(lengths: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+    """Numbers of texts, shortest first, in parts of about as many words."""
+    order = np.argsort(lengths, kind="stable")
+    start = 0
+    while start < len(order):
+        # A text is as long as its part's longest, which stands last.
+        cost = lengths[order[start:]].clip(min=1) * np.arange(1, len(order) - start + 1)
+        size = max(1, int(np.searchsorted(cost, TOKENS_AT_ONCE, side="right")))
+        yield order[start : start + size]
+        start += size
 
 
 def rerank_rows(
@@ -92,11 +117,20 @@ def rerank_rows(
     for query_id, docs, first in run.items():
         order = np.argsort(-first, kind="stable")
         top = order[:depth]
-        rest = order[len(top) :]
         found = reranker.scores(
             queries[query_id], [text(docs[i]) for i in top], first[top].tolist()
         )
-        best = top[np.argsort(-found.values, kind="stable")]
-        values = np.sort(found.values)[::-1].astype(np.float64)
-        below = (values[-1] if len(values) else 0.0) - 1 - np.arange(len(rest))
-        yield query_id, [docs[i] for i in [*best, *rest]], np.concatenate([values, below])
+        places, values = best_first(found.values, len(order))
+        yield query_id, [docs[order[i]] for i in places], values
+
+
+def best_first(
+    scores: NDArray[np.float32], total: int
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Places and scores of all `total` candidates, of which the first have these scores: those by
+    score, the rest below them as they stood, with scores that fall by one."""
+    order = np.argsort(-scores, kind="stable")
+    places = np.concatenate([order, np.arange(len(scores), total)])
+    lowest = float(scores[order[-1]]) if len(order) else 0.0
+    below = lowest - 1 - np.arange(total - len(scores))
+    return places, np.concatenate([scores[order].astype(np.float64), below])

@@ -44,7 +44,7 @@ def alone(saved: SavedModel, query: str, text: str, first_stage: float) -> float
 def test_scores_are_the_models_own(
     saved: SavedModel, monkeypatch: pytest.MonkeyPatch, tokens_at_once: int
 ) -> None:
-    monkeypatch.setattr(live, "_TOKENS_AT_ONCE", tokens_at_once)
+    monkeypatch.setattr(live, "TOKENS_AT_ONCE", tokens_at_once)
     first = [3.0, 2.0, 1.5, 1.0, 0.5]
     found = Reranker(saved).scores("the cat", TEXTS, first)
     expected = [alone(saved, "the cat", t, f) for t, f in zip(TEXTS, first, strict=True)]

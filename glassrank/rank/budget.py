@@ -1,0 +1,82 @@
+"""A time budget: work is done in pieces, and no piece begins that is predicted to end too late."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassrank.rank.cost import CostModel
+
+Clock = Callable[[], float]
+"""Milliseconds since some moment."""
+
+
+def now() -> float:
+    return time.perf_counter_ns() / 1e6
+
+
+@dataclass(frozen=True)
+class Deadline:
+    """The moment by which an answer is due; none at all without a budget."""
+
+    clock: Clock
+    at: float
+
+    @classmethod
+    def after(cls, budget_ms: float | None, clock: Clock = now) -> "Deadline":
+        return cls(clock, float("inf") if budget_ms is None else clock() + budget_ms)
+
+    def left(self) -> float:
+        return self.at - self.clock()
+
+    def earlier(self, by: float) -> "Deadline":
+        return Deadline(self.clock, self.at - by)
+
+
+class Scored(NamedTuple):
+    """Scores of the first `depth` candidates."""
+
+    depth: int
+    values: NDArray[np.float32]  # (depth,)
+
+
+def score_in_time(
+    score: Callable[[int, int], NDArray[np.float32]],
+    sizes: NDArray[np.floating],
+    cost: CostModel,
+    deadline: Deadline,
+    most_at_once: float,
+) -> Scored:
+    """`score(start, stop)` for as many candidates as the time allows, from the first on.
+
+    Half of the time that is left goes to each piece: a wrong prediction is noticed while there is
+    time to make up for it. When that half would hold nothing, the rest is used as one piece.
+    """
+    values: list[NDArray[np.float32]] = []
+    start = 0
+    while start < len(sizes):
+        count = _next_piece(sizes[start:], cost, deadline.left(), most_at_once)
+        if count == 0:
+            break
+        began = deadline.clock()
+        values.append(score(start, start + count))
+        cost.learn(float(sizes[start : start + count].sum()), deadline.clock() - began)
+        start += count
+    return Scored(start, np.concatenate([np.empty(0, np.float32), *values]))
+
+
+def _next_piece(
+    sizes: NDArray[np.floating], cost: CostModel, left: float, most_at_once: float
+) -> int:
+    """How many candidates come next; none when the next one alone would end too late."""
+    largest = max(1, int(np.searchsorted(np.cumsum(sizes), most_at_once, side="right")))
+    if left == float("inf"):
+        return largest
+    in_half = cost.fitting(sizes, left / 2)
+    # A piece whose fixed cost is most of it is not worth its start: take all that fits.
+    if in_half == 0 or 4 * cost.predict(0) > left:
+        return min(cost.fitting(sizes, left), largest)
+    return min(in_half, largest)

@@ -1,0 +1,121 @@
+"""Candidates of one query, ready to be scored in pieces: their texts, or their stored words."""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from glassrank.models import Words
+from glassrank.rank.fused import FusedPooling
+from glassrank.rank.live import Reranker
+from glassrank.retrieve.snapshot import Snapshot
+from glassrank.store import Store, text_of
+
+_WORDS_PER_TERM = 2.0
+"""The index knows how many terms a document has; stop words, which a model reads, come on top."""
+_CHARACTERS_PER_WORD = 6.0
+
+
+class Candidates(Protocol):
+    sizes: NDArray[np.floating]
+    """About how many words are read to score each: what its cost goes by."""
+
+    def scores(self, start: int, stop: int) -> NDArray[np.float32]: ...
+
+
+class TextCandidates:
+    """Texts, which are encoded when they are scored."""
+
+    def __init__(
+        self,
+        reranker: Reranker,
+        query: Words,
+        text: Callable[[int], str],
+        sizes: NDArray[np.floating],
+        first_stage: NDArray[np.float32] | None = None,
+    ) -> None:
+        self.sizes = np.minimum(sizes, reranker.usage.doc_length) + 1
+        self._reranker = reranker
+        self._query = query
+        self._text = text
+        self._first_stage = first_stage
+
+    @classmethod
+    def of_texts(cls, reranker: Reranker, query: Words, texts: Sequence[str]) -> "TextCandidates":
+        sizes = np.array([len(text) for text in texts], np.float64) / _CHARACTERS_PER_WORD
+        return cls(reranker, query, texts.__getitem__, sizes)
+
+    @classmethod
+    def of_index(
+        cls,
+        reranker: Reranker,
+        query: Words,
+        snapshot: Snapshot,
+        numbers: NDArray[np.int64],
+        first_stage: NDArray[np.float32],
+    ) -> "TextCandidates":
+        docs = numbers.tolist()
+        terms = np.array([_terms(snapshot, doc) for doc in docs], np.float64)
+        return cls(
+            reranker,
+            query,
+            lambda place: text_of(snapshot.doc(docs[place])),
+            _WORDS_PER_TERM * terms,
+            first_stage,
+        )
+
+    def scores(self, start: int, stop: int) -> NDArray[np.float32]:
+        texts = [self._text(place) for place in range(start, stop)]
+        first = None if self._first_stage is None else self._first_stage[start:stop]
+        return self._reranker.text_scores(self._query, texts, first).values
+
+
+def _terms(snapshot: Snapshot, number: int) -> int:
+    segment, doc = snapshot.place(number)
+    return int(segment.lengths[doc])
+
+
+class StoredCandidates:
+    """Words that were encoded beforehand: scored by the fused path where the model has one."""
+
+    def __init__(
+        self,
+        reranker: Reranker,
+        fused: FusedPooling | None,
+        store: Store,
+        query: Words,
+        snapshot: Snapshot,
+        numbers: NDArray[np.int64],
+        first_stage: NDArray[np.float32],
+    ) -> None:
+        self._reranker = reranker
+        self._fused = fused
+        self._store = store
+        self._query = query
+        self._first_stage = first_stage
+        self._located = store.locate(snapshot, numbers)
+        self.sizes: NDArray[np.floating] = np.ones(len(numbers))
+        for found in self._located:
+            self.sizes[found.which] += found.lengths
+
+    def scores(self, start: int, stop: int) -> NDArray[np.float32]:
+        values = np.zeros(stop - start, np.float32)
+        first = self._first_stage[start:stop]
+        for found in self._located:
+            # Places come in order, so those of this piece lie side by side.
+            begin, end = np.searchsorted(found.which, (start, stop))
+            if begin == end:
+                continue
+            which = found.which[begin:end] - start
+            starts, lengths = found.starts[begin:end], found.lengths[begin:end]
+            if self._fused is not None:
+                values[which] = self._fused.scores(
+                    self._query, found.part, starts, lengths, first[which]
+                )
+                continue
+            docs = self._store.words(found.part, starts, lengths)
+            given = torch.from_numpy(first[which])
+            values[which] = self._reranker.word_scores(self._query, docs, given)
+        return values

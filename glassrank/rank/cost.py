@@ -1,0 +1,76 @@
+"""What work costs: milliseconds from its size, learned while it runs."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+_FORGET = 0.97
+"""How much of what was known stays when something new is seen: about the last thirty count."""
+_TRUSTED = 4.0
+"""A piece that took longer than this many times its prediction was interrupted: it counts no more
+than that, so that one pause of the machine does not spoil the predictions after it."""
+
+_LIKELY_SIZE = 256.0
+
+
+class CostModel:
+    """base + rate * size, by least squares over what was seen, newer things counting more.
+
+    Predictions lie above the line by as much as work has lately run over it, so that a deadline is
+    seldom missed.
+
+    >>> cost = CostModel(base=1.0, rate=0.5)
+    >>> cost.predict(10)
+    6.0
+    >>> cost.fitting(np.array([4.0, 4.0, 4.0]), within=5.5)
+    2
+    """
+
+    def __init__(self, base: float = 0.0, rate: float = 0.0) -> None:
+        self.base = base
+        self.rate = rate
+        self.margin = 0.0
+        """How far work runs over the line, as a share of it."""
+        self._weight = self._size = self._square = self._time = self._product = 0.0
+        if base or rate:  # what is known beforehand counts as two pieces that were seen
+            for size in (0.0, _LIKELY_SIZE):
+                self._add(size, base + rate * size)
+
+    def predict(self, size: float) -> float:
+        return (self.base + self.rate * size) * (1 + self.margin)
+
+    def fitting(self, sizes: NDArray[np.floating], within: float) -> int:
+        """How many of these, from the first on, are predicted to end in time as one piece."""
+        predicted = (self.base + self.rate * np.cumsum(sizes)) * (1 + self.margin)
+        return int(np.searchsorted(predicted, within, side="right"))
+
+    def learn(self, size: float, took: float) -> None:
+        """A piece of this size took so many milliseconds."""
+        line = self.base + self.rate * size
+        if self._weight:
+            took = min(took, _TRUSTED * self.predict(size))
+            over = max(0.0, took / line - 1) if line > 0 else 0.0
+            # Rises at once, falls slowly: being late is worse than stopping a little early.
+            self.margin = max(over / 2, 0.9 * self.margin + 0.1 * over)
+        self._add(size, took)
+        self._fit()
+
+    def _add(self, size: float, took: float) -> None:
+        self._weight = _FORGET * self._weight + 1
+        self._size = _FORGET * self._size + size
+        self._square = _FORGET * self._square + size * size
+        self._time = _FORGET * self._time + took
+        self._product = _FORGET * self._product + size * took
+
+    def _fit(self) -> None:
+        spread = self._weight * self._square - self._size**2
+        if spread > 1e-6 * self._square * self._weight:
+            rate = (self._weight * self._product - self._size * self._time) / spread
+            base = (self._time - rate * self._size) / self._weight
+            if rate > 0 and base >= 0:
+                self.base, self.rate = base, rate
+                return
+        # Sizes all alike, or a line that slopes the wrong way: all of it goes by size.
+        if self._size > 0:
+            self.base, self.rate = 0.0, self._time / self._size
+        else:
+            self.base, self.rate = self._time / self._weight, 0.0

@@ -1,0 +1,154 @@
+"""The whole query: same scores as the model alone, in time, and in an order that says how far it
+came."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from glassrank.errors import InputError
+from glassrank.models import WordTable
+from glassrank.models.checkpoint import SavedModel, Usage, save_model
+from glassrank.models.tk import TK, TKConfig
+from glassrank.nn.contextual import ContextualConfig
+from glassrank.rank import CostModel, Pipeline, Reranker, rank
+from glassrank.retrieve import Index
+from glassrank.store import Store, encode_index
+from glassrank.types import Doc
+
+WORDS = ["<pad>", "<unk>", "cat", "dog", "mat", "sat", "the", "sea", "cold", "warm", "bird"]
+
+
+def tiny_model(seed: int = 0) -> SavedModel:
+    torch.manual_seed(seed)
+    config = TKConfig(size=8, contextual=ContextualConfig(1, 2, 4, feed_forward=8))
+    model = TK(config, WordTable(torch.randn(len(WORDS), 8), trained=False))
+    with torch.no_grad():
+        model.log_weights.uniform_(-1, 1)
+        model.length_weights.uniform_(-1, 1)
+    model.mix_first_stage(0.5)
+    return SavedModel(model.eval(), Usage(query_length=6, doc_length=12), WORDS)
+
+
+def texts(count: int) -> list[str]:
+    rng = np.random.default_rng(1)
+    return [" ".join(["cat", *rng.choice(WORDS[2:], rng.integers(1, 15))]) for _ in range(count)]
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
+    docs = [Doc(f"d{n}", text) for n, text in enumerate(texts(40))]
+    return Index.build(docs, tmp_path_factory.mktemp("pipeline") / "index")
+
+
+@pytest.fixture(scope="module")
+def reranker() -> Reranker:
+    return Reranker(tiny_model())
+
+
+@pytest.mark.parametrize("dtype", [None, "float32", "float16", "bf16", "int8"])
+def test_scores_are_the_models_own(
+    index: Index, reranker: Reranker, tmp_path: Path, dtype: str | None
+) -> None:
+    store = None
+    if dtype is not None:
+        encode_index(index, reranker.saved, tmp_path / "store", dtype)
+        store = Store.open(tmp_path / "store", reranker.model, index.snapshot)
+    ranking = Pipeline(index, reranker, store=store)("the cat sat", k=40)
+    first = index.search("the cat sat", 40)
+    own = reranker.scores(
+        "the cat sat", [index.doc(h.doc_id).text for h in first], [h.score for h in first]
+    ).values
+    expected = {hit.doc_id: value for hit, value in zip(first, own.tolist(), strict=True)}
+    close = {None: 1e-4, "float32": 1e-4, "float16": 0.02, "bf16": 0.1, "int8": 0.2}[dtype]
+    for hit in ranking:
+        assert hit.score == pytest.approx(expected[hit.doc_id], rel=close, abs=close)
+    scores = [hit.score for hit in ranking]
+    assert scores == sorted(scores, reverse=True) and ranking.depth == len(first) == 40
+    assert [h.doc_id for h in first] == [
+        h.doc_id for h in sorted(ranking, key=lambda h: h.first_rank or 0)
+    ]
+
+
+class StepClock:
+    """Every look at the clock costs one millisecond, so every hop takes time."""
+
+    def __init__(self) -> None:
+        self.time = 0.0
+
+    def __call__(self) -> float:
+        self.time += 1
+        return self.time
+
+
+@settings(deadline=None, max_examples=30)
+@given(budget=st.floats(1, 60), base=st.floats(0, 10), rate=st.floats(0.001, 1))
+def test_what_the_time_does_not_allow_keeps_the_first_stages_order(
+    index: Index, reranker: Reranker, budget: float, base: float, rate: float
+) -> None:
+    pipeline = Pipeline(index, reranker, clock=StepClock(), calibrate=False)
+    pipeline.scoring_cost = CostModel(base, rate)
+    ranking = pipeline("the cat sat", k=40, budget_ms=budget)
+    places = [hit.first_rank for hit in ranking]
+    assert sorted(places[: ranking.depth]) == list(range(1, ranking.depth + 1))
+    assert places[ranking.depth :] == list(range(ranking.depth + 1, 41))
+    scores = [hit.score for hit in ranking]
+    assert scores == sorted(scores, reverse=True)
+    assert ranking.timing["total"] == pytest.approx(
+        sum(v for name, v in ranking.timing.items() if name != "total")
+    )
+
+
+def test_a_real_budget_is_roughly_kept(index: Index, reranker: Reranker) -> None:
+    pipeline = Pipeline(index, reranker, budget_ms=2000)
+    ranking = pipeline("the cat sat", k=5)
+    assert ranking.depth == 40 and len(ranking) == 5
+    assert set(ranking.timing) == {"first_stage", "query", "scoring", "sorting", "total"}
+
+
+def test_candidates_that_are_there_already(index: Index, reranker: Reranker) -> None:
+    first = index.top_k(["the cat sat"], 7)[0]
+    pipeline = Pipeline(index, reranker)
+    again = pipeline.rerank("the cat sat", first.docs, first.scores)
+    assert {hit.doc_id for hit in again} == {index.snapshot.doc_id(n) for n in first.docs.tolist()}
+
+
+def test_nothing_found_is_no_error(index: Index, reranker: Reranker) -> None:
+    assert Pipeline(index, reranker)("zebra", k=3, budget_ms=50).hits == ()
+
+
+@pytest.mark.parametrize("budget", [0, -1, float("nan")])
+def test_budgets_that_make_no_sense(index: Index, reranker: Reranker, budget: float) -> None:
+    with pytest.raises(InputError, match="more than 0"):
+        Pipeline(index, reranker, budget_ms=budget)
+    with pytest.raises(InputError, match="more than 0"):
+        Pipeline(index, reranker)("cat", budget_ms=budget)
+
+
+def test_a_store_follows_the_index_before_it_is_taken_up(tmp_path: Path) -> None:
+    saved = tiny_model()
+    index = Index.build([Doc(f"d{n}", text) for n, text in enumerate(texts(5))], tmp_path / "i")
+    encode_index(index, saved)
+    save_model(tmp_path / "m", saved.model, saved.usage, saved.vocabulary, "")
+    pipeline = Pipeline.open(tmp_path / "i", tmp_path / "m")
+    assert pipeline.store is not None and not pipeline.refresh()
+    writer = Index(tmp_path / "i")
+    writer.add([Doc("new", "the cat sat on the warm mat")])
+    with pytest.raises(InputError, match="glassrank encode"):
+        pipeline.refresh()
+    assert len(pipeline("cat", k=9)) == 5  # still served as it was
+    encode_index(writer, saved)
+    assert pipeline.refresh()
+    assert "new" in {hit.doc_id for hit in pipeline("cat", k=9)}
+
+
+def test_texts_without_an_index(reranker: Reranker) -> None:
+    some = texts(12)
+    ranking = rank("the cat sat", some, model=reranker, k=4)
+    own = reranker.scores("the cat sat", some).values
+    assert [hit.doc_id for hit in ranking] == [str(n) for n in np.argsort(-own)[:4]]
+    assert ranking.depth == 12
+    assert rank("cat", [], model=reranker).hits == ()
