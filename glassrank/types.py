@@ -52,7 +52,7 @@ class Hit(NamedTuple):
 class Ranking:
     """The answer to one query, best first.
 
-    `depth` is how many candidates the second stage re-ranked (0: first stage only);
+    `depth` is how many candidates the second stage re-ranked (0: first stage only), of `found`;
     `timing` has the milliseconds of each hop.
     """
 
@@ -60,6 +60,7 @@ class Ranking:
     hits: tuple[Hit, ...]
     depth: int = 0
     timing: Mapping[str, float] = field(default_factory=dict)
+    found: int = 0
 
     def __iter__(self) -> Iterator[Hit]:
         return iter(self.hits)

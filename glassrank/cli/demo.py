@@ -22,27 +22,55 @@ def demo(
     query: Annotated[
         list[str] | None, typer.Argument(help="Queries to answer instead of the samples.")
     ] = None,
+    once: Annotated[
+        bool, typer.Option("--once", help="Answer and end; so it does with no terminal.")
+    ] = False,
     method: console.MethodName = "bm25",
+    budget_ms: Annotated[float, typer.Option(min=1, help="For each query.")] = 50.0,
     k: Annotated[int, typer.Option("--k", "-k", help="How many results for each.")] = 3,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Of the search page.")] = 8000,
     rebuild: Annotated[bool, typer.Option("--rebuild", help="Index again.")] = False,
     quiet: console.Quiet = False,
 ) -> None:
-    """Index the documentation of this Python and answer sample queries."""
-    from glassrank.cli.search import show
-    from glassrank.corpus import SAMPLE_QUERIES
-
+    """Search the documentation of this Python, on a page or with sample queries."""
     index = _index(rebuild=rebuild, quiet=quiet)
+    _encode(index, quiet=quiet)
+    if query or once or not sys.stdout.isatty():
+        _answer(index.path, query, method, budget_ms, k, quiet=quiet)
+    else:
+        from glassrank.cli.serve import serve
+
+        serve(index.path, port=port, budget_ms=budget_ms, method=method, quiet=quiet)
+
+
+def _answer(
+    path: Path, query: list[str] | None, method: str, budget_ms: float, k: int, *, quiet: bool
+) -> None:
+    from glassrank.cli.search import show, timing_line
+    from glassrank.corpus import SAMPLE_QUERIES
+    from glassrank.rank import Pipeline
+
     # The first search on a machine compiles it; what is timed below is what every later one takes.
     with console.working("Preparing the search", quiet=quiet):
-        index.search("warm up", k, method)
+        pipeline = Pipeline.open(path, budget_ms=budget_ms, method=method)
+        pipeline("warm up", k)
     for text in query or SAMPLE_QUERIES:
-        ranking = index.search(text, k, method)
-        console.out.print(
-            f"\n[bold green]{escape(text)}[/]  [dim]{ranking.timing['retrieve']:.1f} ms[/]"
-        )
-        show(index, ranking)
-    command = f'{_program()} search {_short(index.path)} "split a string into words"'
+        ranking = pipeline(text, k)
+        console.out.print(f"\n[bold green]{escape(text)}[/]  [dim]{timing_line(ranking)}[/]")
+        show(pipeline.index, ranking)
+    command = f'{_program()} search {_short(path)} "split a string into words" --model default'
     console.out.print(f"\nAsk your own: [bold]{command}[/]", soft_wrap=True)
+
+
+def _encode(index: "Index", *, quiet: bool) -> None:
+    """The document store of the packaged model, once."""
+    from glassrank.cli.encode import encode
+    from glassrank.rank import load
+    from glassrank.store import Store
+
+    if Store.find(index, load().model, verify=False) is None:
+        console.say("Encoding the documents with the model in the package (once)", quiet=quiet)
+        encode(index.path, "default", quiet=quiet)
 
 
 def _index(*, rebuild: bool, quiet: bool) -> "Index":

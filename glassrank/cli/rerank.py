@@ -14,18 +14,20 @@ def rerank(
     run: Annotated[Path, typer.Argument(help="The first stage's run.")],
     index: Annotated[Path, typer.Option(help="The index that holds the documents' text.")],
     queries: Annotated[str, typer.Option(help="TSV, JSONL or TREC topics (or .gz).")],
-    model: Annotated[Path, typer.Option(help="A model folder.")],
+    model: Annotated[str, typer.Option(help="A model folder, or 'default'.")],
     out: Annotated[Path, typer.Option(help="The run to write.")],
     depth: Annotated[
-        int | None, typer.Option(help="How many to re-rank; the model's own depth unless given.")
+        int | None,
+        typer.Option(min=1, help="How many to re-rank; the model's own depth unless given."),
     ] = None,
+    budget_ms: console.BudgetMs = None,
     device: Annotated[str, typer.Option(help="cpu, cuda, or cuda:1.")] = "cpu",
     quiet: console.Quiet = False,
 ) -> None:
-    """Re-rank a run with a trained model."""
+    """Re-rank a run with a trained model, from its document store if the index has one."""
     from glassrank.corpus import read_queries, read_run, write_run
-    from glassrank.rank import Reranker, rerank_rows
-    from glassrank.retrieve import Index
+    from glassrank.rank import Pipeline, rerank_run
+    from glassrank.rank.runs import as_row
     from glassrank.types import Run
 
     first = read_run(run)
@@ -35,20 +37,12 @@ def rerank(
         raise InputError(
             f"{queries} has no query {unknown[0]!r}, which {run} has; give its queries"
         )
-    opened = Index(index)
-    reranker = Reranker.load(model, device)
-    depth = depth or reranker.usage.depth
-
-    def text(doc_id: str) -> str:
-        doc = opened.doc(doc_id)
-        return f"{doc.title} {doc.text}" if doc.title else doc.text
-
+    pipeline = Pipeline.open(index, model, budget_ms=budget_ms, candidates=depth, device=device)
     started = time.perf_counter()
-    rows = rerank_rows(reranker, first, texts, text, depth)
-    better = Run.from_rows(console.track(rows, "Re-ranking", total=len(first), quiet=quiet))
+    ranked = rerank_run(pipeline, first, texts)
+    rows = list(console.track(ranked, "Re-ranking", total=len(first), quiet=quiet))
     seconds = time.perf_counter() - started
-    write_run(better, out)
-    console.say(
-        f"{out}: {len(better):,} queries re-ranked to depth {depth or 'all'} in {seconds:.1f} s",
-        quiet=quiet,
-    )
+    write_run(Run.from_rows(as_row(*row) for row in rows), out)
+    depths = [ranking.depth for _, ranking in rows]
+    deep = f"{sum(depths) / max(1, len(depths)):,.0f} candidates each" if rows else "nothing"
+    console.say(f"{out}: {len(rows):,} queries, {deep}, in {seconds:.1f} s", quiet=quiet)

@@ -3,10 +3,11 @@
 from glassrank.modules import make_callable
 from glassrank.rank.budget import Deadline
 from glassrank.rank.cost import CostModel
-from glassrank.rank.live import Reranker, rerank_rows
+from glassrank.rank.live import Reranker
 from glassrank.rank.pipeline import Pipeline
+from glassrank.rank.runs import rerank_run
 from glassrank.rank.texts import load, rank
 
-__all__ = ["CostModel", "Deadline", "Pipeline", "Reranker", "load", "rank", "rerank_rows"]
+__all__ = ["CostModel", "Deadline", "Pipeline", "Reranker", "load", "rank", "rerank_run"]
 
 make_callable(__name__, rank)

@@ -1,6 +1,6 @@
 """A trained model with its vocabulary: texts in, scores out, nothing stored."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +12,6 @@ from glassrank.models import TokenBatch, Words
 from glassrank.models.checkpoint import SavedModel, load_model, model_folder
 from glassrank.rank.cost import CostModel
 from glassrank.text import Vocabulary, pad, split_words
-from glassrank.types import Run
 
 TOKENS_AT_ONCE = 16_384
 """Texts of like length go together, up to this many words with padding: memory stays small, and
@@ -101,27 +100,6 @@ def _parts(lengths: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
         size = max(1, int(np.searchsorted(cost, TOKENS_AT_ONCE, side="right")))
         yield order[start : start + size]
         start += size
-
-
-def rerank_rows(
-    reranker: Reranker,
-    run: Run,
-    queries: Mapping[str, str],
-    text: Callable[[str], str],
-    depth: int | None = None,
-) -> Iterator[tuple[str, list[str], NDArray[np.float64]]]:
-    """Each query's row of a run, its first `depth` documents in the model's order.
-
-    The rest keep the first stage's order below them, with scores that say so.
-    """
-    for query_id, docs, first in run.items():
-        order = np.argsort(-first, kind="stable")
-        top = order[:depth]
-        found = reranker.scores(
-            queries[query_id], [text(docs[i]) for i in top], first[top].tolist()
-        )
-        places, values = best_first(found.values, len(order))
-        yield query_id, [docs[order[i]] for i in places], values
 
 
 def best_first(

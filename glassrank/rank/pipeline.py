@@ -146,7 +146,8 @@ class Pipeline:
         ended = self._clock()
         self._closing_cost.learn(len(first.docs), ended - done)
         timing |= {"query": encoded - began, "scoring": done - encoded, "sorting": ended - done}
-        return Ranking(query, hits, scored.depth, {**timing, "total": sum(timing.values())})
+        timing["total"] = sum(timing.values())
+        return Ranking(query, hits, scored.depth, timing, depth)
 
     def _ready(self, query: Words, snapshot: Snapshot, first: TopK) -> Candidates:
         reranker = self.reranker

@@ -52,4 +52,5 @@ def rank(
         )
     )
     timing = {"query": encoded - began, "scoring": done - encoded, "sorting": clock() - done}
-    return Ranking(query, hits, scored.depth, {**timing, "total": sum(timing.values())})
+    timing["total"] = sum(timing.values())
+    return Ranking(query, hits, scored.depth, timing, len(texts))

@@ -26,7 +26,7 @@ def test_a_run_is_re_ranked(call: Call, index: Path, files: Path) -> None:
         *("--model", "model", "--out", "second.run", "--depth", "5"),
     )
     assert done.returncode == 0, done.stderr
-    assert "2 queries re-ranked to depth 5" in done.stderr
+    assert "2 queries, " in done.stderr
     lines = (files / "second.run").read_text().splitlines()
     assert {line.split()[0] for line in lines} == {"q1", "q2"}
 
@@ -50,3 +50,14 @@ def test_a_folder_that_is_no_model(call: Call, index: Path, files: Path) -> None
     )
     assert done.returncode == 2
     assert "is not a model folder" in done.stderr
+
+
+def test_a_document_that_is_missing_is_named(call: Call, index: Path, files: Path) -> None:
+    make_model(files / "model")
+    (files / "first.run").write_text("q1 Q0 dragons 1 2 base\n")
+    done = call(
+        *("rerank", "first.run", "--index", "my.index", "--queries", "queries.tsv"),
+        *("--model", "model", "--out", "second.run"),
+    )
+    assert done.returncode == 2
+    assert "no document 'dragons'" in done.stderr

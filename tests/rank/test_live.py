@@ -11,8 +11,7 @@ from glassrank.models import TokenBatch, WordTable
 from glassrank.models.checkpoint import SavedModel, Usage, save_model
 from glassrank.models.tk import TK, TKConfig
 from glassrank.nn.contextual import ContextualConfig
-from glassrank.rank import Reranker, live, rerank_rows
-from glassrank.types import Run
+from glassrank.rank import Reranker, live
 
 WORDS = ["<pad>", "<unk>", "cat", "dog", "mat", "sat", "the", "sea", "cold"]
 TEXTS = ["the cat sat", "dog", "the cold sea the cold sea", "cat cat cat mat", "zebra the"]
@@ -63,15 +62,10 @@ def test_an_empty_text_and_an_empty_query_have_scores(saved: SavedModel) -> None
     assert np.isfinite(Reranker(saved).scores("", ["", "cat"]).values).all()
 
 
-def test_below_the_depth_the_first_stage_keeps_its_order(saved: SavedModel) -> None:
-    run = Run.from_dict({"q": {"0": 9.0, "1": 8.0, "2": 7.0, "3": 6.0, "4": 5.0}})
-    reranker = Reranker(saved)
-    [(_, docs, scores)] = rerank_rows(reranker, run, {"q": "dog"}, lambda d: TEXTS[int(d)], depth=3)
-    assert sorted(docs[:3]) == ["0", "1", "2"]
-    assert docs[3:] == ["3", "4"]
+def test_below_what_was_scored_candidates_keep_their_order() -> None:
+    places, scores = live.best_first(np.array([1.0, 3.0, 2.0], np.float32), 5)
+    assert places.tolist() == [1, 2, 0, 3, 4]
     assert all(a > b for a, b in pairwise(scores))
-    own = reranker.scores("dog", TEXTS[:3], [9.0, 8.0, 7.0]).values
-    assert [int(doc) for doc in docs[:3]] == np.argsort(-own).tolist()
 
 
 def test_a_model_folder_is_enough(saved: SavedModel, tmp_path: Path) -> None:

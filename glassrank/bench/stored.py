@@ -1,0 +1,125 @@
+"""Scoring stored words: fused against plain on the same rows, and stored against live."""
+
+from collections.abc import Sequence
+from itertools import count
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from glassrank.bench.clocks import medians_ms
+from glassrank.bench.results import Result
+from glassrank.models import TokenBatch, Words, WordTable
+from glassrank.models.tk import TK, TKConfig
+from glassrank.nn.contextual import ContextualConfig
+
+DOCS, WORDS, SIZE, STRIDE, TERMS = 1000, 200, 300, 320, 30
+_SETS = 4
+"""Different documents in turn, so that caches do not help: each set is larger than they are."""
+_PLAIN_AT_ONCE = 50
+
+
+def tiny_table_tk(layers: int = 2) -> TK:
+    """A TK as the packaged one is, with random weights: speed does not depend on their values."""
+    torch.manual_seed(0)
+    contextual = ContextualConfig(
+        layers, heads=10, attention_size=32, per_head=True, feed_forward=300
+    )
+    model = TK(TKConfig(contextual=contextual), WordTable(torch.randn(20_000, SIZE), trained=False))
+    return model.eval().requires_grad_(False)
+
+
+class RandomStore:
+    """Rows as a store has them, and one query."""
+
+    def __init__(self, dtype: str) -> None:
+        generator = torch.Generator().manual_seed(0)
+        rows = torch.zeros(_SETS * DOCS * WORDS, STRIDE, dtype=torch.bfloat16)
+        self.scales: NDArray[np.float32] | None = None
+        for start in range(0, len(rows), DOCS * WORDS):
+            vectors = torch.randn(DOCS * WORDS, SIZE, generator=generator)
+            rows[start : start + DOCS * WORDS, :SIZE] = torch.nn.functional.normalize(vectors)
+        query = torch.randn(TERMS, SIZE, generator=generator)
+        self.query = torch.nn.functional.normalize(query)  # (Q, E)
+        self.weights = torch.rand(TERMS, generator=generator)  # (Q,)
+        if dtype == "bf16":
+            self.rows = rows.view(torch.uint16).numpy()
+        elif dtype == "int8":
+            largest = rows.float().abs().amax(1)
+            self.scales = (largest / 127).numpy()
+            self.rows = (rows.float() / (largest / 127)[:, None]).round().to(torch.int8).numpy()
+        else:
+            self.rows = rows.float().numpy()
+        order = torch.randperm(_SETS * DOCS, generator=generator).numpy()
+        self.starts = [
+            order[n * DOCS : (n + 1) * DOCS].astype(np.int64) * WORDS for n in range(_SETS)
+        ]
+        self.lengths = np.full(DOCS, WORDS, np.int64)
+
+    def plain(self, model: TK, turn: int) -> NDArray[np.float32]:
+        """Rows to float32, then what the model itself does, in parts that fit the caches."""
+        query = Words(self.query[None], torch.ones(1, TERMS), self.weights[None])
+        found = []
+        starts = self.starts[turn % _SETS]
+        for begin in range(0, DOCS, _PLAIN_AT_ONCE):
+            part = starts[begin : begin + _PLAIN_AT_ONCE]
+            places = (part[:, None] + np.arange(WORDS)).ravel()
+            raw = torch.from_numpy(self.rows[places])
+            vectors = raw.view(torch.bfloat16).float() if raw.dtype == torch.uint16 else raw.float()
+            if self.scales is not None:
+                vectors *= torch.from_numpy(self.scales[places])[:, None]
+            docs = torch.unflatten(vectors[:, :SIZE], 0, (len(part), WORDS))
+            ones = torch.ones(len(part), WORDS)
+            same = query.rows(torch.zeros(len(part), dtype=torch.long))
+            found.append(model.interact(same, Words(docs, ones, ones)).score)
+        return torch.cat(found).numpy()
+
+    def fused(self, model: TK, turn: int) -> NDArray[np.float32]:
+        from glassrank.nn.pool_cpu import StoredRows, pool_cpu
+
+        readout = model.readouts()[0]
+        return pool_cpu(
+            self.query.numpy(), self.weights.numpy(), StoredRows(self.rows, self.scales),
+            self.starts[turn % _SETS], self.lengths, model.config.kernels,
+            readout.log.numpy(), readout.length.numpy(),
+        )  # fmt: skip
+
+
+def fused_against_plain() -> Sequence[Result]:
+    return [_fused_against_plain(dtype) for dtype in ("bf16", "int8", "float32")]
+
+
+def _fused_against_plain(dtype: str) -> Result:
+    model, store, turns = tiny_table_tk(), RandomStore(dtype), count()
+    difference = np.abs(store.fused(model, 0) / store.plain(model, 0) - 1).max()
+    fused, plain = medians_ms(
+        [lambda: store.fused(model, next(turns)), lambda: store.plain(model, next(turns))]
+    )
+    return Result(
+        f"stored scoring, {dtype}: fused against plain",
+        plain / fused,
+        "times",
+        25.0 if dtype == "bf16" else None,
+        details={"fused_ms": fused, "plain_ms": plain, "difference": float(difference)},
+    )
+
+
+def stored_against_live() -> Sequence[Result]:
+    model = tiny_table_tk()
+    store, turns = RandomStore("bf16"), count()
+    ids = torch.randint(2, 20_000, (DOCS, WORDS))
+    query = Words(store.query[None], torch.ones(1, TERMS), store.weights[None])
+
+    @torch.no_grad()
+    def live() -> None:
+        for begin in range(0, DOCS, _PLAIN_AT_ONCE):
+            part = ids[begin : begin + _PLAIN_AT_ONCE]
+            docs = model.encode_doc(TokenBatch(part, torch.ones(part.shape)))
+            same = query.rows(torch.zeros(len(part), dtype=torch.long))
+            model.interact(same, docs)
+
+    fused, lived = medians_ms([lambda: store.fused(model, next(turns)), live], repeats=3)
+    details = {"stored_ms": fused, "live_ms": lived}
+    return [
+        Result("stored TK against the same TK live", lived / fused, "times", 100.0, details=details)
+    ]

@@ -1,0 +1,126 @@
+"""Quality against milliseconds as a picture, like Figure 2 of the TK paper.
+
+Each model has a line, solid or dashed in its own way, up to a marker where its result is best, and
+dotted beyond: more time brings nothing better there. Lines differ in more than colour, so that they
+can be told apart in black and white.
+"""
+
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from glassrank.cli.budget_report import Report
+from glassrank.errors import InputError
+from glassrank.files import whole_file
+from glassrank.measure.budget_curve import TimeCurve
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+ENDINGS = (".svg", ".png", ".pdf")
+
+# Okabe and Ito's colours, which colour-blind people can tell apart; their yellow is too faint.
+_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
+_DASHES = ("-", (0, (6, 2)), (0, (6, 2, 1, 2)), (0, (3, 1.5)), (0, (9, 2, 2, 2, 2, 2)))
+_FAR_FASTER = 20
+_GREY = "#777777"
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+
+
+def check_plot(path: Path) -> None:
+    """Before hours of scoring: that there will be a picture at the end of them."""
+    if path.suffix.lower() not in ENDINGS:
+        raise InputError(f"--plot writes {', '.join(ENDINGS)}, which {path.name!r} is not")
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        raise InputError(
+            "--plot needs matplotlib; install it with: pip install 'glassrank[plots]'"
+        ) from None
+
+
+def draw(report: Report, path: Path) -> None:
+    import matplotlib
+
+    kind = path.suffix.lower().removeprefix(".")
+    # Text stays text, and the same report gives the same file.
+    style: Any = {"svg.fonttype": "none", "svg.hashsalt": "glassrank", "font.size": 9}
+    with matplotlib.rc_context(style), whole_file(path) as part:
+        metadata = {"Date": None} if kind == "svg" else None
+        _figure(report).savefig(part, format=kind, dpi=160, metadata=metadata)
+
+
+def _figure(report: Report) -> "Figure":
+    from matplotlib.figure import Figure  # not pyplot, which looks for a screen
+
+    measures = list(report.first_stage)
+    figure = Figure(figsize=(1 + 3.4 * len(measures), 3.8), layout="constrained")
+    left = _left_end(report)
+    all_axes = figure.subplots(1, len(measures), squeeze=False)[0]
+    for axes, name in zip(all_axes, measures, strict=True):
+        axes.axhline(report.first_stage[name], color=_GREY, linewidth=1)
+        for line, look in zip(report.lines, _looks(), strict=False):
+            _draw_line(axes, line.curves[name], look, left, report.most_ms)
+        axes.set_title(name)
+        axes.set_xlabel("milliseconds to re-rank")
+        if left > 0:
+            axes.set_xscale("log")
+            axes.xaxis.set_major_formatter(lambda ms, _: f"{ms:,g}")
+        axes.set_xlim(left, report.most_ms)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(alpha=0.25)
+    _draw_legend(figure, report)
+    return figure
+
+
+def _left_end(report: Report) -> float:
+    """0, unless one line would be lost in the corner beside another that is far slower: then the
+    axis is one of ratios, which has no 0, and begins a little before the fastest."""
+    fastest = min(float(line.speed.ms(report.deepest)) for line in report.lines)
+    if fastest > report.most_ms / _FAR_FASTER:
+        return 0.0
+    return 0.7 * min(float(line.speed.ms(1)) for line in report.lines)
+
+
+def _looks() -> Iterator[dict[str, Any]]:
+    """As many as there are lines; no two of the first 35 are alike."""
+    for number in count():
+        yield {
+            "color": _COLOURS[number % len(_COLOURS)],
+            "linestyle": _DASHES[number % len(_DASHES)],
+            "marker": _MARKERS[number % len(_MARKERS)],
+        }
+
+
+def _draw_line(
+    axes: "Axes", curve: TimeCurve, look: dict[str, Any], left: float, most_ms: int
+) -> None:
+    values, best = curve.at_depth, curve.chosen
+    ms = np.maximum(curve.speed.ms(np.arange(len(values))), left)  # (D + 1,)
+    axes.plot(ms[: best + 1], values[: best + 1], **{**look, "marker": ""})
+    # With more time than all candidates take, nothing changes any more.
+    beyond = np.append(ms[best:], max(most_ms, ms[-1])), np.append(values[best:], values[-1])
+    axes.plot(*beyond, color=look["color"], linestyle=":")
+    # A marker on the edge is drawn whole, one beyond it not at all.
+    axes.plot(ms[best], values[best], **look, clip_on=bool(ms[best] > most_ms))
+    axes.annotate(
+        f"{best:,}", (ms[best], values[best]), (0, 6), textcoords="offset points", ha="center",
+        color=look["color"], annotation_clip=True,
+    )  # fmt: skip
+
+
+def _draw_legend(figure: "Figure", report: Report) -> None:
+    from matplotlib.lines import Line2D
+
+    chosen = "best on dev queries" if report.chosen_on == "dev" else "best"
+    handles = [Line2D([], [], color=_GREY, linewidth=1, label="first stage alone")]
+    for line, look in zip(report.lines, _looks(), strict=False):
+        handles.append(Line2D([], [], **look, label=line.label.replace("$", r"\$")))
+    marker = f"marker: {chosen}, with its number of documents; dotted: beyond it"
+    handles.append(Line2D([], [], color=_GREY, linestyle=":", label=marker))
+    place: Any = {"loc": "outside lower center", "ncols": 3, "handlelength": 4}
+    figure.legend(handles=handles, frameon=False, **place)

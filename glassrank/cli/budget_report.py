@@ -1,0 +1,192 @@
+"""What `glassrank budget` found: tables for people, JSON for programs."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from rich.markup import escape
+from rich.table import Table
+
+from glassrank.measure.budget_curve import Speed, TimeCurve
+
+FORMAT = 1
+_SHOWN_MS = (1, 2, 5, 10, 20, 50, 100, 200, 300, 500, 1000, 2000, 5000, 10_000)
+_TIME_WIDTH = 10
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of the plot: a model, and whether its documents were encoded live or beforehand."""
+
+    model: str
+    way: str
+    speed: Speed
+    curves: dict[str, TimeCurve]
+    """By measure."""
+
+    @property
+    def label(self) -> str:
+        return f"{self.model} ({self.way})"
+
+
+@dataclass(frozen=True)
+class Report:
+    """All lines, over the same candidates."""
+
+    judged: int
+    """Queries with judgments."""
+    deepest: int
+    """The most candidates that a query has."""
+    chosen_on: str
+    """`dev` if depths were chosen on dev queries, `run` if on the run's own."""
+    machine: dict[str, Any]
+    most_ms: int
+    lines: list[Line]
+
+    @property
+    def first_stage(self) -> dict[str, float]:
+        """Each measure before any re-ranking."""
+        return {name: float(curve.at_depth[0]) for name, curve in self.lines[0].curves.items()}
+
+    def to_json(self) -> dict[str, Any]:
+        """
+        format       1
+        queries      how many judged queries the means are over
+        candidates   the most that a query has: `at_depth` goes from 0 to this
+        chosen_on    dev or run: the queries on which the depth of `best` was chosen
+        machine      device and threads
+        first_stage  each measure at 0 ms: the first stage alone
+        ms           0, 1, 2, …: the second stage's milliseconds for one query
+        models       one object for each line of the plot:
+            label        unique among the lines
+            model, way   the model's name; `live`, or `stored` and the store's dtype
+            docs_per_ms  documents scored in a millisecond
+            query_ms     what a query costs before the first document is scored
+            depth        documents re-ranked, for each of `ms`
+            measures     for each measure:
+                at_ms      its value, for each of `ms`, when all of that time is used
+                at_depth   its value at depth 0, 1, 2, …
+                best       depth, ms and value where it is best: the marker of the plot
+        """
+        ms = np.arange(self.most_ms + 1)
+        return {
+            "format": FORMAT,
+            "queries": self.judged,
+            "candidates": self.deepest,
+            "chosen_on": self.chosen_on,
+            "machine": self.machine,
+            "first_stage": self.first_stage,
+            "ms": ms.tolist(),
+            "models": [
+                {
+                    "label": line.label,
+                    "model": line.model,
+                    "way": line.way,
+                    "docs_per_ms": line.speed.docs_per_ms,
+                    "query_ms": line.speed.query_ms,
+                    "depth": np.minimum(line.speed.depth(ms), self.deepest).tolist(),
+                    "measures": {
+                        name: {
+                            "at_ms": curve.at_ms(ms).tolist(),
+                            "at_depth": curve.at_depth.tolist(),
+                            "best": {
+                                "depth": curve.chosen,
+                                "ms": curve.chosen_ms,
+                                "value": curve.chosen_value,
+                            },
+                        }
+                        for name, curve in line.curves.items()
+                    },
+                }
+                for line in self.lines
+            ],
+        }
+
+
+def default_most_ms(lines: Sequence[Line]) -> int:
+    """Until the slowest has re-ranked all candidates, but no more than a second."""
+    slowest = max(curve.all_ms for line in lines for curve in line.curves.values())
+    return int(np.clip(np.ceil(slowest), 1, 1000))
+
+
+def summary(report: Report) -> str:
+    threads = report.machine["threads"]
+    machine = f"{report.machine['device']}, {threads} thread{'s' if threads != 1 else ''}"
+    asked = f"{report.judged:,} judged queries, up to {report.deepest:,} candidates"
+    return f"{asked}; timed on {machine}, without the first stage"
+
+
+def tables(report: Report, width: int) -> Iterator[Table]:
+    """For so many characters in a line."""
+    yield _best_table(report)
+    yield _time_table(report, _shown_ms(report, width))
+    yield _speed_table(report)
+
+
+def _shown_ms(report: Report, width: int) -> list[int]:
+    """Round numbers, from where anything is re-ranked to the end, as many as there is room for."""
+    begin = min(float(line.speed.ms(1)) for line in report.lines)
+    able = [ms for ms in _SHOWN_MS if begin <= ms <= report.most_ms] or [report.most_ms]
+    names = max(len(line.label) for line in report.lines) + max(map(len, report.first_stage)) + 4
+    columns = max(1, (width - names) // _TIME_WIDTH)
+    places = np.linspace(len(able) - 1, 0, min(columns, len(able))).round().astype(int)
+    return [able[place] for place in reversed(places)]
+
+
+def _best_table(report: Report) -> Table:
+    chosen = "on dev queries" if report.chosen_on == "dev" else "on these queries themselves"
+    table = _table(f"At the depth that is best {chosen}", "measure", "model")
+    for column in ("value", "gain", "depth", "ms"):
+        table.add_column(column, justify="right")
+    for name, alone in report.first_stage.items():
+        table.add_row(name, "first stage alone", f"{alone:.4f}", "", "0", "0")
+        for line in report.lines:
+            curve = line.curves[name]
+            gain = f"{curve.chosen_value - alone:+.4f}"
+            value, ms = f"{curve.chosen_value:.4f}", _milliseconds(curve.chosen_ms)
+            table.add_row("", escape(line.label), value, gain, f"{curve.chosen:,}", ms)
+    return table
+
+
+def _time_table(report: Report, shown: Sequence[int]) -> Table:
+    """In less time than the query alone costs, a model leaves the first stage's order."""
+    table = _table("When all of a time budget is used", "measure", "model")
+    for ms in shown:
+        table.add_column(f"{ms:,} ms", justify="right")
+    for name, alone in report.first_stage.items():
+        table.add_row(name, "first stage alone", *(f"{alone:.4f}" for _ in shown))
+        for line in report.lines:
+            values = line.curves[name].at_ms(shown).tolist()
+            table.add_row("", escape(line.label), *(f"{value:.4f}" for value in values))
+    return table
+
+
+def _speed_table(report: Report) -> Table:
+    table = _table("Speed", "model")
+    for column in ("docs/ms", "query ms", "ms for all"):
+        table.add_column(column, justify="right")
+    for line in report.lines:
+        speed = line.speed
+        table.add_row(
+            escape(line.label),
+            f"{speed.docs_per_ms:.3g}",
+            _milliseconds(speed.query_ms),
+            _milliseconds(float(speed.ms(report.deepest))),
+        )
+    return table
+
+
+def _table(title: str, *columns: str) -> Table:
+    return Table(
+        *columns, title=f"{title}\n", title_justify="left", title_style="bold", box=None,
+        pad_edge=False,
+    )  # fmt: skip
+
+
+def _milliseconds(ms: float) -> str:
+    """
+    >>> _milliseconds(0.1234), _milliseconds(12.34), _milliseconds(1234.5)
+    ('0.12', '12.3', '1,234')
+    """
+    return f"{ms:.2f}" if ms < 10 else f"{ms:.1f}" if ms < 100 else f"{ms:,.0f}"

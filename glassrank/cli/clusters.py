@@ -1,0 +1,187 @@
+"""`glassrank clusters`: types of queries, and where a model helps or hurts."""
+
+from math import inf
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from glassrank.cli import console
+from glassrank.cli.json_file import JsonFile, check_writable, is_printed, write_json
+from glassrank.errors import InputError
+
+if TYPE_CHECKING:
+    from glassrank.measure.clusters import Cluster, RankedQuery
+    from glassrank.measure.measures import Floats
+    from glassrank.rank import Reranker
+
+FORMAT = 1
+_SORTS = ("gain", "loss", "size")
+
+
+def clusters(
+    run: Annotated[Path, typer.Argument(help="The model's run.")],
+    baseline: Annotated[Path, typer.Option(help="The first stage's run, to compare with.")],
+    queries: Annotated[str, typer.Option(help="The runs' queries: TSV, JSONL or TREC topics.")],
+    qrels: Annotated[str, typer.Option(help="Judgments.")],
+    model: Annotated[str, typer.Option(help="The model whose query vectors are clustered.")],
+    k: Annotated[
+        int | None, typer.Option(min=1, help="How many clusters; by the elbow unless given.")
+    ] = None,
+    sort: Annotated[str, typer.Option(help="gain, loss or size: which clusters come first.")] = (
+        "gain"
+    ),
+    json: JsonFile = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda, or cuda:1.")] = "cpu",
+    quiet: console.Quiet = False,
+) -> None:
+    """Queries of one kind together: where the model helps, and where it hurts.
+
+    Queries are grouped by k-means over the means of their words' vectors,
+    as the model encodes them. Clusters are named by the words that tell them
+    apart; ranks are medians, over a cluster's queries, of the rank of the
+    first relevant document. The number of clusters is where the curve of
+    inertias is farthest below the straight line between its ends.
+    """
+    from glassrank.measure.clusters import Cluster, make_clusters
+    from glassrank.measure.k_means import candidate_ks, elbow, inertias, k_means
+    from glassrank.rank import Reranker
+
+    check_writable(json)
+    if sort not in _SORTS:
+        raise InputError(f"--sort takes {', '.join(_SORTS)}, not {sort!r}")
+    asked = _ranked_queries(run, baseline, queries, qrels, quiet=quiet)
+    if k is not None and k > len(asked):
+        raise InputError(f"{len(asked):,} queries make at most as many clusters, not {k:,}")
+    vectors = _vectors(Reranker.load(model, device), asked, quiet=quiet)
+    curve: list[dict[str, float]] = []
+    if k is None:
+        ks = candidate_ks(len(asked))
+        with console.working("Choosing the number of clusters", quiet=quiet):
+            fallen = inertias(vectors, ks)
+        k = elbow(ks, fallen)
+        curve = [{"k": tried, "inertia": value} for tried, value in zip(ks, fallen, strict=True)]
+    with console.working(f"Making {k:,} clusters", quiet=quiet):
+        found = make_clusters(asked, vectors, k_means(vectors, k))
+    if sort != "gain":
+        found.sort(key=lambda one: one.gain if sort == "loss" else -len(one.queries))
+    everyone = Cluster(("all", "queries"), tuple(asked))
+    write_json(_as_json(found, everyone, curve, model), json)
+    if not is_printed(json):
+        console.out.print(_table(found, everyone))
+
+
+def _ranked_queries(
+    run: Path, baseline: Path, queries: str, qrels: str, *, quiet: bool
+) -> "list[RankedQuery]":
+    """Those with a relevant document in either run: of the others no order can be better."""
+    from glassrank.corpus import read_qrels, read_queries, read_run
+    from glassrank.measure.clusters import RankedQuery, first_relevant_ranks
+
+    judgments, texts = read_qrels(qrels), dict(read_queries(queries))
+    before = first_relevant_ranks(read_run(baseline), judgments)
+    after = first_relevant_ranks(read_run(run), judgments)
+    found = [query_id for query_id in judgments if min(before[query_id], after[query_id]) < inf]
+    if not found:
+        raise InputError(f"neither {baseline} nor {run} has a relevant document of {qrels}")
+    missing = next((query_id for query_id in found if query_id not in texts), None)
+    if missing is not None:
+        raise InputError(f"{queries} has no query {missing!r}, which the runs have; give theirs")
+    if len(found) < len(judgments):
+        console.say(
+            f"{len(judgments) - len(found):,} of {len(judgments):,} judged queries are left out: "
+            "no run has a relevant document for them",
+            quiet=quiet,
+        )
+    return [RankedQuery(one, texts[one], before[one], after[one]) for one in found]
+
+
+def _vectors(reranker: "Reranker", queries: "list[RankedQuery]", *, quiet: bool) -> "Floats":
+    """The mean of each query's word vectors, as the model encodes them."""  # (N, E)
+    import numpy as np
+
+    means = []
+    for query in console.track(queries, "Encoding queries", total=len(queries), quiet=quiet):
+        words = reranker.encode_query(query.text)
+        if not words.vectors.is_floating_point():
+            raise InputError(
+                f"a {reranker.model.name} reads a query together with each document and has no "
+                "vectors of its own for it; cluster with another model, such as tk"
+            )
+        mask = words.mask[0, :, None]  # (Q, 1)
+        total = (words.vectors[0].flatten(1) * mask).sum(0)  # (E,)
+        means.append((total / mask.sum().clamp(min=1)).double().cpu().numpy())
+    return np.stack(means)
+
+
+def _table(found: "list[Cluster]", everyone: "Cluster") -> Table:
+    table = Table("cluster, and typical queries", box=None, pad_edge=False)
+    for column in ("queries", "baseline", "model", "gain", "better", "worse"):
+        table.add_column(column, justify="right")
+    for cluster in found:
+        typical = escape("\n".join(query.text for query in cluster.examples[:2]))
+        table.add_row(f"[bold]{escape(cluster.name)}[/]\n[dim]{typical}[/]", *_cells(cluster))
+    table.add_row(everyone.name, *_cells(everyone))
+    return table
+
+
+def _cells(cluster: "Cluster") -> tuple[str, ...]:
+    ranks = (f"{rank:,g}" if rank < inf else "none" for rank in (cluster.baseline, cluster.model))
+    counts = (f"{count:,}" for count in (cluster.better, cluster.worse))
+    gain = f"{cluster.gain:+,g}" if cluster.gain else "0"
+    return (f"{len(cluster.queries):,}", *ranks, gain, *counts)
+
+
+def _as_json(
+    found: "list[Cluster]", everyone: "Cluster", curve: list[dict[str, float]], model: str
+) -> dict[str, Any]:
+    """
+    format    1
+    model     the model whose query vectors were clustered
+    elbow     k and inertia of all numbers of clusters that were tried; empty if k was given
+    all       the same as a cluster, of all queries
+    clusters  in the order of the table:
+        name, terms             the words that tell it from the others
+        queries                 how many it has
+        baseline, model, gain   median ranks of the first relevant document; their difference
+        better, worse           how many queries have it higher up, or further down
+        examples                ids of its most typical queries
+    queries   every query that has a relevant document, the most typical of its cluster first:
+        query_id, text
+        cluster                 its place in `clusters`, from 0
+        baseline, model, gain   ranks of the first relevant document; their difference
+
+    A rank is null where no relevant document was found, and so is a gain from or to such a rank.
+    """
+    return {
+        "format": FORMAT,
+        "model": model,
+        "elbow": curve,
+        "all": _cluster_json(everyone),
+        "clusters": [_cluster_json(cluster) for cluster in found],
+        "queries": [
+            {"query_id": query.query_id, "text": query.text, "cluster": number, **_ranks(query)}
+            for number, cluster in enumerate(found)
+            for query in cluster.queries
+        ],
+    }
+
+
+def _cluster_json(cluster: "Cluster") -> dict[str, Any]:
+    return {
+        "name": cluster.name,
+        "terms": list(cluster.terms),
+        "queries": len(cluster.queries),
+        **_ranks(cluster),
+        "better": cluster.better,
+        "worse": cluster.worse,
+        "examples": [query.query_id for query in cluster.examples],
+    }
+
+
+def _ranks(of: "Cluster | RankedQuery") -> dict[str, float | None]:
+    """JSON has no infinity."""
+    values = {"baseline": of.baseline, "model": of.model, "gain": of.gain}
+    return {name: value if abs(value) < inf else None for name, value in values.items()}

@@ -1,0 +1,153 @@
+"""Types of queries, and where a model helps or hurts: the TK paper's section 5.3 and its Table 3.
+
+Queries of like vectors form a cluster. Its name is the words that tell it from the others; its rank
+is the median, over its queries, of the rank of the first relevant document.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from glassrank.measure.judged import Judged
+from glassrank.measure.k_means import Grouping
+from glassrank.measure.measures import Floats
+from glassrank.text import split_words
+from glassrank.types import Qrels, Run
+
+_TERMS = 4
+_EXAMPLES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class RankedQuery:
+    """One query with the ranks of its first relevant document; inf where it is not in the run."""
+
+    query_id: str
+    text: str
+    baseline: float
+    model: float
+
+    @property
+    def gain(self) -> float:
+        """How many ranks the model brings it up."""
+        return rank_gain(self.baseline, self.model)
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    terms: tuple[str, ...]
+    """In the order in which queries mostly have them."""
+    queries: tuple[RankedQuery, ...]
+    """The most typical first: those nearest to the cluster's mean."""
+
+    @property
+    def name(self) -> str:
+        return " ".join(self.terms) or "(no telling words)"
+
+    @property
+    def baseline(self) -> float:
+        """The median rank."""
+        return float(np.median([query.baseline for query in self.queries]))
+
+    @property
+    def model(self) -> float:
+        """The median rank."""
+        return float(np.median([query.model for query in self.queries]))
+
+    @property
+    def gain(self) -> float:
+        """How many ranks the median comes up."""
+        return rank_gain(self.baseline, self.model)
+
+    @property
+    def better(self) -> int:
+        """How many queries have their first relevant document higher up than before."""
+        return sum(query.model < query.baseline for query in self.queries)
+
+    @property
+    def worse(self) -> int:
+        return sum(query.model > query.baseline for query in self.queries)
+
+    @property
+    def examples(self) -> tuple[RankedQuery, ...]:
+        return self.queries[:_EXAMPLES]
+
+
+def rank_gain(before: float, after: float) -> float:
+    """
+    >>> rank_gain(9, 2), rank_gain(2, float("inf")), rank_gain(float("inf"), float("inf"))
+    (7, -inf, 0.0)
+    """
+    return 0.0 if before == after else before - after
+
+
+def first_relevant_ranks(run: Run, qrels: Qrels) -> dict[str, float]:
+    """For each judged query the rank of its first relevant document, inf where none was found.
+
+    >>> run = Run.from_dict({"q": {"a": 2.0, "b": 1.0}})
+    >>> first_relevant_ranks(run, {"q": {"b": 1}, "r": {"a": 1}})
+    {'q': 2.0, 'r': inf}
+    """
+    judged = Judged.join(run, qrels)
+    return dict(zip(judged.query_ids, judged.ranks[:, 0].tolist(), strict=True))
+
+
+def make_clusters(
+    queries: Sequence[RankedQuery], vectors: Floats, grouping: Grouping
+) -> list[Cluster]:
+    """By gain, the largest first; a cluster's queries by how typical they are."""
+    names = telling_terms([query.text for query in queries], grouping.labels.tolist())
+    distances = ((vectors - grouping.centers[grouping.labels]) ** 2).sum(1)  # (N,)
+    clusters = []
+    for label, terms in enumerate(names):
+        members = np.flatnonzero(grouping.labels == label)
+        typical = members[np.argsort(distances[members], kind="stable")]
+        clusters.append(Cluster(terms, tuple(queries[i] for i in typical)))
+    return sorted(clusters, key=lambda cluster: (-cluster.gain, -len(cluster.queries)))
+
+
+def telling_terms(texts: Sequence[str], labels: Sequence[int]) -> list[tuple[str, ...]]:
+    """The words that tell each group's texts from the others.
+
+    A word counts by the share of the group's texts that have it, times the logarithm of how much
+    larger that share is than among the other texts. A word in only one text of the group is taken
+    only where no two have one in common.
+
+    >>> texts = ["how long is a day", "how long is an hour", "what is rust", "what is gold"]
+    >>> telling_terms(texts, [0, 0, 1, 1])
+    [('how', 'long'), ('what',)]
+    """
+    words = [list(filter(_is_word, split_words(text))) for text in texts]
+    groups = [[w for w, own in zip(words, labels, strict=True) if own == label]
+              for label in range(max(labels) + 1)]  # fmt: skip
+    everywhere = _texts_with(words)
+    return [_own_terms(group, everywhere, len(texts)) for group in groups]
+
+
+def _own_terms(group: Sequence[list[str]], everywhere: Counter[str], texts: int) -> tuple[str, ...]:
+    inside = _texts_with(group)
+    values = {}
+    for word, count in inside.items():
+        # Half a text more on both sides: a word that no other group has must not count infinitely.
+        here = (count + 0.5) / (len(group) + 1)
+        elsewhere = (everywhere[word] - count + 0.5) / (texts - len(group) + 1)
+        values[word] = here * np.log(here / elsewhere)
+    telling = [word for word in values if values[word] > 0]
+    common = [word for word in telling if inside[word] > 1] or telling
+    best = sorted(common, key=lambda word: (-values[word], word))[:_TERMS]
+    return tuple(sorted(best, key=lambda word: _mean_place(word, group)))
+
+
+def _is_word(word: str) -> bool:
+    return any(letter.isalnum() for letter in word)
+
+
+def _texts_with(texts: Sequence[list[str]]) -> Counter[str]:
+    """In how many texts each word is."""
+    return Counter(word for words in texts for word in set(words))
+
+
+def _mean_place(word: str, texts: Sequence[list[str]]) -> float:
+    return float(np.mean([words.index(word) for words in texts if word in words]))
