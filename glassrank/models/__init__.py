@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from glassrank.models.bert import BERT, BERTConfig
 from glassrank.models.co_pacrr import CoPACRR, CoPACRRConfig
 from glassrank.models.contract import Output, Ranker, TokenBatch, Words, WordTable
 from glassrank.models.conv_knrm import ConvKNRM, ConvKNRMConfig
@@ -9,7 +10,9 @@ from glassrank.models.duet import Duet, DuetConfig
 from glassrank.models.ensemble import Ensemble
 from glassrank.models.knrm import KNRM, KNRMConfig
 from glassrank.models.matchpyramid import MatchPyramid, MatchPyramidConfig
+from glassrank.models.mores import MORES, MORESConfig
 from glassrank.models.pacrr import PACRR, PACRRConfig
+from glassrank.models.pieces import PieceRanker
 from glassrank.models.rpacrr import RPACRR, RPACRRConfig
 from glassrank.models.subwords import SubwordTable
 from glassrank.models.tk import TK, TKConfig
@@ -34,6 +37,8 @@ MODELS: dict[str, Family] = {
     "pacrr": Family(PACRR, PACRRConfig),
     "co_pacrr": Family(CoPACRR, CoPACRRConfig),
     "rpacrr": Family(RPACRR, RPACRRConfig),
+    "bert": Family(BERT, BERTConfig),
+    "mores": Family(MORES, MORESConfig),
 }
 
 __all__ = [
@@ -41,6 +46,7 @@ __all__ = [
     "Ensemble",
     "Family",
     "Output",
+    "PieceRanker",
     "Ranker",
     "SubwordTable",
     "TokenBatch",

@@ -37,6 +37,7 @@ class TKWindowed(Ranker):
     name = "tk_windowed"
     exact = True
     summands = ("sizes",)
+    stores_words = True
 
     def __init__(self, config: TKWindowedConfig, words: WordTable | None = None) -> None:
         super().__init__(config, words)

@@ -2,7 +2,7 @@
 
 import torch
 
-from glassrank.models import MODELS, Ranker, Words
+from glassrank.models import MODELS, Ranker, TokenBatch, Words
 from glassrank.settings import from_plain
 
 SMALL = {
@@ -45,12 +45,28 @@ SMALL = {
     },
 }
 
+_ENCODER = {
+    "vocabulary": 40,
+    "size": 12,
+    "layers": 2,
+    "heads": 3,
+    "feed_forward": 16,
+    "positions": 24,
+    "dropout": 0.0,
+}
+# Transformers over pieces: they have vectors of their own, so other tests are theirs.
+SMALL_PIECES = {
+    "bert": {"encoder": _ENCODER},
+    "mores": {"document": {**_ENCODER, "size": 9}, "query": {**_ENCODER, "layers": 1}},
+}
+
 
 def small_model(name: str, seed: int = 0, **changes: object) -> Ranker:
     """With larger weights than a fresh model has, so that scores really differ."""
     torch.manual_seed(seed)
     family = MODELS[name]
-    model = family.model(from_plain(family.config, {**SMALL[name], **changes}))
+    plain = {**(SMALL | SMALL_PIECES)[name], **changes}
+    model = family.model(from_plain(family.config, plain))
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.3 * torch.randn_like(parameter))
@@ -80,3 +96,20 @@ def widened(words: Words, extra: int, garbage: bool = False) -> Words:
 def score(model: Ranker, query: Words, doc: Words) -> torch.Tensor:
     with torch.no_grad():
         return model.interact(model.query_words(query), model.doc_words(doc)).score
+
+
+def piece_batch(lengths: list[int], seed: int = 0) -> TokenBatch:
+    """Texts of pieces: 1 for [CLS], 2 for [SEP], anything between, zeros after."""
+    generator = torch.Generator().manual_seed(seed)
+    mask = (torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]).long()
+    ids = torch.randint(3, 40, mask.shape, generator=generator) * mask
+    ids[:, 0] = 1
+    ids[torch.arange(len(lengths)), torch.tensor(lengths) - 1] = 2
+    return TokenBatch(ids, mask.float())
+
+
+def widened_ids(batch: TokenBatch, extra: int) -> TokenBatch:
+    """The same texts with more padding, which may hold anything."""
+    rows = len(batch.ids)
+    ids = torch.cat([batch.ids, torch.randint(0, 40, (rows, extra))], 1)
+    return TokenBatch(ids, torch.cat([batch.mask, torch.zeros(rows, extra)], 1))

@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from glassrank.models.contract import Output, Ranker, Words
-from tests.parity import authors, convolutional, pacrr
+from tests.parity import authors, convolutional, pacrr, pieces
 from tests.parity.authors import OUTPUTS
 
 BUILDERS = authors.BUILDERS | pacrr.BUILDERS | convolutional.BUILDERS
@@ -36,6 +36,11 @@ def differences(path: Path) -> Iterator[tuple[str, float]]:
             for name, tensor in tensors.items()
             if name.startswith(f"{seed}.")
         }
+        if _kind(path) in pieces.COMPARE:
+            with torch.no_grad():
+                for name, ours, theirs in pieces.COMPARE[_kind(path)](description, mine):
+                    yield f"{seed}.{name}", relative(ours, theirs)
+            continue
         weights = {
             n.removeprefix("weights."): t for n, t in mine.items() if n.startswith("weights.")
         }
@@ -69,7 +74,7 @@ def relative(ours: Tensor, theirs: Tensor) -> float:
 
 def _kind(path: Path) -> str:
     """`tk` for `tk_2layer.safetensors`: the longest known name that the file's begins with."""
-    known = [name for name in BUILDERS if path.stem.startswith(name)]
+    known = [name for name in (*BUILDERS, *pieces.COMPARE) if path.stem.startswith(name)]
     return max(known, key=len, default="")
 
 

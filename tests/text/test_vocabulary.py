@@ -80,7 +80,11 @@ def test_unknown_words_have_buckets_by_their_hash(some: list[str]) -> None:
 
 
 def test_buckets_are_the_same_on_every_machine() -> None:
-    assert Vocabulary(["cat"], buckets=1000).ids(["dog", "<pad>", "naïve"]).tolist() == [168, 924, 177]
+    assert Vocabulary(["cat"], buckets=1000).ids(["dog", "<pad>", "naïve"]).tolist() == [
+        168,
+        924,
+        177,
+    ]
 
 
 def test_no_more_words_than_asked_for() -> None:

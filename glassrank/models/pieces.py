@@ -1,0 +1,46 @@
+"""What the transformers have in common: texts are pieces of words, with vectors of the model's own.
+
+One query may meet many documents: `interact` takes as many encoded queries as documents, or one for
+all of them, which is then neither repeated nor computed again.
+"""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+
+from glassrank.models.contract import Output, Ranker, TokenBatch, Words
+
+
+@dataclass(frozen=True)
+class PieceText:
+    """How texts become pieces."""
+
+    lowercase: bool = True
+    query_words: int | None = None
+    """Words of a query that are kept before it is cut into pieces: 30 in the TK paper, all here."""
+    doc_words: int | None = None
+    """The same of a document: 200 in the TK paper."""
+
+
+class PieceRanker(Ranker):
+    """A transformer over pieces; `config.text` is a PieceText."""
+
+    @abstractmethod
+    def encode_query(self, batch: TokenBatch) -> Words: ...
+
+    @abstractmethod
+    def encode_doc(self, batch: TokenBatch) -> Words: ...
+
+    @abstractmethod
+    def interact(self, query: Words, doc: Words, explain: bool = False) -> Output:
+        """Scores (B,) of B documents and as many queries or one. With `explain`, attention stands
+        among the parts, which costs time and memory."""
+
+    def explain(self, query: TokenBatch, doc: TokenBatch) -> Output:
+        """The score with everything that the model can show for it."""
+        return self.interact(self.encode_query(query), self.encode_doc(doc), explain=True)
+
+    def query_words(self, words: Words) -> Words:
+        raise TypeError(f"a {self.name} has its own vectors for pieces; use encode_query")
+
+    def doc_words(self, words: Words) -> Words:
+        raise TypeError(f"a {self.name} has its own vectors for pieces; use encode_doc")

@@ -1,0 +1,195 @@
+"""A pretrained BERT's weights, from a folder, an installed package, or the hub.
+
+A folder has what such models come with: `config.json`, `model.safetensors`, and `vocab.txt` or
+`tokenizer.json`. Nothing is ever unpickled.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from glassrank.errors import InputError
+from glassrank.nn.transformer import Activation, EncoderConfig
+
+_KINDS = ("bert", "electra")
+_ACTIVATIONS: dict[str, Activation] = {
+    "gelu": "gelu",
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "relu": "relu",
+}
+# BERT's names for parts, and ours.
+_NAMES = (
+    (r"embeddings\.word_embeddings\.", "embeddings.pieces."),
+    (r"embeddings\.position_embeddings\.", "embeddings.positions."),
+    (r"embeddings\.token_type_embeddings\.", "embeddings.types."),
+    (r"embeddings\.LayerNorm\.", "embeddings.norm."),
+    (r"encoder\.layer\.(\d+)\.attention\.self\.", r"layers.\1.attention."),
+    (r"encoder\.layer\.(\d+)\.attention\.output\.dense\.", r"layers.\1.attention.output."),
+    (r"encoder\.layer\.(\d+)\.attention\.output\.LayerNorm\.", r"layers.\1.attention.norm."),
+    (r"encoder\.layer\.(\d+)\.intermediate\.dense\.", r"layers.\1.feed_forward.inner."),
+    (r"encoder\.layer\.(\d+)\.output\.dense\.", r"layers.\1.feed_forward.outer."),
+    (r"encoder\.layer\.(\d+)\.output\.LayerNorm\.", r"layers.\1.feed_forward.norm."),
+    (r"pooler\.dense\.", "pooler."),
+)
+_FILES = (
+    "config.json",
+    "model.safetensors",
+    "vocab.txt",
+    "tokenizer.json",
+    "tokenizer_config.json",
+)
+
+
+@dataclass(frozen=True)
+class Pretrained:
+    config: EncoderConfig
+    weights: dict[str, Tensor]
+    """Under our encoder's names, and `pooler.weight` and `pooler.bias` where it has them."""
+    vocabulary: list[str]
+    lowercase: bool
+
+    def encoder_weights(self, layers: int | None = None) -> dict[str, Tensor]:
+        """Of the embeddings and the first `layers` layers."""
+        most = self.config.layers if layers is None else layers
+        if most > self.config.layers:
+            raise InputError(f"layers: {most} were asked for, this BERT has {self.config.layers}")
+        return {
+            name: tensor
+            for name, tensor in self.weights.items()
+            if name.startswith("embeddings.")
+            or (name.startswith("layers.") and int(name.split(".")[1]) < most)
+        }
+
+
+def read_pretrained(source: str, base: Path = Path()) -> Pretrained:
+    """`source` is a folder relative to `base`, `package:NAME/FOLDER`, or a name on the hub."""
+    folder = find_folder(source, base)
+    stored = _json(folder / "config.json")
+    if not (folder / "model.safetensors").exists():
+        raise InputError(
+            f"{folder} has no model.safetensors; a pytorch_model.bin is a pickle, which is never "
+            "opened: convert it with safetensors first"
+        )
+    try:
+        weights = our_names(load_file(folder / "model.safetensors"))
+    except SafetensorError as error:
+        raise InputError(f"{folder / 'model.safetensors'} is damaged: {error}") from None
+    if "embeddings.pieces.weight" not in weights:
+        raise InputError(f"{folder / 'model.safetensors'} has no weights under BERT's names")
+    vocabulary, lowercase = _vocabulary(folder)
+    return Pretrained(_config(stored, folder), weights, vocabulary, lowercase)
+
+
+def find_folder(source: str, base: Path = Path()) -> Path:
+    if source.startswith("package:"):
+        from importlib.util import find_spec
+
+        name, _, inside = source.removeprefix("package:").partition("/")
+        spec = find_spec(name)
+        if spec is None or spec.origin is None:
+            raise InputError(f"the package {name} is not installed; pip install {name}")
+        return Path(spec.origin).parent / inside
+    if (base / source).is_dir():
+        return base / source
+    if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", source):
+        raise InputError(f"{base / source} is not a folder, and {source!r} is no name on the hub")
+    try:
+        from huggingface_hub import snapshot_download
+
+        return Path(snapshot_download(source, allow_patterns=list(_FILES)))
+    except ImportError:
+        reason = "the hub needs the package huggingface_hub"
+    except Exception as error:  # whatever a network can do
+        reason = f"the hub did not give it ({type(error).__name__})"
+    raise InputError(f"{base / source} is not a folder, and {reason}; give a folder's path")
+
+
+def our_names(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Parts that have no place in an encoder, such as what predicts masked words, are left out.
+    A prefix (`bert.`) may stand before the names, and old files call a norm's weight gamma."""
+    renamed: dict[str, Tensor] = {}
+    for name, tensor in weights.items():
+        plain = re.sub(r"^\w+\.(?=(embeddings|encoder|pooler)\.)", "", name)
+        plain = plain.replace("LayerNorm.gamma", "LayerNorm.weight")
+        plain = plain.replace("LayerNorm.beta", "LayerNorm.bias")
+        for theirs, ours in _NAMES:
+            if re.match(theirs, plain):
+                renamed[re.sub(theirs, ours, plain)] = tensor
+    return with_fused(renamed, ("query", "key", "value"), "query_key_value")
+
+
+def with_fused(weights: dict[str, Tensor], parts: tuple[str, ...], name: str) -> dict[str, Tensor]:
+    """Layers that read the same are one here: their weights stand one below the other."""
+    fused: dict[str, Tensor] = {}
+    for found, tensor in weights.items():
+        path, _, kind = found.rpartition(".")
+        before, _, last = path.rpartition(".")
+        if last == parts[0]:
+            three = [weights[f"{before}.{part}.{kind}"] for part in parts]
+            fused[f"{before}.{name}.{kind}"] = torch.cat(three)
+        elif last not in parts:
+            fused[found] = tensor
+    return fused
+
+
+def _config(stored: dict[str, Any], folder: Path) -> EncoderConfig:
+    kind, activation = stored.get("model_type", "bert"), stored.get("hidden_act", "gelu")
+    size = stored["hidden_size"]
+    if kind not in _KINDS or stored.get("embedding_size", size) != size:
+        raise InputError(
+            f"{folder} holds a {kind}, which is not read here; known are {', '.join(_KINDS)}, with "
+            "embeddings as wide as the layers"
+        )
+    if (
+        activation not in _ACTIVATIONS
+        or stored.get("position_embedding_type", "absolute") != "absolute"
+    ):
+        raise InputError(
+            f"{folder} needs the activation {activation!r} and "
+            f"{stored.get('position_embedding_type', 'absolute')} positions; known are "
+            f"{', '.join(_ACTIVATIONS)} and absolute ones"
+        )
+    return EncoderConfig(
+        vocabulary=stored["vocab_size"],
+        size=size,
+        layers=stored["num_hidden_layers"],
+        heads=stored["num_attention_heads"],
+        feed_forward=stored["intermediate_size"],
+        positions=stored["max_position_embeddings"],
+        types=stored["type_vocab_size"],
+        dropout=stored.get("hidden_dropout_prob", 0.1),
+        epsilon=stored.get("layer_norm_eps", 1e-12),
+        activation=_ACTIVATIONS[activation],
+    )
+
+
+def _vocabulary(folder: Path) -> tuple[list[str], bool]:
+    """The pieces by id, and whether texts are lower-cased first."""
+    settings = folder / "tokenizer_config.json"
+    lowercase = bool(_json(settings).get("do_lower_case", True)) if settings.exists() else True
+    if (folder / "vocab.txt").exists():
+        pieces = (folder / "vocab.txt").read_text("utf-8").split("\n")
+        return pieces[:-1] if pieces[-1] == "" else pieces, lowercase
+    stored = _json(folder / "tokenizer.json")
+    numbers: dict[str, int] = stored["model"]["vocab"]
+    normalizer = stored.get("normalizer") or {}
+    return sorted(numbers, key=numbers.__getitem__), bool(normalizer.get("lowercase", lowercase))
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{path.parent} is not a BERT's folder: {path.name} is missing") from None
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path} is not valid JSON: {error}") from None
+    return found

