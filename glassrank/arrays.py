@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, overload
+from typing import Any, BinaryIO, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -28,22 +28,44 @@ class FileRecord(NamedTuple):
     crc32: int
 
 
+class Written(NamedTuple):
+    """How far an array has come, as `ArrayWriter.sync` gives it."""
+
+    rows: int
+    crc32: int
+
+
 class ArrayWriter:
     """Appends rows to a `.npy` file whose length is not known beforehand."""
 
-    def __init__(self, path: Path, dtype: DTypeLike) -> None:
+    def __init__(self, path: Path, dtype: DTypeLike, done: Written | None = None) -> None:
+        """With `done`, goes on with the file where that says; anything behind it is cut off."""
         self.path = path
         self.dtype = np.dtype(dtype)
-        self.rows = 0
-        self._crc = 0
-        self._file = path.open("wb")
-        self._file.write(b"\0" * _HEADER_BYTES)
+        self.rows, self._crc = done or (0, 0)
+        self._file: BinaryIO
+        if done is None:
+            self._file = path.open("wb")
+            self._file.write(b"\0" * _HEADER_BYTES)
+        else:
+            size = _HEADER_BYTES + self.rows * self.dtype.itemsize
+            if not path.exists() or path.stat().st_size < size:
+                raise CorruptError(f"{path} is damaged: expected {size} bytes or more; remove it")
+            self._file = path.open("r+b")
+            self._file.truncate(size)
+            self._file.seek(size)
 
     def append(self, rows: NDArray[Any]) -> None:
         data = np.ascontiguousarray(rows, self.dtype)
         self._file.write(data.data)
         self._crc = zlib.crc32(data.data, self._crc)
         self.rows += len(data)
+
+    def sync(self) -> Written:
+        """Makes the rows so far durable; a later writer can go on from there."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        return Written(self.rows, self._crc)
 
     def close(self) -> FileRecord:
         """Writes the header, which needs the number of rows, and makes the file durable."""

@@ -33,6 +33,44 @@ def test_rows_appended_are_rows_read(
     check_files(path.parent, {path.name: record}, deep=True)
 
 
+@given(
+    parts=st.lists(st.lists(st.integers(0, 255), max_size=5), max_size=4),
+    lost=st.binary(max_size=20),
+    dtype=st.sampled_from(DTYPES),
+)
+def test_a_writer_goes_on_where_another_was_killed(
+    parts: list[list[int]], lost: bytes, dtype: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    whole, path = (tmp_path_factory.mktemp("arrays") / name for name in ("a.npy", "b.npy"))
+    writer, done = ArrayWriter(whole, dtype), None
+    for part in parts:
+        writer.append(np.array(part, dtype))
+        killed = ArrayWriter(path, dtype, done)
+        killed.append(np.array(part, dtype))
+        done = killed.sync()
+        assert path.stat().st_size == 128 + done.rows * killed.dtype.itemsize
+        killed._file.write(lost)  # of the next part, which is not finished
+        killed.abandon()
+    record = writer.close()
+    assert ArrayWriter(path, dtype, done).close() == record
+    assert path.read_bytes() == whole.read_bytes()
+
+
+@pytest.mark.parametrize("kept", [None, 0, 127, 130])
+def test_a_file_that_lost_rows_is_not_gone_on_with(tmp_path: Path, kept: int | None) -> None:
+    path = tmp_path / "a.npy"
+    writer = ArrayWriter(path, np.uint8)
+    writer.append(np.arange(3, dtype=np.uint8))
+    done = writer.sync()
+    writer.close()
+    if kept is None:
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes()[:kept])
+    with pytest.raises(CorruptError, match=r"a\.npy is damaged: expected 131 bytes or more"):
+        ArrayWriter(path, np.uint8, done)
+
+
 @pytest.mark.parametrize("rows", [0, 3])
 def test_an_open_array_cannot_be_changed(tmp_path: Path, rows: int) -> None:
     with ArrayFolder(tmp_path / "new") as out:

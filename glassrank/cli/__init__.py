@@ -11,6 +11,11 @@ from glassrank.errors import GlassrankError
 
 _COMMANDS = (
     *("demo", "index", "search", "retrieve", "rerank", "evaluate", "tune", "prepare", "train"),
+    "explain",
+    "encode",
+    "budget",
+    "clusters",
+    "serve",
 )
 
 app = typer.Typer(

@@ -44,3 +44,7 @@ class PieceRanker(Ranker):
 
     def doc_words(self, words: Words) -> Words:
         raise TypeError(f"a {self.name} has its own vectors for pieces; use encode_doc")
+
+    def for_many(self, query: Words, count: int) -> Words:
+        """As it is: one query serves any number of documents."""
+        return query

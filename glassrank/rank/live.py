@@ -8,10 +8,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from glassrank.models import TokenBatch, Words
+from glassrank.models import PieceRanker, TokenBatch, Words
 from glassrank.models.checkpoint import SavedModel, load_model, model_folder
+from glassrank.models.pieces import PieceText
 from glassrank.rank.cost import CostModel
-from glassrank.text import Vocabulary, pad, split_words
+from glassrank.text import Vocabulary, pad
+from glassrank.text.encoder import TextEncoder, WordEncoder
+from glassrank.text.wordpieces import PieceEncoder
 
 TOKENS_AT_ONCE = 16_384
 """Texts of like length go together, up to this many words with padding: memory stays small, and
@@ -33,7 +36,7 @@ class Reranker:
         self.saved = saved
         self.usage = saved.usage
         self.model = saved.model.to(device).eval()
-        self.vocabulary = Vocabulary(saved.vocabulary[2:], saved.unknown_buckets)
+        self.texts = text_encoder(saved)
         self.cost = CostModel(base=2.0, rate=0.02)  # of live scoring; learned from the first use on
         self._device = torch.device(device)
 
@@ -42,11 +45,19 @@ class Reranker:
         """A model folder, or `default` for the model that comes with the package."""
         return cls(load_model(model_folder(model)), device)
 
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """Of a model on words."""
+        if not isinstance(self.texts, WordEncoder):
+            raise TypeError(f"a {self.model.name} reads pieces of words, and has no vocabulary")
+        return self.texts.vocabulary
+
     @torch.no_grad()
     def encode_query(self, query: str) -> Words:
         """One query: vectors (1, Q, …)."""
-        ids = self.vocabulary.ids(split_words(query))
-        return self.model.encode_query(self._pad([ids], self.usage.query_length))
+        most = self._pieces.query_words if self._pieces is not None else None
+        found = self.texts.encode([query], self.usage.query_length, most)
+        return self.model.encode_query(self._pad([found[0].ids]))
 
     def scores(
         self, query: str, texts: Sequence[str], first_stage: Sequence[float] | None = None
@@ -63,14 +74,14 @@ class Reranker:
         first_stage: NDArray[np.float32] | None = None,
     ) -> Scores:
         """The same for a query that is encoded already."""
-        ids = [self.vocabulary.ids(split_words(text)) for text in texts]
-        lengths = np.array([len(row) for row in ids], np.int64)
+        most = self._pieces.doc_words if self._pieces is not None else None
+        found = self.texts.encode(texts, self.usage.doc_length, most)
         values = np.zeros(len(texts), np.float32)
-        for part in _parts(np.minimum(lengths, self.usage.doc_length)):
-            doc = self.model.encode_doc(self._pad([ids[i] for i in part], self.usage.doc_length))
+        for part in _parts(np.array([len(text.ids) for text in found], np.int64)):
+            doc = self.model.encode_doc(self._pad([found[i].ids for i in part]))
             own = None if first_stage is None else torch.from_numpy(first_stage[part])
             values[part] = self.word_scores(query, doc, own)
-        return Scores(values, np.maximum(lengths - self.usage.doc_length, 0))
+        return Scores(values, np.array([text.cut for text in found], np.int64))
 
     @torch.no_grad()
     def word_scores(
@@ -82,12 +93,23 @@ class Reranker:
         found: NDArray[np.float32] = self.model.rank(same, docs, given).score.float().cpu().numpy()
         return found
 
-    def _pad(self, ids: Sequence[NDArray[np.int32]], longest: int) -> TokenBatch:
-        padded = pad(ids, max_length=longest, min_length=1)
+    @property
+    def _pieces(self) -> PieceText | None:
+        return self.model.config.text if isinstance(self.model, PieceRanker) else None
+
+    def _pad(self, ids: Sequence[NDArray[np.int32]]) -> TokenBatch:
+        padded = pad(ids, min_length=1)
         return TokenBatch(
             torch.from_numpy(padded.ids).to(self._device),
             torch.from_numpy(padded.mask).float().to(self._device),
         )
+
+
+def text_encoder(saved: SavedModel) -> TextEncoder:
+    """What turns texts into the ids that a model reads: words, or pieces of words."""
+    if isinstance(saved.model, PieceRanker):
+        return PieceEncoder(saved.vocabulary, saved.model.config.text.lowercase)
+    return WordEncoder(Vocabulary(saved.vocabulary[2:], saved.unknown_buckets))
 
 
 def _parts(lengths: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:

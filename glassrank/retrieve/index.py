@@ -181,9 +181,11 @@ class Index:
 
 
 def _is_ours(path: Path) -> bool:
-    """Empty, or left by a writer that never came to commit."""
+    """Empty, or left by a writer that never came to commit; document stores may stand inside."""
     return all(
-        entry.name.startswith("segment-") or entry.name == "write.lock" or "manifest" in entry.name
+        entry.name.startswith("segment-")
+        or entry.name in ("write.lock", "stores")
+        or "manifest" in entry.name
         for entry in path.iterdir()
     )
 

@@ -1,0 +1,125 @@
+"""`glassrank encode`: the document store of one model."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from glassrank.cli import console
+from glassrank.errors import InputError
+
+if TYPE_CHECKING:
+    from glassrank.store import Progress, Report
+
+_PLAIN_LINE_SECONDS = 10.0
+
+
+def encode(
+    index: Annotated[Path, typer.Argument(help="The index folder.")],
+    model: Annotated[
+        str, typer.Option(help="A folder, or 'default' for the model that comes with the package.")
+    ] = "default",
+    dtype: Annotated[str, typer.Option(help="bf16, int8, float16 or float32.")] = "bf16",
+    name: Annotated[
+        str | None, typer.Option(help="The store's name; model and dtype unless given.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda, or cuda:1.")] = "cpu",
+    quiet: console.Quiet = False,
+    json: console.AsJson = False,
+) -> None:
+    """Encode an index's documents with a model; run it again when the index has changed."""
+    from glassrank.models.checkpoint import load_model, model_folder
+    from glassrank.retrieve import Index
+    from glassrank.store import encode_index, store_folder
+
+    if name is not None and (not name or name != Path(name).name):
+        raise InputError(f"a store's name is one folder inside the index, which {name!r} is not")
+    path = None if name is None else store_folder(index, name)
+    opened, saved = Index(index), load_model(model_folder(model))
+    try:
+        with _shown(quiet) as show:
+            report = encode_index(opened, saved, path, dtype, show, device)
+    except Exception:
+        raise
+    except BaseException:  # Ctrl-C, under whatever name
+        console.error(
+            "interrupted; what was encoded is kept, and the same command goes on from there"
+        )
+        raise typer.Exit(130) from None
+    if json:
+        console.print_json({**asdict(report), "path": str(report.path)})
+    else:
+        console.say(_summary(report), quiet=quiet)
+
+
+def _summary(report: "Report") -> str:
+    counts = ((report.encoded, "encoded"), (report.reused, "copied"))
+    done = " and ".join(f"{n:,} {what}" for n, what in counts if n)
+    speed = f"{done} in {report.seconds:.1f} s, {report.per_second:,.0f} a second"
+    work = speed if done else "all there already"
+    share = "" if report.of_float32 is None else f", {report.of_float32:.2f} of float32's"
+    return (
+        f"{report.path}: {report.documents:,} documents ({work}), "
+        f"{report.bytes_per_document:,.0f} bytes for each{share}"
+    )
+
+
+@contextmanager
+def _shown(quiet: bool) -> "Iterator[Callable[[Progress], None] | None]":
+    """A bar on a terminal, a line now and then elsewhere."""
+    err = Console(stderr=True, highlight=False)
+    if quiet:
+        yield None
+    elif err.is_terminal:
+        with _bar(err) as show:
+            yield show
+    else:
+        yield _Lines()
+
+
+@contextmanager
+def _bar(err: Console) -> "Iterator[Callable[[Progress], None]]":
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+    from rich.progress import Progress as Bar
+
+    columns = (
+        TextColumn("Encoding"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[speed]}"),
+    )
+    with Bar(*columns, console=err, transient=True) as bar:
+        task = bar.add_task("", total=None, speed="")
+
+        def show(progress: "Progress") -> None:
+            bar.update(
+                task, total=progress.total, completed=progress.documents, speed=_speed(progress)
+            )
+
+        yield show
+
+
+class _Lines:
+    def __init__(self) -> None:
+        self._last = time.monotonic()
+
+    def __call__(self, progress: "Progress") -> None:
+        if (now := time.monotonic()) - self._last >= _PLAIN_LINE_SECONDS:
+            self._last = now
+            console.say(
+                f"Encoding: {progress.documents:,} of {progress.total:,}, {_speed(progress)}"
+            )
+
+
+def _speed(progress: "Progress") -> str:
+    minutes, seconds = divmod(round(progress.seconds_left), 60)
+    hours, minutes = divmod(minutes, 60)
+    return (
+        f"{progress.per_second:,.0f} a second, {progress.bytes_per_document:,.0f} bytes each, "
+        f"{hours}:{minutes:02}:{seconds:02} left"
+    )

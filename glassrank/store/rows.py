@@ -1,0 +1,86 @@
+"""Words as they are stored: bf16, int8 with a scale for each row, float16, float32, or word ids.
+
+Rounding is to the nearest value, and to the even one where two are as near.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+from glassrank.errors import InputError
+from glassrank.store.manifest import IDS, Layout
+
+Rows = dict[str, NDArray[Any]]
+"""Some words, one after another, by the names of their files: `vectors` (T, S), or `ids` (T, 1),
+and for int8 also `scales` (T,)."""
+
+_ARRAYS: dict[str, type[np.generic]] = {
+    "bf16": np.uint16,  # numpy has no bf16: its bits
+    "int8": np.int8,
+    "float16": np.float16,
+    "float32": np.float32,
+    IDS: np.int32,
+}
+DTYPES = tuple(name for name in _ARRAYS if name != IDS)
+_LARGEST = {
+    "bf16": torch.finfo(torch.bfloat16).max,
+    "float16": torch.finfo(torch.float16).max,
+}
+
+
+def array_dtypes(layout: Layout) -> dict[str, type[np.generic]]:
+    """Of the files that hold rows."""
+    named = {layout.rows_name: _ARRAYS[layout.dtype]}
+    return {**named, "scales": np.float32} if layout.dtype == "int8" else named
+
+
+def row_bytes(layout: Layout) -> int:
+    scale = 4 if layout.dtype == "int8" else 0
+    return layout.stride * np.dtype(_ARRAYS[layout.dtype]).itemsize + scale
+
+
+def pack(vectors: Tensor, layout: Layout) -> Rows:
+    """(T, E) floats, on any device, to rows."""
+    largest = _LARGEST.get(layout.dtype, torch.finfo(torch.float32).max)
+    if vectors.numel() and not bool(vectors.abs().amax() <= largest):  # not so for NaN either
+        raise InputError(
+            f"the {layout.model} gives vectors that {layout.dtype} cannot hold (too large, or not "
+            "numbers at all); take another dtype, or train the model again"
+        )
+    full = functional.pad(vectors.float(), (0, layout.stride - layout.width))  # (T, S)
+    if layout.dtype == "bf16":
+        return {"vectors": full.bfloat16().view(torch.int16).cpu().numpy().view(np.uint16)}
+    if layout.dtype == "int8":
+        scales = full.abs().amax(1) / 127  # (T,)
+        # A row of zeros has the scale 0, and so may one of the smallest numbers there are.
+        steps = full / scales.where(scales > 0, 1)[:, None]  # (T, S)
+        values = steps.round().clamp(-127, 127).to(torch.int8)
+        return {"vectors": values.cpu().numpy(), "scales": scales.cpu().numpy()}
+    return {"vectors": (full.half() if layout.dtype == "float16" else full).cpu().numpy()}
+
+
+def unpack(rows: Rows, layout: Layout, device: torch.device) -> Tensor:
+    """Copied rows to (T, E) float32."""
+    values = rows["vectors"]
+    if layout.dtype == "bf16":
+        stored = torch.from_numpy(values.view(np.int16)).to(device).view(torch.bfloat16)
+    else:
+        stored = torch.from_numpy(values).to(device)  # (T, S)
+    vectors = stored[:, : layout.width].float()  # (T, E)
+    if layout.dtype == "int8":
+        vectors *= torch.from_numpy(rows["scales"]).to(device)[:, None]
+    return vectors
+
+
+def consecutive(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The places of many runs of rows, one run after another.
+
+    >>> consecutive(np.array([5, 0]), np.array([2, 3])).tolist()
+    [5, 6, 0, 1, 2]
+    """
+    ends = np.cumsum(lengths)
+    return np.repeat(starts - ends + lengths, lengths) + np.arange(lengths.sum())

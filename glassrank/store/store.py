@@ -1,0 +1,210 @@
+"""The store, open for reading: which rows a query's candidates have, and those rows as words."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from glassrank.errors import CorruptError, InputError
+from glassrank.models import Ranker, TokenBatch, Words
+from glassrank.models.checkpoint import fingerprint
+from glassrank.retrieve import Index
+from glassrank.retrieve.segment import Segment
+from glassrank.retrieve.snapshot import Snapshot
+from glassrank.store.manifest import (
+    FILE_NAME,
+    IDS,
+    Manifest,
+    part_name,
+    read_manifest,
+    source_of,
+    store_folder,
+)
+from glassrank.store.part import Part
+from glassrank.store.rows import DTYPES, unpack
+
+
+class Located(NamedTuple):
+    """Candidates of one segment: document `which[i]` has the rows `starts[i]` to
+    `starts[i] + lengths[i]` of the part."""
+
+    which: NDArray[np.int64]  # (n,) places among the numbers that were asked for, ascending
+    part: Part
+    starts: NDArray[np.int64]  # (n,)
+    lengths: NDArray[np.int64]  # (n,)
+
+
+class Store:
+    """Memory-mapped and never changed: threads and processes share it without locks."""
+
+    def __init__(
+        self, path: Path, manifest: Manifest, parts: Sequence[Part], model: Ranker | None
+    ) -> None:
+        self.path = path
+        self.layout = manifest.layout
+        self.generation = manifest.generation
+        self._parts = {part.record.segment: part for part in parts}
+        self._by_name = {part.record.name: part for part in parts}
+        self._model = model
+        self._of_snapshot: WeakKeyDictionary[Snapshot, list[Part | None]] = WeakKeyDictionary()
+
+    @classmethod
+    def open(
+        cls,
+        path: str | Path,
+        model: Ranker | str,
+        snapshot: Snapshot | None = None,
+        *,
+        verify: bool = True,
+    ) -> "Store":
+        """`model` may be its fingerprint alone, unless ids are stored: they are encoded by it.
+
+        With a snapshot, a store that lacks any of its documents is refused. `verify` reads every
+        byte once and compares checksums; without it only sizes are compared.
+        """
+        wanted = model if isinstance(model, str) else fingerprint(model)
+        store = cls._open(Path(path), wanted, None if isinstance(model, str) else model, verify)
+        if snapshot is not None:
+            store.require(snapshot)
+        return store
+
+    @classmethod
+    def _open(cls, path: Path, wanted: str, model: Ranker | None, verify: bool) -> "Store":
+        manifest, parts = _opened(path, wanted, verify)
+        return cls(path, manifest, parts, model)
+
+    @classmethod
+    def find(cls, index: Index, model: Ranker, *, verify: bool = True) -> "Store | None":
+        """A model's store inside an index; of several the first of bf16, int8, float16, float32.
+
+        None if the model has none. If it has, but each lacks documents, that is an error rather
+        than a reason to rank slowly.
+        """
+        wanted = fingerprint(model)
+        folders = [file.parent for file in store_folder(index.path, "").glob(f"*/{FILE_NAME}")]
+        layouts = {folder: read_manifest(folder).layout for folder in folders}
+        own = [folder for folder in folders if layouts[folder].fingerprint == wanted]
+        own.sort(key=lambda folder: ((*DTYPES, IDS).index(layouts[folder].dtype), folder))
+        stores = [cls._open(folder, wanted, model, verify) for folder in own]
+        for store in stores:
+            if all(map(store.covered, index.snapshot.segments)):
+                return store
+        for store in stores:
+            store.require(index.snapshot)
+        return None
+
+    def require(self, snapshot: Snapshot) -> None:
+        """Refuses a snapshot of which not every document is stored."""
+        for segment in snapshot.segments:
+            if not self.covered(segment):
+                raise self._not_covered(segment)
+
+    @property
+    def dtype(self) -> str:
+        return self.layout.dtype
+
+    def covered(self, segment: Segment) -> bool:
+        """Whether every document of a segment is stored."""
+        return self._part_of(segment) is not None
+
+    def part(self, segment_name: str) -> Part:
+        """The part of one segment of the index."""
+        if segment_name not in self._parts:
+            raise InputError(f"{self.path} has no part for {segment_name!r}")
+        return self._parts[segment_name]
+
+    def _part_of(self, segment: Segment) -> Part | None:
+        # Not by its name alone, which a segment of another index may have.
+        return self._by_name.get(part_name(segment.record.name, source_of(segment.record)))
+
+    def _parts_of(self, snapshot: Snapshot) -> list[Part | None]:
+        parts = self._of_snapshot.get(snapshot)
+        if parts is None:
+            parts = self._of_snapshot[snapshot] = list(map(self._part_of, snapshot.segments))
+        return parts
+
+    def _not_covered(self, segment: Segment) -> InputError:
+        return InputError(
+            f"{self.path} has not encoded all documents of the index (those of "
+            f"{segment.record.name} are missing); run: glassrank encode INDEX --model M"
+        )
+
+    def locate(
+        self, snapshot: Snapshot, numbers: NDArray[np.integer], *, partial: bool = False
+    ) -> list[Located]:
+        """Where the rows of documents are, by the index's numbers: one answer for each segment.
+
+        A document that is not stored is an error; if `partial`, it is in none of the answers.
+        """
+        found, seen = [], 0
+        for position, part in enumerate(self._parts_of(snapshot)):
+            base, end = snapshot.bases[position : position + 2]
+            which = np.flatnonzero((numbers >= base) & (numbers < end))
+            seen += len(which)
+            if not len(which):
+                continue
+            if part is not None:
+                docs = numbers.take(which) - base
+                starts, ends = part.offsets.take(docs), part.offsets.take(docs + 1)
+                found.append(Located(which, part, starts, ends - starts))
+            elif not partial:
+                raise self._not_covered(snapshot.segments[position])
+        if seen < len(numbers):
+            raise IndexError("the index has no document of one of these numbers")
+        return found
+
+    def words(self, part: Part, starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> Words:
+        """Documents as `encode_doc` gives them, in float32, on the model's device if there is one.
+
+        What any model's `interact` takes; the fast paths read a part's arrays themselves.
+        """
+        device = torch.device("cpu")
+        if self._model is not None:
+            device = next(self._model.parameters()).device
+        rows = part.rows(starts, lengths)
+        places = torch.from_numpy(np.arange(max(1, lengths.max(initial=0))) < lengths[:, None])
+        mask = places.to(device)  # (B, L)
+        if self.layout.dtype == IDS:
+            ids = torch.zeros(mask.shape, dtype=torch.int32, device=device)
+            ids[mask] = torch.from_numpy(rows[IDS][:, 0]).to(device)
+            return self._encode(TokenBatch(ids, mask.float()))
+        vectors = torch.zeros(*mask.shape, self.layout.width, device=device)
+        vectors[mask] = unpack(rows, self.layout, device)
+        ones = mask.float()
+        idf = ones[(..., *(None for _ in self.layout.idf_axes))]
+        return Words(
+            torch.unflatten(vectors, 2, self.layout.axes),  # (B, L, ...)
+            ones,
+            idf.expand(*mask.shape, *self.layout.idf_axes),
+        )
+
+    @torch.no_grad()
+    def _encode(self, batch: TokenBatch) -> Words:
+        if self._model is None:
+            raise TypeError("a store of word ids must be opened with its model, to encode them")
+        return self._model.encode_doc(batch)
+
+    def __repr__(self) -> str:
+        docs = sum(map(len, self._parts.values()))
+        return f"Store({str(self.path)!r}: {docs} documents, {self.dtype})"
+
+
+def _opened(path: Path, wanted: str, verify: bool) -> tuple[Manifest, list[Part]]:
+    while True:
+        manifest = read_manifest(path)
+        layout = manifest.layout
+        if layout.fingerprint != wanted:
+            raise InputError(
+                f"{path} was encoded by another model (its fingerprint is {layout.fingerprint}, "
+                f"expected {wanted}); run: glassrank encode INDEX --model M --name NAME"
+            )
+        try:
+            return manifest, [Part(path, part, layout, verify=verify) for part in manifest.parts]
+        except (FileNotFoundError, CorruptError):
+            # A writer may have removed these parts meanwhile: begin again with those there are.
+            if read_manifest(path).generation == manifest.generation:
+                raise

@@ -1,0 +1,133 @@
+"""Changes a store: adds parts for the segments that it lacks, one writer at a time.
+
+Each part is committed when it is whole. Parts that no segment needs any more stay until the last
+one is, because their rows may go into it.
+"""
+
+import fcntl
+import shutil
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+
+from glassrank.arrays import FileRecord
+from glassrank.errors import CorruptError, GlassrankError, InputError
+from glassrank.retrieve.segment import Segment
+from glassrank.retrieve.snapshot import Snapshot
+from glassrank.store.manifest import (
+    FILE_NAME,
+    Layout,
+    Manifest,
+    PartRecord,
+    part_name,
+    read_manifest,
+    source_of,
+    write_manifest,
+)
+from glassrank.store.part import Part
+from glassrank.store.part_writer import PROGRESS
+from glassrank.store.reuse import OldRows
+
+_LOCK = "write.lock"
+
+
+class StoreWriter:
+    """One change to a store, which follows an index to the state of a snapshot."""
+
+    def __init__(self, folder: Path, manifest: Manifest, snapshot: Snapshot) -> None:
+        self.folder = folder
+        self.manifest = manifest
+        self.names = {
+            part_name(segment.record.name, source_of(segment.record)): segment
+            for segment in snapshot.segments
+        }
+        self._remove_all_but({part.name for part in manifest.parts} | self.names.keys())
+
+    def missing(self) -> dict[str, Segment]:
+        """Segments without a part, by the names that their parts will have."""
+        there = {part.name for part in self.manifest.parts}
+        return {name: segment for name, segment in self.names.items() if name not in there}
+
+    def old_rows(self) -> OldRows:
+        """Of parts whose segments are gone; what is damaged is left out, and encoded anew."""
+        parts = []
+        for record in self.manifest.parts:
+            if record.name not in self.names:
+                with suppress(CorruptError):
+                    parts.append(Part(self.folder, record, self.manifest.layout, verify=True))
+        return OldRows(parts)
+
+    def add(self, segment: Segment, rows: int, files: dict[str, FileRecord]) -> None:
+        source = source_of(segment.record)
+        record = PartRecord(segment.record.name, source, len(segment), rows, files)
+        self._commit((*self.manifest.parts, record))
+
+    def tidy(self) -> None:
+        """Lets go of what no segment needs, once every segment has its part."""
+        parts = {part.name: part for part in self.manifest.parts}
+        needed = tuple(parts[name] for name in self.names)
+        if needed != self.manifest.parts:
+            self._commit(needed)
+        self._remove_all_but(self.names)
+        for name in self.names:
+            (self.folder / name / PROGRESS).unlink(missing_ok=True)
+
+    def _commit(self, parts: tuple[PartRecord, ...]) -> None:
+        generation = self.manifest.generation + 1
+        self.manifest = replace(self.manifest, generation=generation, parts=parts)
+        write_manifest(self.folder, self.manifest)
+
+    def _remove_all_but(self, names: Collection[str]) -> None:
+        for path in self.folder.glob("segment-*"):
+            if path.name not in names:
+                shutil.rmtree(path, ignore_errors=True)
+
+
+@contextmanager
+def changing_store(folder: Path, layout: Layout, snapshot: Snapshot) -> Iterator[StoreWriter]:
+    """A writer with the store to itself. What was committed inside stays, whatever comes later."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with _lock(folder):
+            yield StoreWriter(folder, _begun(folder, layout), snapshot)
+    except OSError as error:
+        raise GlassrankError(
+            f"cannot write the store {folder}: {error.strerror or error}; what was encoded is "
+            "kept, so make room and run the same command again"
+        ) from error
+
+
+def _begun(folder: Path, layout: Layout) -> Manifest:
+    """The store as it is, or an empty one; never one that holds something else."""
+    if not (folder / FILE_NAME).exists():
+        if any(entry.name not in (_LOCK, f".{FILE_NAME}.part") for entry in folder.iterdir()):
+            raise InputError(
+                f"{folder} is something else than a document store; choose another name"
+            )
+        write_manifest(folder, Manifest(layout))
+    manifest = read_manifest(folder)
+    there = manifest.layout
+    if there.fingerprint != layout.fingerprint or there.vocabulary != layout.vocabulary:
+        raise InputError(
+            f"{folder} belongs to another model (its fingerprint is {there.fingerprint}, this "
+            f"model's {layout.fingerprint}); choose another name, or remove that folder"
+        )
+    if there != layout:
+        raise InputError(
+            f"{folder} holds {there.dtype} of at most {there.doc_length} words a document, not "
+            f"{layout.dtype} of {layout.doc_length}; choose another name, or remove that folder"
+        )
+    return manifest
+
+
+@contextmanager
+def _lock(folder: Path) -> Iterator[None]:
+    with (folder / _LOCK).open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise GlassrankError(
+                f"another process is writing to {folder}; try again when it is done"
+            ) from None
+        yield

@@ -1,0 +1,122 @@
+"""`glassrank encode` from a model folder to a store, and what it says on the way."""
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import Call
+
+from glassrank.cli import encode as command
+from glassrank.models import WordTable
+from glassrank.models.checkpoint import Usage, load_model, save_model
+from glassrank.models.tk import TK, TKConfig
+from glassrank.nn.contextual import ContextualConfig
+from glassrank.retrieve import Index
+from glassrank.store import Progress, Store
+from glassrank.types import Doc
+
+WORDS = ["<pad>", "<unk>", "cheese", "mice", "cats", "the", "sea", "cold", "chase"]
+
+
+@pytest.fixture
+def model(files: Path) -> Path:
+    torch.manual_seed(0)
+    config = TKConfig(size=8, contextual=ContextualConfig(1, 2, 4, feed_forward=8))
+    tk = TK(config, WordTable(torch.randn(len(WORDS), 8), trained=False))
+    save_model(files / "model", tk, Usage(), WORDS, "# card\n")
+    return files / "model"
+
+
+def test_a_store_is_made_inside_the_index(call: Call, index: Path, model: Path) -> None:
+    done = call("encode", "my.index", "--model", "model")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == ""
+    line = done.stderr.replace("\n", " ")
+    assert "my.index/stores/tk-bf16: 4 documents (4 encoded in " in line
+    assert " a second), " in line
+    assert "bytes for each, " in line
+    assert "of float32's" in line
+    store = Store.open(index / "stores" / "tk-bf16", load_model(model).model, Index(index).snapshot)
+    assert store.dtype == "bf16"
+
+
+def test_numbers_as_json(call: Call, index: Path, model: Path) -> None:
+    done = call(
+        *("encode", "my.index", "--model", "model", "--dtype", "int8", "--name", "mine"),
+        *("--quiet", "--json"),
+    )
+    assert done.stderr == ""
+    numbers = json.loads(done.stdout)
+    assert numbers["path"] == "my.index/stores/mine"
+    assert (numbers["dtype"], numbers["documents"], numbers["encoded"]) == ("int8", 4, 4)
+    files = (index / "stores" / "mine").rglob("*.npy")
+    assert numbers["bytes"] == sum(file.stat().st_size for file in files)
+    assert numbers["bytes_per_document"] == numbers["bytes"] / 4
+
+
+def encode_again(call: Call) -> str:
+    return call("encode", "my.index", "--model", "model").stderr
+
+
+def test_it_follows_the_index(call: Call, index: Path, model: Path) -> None:
+    call("encode", "my.index", "--model", "model")
+    assert "4 documents (all there already)" in encode_again(call)
+    changed = Index(index)
+    changed.add([Doc("birds", "Birds chase mice.")])
+    assert "5 documents (1 encoded in " in encode_again(call)
+    changed.add([Doc("bees", "Bees chase nobody.")])
+    changed.merge()
+    assert "6 documents (1 encoded and 5 copied in " in encode_again(call)
+
+
+def test_time_left_is_shown_in_plain_lines(
+    call: Call, index: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "_PLAIN_LINE_SECONDS", 0.0)
+    done = call("encode", "my.index", "--model", "model")
+    line = done.stderr.splitlines()[0]
+    assert line.startswith("Encoding: 4 of 4, ")
+    assert line.endswith(" bytes each, 0:00:00 left")
+    assert command._speed(Progress(1, 9, 12345.6, 1000.4, 3725.0)) == (
+        "12,346 a second, 1,000 bytes each, 1:02:05 left"
+    )
+
+
+def test_an_interruption_says_that_the_work_is_kept(
+    call: Call, index: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr("glassrank.store.part_writer.PartWriter.finish", interrupt)
+    done = call("encode", "my.index", "--model", "model")
+    assert done.returncode == 130
+    assert done.stderr.count("\n") == 1
+    assert "interrupted; what was encoded is kept" in done.stderr
+    monkeypatch.undo()
+    monkeypatch.chdir(index.parent)
+    assert call("encode", "my.index", "--model", "model").returncode == 0
+    Store.open(index / "stores" / "tk-bf16", load_model(model).model, Index(index).snapshot)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("my.index", "--model", "model", "--dtype", "int4"), "unknown dtype 'int4'; expected"),
+        (("my.index", "--model", "model", "--name", "../x"), "one folder inside the index"),
+        (("my.index", "--model", "model", "--name", ""), "one folder inside the index"),
+        (("my.index", "--model", "model", "--device", "moon"), "device 'moon' cannot be used"),
+        (("my.index", "--model", "my.index"), "is not a model folder"),
+        (("model", "--model", "model"), "is not an index"),
+    ],
+)
+def test_mistakes_are_one_sentence(
+    call: Call, index: Path, model: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    done = call("encode", *arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not (index / "stores").exists()

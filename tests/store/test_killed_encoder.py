@@ -1,0 +1,23 @@
+"""Encoding that was killed goes on, and the store is the same to the last bit."""
+
+from pathlib import Path
+
+import pytest
+from store_changes import run_script
+
+
+def kills(folder: Path, *trials: str) -> list[int]:
+    return [int(line) for line in run_script("killed_encoder.py", folder, *trials).split()]
+
+
+def test_a_killed_encoder_goes_on(tmp_path: Path) -> None:
+    trials = "at_syncs:new:7", "at_syncs:changed:7", "at_random:new:3"
+    assert all(number >= 2 for number in kills(tmp_path / "index", *trials))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("start", ["new", "changed"])
+def test_it_does_so_at_every_moment(tmp_path: Path, start: str) -> None:
+    each, random = kills(tmp_path / "index", f"at_syncs:{start}:1", f"at_random:{start}:40")
+    assert each >= 45
+    assert random >= 40
