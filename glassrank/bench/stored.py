@@ -119,7 +119,7 @@ def stored_against_live() -> Sequence[Result]:
             model.interact(same, docs)
 
     fused, lived = medians_ms([lambda: store.fused(model, next(turns)), live], repeats=3)
-    details = {"stored_ms": fused, "live_ms": lived}
+    details: dict[str, float | str] = {"stored_ms": fused, "live_ms": lived}
     return [
         Result("stored TK against the same TK live", lived / fused, "times", 100.0, details=details)
     ]

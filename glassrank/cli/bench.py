@@ -63,7 +63,7 @@ def _cases(passages: Path | None, device: str) -> "list[Case]":
     if device != "cpu":
         from glassrank.bench import gpu
 
-        return gpu.cases(device)
+        return gpu.cases()
     return [
         Case("fused", stored.fused_against_plain),
         Case("stored", stored.stored_against_live),

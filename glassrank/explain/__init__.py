@@ -3,8 +3,10 @@
 from glassrank.explain.changes import Change, WhatIf, what_if
 from glassrank.explain.differences import Comparison, compare
 from glassrank.explain.explainers import EXPLAINERS, explain
+from glassrank.explain.hits import explain_any, explain_hits
 from glassrank.explain.page import html_page
 from glassrank.explain.structure import Explanation, Part
+from glassrank.modules import make_callable
 
 __all__ = [
     "EXPLAINERS",
@@ -15,6 +17,9 @@ __all__ = [
     "WhatIf",
     "compare",
     "explain",
+    "explain_hits",
     "html_page",
     "what_if",
 ]
+
+make_callable(__name__, explain_any)

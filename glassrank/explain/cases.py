@@ -29,10 +29,17 @@ class Case:
 
     @classmethod
     def of(
-        cls, model: Ranker, query: TokenBatch, doc: TokenBatch, query_words: Sequence[str]
+        cls,
+        model: Ranker,
+        query: TokenBatch,
+        doc: TokenBatch,
+        query_words: Sequence[str],
+        encoded_doc: Words | None = None,
     ) -> "Case":
+        """`encoded_doc`: the document as it was ranked, if that is not what `encode_doc` gives."""
         with torch.no_grad():
-            encoded = model.encode_query(query), model.encode_doc(doc)
+            own_doc = model.encode_doc(doc) if encoded_doc is None else encoded_doc
+            encoded = model.encode_query(query), own_doc
             output = model.interact(*encoded)
         # Some models cut texts by themselves: their layers have fixed sizes.
         query_count, doc_count = (int(words.mask[0].sum()) for words in encoded)

@@ -18,6 +18,7 @@ from glassrank.explain.ngrams import explain_ngrams
 from glassrank.explain.reading import Reading, read
 from glassrank.explain.structure import Explanation, Part, Term
 from glassrank.explain.windows import explain_windows
+from glassrank.models import Words
 from glassrank.rank import Reranker
 
 
@@ -28,13 +29,16 @@ def explain(
     *,
     doc_id: str = "",
     first_stage: float | None = None,
+    words: Words | None = None,
 ) -> Explanation:
     """Why `text` has its score for `query`. `first_stage` is the first stage's score of it, which
-    counts if the model mixes it in."""
+    counts if the model mixes it in. `words` are the text's, as a store has them: then the very
+    score is explained that they were ranked with."""
     model, usage = reranker.model, reranker.usage
     asked = read(reranker, query, usage.query_length)
     given = read(reranker, text, usage.doc_length)
-    case = Case.of(model, asked.batch, given.batch, asked.words)
+    ranked = reranker.encode_doc(given.batch) if words is None else words
+    case = Case.of(model, asked.batch, given.batch, asked.words, ranked)
     found = explain_case(case)
     mixed = _first_stage(case, first_stage)
     root = Part.total("score", "score", (*found.parts, *mixed))

@@ -10,13 +10,14 @@ from numpy.typing import NDArray
 
 from glassrank.models import PieceRanker, TokenBatch, Words
 from glassrank.models.checkpoint import SavedModel, load_model, model_folder
+from glassrank.models.fast import fast_form
 from glassrank.models.pieces import PieceText
 from glassrank.rank.cost import CostModel
 from glassrank.text import Vocabulary, pad
 from glassrank.text.encoder import TextEncoder, WordEncoder
 from glassrank.text.wordpieces import PieceEncoder
 
-TOKENS_AT_ONCE = 16_384
+TOKENS_AT_ONCE = 4_096
 """Texts of like length go together, up to this many words with padding: memory stays small, and
 little of it is padding."""
 
@@ -32,11 +33,14 @@ class Scores:
 class Reranker:
     """What ranks: the three calls of the contract, for texts."""
 
-    def __init__(self, saved: SavedModel, device: str = "cpu") -> None:
+    def __init__(self, saved: SavedModel, device: str = "cpu", *, exact: bool = False) -> None:
+        """`exact` encodes documents with the trained layers as they are, in float32; otherwise they
+        are rounded where that is faster."""
         self.saved = saved
         self.usage = saved.usage
         self.model = saved.model.to(device).eval()
         self.texts = text_encoder(saved)
+        self._documents = self.model if exact else fast_form(self.model)
         self.cost = CostModel(base=2.0, rate=0.02)  # of live scoring; learned from the first use on
         self._device = torch.device(device)
 
@@ -59,6 +63,11 @@ class Reranker:
         found = self.texts.encode([query], self.usage.query_length, most)
         return self.model.encode_query(self._pad([found[0].ids]))
 
+    @torch.no_grad()
+    def encode_doc(self, batch: TokenBatch) -> Words:
+        """Documents as they are ranked live."""
+        return self._documents.encode_doc(batch)
+
     def scores(
         self, query: str, texts: Sequence[str], first_stage: Sequence[float] | None = None
     ) -> Scores:
@@ -78,7 +87,7 @@ class Reranker:
         found = self.texts.encode(texts, self.usage.doc_length, most)
         values = np.zeros(len(texts), np.float32)
         for part in _parts(np.array([len(text.ids) for text in found], np.int64)):
-            doc = self.model.encode_doc(self._pad([found[i].ids for i in part]))
+            doc = self.encode_doc(self._pad([found[i].ids for i in part]))
             own = None if first_stage is None else torch.from_numpy(first_stage[part])
             values[part] = self.word_scores(query, doc, own)
         return Scores(values, np.array([text.cut for text in found], np.int64))

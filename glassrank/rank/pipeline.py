@@ -149,6 +149,14 @@ class Pipeline:
         timing["total"] = sum(timing.values())
         return Ranking(query, hits, scored.depth, timing, depth)
 
+    def stored_words(self, doc_id: str) -> Words | None:
+        """A document's words as they are ranked; None where it is encoded live."""
+        if self.store is None:
+            return None
+        number = self.index.snapshot.find(doc_id)
+        (found,) = self.store.locate(self.index.snapshot, np.array([number]))
+        return self.store.words(found.part, found.starts, found.lengths)
+
     def _ready(self, query: Words, snapshot: Snapshot, first: TopK) -> Candidates:
         reranker = self.reranker
         if self.store is None:

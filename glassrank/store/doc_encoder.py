@@ -11,12 +11,13 @@ from torch import Tensor
 from glassrank.errors import InputError
 from glassrank.models import TokenBatch, Words
 from glassrank.models.checkpoint import SavedModel, fingerprint
+from glassrank.models.fast import fast_form
 from glassrank.store.manifest import IDS, Layout, stride
 from glassrank.store.reuse import Piece
 from glassrank.store.rows import DTYPES, pack
 from glassrank.text import Vocabulary, pad, split_words
 
-_TOKENS_AT_ONCE = {"cpu": 8_192, "cuda": 131_072}
+_TOKENS_AT_ONCE = {"cpu": 4_096, "cuda": 131_072}
 """A batch holds so many words with padding: on a CPU few enough for its caches, on a GPU enough to
 keep it busy."""
 
@@ -30,6 +31,8 @@ class DocEncoder:
         try:
             self._device = torch.device(device)
             self._model = saved.model.to(self._device).eval()
+            # Whoever stores float32 wants the model's own numbers.
+            self._encoder = self._model if dtype == "float32" else fast_form(self._model)
         except (AssertionError, RuntimeError) as error:  # torch's ways to say that there is none
             reason = str(error).partition("\n")[0]
             raise InputError(f"the device {device!r} cannot be used: {reason}") from None
@@ -81,7 +84,7 @@ class DocEncoder:
     @torch.no_grad()
     def _encode(self, ids: Sequence[NDArray[np.int32]]) -> Words:
         padded = pad(ids, min_length=1)
-        return self._model.encode_doc(
+        return self._encoder.encode_doc(
             TokenBatch(
                 torch.from_numpy(padded.ids).to(self._device),
                 torch.from_numpy(padded.mask).float().to(self._device),

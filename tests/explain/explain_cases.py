@@ -59,7 +59,7 @@ def small_ranker(name: str, seed: int = 0, **changes: object) -> Ranker:
 
 
 def reranker(model: Ranker, query_length: int = 30, doc_length: int = 200) -> Reranker:
-    return Reranker(SavedModel(model, Usage(query_length, doc_length), WORDS))
+    return Reranker(SavedModel(model, Usage(query_length, doc_length), WORDS), exact=True)
 
 
 def small_ensemble() -> Ensemble:

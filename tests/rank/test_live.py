@@ -45,7 +45,7 @@ def test_scores_are_the_models_own(
 ) -> None:
     monkeypatch.setattr(live, "TOKENS_AT_ONCE", tokens_at_once)
     first = [3.0, 2.0, 1.5, 1.0, 0.5]
-    found = Reranker(saved).scores("the cat", TEXTS, first)
+    found = Reranker(saved, exact=True).scores("the cat", TEXTS, first)
     expected = [alone(saved, "the cat", t, f) for t, f in zip(TEXTS, first, strict=True)]
     np.testing.assert_allclose(found.values, expected, rtol=1e-4, atol=1e-5)
 

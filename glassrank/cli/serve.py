@@ -1,0 +1,86 @@
+"""`glassrank serve`: the search page, and search over HTTP."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from glassrank.cli import console
+from glassrank.errors import GlassrankError
+
+
+def serve(
+    index: Annotated[Path, typer.Argument(help="The index folder.")],
+    model: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A model folder, NAME=FOLDER, 'default', or 'none'; several may be given."
+        ),
+    ] = None,
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 for any that is free.")] = 8000,
+    workers: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
+    threads: Annotated[int, typer.Option(min=1, help="Searches at once in each process.")] = 1,
+    budget_ms: Annotated[float, typer.Option(help="For a search that names none.")] = 50.0,
+    texts_budget_ms: Annotated[
+        float, typer.Option(help="For re-ranking given texts, and for explanations.")
+    ] = 10_000.0,
+    queue: Annotated[int, typer.Option(min=1, help="Requests that may wait.")] = 64,
+    candidates: Annotated[
+        int | None, typer.Option(min=1, help="How deep to re-rank; as the model says if not given.")
+    ] = None,
+    method: Annotated[
+        str | None, typer.Option(help="The first stage; as the model says if not given.")
+    ] = None,
+    api_key_file: Annotated[
+        Path | None, typer.Option(help="A file with the key; or set GLASSRANK_API_KEY.")
+    ] = None,
+    no_auth: Annotated[
+        bool, typer.Option("--no-auth", help="Whoever can reach the host may search.")
+    ] = False,
+    allow_host: Annotated[
+        list[str] | None, typer.Option(help="Another name that requests may use for this host.")
+    ] = None,
+    clusters: Annotated[
+        Path | None, typer.Option(help="What `glassrank clusters --json` wrote, for the page.")
+    ] = None,
+    curves: Annotated[
+        Path | None, typer.Option(help="What `glassrank budget --json` wrote, for the page.")
+    ] = None,
+    quiet: console.Quiet = False,
+) -> None:
+    """Serve an index: the search page, /search, /explain, and re-ranking as other services do."""
+    try:
+        import fastapi  # noqa: F401
+        import prometheus_client  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ImportError as error:
+        raise GlassrankError(
+            f"serving needs {error.name}; install it with: pip install 'glassrank[serve]'"
+        ) from None
+    from glassrank.retrieve.methods import parse_method
+    from glassrank.serve import Options
+    from glassrank.serve import serve as run
+    from glassrank.serve.options import named_models, read_api_key
+
+    parse_method(method or "bm25")
+    options = Options(
+        index=index,
+        models=() if model == ["none"] else named_models(model or ["default"]),
+        host=host,
+        port=port,
+        workers=workers,
+        threads=threads,
+        budget_ms=budget_ms,
+        texts_budget_ms=texts_budget_ms,
+        queue=queue,
+        candidates=candidates,
+        method=method,
+        api_key=None if no_auth and api_key_file is None else read_api_key(api_key_file),
+        no_auth=no_auth,
+        allowed_hosts=tuple(allow_host or ()),
+        clusters=clusters,
+        curves=curves,
+    )
+    console.say("Opening the index and the models …", quiet=quiet)
+    run(options, lambda address: console.say(f"Serving {index} at {address}", quiet=quiet))

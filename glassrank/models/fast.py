@@ -1,0 +1,34 @@
+"""A model in the form that ranks fastest: the same weights, rounded where that is faster."""
+
+import copy
+from functools import lru_cache
+
+import torch
+
+from glassrank.models.contract import Ranker
+from glassrank.nn.contextual import ContextualLayers
+from glassrank.nn.contextual_fast import FastContextual
+
+
+def fast_form(model: Ranker) -> Ranker:
+    """For encoding documents, live or for a store, without gradients. Models without contextual
+    layers come back as they are."""
+    layers = getattr(model, "contextual", None)
+    if not isinstance(layers, ContextualLayers):
+        return model
+    on_gpu = next(layers.parameters()).is_cuda
+    fast = copy.copy(model)
+    fast._modules = dict(model._modules)  # its own, so that the trained model keeps its layers
+    dtype = torch.bfloat16 if on_gpu or _multiplies_bf16() else torch.float32
+    fast.contextual = FastContextual(layers, dtype)
+    return fast.eval()
+
+
+@lru_cache(maxsize=1)
+def _multiplies_bf16() -> bool:
+    """Whether this processor has matrix units for bfloat16; elsewhere it would be slower."""
+    try:
+        from glassrank.nn.amx import usable
+    except ImportError:  # no numba, as on a machine that only trains
+        return False
+    return usable()

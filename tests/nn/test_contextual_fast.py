@@ -1,0 +1,76 @@
+"""The fast layers beside the plain ones, on the CPU; `triton_cases` has those of a GPU."""
+
+import pytest
+import torch
+
+from glassrank.models import Words
+from glassrank.models.tk import TK, TKConfig
+from glassrank.nn.contextual import ContextualConfig, ContextualLayers
+from glassrank.nn.contextual_fast import FastContextual
+
+CONFIGS = [
+    ContextualConfig(layers=2, heads=4, attention_size=8, feed_forward=10),
+    ContextualConfig(layers=1, heads=3, attention_size=5, per_head=True, feed_forward=24),
+]
+EXACT = {"rtol": 1e-5, "atol": 1e-5}
+ROUNDED = {"rtol": 0.05, "atol": 0.05}
+
+
+def trained_layers(config: ContextualConfig, size: int = 24) -> ContextualLayers:
+    torch.manual_seed(0)
+    layers = ContextualLayers(size, config)
+    with torch.no_grad():
+        for parameter in layers.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    return layers
+
+
+def random_words(lengths: list[int], seed: int = 0) -> Words:
+    """With trailing padding, which holds zeros."""
+    generator = torch.Generator().manual_seed(seed)
+    mask = (torch.arange(9) < torch.tensor(lengths)[:, None]).float()
+    vectors = torch.randn(len(lengths), 9, 24, generator=generator) * mask[..., None]
+    return Words(vectors, mask, mask)
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+@pytest.mark.parametrize("lengths", [[9, 9], [9, 4, 1]], ids=["without padding", "with padding"])
+@pytest.mark.parametrize(
+    ("dtype", "close"), [(torch.float32, EXACT), (torch.bfloat16, ROUNDED)], ids=["fp32", "bf16"]
+)
+def test_same_words_as_the_plain_layers(
+    config: ContextualConfig, lengths: list[int], dtype: torch.dtype, close: dict[str, float]
+) -> None:
+    layers = trained_layers(config)
+    words = random_words(lengths)
+    exact = layers(words.vectors, words.mask).detach()
+    found = FastContextual(layers, dtype)(words.vectors, words.mask)
+    assert found.dtype == words.vectors.dtype
+    torch.testing.assert_close(found, exact, **close)
+
+
+def test_words_keep_their_type() -> None:
+    layers = trained_layers(CONFIGS[0])
+    words = random_words([9, 4])
+    exact = layers(words.vectors, words.mask).detach()
+    found = FastContextual(layers)(words.vectors.bfloat16(), words.mask)
+    assert found.dtype == torch.bfloat16
+    torch.testing.assert_close(found.float(), exact, **ROUNDED)
+
+
+def test_what_stands_in_padding_does_not_matter() -> None:
+    layers = FastContextual(trained_layers(CONFIGS[0]), torch.float32)
+    words = random_words([9, 4])
+    garbage = words.vectors + (1 - words.mask[..., None]) * torch.randn(9, 24)
+    expected = layers(words.vectors, words.mask)
+    torch.testing.assert_close(layers(garbage, words.mask), expected)
+
+
+def test_they_take_the_place_of_a_models_layers() -> None:
+    model = TK(TKConfig(size=24, contextual=CONFIGS[0]))
+    model.contextual = trained_layers(CONFIGS[0])
+    query, doc = random_words([3, 5]), random_words([9, 7], seed=1)
+    expected = model.interact(model.query_words(query), model.doc_words(doc)).score
+    model.contextual = FastContextual(model.contextual, torch.float32)
+    found = model.interact(model.query_words(query), model.doc_words(doc)).score
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)

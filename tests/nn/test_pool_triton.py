@@ -1,0 +1,33 @@
+"""Triton's kernels beside the plain code, interpreted without a GPU and compiled with one."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+CASES = Path(__file__).with_name("triton_cases.py")
+
+
+def run_cases(interpret: str) -> None:
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", str(CASES)]
+    ran = subprocess.run(
+        command,
+        env={**os.environ, "TRITON_INTERPRET": interpret},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def test_interpreted() -> None:
+    pytest.importorskip("triton", reason="triton is not installed")
+    run_cases("1")
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+def test_compiled() -> None:
+    run_cases("0")
