@@ -46,7 +46,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
 
 @pytest.fixture(scope="module")
 def reranker() -> Reranker:
-    return Reranker(tiny_model())
+    return Reranker(tiny_model(), exact=True)
 
 
 @pytest.mark.parametrize("dtype", [None, "float32", "float16", "bf16", "int8"])
