@@ -81,25 +81,30 @@ class Stored:
         self.starts = torch.split(starts.to(_DEVICE), _DOCS)
         self.lengths = torch.full((_DOCS,), _LENGTH, dtype=torch.int32, device=_DEVICE)
 
-    def scores(self, model: TK, query: Words, starts: Tensor) -> Tensor:
-        return _pool(model, query, self.vectors, self.scales, starts, self.lengths)
+    def scores(self, pooling: "Pooling", query: Words, starts: Tensor) -> Tensor:
+        return pooling.scores(query, self.vectors, self.scales, starts, self.lengths)
 
 
-def _pool(
-    model: TK,
-    query: Words,
-    vectors: Tensor,
-    scales: Tensor | None,
-    starts: Tensor,
-    lengths: Tensor,
-) -> Tensor:
-    from glassrank.nn.pool_triton import pool_triton
+class Pooling:
+    """A model's kernels and weights, which are the same for every query."""
 
-    readout, kernels = model.readouts()[0], model.config.kernels
-    return pool_triton(
-        query.vectors[0], query.idf[0], vectors, scales, starts, lengths,
-        kernels, readout.log, readout.length,
-    )  # fmt: skip
+    def __init__(self, model: TK) -> None:
+        self._readout, self._kernels = model.readouts()[0], model.config.kernels
+
+    def scores(
+        self,
+        query: Words,
+        vectors: Tensor,
+        scales: Tensor | None,
+        starts: Tensor,
+        lengths: Tensor,
+    ) -> Tensor:
+        from glassrank.nn.pool_triton import pool_triton
+
+        return pool_triton(
+            query.vectors[0], query.idf[0], vectors, scales, starts, lengths,
+            self._kernels, self._readout.log, self._readout.length,
+        )  # fmt: skip
 
 
 def _model() -> TK:
@@ -114,11 +119,11 @@ def _ids(docs: int, length: int) -> TokenBatch:
 
 def stored_words() -> Sequence[Result]:
     model = _model()
-    query = model.encode_query(_ids(1, _QUERY))
+    pooling, query = Pooling(model), model.encode_query(_ids(1, _QUERY))
     results = []
     for name, dtype in _DTYPES.items():
         stored = Stored(dtype)
-        calls = [lambda s=s, d=stored: d.scores(model, query, s) for s in stored.starts]
+        calls = [lambda s=s, d=stored: d.scores(pooling, query, s) for s in stored.starts]
         target = None if name == "int8" else 0.06
         text = f"fused scoring of 1,000 documents, {name}"
         results.append(Result(text, replay_ms(calls), "ms", target, at_most=True))
@@ -129,10 +134,10 @@ def second_stage() -> Sequence[Result]:
     """From a query's ids on the host to a sorted list on the host, as a caller sees it."""
     model = _model()
     model.contextual = FastContextual(model.contextual)  # type: ignore[assignment]
-    stored = Stored(torch.bfloat16)
+    stored, pooling = Stored(torch.bfloat16), Pooling(model)
 
     def whole(ids: Tensor, mask: Tensor, starts: Tensor) -> Tensor:
-        return stored.scores(model, model.encode_query(TokenBatch(ids, mask)), starts)
+        return stored.scores(pooling, model.encode_query(TokenBatch(ids, mask)), starts)
 
     stage = Replayed(whole, _DEVICE)
     inputs = [
@@ -150,7 +155,7 @@ def second_stage() -> Sequence[Result]:
 def live_texts() -> Sequence[Result]:
     model = _model()
     batches = [_ids(_DOCS, _LENGTH) for _ in range(4)]
-    query = model.encode_query(_ids(1, _QUERY))
+    pooling, query = Pooling(model), model.encode_query(_ids(1, _QUERY))
     starts = torch.arange(_DOCS, device=_DEVICE) * _LENGTH
     lengths = torch.full((_DOCS,), _LENGTH, dtype=torch.int32, device=_DEVICE)
 
@@ -159,7 +164,7 @@ def live_texts() -> Sequence[Result]:
 
     def fast(batch: TokenBatch) -> Tensor:
         doc = model.encode_doc(batch)
-        return _pool(model, query, doc.vectors.flatten(0, 1), None, starts, lengths)
+        return pooling.scores(query, doc.vectors.flatten(0, 1), None, starts, lengths)
 
     slow = replay_ms([lambda: plain(batches[0])], 10)
     assert model.words is not None

@@ -13,6 +13,7 @@ _COMMANDS = (
     *("demo", "index", "search", "retrieve", "rerank", "evaluate", "tune", "prepare", "train"),
     "explain",
     "encode",
+    "bench",
     "budget",
     "clusters",
     "serve",

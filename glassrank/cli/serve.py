@@ -25,7 +25,7 @@ def serve(
     texts_budget_ms: Annotated[
         float, typer.Option(help="For re-ranking given texts, and for explanations.")
     ] = 10_000.0,
-    queue: Annotated[int, typer.Option(min=1, help="Requests that may wait.")] = 64,
+    queue: Annotated[int, typer.Option(min=1, help="Requests that may wait.")] = 16,
     candidates: Annotated[
         int | None, typer.Option(min=1, help="How deep to re-rank; as the model says if not given.")
     ] = None,

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from glassrank.models import Words
 from glassrank.rank.fused import FusedPooling
+from glassrank.rank.fused_gpu import GPUPooling
 from glassrank.rank.live import Reranker
 from glassrank.retrieve.snapshot import Snapshot
 from glassrank.store import Store, text_of
@@ -83,7 +84,7 @@ class StoredCandidates:
     def __init__(
         self,
         reranker: Reranker,
-        fused: FusedPooling | None,
+        fused: FusedPooling | GPUPooling | None,
         store: Store,
         query: Words,
         snapshot: Snapshot,

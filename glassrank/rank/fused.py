@@ -10,9 +10,17 @@ import torch
 from numpy.typing import NDArray
 
 from glassrank.models import Ranker, Words
+from glassrank.rank.fused_gpu import GPUPooling
 from glassrank.store import Part, Store
 
 _DTYPES = ("bf16", "int8", "float32")
+
+
+def fused_pooling(model: Ranker, store: Store) -> "FusedPooling | GPUPooling | None":
+    """None where the plain form has to serve: another kind of model, or ids are stored."""
+    if store.dtype not in _DTYPES:
+        return None
+    return FusedPooling.of(model) or GPUPooling.of(model)
 
 
 class FusedPooling:
@@ -29,12 +37,9 @@ class FusedPooling:
         self._first_stage_weight = 0.0 if weight is None else weight.item()
 
     @classmethod
-    def of(cls, model: Ranker, store: Store) -> "FusedPooling | None":
-        """None where the plain form has to serve: another kind of model, another device."""
+    def of(cls, model: Ranker) -> "FusedPooling | None":
         on_cpu = next(model.parameters()).device.type == "cpu"
-        if not (model.readouts() and on_cpu and store.dtype in _DTYPES):
-            return None
-        return cls(model)
+        return cls(model) if on_cpu and model.readouts() else None
 
     def scores(
         self,

@@ -11,7 +11,7 @@ from glassrank.models import Words
 from glassrank.rank.budget import Clock, Deadline, now, score_in_time
 from glassrank.rank.candidates import Candidates, StoredCandidates, TextCandidates
 from glassrank.rank.cost import CostModel
-from glassrank.rank.fused import FusedPooling
+from glassrank.rank.fused import fused_pooling
 from glassrank.rank.live import Reranker, best_first
 from glassrank.retrieve import Index
 from glassrank.retrieve.methods import Method
@@ -55,7 +55,7 @@ class Pipeline:
         self.method = method
         self.candidates = candidates or reranker.usage.depth or 1000
         self._clock = clock
-        self._fused = None if store is None else FusedPooling.of(reranker.model, store)
+        self._fused = None if store is None else fused_pooling(reranker.model, store)
         self.scoring_cost = CostModel() if store is not None else reranker.cost
         self._closing_cost = CostModel()
         self._lock = threading.Lock()
