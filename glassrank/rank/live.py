@@ -43,6 +43,7 @@ class Reranker:
         self._documents = self.model if exact else fast_form(self.model)
         self.cost = CostModel(base=2.0, rate=0.02)  # of live scoring; learned from the first use on
         self._device = torch.device(device)
+        self._threads = torch.get_num_threads()
 
     @classmethod
     def load(cls, model: str | Path = "default", device: str = "cpu") -> "Reranker":
@@ -61,7 +62,12 @@ class Reranker:
         """One query: vectors (1, Q, …)."""
         most = self._pieces.query_words if self._pieces is not None else None
         found = self.texts.encode([query], self.usage.query_length, most)
-        return self.model.encode_query(self._pad([found[0].ids]))
+        # A few words are no work for two threads, and on a busy machine one waits long for another.
+        torch.set_num_threads(1)
+        try:
+            return self.model.encode_query(self._pad([found[0].ids]))
+        finally:
+            torch.set_num_threads(self._threads)
 
     @torch.no_grad()
     def encode_doc(self, batch: TokenBatch) -> Words:
