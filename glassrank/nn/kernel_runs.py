@@ -12,6 +12,7 @@ every number within float32.
 """
 
 import math
+from functools import cache
 from itertools import groupby
 from typing import NamedTuple
 
@@ -54,6 +55,7 @@ class _Run(NamedTuple):
     below: list[int]
 
 
+@cache
 def kernel_runs(kernels: Kernels) -> KernelRuns:
     runs = [
         run

@@ -1,0 +1,67 @@
+"""Takes the pictures of the search page, from a running service:
+
+    glassrank demo                                   # or: glassrank serve INDEX --clusters … --curves …
+    python docs/screenshots/take.py http://127.0.0.1:8000/ results explanation
+
+It needs playwright and Debian's chromium.
+"""
+
+import sys
+from pathlib import Path
+from urllib.parse import urlencode
+
+from playwright.sync_api import Page, sync_playwright
+
+QUERY = "how do I read a csv file?"
+TOP = "document.querySelector('.hit.open').scrollIntoView()"
+VIEWS: dict[str, tuple[dict[str, str], str, str]] = {
+    # name: (the address, what to wait for, what to do then)
+    "results": ({"q": QUERY}, ".hit", ""),
+    "explanation": ({"q": QUERY, "doc": "csv.reader", "flip": "s3"}, ".explanation canvas", TOP),
+    "side-by-side": (
+        {"view": "compare", "q": QUERY, "left": "csv.reader", "right": "logging.Logger"},
+        ".differences",
+        "",
+    ),
+    "what-if": (
+        {"q": QUERY, "doc": "csv.Sniffer", "change": "document.11"},
+        ".what-if .move",
+        TOP,
+    ),
+    "two-models": ({"view": "models", "q": QUERY, "doc": "csv.Sniffer"}, ".differences", ""),
+    "queries": ({"view": "queries", "cluster": "1"}, ".cluster-queries", ""),
+    "budget": ({"view": "budget", "ms": "50"}, ".chart", ""),
+}
+SIZE = {"width": 1200, "height": 860}
+PHONE = {"width": 390, "height": 844}
+
+
+def take(page: Page, address: str, name: str, ending: str) -> None:
+    state, wanted, then = VIEWS[name]
+    page.goto(f"{address}?{urlencode(state)}")
+    page.locator(wanted).first.wait_for()
+    page.wait_for_timeout(500)
+    if then:
+        page.evaluate(then)
+    page.screenshot(path=Path(__file__).with_name(f"{name}{ending}.png"))
+
+
+def main(address: str, names: list[str]) -> None:
+    with sync_playwright() as started:
+        chromium = started.chromium.launch(
+            executable_path="/usr/bin/chromium", args=["--no-sandbox"]
+        )
+        for name in names or VIEWS:
+            for ending, scheme, size in (
+                ("", "light", SIZE),
+                ("-dark", "dark", SIZE),
+                ("-phone", "light", PHONE),
+            ):
+                page = chromium.new_page(viewport=size, color_scheme=scheme)  # type: ignore[arg-type]
+                take(page, address, name, ending)
+                page.close()
+        chromium.close()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2:])

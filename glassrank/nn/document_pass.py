@@ -1,0 +1,141 @@
+"""One pass over stored documents, compiled: products, soft counts, scores.
+
+Each stored word is read once. The similarities of a document and its soft counts never leave the
+processor's cache; while they are computed, the next document is on its way from memory.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from glassrank.nn import amx, lanes, packed_query, soft_counts, stored_products, vector_math
+from glassrank.nn.lanes import (
+    LANES,
+    flush_tiny,
+    load_one,
+    pointer,
+    restore,
+    spread,
+    store_one,
+)
+from glassrank.nn.packed_query import PackedQuery
+from glassrank.nn.soft_counts import Pooling, clear, count_pair, read_out
+from glassrank.nn.stored_products import (
+    CHUNK,
+    Scratch,
+    Stored,
+    configure,
+    fetch_row,
+    finish,
+    multiply,
+    similarity,
+)
+
+
+@njit
+def _count(query: Any, stored: Any, pooling: Any, begin: int, words: int, scratch: Any) -> None:
+    """Adds what the words of a chunk count for."""
+    for group in range(query.groups):
+        for word in range(0, words, 2):
+            count_pair(
+                similarity(query, stored, begin, word, group, scratch),
+                similarity(query, stored, begin, word + 1, group, scratch),
+                spread(np.float32(word + 1 < words)),
+                pooling,
+                scratch.sums,
+                group * pooling.kernels * LANES,
+            )
+            fetch_row(stored, scratch.ahead)
+
+
+def _compiled(*sources: float) -> Any:
+    """Numba keeps compiled code on disk until this file changes. What a function captures is part
+    of the name it is kept under, so a change of the files compiled into it counts, too."""
+
+    @njit(nogil=True, cache=True)
+    def score_documents(
+        query: Any,
+        stored: Any,
+        pooling: Any,
+        order: Any,
+        starts: Any,
+        lengths: Any,
+        first: int,
+        last: int,
+        scratch: Any,
+        scores: Any,
+        counts: Any,
+    ) -> None:
+        """Scores of documents `first` to `last`, and soft counts where there is room for them."""
+        _ = sources
+        query = PackedQuery(
+            pointer(query.values),
+            pointer(query.scales),
+            pointer(query.weights),
+            query.groups,
+            query.size,
+            query.parts,
+        )
+        stored = Stored(
+            pointer(stored.vectors),
+            pointer(stored.scales),
+            stored.scaled,
+            stored.stride,
+            stored.column,
+            stored.line,
+            stored.lines,
+        )
+        pooling = Pooling(
+            pointer(pooling.curves),
+            pointer(pooling.steps),
+            pooling.runs,
+            pooling.kernels,
+            pointer(pooling.constants),
+            pointer(pooling.log),
+            pointer(pooling.length),
+        )
+        scratch = Scratch(
+            pointer(scratch.configs),
+            pointer(scratch.wide),
+            pointer(scratch.products),
+            pointer(scratch.sums),
+            pointer(scratch.ahead),
+        )
+        before = flush_tiny()
+        configured = 0
+        for doc in range(first, last):
+            row, words = starts[doc], lengths[doc]
+            clear(scratch.sums, query.groups, pooling)
+            chunks = (words + CHUNK - 1) // CHUNK
+            begin = row
+            for chunk in range(chunks):
+                end = row + words * (chunk + 1) // chunks
+                store_one(scratch.ahead, 0, end)
+                store_one(scratch.ahead, 1, row + words)
+                if end == row + words and doc + 1 < last:
+                    store_one(scratch.ahead, 0, starts[doc + 1])
+                    store_one(scratch.ahead, 1, starts[doc + 1] + min(lengths[doc + 1], CHUNK))
+                configured = configure(query, scratch, end - begin, configured)
+                multiply(query, stored, begin, end - begin, scratch)
+                _count(query, stored, pooling, begin, end - begin, scratch)
+                begin = end
+            scores[doc] = read_out(scratch.sums, query, pooling, words, scratch.wide)
+            if len(counts):
+                for word in range(counts.shape[1]):
+                    at = word // LANES * pooling.kernels * LANES + word % LANES
+                    for place in range(pooling.kernels):
+                        counts[doc, word, order[place]] = load_one(scratch.sums, at + place * LANES)
+        finish(query)
+        restore(before)
+
+    return score_documents
+
+
+score_documents = _compiled(
+    *(
+        Path(str(module.__file__)).stat().st_mtime
+        for module in (amx, lanes, packed_query, soft_counts, stored_products, vector_math)
+    )
+)

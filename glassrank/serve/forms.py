@@ -1,0 +1,180 @@
+"""What requests look like, and how large they may be."""
+
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from glassrank.serve.options import Limits
+from glassrank.serve.refusals import bad
+
+Item = TypeVar("Item")
+Budget = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+_DOCUMENTED = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+_FOREIGN = ConfigDict(extra="ignore", use_attribute_docstrings=True)
+
+
+class Search(BaseModel):
+    """One query, or several that share one budget."""
+
+    model_config = _DOCUMENTED
+
+    query: str | list[str]
+    k: Annotated[int, Field(ge=1)] = 10
+    """How many results."""
+    budget_ms: Budget | None = None
+    """For the whole request, from its arrival on; the service has one for those that give none."""
+    method: str | None = None
+    """The first stage: bm25, ql, bm25+rm3 or ql+rm3, with parameters as in bm25(k1=1.2)."""
+    model: str | None = None
+    """A name of /info; `none` for the first stage alone."""
+    snippets: bool = True
+    """False leaves out titles, sources and snippets, and their time."""
+    stream: bool = False
+    """Two lines of JSON for each query: the first stage's hits at once, then the final ones."""
+
+    @property
+    def queries(self) -> list[str]:
+        return _listed(self.query)
+
+    def check(self, limits: Limits) -> None:
+        if not self.queries:
+            raise bad("query: expected a query, or a list of them that is not empty")
+        _at_most("query: the list", len(self.queries), limits.queries, "queries")
+        for query in self.queries:
+            check_query(query, limits)
+        _at_most("k", self.k, limits.k, "results")
+        check_budget(self.budget_ms, limits)
+
+
+class Change(BaseModel):
+    """What if a word were another, or not there?"""
+
+    model_config = _DOCUMENTED
+
+    side: Literal["query", "document"]
+    word: int | str
+    """Its number, or the word itself wherever it stands."""
+    by: str = ""
+    """What takes its place; nothing if not given."""
+
+
+class Explain(BaseModel):
+    """A document of the index by its id, or any text; two of them; or one under two models."""
+
+    model_config = _DOCUMENTED
+
+    query: str
+    doc_id: str | list[str] = []
+    text: str | list[str] = []
+    model: str | list[str] = []
+    """Names of /info; the service's first if not given."""
+    method: str | None = None
+    """The first stage whose score the model mixes in, as in /search."""
+    first_score: float | list[float] | None = None
+    """The first stage's score of each document, as /search gave it: saves looking it up."""
+    change: Change | None = None
+    """What would change: scores and ranks of the first document among the first stage's results,
+    or among all of `text`."""
+
+    @property
+    def doc_ids(self) -> list[str]:
+        return _listed(self.doc_id)
+
+    @property
+    def texts(self) -> list[str]:
+        return _listed(self.text)
+
+    @property
+    def models(self) -> list[str]:
+        return _listed(self.model)
+
+    @property
+    def first_scores(self) -> list[float] | None:
+        return None if self.first_score is None else _listed(self.first_score)
+
+    def check(self, limits: Limits) -> None:
+        check_query(self.query, limits)
+        if bool(self.doc_ids) == bool(self.texts):
+            raise bad("expected one of doc_id and text")
+        count = len(self.doc_ids or self.texts)
+        if count > 2 and (self.change is None or self.doc_ids):
+            raise bad(f"{'doc_id' if self.doc_ids else 'text'}: expected one or two, not {count}")
+        if len(self.models) > 1 and (count > 1 or self.change or len(self.models) > 2):
+            raise bad("model: two models can explain one document, without a change")
+        if self.first_scores is not None and len(self.first_scores) != count:
+            raise bad(f"first_score: expected {count}, one for each document")
+        if self.change is not None:
+            _at_most("change.by", len(self.change.by), limits.query_characters, "characters")
+        check_texts(self.texts, limits, "text")
+
+
+class Rerank(BaseModel):
+    """Cohere's and Jina's form. Fields that only their own models have a use for are ignored."""
+
+    model_config = _FOREIGN
+
+    query: str
+    documents: list[str | dict[str, Any]]
+    """Texts, or objects with a `text`."""
+    model: str | None = None
+    """A name of /info; any other name means the service's first model, and the answer says so."""
+    top_n: Annotated[int, Field(ge=1)] | None = None
+    rank_fields: list[str] | None = None
+    """The fields of objects that make up the text, in this order."""
+    return_documents: bool | None = None
+    max_chunks_per_doc: int | None = None
+    """Taken and not used, as max_tokens_per_doc: a model reads as many words as /info says."""
+    max_tokens_per_doc: int | None = None
+    budget_ms: Budget | None = None
+    """Ours: documents that it does not suffice for keep their order below the rest."""
+
+    def check(self, limits: Limits) -> None:
+        check_query(self.query, limits)
+        if not self.documents:
+            raise bad("documents: expected at least one document")
+        _at_most("documents", len(self.documents), limits.documents, "documents")
+        check_budget(self.budget_ms, limits)
+
+    def texts(self, limits: Limits) -> list[str]:
+        found = [self._text(number) for number in range(len(self.documents))]
+        check_texts(found, limits, "documents")
+        return found
+
+    def _text(self, number: int) -> str:
+        document = self.documents[number]
+        if isinstance(document, str):
+            return document
+        fields = self.rank_fields or ["text"]
+        values = [document[field] for field in fields if document.get(field) is not None]
+        if not values:
+            raise bad(
+                f"documents.{number}: expected a text, or an object with {' or '.join(fields)}"
+            )
+        return " ".join(map(str, values))
+
+
+def _listed(value: Item | list[Item]) -> list[Item]:
+    return value if isinstance(value, list) else [value]
+
+
+def check_query(query: str, limits: Limits) -> None:
+    if not query.strip():
+        raise bad("query: expected some words, it is empty")
+    _at_most("query", len(query), limits.query_characters, "characters")
+
+
+def check_texts(texts: list[str], limits: Limits, name: str) -> None:
+    _at_most(name, len(texts), limits.documents, "documents")
+    for number, text in enumerate(texts):
+        _at_most(f"{name}.{number}", len(text), limits.text_characters, "characters")
+
+
+def check_budget(budget_ms: float | None, limits: Limits) -> None:
+    if budget_ms is not None:
+        _at_most("budget_ms", budget_ms, limits.budget_ms, "milliseconds")
+
+
+def _at_most(name: str, value: float, most: float, unit: str) -> None:
+    if value > most:
+        raise bad(f"{name}: at most {most:,} {unit} are allowed, not {value:,}")

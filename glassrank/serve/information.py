@@ -1,0 +1,63 @@
+"""What the page and other clients ask first: models, methods, limits, reports."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from glassrank import __version__
+from glassrank.errors import InputError
+from glassrank.rank import Pipeline
+from glassrank.serve.opened import METHODS
+from glassrank.serve.options import Options
+from glassrank.serve.service import Service
+
+
+def information(service: Service) -> dict[str, Any]:
+    opened = service.opened
+    return {
+        "version": __version__,
+        "index": {
+            "documents": len(opened.index),
+            "generation": opened.index.generation,
+            "behind": bool(service.served.behind),
+        },
+        "models": [_model(name, pipeline) for name, pipeline in opened.pipelines.items()],
+        "methods": METHODS,
+        "budget_ms": service.options.budget_ms,
+        "texts_budget_ms": service.options.texts_budget_ms,
+        "limits": asdict(service.limits),
+        "samples": service.options.samples,
+        "reports": [name for name, _ in _report_files(service.options)],
+    }
+
+
+def _model(name: str, pipeline: Pipeline) -> dict[str, Any]:
+    model, usage = pipeline.reranker.model, pipeline.reranker.usage
+    return {
+        "name": name,
+        "kind": model.name,
+        "candidates": pipeline.candidates,
+        "query_words": usage.query_length,
+        "doc_words": usage.doc_length,
+        "first_stage": pipeline.method,
+        "mixes_first_stage": model.first_stage_weight is not None,
+        "stored": None if pipeline.store is None else pipeline.store.dtype,
+    }
+
+
+def reports(options: Options) -> dict[str, bytes]:
+    """JSON that other commands have written, for the page, by the names of its addresses."""
+    found = {}
+    for name, path in _report_files(options):
+        try:
+            found[name] = path.read_bytes()
+            json.loads(found[name])
+        except (OSError, ValueError) as error:
+            raise InputError(f"{path} cannot be read as JSON: {error}") from None
+    return found
+
+
+def _report_files(options: Options) -> list[tuple[str, Path]]:
+    pairs = (("clusters", options.clusters), ("budget", options.curves))
+    return [(name, path) for name, path in pairs if path is not None]

@@ -1,0 +1,92 @@
+"""Counts and times for Prometheus, summed over the worker processes."""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
+
+SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+"""Where workers keep their numbers for each other; prometheus-client reads this variable."""
+
+_SECONDS = (
+    *(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.06, 0.075, 0.1),
+    *(0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
+)
+_DEPTHS = (0, 1, 10, 25, 50, 100, 250, 500, 1000)
+
+
+class Metrics:
+    def __init__(self) -> None:
+        own = self._registry = CollectorRegistry()
+        self.requests = Counter(
+            "glassrank_requests", "Requests.", ["route", "status"], registry=own
+        )
+        self.seconds = Histogram(
+            "glassrank_request_seconds",
+            "From a request's arrival to the end of its answer.",
+            ["route"],
+            buckets=_SECONDS,
+            registry=own,
+        )
+        self.depth = Histogram(
+            "glassrank_reranked_depth",
+            "How many candidates of a query were re-ranked.",
+            ["model"],
+            buckets=_DEPTHS,
+            registry=own,
+        )
+        self.queue = Gauge(
+            "glassrank_queue_length",
+            "Requests that wait for a thread.",
+            ["lane"],
+            multiprocess_mode="livesum",
+            registry=own,
+        )
+        self.refusals = Counter(
+            "glassrank_refusals", "Requests refused under load.", ["lane", "reason"], registry=own
+        )
+        self.overruns = Counter(
+            "glassrank_budget_overruns",
+            "Requests that were answered after their budget.",
+            ["route"],
+            registry=own,
+        )
+        self.generation = Gauge(
+            "glassrank_index_generation",
+            "Of the index that is served; the oldest of all workers.",
+            multiprocess_mode="livemin",
+            registry=own,
+        )
+        self.documents = Gauge(
+            "glassrank_index_documents",
+            "In the index that is served.",
+            multiprocess_mode="livemin",
+            registry=own,
+        )
+        self.behind = Gauge(
+            "glassrank_index_behind",
+            "1 if there is a newer index that cannot be served yet.",
+            multiprocess_mode="livemax",
+            registry=own,
+        )
+
+    def text(self) -> bytes:
+        """As Prometheus reads it."""
+        folder = os.environ.get(SHARED_FOLDER)
+        if not folder:
+            return generate_latest(self._registry)
+        _forget_the_dead(Path(folder))
+        everyone = CollectorRegistry()
+        MultiProcessCollector(everyone, folder)  # type: ignore[no-untyped-call]
+        return generate_latest(everyone)
+
+
+def _forget_the_dead(folder: Path) -> None:
+    """What a worker that is gone had in its queue is gone, too."""
+    for path in folder.glob("gauge_live*.db"):
+        worker = path.stem.rpartition("_")[2]
+        if not Path("/proc", worker).exists() and Path("/proc").exists():
+            with suppress(FileNotFoundError):
+                mark_process_dead(worker, str(folder))  # type: ignore[no-untyped-call]

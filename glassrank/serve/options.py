@@ -1,0 +1,134 @@
+"""What a service is started with."""
+
+import ipaddress
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from glassrank.errors import InputError
+
+SHORTEST_KEY = 16
+_LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The largest request that is looked at. Anything larger is refused with a sentence."""
+
+    body_bytes: int = 8 << 20
+    query_characters: int = 2_000
+    queries: int = 64
+    k: int = 1_000
+    documents: int = 10_000
+    text_characters: int = 200_000
+    budget_ms: float = 10_000.0
+
+
+@dataclass(frozen=True)
+class Options:
+    """Plain values only: every worker process gets a copy."""
+
+    index: Path
+    models: tuple[tuple[str, str], ...]
+    """(name, folder) of each; the first is used unless a request names another."""
+    host: str = "127.0.0.1"
+    port: int = 8000
+    workers: int = 1
+    threads: int = 1
+    """That search at the same time, in each worker."""
+    budget_ms: float = 50.0
+    """Of a search that names none."""
+    texts_budget_ms: float = 10_000.0
+    """Of re-ranking given texts, and of an explanation: nobody has asked these to be short."""
+    queue: int = 16
+    """Requests that may wait in each worker; more are refused. A queue that is longer than budgets
+    allow makes everybody late."""
+    candidates: int | None = None
+    """How deep at most; as the model says if not given."""
+    method: str | None = None
+    """The first stage, unless a request names another; as the model says if not given."""
+    refresh_seconds: float = 1.0
+    api_key: str | None = field(default=None, repr=False)
+    no_auth: bool = False
+    allowed_hosts: tuple[str, ...] = ()
+    clusters: Path | None = None
+    curves: Path | None = None
+    samples: tuple[str, ...] = ()
+    """Queries that the page offers to those who have none."""
+    limits: Limits = field(default_factory=Limits)
+
+    def __post_init__(self) -> None:
+        if self.api_key is not None and self.no_auth:
+            raise InputError("choose one: an API key, or --no-auth")
+        if self.api_key is not None and len(self.api_key) < SHORTEST_KEY:
+            raise InputError(
+                f"an API key must have at least {SHORTEST_KEY} characters, "
+                f"not {len(self.api_key)}; make one with: openssl rand -hex 32"
+            )
+        if self.api_key is None and not self.no_auth and not is_loopback(self.host):
+            raise InputError(
+                f"{self.host} can be reached from other machines, so an API key is needed: "
+                "--api-key-file FILE, or GLASSRANK_API_KEY, or --no-auth if everybody may search"
+            )
+        for name in ("budget_ms", "texts_budget_ms"):
+            if not 0 < getattr(self, name) <= self.limits.budget_ms:
+                raise InputError(
+                    f"{name} must be more than 0 and at most {self.limits.budget_ms:g}, "
+                    f"not {getattr(self, name):g}"
+                )
+
+    @property
+    def known_hosts(self) -> frozenset[str] | None:
+        """What a request may call this service; None: anything.
+
+        Without a key, a page of another site could have its own name point to this machine and so
+        read documents through a visitor's browser. The name it would have to use gives it away.
+        """
+        if self.api_key is not None or not is_loopback(self.host):
+            return None
+        return frozenset((*_LOOPBACK_NAMES, self.host, *self.allowed_hosts))
+
+
+def is_loopback(host: str) -> bool:
+    """
+    >>> is_loopback("localhost"), is_loopback("127.8.0.1"), is_loopback("0.0.0.0")
+    (True, True, False)
+    """
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def read_api_key(file: Path | None) -> str | None:
+    """From a file, or from the environment, where it shows in no list of processes."""
+    if file is None:
+        return os.environ.get("GLASSRANK_API_KEY") or None
+    try:
+        key = file.read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{file} cannot be read as an API key: {error}") from None
+    if not key:
+        raise InputError(f"{file} is empty; expected an API key in it")
+    return key
+
+
+def named_models(given: list[str]) -> tuple[tuple[str, str], ...]:
+    """`FOLDER`, whose last part is the name, or `NAME=FOLDER`, or `default`.
+
+    >>> named_models(["default", "old=/models/tk-1", "/models/tk-2"])
+    (('default', 'default'), ('old', '/models/tk-1'), ('tk-2', '/models/tk-2'))
+    """
+    pairs = []
+    for text in given:
+        name, equals, folder = text.partition("=")
+        pairs.append((name, folder) if equals else (Path(text).name, text))
+    names = [name for name, _ in pairs]
+    for name in names:
+        if not name or names.count(name) > 1:
+            raise InputError(f"models need names that differ, {name!r} does not; write NAME=FOLDER")
+        if name == "none":
+            raise InputError("'none' means no model; write NAME=FOLDER to name this one otherwise")
+    return tuple(pairs)

@@ -1,0 +1,125 @@
+// One result: ranks before and after, title, snippet, and what can be done with it.
+
+import { addressOf } from "./address.js";
+import { make, replace } from "./dom.js";
+import { characters, count, number } from "./printing.js";
+
+export const CALM = matchMedia("(prefers-reduced-motion: reduce)");
+
+export class Row {
+  constructor({ onOpen, onChoose }) {
+    this.docId = "";
+    this._ranks = make("div", { class: "ranks" });
+    this._link = make("a", { class: "title" });
+    this._link.addEventListener("click", (event) => {
+      if (event.ctrlKey || event.metaKey || event.shiftKey) return; // a tab of its own
+      event.preventDefault();
+      onOpen(this.docId);
+    });
+    this._source = make("p", { class: "source" });
+    this._snippet = make("p", { class: "snippet", dir: "auto" });
+    this._score = make("p", { class: "hit-score" });
+    this._why = make(
+      "button",
+      { type: "button", class: "why", "aria-expanded": "false" },
+      "Explain",
+    );
+    this._why.addEventListener("click", () => onOpen(this.docId));
+    this._pick = make("input", { type: "checkbox" });
+    this._pick.addEventListener("change", () => onChoose(this.docId));
+    const pick = make("label", { class: "pick" }, this._pick, " compare");
+    this.panel = make("div", { class: "panel", hidden: true });
+    this.root = make(
+      "li",
+      { class: "hit" },
+      this._ranks,
+      make("div", { class: "hit-body" }, make("h3", {}, this._link), this._source, this._snippet),
+      make("div", { class: "hit-side" }, this._score, this._why, pick),
+      this.panel,
+    );
+  }
+
+  show(hit, answer, state) {
+    this.docId = hit.doc_id;
+    const alone = answer.model === "none";
+    const title = hit.title || hit.doc_id;
+    this.root.className = hit.reranked || alone ? "hit" : "hit waiting";
+    this.root.dataset.doc = hit.doc_id;
+    this._link.href = addressOf({ ...state, doc: hit.doc_id, change: null, flip: null });
+    replace(this._link, title);
+    replace(this._source, ...source(hit));
+    replace(this._snippet, ...marked(hit.snippet));
+    replace(this._ranks, ...ranks(hit, alone));
+    const shown = hit.reranked || alone ? hit.score : hit.first_score;
+    const kind = hit.reranked ? "score" : `${answer.method} score`;
+    replace(this._score, make("span", { class: "unseen" }, `${kind} `), number(shown));
+    this._score.title = kind;
+    this._why.setAttribute("aria-label", `Explain ${title}`);
+    this._pick.setAttribute("aria-label", `Compare ${title}`);
+  }
+
+  open(isOpen) {
+    this.panel.hidden = !isOpen;
+    if (!isOpen) replace(this.panel);
+    this.root.classList.toggle("open", isOpen);
+    this._why.setAttribute("aria-expanded", String(isOpen));
+    this._why.textContent = isOpen ? "Close" : "Explain";
+  }
+
+  chosen(isChosen) {
+    this._pick.checked = isChosen;
+  }
+
+  focus() {
+    this._link.focus();
+    const calm = CALM.matches ? "instant" : "smooth";
+    this.root.scrollIntoView({ block: "nearest", behavior: calm });
+  }
+}
+
+// Where it stands now, and how far it came from where the first stage had it.
+export function ranks(hit, alone = false) {
+  const now = make("span", { class: "rank" }, String(hit.rank));
+  if (alone || hit.first_rank === null) return [now];
+  const gain = hit.first_rank - hit.rank;
+  const way = gain > 0 ? "up" : gain < 0 ? "down" : "same";
+  const sign = { up: "▲", down: "▼", same: "=" }[way];
+  const told = { up: "up", down: "down", same: "unmoved" }[way];
+  return [
+    now,
+    make(
+      "span",
+      { class: `moved ${way}`, title: `first-stage rank ${count(hit.first_rank)}` },
+      make(
+        "span",
+        { "aria-hidden": "true" },
+        gain ? `${sign}\u2009${count(Math.abs(gain))}` : sign,
+      ),
+      make("span", { class: "unseen" }, `${told} ${gain ? Math.abs(gain) : ""}, `),
+    ),
+    make(
+      "span",
+      { class: "was" },
+      make("span", { class: "unseen" }, "first stage: "),
+      `from ${count(hit.first_rank)}`,
+    ),
+  ];
+}
+
+export function marked(snippet) {
+  if (!snippet) return [];
+  const cut = characters(snippet.text);
+  const pieces = [];
+  let at = 0;
+  for (const [start, stop] of snippet.matches) {
+    pieces.push(cut(at, start), make("mark", {}, cut(start, stop)));
+    at = stop;
+  }
+  return [...pieces, cut(at)];
+}
+
+function source(hit) {
+  const text = hit.source || hit.doc_id;
+  if (!/^https?:\/\//i.test(text)) return [text];
+  return [make("a", { href: text, rel: "noopener noreferrer", target: "_blank" }, text)];
+}

@@ -1,0 +1,83 @@
+// Where each millisecond was spent, against the budget, and how deep that went.
+
+import { make, replace } from "./dom.js";
+import { budget as budgetText, count, milliseconds } from "./printing.js";
+
+const NAMES = {
+  queue: "waiting",
+  first_stage: "first stage",
+  query: "encoding",
+  scoring: "scoring",
+  sorting: "sorting",
+  snippets: "snippets",
+};
+
+export class TimeBar {
+  constructor() {
+    this._track = make("div", { class: "track", "aria-hidden": "true" });
+    this._depth = make("p", { class: "depth" });
+    this._legend = make("ul", { class: "stages" });
+    this.root = make(
+      "section",
+      { class: "time", "aria-label": "Time" },
+      this._depth,
+      this._track,
+      this._legend,
+    );
+  }
+
+  clear() {
+    replace(this._depth, "\u00a0"); // keeps its height, so that nothing below moves
+    replace(this._track);
+    replace(this._legend, make("li", {}, "\u00a0"));
+  }
+
+  show(answer, budgetMs) {
+    const stages = answer.stages.map((stage) => ({
+      ...stage,
+      label: NAMES[stage.name] ?? stage.name,
+    }));
+    const total = answer.timing_ms.total;
+    const whole = Math.max(total, budgetMs);
+    const pieces = stages.map((stage) => piece(`stage ${stage.name}`, stage.ms / whole));
+    const limit = make("i", { class: "limit" });
+    limit.style.left = `${(100 * budgetMs) / whole}%`;
+    replace(this._track, ...pieces, limit);
+    replace(
+      this._legend,
+      ...stages.map((stage) =>
+        make(
+          "li",
+          { class: `stage-name ${stage.name}` },
+          `${stage.label} `,
+          make("b", {}, milliseconds(stage.ms)),
+        ),
+      ),
+    );
+    const over = total > budgetMs;
+    replace(
+      this._depth,
+      ...depthLine(answer),
+      over ? "over" : "within",
+      ` ${budgetText(budgetMs)}`,
+    );
+  }
+}
+
+function depthLine(answer) {
+  const spent = make("b", {}, milliseconds(answer.timing_ms.total));
+  if (answer.model === "none") return ["First stage alone: ", spent, ", "];
+  return [
+    "Re-ranked ",
+    make("b", {}, count(answer.depth)),
+    ` of up to ${count(answer.candidates)} candidates in `,
+    spent,
+    ", ",
+  ];
+}
+
+function piece(name, share) {
+  const element = make("span", { class: name });
+  element.style.width = `${100 * share}%`;
+  return element;
+}

@@ -1,0 +1,30 @@
+// What stands below an empty search box.
+
+import { addressOf } from "./address.js";
+import { make } from "./dom.js";
+import { count } from "./printing.js";
+
+export function welcome(info) {
+  const models = info.models.length
+    ? info.models.map((model) => model.name).join(", ")
+    : "no model";
+  return make(
+    "div",
+    { class: "welcome" },
+    make(
+      "p",
+      { class: "lead" },
+      `Search ${count(info.index.documents)} documents, and see why each result is where it is.`,
+    ),
+    make("p", { class: "faint" }, `Re-ranked by ${models}, within a time budget that you choose.`),
+    samples(info.samples ?? []),
+  );
+}
+
+function samples(queries) {
+  if (queries.length === 0) return null;
+  const links = queries.map((q) =>
+    make("li", {}, make("a", { href: addressOf({ q }), "data-go": true }, q)),
+  );
+  return make("ul", { class: "samples", "aria-label": "Queries to try" }, ...links);
+}

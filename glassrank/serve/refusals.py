@@ -1,0 +1,91 @@
+"""What is answered when a request is not: a status, a sentence, and when to come again."""
+
+import json
+import math
+
+from fastapi import Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from glassrank.errors import GlassrankError, InputError
+
+
+class RefusedError(Exception):
+    """A request that is not answered, and why."""
+
+    def __init__(self, status: int, message: str, wait_ms: float | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.wait_ms = wait_ms
+        """After which it is worth another try, for refusals that are not the client's fault."""
+
+
+def bad(message: str) -> RefusedError:
+    """A request that can never be answered as it is."""
+    return RefusedError(400, message)
+
+
+def as_json(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
+    """Cohere's clients read `message`, Jina's read `detail`."""
+    body = json.dumps({"message": message, "detail": message})
+    return Response(body, status, headers, media_type="application/json")
+
+
+async def answer_refusal(request: Request, refusal: Exception) -> Response:
+    assert isinstance(refusal, RefusedError)
+    if refusal.wait_ms is None:
+        return as_json(refusal.status, refusal.message)
+    return busy(refusal.message, refusal.wait_ms, refusal.status)
+
+
+def busy(message: str, wait_ms: float = 0.0, status: int = 429) -> Response:
+    """Whoever comes again on a new connection may meet a worker that has less to do."""
+    seconds = max(1, math.ceil(wait_ms / 1e3))
+    return as_json(status, message, {"Retry-After": str(seconds), "Connection": "close"})
+
+
+async def answer_ours(request: Request, error: Exception) -> Response:
+    """Errors for people, from deeper inside."""
+    return as_json(400 if isinstance(error, InputError) else 500, str(error))
+
+
+async def answer_framework(request: Request, error: Exception) -> Response:
+    """No such address, or not with this method, or too large."""
+    assert isinstance(error, HTTPException)
+    message = str(error.detail)
+    if error.status_code == 400:
+        message = "the body is not JSON that can be read"
+    elif error.status_code == 404:
+        message = f"there is nothing at {request.url.path}; /docs lists what there is"
+    elif error.status_code == 405:
+        message = f"{request.url.path} does not answer to {request.method}; see /docs"
+    return as_json(error.status_code, message, dict(error.headers or {}))
+
+
+async def answer_invalid(request: Request, error: Exception) -> Response:
+    """What does not have the form that was expected: the first thing that is wrong with it."""
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    if first["type"] == "json_invalid":
+        where = f"at character {first['loc'][-1]}"
+        return as_json(400, f"the body is not JSON {where}: {first['ctx']['error']}")
+    if first["loc"] == ("body",):
+        return as_json(400, "expected a JSON object, with Content-Type: application/json")
+    place = ".".join(str(part) for part in first["loc"][1:])
+    problem = first["msg"][:1].lower() + first["msg"][1:]
+    return as_json(400, f"{place}: {problem}; see /docs")
+
+
+async def answer_bug(request: Request, error: Exception) -> Response:
+    return as_json(500, "this should not have happened; the service's log says more")
+
+
+HANDLERS = {
+    RefusedError: answer_refusal,
+    GlassrankError: answer_ours,
+    HTTPException: answer_framework,
+    RequestValidationError: answer_invalid,
+    Exception: answer_bug,
+}

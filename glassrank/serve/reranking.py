@@ -1,0 +1,103 @@
+"""`/v1/rerank` and `/v2/rerank`: given texts, in the forms of Cohere's and Jina's services, so that
+their clients need no change but the address."""
+
+import uuid
+from functools import partial
+from typing import Any, Literal
+
+from fastapi import Request
+from starlette.responses import Response
+
+from glassrank.rank import Deadline, Reranker, rank
+from glassrank.serve.forms import Rerank
+from glassrank.serve.opened import Opened
+from glassrank.serve.service import Service, json_response, to_bytes
+from glassrank.text import split_words
+
+Version = Literal["1", "2"]
+
+
+class TextsReranker:
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    async def __call__(self, request: Request, form: Rerank, version: Version) -> Response:
+        service = self._service
+        form.check(service.limits)
+        opened = service.opened
+        opened.need(None)
+        budget_ms = form.budget_ms or service.options.texts_budget_ms
+        work = partial(self.answer, opened, form, version)
+        return json_response(await service.run(request, service.texts, work, budget_ms))
+
+    def answer(self, opened: Opened, form: Rerank, version: Version, deadline: Deadline) -> bytes:
+        texts = form.texts(self._service.limits)
+        known = form.model in opened.pipelines
+        model, pipeline = opened.need(form.model if known else None)
+        lengths = [len(split_words(text)) for text in texts]
+        words = len(split_words(form.query)) * len(texts) + sum(lengths)
+        ranking = rank(
+            form.query,
+            texts,
+            model=pipeline.reranker,
+            budget_ms=max(deadline.left(), 0.1),
+            k=form.top_n,
+        )
+        self._service.metrics.depth.labels(model).observe(ranking.depth)
+        # Jina returns documents unless told otherwise, Cohere if told so.
+        shown = (form.model or "").startswith("jina")
+        if form.return_documents is not None:
+            shown = form.return_documents
+        warnings = []
+        if form.model is not None and not known:
+            warnings.append(f"there is no model {form.model!r} here; {model} was used")
+        warnings += _left_out(pipeline.reranker, lengths, ranking.depth)
+        return to_bytes(
+            {
+                "id": str(uuid.uuid4()),
+                "object": "list",
+                "model": model,
+                "results": [
+                    _result(form, int(hit.doc_id), hit.score, shown) for hit in ranking.hits
+                ],
+                "usage": {"total_tokens": words, "prompt_tokens": words},
+                "meta": {
+                    "api_version": {"version": version},
+                    "billed_units": {"search_units": 0},
+                    "warnings": warnings,
+                },
+            }
+        )
+
+
+def _left_out(reranker: Reranker, lengths: list[int], depth: int) -> list[str]:
+    """What the model did not read, in sentences."""
+    longest = reranker.usage.doc_length
+    found = []
+    if cut := sum(length > longest for length in lengths):
+        found.append(f"of {cut} documents only the first {longest} words were read")
+    if late := len(lengths) - depth:
+        found.append(
+            f"the budget sufficed for {depth} documents; the other {late} keep their order below"
+        )
+    return found
+
+
+def _result(form: Rerank, number: int, score: float, shown: bool) -> dict[str, Any]:
+    result: dict[str, Any] = {"index": number, "relevance_score": relevance(score)}
+    if shown:
+        document = form.documents[number]
+        result["document"] = {"text": document} if isinstance(document, str) else document
+    return result
+
+
+def relevance(score: float) -> float:
+    """Between 0 and 1, the better the higher, and the same for the same score in every list.
+
+    Its slope falls slowly. Scores of dozens are usual, and the logistic function of those would be
+    1, whatever they are.
+
+    >>> relevance(0.0), relevance(3.0), relevance(-9.0)
+    (0.5, 0.875, 0.05)
+    """
+    return 0.5 + score / (2 + 2 * abs(score))

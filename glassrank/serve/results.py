@@ -1,0 +1,94 @@
+"""A ranking as JSON: hits with snippets, how deep it went, and where each millisecond was spent."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from glassrank.rank import Deadline, Pipeline
+from glassrank.rank.budget import now
+from glassrank.retrieve import Index
+from glassrank.types import Hit, Ranking
+
+_SHORTEST_MS = 0.1
+"""A budget that is used up still needs a positive number: the first stage alone is what it gets."""
+
+
+def rankings(
+    index: Index,
+    pipeline: Pipeline | None,
+    query: str,
+    k: int,
+    method: str,
+    deadline: Deadline,
+    *,
+    both: bool,
+) -> Iterator[Ranking]:
+    """The final ranking; with `both`, the first stage's before it, as soon as it is there."""
+    if pipeline is not None and not both:
+        left = max(deadline.left(), _SHORTEST_MS)
+        yield pipeline(query, k, budget_ms=left, method=method)
+        return
+    began = now()
+    first = index.top_k([query], max(k, pipeline.candidates if pipeline else 0), method)[0]
+    found = zip(first.docs[:k].tolist(), first.scores[:k].tolist(), strict=True)
+    hits = tuple(
+        Hit(rank, index.snapshot.doc_id(number), score, rank, score)
+        for rank, (number, score) in enumerate(found, 1)
+    )
+    spent = now() - began
+    yield Ranking(query, hits, 0, {"first_stage": spent})
+    if pipeline is not None:
+        left = max(deadline.left(), _SHORTEST_MS)
+        whole = pipeline.rerank(query, first.docs, first.scores, budget_ms=left)
+        timing = {"first_stage": spent, **whole.timing}
+        yield replace(whole, hits=whole.hits[:k], timing=timing)
+
+
+class Shown:
+    """Hits as JSON. What was made once, for the first stage's, is not made again."""
+
+    def __init__(self, index: Index, query: str, *, snippets: bool) -> None:
+        self._index = index
+        self._query = query
+        self._snippets = snippets
+        self._texts: dict[str, dict[str, Any]] = {}
+
+    def hits(self, ranking: Ranking) -> list[dict[str, Any]]:
+        return [
+            {
+                "rank": hit.rank,
+                "doc_id": hit.doc_id,
+                "score": hit.score,
+                "first_rank": hit.first_rank,
+                "first_score": hit.first_score,
+                "reranked": hit.first_rank is not None and hit.first_rank <= ranking.depth,
+                **self._text(hit.doc_id),
+            }
+            for hit in ranking
+        ]
+
+    def _text(self, doc_id: str) -> dict[str, Any]:
+        if not self._snippets:
+            return {}
+        if doc_id not in self._texts:
+            doc = self._index.doc(doc_id)
+            snippet = self._index.snippet(self._query, doc_id)
+            self._texts[doc_id] = {
+                "title": doc.title,
+                "source": doc.source,
+                "snippet": {"text": snippet.text, "matches": snippet.matches},
+            }
+        return self._texts[doc_id]
+
+
+def stages(timing: dict[str, float], depth: int) -> list[dict[str, Any]]:
+    """In the order in which they were gone through; scoring says how many documents it took."""
+    return [
+        {
+            "name": name,
+            "ms": round(ms, 3),
+            **({"documents": depth} if name == "scoring" else {}),
+        }
+        for name, ms in timing.items()
+        if name != "total"
+    ]

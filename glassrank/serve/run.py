@@ -1,0 +1,152 @@
+"""Starts the service: one process, or several that share a socket and, by memory mapping, the index
+and the stores."""
+
+import gc
+import os
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.config import STARTUP_FAILURE
+from uvicorn.supervisors import Multiprocess
+
+from glassrank.errors import GlassrankError
+from glassrank.serve.app import make_app
+from glassrank.serve.metrics import SHARED_FOLDER
+from glassrank.serve.opened import Served
+from glassrank.serve.options import Options
+
+_BACKLOG = 2048
+_DRAIN_SECONDS = 60
+_SILENT_SECONDS = 300
+"""After which a worker that shows no sign of life is replaced; when it begins, it loads a lot."""
+_SWITCH_SECONDS = 0.0005
+"""How long a thread that computes may keep others from running. Python's own 5 ms are a tenth of a
+usual budget."""
+
+Started = Callable[[str], None]
+
+
+def serve(options: Options, started: Started = lambda address: None) -> None:
+    """Runs until SIGTERM or Ctrl-C; then finishes what was begun, and returns. `started` is told
+    the address as soon as somebody may connect."""
+    with _bound(options) as listener:
+        prepare_process(options)
+        served = Served(options)  # whatever is wrong with it is said here, and not by a worker
+        if options.workers == 1:
+            run = _one_process(make_app(options, served), listener)
+        else:
+            run = _several_processes(options, listener)
+        _keep_what_is_loaded()
+        listener.listen(_BACKLOG)
+        started(_address(options.host, listener))
+        del served
+        run()
+
+
+def prepare_process(options: Options) -> None:
+    """The machine's cores, divided among workers, and one of each worker's left to the thread that
+    talks to clients: threads that compute in step with each other all wait for one that has to
+    share its core, and a query of 2 ms then takes 200."""
+    own = len(os.sched_getaffinity(0)) // options.workers - 1
+    threads = max(1, own // options.threads)
+    os.environ.setdefault("OMP_NUM_THREADS", str(threads))  # for workers, which begin anew
+    torch.set_num_threads(threads)
+    sys.setswitchinterval(_SWITCH_SECONDS)
+
+
+def _one_process(app: ASGIApp, listener: socket.socket) -> Callable[[], None]:
+    server = uvicorn.Server(_config(app))
+
+    def stop(*_: object) -> None:
+        server.should_exit = True
+
+    # The server has handlers of its own while it runs. It then raises what it got once more, for
+    # whoever was there before: this, so that a service that was told to end ends well.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
+    return lambda: server.run(sockets=[listener])
+
+
+def _several_processes(options: Options, listener: socket.socket) -> Callable[[], None]:
+    app = partial(_worker_app, options, os.getpid())
+    supervisor = Multiprocess(_config(app, factory=True, workers=options.workers), [listener])
+
+    def run() -> None:
+        with tempfile.TemporaryDirectory(prefix="glassrank-metrics-") as folder:
+            os.environ[SHARED_FOLDER] = folder
+            supervisor.run()
+        if any(worker.exitcode == STARTUP_FAILURE for worker in supervisor.processes):
+            raise GlassrankError("a worker could not be started; the lines above say why")
+
+    return run
+
+
+def _worker_app(options: Options, parent: int) -> ASGIApp:
+    """In a worker process: its own application, which ends with the process that started it."""
+
+    def end_with_parent() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=end_with_parent, name="parent", daemon=True).start()
+    prepare_process(options)
+    app = make_app(options)
+    _keep_what_is_loaded()
+    return app
+
+
+def _keep_what_is_loaded() -> None:
+    """It stays until the end, so nobody needs to look whether it can go: Python's looking through
+    everything now and then would be a pause of many milliseconds."""
+    gc.collect()
+    gc.freeze()
+
+
+def _config(app: Any, **more: Any) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        lifespan="on",
+        ws="none",
+        server_header=False,
+        proxy_headers=False,
+        backlog=_BACKLOG,
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=_DRAIN_SECONDS,
+        timeout_worker_healthcheck=_SILENT_SECONDS,
+        **more,
+    )
+
+
+def _bound(options: Options) -> socket.socket:
+    """Nobody can connect yet: whoever asks whether the service is there is told no until it is."""
+    family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
+    # With the protocol named, connections send small packets at once; else they wait 40 ms.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((options.host, options.port))
+    except (OSError, OverflowError) as error:
+        listener.close()
+        raise GlassrankError(
+            f"cannot listen on {options.host} port {options.port}: {error}; "
+            "choose another with --host and --port"
+        ) from None
+    return listener
+
+
+def _address(host: str, listener: socket.socket) -> str:
+    shown = f"[{host}]" if ":" in host else host
+    return f"http://{shown}:{listener.getsockname()[1]}/"

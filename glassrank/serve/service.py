@@ -1,0 +1,116 @@
+"""What every request is answered with: the open index, threads, counts."""
+
+import asyncio
+import json
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from fastapi import Request
+from starlette.responses import Response
+
+from glassrank.rank import CostModel, Deadline
+from glassrank.rank.budget import now
+from glassrank.serve.lanes import Lane
+from glassrank.serve.metrics import Metrics
+from glassrank.serve.opened import Opened, Served
+from glassrank.serve.options import Options
+
+Result = TypeVar("Result")
+
+_log = logging.getLogger("glassrank.serve")
+
+
+class Service:
+    def __init__(self, options: Options, served: Served) -> None:
+        self.options = options
+        self.limits = options.limits
+        self.served = served
+        self.metrics = Metrics()
+        self.searches = self._lane("search", options.threads)
+        # Re-ranking given texts and explaining take long: searches do not wait for them.
+        self.texts = self._lane("texts", 1)
+        self.lanes = {
+            "/search": self.searches,
+            **dict.fromkeys(("/explain", "/v1/rerank", "/v2/rerank"), self.texts),
+        }
+        self._sending = CostModel()
+        self.closing = False
+        self._publish()
+
+    def _lane(self, name: str, threads: int) -> Lane:
+        lane = Lane(name, threads, self.options.queue)
+        lane.refused = lambda reason: self.metrics.refusals.labels(name, reason).inc()
+        lane.waits = self.metrics.queue.labels(name).set
+        return lane
+
+    @property
+    def opened(self) -> Opened:
+        return self.served.now
+
+    async def run(
+        self,
+        request: Request,
+        lane: Lane,
+        work: Callable[[Deadline], Result],
+        budget_ms: float,
+        needs_ms: float = 0.0,
+    ) -> Result:
+        """In one of the lane's threads, by the end of a budget that counts from the request's
+        arrival to the end of its answer."""
+        state = request.state
+        state.budget_ms = budget_ms
+        deadline = Deadline(now, state.arrived + budget_ms).earlier(self._sending.predict(1))
+
+        def timed(deadline: Deadline) -> Result:
+            try:
+                return work(deadline)
+            finally:
+                state.done = now()
+
+        return await asyncio.wrap_future(lane.submit(timed, deadline, needs_ms))
+
+    def sent(self, took: float) -> None:
+        """An answer that was ready has been sent so many milliseconds later."""
+        self._sending.learn(1, took)
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Follows the index; at the end, waits for what is being computed."""
+        stop = threading.Event()
+
+        def follow() -> None:
+            while not stop.wait(self.options.refresh_seconds):
+                try:
+                    self.served.refresh()
+                    self._publish()
+                except Exception:  # whatever it is, what is served is not touched by it
+                    _log.exception("looking for changes of the index failed")
+
+        thread = threading.Thread(target=follow, name="refresh", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self.closing = True
+            stop.set()
+            thread.join()
+            for lane in (self.searches, self.texts):
+                lane.close()
+
+    def _publish(self) -> None:
+        index = self.opened.index
+        self.metrics.generation.set(index.generation)
+        self.metrics.documents.set(len(index))
+        self.metrics.behind.set(bool(self.served.behind))
+
+
+def to_bytes(value: Any) -> bytes:
+    """Half a surrogate pair, which JSON can carry but UTF-8 cannot, becomes a question mark."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace")
+
+
+def json_response(body: bytes) -> Response:
+    return Response(body, media_type="application/json")

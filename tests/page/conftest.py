@@ -1,0 +1,64 @@
+"""A real Chromium, and the service that it looks at."""
+
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+CHROMIUM = shutil.which("chromium")
+MOST_MS = 15_000
+"""A machine that is busy with other things must not fail a test; one that hangs must."""
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    if CHROMIUM is None:
+        pytest.skip("there is no chromium here; install it with: apt-get install chromium")
+    playwright.expect.set_options(timeout=MOST_MS)
+    with playwright.sync_playwright() as started:
+        # Root, as in a container, has no sandbox; the pages are our own.
+        chromium = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture(scope="session")
+def site(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    pytest.importorskip("fastapi", reason="the service is not installed")
+    from page_service import served
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # nothing here is large enough for several
+    with served(tmp_path_factory.mktemp("site")) as running:
+        yield running
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="session")
+def context(browser: Any, site: Any) -> Iterator[Any]:
+    """One for all tests: what the first tab has fetched, the others need not."""
+    made = browser.new_context(
+        base_url=site.address, viewport={"width": 1280, "height": 900}, color_scheme="light"
+    )
+    made.set_default_timeout(MOST_MS)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def page(context: Any) -> Iterator[Any]:
+    """An empty tab of a wide screen. Whatever its scripts complain about fails the test."""
+    tab = context.new_page()
+    tab.complaints = []
+    tab.on("pageerror", lambda error: tab.complaints.append(str(error)))
+    tab.on(
+        "console",
+        lambda said: tab.complaints.append(said.text) if said.type == "error" else None,
+    )
+    yield tab
+    complaints = list(tab.complaints)
+    tab.close()
+    assert not complaints

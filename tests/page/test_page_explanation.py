@@ -1,0 +1,189 @@
+"""A result explained in place: colours, cards, switches, the matrix, the sum."""
+
+from typing import Any
+
+import pytest
+import torch
+from page_service import EMOJI, QUERY, Site
+from playwright.sync_api import Page, expect
+
+from glassrank.explain import Explanation, explain, html_page
+from glassrank.explain.palette import colour, letter, line
+from glassrank.explain.printing import number, safe, signed
+from glassrank.explain.reading import read
+from glassrank.store import text_of
+
+OPEN_ALL = """async root => {
+  for (let closed; (closed = root.querySelectorAll('details:not([open])')).length; ) {
+    for (const one of closed) one.open = true;
+    await new Promise(done => setTimeout(done, 50));
+  }
+}"""
+TABLES = """root => [...root.querySelectorAll('table')].map(table => [
+  table.caption.textContent,
+  [...table.rows].map(row => [...row.cells].map(cell => cell.textContent)),
+])"""
+TREE = """root => [...root.querySelectorAll('.tree li')].map(line =>
+  (line.querySelector(':scope > details > summary') ?? line).textContent.replaceAll(' ', ''))"""
+
+
+def open_explanation(page: Page, doc_id: str = "ar", more: str = "") -> Any:
+    page.goto(f"?q={QUERY}&doc={doc_id}{more}")
+    panel = page.locator(f'[data-doc="{doc_id}"] .explanation')
+    expect(panel.locator(".score-line")).to_be_visible()
+    return panel
+
+
+def own_explanation(page: Page, site: Site, doc_id: str, model: str = "tk") -> Explanation:
+    """What the model says, asked without the service; the first stage's score is the list's."""
+    first = page.request.post("search", data={"query": QUERY, "model": model}).json()
+    hit = next(hit for hit in first["hits"] if hit["doc_id"] == doc_id)
+    text = text_of(site.index.doc(doc_id))
+    reranker = site.models[model]
+    found = explain(reranker, QUERY, text, doc_id=doc_id, first_stage=hit["first_score"])
+    ranker, usage = reranker.model, reranker.usage
+    query = ranker.encode_query(read(reranker, QUERY, usage.query_length).batch)
+    doc = ranker.encode_doc(read(reranker, text, usage.doc_length).batch)
+    with torch.no_grad():
+        alone = ranker.rank(query, doc, torch.tensor([hit["first_score"]])).score.item()
+    assert number(found.score) == number(alone)
+    return found
+
+
+@pytest.mark.parametrize("model", ["tk", "knrm"])
+def test_the_page_the_html_file_and_the_model_print_the_same_numbers(
+    page: Page, site: Site, model: str
+) -> None:
+    panel = open_explanation(page, more=f"&model={model}")
+    own = own_explanation(page, site, "ar", model)
+    panel.evaluate(OPEN_ALL)
+    expect(panel.locator(".heat-table, .words")).to_have_count(2)
+    shown = dict(panel.evaluate(TABLES))
+    lines = panel.evaluate(TREE)
+    score = panel.locator(".score").inner_text()
+    labels = panel.locator(".document-text .w").evaluate_all(
+        "all => all.map(one => one.getAttribute('aria-label'))"
+    )
+    page.goto("about:blank")  # where the service's policy does not hold
+    page.set_content(html_page(own))
+    page.evaluate("document.querySelectorAll('sup').forEach(cue => cue.remove())")
+    written = dict(page.locator("body").evaluate(TABLES))
+    assert score == number(own.score) == page.locator("strong").inner_text()
+    assert set(shown) == set(written) and len(shown) == 4
+    for caption, rows in written.items():
+        bars = len(shown[caption][0]) - len(rows[0])  # of the page, in a column of their own
+        assert [row[: len(row) - bars] for row in shown[caption]] == rows
+    assert lines == page.locator("body").evaluate(TREE)
+    titles = page.locator(".w").evaluate_all("all => all.map(one => one.title)")
+    assert all(title in label for title, label in zip(titles, labels, strict=True))
+
+
+def test_words_have_the_colour_line_and_letter_of_their_kernel(page: Page, site: Site) -> None:
+    panel = open_explanation(page)
+    own = own_explanation(page, site, "ar")
+    looks = panel.locator(".document-text .w").evaluate_all(
+        """all => all.map(one => {
+          const style = getComputedStyle(one);
+          const on = one.classList.contains('on');
+          return on && [style.textDecorationColor, style.textDecorationStyle,
+                        one.querySelector('sup').textContent];
+        })"""
+    )
+    assert any(looks) and len(looks) == len(own.marks)
+    for seen, mark in zip(looks, own.marks, strict=True):
+        first = mark.signal is not None and own.signals[mark.signal].first_look
+        assert bool(seen) == first
+        if seen:
+            rgb = ", ".join(str(int(colour(mark.signal)[at : at + 2], 16)) for at in (1, 3, 5))
+            assert seen == [f"rgb({rgb})", line(mark.signal), letter(mark.signal)]
+
+
+def test_switches_take_colours_away_and_tell_what_is_left(page: Page, site: Site) -> None:
+    panel = open_explanation(page)
+    own = own_explanation(page, site, "ar")
+    panel.get_by_role("radio", name="query word").check()
+    cues = panel.locator(".document-text .w.on sup")
+    coloured = cues.all_inner_texts()
+    term = int(coloured[0]) - 1
+    word = own.query.words[term].text
+    panel.get_by_role("group", name="Query words").get_by_role("checkbox", name=word).uncheck()
+    left = [cue for cue in coloured if cue != str(term + 1)]
+    expect(cues).to_have_count(len(left))
+    assert cues.all_inner_texts() == left
+    off = {place for place, signal in enumerate(own.signals) if not signal.first_look}
+    rest = sum(
+        leaf.value
+        for path in own.parts.children
+        for part in (path.children or (path,))
+        if part.number != term or part.kind != "term"
+        for leaf in part.leaves()
+        if leaf.kind != "signal" or leaf.number not in off
+    )
+    expect(panel.locator(".subtotal b")).to_have_text(number(rest))
+    page.reload()
+    expect(cues).to_have_count(len(left))
+
+
+def test_a_word_tells_similarity_kernel_and_contribution(page: Page, site: Site) -> None:
+    panel = open_explanation(page)
+    own = own_explanation(page, site, "ar")
+    place = next(i for i, word in enumerate(own.doc.words) if word.text == "androgen")
+    mark = own.marks[place]
+    assert mark.term is not None and mark.signal is not None and mark.similarity is not None
+    panel.locator(".document-text .w").nth(place).hover()
+    card = page.locator(".card")
+    expect(card.locator(".card-title")).to_have_text("androgen")
+    near = own.query.words[mark.term].text
+    assert card.locator("li").all_inner_texts() == [
+        f"similarity {number(mark.similarity)} to “{near}”",
+        own.signals[mark.signal].name,
+        f"adds {signed(mark.share)}",
+    ]
+    page.mouse.move(0, 0)
+    expect(card).to_be_hidden()
+
+
+def test_cells_of_the_matrix_tell_their_words_and_number(page: Page, site: Site) -> None:
+    panel = open_explanation(page)
+    own = own_explanation(page, site, "ar")
+    canvas = panel.locator("canvas")
+    canvas.focus()
+    for key in ("ArrowDown", "ArrowDown", "ArrowRight", "ArrowRight"):  # the first enters
+        page.keyboard.press(key)
+    values = own.matrices[0].values
+    told = f"“{own.query.words[1].text}” and “{own.doc.words[2].text}”: {number(values[1][2])}"
+    expect(panel.locator(".readout")).to_have_text(told)
+    expect(panel.locator(".w.pointed")).to_have_attribute("data-place", "2")
+    drawn = canvas.evaluate(
+        """canvas => {
+          const pixels = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+          return new Set(new Uint32Array(pixels.data.buffer)).size;
+        }"""
+    )
+    assert drawn > 10  # shades of many values, not one empty picture
+
+
+def test_the_tree_adds_up_as_it_is_opened(page: Page, site: Site) -> None:
+    panel = open_explanation(page)
+    own = own_explanation(page, site, "ar")
+    tree = panel.locator(".tree")
+    names = [part.name for part in own.parts.children]
+    values = [number(part.value) for part in own.parts.children]
+    inner = tree.locator(":scope > li > details > ul > li")
+    assert [line.locator("b").first.inner_text() for line in inner.all()] == values
+    inner.first.locator("summary").first.click()
+    below = inner.first.locator(":scope > details > ul > li")
+    terms = own.parts.children[0].children
+    expect(below).to_have_count(len(terms))
+    assert names[0] in inner.first.inner_text()
+    assert [line.locator("b").first.inner_text() for line in below.all()] == [
+        number(part.value) for part in terms
+    ]
+
+
+def test_characters_beyond_16_bits_and_turned_text_keep_their_places(page: Page) -> None:
+    panel = open_explanation(page, "emoji")
+    words = panel.locator(".document-text .w")
+    page.evaluate("document.querySelectorAll('.w sup').forEach(cue => cue.remove())")
+    assert panel.locator(".document-text").text_content() == safe(EMOJI)
+    assert {"receptor", "mice", "define"} <= set(words.all_inner_texts())

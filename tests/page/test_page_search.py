@@ -1,0 +1,160 @@
+"""Searching on the page: results, ranks, times, the budget's slider, model and method."""
+
+import re
+from contextlib import suppress
+from typing import Any
+
+from page_service import QUERY
+from playwright.sync_api import Error, Page, Response, expect
+
+from glassrank.explain.printing import number, safe
+
+
+def search(page: Page, query: str = QUERY) -> dict[str, Any]:
+    """Types a query, presses Enter, and gives the service's answer."""
+    page.goto("")
+    page.get_by_role("searchbox", name="Query").fill(query)
+    with page.expect_response("**/search") as answered:
+        page.keyboard.press("Enter")
+    expect(page.locator(".hit").first).to_be_visible()
+    return _json(answered.value)
+
+
+def _json(response: Response) -> dict[str, Any]:
+    body: dict[str, Any] = response.json()
+    return body
+
+
+def test_enter_shows_results_with_both_ranks(page: Page) -> None:
+    answer = search(page)
+    rows = page.locator(".hit")
+    expect(rows).to_have_count(len(answer["hits"]))
+    for row, hit in zip(rows.all(), answer["hits"], strict=True):
+        assert row.get_attribute("data-doc") == hit["doc_id"]
+        assert row.locator(".rank").inner_text() == str(hit["rank"])
+        assert row.locator(".was").inner_text().endswith(f"from {hit['first_rank']}")
+        arrow = row.locator(".moved [aria-hidden]").inner_text()
+        gain = hit["first_rank"] - hit["rank"]
+        assert arrow.replace("\u2009", "") == (
+            f"▲{gain}" if gain > 0 else f"▼{-gain}" if gain else "="
+        )
+        assert row.locator(".hit-score").inner_text().endswith(number(hit["score"]))
+
+
+def test_snippets_have_the_matched_words_marked(page: Page) -> None:
+    answer = search(page)
+    for row, hit in zip(page.locator(".hit").all(), answer["hits"], strict=True):
+        snippet = hit["snippet"]
+        marked = [safe(snippet["text"][start:stop]) for start, stop in snippet["matches"]]
+        assert [mark.text_content() for mark in row.locator("mark").all()] == marked
+        assert row.locator(".snippet").text_content() == safe(snippet["text"])
+
+
+def test_the_time_bar_has_every_stage_and_the_depth(page: Page) -> None:
+    answer = search(page)
+    depth = page.locator(".time .depth")
+    expect(depth).to_contain_text(f"Re-ranked {answer['depth']} of")
+    expect(depth).to_contain_text("1,000 ms")
+    stages = page.locator(".stages li")
+    expect(stages).to_have_count(len(answer["stages"]))
+    widths = page.eval_on_selector_all(".track .stage", "all => all.map(one => one.style.width)")
+    whole = max(answer["timing_ms"]["total"], 1000)
+    for width, stage in zip(widths, answer["stages"], strict=True):
+        assert abs(float(width.rstrip("%")) - 100 * stage["ms"] / whole) < 0.01
+
+
+def test_the_slider_ranks_anew_and_the_address_follows(page: Page) -> None:
+    search(page)
+    slider = page.get_by_role("slider", name="Budget")
+    with page.expect_response("**/search") as answered:
+        slider.press("End")
+    assert answered.value.request.post_data_json["budget_ms"] == 2000
+    answer = _json(answered.value)
+    expect(page.locator(".chosen-value")).to_have_text("2,000 ms")
+    expect(page.locator(".time .depth")).to_contain_text(f"Re-ranked {answer['depth']} of")
+    expect(page).to_have_url(re.compile(r"[?&]budget=2000\b"))
+
+
+def test_a_stale_answer_is_dropped(page: Page) -> None:
+    """The first question is answered last, and must not be shown."""
+    search(page)
+    held = []
+
+    def hold(route: Any) -> None:
+        if route.request.post_data_json["budget_ms"] == 5:
+            held.append(route)
+        else:
+            route.continue_()
+
+    page.route("**/search", hold)
+    slider = page.get_by_role("slider", name="Budget")
+    with page.expect_request("**/search"):
+        slider.press("Home")
+    with page.expect_response("**/search") as answered:
+        slider.press("End")
+    expect(page.locator(".time .depth")).to_contain_text("within 2,000 ms")
+    late = {**_json(answered.value), "hits": []}
+    with suppress(Error):  # the page may have given this question up for good
+        held[0].fulfill(json=late)
+    page.wait_for_timeout(200)
+    expect(page.locator(".time .depth")).to_contain_text("within 2,000 ms")
+    expect(page.locator(".hit").first).to_be_visible()
+
+
+def test_a_slider_that_moves_on_is_asked_about_once(page: Page) -> None:
+    search(page)
+    asked: list[float] = []
+    page.on(
+        "request",
+        lambda sent: (
+            asked.append(sent.post_data_json["budget_ms"]) if sent.url.endswith("/search") else None
+        ),
+    )
+    slider = page.get_by_role("slider", name="Budget")
+    with page.expect_response("**/search"):
+        page.evaluate(
+            """() => {
+              const slider = document.querySelector('.slider input');
+              for (const step of [20, 21, 22, 23]) {
+                slider.value = step;
+                slider.dispatchEvent(new Event('input'));
+              }
+            }"""
+        )
+    assert len(asked) == 1
+    expect(slider).to_have_attribute("aria-valuetext", f"{asked[0]} milliseconds")
+
+
+def test_model_and_method_can_be_chosen(page: Page) -> None:
+    search(page)
+    with page.expect_response("**/search") as answered:
+        page.get_by_label("Model", exact=True).select_option("knrm")
+    assert _json(answered.value)["model"] == "knrm"
+    with page.expect_response("**/search") as answered:
+        page.get_by_label("First stage").select_option("ql")
+    assert _json(answered.value)["method"] == "ql"
+    expect(page).to_have_url(re.compile("model=knrm&method=ql"))
+    with page.expect_response("**/search") as answered:
+        page.get_by_label("Model", exact=True).select_option("none")
+    expect(page.locator(".time .depth")).to_contain_text("First stage alone")
+    expect(page.locator(".moved")).to_have_count(0)
+
+
+def test_nothing_found_is_said(page: Page) -> None:
+    page.goto("?q=zebra")
+    expect(page.locator(".message")).to_have_text(
+        "Nothing found: no document has a word of this query."
+    )
+    expect(page.locator("#status")).to_have_text(re.compile("Nothing found"))
+
+
+def test_results_are_announced(page: Page) -> None:
+    answer = search(page)
+    said = f"{len(answer['hits'])} results, {answer['depth']} re-ranked"
+    expect(page.locator("#status")).to_contain_text(said)
+
+
+def test_a_refusal_is_shown_as_the_service_says_it(page: Page) -> None:
+    page.goto(f"?q={QUERY}&model=nosuch")
+    expect(page.get_by_role("alert")).to_contain_text("there is no model 'nosuch'")
+    page.complaints.clear()  # type: ignore[attr-defined]  # the browser reports every status 400

@@ -1,0 +1,107 @@
+"""A changed index is picked up while requests go on, and none of them fails."""
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from small_service import in_process, make_folders, tiny_knrm, tiny_tk
+from starlette.testclient import TestClient
+
+from glassrank.retrieve import Index
+from glassrank.serve import Options
+from glassrank.store import encode_index
+from glassrank.types import Doc
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Options:
+    return make_folders(tmp_path)
+
+
+def wait_until(true: Callable[[], object]) -> None:
+    give_up = time.monotonic() + 30
+    while not true():
+        assert time.monotonic() < give_up
+        time.sleep(0.02)
+
+
+def test_no_request_is_dropped(own: Options) -> None:
+    writer, saved = Index(own.index), tiny_tk()
+    stop = threading.Event()
+    failed: list[str] = []
+    generations: set[int] = set()
+
+    def keep_asking(client: TestClient) -> None:
+        while not stop.is_set():
+            answer = client.post("/search", json={"query": "the cat sat", "k": 50})
+            if answer.status_code != 200:
+                failed.append(answer.text)
+                return
+            found = answer.json()
+            generations.add(found["generation"])
+            if len(found["hits"]) != min(50, 40 + 2 * (found["generation"] - 1)):
+                failed.append(f"{found['generation']}: {len(found['hits'])} hits")
+
+    with in_process(own) as client:
+        threads = [threading.Thread(target=keep_asking, args=(client,)) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        try:
+            for change in range(3):
+                new = [Doc(f"new{change}{n}", "the cat sat on a warm mat") for n in range(2)]
+                writer.add(new)
+                encode_index(writer, saved, dtype="float16")
+                at = writer.generation
+                wait_until(lambda at=at: client.get("/info").json()["index"]["generation"] == at)
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join()
+        assert not failed
+        assert generations >= {1, 4}
+        assert client.get("/doc", params={"id": "new20"}).is_success
+
+
+def test_documents_that_are_not_encoded_yet_wait(
+    own: Options, caplog: pytest.LogCaptureFixture
+) -> None:
+    writer, saved = Index(own.index), tiny_tk()
+    with in_process(own) as client:
+        writer.add([Doc("new", "the cat sat")])
+        wait_until(lambda: client.get("/info").json()["index"]["behind"])
+        assert client.get("/doc", params={"id": "new"}).status_code == 404
+        assert client.post("/search", json={"query": "cat"}).is_success
+        assert caplog.text.count("glassrank encode") == 1
+        wait_until(lambda: "glassrank_index_behind 1.0" in client.get("/metrics").text)
+        encode_index(writer, saved, dtype="float16")
+        wait_until(lambda: not client.get("/info").json()["index"]["behind"])
+        assert client.get("/doc", params={"id": "new"}).is_success
+
+
+def test_a_deletion_needs_no_encoding(own: Options) -> None:
+    with in_process(own) as client:
+        assert client.get("/doc", params={"id": "d0"}).is_success
+        Index(own.index).delete(["d0"])
+        wait_until(lambda: client.get("/doc", params={"id": "d0"}).status_code == 404)
+        assert len(client.post("/search", json={"query": "cat", "k": 50}).json()["hits"]) == 39
+
+
+def test_a_new_store_is_taken_up(own: Options) -> None:
+    with in_process(own) as client:
+        assert client.get("/info").json()["models"][1]["stored"] is None
+        encode_index(Index(own.index), tiny_knrm())
+        wait_until(lambda: client.get("/info").json()["models"][1]["stored"])
+
+
+def test_an_index_that_vanishes_is_served_on(
+    own: Options, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with in_process(own) as client:
+        own.index.rename(tmp_path / "elsewhere")
+        wait_until(lambda: client.get("/info").json()["index"]["behind"])
+        assert client.post("/search", json={"query": "cat"}).json()["hits"]
+        assert "is not an index" in caplog.text
+        (tmp_path / "elsewhere").rename(own.index)
+        wait_until(lambda: not client.get("/info").json()["index"]["behind"])

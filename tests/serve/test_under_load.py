@@ -1,0 +1,172 @@
+"""Under load: refusals that say when to come again, and nothing computed in vain."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from small_service import in_process, message
+from starlette.testclient import TestClient
+
+from glassrank.rank import Deadline, Pipeline
+from glassrank.rank.budget import now
+from glassrank.serve import Options, Served
+from glassrank.serve.lanes import Lane
+from glassrank.serve.results import Shown
+from glassrank.serve.service import Service
+
+
+@pytest.fixture
+def lanes(monkeypatch: pytest.MonkeyPatch) -> dict[str, Lane]:
+    """Those of the service that is made next, by name."""
+    found: dict[str, Lane] = {}
+    original = Lane.__init__
+
+    def noting(self: Lane, name: str, *rest: Any) -> None:
+        original(self, name, *rest)
+        found[name] = self
+
+    monkeypatch.setattr(Lane, "__init__", noting)
+    return found
+
+
+@contextmanager
+def busy(lane: Lane) -> Iterator[None]:
+    """Its thread is at work until the end of this."""
+    begun, release = threading.Event(), threading.Event()
+
+    def work(deadline: Deadline) -> None:
+        begun.set()
+        release.wait(30)
+
+    assert lane.enter()
+    job = lane.submit(work, Deadline.after(1e9))
+    assert begun.wait(30)
+    try:
+        yield
+    finally:
+        release.set()
+        job.result(30)
+        lane.leave()
+
+
+@pytest.fixture
+def loaded(options: Options, lanes: dict[str, Lane]) -> Iterator[SimpleNamespace]:
+    with in_process(replace(options, queue=1)) as client:
+        yield SimpleNamespace(client=client, lanes=lanes)
+
+
+def counts(client: TestClient) -> dict[str, float]:
+    lines = client.get("/metrics").text.splitlines()
+    return {
+        line.rpartition(" ")[0]: float(line.rpartition(" ")[2])
+        for line in lines
+        if line.startswith("glassrank_refusals_total")
+    }
+
+
+def test_a_full_queue_is_told_when_to_come_again(loaded: SimpleNamespace) -> None:
+    client, lane = loaded.client, loaded.lanes["search"]
+    with ThreadPoolExecutor(1) as pool, busy(lane):
+        waiting = pool.submit(client.post, "/search", json={"query": "cat", "budget_ms": 9000})
+        while not lane._waiting:
+            threading.Event().wait(0.005)
+        answer = client.post("/search", json={"query": "cat"})
+        assert answer.status_code == 429
+        assert int(answer.headers["retry-after"]) >= 1
+        assert answer.headers["connection"] == "close"
+        assert "come again later" in message(answer)
+        # Explanations and given texts have a queue of their own, and so has health.
+        asked = {"query": "cat", "documents": ["cat"]}
+        assert client.post("/v1/rerank", json=asked).is_success
+        assert client.get("/healthz").is_success
+    assert waiting.result().is_success
+    assert counts(client) == {'glassrank_refusals_total{lane="search",reason="full"}': 1.0}
+
+
+def test_a_wait_that_is_too_long_for_the_budget_is_refused(loaded: SimpleNamespace) -> None:
+    client, lane = loaded.client, loaded.lanes["search"]
+    lane.usual_ms = 5000.0
+    with busy(lane):
+        answer = client.post("/search", json={"query": "cat", "budget_ms": 50})
+    assert answer.status_code == 503
+    assert int(answer.headers["retry-after"]) in (4, 5)
+    assert "would use up this budget" in message(answer)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_request_past_its_deadline_is_dropped(loaded: SimpleNamespace, stream: bool) -> None:
+    """Even a stream has the refusal's own status: nothing of it was sent."""
+    client, lane = loaded.client, loaded.lanes["search"]
+    began = now()
+    with ThreadPoolExecutor(1) as pool:
+        with busy(lane):
+            late = pool.submit(
+                client.post, "/search", json={"query": "cat", "budget_ms": 60, "stream": stream}
+            )
+            while not lane._waiting or now() - began < 100:
+                threading.Event().wait(0.005)
+        answer = late.result()
+    assert answer.status_code == 503
+    assert "used up by waiting" in message(answer)
+    assert "retry-after" in answer.headers
+    assert 'glassrank_refusals_total{lane="search",reason="too_late"}' in counts(client)
+    assert "glassrank_reranked_depth_count" not in client.get("/metrics").text  # not computed
+
+
+def test_a_failure_in_the_middle_of_a_stream_is_its_last_line(
+    options: Options, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(Pipeline, "rerank", fail)
+    with in_process(options) as client:
+        answer = client.post("/search", json={"query": "cat", "stream": True})
+    first, last = answer.text.splitlines()
+    assert '"stage": "first_stage"' in first
+    assert last == '{"stage": "error", "message": "the rest could not be made"}'
+
+
+def test_a_bug_is_an_error_in_json(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("a secret")
+
+    monkeypatch.setattr(Pipeline, "__call__", fail)
+    with in_process(options) as client:
+        answer = client.post("/search", json={"query": "cat"})
+        assert answer.status_code == 500
+        assert "secret" not in answer.text and "log" in message(answer)
+        assert client.get("/healthz").is_success
+
+
+def test_an_answer_after_its_budget_is_counted(
+    options: Options, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = Shown.hits
+
+    def slow(*arguments: Any) -> Any:
+        threading.Event().wait(0.06)
+        return original(*arguments)
+
+    monkeypatch.setattr(Shown, "hits", slow)
+    with in_process(options) as client:
+        assert client.post("/search", json={"query": "cat", "budget_ms": 50}).is_success
+        assert client.post("/search", json={"query": "cat", "budget_ms": 9000}).is_success
+        text = client.get("/metrics").text
+    assert 'glassrank_budget_overruns_total{route="/search"} 1.0' in text
+
+
+def test_the_time_to_send_an_answer_is_part_of_its_budget(options: Options) -> None:
+    service = Service(options, Served(options))
+    for _ in range(20):
+        service.sent(30.0)
+    request: Any = SimpleNamespace(state=SimpleNamespace(arrived=now() - 100))
+    left = asyncio.run(service.run(request, service.searches, lambda d: d.left(), 1000.0))
+    assert 800 < left <= 870  # 100 are gone, and 30 set aside
+    assert request.state.budget_ms == 1000.0
