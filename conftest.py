@@ -2,4 +2,7 @@
 
 from importlib.util import find_spec
 
-collect_ignore_glob = [] if find_spec("triton") else ["glassrank/nn/*_triton.py"]
+# A conftest is read before the tests beside it; as one module among others it would be read twice.
+collect_ignore_glob = ["tests/*/conftest.py"]
+if find_spec("triton") is None:
+    collect_ignore_glob.append("glassrank/nn/*_triton.py")

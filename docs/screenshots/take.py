@@ -1,6 +1,6 @@
 """Takes the pictures of the search page, from a running service:
 
-    glassrank demo                                   # or: glassrank serve INDEX --clusters … --curves …
+    glassrank serve INDEX --clusters clusters.json --curves curves.json
     python docs/screenshots/take.py http://127.0.0.1:8000/ results explanation
 
 It needs playwright and Debian's chromium.
@@ -13,36 +13,33 @@ from urllib.parse import urlencode
 from playwright.sync_api import Page, sync_playwright
 
 QUERY = "how do I read a csv file?"
-TOP = "document.querySelector('.hit.open').scrollIntoView()"
-VIEWS: dict[str, tuple[dict[str, str], str, str]] = {
-    # name: (the address, what to wait for, what to do then)
-    "results": ({"q": QUERY}, ".hit", ""),
-    "explanation": ({"q": QUERY, "doc": "csv.reader", "flip": "s3"}, ".explanation canvas", TOP),
+VIEWS = {  # the address, and what to wait for
+    "results": ({"q": QUERY}, ".hit"),
+    "explanation": ({"q": QUERY, "doc": "csv.reader", "flip": "s3"}, ".explanation canvas"),
     "side-by-side": (
         {"view": "compare", "q": QUERY, "left": "csv.reader", "right": "logging.Logger"},
         ".differences",
-        "",
     ),
-    "what-if": (
-        {"q": QUERY, "doc": "csv.Sniffer", "change": "document.11"},
-        ".what-if .move",
-        TOP,
-    ),
-    "two-models": ({"view": "models", "q": QUERY, "doc": "csv.Sniffer"}, ".differences", ""),
-    "queries": ({"view": "queries", "cluster": "1"}, ".cluster-queries", ""),
-    "budget": ({"view": "budget", "ms": "50"}, ".chart", ""),
+    "what-if": ({"q": QUERY, "doc": "csv.Sniffer", "change": "document.11"}, ".what-if .move"),
+    "two-models": ({"view": "models", "q": QUERY, "doc": "csv.Sniffer"}, ".differences"),
+    "queries": ({"view": "queries", "cluster": "1"}, ".cluster-queries"),
+    "budget": ({"view": "budget", "ms": "50"}, ".chart"),
 }
 SIZE = {"width": 1200, "height": 860}
 PHONE = {"width": 390, "height": 844}
+LOOKS = (("", "light", SIZE), ("-dark", "dark", SIZE), ("-phone", "light", PHONE))
+LEFT_OUT = {
+    *(f"{name}-phone" for name in VIEWS if name != "explanation"),
+    *("what-if-dark", "two-models-dark"),
+}
 
 
 def take(page: Page, address: str, name: str, ending: str) -> None:
-    state, wanted, then = VIEWS[name]
-    page.goto(f"{address}?{urlencode(state)}")
-    page.locator(wanted).first.wait_for()
-    page.wait_for_timeout(500)
-    if then:
-        page.evaluate(then)
+    state, wanted = VIEWS[name]
+    for _ in range(2):  # the first one warms the service up
+        page.goto(f"{address}?{urlencode(state)}")
+        page.locator(wanted).first.wait_for()
+        page.wait_for_timeout(500)
     page.screenshot(path=Path(__file__).with_name(f"{name}{ending}.png"))
 
 
@@ -52,11 +49,9 @@ def main(address: str, names: list[str]) -> None:
             executable_path="/usr/bin/chromium", args=["--no-sandbox"]
         )
         for name in names or VIEWS:
-            for ending, scheme, size in (
-                ("", "light", SIZE),
-                ("-dark", "dark", SIZE),
-                ("-phone", "light", PHONE),
-            ):
+            for ending, scheme, size in LOOKS:
+                if f"{name}{ending}" in LEFT_OUT:
+                    continue
                 page = chromium.new_page(viewport=size, color_scheme=scheme)  # type: ignore[arg-type]
                 take(page, address, name, ending)
                 page.close()

@@ -1,31 +1,14 @@
 """A small index, queries, judgments, and the command line as a user calls it."""
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
+from command_line import DOCS, Call, Done
 
 from glassrank.cli import main
 from glassrank.retrieve import Index
 from glassrank.types import Doc
-
-
-class Done(NamedTuple):
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-Call = Callable[..., Done]
-
-DOCS = {
-    "cats": "Cats chase mice, and sleep in the sun.",
-    "dogs": "Dogs chase cats. A dog barks at the postman.",
-    "mice": "Mice eat cheese while the cat is away.",
-    "fish": "Fish swim in the cold sea.",
-}
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from conftest import Call
+from command_line import Call
 
 from glassrank.corpus import read_qrels, read_run
 from glassrank.measure import evaluate

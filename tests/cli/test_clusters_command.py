@@ -7,7 +7,7 @@ from statistics import median
 
 import pytest
 import torch
-from conftest import Call
+from command_line import Call
 
 from glassrank.models import WordTable
 from glassrank.models.checkpoint import Usage, save_model

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from conftest import Call
+from command_line import Call
 
 
 def test_index_says_what_it_made(call: Call, files: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import Call
+from command_line import Call
 
 from glassrank.cli import encode as command
 from glassrank.models import WordTable

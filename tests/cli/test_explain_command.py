@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import DOCS, Call
+from command_line import DOCS, Call
 
 from glassrank.explain import Explanation
 from glassrank.explain.printing import number

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import Call
+from command_line import Call
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import torch
-from conftest import Call
+from command_line import Call
 
 from glassrank.models import WordTable
 from glassrank.models.checkpoint import Usage, save_model

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import Call
+from command_line import Call
 
 from glassrank.models import WordTable
 from glassrank.models.checkpoint import Usage, save_model

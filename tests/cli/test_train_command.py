@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from conftest import Call
+from command_line import Call
 
 CONFIG = """
 model = "knrm"

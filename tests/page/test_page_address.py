@@ -33,7 +33,7 @@ def test_back_and_forward_go_through_what_was_seen(page: Page) -> None:
     page.go_back()
     expect(box).to_have_value("cats chase mice")
     held: list[Route] = []
-    page.route("**/search", held.append)
+    page.route("**/search", lambda route: held.append(route))
     with page.expect_request("**/search"):
         page.go_forward()
     page.go_forward()  # before the results of the first step are there

@@ -6,7 +6,7 @@ import pytest
 from small_service import COUNT, message
 from starlette.testclient import TestClient
 
-from glassrank.explain import Change, compare, explain, what_if
+from glassrank.explain import Change, Explanation, compare, explain, what_if
 from glassrank.rank import Pipeline, Reranker
 from glassrank.retrieve import Index
 from glassrank.serve import Options
@@ -27,6 +27,11 @@ def stored(options: Options) -> Pipeline:
 
 
 @pytest.fixture(scope="module")
+def pipeline(options: Options) -> Pipeline:
+    return Pipeline.open(options.index, dict(options.models)["tk"])
+
+
+@pytest.fixture(scope="module")
 def index(options: Options) -> Index:
     return Index(options.index)
 
@@ -41,52 +46,34 @@ def ask(client: TestClient, **asked: Any) -> Any:
     return answer.json()
 
 
-def test_a_document_is_explained_as_it_was_ranked(
-    client: TestClient, index: Index, stored: Pipeline
-) -> None:
+def own(pipeline: Pipeline, doc_id: str, first_stage: float) -> Explanation:
+    """What Python says, by the words that the store has."""
+    return explain(
+        pipeline.reranker,
+        QUERY,
+        text_of(pipeline.index.doc(doc_id)),
+        doc_id=doc_id,
+        first_stage=first_stage,
+        words=pipeline.stored_words(doc_id),
+    )
+
+
+def test_a_document_is_explained_as_it_was_ranked(client: TestClient, pipeline: Pipeline) -> None:
     hit = client.post("/search", json={"query": QUERY}).json()["hits"][0]
     found = ask(client, doc_id=hit["doc_id"])
-    own = explain(
-        stored.reranker,
-        QUERY,
-        text_of(index.doc(hit["doc_id"])),
-        doc_id=hit["doc_id"],
-        first_stage=hit["first_score"],
-        words=stored.stored_words(hit["doc_id"]),
-    )
-    assert found == own.to_json()
+    assert found == own(pipeline, hit["doc_id"], hit["first_score"]).to_json()
     assert found["score"] == pytest.approx(hit["score"], rel=1e-5)
     assert ask(client, doc_id=hit["doc_id"], first_score=hit["first_score"]) == found
 
 
-def test_the_first_stage_that_was_used_counts(
-    client: TestClient, index: Index, stored: Pipeline
-) -> None:
+def test_the_first_stage_that_was_used_counts(client: TestClient, pipeline: Pipeline) -> None:
     found = ask(client, doc_id="d3", method="ql")
-    own = explain(
-        stored.reranker,
-        QUERY,
-        text_of(index.doc("d3")),
-        doc_id="d3",
-        first_stage=first_score(index, "d3", "ql"),
-        words=stored.stored_words("d3"),
-    )
-    assert found == own.to_json()
+    assert found == own(pipeline, "d3", first_score(pipeline.index, "d3", "ql")).to_json()
 
 
-def test_two_documents_side_by_side(client: TestClient, index: Index, stored: Pipeline) -> None:
-    own = [
-        explain(
-            stored.reranker,
-            QUERY,
-            text_of(index.doc(doc_id)),
-            doc_id=doc_id,
-            first_stage=first_score(index, doc_id),
-            words=stored.stored_words(doc_id),
-        )
-        for doc_id in ("d1", "d2")
-    ]
-    assert ask(client, doc_id=["d1", "d2"]) == compare(*own).to_json()
+def test_two_documents_side_by_side(client: TestClient, pipeline: Pipeline) -> None:
+    pair = [own(pipeline, doc_id, first_score(pipeline.index, doc_id)) for doc_id in ("d1", "d2")]
+    assert ask(client, doc_id=["d1", "d2"]) == compare(*pair).to_json()
 
 
 def test_two_models_side_by_side(client: TestClient, rerankers: dict[str, Reranker]) -> None:
