@@ -90,7 +90,7 @@ def _runs_of_width(numbers: list[int], width: float, centers: tuple[float, ...])
         half: list[int] = []
         if not _in_reach([centers[k] for k in numbers[:length]], length // 2, width):
             length = min(length, 1 + 2 * int(_SHORT_REACH * width / spacing))
-        elif length > 1:
+        elif 1 < length < len(numbers):
             ends = [centers[k] for k in numbers[: length + 1]]
             if _same(ends[-1] - ends[-2], spacing / 2, width) and _in_reach(
                 ends, length // 2, width
