@@ -14,14 +14,29 @@ from playwright.sync_api import Page, sync_playwright
 
 QUERY = "how do I read a csv file?"
 VIEWS = {  # the address, and what to wait for
-    "results": ({"q": QUERY}, ".hit"),
-    "explanation": ({"q": QUERY, "doc": "csv.reader", "flip": "s3"}, ".explanation canvas"),
+    "results": ({"q": QUERY, "budget": "100"}, ".hit"),
+    "explanation": (
+        {"q": QUERY, "budget": "200", "doc": "csv.reader", "flip": "s3"},
+        ".explanation canvas",
+    ),
     "side-by-side": (
-        {"view": "compare", "q": QUERY, "left": "csv.reader", "right": "logging.Logger"},
+        {
+            "view": "compare",
+            "q": QUERY,
+            "budget": "200",
+            "left": "csv.reader",
+            "right": "logging.Logger",
+        },
         ".differences",
     ),
-    "what-if": ({"q": QUERY, "doc": "csv.Sniffer", "change": "document.11"}, ".what-if .move"),
-    "two-models": ({"view": "models", "q": QUERY, "doc": "csv.Sniffer"}, ".differences"),
+    "what-if": (
+        {"q": QUERY, "budget": "200", "doc": "csv.Sniffer", "change": "document.11"},
+        ".what-if .move",
+    ),
+    "two-models": (
+        {"view": "models", "q": QUERY, "budget": "500", "doc": "csv.Sniffer"},
+        ".differences",
+    ),
     "queries": ({"view": "queries", "cluster": "1"}, ".cluster-queries"),
     "budget": ({"view": "budget", "ms": "50"}, ".chart"),
 }

@@ -96,8 +96,8 @@ def exp2_both(x: Any) -> Any:
     f = x - _nearest(x)
     s = f * f
     even = multiply_add(multiply_add(spread(_P4), s, spread(_P2)), s, spread(_P0))
-    odd = multiply_add(multiply_add(spread(_P5), s, spread(_P3)), s, spread(_P1)) * f
-    return _times_power(even + odd, x), _over_power(even - odd, x)
+    odd = multiply_add(multiply_add(spread(_P5), s, spread(_P3)), s, spread(_P1))
+    return _times_power(multiply_add(odd, f, even), x), _over_power(even - odd * f, x)
 
 
 @njit

@@ -70,7 +70,7 @@ class CostModel:
                 self.base, self.rate = base, rate
                 return
         # Sizes all alike, or a line that slopes the wrong way: all of it goes by size.
-        if self._size > 0:
+        if self._size > 1e-6:
             self.base, self.rate = 0.0, self._time / self._size
         else:
             self.base, self.rate = self._time / self._weight, 0.0

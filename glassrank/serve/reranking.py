@@ -97,7 +97,7 @@ def relevance(score: float) -> float:
     Its slope falls slowly. Scores of dozens are usual, and the logistic function of those would be
     1, whatever they are.
 
-    >>> relevance(0.0), relevance(3.0), relevance(-9.0)
-    (0.5, 0.875, 0.05)
+    >>> relevance(0.0), relevance(3.0), relevance(-1.0)
+    (0.5, 0.875, 0.25)
     """
     return 0.5 + score / (2 + 2 * abs(score))

@@ -158,3 +158,23 @@ def test_a_refusal_is_shown_as_the_service_says_it(page: Page) -> None:
     page.goto(f"?q={QUERY}&model=nosuch")
     expect(page.get_by_role("alert")).to_contain_text("there is no model 'nosuch'")
     page.complaints.clear()  # type: ignore[attr-defined]  # the browser reports every status 400
+
+
+def test_a_busy_service_is_asked_once_more(page: Page) -> None:
+    """Refused twice, it is told to the reader, and what was found before stays."""
+    search(page)
+    asked: list[Any] = []
+
+    def refuse(route: Any) -> None:
+        asked.append(route.request)
+        route.fulfill(status=503, headers={"Retry-After": "0"}, json={"message": "come later"})
+
+    page.route("**/search", refuse)
+    page.get_by_role("slider", name="Budget").press("End")
+    expect(page.get_by_role("alert")).to_have_text("come later")
+    assert len(asked) == 2
+    expect(page.locator(".hit").first).to_be_visible()
+    page.unroute("**/search")
+    page.get_by_role("button", name="Search").click()
+    expect(page.get_by_role("alert")).to_have_count(0)
+    page.complaints.clear()  # type: ignore[attr-defined]

@@ -2,11 +2,14 @@
 
 const KEY = "glassrank.key";
 const KEPT = 40;
+const BUSY = [429, 503];
+const MOST_MS = 3000; // that a second try is waited for
 
 export class Refused extends Error {
-  constructor(message, status) {
+  constructor(message, status, retryAfter = null) {
     super(message);
     this.status = status;
+    this.waitMs = Math.min(1000 * Number(retryAfter ?? 1), MOST_MS);
   }
 }
 
@@ -33,7 +36,7 @@ async function ask(path, body, signal) {
   } catch {
     // Not one of its own sentences; the status has to do.
   }
-  throw new Refused(message, answer.status);
+  throw new Refused(message, answer.status, answer.headers.get("Retry-After"));
 }
 
 export function keepKey(key) {
@@ -44,8 +47,16 @@ export function getInfo() {
   return ask("info");
 }
 
-export function search(form, signal) {
-  return ask("search", form, signal);
+// A service that has too much to do refuses, and says when to come again: the page does so once.
+export async function search(form, signal) {
+  try {
+    return await ask("search", form, signal);
+  } catch (error) {
+    if (!BUSY.includes(error.status)) throw error;
+    await new Promise((done) => setTimeout(done, error.waitMs));
+    signal.throwIfAborted();
+    return ask("search", form, signal);
+  }
 }
 
 // Explanations stay the same as long as the index does: going back shows the same one at once.
