@@ -36,13 +36,15 @@ from glassrank.nn.stored_products import (
 
 @njit
 def _count(query: Any, stored: Any, pooling: Any, begin: int, words: int, scratch: Any) -> None:
-    """Adds what the words of a chunk count for."""
+    """Adds what the words of a chunk count for, two by two; a last one without another is there
+    twice, and counts once."""
     for group in range(query.groups):
         for word in range(0, words, 2):
+            other = min(word + 1, words - 1)
             count_pair(
                 similarity(query, stored, begin, word, group, scratch),
-                similarity(query, stored, begin, word + 1, group, scratch),
-                spread(np.float32(word + 1 < words)),
+                similarity(query, stored, begin, other, group, scratch),
+                spread(np.float32(other > word)),
                 pooling,
                 scratch.sums,
                 group * pooling.kernels * LANES,
@@ -112,11 +114,11 @@ def _compiled(*sources: float) -> Any:
             begin = row
             for chunk in range(chunks):
                 end = row + words * (chunk + 1) // chunks
-                store_one(scratch.ahead, 0, end)
-                store_one(scratch.ahead, 1, row + words)
+                next_row, next_words = end, row + words - end
                 if end == row + words and doc + 1 < last:
-                    store_one(scratch.ahead, 0, starts[doc + 1])
-                    store_one(scratch.ahead, 1, starts[doc + 1] + min(lengths[doc + 1], CHUNK))
+                    next_row, next_words = starts[doc + 1], lengths[doc + 1]
+                store_one(scratch.ahead, 0, next_row)
+                store_one(scratch.ahead, 1, next_row + min(next_words, CHUNK))
                 configured = configure(query, scratch, end - begin, configured)
                 multiply(query, stored, begin, end - begin, scratch)
                 _count(query, stored, pooling, begin, end - begin, scratch)

@@ -42,7 +42,7 @@ def pack_query(query: NDArray[np.float32], weights: NDArray[np.float32], kind: K
     words, size = query.shape
     groups = -(-words // GROUP)
     vectors = torch.zeros(groups * GROUP, -(-size // AT_ONCE[kind]) * AT_ONCE[kind])
-    vectors[:words, :size] = torch.from_numpy(query)
+    vectors.numpy()[:words, :size] = query
     parts, scales = vectors[None], torch.ones(groups * GROUP)
     if kind == "lanes":
         values = vectors.view(groups, GROUP, size).transpose(1, 2).contiguous().numpy()

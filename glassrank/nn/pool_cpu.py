@@ -19,8 +19,8 @@ from glassrank.nn.packed_query import AT_ONCE, INT8_PARTS, Kind, PackedQuery, pa
 from glassrank.nn.soft_counts import Pooling
 from glassrank.nn.stored_products import CHUNK, LANE_ROWS, Scratch, Stored
 
-WORTH_A_THREAD = 2000
-"""Document words for each group of query words that take about as long as starting a thread."""
+WORTH_A_THREAD = 6000
+"""Document words, for each sixteen query words, that take longer than starting a thread."""
 
 _LINE = 64
 """Bytes in a line of the cache."""
@@ -98,12 +98,12 @@ def pool_cpu(
     as torch has, or fewer where there is little to do. `tiles` says whether to use the processor's
     matrix tiles: None is yes, where there are any and the rows are padded for them.
     """
+    starts, lengths = _whole_numbers(starts), _whole_numbers(lengths)
     _check(query, rows, starts, lengths, first_column)
     kind = _kind(rows, first_column, query.shape[1], tiles)
     packed = pack_query(query, weights, kind)
     stored = _stored(rows, first_column, query.shape[1])
     order, pooling = _pooling(kernels, log, length)
-    starts, lengths = _frozen(starts), _frozen(lengths)
     scores = np.empty(len(starts), np.float32)
     soft = np.empty((len(starts) if counts else 0, len(query), len(kernels)), np.float32)
 
@@ -138,18 +138,27 @@ def _check(
             f"another in memory, not {vectors.dtype} of shape {vectors.shape}"
         )
     if (vectors.dtype == np.int8) != (scales is not None):
-        raise InputError("int8 words need a scale for each row, and other words none")
+        raise InputError(
+            f"int8 words need a scale for each row, and others none, but {vectors.dtype} words "
+            f"came {'without' if scales is None else 'with'} scales"
+        )
     if scales is not None and scales.shape != vectors.shape[:1]:
-        raise InputError(f"{len(vectors)} rows need as many scales, not {scales.shape}")
+        raise InputError(f"{len(vectors)} rows need as many scales, not {scales.shape} of them")
     if not 0 <= first_column <= vectors.shape[1] - query.shape[1]:
         raise InputError(
             f"a query of {query.shape[1]} values does not fit rows of {vectors.shape[1]} from "
             f"column {first_column} on"
         )
-    if len(starts) and (
-        starts.min() < 0 or lengths.min() < 0 or (starts + lengths).max() > len(vectors)
-    ):
-        raise InputError(f"some documents lie outside of the {len(vectors)} rows")
+    if starts.shape != lengths.shape or starts.ndim != 1:
+        raise InputError(
+            f"every document needs a start and a length, not {starts.shape} and {lengths.shape}"
+        )
+    ends = starts + lengths
+    if len(ends) and (starts.min() < 0 or lengths.min() < 0 or ends.max() > len(vectors)):
+        raise InputError(
+            f"some documents lie outside of the {len(vectors)} rows; give the starts and lengths "
+            "that belong to them"
+        )
 
 
 def _kind(rows: StoredRows, first_column: int, size: int, tiles: bool | None) -> Kind:
@@ -185,6 +194,10 @@ def _frozen(array: NDArray[Any]) -> NDArray[Any]:
     view = array.view()
     view.flags.writeable = False
     return view
+
+
+def _whole_numbers(array: NDArray[Any]) -> NDArray[np.int64]:
+    return _frozen(np.ascontiguousarray(array, np.int64))
 
 
 def _pooling(
