@@ -1,6 +1,12 @@
-"""Doctests are looked for in every module; those for a GPU can only be read where Triton is."""
+"""Settings for all tests. Doctests are looked for in every module; those for a GPU can only be read where Triton is."""
 
 from importlib.util import find_spec
+
+from hypothesis import settings
+
+# How long an example takes says how busy the machine is, not whether the code is right.
+settings.register_profile("any machine", deadline=None)
+settings.load_profile("any machine")
 
 # A conftest is read before the tests beside it; as one module among others it would be read twice.
 collect_ignore_glob = ["tests/*/conftest.py"]

@@ -12,7 +12,7 @@ MOST_MS = 15_000
 """A machine that is busy with other things must not fail a test; one that hangs must."""
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Any]:
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     if CHROMIUM is None:
@@ -25,7 +25,7 @@ def browser() -> Iterator[Any]:
         chromium.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def site(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     pytest.importorskip("fastapi", reason="the service is not installed")
     from page_service import served
@@ -37,7 +37,7 @@ def site(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any
     torch.set_num_threads(threads)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def context(browser: Any, site: Any) -> Iterator[Any]:
     """One for all tests: what the first tab has fetched, the others need not."""
     made = browser.new_context(

@@ -55,6 +55,7 @@ def test_no_request_is_dropped(own: Options) -> None:
                 encode_index(writer, saved, dtype="float16")
                 at = writer.generation
                 wait_until(lambda at=at: client.get("/info").json()["index"]["generation"] == at)
+                wait_until(lambda at=at: at in generations)
         finally:
             stop.set()
             for thread in threads:
