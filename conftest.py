@@ -1,4 +1,4 @@
-"""Settings for all tests. Doctests are looked for in every module; those for a GPU can only be read where Triton is."""
+"""Settings for all tests; modules for a GPU can only be read where Triton is."""
 
 from importlib.util import find_spec
 
