@@ -30,7 +30,7 @@ from glassrank.nn.match import match_matrix, unit
 from glassrank.nn.pool_cpu import StoredRows, pool_cpu
 
 MORE_THAN_CACHES = 700_000_000
-PLAIN_AT_ONCE = (1, 8, 32, 128)
+PLAIN_AT_ONCE = (4, 8, 16, 32, 128)
 BYTES = {"bf16": 2, "int8": 1, "float32": 4}
 
 
@@ -49,14 +49,14 @@ class Workload:
         )
         scales = None
         if dtype == "bf16":
-            some = few.bfloat16().view(torch.uint16).numpy()
+            few = few.bfloat16()
         elif dtype == "int8":
             largest = few.abs().amax(1, keepdim=True)
-            some = (few / largest * 127).round().to(torch.int8).numpy()
+            few = (few / largest * 127).round().to(torch.int8)
             scales = np.tile((largest / 127).squeeze(1).numpy(), self.sets)
-        else:
-            some = few.numpy()
-        self.rows = StoredRows(np.tile(some, (self.sets, 1)), scales)
+        rows = few.repeat(self.sets, 1)  # from torch, whose memory begins at a line of the cache
+        rows = rows.view(torch.uint16) if dtype == "bf16" else rows
+        self.rows = StoredRows(rows.numpy(), scales)
         self.query = unit(torch.randn(options.query_words, options.size, generator=generator) + 0.5)
         self.weights = torch.rand(options.query_words, generator=generator)
         self.kernels = Kernels.eleven()

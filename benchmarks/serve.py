@@ -5,11 +5,11 @@
 
 Builds an index and the model's document store, starts `glassrank serve` as a process of its own,
 and has 1, 8 and 64 clients ask without pause, each one query after the other, over connections that
-stay open. Latency is a client's: from the first byte sent to the last byte read. A client that is
-refused comes again when Retry-After says or up to half as long again later, as real clients do, so
-that they do not all come at once; or, with `--impatient`, immediately. Nothing but an answer or a
-refusal should ever come back. Clients and service share the machine's cores. The last line is JSON;
-with `--json` it is the only one.
+stay open; they begin at random moments of a first second. Latency is a client's: from the first
+byte sent to the last byte read. A client that is refused comes again when Retry-After says or up to
+half as long again later, as real clients do, so that they do not all come at once; or, with
+`--impatient`, immediately. Nothing but an answer or a refusal should ever come back. Clients and
+service share the machine's cores. The last line is JSON; with `--json` it is the only one.
 """
 
 import argparse
@@ -57,7 +57,7 @@ class Tally:
         p50, p95, p99 = np.percentile(times, [50, 95, 99]).tolist()
         return {
             "clients": clients,
-            "a second": len(self.latencies) / seconds,
+            "a second": len(self.latencies) / (0.5 + seconds),  # they begin in the course of one
             "p50": p50,
             "p95": p95,
             "p99": p99,
@@ -104,6 +104,7 @@ async def one_client(
 ) -> None:
     place = urlsplit(address)
     connection = Connection(place.hostname or "", place.port or 0)
+    await asyncio.sleep(random.uniform(0, 1))
     while time.monotonic() < until:
         try:
             status, headers, body, took = await connection.get(next(paths))
@@ -127,13 +128,14 @@ async def one_client(
 def load(
     address: str, queries: list[str], clients: int, seconds: float, options: argparse.Namespace
 ) -> Tally:
+    """For so many seconds, after one in which they begin."""
     tally = Tally()
     chance = random.Random(clients)
     tail = f"&k={options.k}&budget_ms={options.budget_ms:g}"
     paths = (f"/search?query={quote(chance.choice(queries))}{tail}" for _ in count())
 
     async def all_of_them() -> None:
-        until = time.monotonic() + seconds
+        until = time.monotonic() + 1 + seconds
         await asyncio.gather(
             *(one_client(address, paths, until, options.impatient, tally) for _ in range(clients))
         )

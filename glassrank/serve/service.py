@@ -62,7 +62,9 @@ class Service:
         arrival to the end of its answer."""
         state = request.state
         state.budget_ms = budget_ms
-        deadline = Deadline(now, state.arrived + budget_ms).earlier(self._sending.predict(1))
+        # Never all of the budget: then nothing would be answered, and nothing learned any more.
+        reserve = min(self._sending.predict(1), budget_ms / 4)
+        deadline = Deadline(now, state.arrived + budget_ms - reserve)
 
         def timed(deadline: Deadline) -> Result:
             try:
