@@ -16,21 +16,21 @@ QUERY = "how do I read a csv file?"
 VIEWS = {  # the address, and what to wait for
     "results": ({"q": QUERY, "budget": "100"}, ".hit"),
     "explanation": (
-        {"q": QUERY, "budget": "200", "doc": "csv.reader", "flip": "s3"},
+        {"q": QUERY, "budget": "500", "doc": "csv.reader", "flip": "s3"},
         ".explanation canvas",
     ),
     "side-by-side": (
         {
             "view": "compare",
             "q": QUERY,
-            "budget": "200",
+            "budget": "500",
             "left": "csv.reader",
             "right": "logging.Logger",
         },
         ".differences",
     ),
     "what-if": (
-        {"q": QUERY, "budget": "200", "doc": "csv.Sniffer", "change": "document.11"},
+        {"q": QUERY, "budget": "500", "doc": "csv.Sniffer", "change": "document.11"},
         ".what-if .move",
     ),
     "two-models": (

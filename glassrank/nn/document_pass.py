@@ -20,10 +20,12 @@ from glassrank.nn.lanes import (
     spread,
     store_one,
 )
-from glassrank.nn.packed_query import PackedQuery
+from glassrank.nn.packed_query import PackedQuery, pack
 from glassrank.nn.soft_counts import Pooling, clear, count_pair, read_out
 from glassrank.nn.stored_products import (
     CHUNK,
+    LANE_ROWS,
+    LINE,
     Scratch,
     Stored,
     configure,
@@ -52,6 +54,102 @@ def _count(query: Any, stored: Any, pooling: Any, begin: int, words: int, scratc
             fetch_row(stored, scratch.ahead)
 
 
+@njit
+def _room(count: int, like: Any) -> Any:
+    """Zeros that begin at a line of the cache, of the type of another array."""
+    spare = LINE // like.itemsize
+    zeros = np.zeros(count + spare, like.dtype)
+    return zeros[-zeros.ctypes.data % LINE // like.itemsize :][:count]
+
+
+@njit
+def _share(lengths: Any, number: int, threads: int) -> Any:
+    """The first and the last document of one thread: all threads get about as many words."""
+    words = lengths.sum()
+    begin, end = words * number // threads, words * (number + 1) // threads
+    first = last = done = 0
+    for length in lengths:
+        first += done < begin
+        last += done < end or number + 1 == threads
+        done += length
+    return first, last
+
+
+@njit
+def _score(
+    query: Any,
+    stored: Any,
+    pooling: Any,
+    starts: Any,
+    lengths: Any,
+    first: int,
+    last: int,
+    scratch: Any,
+    scores: Any,
+    counts: Any,
+) -> None:
+    query = PackedQuery(
+        pointer(query.values),
+        pointer(query.scales),
+        pointer(query.weights),
+        query.groups,
+        query.size,
+        query.parts,
+    )
+    stored = Stored(
+        pointer(stored.vectors),
+        pointer(stored.scales),
+        stored.scaled,
+        stored.stride,
+        stored.column,
+        stored.line,
+        stored.lines,
+    )
+    pooling = Pooling(
+        pointer(pooling.curves),
+        pointer(pooling.steps),
+        pooling.runs,
+        pooling.kernels,
+        pointer(pooling.order),
+        pointer(pooling.constants),
+        pointer(pooling.log),
+        pointer(pooling.length),
+    )
+    scratch = Scratch(
+        pointer(scratch.wide),
+        pointer(scratch.products),
+        pointer(scratch.sums),
+        pointer(scratch.ahead),
+    )
+    before = flush_tiny()
+    configured = 0
+    for doc in range(first, last):
+        row, words = starts[doc], lengths[doc]
+        clear(scratch.sums, query.groups, pooling)
+        chunks = (words + CHUNK - 1) // CHUNK
+        begin = row
+        for chunk in range(chunks):
+            end = row + words * (chunk + 1) // chunks
+            next_row, next_words = end, row + words - end
+            if end == row + words and doc + 1 < last:
+                next_row, next_words = starts[doc + 1], lengths[doc + 1]
+            store_one(scratch.ahead, 0, next_row)
+            store_one(scratch.ahead, 1, next_row + min(next_words, CHUNK))
+            configured = configure(query, end - begin, configured)
+            multiply(query, stored, begin, end - begin, scratch)
+            _count(query, stored, pooling, begin, end - begin, scratch)
+            begin = end
+        scores[doc] = read_out(scratch.sums, query, pooling, words, scratch.wide)
+        if len(counts):
+            for word in range(counts.shape[1]):
+                at = word // LANES * pooling.kernels * LANES + word % LANES
+                for place in range(pooling.kernels):
+                    kernel = pooling.order[place]
+                    counts[doc, word, kernel] = load_one(scratch.sums, at + place * LANES)
+    finish(query)
+    restore(before)
+
+
 def _compiled(*sources: float) -> Any:
     """Numba keeps compiled code on disk until this file changes. What a function captures is part
     of the name it is kept under, so a change of the files compiled into it counts, too."""
@@ -59,78 +157,41 @@ def _compiled(*sources: float) -> Any:
     @njit(nogil=True, cache=True)
     def score_documents(
         query: Any,
+        weights: Any,
+        layout: Any,
         stored: Any,
         pooling: Any,
-        order: Any,
         starts: Any,
         lengths: Any,
-        first: int,
-        last: int,
-        scratch: Any,
+        number: int,
+        threads: int,
         scores: Any,
         counts: Any,
     ) -> None:
-        """Scores of documents `first` to `last`, and soft counts where there is room for them."""
+        """One thread's share of the documents: their scores, and their soft counts if there is room
+        for them."""
         _ = sources
-        query = PackedQuery(
-            pointer(query.values),
-            pointer(query.scales),
-            pointer(query.weights),
-            query.groups,
-            query.size,
-            query.parts,
+        words, size = query.shape
+        groups = (words + LANES - 1) // LANES
+        width = (size * layout.values.itemsize + LINE - 1) // LINE * LINE // layout.values.itemsize
+        packed = PackedQuery(
+            _room(groups * LANES * width * layout.parts, layout.values),
+            _room(groups * LANES, query),
+            _room(groups * LANES, query),
+            groups,
+            size,
+            layout.parts,
         )
-        stored = Stored(
-            pointer(stored.vectors),
-            pointer(stored.scales),
-            stored.scaled,
-            stored.stride,
-            stored.column,
-            stored.line,
-            stored.lines,
-        )
-        pooling = Pooling(
-            pointer(pooling.curves),
-            pointer(pooling.steps),
-            pooling.runs,
-            pooling.kernels,
-            pointer(pooling.constants),
-            pointer(pooling.log),
-            pointer(pooling.length),
-        )
+        pack(query, packed.values, packed.scales, layout.parts)
+        packed.weights[:words] = weights
         scratch = Scratch(
-            pointer(scratch.configs),
-            pointer(scratch.wide),
-            pointer(scratch.products),
-            pointer(scratch.sums),
-            pointer(scratch.ahead),
+            _room(max(LANES, LANE_ROWS * size), query),
+            _room(groups * CHUNK * LANES * layout.product_parts, layout.products),
+            _room(groups * pooling.kernels * LANES, query),
+            np.zeros(2, np.int64),
         )
-        before = flush_tiny()
-        configured = 0
-        for doc in range(first, last):
-            row, words = starts[doc], lengths[doc]
-            clear(scratch.sums, query.groups, pooling)
-            chunks = (words + CHUNK - 1) // CHUNK
-            begin = row
-            for chunk in range(chunks):
-                end = row + words * (chunk + 1) // chunks
-                next_row, next_words = end, row + words - end
-                if end == row + words and doc + 1 < last:
-                    next_row, next_words = starts[doc + 1], lengths[doc + 1]
-                store_one(scratch.ahead, 0, next_row)
-                store_one(scratch.ahead, 1, next_row + min(next_words, CHUNK))
-                configured = configure(query, scratch, end - begin, configured)
-                multiply(query, stored, begin, end - begin, scratch)
-                _count(query, stored, pooling, begin, end - begin, scratch)
-                begin = end
-            scores[doc] = read_out(scratch.sums, query, pooling, words, scratch.wide)
-            if len(counts):
-                for word in range(counts.shape[1]):
-                    at = word // LANES * pooling.kernels * LANES + word % LANES
-                    for place in range(pooling.kernels):
-                        counts[doc, word, order[place]] = load_one(scratch.sums, at + place * LANES)
-        finish(query)
-        restore(before)
+        first, last = _share(lengths, number, threads)
+        _score(packed, stored, pooling, starts, lengths, first, last, scratch, scores, counts)
 
     return score_documents
 

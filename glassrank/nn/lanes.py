@@ -143,6 +143,26 @@ def store_one(typing: Any, target: Any, at: Any, value: Any) -> Any:
     return types.void(target, types.intp, target.dtype), generate
 
 
+@intrinsic
+def bits(typing: Any, value: Any) -> Any:
+    """Of one float32, as an integer."""
+
+    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.zext(builder.bitcast(args[0], INT), ir.IntType(64))
+
+    return types.int64(types.float32), generate
+
+
+@intrinsic
+def from_bits(typing: Any, value: Any) -> Any:
+    """The float32 with these bits."""
+
+    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.bitcast(builder.trunc(args[0], INT), ir.FloatType())
+
+    return types.float32(types.int64), generate
+
+
 def _spread(builder: Any, value: Any, vector: Any) -> Any:
     empty = ir.Constant(vector, ir.Undefined)
     first = builder.insert_element(empty, value, INT(0))

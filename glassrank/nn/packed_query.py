@@ -9,9 +9,11 @@ missing.
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-import torch
+from numba import njit, types
+from numba.extending import overload
 from numpy.typing import NDArray
-from torch import Tensor
+
+from glassrank.nn.lanes import bits, from_bits
 
 Kind = Literal["bf16", "int8", "lanes"]
 
@@ -26,64 +28,97 @@ INT8_PLACE = 128
 """Parts of int8 stand for so much of one another, like digits."""
 
 _MANY = 128
+_BF16, _INT8 = np.empty(0, np.uint16), np.empty(0, np.int8)
+_INT32, _FLOAT32 = np.empty(0, np.int32), np.empty(0, np.float32)
+
+
+class Layout(NamedTuple):
+    """How a query is packed. The arrays are empty: what compiled code wants is their types."""
+
+    values: NDArray[Any]
+    products: NDArray[Any]
+    parts: int  # of each value
+    product_parts: int  # of each product: those of int8 stay apart, being whole numbers
 
 
 class PackedQuery(NamedTuple):
-    values: NDArray[Any]
+    values: Any
     """uint16 (bfloat16's bits) or int8 as tiles, or float32 as lanes."""
-    scales: NDArray[np.float32]  # (groups * 16,) what int8 is to be multiplied with
-    weights: NDArray[np.float32]  # (groups * 16,) of the words in the score
+    scales: Any  # (groups * 16,) what int8 is to be multiplied with
+    weights: Any  # (groups * 16,) of the words in the score
     groups: int
     size: int  # values of each word
     parts: int
 
 
-def pack_query(query: NDArray[np.float32], weights: NDArray[np.float32], kind: Kind) -> PackedQuery:
+def layout(kind: Kind, size: int) -> Layout:
+    """For words of so many values. Three parts of bfloat16 have all bits of float32. Two miss up
+    to 2^-18 of each value, in either direction: summed over many values, this is no more than
+    float32 loses in the summing."""
+    if kind == "bf16":
+        return Layout(_BF16, _FLOAT32, 2 if size >= _MANY else 3, 1)
+    if kind == "int8":
+        return Layout(_INT8, _INT32, INT8_PARTS, INT8_PARTS)
+    return Layout(_FLOAT32, _FLOAT32, 1, 1)
+
+
+def kind_of(values: Any) -> Kind:
+    """Of an array or pointer, by its type in compiled code."""
+    kinds: dict[Any, Kind] = {types.uint16: "bf16", types.int8: "int8", types.float32: "lanes"}
+    return kinds[values.dtype]
+
+
+@njit
+def _tile_place(word: Any, i: Any, part: Any, parts: Any, steps: Any, beside: Any) -> Any:
+    """Where a value stands: tiles (groups, steps, parts) of 16 rows, which hold four bytes, that is
+    some values beside each other, of each of 16 words."""
+    tile = (word // GROUP * steps + i // (GROUP * beside)) * parts + part
+    row = i % (GROUP * beside) // beside
+    return ((tile * GROUP + row) * GROUP + word % GROUP) * beside + i % beside
+
+
+def pack(*_: Any) -> Any:
+    """Writes a query (Q, E) into `values`, and the scales of its words; both come as zeros."""
+
+
+@overload(pack, strict=False)
+def _pack(query: Any, values: Any, scales: Any, parts: Any) -> Any:
+    return {"bf16": _pack_bf16, "int8": _pack_int8, "lanes": _pack_lanes}[kind_of(values)]
+
+
+def _pack_lanes(query: Any, values: Any, scales: Any, parts: Any) -> None:
     words, size = query.shape
-    groups = -(-words // GROUP)
-    vectors = torch.zeros(groups * GROUP, -(-size // AT_ONCE[kind]) * AT_ONCE[kind])
-    vectors.numpy()[:words, :size] = query
-    parts, scales = vectors[None], torch.ones(groups * GROUP)
-    if kind == "lanes":
-        values = vectors.view(groups, GROUP, size).transpose(1, 2).contiguous().numpy()
-    elif kind == "bf16":
-        parts = _bf16_parts(vectors, 2 if size >= _MANY else 3)
-        values = _tiles(parts).view(np.uint16)
-    else:
-        parts, scales = _int8_parts(vectors)
-        values = _tiles(parts).view(np.int8)
-    padded = np.zeros(groups * GROUP, np.float32)
-    padded[:words] = weights
-    return PackedQuery(values.reshape(-1), scales.numpy(), padded, groups, size, len(parts))
+    for word in range(words):
+        for i in range(size):
+            values[(word // GROUP * size + i) * GROUP + word % GROUP] = query[word, i]
 
 
-def _bf16_parts(vectors: Tensor, count: int) -> Tensor:
-    """Bfloat16 (P, Q, E) that add up to the vectors. Three have all bits of float32. Two miss up to
-    2^-18 of each value, in either direction: summed over many values this is no more than float32
-    loses in the summing."""
-    parts = []
-    for _ in range(count):
-        parts.append(vectors.bfloat16())
-        vectors = vectors - parts[-1]
-    return torch.stack(parts)
+def _pack_bf16(query: Any, values: Any, scales: Any, parts: Any) -> None:
+    words, size = query.shape
+    for word in range(words):
+        for i in range(size):
+            rest = query[word, i]
+            for part in range(parts):
+                # To the nearest number whose lower 16 bits are zeros, the even one of two.
+                whole = bits(rest)
+                nearest = (whole + 0x7FFF + (whole >> 16 & 1)) >> 16
+                values[_tile_place(word, i, part, parts, (size + 31) // 32, 2)] = nearest
+                rest -= from_bits(nearest << 16)
 
 
-def _int8_parts(vectors: Tensor) -> tuple[Tensor, Tensor]:
-    """Int8 (P, Q, E), the part that stands for most first, and the scale of each word (Q,)."""
-    places = [INT8_PLACE**place for place in reversed(range(INT8_PARTS))]
-    largest = vectors.abs().amax(1).clamp(min=1e-6)  # products with tinier scales would be slow
-    scales = largest / (127 * places[0])
-    rest = (vectors / scales[:, None]).round()
-    parts = []
-    for place in places:
-        parts.append((rest / place).round())
-        rest = rest - parts[-1] * place
-    return torch.stack(parts).to(torch.int8), scales
-
-
-def _tiles(parts: Tensor) -> NDArray[np.int32]:
-    """(P, groups * 16, width) as tiles, in which a row holds four bytes of each word."""
-    count, words, width = parts.view(torch.int32).shape
-    order = parts.view(torch.int32).view(count, words // GROUP, GROUP, width // GROUP, GROUP)
-    tiles: NDArray[np.int32] = order.permute(1, 3, 0, 4, 2).contiguous().numpy()
-    return tiles  # (groups, steps, P, 16, 16)
+def _pack_int8(query: Any, values: Any, scales: Any, parts: Any) -> None:
+    words, size = query.shape
+    places = INT8_PLACE ** (parts - 1)
+    for word in range(words):
+        largest = np.float32(1e-6)  # products with tinier scales would be slow
+        for i in range(size):
+            largest = max(largest, abs(query[word, i]))
+        scales[word] = largest / (127 * places)
+        for i in range(size):
+            rest = round(query[word, i] / scales[word])
+            place = places
+            for part in range(parts):
+                digit = round(rest / place)
+                values[_tile_place(word, i, part, parts, (size + 63) // 64, 4)] = digit
+                rest -= digit * place
+                place //= INT8_PLACE

@@ -1,7 +1,6 @@
 """Kernel pooling over stored document words on the CPU, by compiled code: the same scores as
 `kernel_pool` and a model's readout of its counts."""
 
-from itertools import pairwise
 from threading import Thread
 from typing import Any, Literal, NamedTuple, overload
 
@@ -15,17 +14,12 @@ from glassrank.nn.document_pass import score_documents
 from glassrank.nn.kernel_runs import kernel_runs
 from glassrank.nn.kernels import Kernels
 from glassrank.nn.lanes import LANES
-from glassrank.nn.packed_query import AT_ONCE, INT8_PARTS, Kind, PackedQuery, pack_query
+from glassrank.nn.packed_query import AT_ONCE, Kind, layout
 from glassrank.nn.soft_counts import Pooling
-from glassrank.nn.stored_products import CHUNK, LANE_ROWS, Scratch, Stored
+from glassrank.nn.stored_products import LINE, Stored
 
 WORTH_A_THREAD = 6000
 """Document words, for each sixteen query words, that take longer than starting a thread."""
-
-_LINE = 64
-"""Bytes in a line of the cache."""
-
-_CONFIGS = amx.tile_configs().reshape(-1)
 
 _KINDS: dict[str, Kind] = {"float32": "lanes", "uint16": "bf16", "int8": "int8"}
 
@@ -101,23 +95,25 @@ def pool_cpu(
     starts, lengths = _whole_numbers(starts), _whole_numbers(lengths)
     _check(query, rows, starts, lengths, first_column)
     kind = _kind(rows, first_column, query.shape[1], tiles)
-    packed = pack_query(query, weights, kind)
-    stored = _stored(rows, first_column, query.shape[1])
-    order, pooling = _pooling(kernels, log, length)
     scores = np.empty(len(starts), np.float32)
     soft = np.empty((len(starts) if counts else 0, len(query), len(kernels)), np.float32)
-
-    def work(first: int, last: int, scratch: Scratch) -> None:
-        score_documents(
-            packed, stored, pooling, order, starts, lengths, first, last, scratch, scores, soft
-        )
-
-    shares = _shares(lengths, threads or torch.get_num_threads(), packed.groups)
-    jobs = [(*share, _scratch(kind, packed, pooling)) for share in shares]
-    others = [Thread(target=work, args=job) for job in jobs[1:]]
+    threads = _threads(threads or torch.get_num_threads(), len(query), int(lengths.sum()))
+    job = (
+        np.ascontiguousarray(query, np.float32),
+        np.ascontiguousarray(weights, np.float32),
+        layout(kind, query.shape[1]),
+        _stored(rows, first_column, query.shape[1]),
+        _pooling(kernels, log, length),
+        starts,
+        lengths,
+    )
+    others = [
+        Thread(target=score_documents, args=(*job, number, threads, scores, soft))
+        for number in range(1, threads)
+    ]
     for other in others:
         other.start()
-    work(*jobs[0])
+    score_documents(*job, 0, threads, scores, soft)
     for other in others:
         other.join()
     return (scores, soft) if counts else scores
@@ -183,8 +179,8 @@ def _stored(rows: StoredRows, first_column: int, size: int) -> Stored:
         scaled=rows.scales is not None,
         stride=stride,
         column=first_column,
-        line=_LINE // width,
-        lines=-(-size * width // _LINE),
+        line=LINE // width,
+        lines=-(-size * width // LINE),
     )
 
 
@@ -200,39 +196,22 @@ def _whole_numbers(array: NDArray[Any]) -> NDArray[np.int64]:
     return _frozen(np.ascontiguousarray(array, np.int64))
 
 
-def _pooling(
-    kernels: Kernels, log: NDArray[np.float32], length: NDArray[np.float32]
-) -> tuple[NDArray[np.int64], Pooling]:
+def _pooling(kernels: Kernels, log: NDArray[np.float32], length: NDArray[np.float32]) -> Pooling:
     runs = kernel_runs(kernels)
     order = runs.kernels
-    pooling = Pooling(
+    return Pooling(
         curves=runs.curves,
         steps=runs.steps,
         runs=len(runs.steps) // 3,
         kernels=len(order),
+        order=order,
         constants=runs.constants,
         log=np.asarray(log, np.float32)[order],
         length=np.asarray(length, np.float32)[order],
     )
-    return order, pooling
 
 
-def _scratch(kind: Kind, query: PackedQuery, pooling: Pooling) -> Scratch:
-    """From torch, whose memory begins at a line of the cache."""
-    tile_parts, dtype = (INT8_PARTS, torch.int32) if kind == "int8" else (1, torch.float32)
-    return Scratch(
-        configs=_CONFIGS,
-        wide=torch.zeros(max(LANES, LANE_ROWS * query.size)).numpy(),
-        products=torch.zeros(tile_parts * query.groups * CHUNK * LANES, dtype=dtype).numpy(),
-        sums=torch.zeros(query.groups * pooling.kernels * LANES).numpy(),
-        ahead=np.zeros(2, np.int64),
-    )
-
-
-def _shares(lengths: NDArray[np.int64], threads: int, groups: int) -> list[tuple[int, int]]:
-    """Documents from the first to the last for each thread, with about as many words in each."""
-    done = np.concatenate([[0], np.cumsum(lengths)])  # (n + 1,)
-    threads = max(1, min(threads, int(done[-1]) * groups // WORTH_A_THREAD))
-    ends = np.searchsorted(done, done[-1] * np.arange(1, threads) / threads)
-    bounds = [0, *ends.tolist(), len(lengths)]
-    return list(pairwise(bounds))
+def _threads(most: int, query_words: int, doc_words: int) -> int:
+    """As many as there is enough work for."""
+    work = -(-query_words // LANES) * doc_words
+    return max(1, min(most, work // WORTH_A_THREAD))

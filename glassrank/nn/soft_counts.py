@@ -36,6 +36,7 @@ class Pooling(NamedTuple):
     steps: Any
     runs: int
     kernels: int
+    order: Any
     constants: Any
     log: Any
     length: Any

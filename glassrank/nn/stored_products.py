@@ -8,7 +8,7 @@ query decides which way is compiled. Structures here hold pointers in the place 
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit, types
+from numba import njit
 from numba.extending import overload
 
 from glassrank.nn import amx
@@ -18,20 +18,25 @@ from glassrank.nn.lanes import (
     load,
     load_one,
     multiply_add,
+    pointer,
     spread,
     spread_at,
     store,
     store_one,
 )
-from glassrank.nn.packed_query import INT8_PARTS, INT8_PLACE, PackedQuery
+from glassrank.nn.packed_query import INT8_PARTS, INT8_PLACE, Kind, PackedQuery, kind_of
 
 CHUNK = 256
 """Document words, at most, whose products are complete before the first is read: tiles are slow to
 read right after they are written, and all should stay in the cache."""
 
+LINE = 64
+"""Bytes in a line of the cache."""
+
 LANE_ROWS = 8
 """Document words that lanes take at a time, so that no product waits for the one before it."""
 
+_CONFIGS = amx.tile_configs().reshape(-1)
 _BF16_TILE = 16 * 32
 _INT8_TILE = 16 * 64
 
@@ -51,7 +56,6 @@ class Stored(NamedTuple):
 class Scratch(NamedTuple):
     """Memory for one thread to work in."""
 
-    configs: Any  # see `amx.tile_configs`
     wide: Any  # LANE_ROWS words as float32
     products: Any  # (groups, CHUNK, 16) float32, or (3, groups, CHUNK, 16) int32 for int8
     sums: Any  # (groups, kernels, 16)
@@ -69,10 +73,9 @@ def fetch_row(stored: Any, ahead: Any) -> None:
         store_one(ahead, 0, row + 1)
 
 
-def _way(query: Any) -> str:
-    """Which kind a compiled function's query is, by its type."""
+def _way(query: Any) -> Kind:
     assert query.instance_class is PackedQuery
-    return {types.uint16: "bf16", types.int8: "int8", types.float32: "lanes"}[query.types[0].dtype]
+    return kind_of(query.types[0])
 
 
 def multiply(*_: Any) -> Any:
@@ -222,14 +225,14 @@ def configure(*_: Any) -> Any:
 
 
 @overload(configure, strict=False)
-def _configure(query: Any, scratch: Any, words: Any, configured: Any) -> Any:
-    def configure_tiles(query: Any, scratch: Any, words: Any, configured: Any) -> Any:
+def _configure(query: Any, words: Any, configured: Any) -> Any:
+    def configure_tiles(query: Any, words: Any, configured: Any) -> Any:
         rows = min(words, LANES)
         if rows != configured:
-            amx.configure(scratch.configs, rows)
+            amx.configure(pointer(_CONFIGS), rows)
         return rows
 
-    def nothing(query: Any, scratch: Any, words: Any, configured: Any) -> Any:
+    def nothing(query: Any, words: Any, configured: Any) -> Any:
         return configured
 
     return nothing if _way(query) == "lanes" else configure_tiles

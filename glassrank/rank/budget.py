@@ -52,14 +52,16 @@ def score_in_time(
 ) -> Scored:
     """`score(start, stop)` for as many candidates as the time allows, from the first on.
 
-    Half of the time that is left goes to each piece: a wrong prediction is noticed while there is
-    time to make up for it. When that half would hold nothing, the rest is used as one piece.
+    A third of the time that is left goes to each piece: a wrong prediction is noticed while there
+    is time to make up for it. When a third would hold nothing, the rest is used as one piece.
     """
     values: list[NDArray[np.float32]] = []
     start = 0
     while start < len(sizes):
         count = _next_piece(sizes[start:], cost, deadline.left(), most_at_once)
         if count == 0:
+            if start == 0:
+                cost.relax()
             break
         began = deadline.clock()
         values.append(score(start, start + count))
@@ -75,8 +77,8 @@ def _next_piece(
     largest = max(1, int(np.searchsorted(np.cumsum(sizes), most_at_once, side="right")))
     if left == float("inf"):
         return largest
-    in_half = cost.fitting(sizes, left / 2)
+    in_third = cost.fitting(sizes, left / 3)
     # A piece whose fixed cost is most of it is not worth its start: take all that fits.
-    if in_half == 0 or 4 * cost.predict(0) > left:
+    if in_third == 0 or 4 * cost.predict(0) > left:
         return min(cost.fitting(sizes, left), largest)
-    return min(in_half, largest)
+    return min(in_third, largest)

@@ -9,6 +9,10 @@ _TRUSTED = 4.0
 """A piece that took longer than this many times its prediction was interrupted: it counts no more
 than that, so that one pause of the machine does not spoil the predictions after it."""
 
+_RISE, _FALL = 0.3, 0.03
+"""How fast the margin follows what runs over it, and what does not: being late is worse than
+stopping a little early, so one piece that is late weighs as much as ten that are not."""
+
 _LIKELY_SIZE = 256.0
 
 
@@ -48,11 +52,15 @@ class CostModel:
         line = self.base + self.rate * size
         if self._weight:
             took = min(took, _TRUSTED * self.predict(size))
-            over = max(0.0, took / line - 1) if line > 0 else 0.0
-            # Rises at once, falls slowly: being late is worse than stopping a little early.
-            self.margin = max(over / 2, 0.9 * self.margin + 0.1 * over)
+            over = min(1.0, max(0.0, took / line - 1)) if line > 0 else 0.0
+            self.margin += (_RISE if over > self.margin else _FALL) * (over - self.margin)
         self._add(size, took)
         self._fit()
+
+    def relax(self) -> None:
+        """Nothing could be tried for lack of time. A margin that grew too wide would stay so, since
+        it falls only when something is tried."""
+        self.margin *= 1 - _FALL
 
     def _add(self, size: float, took: float) -> None:
         self._weight = _FORGET * self._weight + 1

@@ -22,6 +22,8 @@ from glassrank.types import Hit, Ranking
 
 _WORDS_AT_ONCE = {"live": 16_384.0, "stored": 1_048_576.0}
 """The most that is scored as one piece when there is no budget to cut it shorter."""
+_SPARE, _MOST_SPARE_MS = 0.04, 5.0
+"""The share of the time left for scoring that is kept for what no prediction knows of."""
 _CALIBRATION_DOCS = (2, 8, 32, 64)
 
 
@@ -133,6 +135,7 @@ class Pipeline:
         candidates = self._ready(words, snapshot, TopK(first.docs[:depth], first.scores[:depth]))
         encoded = self._clock()
         reserve = self._closing_cost.predict(len(first.docs))
+        reserve += min(_SPARE * deadline.left(), _MOST_SPARE_MS)
         at_once = _WORDS_AT_ONCE["live" if self.store is None else "stored"]
         scored = score_in_time(
             candidates.scores,

@@ -14,11 +14,12 @@ MOST_MS = 15_000
 
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Any]:
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    from playwright.sync_api import expect, sync_playwright
+
     if CHROMIUM is None:
         pytest.skip("there is no chromium here; install it with: apt-get install chromium")
-    playwright.expect.set_options(timeout=MOST_MS)
-    with playwright.sync_playwright() as started:
+    expect.set_options(timeout=MOST_MS)
+    with sync_playwright() as started:
         # Root, as in a container, has no sandbox; the pages are our own.
         chromium = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield chromium
@@ -27,7 +28,6 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(scope="package")
 def site(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    pytest.importorskip("fastapi", reason="the service is not installed")
     from page_service import served
 
     threads = torch.get_num_threads()

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import page_needs  # noqa: F401
 import torch
 import uvicorn
 

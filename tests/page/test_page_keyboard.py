@@ -79,11 +79,13 @@ def test_tab_reaches_everything_in_order_and_the_focus_is_seen(page: Page) -> No
     assert all(width >= 2 for _, width in seen)
 
 
-def test_landmarks_names_and_headings_are_there(page: Page) -> None:
-    """Whatever can be used has a name; there is one main heading; levels are not skipped."""
+def test_every_view_has_landmarks_names_and_room_on_a_phone(page: Page) -> None:
+    """Whatever can be used has a name, there is one main heading, and nobody scrolls sideways."""
+    page.set_viewport_size({"width": 360, "height": 740})
     for address in (
         f"?q={QUERY}&doc=ar",
         f"?q={QUERY}&view=compare&left=ar&right=therapy",
+        f"?q={QUERY}&view=models&doc=ar",
         "?view=queries",
         "?view=budget",
         "?view=texts",
@@ -91,6 +93,8 @@ def test_landmarks_names_and_headings_are_there(page: Page) -> None:
         page.goto(address)
         expect(page.locator("h1")).to_have_count(1)
         expect(page.locator(".loading")).to_have_count(0)
+        if "q=" in address:
+            expect(page.locator(".document-text").first).to_be_visible()
         for role in ("banner", "navigation", "main"):
             expect(page.get_by_role(role)).to_have_count(1)  # type: ignore[arg-type]
         nameless = page.evaluate(
@@ -100,3 +104,4 @@ def test_landmarks_names_and_headings_are_there(page: Page) -> None:
               .map(one => one.outerHTML.slice(0, 200))"""
         )
         assert nameless == []
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360, address

@@ -1,4 +1,4 @@
-"""Light and dark, on a phone, without anything jumping; numbers printed as elsewhere."""
+"""Light and dark, without anything jumping; numbers printed as elsewhere."""
 
 import json
 import random
@@ -70,25 +70,6 @@ def test_nothing_jumps_while_results_come(page: Page) -> None:
         page.get_by_role("slider", name="Budget").press("End")
     expect(page.locator(".time .depth")).to_contain_text("2,000 ms")
     assert page.evaluate("window.shifts") < 0.02
-
-
-def test_a_phone_needs_no_sideways_scrolling(page: Page) -> None:
-    page.set_viewport_size({"width": 360, "height": 740})
-    for address in (
-        f"?q={QUERY}&doc=ar",
-        f"?q={QUERY}&view=compare&left=ar&right=therapy",
-        f"?q={QUERY}&view=models&doc=ar",
-        "?view=queries",
-        "?view=budget",
-        "?view=texts",
-    ):
-        page.goto(address)
-        expect(page.locator("h1")).to_have_count(1)
-        expect(page.locator(".loading")).to_have_count(0)
-        if "q=" in address:
-            expect(page.locator(".document-text").first).to_be_visible()
-        wide = page.evaluate("document.documentElement.scrollWidth")
-        assert wide <= 360, address
 
 
 def numbers() -> list[float]:

@@ -25,10 +25,12 @@ def _json(response: Response) -> dict[str, Any]:
     return body
 
 
-def test_enter_shows_results_with_both_ranks(page: Page) -> None:
+def test_enter_shows_and_announces_results_with_both_ranks(page: Page) -> None:
     answer = search(page)
     rows = page.locator(".hit")
     expect(rows).to_have_count(len(answer["hits"]))
+    said = f"{len(answer['hits'])} results, {answer['depth']} re-ranked"
+    expect(page.locator("#status")).to_contain_text(said)
     for row, hit in zip(rows.all(), answer["hits"], strict=True):
         assert row.get_attribute("data-doc") == hit["doc_id"]
         assert row.locator(".rank").inner_text() == str(hit["rank"])
@@ -146,12 +148,6 @@ def test_nothing_found_is_said(page: Page) -> None:
         "Nothing found: no document has a word of this query."
     )
     expect(page.locator("#status")).to_have_text(re.compile("Nothing found"))
-
-
-def test_results_are_announced(page: Page) -> None:
-    answer = search(page)
-    said = f"{len(answer['hits'])} results, {answer['depth']} re-ranked"
-    expect(page.locator("#status")).to_contain_text(said)
 
 
 def test_a_refusal_is_shown_as_the_service_says_it(page: Page) -> None:

@@ -95,10 +95,14 @@ export class ChangeStrip {
   }
 }
 
-// Whatever is ranked is scored from rounded vectors; where that shows, it is said.
+// Stored vectors are rounded, those of a changed text are not; where that shows, it is said.
 function rounded(moved, explanation) {
   if (number(moved.score_before) === number(explanation.score)) return null;
-  return make("span", { class: "faint" }, "as ranked, from rounded vectors");
+  return make(
+    "span",
+    { class: "faint" },
+    "vectors are rounded for speed, so last digits differ from above",
+  );
 }
 
 function move(name, before, after, gain) {

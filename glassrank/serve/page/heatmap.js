@@ -12,7 +12,8 @@ const NARROWEST = 7;
 const WIDEST = 30;
 const LABELS = 130; // pixels for the words on the left
 const HEADS = 74; // and above, where columns are wide enough for words
-const WORDS_FROM = 15;
+const WORDS_FROM = 12;
+const OVERHANG = 30; // of the last word, which leans to the right
 
 export class HeatMap {
   // `onPoint(side, place)` is told the document word that is looked at, null for none.
@@ -73,11 +74,11 @@ export class HeatMap {
 
   draw() {
     const columns = Math.max(1, this._columns.length);
-    const room = this._frame.clientWidth - LABELS;
+    const room = this._frame.clientWidth - LABELS - OVERHANG;
     if (room <= 0) return;
     this._cell = Math.max(NARROWEST, Math.min(WIDEST, Math.floor(room / columns)));
     this._heads = this._cell >= WORDS_FROM ? HEADS : 4;
-    const width = LABELS + this._cell * columns;
+    const width = LABELS + this._cell * columns + (this._heads === HEADS ? OVERHANG : 0);
     const height = this._heads + ROW * this._rows.length;
     const scale = devicePixelRatio || 1;
     this._canvas.width = Math.ceil(width * scale);
@@ -98,7 +99,7 @@ export class HeatMap {
 
   _drawWords(pen) {
     pen.fillStyle = this._colours.ink;
-    pen.font = `13px ${getComputedStyle(this.root).fontFamily}`;
+    pen.font = `12px ${getComputedStyle(this.root).fontFamily}`;
     pen.textBaseline = "middle";
     this._rows.forEach((word, y) => {
       pen.fillText(safe(word.text), 0, this._heads + ROW * (y + 0.5), LABELS - 10);
@@ -107,7 +108,7 @@ export class HeatMap {
     this._columns.forEach((word, x) => {
       pen.save();
       pen.translate(LABELS + this._cell * (x + 0.5), this._heads - 6);
-      pen.rotate(-Math.PI / 3.2);
+      pen.rotate(-Math.PI / 2.5);
       pen.fillText(safe(word.text), 0, 0, HEADS);
       pen.restore();
     });

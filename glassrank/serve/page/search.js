@@ -216,5 +216,9 @@ export class SearchView {
 function roundedNote(hit, explanation) {
   if (!hit?.reranked || number(hit.score) === number(explanation.score)) return null;
   const listed = number(hit.score);
-  return make("span", { class: "faint small" }, ` · the list has ${listed}, from rounded vectors`);
+  return make(
+    "span",
+    { class: "faint small" },
+    ` · the list has ${listed}: vectors are rounded for speed`,
+  );
 }
