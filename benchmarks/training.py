@@ -22,8 +22,9 @@ import torch
 from numpy.typing import NDArray
 
 from glassrank.settings import from_plain
+from glassrank.train.build import build_model
 from glassrank.train.config import TrainConfig
-from glassrank.train.loop import build_model, train
+from glassrank.train.loop import train
 from glassrank.train.losses import loss
 from glassrank.train.prepared import Prepared, Ragged, Split
 from glassrank.train.sampler import Sampler

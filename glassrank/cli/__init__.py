@@ -11,6 +11,7 @@ from glassrank.errors import GlassrankError
 
 _COMMANDS = (
     *("demo", "index", "search", "retrieve", "rerank", "evaluate", "tune", "prepare", "train"),
+    "adapt",
     "explain",
     "encode",
     "bench",

@@ -10,6 +10,7 @@ from glassrank.cli import console
 
 def prepare(
     config: Annotated[Path, typer.Argument(help="The run's TOML file.")],
+    device: Annotated[str, typer.Option(help="Where a teacher runs: cpu or cuda.")] = "cpu",
     quiet: console.Quiet = False,
 ) -> None:
     """Prepare the arrays of a training run."""
@@ -23,7 +24,7 @@ def prepare(
 
     run = read_config(config)
     gathered = gather(run, config.parent, say)
-    prepared = prepare_arrays(run, gathered, config.parent, say)
+    prepared = prepare_arrays(run, gathered, config.parent, say, device)
     out = config.parent / run.prepared
     save_prepared(out, prepared)
     console.say(

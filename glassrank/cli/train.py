@@ -52,6 +52,7 @@ def train(
         out,
         device,
         lambda line: console.say(line, quiet=quiet),
+        base=config.parent,
     )
     if json:
         console.print_json({"model": str(out / "best"), **asdict(trained.final)})

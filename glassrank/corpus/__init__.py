@@ -1,6 +1,7 @@
 """Documents, queries, judgments and runs, in the field's file formats; the demo corpus."""
 
 from glassrank.corpus.docs import DocReader, read_docs, write_docs
+from glassrank.corpus.folds import read_folds
 from glassrank.corpus.pydocs import SAMPLE_QUERIES, python_docs
 from glassrank.corpus.qrels import read_qrels, write_qrels
 from glassrank.corpus.queries import read_queries, write_queries
@@ -11,6 +12,7 @@ __all__ = [
     "DocReader",
     "python_docs",
     "read_docs",
+    "read_folds",
     "read_qrels",
     "read_queries",
     "read_run",

@@ -42,6 +42,7 @@ def _run(path: Path, device: str) -> None:
             team.device,
             say=lambda line: print(line, flush=True),
             team=team,
+            base=path.parent,
         )
 
 

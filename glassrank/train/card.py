@@ -10,6 +10,19 @@ from glassrank.train.state import Progress
 from glassrank.train.validate import Validation
 
 
+def _beginning(config: TrainConfig, count: int, numbers: int) -> str:
+    start = config.start
+    if start.model is not None:
+        return f"- Began as the trained model {start.model}; trained since: {start.parts}"
+    if start.bert is not None:
+        return f"- Began with the weights of {start.bert}; interaction: {start.interaction}"
+    trained = "trained" if config.vectors.train else "as they were"
+    return (
+        f"- Word vectors: {count:,} words, {numbers:,} numbers, from "
+        f"{config.vectors.source}, {trained}"
+    )
+
+
 def card(
     config: TrainConfig,
     prepared: Prepared,
@@ -27,8 +40,7 @@ def card(
         f"for {progress.step:,} steps of {config.sampler.batch} queries.",
         "",
         f"- Loss: {config.loss.kind}; negatives: {config.sampler.negatives}, {config.sampler.kind}",
-        f"- Word vectors: {len(prepared.words):,} words, {words:,} numbers, from "
-        f"{config.vectors.source}, {'trained' if config.vectors.train else 'as they were'}",
+        _beginning(config, len(prepared.words), words),
         f"- Other parameters: {rest:,}",
         f"- Teacher: {config.candidates.teacher or 'none'}",
         f"- Best at step {progress.best_step:,}: {config.validation.measure} {progress.best:.4f} "

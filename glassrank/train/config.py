@@ -65,6 +65,26 @@ class VectorsConfig:
 
 
 @dataclass(frozen=True)
+class StartConfig:
+    """What a model begins with, in the place of random weights, and what of it is trained."""
+
+    bert: str | None = None
+    """Of a transformer: a pretrained BERT's folder, `package:NAME/FOLDER`, or a name on the hub.
+    Sizes are then the BERT's own, and stay out of `config`."""
+    interaction: Literal["copied", "random_cross", "random"] = "copied"
+    """Of MORES: whether its blocks begin as the BERT's last layers, or with attention to the
+    document, or all of it, at random."""
+    model: str | None = None
+    """A trained model's folder: training goes on with its weights, for other texts, say."""
+    parts: Literal["all", "interaction", "representation"] = "all"
+    """What of a MORES is trained; the rest stays as it is."""
+
+    def __post_init__(self) -> None:
+        if self.bert is not None and self.model is not None:
+            raise InputError("start.bert and start.model are two beginnings; keep one of them")
+
+
+@dataclass(frozen=True)
 class CandidatesConfig:
     """What the first stage gives: negatives to learn from, candidates to validate on."""
 
@@ -79,7 +99,8 @@ class CandidatesConfig:
     dev_queries: int | None = None
     """The same for dev queries."""
     teacher: str | None = None
-    """A sentence transformer's folder whose similarities are kept as teacher scores."""
+    """Whose scores are kept for losses that learn from them: a sentence transformer's folder, or a
+    trained model's, of any kind."""
 
 
 @dataclass(frozen=True)
@@ -118,6 +139,10 @@ class OptimizerConfig:
     rest: float = 1e-3
     precision: Literal["float32", "bf16"] = "float32"
     """Of the products inside the encoders; weights and sums stay float32."""
+    weight_decay: float = 0.0
+    """Of layers' weights; norms, biases and word vectors do not decay."""
+    schedule: Literal["constant", "linear"] = "constant"
+    """Whether rates stay after the warm-up, or fall to zero at the last step."""
     steps: int = 10_000
     warmup: int = 0
     clip: float | None = None
@@ -132,6 +157,23 @@ class ValidationConfig:
     patience: int = 35
     queries: int = 1000
     """At most this many dev queries while training; all of them at the end."""
+
+
+@dataclass(frozen=True)
+class FoldsConfig:
+    """Cross-validation over the training queries, for `glassrank adapt`: each fold is tested once,
+    by a model that chose its best step on the next fold and learnt from the others."""
+
+    count: int = 5
+    file: str | None = None
+    """JSON: lists of query ids, one for each fold, or the form of the Robust04 folds; otherwise the
+    seed deals queries out."""
+
+    def __post_init__(self) -> None:
+        if self.count < 3:
+            raise InputError(
+                f"folds.count: to learn, to choose and to test takes 3 or more, found {self.count}"
+            )
 
 
 @dataclass(frozen=True)
@@ -151,11 +193,13 @@ class TrainConfig:
     config: dict[str, Any] = field(default_factory=dict)
     """The model's own settings."""
     vectors: VectorsConfig = field(default_factory=VectorsConfig)
+    start: StartConfig = field(default_factory=StartConfig)
     candidates: CandidatesConfig = field(default_factory=CandidatesConfig)
     sampler: SamplerConfig = field(default_factory=SamplerConfig)
     loss: LossConfig = field(default_factory=LossConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     validation: ValidationConfig = field(default_factory=ValidationConfig)
+    folds: FoldsConfig | None = None
 
     def __post_init__(self) -> None:
         if self.first_stage_weight and self.fixed_first_stage_weight is not None:

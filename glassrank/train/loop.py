@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from glassrank.errors import InputError
-from glassrank.models import MODELS, Ranker, SubwordTable, WordTable
+from glassrank.models import PieceRanker, Ranker
 from glassrank.models.checkpoint import Usage, load_model, save_model
-from glassrank.settings import from_plain
+from glassrank.train.build import build_model
 from glassrank.train.card import card
 from glassrank.train.config import TrainConfig
 from glassrank.train.curves import draw_if_possible
@@ -40,29 +40,6 @@ class Trained:
     final: Validation
 
 
-def build_model(config: TrainConfig, prepared: Prepared) -> Ranker:
-    family = MODELS[config.model]
-    torch.manual_seed(config.seed)
-    settings = {"size": prepared.vectors.shape[1], **config.config}
-    vectors, idf = torch.from_numpy(prepared.vectors.copy()), torch.from_numpy(prepared.idf)
-    if prepared.subwords is None:
-        table = WordTable(vectors, idf, trained=config.vectors.train)
-    else:
-        rows = prepared.subwords.rows
-        table = SubwordTable(
-            vectors,
-            torch.from_numpy(rows.offsets),
-            torch.from_numpy(rows.values),
-            torch.from_numpy(prepared.subwords.ngrams),
-            idf,
-            trained=config.vectors.train,
-        )
-    model = family.model(from_plain(family.config, settings, "config"), table)
-    if config.first_stage_weight:
-        model.mix_first_stage()
-    return model
-
-
 def train(
     config: TrainConfig,
     prepared: Prepared,
@@ -71,16 +48,18 @@ def train(
     say: Say = lambda _: None,
     should_stop: Callable[[int], bool] | None = None,
     team: Team = ALONE,
+    base: Path = Path(),
 ) -> Trained:
     """Runs to the end, or goes on from where an earlier call was stopped. In a team, every process
-    makes this call, and `should_stop` is asked of the first."""
+    makes this call, and `should_stop` is asked of the first. Paths in the config are relative to
+    `base`."""
     if config.sampler.batch < team.size:
         raise InputError(
             f"{team.size} processes cannot share a batch of {config.sampler.batch}; "
             "raise sampler.batch or start fewer"
         )
     target = torch.device(device)
-    model = build_model(config, prepared).to(target)
+    model = build_model(config, prepared, base).to(target)
     docs = Tokens.of(prepared.docs, config.doc_length, target)
     data = SplitTensors.of(prepared.train, docs, config.query_length, target)
     dev = SplitTensors.of(prepared.dev, docs, config.query_length, target)
@@ -114,7 +93,8 @@ def train(
         if progress.step % config.validation.every == 0 or last:
             total = team.total(running)
             if team.leads:
-                found = validate(model, dev, config.validation.measure, config.validation.queries)
+                measure, most = config.validation.measure, config.validation.queries
+                found = validate(model, dev, measure, most, validation_precision(config, model))
                 rate = (progress.step - first_step) / (time.perf_counter() - started)
                 _record(config, prepared, model, found, total, progress, rate, out, say)
                 save_state(out / "last", model, optimizers, progress)
@@ -127,6 +107,11 @@ def train(
             return _finish(config, prepared, model, dev, progress, out, say)
     final = json.loads((out / "result.json").read_text("utf-8"))
     return Trained(load_model(out / "best").model.to(target), progress, Validation(**final))
+
+
+def validation_precision(config: TrainConfig, model: Ranker) -> str:
+    """Transformers are measured as they are trained, since they take long."""
+    return config.optimizer.precision if isinstance(model, PieceRanker) else "float32"
 
 
 def _record(
@@ -190,11 +175,14 @@ def _finish(
     best = load_model(out / "best").model.to(next(model.parameters()).device)
     if config.fixed_first_stage_weight is not None:
         best.mix_first_stage(config.fixed_first_stage_weight)
-    final = validate(best, dev, config.validation.measure)
+    precision = validation_precision(config, best)
+    final = validate(best, dev, config.validation.measure, None, precision)
     if prepared.test is not None:  # looked at once, with the depth that dev chose
         device = dev.grades.device
         test = SplitTensors.of(prepared.test, dev.docs, config.query_length, device)
-        by_depth, first_stage = quality_by_depth(best, test, config.validation.measure)
+        by_depth, first_stage = quality_by_depth(
+            best, test, config.validation.measure, None, precision
+        )
         value = by_depth[min(final.depth, max(by_depth))]
         final = replace(final, test=value, test_first_stage=first_stage)
     usage = _usage(config, final)

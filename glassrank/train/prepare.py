@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +12,9 @@ from glassrank.errors import InputError
 from glassrank.settings import to_plain
 from glassrank.text.vocabulary import UNKNOWN, Vocabulary
 from glassrank.train.config import TrainConfig
-from glassrank.train.gather import Candidates, Gathered
+from glassrank.train.gathered import Candidates, Gathered
 from glassrank.train.prepared import Prepared, Ragged, Split, Subwords
+from glassrank.train.teachers import Teacher, find_teacher
 
 if TYPE_CHECKING:
     from glassrank.text.vectors import SubwordVectors
@@ -21,46 +22,99 @@ if TYPE_CHECKING:
 Say = Callable[[str], None]
 
 
+Reader = Callable[[Sequence[Sequence[str]], int], list[NDArray[np.int32]]]
+"""From split texts to ids, so many of each at most."""
+
+
 def prepare(
-    config: TrainConfig, gathered: Gathered, base: Path, say: Say = lambda _: None
+    config: TrainConfig,
+    gathered: Gathered,
+    base: Path,
+    say: Say = lambda _: None,
+    device: str = "cpu",
 ) -> Prepared:
-    """Paths of vectors and teacher are relative to `base`."""
-    texts = chain(gathered.docs, gathered.train.queries)
-    wanted = config.vectors
-    vocabulary = Vocabulary.build(
-        texts, wanted.min_count, wanted.most_words, wanted.unknown_buckets
-    )
-    docs = [vocabulary.ids(words) for words in gathered.docs]
+    """Paths in the config are relative to `base`. `device` is where a teacher runs."""
+    words, read = _trained_reader(config, base) or _new_vocabulary(config, gathered)
+    docs = read(gathered.docs, config.doc_length)
     say(
         f"{len(docs):,} documents, {len(gathered.train.queries):,} training queries, "
-        f"{len(vocabulary):,} words with vectors from {wanted.source}"
+        f"{len(words):,} words"
     )
-    vectors, subwords = _vectors(config, vocabulary, base, gathered.docs)
+    vectors, subwords = np.zeros((0, 0), np.float32), None
+    idf = np.zeros(0, np.float32)
+    if isinstance(words, Vocabulary):
+        say(f"vectors from {config.vectors.source}")
+        vectors, subwords = _vectors(config, words, base, gathered.docs)
+        idf = _idf(docs, words.rows)
     teacher = None
     if config.candidates.teacher is not None:
         say("teacher scores")
-        teacher = _Teacher(model_folder(config.candidates.teacher, base), gathered.docs)
+        folder = model_folder(config.candidates.teacher, base)
+        teacher = find_teacher(folder, gathered.docs, device)
     return Prepared(
-        words=list(vocabulary.words),
-        vectors=vectors * np.float32(wanted.scale),
-        idf=_idf(docs, vocabulary.rows),
+        words=list(words.words) if isinstance(words, Vocabulary) else words,
+        vectors=vectors * np.float32(config.vectors.scale),
+        idf=idf,
         docs=Ragged.of(docs, np.int32),
-        **{n: _split(s, vocabulary, teacher) for n, s in gathered.splits().items()},
+        **{n: _split(s, config, read, teacher) for n, s in gathered.splits().items()},
         description={"config": to_plain(config), "docs": len(docs)},
         subwords=subwords,
     )
 
 
-def _split(found: Candidates, vocabulary: Vocabulary, teacher: "_Teacher | None") -> Split:
+def _new_vocabulary(config: TrainConfig, gathered: Gathered) -> tuple[Vocabulary, Reader]:
+    texts = chain(gathered.docs, gathered.train.queries)
+    wanted = config.vectors
+    vocabulary = Vocabulary.build(
+        texts, wanted.min_count, wanted.most_words, wanted.unknown_buckets
+    )
+
+    def read(texts: Sequence[Sequence[str]], longest: int) -> list[NDArray[np.int32]]:
+        return [vocabulary.ids(words[:longest]) for words in texts]
+
+    return vocabulary, read
+
+
+def _trained_reader(config: TrainConfig, base: Path) -> tuple[list[str], Reader] | None:
+    """Words or pieces that a model knows already; None where the texts themselves say."""
+    from glassrank.models import MODELS, PieceRanker
+    from glassrank.models.checkpoint import load_model
+    from glassrank.models.pretrained import read_pretrained
+    from glassrank.rank.live import text_encoder
+    from glassrank.text.encoder import TextEncoder
+    from glassrank.text.wordpieces import PieceEncoder
+
+    encoder: TextEncoder
+    if config.start.model is not None:
+        saved = load_model(base / config.start.model)
+        vocabulary, encoder = saved.vocabulary, text_encoder(saved)
+    elif not issubclass(MODELS[config.model].model, PieceRanker):
+        return None
+    elif config.start.bert is None:
+        raise InputError(
+            f"a {config.model} reads pieces of words: say whose, with start.bert or start.model"
+        )
+    else:
+        bert = read_pretrained(config.start.bert, base)
+        vocabulary, encoder = bert.vocabulary, PieceEncoder(bert.vocabulary, bert.lowercase)
+
+    def read(texts: Sequence[Sequence[str]], longest: int) -> list[NDArray[np.int32]]:
+        return [found.ids for found in encoder.encode([" ".join(t) for t in texts], longest)]
+
+    return vocabulary, read
+
+
+def _split(found: Candidates, config: TrainConfig, read: Reader, teacher: Teacher | None) -> Split:
     return Split(
-        queries=Ragged.of([vocabulary.ids(words) for words in found.queries], np.int32),
+        queries=Ragged.of(read(found.queries, config.query_length), np.int32),
         collection=found.collection,
         docs=found.docs,
         grades=found.grades,
         ranks=found.ranks,
         first_stage=found.scores,
-        teacher=None if teacher is None else teacher.scores(found.queries, found.docs),
+        teacher=None if teacher is None else teacher.scores(found),
         triples=found.triples,
+        folds=found.folds,
     )
 
 
@@ -151,35 +205,3 @@ def subword_arrays(
     table[drawn] = rng.normal(vectors.table.mean(), vectors.table.std(), shape)
     layout = np.array([len(ngrams), vectors.shortest, vectors.longest])
     return np.concatenate([table, ngrams]), Subwords(Ragged.of(rows, np.int64), layout)
-
-
-class _Teacher:
-    """A sentence transformer: the cosine of query and document, both encoded once."""
-
-    def __init__(self, path: str, docs: Sequence[Sequence[str]]) -> None:
-        self._model: Any = _sentence_transformer(path)
-        self._docs = self._encode(docs)
-
-    def _encode(self, texts: Sequence[Sequence[str]]) -> NDArray[np.float32]:
-        joined = [" ".join(words) for words in texts]
-        found = self._model.encode(joined, normalize_embeddings=True, batch_size=256)
-        return np.asarray(found, np.float32)
-
-    def scores(self, queries: Sequence[Sequence[str]], docs: Ragged) -> NDArray[np.float32]:
-        encoded = self._encode(queries)
-        owner = np.repeat(np.arange(len(queries)), np.diff(docs.offsets))
-        out = np.empty(len(owner), np.float32)
-        for start in range(0, len(owner), 1 << 16):
-            part = slice(start, start + (1 << 16))
-            out[part] = np.einsum("ij,ij->i", encoded[owner[part]], self._docs[docs.values[part]])
-        return out
-
-
-def _sentence_transformer(path: str) -> Any:
-    try:
-        from sentence_transformers import SentenceTransformer
-    except ImportError:
-        raise InputError(
-            "teacher scores need sentence-transformers; pip install 'glassrank[vectors]'"
-        ) from None
-    return SentenceTransformer(path)

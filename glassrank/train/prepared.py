@@ -54,6 +54,21 @@ class Split:
     first_stage: NDArray[np.float32]  # beside docs.values
     teacher: NDArray[np.float32] | None  # beside docs.values
     triples: NDArray[np.int32] | None = None  # (T, 3) query, places of positive and negative
+    folds: NDArray[np.int32] | None = None  # (Q,)
+
+    def only(self, queries: NDArray[np.int64]) -> "Split":
+        """These queries with their candidates."""
+        places = [np.arange(*self.docs.offsets[q : q + 2]) for q in queries.tolist()]
+        kept = np.concatenate([np.empty(0, np.int64), *places])
+        return Split(
+            Ragged.of([self.queries[q] for q in queries.tolist()], np.int32),
+            self.collection[queries],
+            Ragged.of([self.docs[q] for q in queries.tolist()], np.int32),
+            self.grades[kept],
+            self.ranks[kept],
+            self.first_stage[kept],
+            None if self.teacher is None else self.teacher[kept],
+        )
 
 
 @dataclass(frozen=True)
@@ -93,7 +108,7 @@ def save_prepared(folder: Path, prepared: Prepared) -> None:
             continue
         save_ragged(folder, f"{name}.queries", split.queries)
         save_ragged(folder, f"{name}.docs", split.docs)
-        for part in ("collection", "grades", "ranks", "first_stage", "teacher", "triples"):
+        for part in ("collection", "grades", "ranks", "first_stage", "teacher", "triples", "folds"):
             save_optional(folder / f"{name}.{part}.npy", getattr(split, part))
     # Written last: its presence says that the rest is whole.
     (folder / "prepared.json").write_text(json.dumps(prepared.description, indent=1), "utf-8")
@@ -120,6 +135,7 @@ def load_prepared(folder: str | Path) -> Prepared:
             load(f"{name}.first_stage"),
             load_optional(folder / f"{name}.teacher.npy"),
             load_optional(folder / f"{name}.triples.npy"),
+            load_optional(folder / f"{name}.folds.npy"),
         )
 
     ngrams = load_optional(folder / "subwords.ngrams.npy")

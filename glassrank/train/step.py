@@ -2,9 +2,9 @@
 
 import torch
 from torch import Tensor, nn
-from torch.optim import Adam, Optimizer, SparseAdam
+from torch.optim import AdamW, Optimizer, SparseAdam
 
-from glassrank.models import Ranker
+from glassrank.models import PieceRanker, Ranker, TokenBatch
 from glassrank.train.config import OptimizerConfig
 from glassrank.train.distributed import ALONE, Team
 from glassrank.train.state import Progress
@@ -14,36 +14,62 @@ from glassrank.train.tensors import Examples
 def scores_of(model: Ranker, examples: Examples, precision: str = "float32") -> Tensor:
     """(B, N): each query is encoded once for its N documents."""
     batch, width = examples.grades.shape
-    device = examples.grades.device
-    with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):
-        query = model.encode_query(examples.query)
-        doc = model.encode_doc(examples.doc)
-    repeated = query.rows(torch.arange(batch, device=device).repeat_interleave(width))
-    return model.rank(repeated, doc, examples.first_stage.flatten()).score.view(batch, width)
+    which = torch.arange(batch, device=examples.grades.device).repeat_interleave(width)
+    first_stage = examples.first_stage.flatten()
+    found = pair_scores(model, examples.query, examples.doc, which, first_stage, precision)
+    return found.view(batch, width)
+
+
+def pair_scores(
+    model: Ranker,
+    query: TokenBatch,
+    doc: TokenBatch,
+    which: Tensor,
+    first_stage: Tensor,
+    precision: str = "float32",
+) -> Tensor:
+    """(B,): document i with query `which[i]`. Soft counts need float32, transformers do not."""
+    rounded = torch.autocast(which.device.type, torch.bfloat16, enabled=precision == "bf16")
+    with rounded:
+        words, docs = model.encode_query(query).rows(which), model.encode_doc(doc)
+        if isinstance(model, PieceRanker):
+            return model.rank(words, docs, first_stage).score
+    return model.rank(words, docs, first_stage).score
 
 
 def make_optimizers(model: Ranker, config: OptimizerConfig) -> dict[str, Optimizer]:
-    """Adam with one rate for contextual layers and one for the rest; sparse updates for words."""
-    contextual: list[nn.Parameter] = []
-    rest: list[nn.Parameter] = []
+    """Adam with one rate for what encodes texts and one for the rest; sparse updates for words."""
+    pieces = isinstance(model, PieceRanker)
+    encoders = ("encoder", "document", "query") if pieces else ("contextual",)
+    groups: dict[tuple[bool, bool], list[nn.Parameter]] = {}
     words: list[nn.Parameter] = []
     for name, parameter in model.named_parameters():
         if not parameter.requires_grad:
             continue
-        group = (
-            words if name.startswith("words.") else contextual if "contextual." in name else rest
-        )
-        group.append(parameter)
-    groups = [
-        {"params": parameters, "lr": rate, "base": rate}
-        for parameters, rate in ((contextual, config.contextual), (rest, config.rest))
-        if parameters
-    ]
-    optimizers: dict[str, Optimizer] = {"dense": Adam(groups)}
+        if name.startswith("words."):
+            words.append(parameter)
+            continue
+        key = name.split(".")[0] in encoders, parameter.ndim > 1
+        groups.setdefault(key, []).append(parameter)
+    dense = []
+    for (encodes, decays), parameters in sorted(groups.items(), reverse=True):
+        rate = config.contextual if encodes else config.rest
+        decay = config.weight_decay if decays else 0.0
+        dense.append({"params": parameters, "lr": rate, "base": rate, "weight_decay": decay})
+    optimizers: dict[str, Optimizer] = {"dense": AdamW(dense, weight_decay=0.0)}
     if words:
         sparse = [{"params": words, "lr": config.vectors, "base": config.vectors}]
         optimizers["words"] = SparseAdam(sparse)
     return optimizers
+
+
+def rate_factor(step: int, config: OptimizerConfig) -> float:
+    """Rises during the warm-up; then stays, or falls to zero."""
+    warm = min(1.0, (step + 1) / config.warmup) if config.warmup else 1.0
+    if config.schedule == "constant":
+        return warm
+    left = (config.steps - step) / max(1, config.steps - config.warmup)
+    return min(warm, left)
 
 
 def update(
@@ -55,12 +81,12 @@ def update(
     team: Team = ALONE,
 ) -> None:
     """Rates as they are at this step, gradients, clipped, and one step of each optimizer."""
-    warm = min(1.0, (progress.step + 1) / config.warmup) if config.warmup else 1.0
+    planned = rate_factor(progress.step, config)
     for name, optimizer in optimizers.items():
         for group in optimizer.param_groups:
             # As in the authors' code, only the dense rates fall when dev stops improving.
             factor = progress.rate_factor if name == "dense" else 1.0
-            group["lr"] = group["base"] * warm * factor
+            group["lr"] = group["base"] * planned * factor
         optimizer.zero_grad(set_to_none=True)
     torch.autograd.backward(value)
     team.add_gradients(model.parameters())

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from glassrank.models import Ranker
 from glassrank.train.prepared import Split
+from glassrank.train.step import pair_scores
 from glassrank.train.tensors import SplitTensors
 from glassrank.types import Qrels, Run
 
@@ -34,7 +35,7 @@ class Validation:
 
 @torch.no_grad()
 def score_candidates(
-    model: Ranker, data: SplitTensors, queries: NDArray[np.int64]
+    model: Ranker, data: SplitTensors, queries: NDArray[np.int64], precision: str = "float32"
 ) -> NDArray[np.float32]:
     """Scores of all candidates of these queries, in their order; documents go by length."""
     split = data.split
@@ -48,30 +49,41 @@ def score_candidates(
     for start in range(0, len(order), _PAIRS_AT_ONCE):
         part = order[start : start + _PAIRS_AT_ONCE]
         needed, which = np.unique(owner[part], return_inverse=True)
-        encoded = model.encode_query(data.queries.batch(needed))  # each query once
-        query = encoded.rows(torch.from_numpy(which).to(encoded.mask.device))
-        doc = model.encode_doc(data.docs.batch(split.docs.values[part].astype(np.int64)))
-        first_stage = data.first_stage[torch.from_numpy(part).to(data.first_stage.device)]
-        scores[part] = model.rank(query, doc, first_stage).score.float().cpu().numpy()
+        query = data.queries.batch(needed)  # each query once
+        doc = data.docs.batch(split.docs.values[part].astype(np.int64))
+        device = data.first_stage.device
+        first_stage = data.first_stage[torch.from_numpy(part).to(device)]
+        which_query = torch.from_numpy(which).to(device)
+        found = pair_scores(model, query, doc, which_query, first_stage, precision)
+        scores[part] = found.float().cpu().numpy()
     model.train(was_training)
     return scores[places]
 
 
 def validate(
-    model: Ranker, data: SplitTensors, measure: str, most_queries: int | None = None
+    model: Ranker,
+    data: SplitTensors,
+    measure: str,
+    most_queries: int | None = None,
+    precision: str = "float32",
 ) -> Validation:
     """Scores once, then looks at every depth."""
-    by_depth, first_stage = quality_by_depth(model, data, measure, most_queries)
+    by_depth, first_stage = quality_by_depth(model, data, measure, most_queries, precision)
     depth = max(by_depth, key=lambda depth: (by_depth[depth], -depth))
     return Validation(by_depth[depth], depth, by_depth[max(by_depth)], first_stage)
 
 
 def quality_by_depth(
-    model: Ranker, data: SplitTensors, measure: str, most_queries: int | None = None
+    model: Ranker,
+    data: SplitTensors,
+    measure: str,
+    most_queries: int | None = None,
+    precision: str = "float32",
 ) -> tuple[dict[int, float], float]:
     """The measure at every re-ranking depth, and the first stage's alone."""
     queries = np.arange(len(data.split.queries))[:most_queries]
-    return measure_by_depth(data.split, queries, score_candidates(model, data, queries), measure)
+    scores = score_candidates(model, data, queries, precision)
+    return measure_by_depth(data.split, queries, scores, measure)
 
 
 def measure_by_depth(
@@ -87,6 +99,16 @@ def _curve(
 ) -> tuple["DepthCurve", float]:
     from glassrank.measure import evaluate, evaluate_at_depths
 
+    first_run, second_run, qrels = both_runs(split, queries, scores)
+    deepest = max(int(split.ranks.max(initial=1)), 1)
+    curves = evaluate_at_depths(first_run, second_run, qrels, [measure], range(1, deepest + 1))
+    return curves[measure], evaluate(first_run, qrels, [measure]).mean[measure]
+
+
+def both_runs(
+    split: Split, queries: NDArray[np.int64], scores: NDArray[np.floating]
+) -> tuple[Run, Run, Qrels]:
+    """The first stage's order and these scores' of what the first stage found, and judgments."""
     first, second = [], []
     qrels: Qrels = {}
     at = 0
@@ -103,7 +125,4 @@ def _curve(
         qrels[str(query)] = {
             doc: grade for doc, grade in zip(docs, grades, strict=True) if grade >= 0
         }
-    first_run, second_run = Run.from_rows(first), Run.from_rows(second)
-    deepest = max(int(split.ranks.max(initial=1)), 1)
-    curves = evaluate_at_depths(first_run, second_run, qrels, [measure], range(1, deepest + 1))
-    return curves[measure], evaluate(first_run, qrels, [measure]).mean[measure]
+    return Run.from_rows(first), Run.from_rows(second), qrels

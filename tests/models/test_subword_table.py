@@ -16,7 +16,7 @@ from glassrank.settings import from_plain
 from glassrank.text import Vocabulary
 from glassrank.text.vectors import SubwordVectors
 from glassrank.train.config import TrainConfig, VectorsConfig
-from glassrank.train.gather import Candidates, Gathered
+from glassrank.train.gathered import Candidates, Gathered
 from glassrank.train.loop import train
 from glassrank.train.prepare import prepare, subword_arrays
 from glassrank.train.prepared import Ragged, load_prepared, save_prepared

@@ -14,7 +14,7 @@ from tiny_run import tiny_config, tiny_prepared
 from glassrank.errors import InputError
 from glassrank.models import Ensemble
 from glassrank.models.checkpoint import Usage, load_model, save_model
-from glassrank.train.loop import build_model
+from glassrank.train.build import build_model
 from glassrank.train.prepared import Prepared, save_prepared
 from glassrank.train.select import main, select, select_models
 from glassrank.train.tensors import SplitTensors, Tokens

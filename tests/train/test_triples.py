@@ -13,7 +13,8 @@ from tiny_run import tiny_config, tiny_prepared
 from glassrank.errors import InputError
 from glassrank.settings import from_plain
 from glassrank.train.config import SamplerConfig, TrainConfig
-from glassrank.train.gather import gather, load_gathered, save_gathered
+from glassrank.train.gather import gather
+from glassrank.train.gathered import load_gathered, save_gathered
 from glassrank.train.loop import train
 from glassrank.train.prepare import prepare
 from glassrank.train.prepared import Split, load_prepared, save_prepared

@@ -1,0 +1,120 @@
+"""Domain adaptation: a trained model goes on with the few queries of other texts, fold by fold.
+
+L. Gao, Z. Dai, J. Callan, EMNLP 2020, section 5: all of the model is fine-tuned, or only MORES'
+interaction, or only its representation; each query is tested by a model that has not seen it.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from glassrank.errors import InputError
+from glassrank.measure import Evaluation, evaluate
+from glassrank.models import Ranker
+from glassrank.train.build import build_model
+from glassrank.train.config import TrainConfig
+from glassrank.train.loop import train, validation_precision
+from glassrank.train.prepared import Prepared, Split
+from glassrank.train.tensors import SplitTensors, Tokens
+from glassrank.train.validate import both_runs, score_candidates
+
+Say = Callable[[str], None]
+Mode = Literal["none", "all", "interaction", "representation"]
+MODES: tuple[Mode, ...] = get_args(Mode)
+
+
+@dataclass(frozen=True)
+class Adapted:
+    """All queries, each scored by the model of its fold."""
+
+    first_stage: Evaluation
+    modes: dict[Mode, Evaluation]
+
+
+def adapt(
+    config: TrainConfig,
+    prepared: Prepared,
+    out: Path,
+    device: str = "cpu",
+    modes: Sequence[Mode] = MODES,
+    measures: Sequence[str] = ("nDCG@10", "RR@10", "AP"),
+    say: Say = lambda _: None,
+    base: Path = Path(),
+) -> Adapted:
+    """`none` is the model as it was. Models go to `out`/MODE/FOLD; what is there already, from a
+    call that was stopped, is not trained again."""
+    folds = prepared.train.folds
+    if config.start.model is None or folds is None:
+        raise InputError(
+            "to adapt takes a trained model and folds: set start.model, add [folds], and prepare"
+        )
+    queries = np.arange(len(folds))
+    first_stage: Evaluation | None = None
+    found: dict[Mode, Evaluation] = {}
+    for mode in modes:
+        scores = np.zeros(len(prepared.train.grades), np.float32)
+        for fold in range(int(folds.max()) + 1):
+            tested = np.flatnonzero(folds == fold)
+            model = _model_of_fold(config, prepared, folds, fold, mode, out, device, say, base)
+            scores[_places(prepared.train, tested)] = _scored(
+                config, prepared, model, tested, device
+            )
+        first_run, second_run, qrels = both_runs(prepared.train, queries, scores)
+        first_stage = first_stage or evaluate(first_run, qrels, measures)
+        found[mode] = evaluate(second_run, qrels, measures)
+        figures = ", ".join(f"{name} {mean:.4f}" for name, mean in found[mode].mean.items())
+        say(f"{mode}: {figures}")
+    if first_stage is None:
+        raise InputError("name one way or more to adapt")
+    return Adapted(first_stage, found)
+
+
+def _model_of_fold(
+    config: TrainConfig,
+    prepared: Prepared,
+    folds: NDArray[np.int32],
+    fold: int,
+    mode: Mode,
+    out: Path,
+    device: str,
+    say: Say,
+    base: Path,
+) -> Ranker:
+    if mode == "none":
+        return build_model(config, prepared, base)
+    following = (fold + 1) % (int(folds.max()) + 1)
+    learnt = np.flatnonzero((folds != fold) & (folds != following))
+    own = replace(
+        prepared,
+        train=prepared.train.only(learnt),
+        dev=prepared.train.only(np.flatnonzero(folds == following)),
+        test=None,
+    )
+    wanted = replace(config, start=replace(config.start, parts=mode))
+    say(f"{mode}, fold {fold + 1} of {int(folds.max()) + 1}")
+    return train(wanted, own, out / mode / str(fold), device, say, base=base).model
+
+
+def _scored(
+    config: TrainConfig,
+    prepared: Prepared,
+    model: Ranker,
+    queries: NDArray[np.int64],
+    device: str,
+) -> NDArray[np.float32]:
+    target = torch.device(device)
+    docs = Tokens.of(prepared.docs, config.doc_length, target)
+    data = SplitTensors.of(prepared.train, docs, config.query_length, target)
+    precision = validation_precision(config, model)
+    return score_candidates(model.to(target), data, queries, precision)
+
+
+def _places(split: Split, queries: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Of these queries' candidates, in their order."""
+    owner = np.repeat(np.arange(len(split.queries)), np.diff(split.docs.offsets))
+    return np.flatnonzero(np.isin(owner, queries))

@@ -1,0 +1,97 @@
+"""The model that a run begins with: fresh, from a pretrained BERT, or trained before."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from glassrank.errors import InputError
+from glassrank.models import MODELS, PieceRanker, Ranker, SubwordTable, WordTable
+from glassrank.models.bert import BERT
+from glassrank.models.checkpoint import SavedModel, load_model
+from glassrank.models.mores import MORES
+from glassrank.models.pretrained import read_pretrained
+from glassrank.settings import from_plain
+from glassrank.train.config import StartConfig, TrainConfig
+from glassrank.train.prepared import Prepared
+
+_REPRESENTATION = ("document.", "query.")
+
+
+def build_model(config: TrainConfig, prepared: Prepared, base: Path = Path()) -> Ranker:
+    """Paths in the config are relative to `base`."""
+    torch.manual_seed(config.seed)
+    if config.start.model is not None:
+        model = _trained(config, prepared, load_model(base / config.start.model))
+    elif issubclass(MODELS[config.model].model, PieceRanker):
+        model = _transformer(config, base)
+    else:
+        model = _term_model(config, prepared)
+    if config.first_stage_weight and model.first_stage_weight is None:
+        model.mix_first_stage()
+    _freeze(model, config.start)
+    return model
+
+
+def _term_model(config: TrainConfig, prepared: Prepared) -> Ranker:
+    family = MODELS[config.model]
+    settings = {"size": prepared.vectors.shape[1], **config.config}
+    vectors, idf = torch.from_numpy(prepared.vectors.copy()), torch.from_numpy(prepared.idf)
+    if prepared.subwords is None:
+        table = WordTable(vectors, idf, trained=config.vectors.train)
+    else:
+        rows = prepared.subwords.rows
+        table = SubwordTable(
+            vectors,
+            torch.from_numpy(rows.offsets),
+            torch.from_numpy(rows.values),
+            torch.from_numpy(prepared.subwords.ngrams),
+            idf,
+            trained=config.vectors.train,
+        )
+    return family.model(from_plain(family.config, settings, "config"), table)
+
+
+def _transformer(config: TrainConfig, base: Path) -> Ranker:
+    family = MODELS[config.model]
+    # What the file says, checked, as the dataclasses have it; what it does not say is the BERT's.
+    checked: Any = from_plain(family.config, config.config, "config")
+    if config.start.bert is None:
+        return family.model(checked)
+    for name in ("encoder", "document", "query"):
+        if name in config.config:
+            raise InputError(f"config.{name} is given by start.bert; leave one of them out")
+    settings = {name: getattr(checked, name) for name in config.config}
+    bert = read_pretrained(config.start.bert, base)
+    if family.model is BERT:
+        return BERT.start(bert, **settings)
+    return MORES.start(bert, interaction=config.start.interaction, **settings)
+
+
+def _trained(config: TrainConfig, prepared: Prepared, saved: SavedModel) -> Ranker:
+    model = saved.model
+    if model.name != config.model:
+        raise InputError(
+            f"start.model is a {model.name}, not a {config.model}; name the model that it is"
+        )
+    if saved.vocabulary != prepared.words:
+        raise InputError(
+            "start.model has another vocabulary than the prepared texts; prepare them again with "
+            "this start.model"
+        )
+    if model.words is not None:
+        model.words.embedding.weight.requires_grad_(config.vectors.train)
+    return model
+
+
+def _freeze(model: Ranker, start: StartConfig) -> None:
+    if start.parts == "all":
+        return
+    if not isinstance(model, MORES):
+        raise InputError(
+            f"start.parts = {start.parts!r} needs a model in modules, that is mores, not a "
+            f"{model.name}"
+        )
+    for name, parameter in model.named_parameters():
+        encodes = name.startswith(_REPRESENTATION)
+        parameter.requires_grad_(encodes == (start.parts == "representation"))

@@ -1,0 +1,94 @@
+"""Teacher scores of candidates: what a larger model thinks of every pair that may be trained on."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassrank.errors import InputError
+from glassrank.train.gathered import Candidates
+from glassrank.train.prepared import Ragged, Split
+
+
+class Teacher(Protocol):
+    def scores(self, found: Candidates) -> NDArray[np.float32]:
+        """Beside `found.docs.values`."""
+        ...
+
+
+def find_teacher(folder: str, docs: Sequence[Sequence[str]], device: str) -> Teacher:
+    """A trained model of ours, whatever it is, or a sentence transformer."""
+    if (Path(folder) / "card.md").exists():
+        return ModelTeacher(Path(folder), docs, device)
+    return SentenceTeacher(folder, docs)
+
+
+class ModelTeacher:
+    """A trained ranker: a BERT or MORES, say, that a small model learns from."""
+
+    def __init__(self, folder: Path, docs: Sequence[Sequence[str]], device: str) -> None:
+        import torch
+
+        from glassrank.models.checkpoint import load_model
+        from glassrank.rank.live import text_encoder
+        from glassrank.train.tensors import Tokens
+
+        saved = load_model(folder)
+        self._encoder = text_encoder(saved)
+        self._usage = saved.usage
+        self._device = torch.device(device)
+        self._model = saved.model.to(self._device)
+        self._docs = Tokens.of(
+            self._ids(docs, saved.usage.doc_length), saved.usage.doc_length, self._device
+        )
+
+    def scores(self, found: Candidates) -> NDArray[np.float32]:
+        from glassrank.train.tensors import SplitTensors
+        from glassrank.train.validate import score_candidates
+
+        queries = self._ids(found.queries, self._usage.query_length)
+        split = Split(
+            queries, found.collection, found.docs, found.grades, found.ranks, found.scores, None
+        )
+        data = SplitTensors.of(split, self._docs, self._usage.query_length, self._device)
+        precision = "bf16" if self._device.type == "cuda" else "float32"
+        return score_candidates(self._model, data, np.arange(len(queries)), precision)
+
+    def _ids(self, texts: Sequence[Sequence[str]], longest: int) -> Ragged:
+        found = self._encoder.encode([" ".join(words) for words in texts], longest)
+        return Ragged.of([text.ids for text in found], np.int32)
+
+
+class SentenceTeacher:
+    """A sentence transformer: the cosine of query and document, both encoded once."""
+
+    def __init__(self, path: str, docs: Sequence[Sequence[str]]) -> None:
+        self._model: Any = _sentence_transformer(path)
+        self._docs = self._encode(docs)
+
+    def _encode(self, texts: Sequence[Sequence[str]]) -> NDArray[np.float32]:
+        joined = [" ".join(words) for words in texts]
+        found = self._model.encode(joined, normalize_embeddings=True, batch_size=256)
+        return np.asarray(found, np.float32)
+
+    def scores(self, found: Candidates) -> NDArray[np.float32]:
+        encoded = self._encode(found.queries)
+        docs = found.docs
+        owner = np.repeat(np.arange(len(found.queries)), np.diff(docs.offsets))
+        out = np.empty(len(owner), np.float32)
+        for start in range(0, len(owner), 1 << 16):
+            part = slice(start, start + (1 << 16))
+            out[part] = np.einsum("ij,ij->i", encoded[owner[part]], self._docs[docs.values[part]])
+        return out
+
+
+def _sentence_transformer(path: str) -> Any:
+    try:
+        from sentence_transformers import SentenceTransformer
+    except ImportError:
+        raise InputError(
+            "teacher scores need sentence-transformers; pip install 'glassrank[vectors]'"
+        ) from None
+    return SentenceTransformer(path)
