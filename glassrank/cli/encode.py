@@ -25,6 +25,13 @@ def encode(
         str, typer.Option(help="A folder, or 'default' for the model that comes with the package.")
     ] = "default",
     dtype: Annotated[str, typer.Option(help="bf16, int8, float16 or float32.")] = "bf16",
+    reuse: Annotated[
+        str,
+        typer.Option(
+            help="MORES only: s1 keeps what the document module gives, s2 each block's keys and "
+            "values, which takes more room and ranks faster."
+        ),
+    ] = "s2",
     name: Annotated[
         str | None, typer.Option(help="The store's name; model and dtype unless given.")
     ] = None,
@@ -43,7 +50,7 @@ def encode(
     opened, saved = Index(index), load_model(model_folder(model))
     try:
         with _shown(quiet) as show:
-            report = encode_index(opened, saved, path, dtype, show, device)
+            report = encode_index(opened, saved, path, dtype, show, device, reuse)
     except Exception:
         raise
     except BaseException:  # Ctrl-C, under whatever name
@@ -63,9 +70,14 @@ def _summary(report: "Report") -> str:
     speed = f"{done} in {report.seconds:.1f} s, {report.per_second:,.0f} a second"
     work = speed if done else "all there already"
     share = "" if report.of_float32 is None else f", {report.of_float32:.2f} of float32's"
+    cut = (
+        f"; {report.cut:,} of those encoded are longer than what the model reads"
+        if report.cut
+        else ""
+    )
     return (
         f"{report.path}: {report.documents:,} documents ({work}), "
-        f"{report.bytes_per_document:,.0f} bytes for each{share}"
+        f"{report.bytes_per_document:,.0f} bytes for each{share}{cut}"
     )
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from glassrank.explain.structure import Mark, Matrix, Part, Signal, Term
+from glassrank.explain.structure import Mark, Matrix, Part, Side, Signal, Term
 from glassrank.models import Output, Ranker, TokenBatch, Words
 
 
@@ -22,10 +22,12 @@ class Case:
     query_batch: TokenBatch
     doc_batch: TokenBatch
     query_words: tuple[str, ...]  # (Q,) those that the model reads
-    doc_count: int  # D
+    doc_words: tuple[str, ...]  # (D,) the same
     query: Words
     doc: Words
     output: Output
+    score: float
+    """As ranked: where a transformer's layers are rounded for speed, not quite `output`'s."""
 
     @classmethod
     def of(
@@ -34,6 +36,7 @@ class Case:
         query: TokenBatch,
         doc: TokenBatch,
         query_words: Sequence[str],
+        doc_words: Sequence[str],
         encoded_doc: Words | None = None,
     ) -> "Case":
         """`encoded_doc`: the document as it was ranked, if that is not what `encode_doc` gives."""
@@ -41,10 +44,20 @@ class Case:
             own_doc = model.encode_doc(doc) if encoded_doc is None else encoded_doc
             encoded = model.encode_query(query), own_doc
             output = model.interact(*encoded)
-        # Some models cut texts by themselves: their layers have fixed sizes.
+        # Some models cut texts by themselves: their layers have fixed sizes, or a document has no
+        # room beside a long query.
         query_count, doc_count = (int(words.mask[0].sum()) for words in encoded)
-        own = tuple(query_words[:query_count])
-        return cls(model, query, doc, own, doc_count, *encoded, output)
+        own_query, own_doc_words = tuple(query_words[:query_count]), tuple(doc_words[:doc_count])
+        if "cut" in output.parts:
+            left = len(own_doc_words) - int(output.parts["cut"][0])
+            own_doc_words = own_doc_words[: max(0, left)]
+        return cls(
+            model, query, doc, own_query, own_doc_words, *encoded, output, output.score.item()
+        )
+
+    @property
+    def doc_count(self) -> int:
+        return len(self.doc_words)
 
     def with_gradients(self) -> Output:
         """`interact` once more, so that gradients of the score can be asked for."""
@@ -99,9 +112,10 @@ def marks_of(
     )
 
 
-def as_matrix(name: str, values: Tensor) -> Matrix:
-    """Of query words (rows) and document words."""
-    return Matrix(name, "query", "document", tuple(map(tuple, values.tolist())))
+def as_matrix(
+    name: str, values: Tensor, rows: Side = "query", columns: Side = "document"
+) -> Matrix:
+    return Matrix(name, rows, columns, tuple(map(tuple, values.tolist())))
 
 
 def shades(matrix: Tensor) -> tuple[float, ...]:

@@ -2,26 +2,32 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.errors import InputError
-from glassrank.explain.spans import word_spans
+from glassrank.explain.reading import read
+from glassrank.explain.spans import Span, word_spans
+from glassrank.explain.structure import Side
+from glassrank.explain.whole_words import whole_words
 from glassrank.rank import Reranker
 from glassrank.settings import to_plain
 from glassrank.text import split_words
 
 SCHEMA = "glassrank.what-if/1"
 
+Spans = Sequence[Span | None]
+
 
 @dataclass(frozen=True)
 class Change:
-    """One word of the query or of the document, by its number, or a word wherever it stands;
-    `by` takes its place, or nothing does."""
+    """One word of the query or of the document, by its number in an explanation, or a word wherever
+    it stands; `by` takes its place, or nothing does. Where a model reads pieces, a piece's number
+    stands for its whole word."""
 
-    side: Literal["query", "document"]
+    side: Side
     word: int | str
     by: str = ""
 
@@ -66,10 +72,10 @@ def what_if(
     before = reranker.scores(query, docs, first_stage).values
     texts = list(docs)
     if change.side == "query":
-        query = apply_change(query, change)
+        query = apply_change(query, change, _numbered(reranker, query, change))
         after = reranker.scores(query, texts, first_stage).values
     else:
-        texts[doc] = apply_change(texts[doc], change)
+        texts[doc] = apply_change(texts[doc], change, _numbered(reranker, texts[doc], change))
         own = None if first_stage is None else [first_stage[doc]]
         after = before.copy()
         after[doc] = reranker.scores(query, [texts[doc]], own).values[0]
@@ -77,8 +83,9 @@ def what_if(
     return WhatIf(query, texts[doc], doc, tuple(Moved(*row) for row in zip(*columns, strict=True)))
 
 
-def apply_change(text: str, change: Change) -> str:
-    """The text with the word removed or replaced.
+def apply_change(text: str, change: Change, numbered: Spans | None = None) -> str:
+    """The text with the word removed or replaced. `numbered` is where the words of these numbers
+    stand, if they are not the text's own words.
 
     >>> apply_change("A csv-file, a CSV!", Change("document", "csv", "json"))
     'A json-file, a json!'
@@ -86,23 +93,38 @@ def apply_change(text: str, change: Change) -> str:
     "it could n't swim"
     """
     words = split_words(text)
+    spans = word_spans(text, words)
     if isinstance(change.word, int):
-        numbers = [change.word] if 0 <= change.word < len(words) else []
+        by_number = spans if numbered is None else numbered
+        found = [by_number[change.word]] if 0 <= change.word < len(by_number) else []
     else:
         wanted = change.word.lower()
-        numbers = [number for number, word in enumerate(words) if word == wanted]
-    if not numbers:
+        found = [spans[number] for number, word in enumerate(words) if word == wanted]
+    if not found:
         raise InputError(
             f"the {change.side} has no word {change.word!r}; its words are "
             f"{' '.join(words[:20])}{' …' if len(words) > 20 else ''}"
         )
-    spans = word_spans(text, words)
-    for number in reversed(numbers):
-        span = spans[number]
+    for span in reversed(found):
         if span is None:
-            raise InputError(f"the word {words[number]!r} cannot be found in the text to change it")
+            raise InputError(f"the word {change.word!r} cannot be found in the text to change it")
         text = _joined(text[: span[0]], change.by, text[span[1] :])
     return text
+
+
+def _numbered(reranker: Reranker, text: str, change: Change) -> Spans | None:
+    """Where words stand for a model on pieces: every piece of a word from its begin to its end."""
+    reading = read(reranker, text, change.side)
+    if reading.unit == "words":
+        return None  # also those that the model does not read
+    pieces = reading.text.words
+    spans: list[Span | None] = [None] * len(pieces)
+    for places in whole_words(reading.words):
+        starts = [start for place in places if (start := pieces[place].start) is not None]
+        stops = [stop for place in places if (stop := pieces[place].stop) is not None]
+        for place in places if starts else ():
+            spans[place] = starts[0], stops[-1]
+    return spans
 
 
 def _joined(*pieces: str) -> str:

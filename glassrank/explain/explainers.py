@@ -6,19 +6,22 @@ explained by leaving words out, and marked approximate.
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 import torch
 
+from glassrank.explain.bert import explain_bert
 from glassrank.explain.cases import Case, Explainer, Findings
 from glassrank.explain.gradients import explain_duet, explain_pyramid
 from glassrank.explain.kernels import explain_kernels
 from glassrank.explain.leave_one_out import explain_by_leaving_out
 from glassrank.explain.members import explain_members
+from glassrank.explain.mores import explain_mores
 from glassrank.explain.ngrams import explain_ngrams
 from glassrank.explain.reading import Reading, read
 from glassrank.explain.structure import Explanation, Part, Term
 from glassrank.explain.windows import explain_windows
-from glassrank.models import Words
+from glassrank.models import PieceRanker, Words
 from glassrank.rank import Reranker
 
 
@@ -34,11 +37,11 @@ def explain(
     """Why `text` has its score for `query`. `first_stage` is the first stage's score of it, which
     counts if the model mixes it in. `words` are the text's, as a store has them: then the very
     score is explained that they were ranked with."""
-    model, usage = reranker.model, reranker.usage
-    asked = read(reranker, query, usage.query_length)
-    given = read(reranker, text, usage.doc_length)
+    model = reranker.model
+    asked, given = read(reranker, query, "query"), read(reranker, text, "document")
     ranked = reranker.encode_doc(given.batch) if words is None else words
-    case = Case.of(model, asked.batch, given.batch, asked.words, ranked)
+    case = Case.of(model, asked.batch, given.batch, asked.words, given.words, ranked)
+    case = replace(case, score=_score(reranker, case, None))
     found = explain_case(case)
     mixed = _first_stage(case, first_stage)
     root = Part.total("score", "score", (*found.parts, *mixed))
@@ -48,7 +51,7 @@ def explain(
         doc_id=doc_id,
         doc=given.text,
         model=model.name,
-        score=_score(case, first_stage),
+        score=_score(reranker, case, first_stage),
         exact=found.exact,
         parts=root,
         terms=_terms(root, case.query_words) if found.terms is None else found.terms,
@@ -56,7 +59,7 @@ def explain(
         marks=found.marks,
         rest=(*found.rest, *mixed),
         matrices=found.matrices,
-        notes=(*found.notes, *_notes(case, asked, given, first_stage)),
+        notes=(*found.notes, *_notes(reranker, asked, given, first_stage)),
     )
 
 
@@ -74,17 +77,19 @@ EXPLAINERS: dict[str, Explainer] = {
     "rpacrr": explain_ngrams,
     "matchpyramid": explain_pyramid,
     "duet": explain_duet,
+    "bert": explain_bert,
+    "mores": explain_mores,
     "ensemble": lambda case: explain_members(case, explain_case),
 }
 
 
-def _score(case: Case, first_stage: float | None) -> float:
+def _score(reranker: Reranker, case: Case, first_stage: float | None) -> float:
     """As ranking has it, the first stage's share added in the model's own precision."""
     given = None if first_stage is None else torch.tensor([first_stage], dtype=torch.float32)
     if given is not None:
         given = given.to(case.query.mask.device)
     with torch.no_grad():
-        return case.model.rank(case.query, case.doc, given).score.item()
+        return reranker.ranks.rank(case.query, case.doc, given).score.item()
 
 
 def _first_stage(case: Case, first_stage: float | None) -> list[Part]:
@@ -124,12 +129,12 @@ def _by_term(part: Part, terms: int) -> list[float]:
     return [math.fsum(values) for values in found]
 
 
-def _notes(case: Case, query: Reading, doc: Reading, first_stage: float | None) -> Iterator[str]:
-    for side, text in (("query", query.text), ("document", doc.text)):
-        count, unknown = len(text.words), sum(not word.known for word in text.words)
-        if text.cut:
-            yield f"The model read the first {count} words of the {side}; {text.cut} were cut."
-        if unknown:
-            yield f"Of the {side}'s words {unknown} are not in the vocabulary and share vectors."
-    if case.model.first_stage_weight is not None and first_stage is None:
+def _notes(
+    reranker: Reranker, query: Reading, doc: Reading, first_stage: float | None
+) -> Iterator[str]:
+    yield from query.notes("query")
+    yield from doc.notes("document")
+    if reranker.model.first_stage_weight is not None and first_stage is None:
         yield "The model mixes in the first stage's score, which was not given: it is left out."
+    if isinstance(reranker.ranks, PieceRanker) and reranker.ranks is not reranker.model:
+        yield "Layers are rounded for speed: beside other documents the score's last digits differ."

@@ -6,7 +6,7 @@ stays. What the words do together is kept as a part of its own.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -22,6 +22,9 @@ APPROXIMATE = (
 ENOUGH = 0.25
 """Of what the most important word is worth: words below are not coloured."""
 _TOKENS_AT_ONCE = 8192
+
+Units = Sequence[Sequence[int]]
+"""What is left out at once: the places of one word each, or of several pieces."""
 
 
 def explain_by_leaving_out(case: Case) -> Findings:
@@ -44,11 +47,17 @@ def explain_by_leaving_out(case: Case) -> Findings:
     )
 
 
+def _one_by_one(words: int) -> Units:
+    return [[place] for place in range(words)]
+
+
 @torch.no_grad()
-def lost_without_query_words(case: Case) -> list[float]:
+def lost_without_query_words(case: Case, units: Units | None = None) -> list[float]:
+    """Word by word, or unit by unit."""
     own = case.output.score.item()
     lost: list[float] = []
-    for part in _each_left_out(case.query_batch, len(case.query_words)):
+    units = _one_by_one(len(case.query_words)) if units is None else units
+    for part in _each_left_out(case.query_batch, units, case.doc.mask.shape[1]):
         same = case.doc.rows(torch.zeros(len(part.ids), dtype=torch.long))
         left = case.model.interact(case.model.encode_query(part), same).score
         lost += (own - left.double()).tolist()
@@ -56,47 +65,54 @@ def lost_without_query_words(case: Case) -> list[float]:
 
 
 @torch.no_grad()
-def lost_without_doc_words(case: Case) -> list[float]:
+def lost_without_doc_words(case: Case, units: Units | None = None) -> list[float]:
     own = case.output.score.item()
     lost: list[float] = []
-    for part in _each_left_out(case.doc_batch, case.doc_count):
+    units = _one_by_one(case.doc_count) if units is None else units
+    for part in _each_left_out(case.doc_batch, units, case.query.mask.shape[1]):
         same = case.model.for_many(case.query, len(part.ids))
         left = case.model.interact(same, case.model.encode_doc(part)).score
         lost += (own - left.double()).tolist()
     return lost
 
 
-def _each_left_out(batch: TokenBatch, words: int) -> Iterator[TokenBatch]:
-    """The text without its first word, without its second, and so on, some at a time. A text of one
-    word becomes one of padding, since a model cannot read nothing."""
+def _each_left_out(batch: TokenBatch, units: Units, beside: int) -> Iterator[TokenBatch]:
+    """The text without its first unit, without its second, and so on, some at a time, as another
+    text of so many words stands beside each. A text of one word becomes one of padding, since a
+    model cannot read nothing."""
     ids = batch.ids[0]
-    places = torch.arange(len(ids), device=ids.device)
-    step = max(1, _TOKENS_AT_ONCE // max(1, len(ids)))
-    for start in range(0, words, step):
-        left_out = torch.arange(start, min(start + step, words), device=ids.device)  # (B,)
-        keep = places != left_out[:, None]  # (B, L)
-        shorter = ids.expand(keep.shape)[keep].view(len(left_out), -1)  # (B, L - 1)
-        if not shorter.shape[1]:
-            yield TokenBatch(torch.zeros_like(ids)[None], torch.zeros_like(batch.mask))
-        else:
-            yield TokenBatch(shorter, batch.mask[:, 1:].expand(shorter.shape))
+    step = max(1, _TOKENS_AT_ONCE // (len(ids) + beside))
+    for start in range(0, len(units), step):
+        some = units[start : start + step]
+        keep = batch.mask.bool().repeat(len(some), 1)  # (B, L)
+        for row, places in enumerate(some):
+            keep[row, list(places)] = False
+        order = keep.int().argsort(dim=1, descending=True, stable=True)  # what is kept comes first
+        length = max(1, int(keep.sum(1).max()))
+        mask = keep.gather(1, order)[:, :length]
+        yield TokenBatch(ids[order[:, :length]] * mask, mask.to(batch.mask))
 
 
-def left_out_signal(lost: list[float]) -> Signal:
+def left_out_signal(lost: Sequence[float]) -> Signal:
     """One kind of evidence: that the score is lower without a word."""
     total = math.fsum(lost)
     strength = shades(torch.tensor([lost], dtype=torch.double))
     return Signal("left out", None, None, (PathShare("words", None, None, total),), total, strength)
 
 
-def left_out_marks(lost: list[float], similarity: Tensor | None) -> tuple[Mark, ...]:
+def left_out_marks(lost: Sequence[float], similarity: Tensor | None) -> tuple[Mark, ...]:
     """Marks of words whose shares are not divided among query words."""
     near: list[tuple[int | None, float | None]] = [(None, None)] * len(lost)
     if similarity is not None and len(similarity):
         values, terms = similarity.max(0)
         near = list(zip(terms.tolist(), values.tolist(), strict=True))
-    enough = max(lost, default=0.0) * ENOUGH
     return tuple(
-        Mark(term, 0 if share > 0 and share >= enough else None, value, share, (), (share,))
-        for (term, value), share in zip(near, lost, strict=True)
+        Mark(term, 0 if coloured else None, value, share, (), (share,))
+        for (term, value), share, coloured in zip(near, lost, stand_out(lost), strict=True)
     )
+
+
+def stand_out(lost: Sequence[float]) -> list[bool]:
+    """Whether a word is worth a colour: it adds to the score, and not little beside the others."""
+    enough = max(lost, default=0.0) * ENOUGH
+    return [share > 0 and share >= enough for share in lost]

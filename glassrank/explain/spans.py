@@ -4,7 +4,7 @@ The tokenizer has a function that tells, but it fails an assertion on empty text
 that it leaves out. It changes no character of a word, though: words are found one after the other.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 Span = tuple[int, int]
 
@@ -18,17 +18,37 @@ def word_spans(text: str, words: Sequence[str]) -> list[Span | None]:
     [None, (0, 3)]
     """
     lowered, origins = _lowered(text)
-    spans: list[Span | None] = []
+    return [
+        None if found is None else (origins[found[0]], origins[found[1] - 1] + 1)
+        for found in _found(lowered, words)
+    ]
+
+
+def joined_origins(text: str, words: Sequence[str]) -> list[int | None]:
+    """From where in the text each character of `" ".join(words)` comes; None for the spaces, and
+    for words that are not there.
+
+    >>> joined_origins("A-b", ["a", "-", "b"])
+    [0, None, 1, None, 2]
+    """
+    lowered, origins = _lowered(text)
+    places: list[int | None] = []
+    for word, found in zip(words, _found(lowered, words), strict=True):
+        places += [None] * len(word) if found is None else [origins[at] for at in range(*found)]
+        places.append(None)
+    return places[:-1]
+
+
+def _found(lowered: str, words: Sequence[str]) -> Iterator[Span | None]:
     at = 0
     for word in words:
         wanted = _plain_sigma(word)
         start = lowered.find(wanted, at)
         if start < 0 or not wanted:
-            spans.append(None)
+            yield None
             continue
         at = start + len(wanted)
-        spans.append((origins[start], origins[at - 1] + 1))
-    return spans
+        yield start, at
 
 
 def _lowered(text: str) -> tuple[str, Sequence[int]]:
@@ -36,11 +56,17 @@ def _lowered(text: str) -> tuple[str, Sequence[int]]:
     capital letters become two small ones."""
     # Half a surrogate pair reaches the tokenizer as a question mark.
     text = text.encode("utf-8", "replace").decode()
-    pieces = [character.lower() for character in text]
-    lowered = _plain_sigma("".join(pieces))
-    if len(lowered) == len(text):
+    lowered = _plain_sigma(text.lower())
+    if len(lowered) == len(text):  # no letter became two, and only sigmas look at their neighbours
         return lowered, range(len(text))
-    return lowered, [place for place, piece in enumerate(pieces) for _ in piece]
+    return _lowered_one_by_one(text)
+
+
+def _lowered_one_by_one(text: str) -> tuple[str, Sequence[int]]:
+    """By the rule alone: slower, and what the short way must agree with."""
+    pieces = [character.lower() for character in text]
+    origins = [place for place, piece in enumerate(pieces) for _ in piece]
+    return _plain_sigma("".join(pieces)), origins
 
 
 def _plain_sigma(text: str) -> str:

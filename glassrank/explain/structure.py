@@ -16,16 +16,18 @@ SCHEMA = "glassrank.explanation/1"
 """The name and version of the JSON form; the number changes when a reader would have to."""
 
 Kind = Literal["score", "member", "path", "window", "term", "signal", "first stage", "constant"]
+Side = Literal["query", "document"]
 
 
 @dataclass(frozen=True)
 class Word:
-    """A word as the model reads it, and where it stands in the text: `text[start:stop]`."""
+    """A word, or a piece of one, as the model reads it, and where it stands in the text:
+    `text[start:stop]`."""
 
     text: str
     start: int | None
     stop: int | None
-    """None where the word could not be found in the text; it is then not coloured."""
+    """None where the word is not in the text, as [CLS]; it is then not coloured."""
     known: bool
     """Whether it is in the vocabulary; other words share vectors."""
 
@@ -35,7 +37,7 @@ class Text:
     text: str
     words: tuple[Word, ...]
     cut: int
-    """How many words at the end the model did not read."""
+    """How many words or pieces at the end the model did not read."""
 
 
 @dataclass(frozen=True)
@@ -122,8 +124,8 @@ class Matrix:
     """For a heat map. Rows and columns are words of the query or of the document."""
 
     name: str
-    rows: Literal["query", "document"]
-    columns: Literal["query", "document"]
+    rows: Side
+    columns: Side
     values: tuple[tuple[float, ...], ...]
 
 

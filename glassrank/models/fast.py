@@ -6,21 +6,31 @@ from functools import lru_cache
 import torch
 
 from glassrank.models.contract import Ranker
+from glassrank.models.pieces import PieceRanker
 from glassrank.nn.contextual import ContextualLayers
 from glassrank.nn.contextual_fast import FastContextual
 
 
 def fast_form(model: Ranker) -> Ranker:
-    """For encoding documents, live or for a store, without gradients. Models without contextual
-    layers come back as they are."""
+    """For encoding documents, live or for a store, without gradients. A transformer's `interact`
+    is rounded too; models without contextual layers come back as they are."""
+    on_gpu = next(model.parameters()).is_cuda
+    dtype = torch.bfloat16 if on_gpu or _multiplies_bf16() else torch.float32
+    if isinstance(model, PieceRanker):
+        return model if dtype == torch.float32 else _rounded(model, dtype)
     layers = getattr(model, "contextual", None)
     if not isinstance(layers, ContextualLayers):
         return model
-    on_gpu = next(layers.parameters()).is_cuda
     fast = copy.copy(model)
     fast._modules = dict(model._modules)  # its own, so that the trained model keeps its layers
-    dtype = torch.bfloat16 if on_gpu or _multiplies_bf16() else torch.float32
     fast.contextual = FastContextual(layers, dtype)
+    return fast.eval()
+
+
+def _rounded(model: PieceRanker, dtype: torch.dtype) -> PieceRanker:
+    fast = copy.deepcopy(model).to(dtype)
+    # It multiplies large numbers, and only once for each document.
+    fast.first_stage_weight = model.first_stage_weight
     return fast.eval()
 
 

@@ -10,6 +10,7 @@ documents; of the last block only [CLS]'s row is computed; and where few rows as
 searched as they are, without a projection (see `nn/attention.py`).
 """
 
+import copy
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -66,6 +67,7 @@ class MORESConfig:
 
 class MORES(PieceRanker):
     name = "mores"
+    stores_words = True
 
     def __init__(self, config: MORESConfig, words: WordTable | None = None) -> None:
         super().__init__(config, words)
@@ -107,6 +109,14 @@ class MORES(PieceRanker):
     def encode_doc(self, batch: TokenBatch) -> Words:
         states = _encoded(self.document, batch, self.document.stack())
         return self.project(states) if self.config.reuse == "s2" else states
+
+    def reusing(self, reuse: str) -> "MORES":
+        """The same weights, with an `encode_doc` that gives S1 or S2."""
+        if reuse not in ("s1", "s2"):
+            raise InputError(f"reuse: expected s1 or s2, found {reuse!r}")
+        same = copy.copy(self)
+        same.config = replace(self.config, reuse=reuse)
+        return same
 
     def project(self, doc: Words) -> Words:
         """From S1 to S2: (B, D, X) to (B, D, blocks, 2, H)."""

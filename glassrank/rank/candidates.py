@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from glassrank.models import Words
+from glassrank.models.texts import like_length
 from glassrank.rank.fused import FusedPooling
 from glassrank.rank.fused_gpu import GPUPooling
 from glassrank.rank.live import Reranker
@@ -17,6 +18,9 @@ from glassrank.store import Store, text_of
 _WORDS_PER_TERM = 2.0
 """The index knows how many terms a document has; stop words, which a model reads, come on top."""
 _CHARACTERS_PER_WORD = 6.0
+_PADDED_AT_ONCE = {"cpu": 4_096, "cuda": 131_072}
+"""Where nothing is fused, stored documents of like length are scored together, up to this many
+words with padding: they are made floats first, which take room."""
 
 
 class Candidates(Protocol):
@@ -116,7 +120,15 @@ class StoredCandidates:
                     self._query, found.part, starts, lengths, first[which]
                 )
                 continue
-            docs = self._store.words(found.part, starts, lengths)
-            given = torch.from_numpy(first[which])
-            values[which] = self._reranker.word_scores(self._query, docs, given)
+            for batch in like_length(lengths, self._at_once):
+                docs = self._store.words(
+                    found.part, starts[batch], lengths[batch], self._reranker.dtype
+                )
+                own = which[batch]
+                given = torch.from_numpy(first[own])
+                values[own] = self._reranker.word_scores(self._query, docs, given)
         return values
+
+    @property
+    def _at_once(self) -> int:
+        return _PADDED_AT_ONCE["cuda" if self._query.mask.is_cuda else "cpu"]

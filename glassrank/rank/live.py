@@ -1,6 +1,6 @@
 """A trained model with its vocabulary: texts in, scores out, nothing stored."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 from glassrank.models import PieceRanker, TokenBatch, Words
 from glassrank.models.checkpoint import SavedModel, load_model, model_folder
 from glassrank.models.fast import fast_form
-from glassrank.models.pieces import PieceText
+from glassrank.models.texts import TextReader, batch_of, like_length
 from glassrank.rank.cost import CostModel
-from glassrank.text import Vocabulary, pad
-from glassrank.text.encoder import TextEncoder, WordEncoder
-from glassrank.text.wordpieces import PieceEncoder
+from glassrank.text import Vocabulary
+from glassrank.text.encoder import WordEncoder
 
 TOKENS_AT_ONCE = 4_096
 """Texts of like length go together, up to this many words with padding: memory stays small, and
@@ -34,13 +33,16 @@ class Reranker:
     """What ranks: the three calls of the contract, for texts."""
 
     def __init__(self, saved: SavedModel, device: str = "cpu", *, exact: bool = False) -> None:
-        """`exact` encodes documents with the trained layers as they are, in float32; otherwise they
-        are rounded where that is faster."""
+        """`exact` ranks with the trained layers as they are, in float32; otherwise those that
+        encode documents, and all of a transformer's, are rounded where that is faster."""
         self.saved = saved
         self.usage = saved.usage
         self.model = saved.model.to(device).eval()
-        self.texts = text_encoder(saved)
-        self._documents = self.model if exact else fast_form(self.model)
+        self._reader = TextReader(saved)
+        self.texts = self._reader.encoder
+        self.ranks = self.model if exact else fast_form(self.model)
+        """The model as it encodes documents and scores them. `model` encodes queries, and is what
+        a store is tied to."""
         self.cost = CostModel(base=2.0, rate=0.02)  # of live scoring; learned from the first use on
         self._device = torch.device(device)
         self._threads = torch.get_num_threads()
@@ -60,19 +62,25 @@ class Reranker:
     @torch.no_grad()
     def encode_query(self, query: str) -> Words:
         """One query: vectors (1, Q, …)."""
-        most = self._pieces.query_words if self._pieces is not None else None
-        found = self.texts.encode([query], self.usage.query_length, most)
+        found = self._reader.query(query)
         # A few words are no work for two threads, and on a busy machine one waits long for another.
         torch.set_num_threads(1)
         try:
-            return self.model.encode_query(self._pad([found[0].ids]))
+            return self.model.encode_query(batch_of([found.ids], self._device))
         finally:
             torch.set_num_threads(self._threads)
 
     @torch.no_grad()
     def encode_doc(self, batch: TokenBatch) -> Words:
         """Documents as they are ranked live."""
-        return self._documents.encode_doc(batch)
+        return self.ranks.encode_doc(batch)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """What stored words are best read as: what a transformer computes in."""
+        if isinstance(self.ranks, PieceRanker):
+            return next(self.ranks.parameters()).dtype
+        return torch.float32
 
     def scores(
         self, query: str, texts: Sequence[str], first_stage: Sequence[float] | None = None
@@ -89,11 +97,11 @@ class Reranker:
         first_stage: NDArray[np.float32] | None = None,
     ) -> Scores:
         """The same for a query that is encoded already."""
-        most = self._pieces.doc_words if self._pieces is not None else None
-        found = self.texts.encode(texts, self.usage.doc_length, most)
+        found = self._reader.docs(texts)
         values = np.zeros(len(texts), np.float32)
-        for part in _parts(np.array([len(text.ids) for text in found], np.int64)):
-            doc = self.encode_doc(self._pad([found[i].ids for i in part]))
+        lengths = np.array([len(text.ids) for text in found], np.int64)
+        for part in like_length(lengths, TOKENS_AT_ONCE):
+            doc = self.encode_doc(batch_of([found[i].ids for i in part], self._device))
             own = None if first_stage is None else torch.from_numpy(first_stage[part])
             values[part] = self.word_scores(query, doc, own)
         return Scores(values, np.array([text.cut for text in found], np.int64))
@@ -105,38 +113,8 @@ class Reranker:
         """One encoded query, many encoded documents."""
         same = self.model.for_many(query, len(docs.mask))
         given = None if first_stage is None else first_stage.to(self._device)
-        found: NDArray[np.float32] = self.model.rank(same, docs, given).score.float().cpu().numpy()
+        found: NDArray[np.float32] = self.ranks.rank(same, docs, given).score.float().cpu().numpy()
         return found
-
-    @property
-    def _pieces(self) -> PieceText | None:
-        return self.model.config.text if isinstance(self.model, PieceRanker) else None
-
-    def _pad(self, ids: Sequence[NDArray[np.int32]]) -> TokenBatch:
-        padded = pad(ids, min_length=1)
-        return TokenBatch(
-            torch.from_numpy(padded.ids).to(self._device),
-            torch.from_numpy(padded.mask).float().to(self._device),
-        )
-
-
-def text_encoder(saved: SavedModel) -> TextEncoder:
-    """What turns texts into the ids that a model reads: words, or pieces of words."""
-    if isinstance(saved.model, PieceRanker):
-        return PieceEncoder(saved.vocabulary, saved.model.config.text.lowercase)
-    return WordEncoder(Vocabulary(saved.vocabulary[2:], saved.unknown_buckets))
-
-
-def _parts(lengths: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
-    """Numbers of texts, shortest first, in parts of about as many words."""
-    order = np.argsort(lengths, kind="stable")
-    start = 0
-    while start < len(order):
-        # A text is as long as its part's longest, which stands last.
-        cost = lengths[order[start:]].clip(min=1) * np.arange(1, len(order) - start + 1)
-        size = max(1, int(np.searchsorted(cost, TOKENS_AT_ONCE, side="right")))
-        yield order[start : start + size]
-        start += size
 
 
 def best_first(

@@ -1,4 +1,4 @@
-"""Documents' texts to rows: split into words, batched with others of like length, encoded."""
+"""Documents' texts to rows: as ids, batched with others of like length, encoded."""
 
 import hashlib
 from collections.abc import Iterator, Sequence
@@ -9,13 +9,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from glassrank.errors import InputError
-from glassrank.models import TokenBatch, Words
+from glassrank.models import PieceRanker, Ranker, Words
 from glassrank.models.checkpoint import SavedModel, fingerprint
 from glassrank.models.fast import fast_form
+from glassrank.models.mores import MORES
+from glassrank.models.texts import TextReader, batch_of, like_length
 from glassrank.store.manifest import IDS, Layout, stride
 from glassrank.store.reuse import Piece
 from glassrank.store.rows import DTYPES, pack
-from glassrank.text import Vocabulary, pad, split_words
 
 _TOKENS_AT_ONCE = {"cpu": 4_096, "cuda": 131_072}
 """A batch holds so many words with padding: on a CPU few enough for its caches, on a GPU enough to
@@ -25,9 +26,16 @@ keep it busy."""
 class DocEncoder:
     """A model with its vocabulary, and the rows that it makes."""
 
-    def __init__(self, saved: SavedModel, dtype: str, device: str = "cpu") -> None:
+    def __init__(
+        self, saved: SavedModel, dtype: str, device: str = "cpu", reuse: str = "s2"
+    ) -> None:
         if dtype not in DTYPES:
             raise InputError(f"unknown dtype {dtype!r}; expected {', '.join(DTYPES)}")
+        if isinstance(saved.model, PieceRanker) and not saved.model.stores_words:
+            raise InputError(
+                f"a {saved.model.name} reads query and document as one text, so there is nothing "
+                "of a document to store; it ranks without a store"
+            )
         try:
             self._device = torch.device(device)
             self._model = saved.model.to(self._device).eval()
@@ -36,8 +44,9 @@ class DocEncoder:
         except (AssertionError, RuntimeError) as error:  # torch's ways to say that there is none
             reason = str(error).partition("\n")[0]
             raise InputError(f"the device {device!r} cannot be used: {reason}") from None
-        self._vocabulary = Vocabulary(saved.vocabulary[2:], saved.unknown_buckets)
-        self._doc_length = saved.usage.doc_length
+        if isinstance(self._encoder, MORES):
+            self._encoder = self._encoder.reusing(reuse)
+        self._reader = TextReader(saved)
         self.layout = self._layout(saved, dtype)
 
     def _layout(self, saved: SavedModel, dtype: str) -> Layout:
@@ -51,31 +60,30 @@ class DocEncoder:
             model=self._model.name,
             fingerprint=fingerprint(self._model),
             vocabulary=words_digest.hexdigest(),
-            doc_length=self._doc_length,
+            doc_length=saved.usage.doc_length,
             dtype=dtype if axes else IDS,
             axes=axes,
             idf_axes=idf_axes,
             stride=stride(int(np.prod(axes))) if axes else 1,
+            reuse=_reuse(self._encoder),
         )
 
     def encode(self, texts: Sequence[str], docs: NDArray[np.int64]) -> Iterator[Piece]:
         """Rows of those texts of a block whose places are given."""
-        ids = [self._words(texts[i]) for i in docs]
-        lengths = np.array([len(words) for words in ids], np.int64)
+        read = self._reader.docs([texts[i] for i in docs])
+        ids = [text.ids for text in read]
+        lengths = np.array([len(one) for one in ids], np.int64)
+        cut = np.array([text.cut > 0 for text in read], np.bool_)
         if self.layout.dtype == IDS:
             rows = np.concatenate([np.empty(0, np.int32), *ids])[:, None]  # (T, 1)
-            yield Piece(docs, lengths, {IDS: rows})
+            yield Piece(docs, lengths, {IDS: rows}, int(cut.sum()))
             return
-        for batch in _like_length(lengths, self._at_once):
+        for batch in like_length(lengths, self._at_once):
             words = self._encode([ids[i] for i in batch])
             # By the model's own mask: it may read fewer words than it was given, or add some.
             vectors: Tensor = words.vectors.flatten(2)[words.mask.bool()]  # (T, E)
             counts = words.mask.sum(1).long().cpu().numpy()
-            yield Piece(docs[batch], counts, pack(vectors, self.layout))
-
-    def _words(self, text: str) -> NDArray[np.int32]:
-        """Ids of the words that the model reads."""
-        return self._vocabulary.ids(split_words(text))[: self._doc_length]
+            yield Piece(docs[batch], counts, pack(vectors, self.layout), int(cut[batch].sum()))
 
     @property
     def _at_once(self) -> int:
@@ -83,22 +91,8 @@ class DocEncoder:
 
     @torch.no_grad()
     def _encode(self, ids: Sequence[NDArray[np.int32]]) -> Words:
-        padded = pad(ids, min_length=1)
-        return self._encoder.encode_doc(
-            TokenBatch(
-                torch.from_numpy(padded.ids).to(self._device),
-                torch.from_numpy(padded.mask).float().to(self._device),
-            )
-        )
+        return self._encoder.encode_doc(batch_of(ids, self._device))
 
 
-def _like_length(lengths: NDArray[np.int64], at_once: int) -> Iterator[NDArray[np.int64]]:
-    """Numbers of texts, shortest first, in batches of about as many words with padding."""
-    order = np.argsort(lengths, kind="stable")
-    start = 0
-    while start < len(order):
-        # A text is as long as its batch's longest, which stands last.
-        cost = lengths[order[start:]].clip(min=1) * np.arange(1, len(order) - start + 1)
-        size = max(1, int(np.searchsorted(cost, at_once, side="right")))
-        yield order[start : start + size]
-        start += size
+def _reuse(encoder: Ranker) -> str:
+    return encoder.config.reuse if isinstance(encoder, MORES) else ""

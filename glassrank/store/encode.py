@@ -35,13 +35,16 @@ def encode_index(
     dtype: str = "bf16",
     progress: Callable[[Progress], None] | None = None,
     device: str = "cpu",
+    reuse: str = "s2",
 ) -> Report:
     """Makes a store of every document, or brings one up to date.
 
     `dtype` is bf16, int8, float16 or float32; a model whose words have no context stores their ids,
-    whatever it says. The store stands inside the index unless `path` says otherwise.
+    whatever it says. `reuse` is what is kept of a MORES: the document module's output (s1), or each
+    block's keys and values (s2), which take more room and less time; other models have no choice.
+    The store stands inside the index unless `path` says otherwise.
     """
-    encoder = DocEncoder(saved, dtype, device)
+    encoder = DocEncoder(saved, dtype, device, reuse)
     layout = encoder.layout
     folder = store_folder(index.path, layout.name) if path is None else Path(path)
     tally = Tally(progress)
@@ -71,7 +74,7 @@ def _encode_segment(
         there = np.concatenate([np.empty(0, np.int64), *(piece.docs for piece in pieces)])
         for piece in encoder.encode(texts, np.setdiff1d(np.arange(len(texts)), there)):
             pieces.append(piece)
-            tally.encoded(len(piece.docs), piece.bytes)
+            tally.encoded(len(piece.docs), piece.bytes, piece.cut)
         part.append(contents, *_joined(pieces, len(texts)))
 
 

@@ -28,7 +28,7 @@ _ROW_MULTIPLE = 32
 
 @dataclass(frozen=True)
 class Layout:
-    """What a row is: one word of a document, as one model encodes it."""
+    """What a row is: one word, or piece of a word, of a document, as one model encodes it."""
 
     model: str
     fingerprint: str
@@ -43,15 +43,28 @@ class Layout:
     """What an ensemble has behind the axes of a word's idf; nothing otherwise."""
     stride: int
     """Values in a row, the zeros at its end included."""
+    reuse: str = ""
+    """Of a MORES: s1, its document module's output, or s2, each block's keys and values."""
 
     @property
     def name(self) -> str:
         """What a store is called unless it is given a name."""
-        return f"{self.model}-{self.dtype}"
+        return "-".join(filter(None, (self.model, self.reuse, self.dtype)))
 
     @property
     def width(self) -> int:
         return math.prod(self.axes)
+
+    @property
+    def scales(self) -> int:
+        """How many scales an int8 row has. Keys and values differ in size, as blocks do: each of
+        them has its own. All else is one vector, or is read as one."""
+        return math.prod(self.axes[:-1]) if self.reuse == "s2" else 1
+
+    @property
+    def described(self) -> str:
+        """What a row holds, for a person."""
+        return f"{self.reuse.upper()} in {self.dtype}" if self.reuse else self.dtype
 
     @property
     def rows_name(self) -> str:

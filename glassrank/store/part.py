@@ -2,8 +2,8 @@
 
 | array | what it holds |
 |---|---|
-| `vectors`, or `ids` | one row for each word, document after document |
-| `scales` | int8 only: what each row is multiplied by |
+| `vectors`, or `ids` | one row for each word or piece, document after document |
+| `scales` | int8 only: what each row, or each vector in it, is multiplied by |
 | `offsets` | where each document's rows begin, and last where they all end |
 | `contents` | a hash of each document's text, by which a merged segment finds its rows again |
 """
@@ -33,7 +33,10 @@ class Part:
         self._rows: Rows = {name: self._array(name) for name in array_dtypes(layout)}
         self.vectors: NDArray[Any] = self._rows[layout.rows_name].reshape(-1, layout.stride)
         self._rows[layout.rows_name] = self.vectors  # (T, S)
-        self.scales: NDArray[np.float32] | None = self._rows.get("scales")  # (T,)
+        self.scales: NDArray[np.float32] | None = None
+        if "scales" in self._rows:
+            self.scales = self._rows["scales"]  # (T * V,): where rows are one vector each, (T,)
+            self._rows["scales"] = self.scales.reshape(-1, layout.scales)  # (T, V)
 
     def _array(self, name: str) -> NDArray[Any]:
         return open_array(self.folder / f"{name}.npy")
@@ -51,6 +54,20 @@ class Part:
         """A copy of some documents' rows."""
         places = consecutive(starts, lengths)
         return {name: array[places] for name, array in self._rows.items()}
+
+    def padded_rows(self, starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> Rows:
+        """The same as (B, L, ...), zeros after the end of each document; L is at least 1.
+
+        One document after another: its rows lie together, and are copied as they are.
+        """
+        shape = len(starts), max(1, int(lengths.max(initial=0)))
+        copies = {n: np.zeros((*shape, *a.shape[1:]), a.dtype) for n, a in self._rows.items()}
+        for number, (start, length) in enumerate(
+            zip(starts.tolist(), lengths.tolist(), strict=True)
+        ):
+            for name, array in self._rows.items():
+                copies[name][number, :length] = array[start : start + length]
+        return copies
 
 
 def text_of(doc: Doc) -> str:

@@ -33,6 +33,8 @@ class Report:
     """Bytes, as a share of what plain float32 vectors take; none where ids are stored."""
     encoded: int
     reused: int
+    cut: int
+    """Of those encoded, how many are longer than what the model reads of them."""
     seconds: float
     per_second: float
 
@@ -44,7 +46,7 @@ class Tally:
         self.total = 0
         self._tell = tell
         self._started = time.perf_counter()
-        self._encoded = self._reused = self._resumed = self._bytes = 0
+        self._encoded = self._reused = self._resumed = self._cut = self._bytes = 0
 
     def resumed(self, docs: int) -> None:
         """Done by a run that was interrupted: they count, but not as this one's speed."""
@@ -54,8 +56,9 @@ class Tally:
         self._reused += docs
         self._add(size)
 
-    def encoded(self, docs: int, size: int) -> None:
+    def encoded(self, docs: int, size: int, cut: int) -> None:
         self._encoded += docs
+        self._cut += cut
         self._add(size)
 
     def _add(self, size: int) -> None:
@@ -86,6 +89,7 @@ class Tally:
             of_float32=size / plain if plain else None,
             encoded=self._encoded,
             reused=self._reused,
+            cut=self._cut,
             seconds=seconds,
             per_second=(self._encoded + self._reused) / seconds,
         )

@@ -16,6 +16,7 @@ class Piece(NamedTuple):
     docs: NDArray[np.int64]  # (n,) places in the block
     lengths: NDArray[np.int64]  # (n,)
     rows: Rows  # of all of them, one document after another
+    cut: int = 0  # documents that are longer than what was read of them
 
     @property
     def bytes(self) -> int:

@@ -1,4 +1,4 @@
-"""Words as they are stored: bf16, int8 with a scale for each row, float16, float32, or word ids.
+"""Words as they are stored: bf16, int8 with a scale for each vector, float16, float32, or word ids.
 
 Rounding is to the nearest value, and to the even one where two are as near.
 """
@@ -16,7 +16,7 @@ from glassrank.store.manifest import IDS, Layout
 
 Rows = dict[str, NDArray[Any]]
 """Some words, one after another, by the names of their files: `vectors` (T, S), or `ids` (T, 1),
-and for int8 also `scales` (T,)."""
+and for int8 also `scales` (T, V): a row is one vector, or several side by side."""
 
 _ARRAYS: dict[str, type[np.generic]] = {
     "bf16": np.uint16,  # numpy has no bf16: its bits
@@ -39,8 +39,8 @@ def array_dtypes(layout: Layout) -> dict[str, type[np.generic]]:
 
 
 def row_bytes(layout: Layout) -> int:
-    scale = 4 if layout.dtype == "int8" else 0
-    return layout.stride * np.dtype(_ARRAYS[layout.dtype]).itemsize + scale
+    scales = 4 * layout.scales if layout.dtype == "int8" else 0
+    return layout.stride * np.dtype(_ARRAYS[layout.dtype]).itemsize + scales
 
 
 def pack(vectors: Tensor, layout: Layout) -> Rows:
@@ -51,28 +51,35 @@ def pack(vectors: Tensor, layout: Layout) -> Rows:
             f"the {layout.model} gives vectors that {layout.dtype} cannot hold (too large, or not "
             "numbers at all); take another dtype, or train the model again"
         )
-    full = functional.pad(vectors.float(), (0, layout.stride - layout.width))  # (T, S)
+    padding = (0, layout.stride - layout.width)
+    if layout.dtype == "int8":
+        each = torch.unflatten(vectors.float(), 1, (layout.scales, -1))  # (T, V, E / V)
+        scales = each.abs().amax(2) / 127  # (T, V)
+        # A vector of zeros has the scale 0, and so may one of the smallest numbers there are.
+        steps = each / scales.where(scales > 0, 1)[..., None]  # (T, V, E / V)
+        values = steps.round().clamp(-127, 127).to(torch.int8).flatten(1)  # (T, E)
+        full = functional.pad(values, padding)  # (T, S)
+        return {"vectors": full.cpu().numpy(), "scales": scales.cpu().numpy()}
+    full = functional.pad(vectors.float(), padding)  # (T, S)
     if layout.dtype == "bf16":
         return {"vectors": full.bfloat16().view(torch.int16).cpu().numpy().view(np.uint16)}
-    if layout.dtype == "int8":
-        scales = full.abs().amax(1) / 127  # (T,)
-        # A row of zeros has the scale 0, and so may one of the smallest numbers there are.
-        steps = full / scales.where(scales > 0, 1)[:, None]  # (T, S)
-        values = steps.round().clamp(-127, 127).to(torch.int8)
-        return {"vectors": values.cpu().numpy(), "scales": scales.cpu().numpy()}
     return {"vectors": (full.half() if layout.dtype == "float16" else full).cpu().numpy()}
 
 
-def unpack(rows: Rows, layout: Layout, device: torch.device) -> Tensor:
-    """Copied rows to (T, E) float32."""
+def unpack(
+    rows: Rows, layout: Layout, device: torch.device, dtype: torch.dtype = torch.float32
+) -> Tensor:
+    """Copied rows (..., S) to floats (..., E)."""
     values = rows["vectors"]
     if layout.dtype == "bf16":
         stored = torch.from_numpy(values.view(np.int16)).to(device).view(torch.bfloat16)
     else:
-        stored = torch.from_numpy(values).to(device)  # (T, S)
-    vectors = stored[:, : layout.width].float()  # (T, E)
+        stored = torch.from_numpy(values).to(device)  # (..., S)
+    vectors = stored[..., : layout.width].to(dtype)  # (..., E)
     if layout.dtype == "int8":
-        vectors *= torch.from_numpy(rows["scales"]).to(device)[:, None]
+        scales = torch.from_numpy(rows["scales"]).to(device, dtype)  # (..., V)
+        each = torch.unflatten(vectors, -1, (layout.scales, -1))  # (..., V, E / V)
+        each *= scales[..., None]  # in place: a copy as large as this one takes longer than this
     return vectors
 
 

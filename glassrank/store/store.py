@@ -79,7 +79,8 @@ class Store:
 
     @classmethod
     def find(cls, index: Index, model: Ranker, *, verify: bool = True) -> "Store | None":
-        """A model's store inside an index; of several the first of bf16, int8, float16, float32.
+        """A model's store inside an index; of several the first of bf16, int8, float16, float32,
+        and of those S2, which ranks faster than S1.
 
         None if the model has none. If it has, but each lacks documents, that is an error rather
         than a reason to rank slowly.
@@ -88,7 +89,8 @@ class Store:
         folders = [file.parent for file in store_folder(index.path, "").glob(f"*/{FILE_NAME}")]
         layouts = {folder: read_manifest(folder).layout for folder in folders}
         own = [folder for folder in folders if layouts[folder].fingerprint == wanted]
-        own.sort(key=lambda folder: ((*DTYPES, IDS).index(layouts[folder].dtype), folder))
+        order = (*DTYPES, IDS)
+        own.sort(key=lambda f: (order.index(layouts[f].dtype), layouts[f].reuse == "s1", f))
         stores = [cls._open(folder, wanted, model, verify) for folder in own]
         for store in stores:
             if all(map(store.covered, index.snapshot.segments)):
@@ -157,28 +159,32 @@ class Store:
             raise IndexError("the index has no document of one of these numbers")
         return found
 
-    def words(self, part: Part, starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> Words:
-        """Documents as `encode_doc` gives them, in float32, on the model's device if there is one.
+    def words(
+        self,
+        part: Part,
+        starts: NDArray[np.int64],
+        lengths: NDArray[np.int64],
+        dtype: torch.dtype = torch.float32,
+    ) -> Words:
+        """Documents as `encode_doc` gives them, on the model's device if there is one.
 
         What any model's `interact` takes; the fast paths read a part's arrays themselves.
         """
         device = torch.device("cpu")
         if self._model is not None:
             device = next(self._model.parameters()).device
-        rows = part.rows(starts, lengths)
-        places = torch.from_numpy(np.arange(max(1, lengths.max(initial=0))) < lengths[:, None])
-        mask = places.to(device)  # (B, L)
+        rows = part.padded_rows(starts, lengths)
+        width = rows[self.layout.rows_name].shape[1]
+        mask = torch.from_numpy((np.arange(width) < lengths[:, None]).astype(np.float32))
+        mask = mask.to(device)  # (B, L)
         if self.layout.dtype == IDS:
-            ids = torch.zeros(mask.shape, dtype=torch.int32, device=device)
-            ids[mask] = torch.from_numpy(rows[IDS][:, 0]).to(device)
-            return self._encode(TokenBatch(ids, mask.float()))
-        vectors = torch.zeros(*mask.shape, self.layout.width, device=device)
-        vectors[mask] = unpack(rows, self.layout, device)
-        ones = mask.float()
-        idf = ones[(..., *(None for _ in self.layout.idf_axes))]
+            ids = torch.from_numpy(rows[IDS][..., 0]).to(device)
+            return self._encode(TokenBatch(ids, mask))
+        vectors = unpack(rows, self.layout, device, dtype)  # (B, L, E)
+        idf = mask[(..., *(None for _ in self.layout.idf_axes))]
         return Words(
             torch.unflatten(vectors, 2, self.layout.axes),  # (B, L, ...)
-            ones,
+            mask,
             idf.expand(*mask.shape, *self.layout.idf_axes),
         )
 
@@ -190,7 +196,7 @@ class Store:
 
     def __repr__(self) -> str:
         docs = sum(map(len, self._parts.values()))
-        return f"Store({str(self.path)!r}: {docs} documents, {self.dtype})"
+        return f"Store({str(self.path)!r}: {docs} documents, {self.layout.described})"
 
 
 def _opened(path: Path, wanted: str, verify: bool) -> tuple[Manifest, list[Part]]:

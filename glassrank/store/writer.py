@@ -115,8 +115,8 @@ def _begun(folder: Path, layout: Layout) -> Manifest:
         )
     if there != layout:
         raise InputError(
-            f"{folder} holds {there.dtype} of at most {there.doc_length} words a document, not "
-            f"{layout.dtype} of {layout.doc_length}; choose another name, or remove that folder"
+            f"{folder} holds {there.described} of at most {there.doc_length} words a document, not "
+            f"{layout.described} of {layout.doc_length}; choose another name, or remove that folder"
         )
     return manifest
 

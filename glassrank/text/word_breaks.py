@@ -85,11 +85,13 @@ def words(text: str) -> list[str]:
 
 
 def word_spans(text: str) -> Iterator[tuple[int, int]]:
-    """Where each word of `words` begins and ends in the text."""
-    for match in _WORD.finditer(text):
-        start, stop = match.span(1)
-        for piece in range(start, stop, LONGEST_WORD):
-            yield piece, min(piece + LONGEST_WORD, stop)
+    """Where each word of `words` begins and ends in the text: words stand in it as they are, one
+    after another."""
+    stop = 0
+    for word in words(text):
+        start = text.index(word, stop)
+        stop = start + len(word)
+        yield start, stop
 
 
 def _words_of(text: str) -> list[str]:

@@ -106,6 +106,9 @@ class CandidatesConfig:
 @dataclass(frozen=True)
 class SamplerConfig:
     kind: Sampling = "first_stage"
+    positives: Literal["judged", "found"] = "judged"
+    """All relevant documents, or only those that the first stage found. Where it misses many, a
+    model that sees all of them learns that what the first stage likes is irrelevant."""
     negatives: int = 1
     batch: int = 64
     collection_power: float = 1.0

@@ -80,7 +80,7 @@ def _trained_reader(config: TrainConfig, base: Path) -> tuple[list[str], Reader]
     from glassrank.models import MODELS, PieceRanker
     from glassrank.models.checkpoint import load_model
     from glassrank.models.pretrained import read_pretrained
-    from glassrank.rank.live import text_encoder
+    from glassrank.models.texts import text_encoder
     from glassrank.text.encoder import TextEncoder
     from glassrank.text.wordpieces import PieceEncoder
 

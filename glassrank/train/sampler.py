@@ -120,6 +120,9 @@ class _Drawn:
         first, last = split.docs.offsets[query : query + 2]
         grades = split.grades[first:last]
         places = np.arange(first, last)
+        if self._config.positives == "found":
+            kept = (split.ranks[first:last] > 0) | (grades <= 0)
+            grades, places = grades[kept], places[kept]
         if self._config.kind == "first_stage":
             # Whatever the first stage found and nobody called relevant.
             pairs = [(places[grades > 0], places[grades <= 0])]

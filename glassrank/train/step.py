@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer, SparseAdam
 
-from glassrank.models import PieceRanker, Ranker, TokenBatch
+from glassrank.models import PieceRanker, Ranker, TokenBatch, Words
 from glassrank.train.config import OptimizerConfig
 from glassrank.train.distributed import ALONE, Team
 from glassrank.train.state import Progress
@@ -14,27 +14,34 @@ from glassrank.train.tensors import Examples
 def scores_of(model: Ranker, examples: Examples, precision: str = "float32") -> Tensor:
     """(B, N): each query is encoded once for its N documents."""
     batch, width = examples.grades.shape
-    which = torch.arange(batch, device=examples.grades.device).repeat_interleave(width)
+    device = examples.grades.device
+    which = torch.arange(batch, device=device).repeat_interleave(width)
     first_stage = examples.first_stage.flatten()
-    found = pair_scores(model, examples.query, examples.doc, which, first_stage, precision)
+    with rounding(precision, device):
+        query = model.encode_query(examples.query)
+    found = pair_scores(model, query, which, examples.doc, first_stage, precision)
     return found.view(batch, width)
 
 
 def pair_scores(
     model: Ranker,
-    query: TokenBatch,
-    doc: TokenBatch,
+    query: Words,
     which: Tensor,
+    doc: TokenBatch,
     first_stage: Tensor,
     precision: str = "float32",
 ) -> Tensor:
-    """(B,): document i with query `which[i]`. Soft counts need float32, transformers do not."""
-    rounded = torch.autocast(which.device.type, torch.bfloat16, enabled=precision == "bf16")
-    with rounded:
-        words, docs = model.encode_query(query).rows(which), model.encode_doc(doc)
+    """(B,): document i with encoded query `which[i]`. Soft counts need float32, transformers do
+    not."""
+    with rounding(precision, which.device):
+        words, docs = query.rows(which), model.encode_doc(doc)
         if isinstance(model, PieceRanker):
             return model.rank(words, docs, first_stage).score
     return model.rank(words, docs, first_stage).score
+
+
+def rounding(precision: str, device: torch.device) -> torch.autocast:
+    return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16")
 
 
 def make_optimizers(model: Ranker, config: OptimizerConfig) -> dict[str, Optimizer]:

@@ -32,7 +32,7 @@ class ModelTeacher:
         import torch
 
         from glassrank.models.checkpoint import load_model
-        from glassrank.rank.live import text_encoder
+        from glassrank.models.texts import text_encoder
         from glassrank.train.tensors import Tokens
 
         saved = load_model(folder)

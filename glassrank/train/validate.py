@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from glassrank.models import Ranker
 from glassrank.train.prepared import Split
-from glassrank.train.step import pair_scores
+from glassrank.train.step import pair_scores, rounding
 from glassrank.train.tensors import SplitTensors
 from glassrank.types import Qrels, Run
 
@@ -49,12 +49,13 @@ def score_candidates(
     for start in range(0, len(order), _PAIRS_AT_ONCE):
         part = order[start : start + _PAIRS_AT_ONCE]
         needed, which = np.unique(owner[part], return_inverse=True)
-        query = data.queries.batch(needed)  # each query once
+        with rounding(precision, data.first_stage.device):
+            query = model.encode_query(data.queries.batch(needed))  # each query once
         doc = data.docs.batch(split.docs.values[part].astype(np.int64))
         device = data.first_stage.device
         first_stage = data.first_stage[torch.from_numpy(part).to(device)]
         which_query = torch.from_numpy(which).to(device)
-        found = pair_scores(model, query, doc, which_query, first_stage, precision)
+        found = pair_scores(model, query, which_query, doc, first_stage, precision)
         scores[part] = found.float().cpu().numpy()
     model.train(was_training)
     return scores[places]

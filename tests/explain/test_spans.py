@@ -1,9 +1,11 @@
 """Where words stand in a text: for any text, never an error."""
 
+import sys
+
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from glassrank.explain.spans import word_spans
+from glassrank.explain.spans import _lowered, _lowered_one_by_one, joined_origins, word_spans
 from glassrank.text import split_words
 
 any_text = st.text(alphabet=st.characters(), max_size=60) | st.text(
@@ -44,3 +46,39 @@ def test_words_of_another_text_are_no_error(text: str, words: list[str]) -> None
     spans = word_spans(text, words)
     assert len(spans) == len(words)
     assert all(0 <= span[0] < span[1] <= len(text) for span in spans if span)
+
+
+@given(text=any_text)
+@example("ΟΔΟΣ Σ ΑΣΣ. Σ'")
+def test_the_short_way_to_small_letters_is_the_long_way(text: str) -> None:
+    """Where no letter becomes two."""
+    sound = text.encode("utf-8", "replace").decode()
+    lowered, origins = _lowered(text)
+    slowly, slow_origins = _lowered_one_by_one(sound)
+    assert (lowered, list(origins)) == (slowly, slow_origins)
+
+
+def test_only_a_sigma_looks_at_its_neighbours() -> None:
+    """What the short way relies on: any other character is the same small one, or ones, anywhere.
+    And none has no small form at all, so that equal lengths mean one for one."""
+    for number in range(sys.maxunicode + 1):
+        character = chr(number)
+        if character != "Σ":
+            assert f"a{character}a {character}".lower() == "a{0}a {0}".format(character.lower())
+        assert character.lower()
+
+
+@given(text=any_text)
+@example("İstanbul'da ΟΔΟΣ. ẞ can't \ud800 日本語")
+def test_joined_words_know_where_they_come_from(text: str) -> None:
+    words = split_words(text)
+    origins = joined_origins(text, words)
+    joined = " ".join(words)
+    assert len(origins) == len(joined)
+    for character, origin in zip(joined, origins, strict=True):
+        assert (origin is None) == (character == " ")
+        if origin is not None:
+            own = as_the_tokenizer_has_it(text[origin])
+            assert character.replace("ς", "\u03c3") in own
+    found = [origin for origin in origins if origin is not None]
+    assert found == sorted(found)

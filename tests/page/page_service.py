@@ -1,4 +1,4 @@
-"""A small collection, two small models, and the real service of them on a free port."""
+"""A small collection, three small models, and the real service of them on a free port."""
 
 import json
 import sys
@@ -17,8 +17,10 @@ from glassrank.cli import main
 from glassrank.models import WordTable
 from glassrank.models.checkpoint import Usage, save_model
 from glassrank.models.knrm import KNRM, KNRMConfig
+from glassrank.models.mores import MORES, MORESConfig
 from glassrank.models.tk import TK, TKConfig
 from glassrank.nn.contextual import ContextualConfig
+from glassrank.nn.transformer import EncoderConfig
 from glassrank.rank import Reranker
 from glassrank.retrieve import Index
 from glassrank.serve import Options, make_app
@@ -74,6 +76,12 @@ QUERIES = {
     "q8": ("what is a cell", "d5"),
 }
 WORDS = ["<pad>", "<unk>", *sorted({w for doc in DOCS for w in split_words(doc.text)} - {"nr3c4"})]
+_WHOLE = sorted({word for doc in DOCS for word in split_words(doc.text)} - {"androgen", "receptor"})
+PIECES = [
+    *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "andro", "##gen", "recep", "##tor"),
+    *(f"##{letter}" for letter in "abcdefghijklmnopqrstuvwxyz"),
+    *(word for word in _WHOLE if word.isascii()),
+]
 
 
 @dataclass(frozen=True)
@@ -86,7 +94,7 @@ class Site:
 
 
 def save_models(folder: Path) -> tuple[tuple[str, str], ...]:
-    """TK mixes the first stage in; KNRM, which has other signals, does not."""
+    """TK mixes the first stage in; KNRM and MORES, which have other signals, do not."""
     torch.manual_seed(4)
     table = WordTable(torch.randn(len(WORDS), 8), torch.rand(len(WORDS)), trained=False)
     contextual = ContextualConfig(1, 2, 4, feed_forward=8)
@@ -98,7 +106,19 @@ def save_models(folder: Path) -> tuple[tuple[str, str], ...]:
     tk.mix_first_stage(0.3)
     for name, model in (("tk", tk), ("knrm", knrm)):
         save_model(folder / name, model.eval(), Usage(12, 30), WORDS, "# card\n")
-    return tuple((name, str(folder / name)) for name in ("tk", "knrm"))
+    save_model(folder / "mores", tiny_mores(), Usage(12, 40), PIECES, "# card\n")
+    return tuple((name, str(folder / name)) for name in ("tk", "knrm", "mores"))
+
+
+def tiny_mores() -> MORES:
+    """With larger weights than a fresh model has, so that scores really differ."""
+    torch.manual_seed(5)
+    size = EncoderConfig(len(PIECES), 12, layers=3, heads=2, feed_forward=16, positions=40)
+    model = MORES(MORESConfig.like(size, blocks=2))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    return model.eval()
 
 
 def write_reports(folder: Path) -> None:

@@ -41,23 +41,23 @@ def own_explanation(page: Page, site: Site, doc_id: str, model: str = "tk") -> E
     text = text_of(site.index.doc(doc_id))
     reranker = site.models[model]
     found = explain(reranker, QUERY, text, doc_id=doc_id, first_stage=hit["first_score"])
-    ranker, usage = reranker.model, reranker.usage
-    query = ranker.encode_query(read(reranker, QUERY, usage.query_length).batch)
-    doc = ranker.encode_doc(read(reranker, text, usage.doc_length).batch)
     with torch.no_grad():
-        alone = ranker.rank(query, doc, torch.tensor([hit["first_score"]])).score.item()
+        query = reranker.model.encode_query(read(reranker, QUERY, "query").batch)
+        doc = reranker.ranks.encode_doc(read(reranker, text, "document").batch)
+        first_score = torch.tensor([hit["first_score"]])
+        alone = reranker.ranks.rank(query, doc, first_score).score.item()
     assert number(found.score) == number(alone)
     return found
 
 
-@pytest.mark.parametrize("model", ["tk", "knrm"])
+@pytest.mark.parametrize("model", ["tk", "knrm", "mores"])
 def test_the_page_the_html_file_and_the_model_print_the_same_numbers(
     page: Page, site: Site, model: str
 ) -> None:
     panel = open_explanation(page, more=f"&model={model}")
     own = own_explanation(page, site, "ar", model)
     panel.evaluate(OPEN_ALL)
-    expect(panel.locator(".heat-table, .words")).to_have_count(2)
+    expect(panel.locator(".heat-table, .words")).to_have_count(len(own.matrices) + 1)
     shown = dict(panel.evaluate(TABLES))
     lines = panel.evaluate(TREE)
     score = panel.locator(".score").inner_text()
@@ -69,7 +69,7 @@ def test_the_page_the_html_file_and_the_model_print_the_same_numbers(
     page.evaluate("document.querySelectorAll('sup').forEach(cue => cue.remove())")
     written = dict(page.locator("body").evaluate(TABLES))
     assert score == number(own.score) == page.locator("strong").inner_text()
-    assert set(shown) == set(written) and len(shown) == 4
+    assert set(shown) == set(written) and len(shown) == len(own.matrices) + 3
     for caption, rows in written.items():
         bars = len(shown[caption][0]) - len(rows[0])  # of the page, in a column of their own
         assert [row[: len(row) - bars] for row in shown[caption]] == rows

@@ -73,3 +73,10 @@ def test_nothing_to_learn_from_is_an_error() -> None:
     base = tiny_prepared().train
     with pytest.raises(InputError, match="no query has a positive"):
         Sampler(replace(base, grades=np.full_like(base.grades, -1)), SamplerConfig(), seed=1)
+
+
+def test_positives_may_be_those_that_the_first_stage_found() -> None:
+    split = replace(graded_split(), ranks=np.array([0, 2, 1, 0, 3, 4], np.int32))
+    found = SamplerConfig(positives="found", negatives=1, batch=400)
+    drawn = Sampler(split, found, seed=1).batch(0).candidates
+    assert {(int(p), int(n)) for p, n in drawn} == {(1, n) for n in (2, 3, 4, 5)}

@@ -60,11 +60,13 @@ export class HeatMap {
       "toggle",
       () => {
         // Document words downwards, as there are more of them.
-        const rows = transposed(this._values).map((values, place) => [
-          this._columns[place].text,
+        const apart = matrix.rows !== matrix.columns;
+        const [down, across] = apart ? [this._columns, this._rows] : [this._rows, this._columns];
+        const rows = (apart ? transposed(this._values) : this._values).map((values, place) => [
+          down[place].text,
           ...values.map(number),
         ]);
-        const heads = ["", ...this._rows.map((word) => word.text)];
+        const heads = ["", ...across.map((word) => word.text)];
         details.append(table(matrix.name, heads, rows, "heat-table"));
       },
       { once: true },

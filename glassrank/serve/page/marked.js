@@ -1,7 +1,7 @@
 // Query and document of one explanation, with a card beside the word that is looked at.
 
 import { card } from "./card.js";
-import { facts, markOf, WordText } from "./words.js";
+import { facts, markOf, wholeWordText, WordText } from "./words.js";
 
 export class MarkedTexts {
   // `onChange(side, place, by)` where words can be changed; null where they cannot.
@@ -37,7 +37,10 @@ export class MarkedTexts {
 
   _pick(side, place, element) {
     if (!this._onChange) return;
-    card().open(element, ...this._about(side, place), (by) => this._onChange(side, place, by));
+    const [, told] = this._about(side, place);
+    const { query, doc } = this._explanation;
+    const title = wholeWordText((side === "query" ? query : doc).words, place);
+    card().open(element, title, told, (by) => this._onChange(side, place, by));
   }
 
   _about(side, place) {

@@ -1,0 +1,76 @@
+"""Texts as a model reads them, live or for a store: ids, cut to its lengths, in batches of like
+length."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from glassrank.errors import InputError
+from glassrank.models import Ensemble, PieceRanker, TokenBatch
+from glassrank.models.checkpoint import SavedModel
+from glassrank.models.pieces import PieceText
+from glassrank.text import Vocabulary, pad
+from glassrank.text.encoder import TextEncoder, TextIds, WordEncoder
+from glassrank.text.wordpieces import PieceEncoder
+
+
+class TextReader:
+    """What a model reads of queries and of documents."""
+
+    def __init__(self, saved: SavedModel) -> None:
+        self.encoder = text_encoder(saved)
+        self._usage = saved.usage
+        self._pieces = piece_text(saved)
+
+    def query(self, text: str) -> TextIds:
+        most = None if self._pieces is None else self._pieces.query_words
+        return self.encoder.encode([text], self._usage.query_length, most)[0]
+
+    def docs(self, texts: Sequence[str]) -> list[TextIds]:
+        most = None if self._pieces is None else self._pieces.doc_words
+        return self.encoder.encode(texts, self._usage.doc_length, most)
+
+
+def text_encoder(saved: SavedModel) -> TextEncoder:
+    """What turns texts into the ids that a model reads: words, or pieces of words."""
+    pieces = piece_text(saved)
+    if pieces is not None:
+        return PieceEncoder(saved.vocabulary, pieces.lowercase)
+    return WordEncoder(Vocabulary(saved.vocabulary[2:], saved.unknown_buckets))
+
+
+def piece_text(saved: SavedModel) -> PieceText | None:
+    """How texts become pieces; None for a model on words."""
+    model = saved.model
+    members = list(model.rankers()) if isinstance(model, Ensemble) else [model]
+    found = {m.config.text if isinstance(m, PieceRanker) else None for m in members}
+    if len(found) > 1:
+        raise InputError("an ensemble's members must read texts alike; these do not")
+    (text,) = found
+    return text
+
+
+def batch_of(ids: Sequence[NDArray[np.int32]], device: torch.device) -> TokenBatch:
+    """Padded to the longest, which has one place at least."""
+    padded = pad(ids, min_length=1)
+    return TokenBatch(
+        torch.from_numpy(padded.ids).to(device), torch.from_numpy(padded.mask).float().to(device)
+    )
+
+
+def like_length(lengths: NDArray[np.int64], at_once: int) -> Iterator[NDArray[np.int64]]:
+    """Numbers of texts, shortest first, in batches of about `at_once` places with padding.
+
+    >>> [batch.tolist() for batch in like_length(np.array([3, 1, 2, 9]), at_once=6)]
+    [[1, 2], [0], [3]]
+    """
+    order = np.argsort(lengths, kind="stable")
+    start = 0
+    while start < len(order):
+        # A text is as long as its batch's longest, which stands last.
+        cost = lengths[order[start:]].clip(min=1) * np.arange(1, len(order) - start + 1)
+        size = max(1, int(np.searchsorted(cost, at_once, side="right")))
+        yield order[start : start + size]
+        start += size

@@ -1,0 +1,292 @@
+"""Transformers in the same trainer: from a BERT's folder, or from what was trained before."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from glassrank.errors import InputError
+from glassrank.models.checkpoint import load_model
+from glassrank.settings import from_plain
+from glassrank.train.adapt import adapt
+from glassrank.train.build import build_model
+from glassrank.train.config import TrainConfig
+from glassrank.train.gather import gather
+from glassrank.train.loop import train
+from glassrank.train.prepare import prepare
+from glassrank.train.prepared import Prepared, load_prepared, save_prepared
+from glassrank.train.step import make_optimizers
+
+SIZE, LAYERS, INNER, POSITIONS = 12, 2, 16, 24
+WORDS = [f"word{number}" for number in range(40)]
+PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *WORDS]
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A collection in which a relevant document has the query's words, and a small BERT."""
+    folder = tmp_path_factory.mktemp("transformers")
+    rng = np.random.default_rng(0)
+    docs, queries, qrels = [], [], []
+    for number in range(60):
+        words = rng.choice(WORDS, 8)
+        docs.append(f"d{number}\t{' '.join(words)}")
+        if number < 24:
+            queries.append(f"q{number}\t{' '.join(rng.choice(words, 4, replace=False))}")
+            qrels.append(f"q{number} 0 d{number} 1")
+    (folder / "docs.tsv").write_text("\n".join(docs) + "\n")
+    for name, part in (("train", slice(0, 16)), ("dev", slice(16, 24)), ("all", slice(0, 24))):
+        (folder / f"{name}.tsv").write_text("\n".join(queries[part]) + "\n")
+        (folder / f"{name}.qrels").write_text("\n".join(qrels[part]) + "\n")
+    _write_bert(folder / "bert")
+    return folder
+
+
+def _write_bert(folder: Path) -> None:
+    folder.mkdir()
+    sizes = {
+        "model_type": "bert", "vocab_size": len(PIECES), "hidden_size": SIZE,
+        "num_hidden_layers": LAYERS, "num_attention_heads": 3, "intermediate_size": INNER,
+        "max_position_embeddings": POSITIONS, "type_vocab_size": 2, "hidden_dropout_prob": 0.0,
+    }  # fmt: skip
+    (folder / "config.json").write_text(json.dumps(sizes))
+    (folder / "vocab.txt").write_text("".join(f"{piece}\n" for piece in PIECES))
+    shapes: dict[str, tuple[int, ...]] = {
+        "embeddings.word_embeddings.weight": (len(PIECES), SIZE),
+        "embeddings.position_embeddings.weight": (POSITIONS, SIZE),
+        "embeddings.token_type_embeddings.weight": (2, SIZE),
+        "embeddings.LayerNorm.weight": (SIZE,),
+        "embeddings.LayerNorm.bias": (SIZE,),
+    }
+    for layer in (f"encoder.layer.{number}" for number in range(LAYERS)):
+        for part in ("self.query", "self.key", "self.value", "output.dense"):
+            shapes[f"{layer}.attention.{part}.weight"] = (SIZE, SIZE)
+            shapes[f"{layer}.attention.{part}.bias"] = (SIZE,)
+        for part, rows, columns in (("intermediate", INNER, SIZE), ("output", SIZE, INNER)):
+            shapes[f"{layer}.{part}.dense.weight"] = (rows, columns)
+            shapes[f"{layer}.{part}.dense.bias"] = (rows,)
+        for part in ("attention.output", "output"):
+            shapes[f"{layer}.{part}.LayerNorm.weight"] = (SIZE,)
+            shapes[f"{layer}.{part}.LayerNorm.bias"] = (SIZE,)
+    generator = torch.Generator().manual_seed(1)
+    weights = {
+        name: 0.3 * torch.randn(shape, generator=generator) + ("LayerNorm.weight" in name)
+        for name, shape in shapes.items()
+    }
+    save_file(weights, folder / "model.safetensors")
+
+
+def config(model: str, **changes: object) -> TrainConfig:
+    plain: dict[str, object] = {
+        "model": model,
+        "out": "out",
+        "prepared": "prepared",
+        "query_length": 8,
+        "doc_length": 12,
+        "start": {"bert": "bert"},
+        "collections": [
+            {
+                "name": "small", "docs": "docs.tsv", "train_queries": "train.tsv",
+                "train_qrels": "train.qrels", "dev_queries": "dev.tsv", "dev_qrels": "dev.qrels",
+            }
+        ],
+        "sampler": {"batch": 8, "negatives": 3},
+        "loss": {"kind": "softmax"},
+        "optimizer": {"steps": 60, "contextual": 0.01, "rest": 0.01, "schedule": "linear"},
+        "validation": {"every": 30},
+        **changes,
+    }  # fmt: skip
+    return from_plain(TrainConfig, plain)
+
+
+def prepared_for(run: TrainConfig, base: Path) -> Prepared:
+    return prepare(run, gather(run, base), base)
+
+
+@pytest.mark.parametrize("model", ["bert", "mores"])
+def test_it_learns_saves_and_is_read_back(model: str, base: Path, tmp_path: Path) -> None:
+    run = config(model)
+    prepared = prepared_for(run, base)
+    save_prepared(tmp_path / "prepared", prepared)
+    trained = train(run, load_prepared(tmp_path / "prepared"), tmp_path / "out", base=base)
+    losses = [row["loss"] for row in trained.progress.history]
+    assert losses[-1] < 0.8 * losses[0]
+    saved = load_model(tmp_path / "out" / "best")
+    assert saved.vocabulary == PIECES and saved.usage.doc_length == 12
+    assert "weights of bert" in (tmp_path / "out" / "best" / "card.md").read_text()
+
+
+def test_texts_are_pieces_between_special_ones_cut_to_their_length(base: Path) -> None:
+    prepared = prepared_for(config("bert", doc_length=6), base)
+    cls, sep = PIECES.index("[CLS]"), PIECES.index("[SEP]")
+    for row in range(len(prepared.docs)):
+        ids = prepared.docs[row]
+        assert len(ids) == 6 and ids[0] == cls and ids[-1] == sep
+
+
+def test_limits_in_words_come_first(base: Path) -> None:
+    limits = {"text": {"query_words": 2, "doc_words": 4}}
+    prepared = prepared_for(config("mores", config=limits), base)
+    assert {len(prepared.docs[row]) for row in range(60)} == {2 + 4}
+    assert {len(prepared.train.queries[row]) for row in range(16)} == {2 + 2}
+
+
+def test_a_start_may_be_copied_or_random(base: Path) -> None:
+    prepared = prepared_for(config("mores"), base)
+    models = {
+        kind: build_model(
+            config("mores", start={"bert": "bert", "interaction": kind}), prepared, base
+        )
+        for kind in ("copied", "random_cross", "random")
+    }
+    weights = {kind: dict(model.named_parameters()) for kind, model in models.items()}
+    cross = next(n for n in weights["copied"] if "interaction" in n and "cross" in n and "key" in n)
+    inner = next(n for n in weights["copied"] if "interaction" in n and "inner.weight" in n)
+    assert not torch.equal(weights["copied"][cross], weights["random_cross"][cross])
+    assert torch.equal(weights["copied"][inner], weights["random_cross"][inner])
+    assert not torch.equal(weights["copied"][inner], weights["random"][inner])
+
+
+def test_encoders_have_one_rate_and_the_rest_another(base: Path) -> None:
+    run = config("mores", optimizer={"contextual": 0.1, "rest": 0.2, "weight_decay": 0.3})
+    model = build_model(run, prepared_for(run, base), base)
+    groups = make_optimizers(model, run.optimizer)["dense"].param_groups
+    rates = {id(p): (g["lr"], g["weight_decay"]) for g in groups for p in g["params"]}
+    for name, parameter in model.named_parameters():
+        rate = 0.2 if name.startswith("interaction") else 0.1
+        assert rates[id(parameter)] == (rate, 0.3 if parameter.ndim > 1 else 0.0), name
+
+
+@pytest.fixture(scope="module")
+def trained_folder(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = config("mores", optimizer={"steps": 10, "contextual": 0.01, "rest": 0.01})
+    out = tmp_path_factory.mktemp("trained")
+    train(run, prepared_for(run, base), out, base=base)
+    return out / "best"
+
+
+def folded(base: Path, folder: Path, **changes: object) -> TrainConfig:
+    run = config("mores", start={"model": str(folder)}, folds={"count": 3}, **changes)
+    whole = replace(run.collections[0], train_queries="all.tsv", train_qrels="all.qrels")
+    whole = replace(whole, dev_queries=None, dev_qrels=None)
+    return replace(run, collections=(whole,), optimizer=replace(run.optimizer, steps=6))
+
+
+def test_adaptation_moves_what_it_is_to_move(
+    base: Path, trained_folder: Path, tmp_path: Path
+) -> None:
+    run = folded(base, trained_folder)
+    prepared = prepared_for(run, base)
+    assert sorted(np.bincount(prepared.train.folds).tolist()) == [8, 8, 8]  # type: ignore[arg-type]
+    found = adapt(run, prepared, tmp_path, base=base)
+    assert list(found.modes) == ["none", "all", "interaction", "representation"]
+    assert len(found.first_stage.query_ids) == 24
+    before = load_model(trained_folder).model.state_dict()
+    for mode, moved in (
+        ("all", {True, False}),
+        ("interaction", {True}),
+        ("representation", {False}),
+    ):
+        after = load_model(tmp_path / mode / "0" / "best").model.state_dict()
+        changed = {
+            n.startswith("interaction") for n in before if not torch.equal(before[n], after[n])
+        }
+        assert changed == moved, mode
+
+
+def test_a_query_is_scored_by_a_model_that_did_not_learn_from_it(
+    base: Path, trained_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import glassrank.train.adapt as module
+
+    run = folded(base, trained_folder)
+    prepared = prepared_for(run, base)
+    seen: list[tuple[set[tuple[int, ...]], set[tuple[int, ...]]]] = []
+    real_train, real_scored = module.train, module._scored
+
+    def queries_of(split: object) -> set[tuple[int, ...]]:
+        rows = split.queries  # type: ignore[attr-defined]
+        return {tuple(rows[i].tolist()) for i in range(len(rows))}
+
+    def spy_train(config: TrainConfig, own: Prepared, *rest: object, **more: object) -> object:
+        seen.append((queries_of(own.train) | queries_of(own.dev), set()))
+        return real_train(config, own, *rest, **more)  # type: ignore[arg-type]
+
+    def spy_scored(
+        config: object, own: Prepared, model: object, queries: object, device: str
+    ) -> object:
+        seen[-1] = (seen[-1][0], queries_of(own.train.only(queries)))  # type: ignore[arg-type]
+        return real_scored(config, own, model, queries, device)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(module, "train", spy_train)
+    monkeypatch.setattr(module, "_scored", spy_scored)
+    adapt(run, prepared, tmp_path, modes=["interaction"], base=base)
+    assert len(seen) == 3
+    for learnt, tested in seen:
+        assert tested and not learnt & tested
+
+
+@pytest.mark.parametrize("shape", ["lists", "robust04"])
+def test_folds_may_come_from_a_file(shape: str, base: Path, trained_folder: Path) -> None:
+    lists = [[f"q{n}" for n in range(24) if n % 3 == fold] for fold in range(3)]
+    plain: object = lists
+    if shape == "robust04":
+        plain = {f"s{n}": {"predict": {"test": ids}} for n, ids in enumerate(lists)}
+    (base / f"{shape}.json").write_text(json.dumps(plain))
+    run = folded(base, trained_folder)
+    run = replace(run, folds=replace(run.folds, file=f"{shape}.json"))  # type: ignore[type-var]
+    prepared = prepared_for(run, base)
+    assert prepared.train.folds is not None
+    assert prepared.train.folds.tolist() == [n % 3 for n in range(24)]
+
+
+def test_any_model_learns_from_a_trained_one(
+    base: Path, trained_folder: Path, tmp_path: Path
+) -> None:
+    run = config(
+        "knrm",
+        start={},
+        vectors={"size": 8, "min_count": 1},
+        candidates={"teacher": str(trained_folder)},
+        loss={"kind": "margin_mse"},
+        optimizer={"steps": 5},
+    )
+    prepared = prepared_for(run, base)
+    teacher = load_model(trained_folder)
+    from glassrank.rank import Reranker
+
+    scored = Reranker(teacher, exact=True)
+    query, doc = 3, int(prepared.train.docs[3][1])
+    text, asked = (
+        " ".join(prepared.words[word] for word in ids)
+        for ids in (prepared.docs[doc], prepared.train.queries[query])
+    )
+    place = prepared.train.docs.offsets[query] + 1
+    assert prepared.train.teacher is not None
+    expected = scored.scores(asked, [text]).values[0]
+    assert prepared.train.teacher[place] == pytest.approx(expected, abs=1e-5)
+    train(run, prepared, tmp_path, base=base)
+
+
+def test_mistakes_are_one_sentence(base: Path, trained_folder: Path) -> None:
+    with pytest.raises(InputError, match=r"reads pieces of words: say whose, with start\.bert"):
+        prepared_for(config("bert", start={}), base)
+    with pytest.raises(InputError, match="two beginnings"):
+        config("bert", start={"bert": "a", "model": "b"})
+    run = config("mores")
+    prepared = prepared_for(run, base)
+    with pytest.raises(InputError, match="another vocabulary"):
+        other = replace(prepared, words=[*PIECES, "more"])
+        build_model(config("mores", start={"model": str(trained_folder)}), other, base)
+    with pytest.raises(InputError, match="is a mores, not a bert"):
+        build_model(config("bert", start={"model": str(trained_folder)}), prepared, base)
+    with pytest.raises(InputError, match="needs a model in modules"):
+        build_model(config("bert", start={"bert": "bert", "parts": "interaction"}), prepared, base)
+    with pytest.raises(InputError, match=r"config\.query is given by start\.bert"):
+        build_model(config("mores", config={"query": {"layers": 1}}), prepared, base)
+    with pytest.raises(InputError, match=r"set start\.model, add \[folds\]"):
+        adapt(run, prepared, base / "nowhere")
