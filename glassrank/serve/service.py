@@ -20,6 +20,9 @@ from glassrank.serve.options import Options
 
 Result = TypeVar("Result")
 
+_SPARE = 0.06
+"""The share of a budget that is kept for what nobody can predict: other requests, other programs."""
+
 _log = logging.getLogger("glassrank.serve")
 
 
@@ -63,7 +66,7 @@ class Service:
         state = request.state
         state.budget_ms = budget_ms
         # Never all of the budget: then nothing would be answered, and nothing learned any more.
-        reserve = min(self._sending.predict(1), budget_ms / 4)
+        reserve = min(self._sending.predict(1) + _SPARE * budget_ms, budget_ms / 4)
         deadline = Deadline(now, state.arrived + budget_ms - reserve)
 
         def timed(deadline: Deadline) -> Result:
