@@ -14,6 +14,7 @@ from glassrank.bench.clocks import medians_ms, quantile
 from glassrank.bench.results import MissingError, Result
 from glassrank.bench.texts import passages, questions
 from glassrank.rank import Pipeline, Reranker, load
+from glassrank.rank.budget import now
 from glassrank.retrieve import Index
 from glassrank.store import Store, encode_index, text_of
 
@@ -76,6 +77,22 @@ def _cross_encoder() -> Any:
         local_files_only=True,
         model_kwargs={"dtype": torch.bfloat16},
     )
+
+
+def machine_noise() -> Sequence[Result]:
+    """The same few milliseconds of work, again and again: what a budget has to live with here."""
+    took = []
+    for _ in range(QUERIES):
+        began = now()
+        sum(range(250_000))
+        took.append(now() - began)
+    usual = quantile(took, 0.5)
+    details: dict[str, float | str] = {"p50_ms": usual}
+    return [
+        Result(f"fixed work of {usual:.1f} ms: p{share:.0f} over its median",
+               quantile(took, share / 100) - usual, "ms", None, details=details)
+        for share in (95.0, 99.0)
+    ]  # fmt: skip
 
 
 def budget_kept(stored: bool, passages_count: int = 20_000) -> Sequence[Result]:

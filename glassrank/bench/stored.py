@@ -16,7 +16,8 @@ from glassrank.nn.contextual import ContextualConfig
 DOCS, WORDS, SIZE, STRIDE, TERMS = 1000, 200, 300, 320, 30
 _SETS = 4
 """Different documents in turn, so that caches do not help: each set is larger than they are."""
-_PLAIN_AT_ONCE = 50
+_IN_CACHE = 50
+"""Documents whose match matrices suit the caches: the plain form is fastest with about so many."""
 
 
 def tiny_table_tk(layers: int = 2) -> TK:
@@ -56,13 +57,13 @@ class RandomStore:
         ]
         self.lengths = np.full(DOCS, WORDS, np.int64)
 
-    def plain(self, model: TK, turn: int) -> NDArray[np.float32]:
-        """Rows to float32, then what the model itself does, in parts that fit the caches."""
+    def plain(self, model: TK, turn: int, at_once: int) -> NDArray[np.float32]:
+        """Rows to float32, then what the model itself does, with so many documents at a time."""
         query = Words(self.query[None], torch.ones(1, TERMS), self.weights[None])
         found = []
         starts = self.starts[turn % _SETS]
-        for begin in range(0, DOCS, _PLAIN_AT_ONCE):
-            part = starts[begin : begin + _PLAIN_AT_ONCE]
+        for begin in range(0, DOCS, at_once):
+            part = starts[begin : begin + at_once]
             places = (part[:, None] + np.arange(WORDS)).ravel()
             raw = torch.from_numpy(self.rows[places])
             vectors = raw.view(torch.bfloat16).float() if raw.dtype == torch.uint16 else raw.float()
@@ -86,22 +87,34 @@ class RandomStore:
 
 
 def fused_against_plain() -> Sequence[Result]:
-    return [_fused_against_plain(dtype) for dtype in ("bf16", "int8", "float32")]
+    return [row for dtype in ("bf16", "int8", "float32") for row in _fused_against_plain(dtype)]
 
 
-def _fused_against_plain(dtype: str) -> Result:
+def _fused_against_plain(dtype: str) -> Sequence[Result]:
+    """Plain as it is written, all documents in one call, and in parts that suit the caches."""
     model, store, turns = tiny_table_tk(), RandomStore(dtype), count()
-    difference = np.abs(store.fused(model, 0) / store.plain(model, 0) - 1).max()
-    fused, plain = medians_ms(
-        [lambda: store.fused(model, next(turns)), lambda: store.plain(model, next(turns))]
+    difference = np.abs(store.fused(model, 0) / store.plain(model, 0, _IN_CACHE) - 1).max()
+    (fused,) = medians_ms([lambda: store.fused(model, next(turns))], repeats=30, warm_ups=3)
+    again, plain, in_parts = medians_ms(
+        [
+            lambda: store.fused(model, next(turns)),
+            lambda: store.plain(model, next(turns), DOCS),
+            lambda: store.plain(model, next(turns), _IN_CACHE),
+        ]
     )
-    return Result(
-        f"stored scoring, {dtype}: fused against plain",
-        plain / fused,
-        "times",
-        25.0 if dtype == "bf16" else None,
-        details={"fused_ms": fused, "plain_ms": plain, "difference": float(difference)},
-    )
+    fused = max(fused, again)  # the plain forms leave colder caches behind
+    details: dict[str, float | str] = {
+        "fused_ms": fused,
+        "plain_ms": plain,
+        "plain_in_parts_ms": in_parts,
+        "difference": float(difference),
+    }
+    name = f"stored scoring, {dtype}: fused against plain"
+    target = 25.0 if dtype == "bf16" else None
+    return [
+        Result(name, plain / fused, "times", target, details=details),
+        Result(f"{name} in parts of {_IN_CACHE}", in_parts / fused, "times", None),
+    ]
 
 
 def stored_against_live() -> Sequence[Result]:
@@ -112,8 +125,8 @@ def stored_against_live() -> Sequence[Result]:
 
     @torch.no_grad()
     def live() -> None:
-        for begin in range(0, DOCS, _PLAIN_AT_ONCE):
-            part = ids[begin : begin + _PLAIN_AT_ONCE]
+        for begin in range(0, DOCS, _IN_CACHE):
+            part = ids[begin : begin + _IN_CACHE]
             docs = model.encode_doc(TokenBatch(part, torch.ones(part.shape)))
             same = query.rows(torch.zeros(len(part), dtype=torch.long))
             model.interact(same, docs)

@@ -70,6 +70,7 @@ def _cases(passages: Path | None, device: str) -> "list[Case]":
         Case("live", lambda: live.against_the_authors(passages)),
         Case("sizes", sizes.small_stores),
         Case("query", queries.against_cross_encoder),
+        Case("noise", queries.machine_noise),
         Case("budget-stored", lambda: queries.budget_kept(stored=True)),
         Case("budget-live", lambda: queries.budget_kept(stored=False)),
     ]

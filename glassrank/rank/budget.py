@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from glassrank.rank.cost import CostModel
 
+_LONGEST_MS = 8.0
+
 Clock = Callable[[], float]
 """Milliseconds since some moment."""
 
@@ -52,8 +54,9 @@ def score_in_time(
 ) -> Scored:
     """`score(start, stop)` for as many candidates as the time allows, from the first on.
 
-    A third of the time that is left goes to each piece: a wrong prediction is noticed while there
-    is time to make up for it. When a third would hold nothing, the rest is used as one piece.
+    A third of the time that is left goes to each piece, and no more than a few milliseconds: a
+    wrong prediction, or a pause of the machine, is noticed while there is time to make up for it.
+    When that would hold nothing, the rest is used as one piece.
     """
     values: list[NDArray[np.float32]] = []
     start = 0
@@ -77,7 +80,7 @@ def _next_piece(
     largest = max(1, int(np.searchsorted(np.cumsum(sizes), most_at_once, side="right")))
     if left == float("inf"):
         return largest
-    in_third = cost.fitting(sizes, left / 3)
+    in_third = cost.fitting(sizes, min(left / 3, _LONGEST_MS))
     # A piece whose fixed cost is most of it is not worth its start: take all that fits.
     if in_third == 0 or 4 * cost.predict(0) > left:
         return min(cost.fitting(sizes, left), largest)

@@ -3,12 +3,13 @@
 import numpy as np
 from numpy.typing import NDArray
 
-_FORGET = 0.97
-"""How much of what was known stays when something new is seen: about the last thirty count."""
+_FORGET = 0.99
+"""How much of what was known stays when something new is seen: about the last hundred count."""
 _TRUSTED = 4.0
 """A piece that took longer than this many times its prediction was interrupted: it counts no more
 than that, so that one pause of the machine does not spoil the predictions after it."""
-
+_FOLLOW = 0.2
+"""How fast predictions follow a machine that is slower or faster than usual just now."""
 _RISE, _FALL = 0.3, 0.03
 """How fast the margin follows what runs over it, and what does not: being late is worse than
 stopping a little early, so one piece that is late weighs as much as ten that are not."""
@@ -19,8 +20,8 @@ _LIKELY_SIZE = 256.0
 class CostModel:
     """base + rate * size, by least squares over what was seen, newer things counting more.
 
-    Predictions lie above the line by as much as work has lately run over it, so that a deadline is
-    seldom missed.
+    Predictions are this line, times how slow the machine is just now, and above that by as much as
+    work has lately run over it, so that a deadline is seldom missed.
 
     >>> cost = CostModel(base=1.0, rate=0.5)
     >>> cost.predict(10)
@@ -32,35 +33,40 @@ class CostModel:
     def __init__(self, base: float = 0.0, rate: float = 0.0) -> None:
         self.base = base
         self.rate = rate
+        self.slowness = 1.0
+        """What work takes just now, as a share of the line."""
         self.margin = 0.0
-        """How far work runs over the line, as a share of it."""
+        """How far work runs over that, as a share of it."""
         self._weight = self._size = self._square = self._time = self._product = 0.0
         if base or rate:  # what is known beforehand counts as two pieces that were seen
             for size in (0.0, _LIKELY_SIZE):
                 self._add(size, base + rate * size)
 
     def predict(self, size: float) -> float:
-        return (self.base + self.rate * size) * (1 + self.margin)
+        return (self.base + self.rate * size) * self.slowness * (1 + self.margin)
 
     def fitting(self, sizes: NDArray[np.floating], within: float) -> int:
         """How many of these, from the first on, are predicted to end in time as one piece."""
-        predicted = (self.base + self.rate * np.cumsum(sizes)) * (1 + self.margin)
+        line = self.base + self.rate * np.cumsum(sizes)
+        predicted = line * self.slowness * (1 + self.margin)
         return int(np.searchsorted(predicted, within, side="right"))
 
     def learn(self, size: float, took: float) -> None:
         """A piece of this size took so many milliseconds."""
         line = self.base + self.rate * size
-        if self._weight:
-            took = min(took, _TRUSTED * self.predict(size))
-            over = min(1.0, max(0.0, took / line - 1)) if line > 0 else 0.0
+        if self._weight and line > 0:
+            took = min(took, _TRUSTED * line)
+            over = min(1.0, max(0.0, took / (line * self.slowness) - 1))
             self.margin += (_RISE if over > self.margin else _FALL) * (over - self.margin)
+            self.slowness += _FOLLOW * (took / line - self.slowness)
         self._add(size, took)
         self._fit()
 
     def relax(self) -> None:
-        """Nothing could be tried for lack of time. A margin that grew too wide would stay so, since
-        it falls only when something is tried."""
+        """Nothing could be tried for lack of time. Predictions that were spoilt by a slow moment
+        would stay so, since they change only when something is tried."""
         self.margin *= 1 - _FALL
+        self.slowness += _FALL * (1 - self.slowness)
 
     def _add(self, size: float, took: float) -> None:
         self._weight = _FORGET * self._weight + 1

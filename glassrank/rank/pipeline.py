@@ -22,7 +22,7 @@ from glassrank.types import Hit, Ranking
 
 _WORDS_AT_ONCE = {"live": 16_384.0, "stored": 1_048_576.0}
 """The most that is scored as one piece when there is no budget to cut it shorter."""
-_SPARE, _MOST_SPARE_MS = 0.04, 5.0
+_SPARE, _MOST_SPARE_MS = 0.08, 5.0
 """The share of the time left for scoring that is kept for what no prediction knows of."""
 _CALIBRATION_DOCS = (2, 8, 32, 64)
 

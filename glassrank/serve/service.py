@@ -21,7 +21,7 @@ from glassrank.serve.options import Options
 Result = TypeVar("Result")
 
 _SPARE = 0.06
-"""The share of a budget that is kept for what nobody can predict: other requests, other programs."""
+"""The share of a budget that is kept for what nobody can predict, such as other programs."""
 
 _log = logging.getLogger("glassrank.serve")
 
