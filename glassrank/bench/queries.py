@@ -70,12 +70,14 @@ def _cross_encoder() -> Any:
             f"{error.name} is not installed; pip install 'glassrank[bench]'"
         ) from None
     transformers.logging.set_verbosity_error()
+    version = tuple(int(part) for part in transformers.__version__.split(".")[:2])
+    dtype = "dtype" if version >= (4, 56) else "torch_dtype"
     return peers.CrossEncoder(
         weights.get_model_path(),
         num_labels=1,
         device="cpu",
         local_files_only=True,
-        model_kwargs={"dtype": torch.bfloat16},
+        model_kwargs={dtype: torch.bfloat16},
     )
 
 

@@ -33,13 +33,14 @@ def tiny_table_tk(layers: int = 2) -> TK:
 class RandomStore:
     """Rows as a store has them, and one query."""
 
-    def __init__(self, dtype: str) -> None:
+    def __init__(self, dtype: str, words: int = WORDS) -> None:
         generator = torch.Generator().manual_seed(0)
-        rows = torch.zeros(_SETS * DOCS * WORDS, STRIDE, dtype=torch.bfloat16)
+        self.words = words
+        rows = torch.zeros(_SETS * DOCS * words, STRIDE, dtype=torch.bfloat16)
         self.scales: NDArray[np.float32] | None = None
-        for start in range(0, len(rows), DOCS * WORDS):
-            vectors = torch.randn(DOCS * WORDS, SIZE, generator=generator)
-            rows[start : start + DOCS * WORDS, :SIZE] = torch.nn.functional.normalize(vectors)
+        for start in range(0, len(rows), DOCS * words):
+            vectors = torch.randn(DOCS * words, SIZE, generator=generator)
+            rows[start : start + DOCS * words, :SIZE] = torch.nn.functional.normalize(vectors)
         query = torch.randn(TERMS, SIZE, generator=generator)
         self.query = torch.nn.functional.normalize(query)  # (Q, E)
         self.weights = torch.rand(TERMS, generator=generator)  # (Q,)
@@ -53,9 +54,9 @@ class RandomStore:
             self.rows = rows.float().numpy()
         order = torch.randperm(_SETS * DOCS, generator=generator).numpy()
         self.starts = [
-            order[n * DOCS : (n + 1) * DOCS].astype(np.int64) * WORDS for n in range(_SETS)
+            order[n * DOCS : (n + 1) * DOCS].astype(np.int64) * words for n in range(_SETS)
         ]
-        self.lengths = np.full(DOCS, WORDS, np.int64)
+        self.lengths = np.full(DOCS, words, np.int64)
 
     def plain(self, model: TK, turn: int, at_once: int) -> NDArray[np.float32]:
         """Rows to float32, then what the model itself does, with so many documents at a time."""
@@ -64,13 +65,13 @@ class RandomStore:
         starts = self.starts[turn % _SETS]
         for begin in range(0, DOCS, at_once):
             part = starts[begin : begin + at_once]
-            places = (part[:, None] + np.arange(WORDS)).ravel()
+            places = (part[:, None] + np.arange(self.words)).ravel()
             raw = torch.from_numpy(self.rows[places])
             vectors = raw.view(torch.bfloat16).float() if raw.dtype == torch.uint16 else raw.float()
             if self.scales is not None:
                 vectors *= torch.from_numpy(self.scales[places])[:, None]
-            docs = torch.unflatten(vectors[:, :SIZE], 0, (len(part), WORDS))
-            ones = torch.ones(len(part), WORDS)
+            docs = torch.unflatten(vectors[:, :SIZE], 0, (len(part), self.words))
+            ones = torch.ones(len(part), self.words)
             same = query.rows(torch.zeros(len(part), dtype=torch.long))
             found.append(model.interact(same, Words(docs, ones, ones)).score)
         return torch.cat(found).numpy()

@@ -58,7 +58,7 @@ def bench(
 
 
 def _cases(passages: Path | None, device: str) -> "list[Case]":
-    from glassrank.bench import Case, live, queries, sizes, stored
+    from glassrank.bench import Case, live, peers, queries, sizes, stored
 
     if device != "cpu":
         from glassrank.bench import gpu
@@ -69,6 +69,7 @@ def _cases(passages: Path | None, device: str) -> "list[Case]":
         Case("stored", stored.stored_against_live),
         Case("live", lambda: live.against_the_authors(passages)),
         Case("sizes", sizes.small_stores),
+        Case("late-interaction", peers.against_late_interaction),
         Case("query", queries.against_cross_encoder),
         Case("noise", queries.machine_noise),
         Case("budget-stored", lambda: queries.budget_kept(stored=True)),

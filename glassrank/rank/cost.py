@@ -15,6 +15,7 @@ _RISE, _FALL = 0.3, 0.03
 stopping a little early, so one piece that is late weighs as much as ten that are not."""
 
 _LIKELY_SIZE = 256.0
+_SHORTEST_MS = 0.1
 
 
 class CostModel:
@@ -69,11 +70,15 @@ class CostModel:
         self.slowness += _FALL * (1 - self.slowness)
 
     def _add(self, size: float, took: float) -> None:
-        self._weight = _FORGET * self._weight + 1
-        self._size = _FORGET * self._size + size
-        self._square = _FORGET * self._square + size * size
-        self._time = _FORGET * self._time + took
-        self._product = _FORGET * self._product + size * took
+        # Errors grow with the time that work takes: what counts is how large a share they are. A
+        # few long pieces would drown the short ones otherwise, and with them what a piece costs
+        # that is all but empty.
+        weight = 1 / max(took, _SHORTEST_MS) ** 2
+        self._weight = _FORGET * self._weight + weight
+        self._size = _FORGET * self._size + weight * size
+        self._square = _FORGET * self._square + weight * size * size
+        self._time = _FORGET * self._time + weight * took
+        self._product = _FORGET * self._product + weight * size * took
 
     def _fit(self) -> None:
         spread = self._weight * self._square - self._size**2
@@ -84,7 +89,7 @@ class CostModel:
                 self.base, self.rate = base, rate
                 return
         # Sizes all alike, or a line that slopes the wrong way: all of it goes by size.
-        if self._size > 1e-6:
+        if self._size > 1e-6 * self._weight:
             self.base, self.rate = 0.0, self._time / self._size
         else:
             self.base, self.rate = self._time / self._weight, 0.0
