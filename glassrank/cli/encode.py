@@ -14,6 +14,8 @@ from glassrank.cli import console
 from glassrank.errors import InputError
 
 if TYPE_CHECKING:
+    from glassrank.models.checkpoint import SavedModel
+    from glassrank.retrieve import Index
     from glassrank.store import Progress, Report
 
 _PLAIN_LINE_SECONDS = 10.0
@@ -42,29 +44,49 @@ def encode(
     """Encode an index's documents with a model; run it again when the index has changed."""
     from glassrank.models.checkpoint import load_model, model_folder
     from glassrank.retrieve import Index
-    from glassrank.store import encode_index, store_folder
+    from glassrank.store import store_folder
 
     if name is not None and (not name or name != Path(name).name):
         raise InputError(f"a store's name is one folder inside the index, which {name!r} is not")
     path = None if name is None else store_folder(index, name)
     opened, saved = Index(index), load_model(model_folder(model))
+    report = encoded(opened, saved, path, dtype, device, reuse, quiet=quiet)
+    if json:
+        console.print_json(plain(report))
+    else:
+        console.say(summary(report), quiet=quiet)
+
+
+def encoded(
+    index: "Index",
+    saved: "SavedModel",
+    path: Path | None = None,
+    dtype: str = "bf16",
+    device: str = "cpu",
+    reuse: str = "s2",
+    *,
+    quiet: bool,
+) -> "Report":
+    """Encodes, and shows how far it is."""
+    from glassrank.store import encode_index
+
     try:
         with _shown(quiet) as show:
-            report = encode_index(opened, saved, path, dtype, show, device, reuse)
+            return encode_index(index, saved, path, dtype, show, device, reuse)
     except Exception:
         raise
     except BaseException:  # Ctrl-C, under whatever name
         console.error(
-            "interrupted; what was encoded is kept, and the same command goes on from there"
+            "interrupted; what was encoded is kept, and glassrank encode goes on from there"
         )
         raise typer.Exit(130) from None
-    if json:
-        console.print_json({**asdict(report), "path": str(report.path)})
-    else:
-        console.say(_summary(report), quiet=quiet)
 
 
-def _summary(report: "Report") -> str:
+def plain(report: "Report") -> dict[str, object]:
+    return {**asdict(report), "path": str(report.path)}
+
+
+def summary(report: "Report") -> str:
     counts = ((report.encoded, "encoded"), (report.reused, "copied"))
     done = " and ".join(f"{n:,} {what}" for n, what in counts if n)
     speed = f"{done} in {report.seconds:.1f} s, {report.per_second:,.0f} a second"

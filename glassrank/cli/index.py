@@ -38,6 +38,10 @@ def index(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace an index that is there already.")
     ] = False,
+    model: Annotated[
+        str | None,
+        typer.Option(help="Also encode the documents for this model: a folder, or 'default'."),
+    ] = None,
     format: Annotated[  # noqa: A002
         str | None,
         typer.Option(help="jsonl, tsv, csv, trec, text or irds, if the name can't tell."),
@@ -47,6 +51,7 @@ def index(
     json: console.AsJson = False,
 ) -> None:
     """Make an index of documents, or change one."""
+    from glassrank.cli.encode import encoded, plain, summary
     from glassrank.corpus import read_docs
     from glassrank.retrieve import Index
 
@@ -56,6 +61,11 @@ def index(
         raise InputError("--replace goes with --add")
     if overwrite and (add or delete):
         raise InputError("--overwrite makes a new index; it does not go with --add or --delete")
+    saved = None
+    if model is not None:  # before the work: a name that is wrong is said at once
+        from glassrank.models.checkpoint import load_model, model_folder
+
+        saved = load_model(model_folder(model))
     started = time.perf_counter()
     added = deleted = 0
     changed: Index | None = None
@@ -77,10 +87,17 @@ def index(
             changed.merge()
     seconds = time.perf_counter() - started
     if json:
-        console.print_json(
-            {"index": str(out), "docs": len(changed), "added": added, "deleted": deleted}
-            | {"segments": len(changed.snapshot.segments), "seconds": round(seconds, 3)}
-        )
+        found: dict[str, object] = {
+            "index": str(out),
+            "docs": len(changed),
+            "added": added,
+            "deleted": deleted,
+            "segments": len(changed.snapshot.segments),
+            "seconds": round(seconds, 3),
+        }
+        if saved is not None:
+            found["store"] = plain(encoded(changed, saved, quiet=quiet))
+        console.print_json(found)
     else:
         changes = ", ".join(
             f"{n:,} {what}" for n, what in ((added, "added"), (deleted, "deleted")) if n
@@ -90,6 +107,8 @@ def index(
             f"in {seconds:.1f} s",
             quiet=quiet,
         )
+        if saved is not None:
+            console.say(summary(encoded(changed, saved, quiet=quiet)), quiet=quiet)
 
 
 class _Counted:

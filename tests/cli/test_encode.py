@@ -120,3 +120,18 @@ def test_mistakes_are_one_sentence(
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
     assert not (index / "stores").exists()
+
+
+def test_an_index_and_its_store_in_one_command(call: Call, files: Path, model: Path) -> None:
+    done = call(
+        "index", "docs.tsv", "--out", "new.index", "--model", "model", "--quiet", "--json"
+    )
+    assert done.returncode == 0, done.stderr
+    made = json.loads(done.stdout)
+    assert made["store"]["path"] == "new.index/stores/tk-bf16"
+    assert made["store"]["encoded"] == made["docs"] > 0
+    snapshot = Index(files / "new.index").snapshot
+    Store.open(files / "new.index" / "stores" / "tk-bf16", load_model(model).model, snapshot)
+    wrong = call("index", "docs.tsv", "--out", "other.index", "--model", "nowhere")
+    assert wrong.returncode == 2 and "nowhere is not a model folder" in wrong.stderr
+    assert not (files / "other.index").exists()
