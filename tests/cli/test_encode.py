@@ -123,9 +123,7 @@ def test_mistakes_are_one_sentence(
 
 
 def test_an_index_and_its_store_in_one_command(call: Call, files: Path, model: Path) -> None:
-    done = call(
-        "index", "docs.tsv", "--out", "new.index", "--model", "model", "--quiet", "--json"
-    )
+    done = call("index", "docs.tsv", "--out", "new.index", "--model", "model", "--quiet", "--json")
     assert done.returncode == 0, done.stderr
     made = json.loads(done.stdout)
     assert made["store"]["path"] == "new.index/stores/tk-bf16"
