@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from glassrank.rank.cost import CostModel
 
 _LONGEST_MS = 8.0
+"""Of a piece, where there is a budget."""
 
 Clock = Callable[[], float]
 """Milliseconds since some moment."""

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from step_clock import StepClock
 
 from glassrank.errors import InputError
 from glassrank.models import Ensemble
@@ -58,17 +59,6 @@ def test_batches_of_stored_documents_leave_no_trace(
         for way in ways
     )
     assert stored == pytest.approx(live, rel=1e-5, abs=1e-5)
-
-
-class StepClock:
-    """Every look at the clock costs one millisecond, so every hop takes time."""
-
-    def __init__(self) -> None:
-        self.time = 0.0
-
-    def __call__(self) -> float:
-        self.time += 1
-        return self.time
 
 
 @pytest.mark.parametrize("way", ["bert", "mores", "mores stored"])

@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from step_clock import StepClock
 
 from glassrank.errors import InputError
 from glassrank.models import WordTable
@@ -71,17 +72,6 @@ def test_scores_are_the_models_own(
     assert [h.doc_id for h in first] == [
         h.doc_id for h in sorted(ranking, key=lambda h: h.first_rank or 0)
     ]
-
-
-class StepClock:
-    """Every look at the clock costs one millisecond, so every hop takes time."""
-
-    def __init__(self) -> None:
-        self.time = 0.0
-
-    def __call__(self) -> float:
-        self.time += 1
-        return self.time
 
 
 @settings(deadline=None, max_examples=30)
