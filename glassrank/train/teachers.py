@@ -18,11 +18,11 @@ class Teacher(Protocol):
         ...
 
 
-def find_teacher(folder: str, docs: Sequence[Sequence[str]], device: str) -> Teacher:
+def find_teacher(folder: Path, docs: Sequence[Sequence[str]], device: str) -> Teacher:
     """A trained model of ours, whatever it is, or a sentence transformer."""
-    if (Path(folder) / "card.md").exists():
-        return ModelTeacher(Path(folder), docs, device)
-    return SentenceTeacher(folder, docs)
+    if (folder / "card.md").exists():
+        return ModelTeacher(folder, docs, device)
+    return SentenceTeacher(str(folder), docs)
 
 
 class ModelTeacher:
