@@ -104,7 +104,7 @@ class FastLayer(nn.Module):
 
     def _attend(self, projected: Tensor, padding: Tensor | None) -> Tensor:
         if self.fused and padding is not None:
-            from glassrank.nn.contextual_triton import attend
+            from glassrank.nn.attention_triton import attend
 
             return attend(projected, padding, self.heads, self.scale)
         split = torch.unflatten(projected, -1, (3, self.heads, -1))  # (B, L, 3, H, A)
@@ -129,7 +129,7 @@ class FastNorm(nn.Module):
 
     def forward(self, x: Tensor, residual: Tensor) -> Tensor:
         if self.fused:
-            from glassrank.nn.contextual_triton import add_norm
+            from glassrank.nn.norm_triton import add_norm
 
             return add_norm(x, residual, self.gain, self.bias)
         size = self.gain.shape

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from glassrank.models import Words
 from glassrank.models.texts import like_length
 from glassrank.rank.fused import FusedPooling
-from glassrank.rank.fused_gpu import GPUPooling
+from glassrank.rank.fused_gpu import OnGPU
 from glassrank.rank.live import Reranker
 from glassrank.retrieve.snapshot import Snapshot
 from glassrank.store import Store, text_of
@@ -88,7 +88,7 @@ class StoredCandidates:
     def __init__(
         self,
         reranker: Reranker,
-        fused: FusedPooling | GPUPooling | None,
+        fused: FusedPooling | OnGPU | None,
         store: Store,
         query: Words,
         snapshot: Snapshot,

@@ -10,17 +10,26 @@ import torch
 from numpy.typing import NDArray
 
 from glassrank.models import Ranker, Words
-from glassrank.rank.fused_gpu import GPUPooling
+from glassrank.rank.fused_gpu import OnGPU, on_gpu
 from glassrank.store import Part, Store
 
-_DTYPES = ("bf16", "int8", "float32")
+_DTYPES = {"cpu": ("bf16", "int8", "float32"), "cuda": ("bf16", "int8", "float32", "float16")}
 
 
-def fused_pooling(model: Ranker, store: Store) -> "FusedPooling | GPUPooling | None":
-    """None where the plain form has to serve: another kind of model, or ids are stored."""
-    if store.dtype not in _DTYPES:
+def fused_pooling(model: Ranker, store: Store) -> "FusedPooling | OnGPU | None":
+    """None where the plain form has to serve: another kind of model, ids are stored, or a GPU's
+    memory does not hold the store."""
+    device = next(model.parameters()).device
+    if store.dtype not in _DTYPES.get(device.type, ()):
         return None
-    return FusedPooling.of(model) or GPUPooling.of(model)
+    if device.type == "cpu":
+        return FusedPooling(model) if model.readouts() else None
+    return on_gpu(model, store.layout.reuse == "s2") if store.bytes <= _room(device) else None
+
+
+def _room(device: torch.device) -> float:
+    """Bytes of a GPU's memory that rows may take, with some left for what is computed."""
+    return 0.8 * torch.cuda.mem_get_info(device)[0]
 
 
 class FusedPooling:
@@ -35,11 +44,6 @@ class FusedPooling:
         ]
         weight = model.first_stage_weight
         self._first_stage_weight = 0.0 if weight is None else weight.item()
-
-    @classmethod
-    def of(cls, model: Ranker) -> "FusedPooling | None":
-        on_cpu = next(model.parameters()).device.type == "cpu"
-        return cls(model) if on_cpu and model.readouts() else None
 
     def scores(
         self,

@@ -1,7 +1,7 @@
-"""Stored words scored on a GPU: the rows stay in its memory, and one kernel reads them once."""
+"""Stored words scored on a GPU: the rows stay in its memory, and are read once for a query."""
 
 from importlib.util import find_spec
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -11,65 +11,115 @@ from torch import Tensor
 from glassrank.models import Ranker, Words
 
 
-class Rows(Protocol):
-    """As a part of a store has them."""
+class StoredPart(Protocol):
+    """As a store has it."""
 
     vectors: NDArray[np.generic]  # (T, S)
-    scales: NDArray[np.float32] | None  # (T,)
+    scales: NDArray[np.float32] | None  # (T * V,)
 
 
-class GPUPooling:
-    """`FusedPooling` for a model on a GPU. A part's rows are copied there when they are first
-    needed."""
+class Copies:
+    """A part's rows on a GPU, copied there when they are first needed."""
 
-    def __init__(self, model: Ranker) -> None:
-        self._device = next(model.parameters()).device
-        self._weighs_terms = model.weighs_terms
-        self._kernels = model.config.kernels
-        with torch.no_grad():
-            self._readouts = model.readouts()
-        weight = model.first_stage_weight
-        self._first_stage_weight = 0.0 if weight is None else weight.item()
-        self._copies: dict[int, tuple[Rows, Tensor, Tensor | None]] = {}
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._kept: dict[int, tuple[StoredPart, Tensor, Tensor | None]] = {}
 
-    @classmethod
-    def of(cls, model: Ranker) -> "GPUPooling | None":
-        on_gpu = next(model.parameters()).is_cuda
-        return cls(model) if on_gpu and model.readouts() and find_spec("triton") else None
-
-    @torch.no_grad()
-    def scores(
-        self,
-        query: Words,
-        part: Rows,
-        starts: NDArray[np.int64],
-        lengths: NDArray[np.int64],
-        first_stage: NDArray[np.float32],
-    ) -> NDArray[np.float32]:
-        from glassrank.nn.pool_triton import pool_triton
-
-        rows, scales = self._rows(part)
-        first, count = (
-            torch.from_numpy(one).to(self._device) for one in (starts, lengths.astype(np.int32))
-        )
-        vectors = query.vectors[0].flatten(1)  # (Q, E)
-        weights = (query.idf if self._weighs_terms else query.mask)[0]  # (Q,)
-        total = torch.from_numpy(first_stage).to(self._device) * self._first_stage_weight
-        for readout in self._readouts:
-            total = total + pool_triton(
-                vectors[:, readout.query_columns], weights, rows, scales, first, count,
-                self._kernels, readout.log, readout.length,
-                first_column=readout.doc_columns.start or 0,
-            )  # fmt: skip
-        found: NDArray[np.float32] = total.cpu().numpy()
-        return found
-
-    def _rows(self, part: Rows) -> tuple[Tensor, Tensor | None]:
-        if id(part) not in self._copies:  # the part is kept too, so that its id stays its own
+    def of(self, part: StoredPart) -> tuple[Tensor, Tensor | None]:
+        if id(part) not in self._kept:  # the part is kept too, so that its id stays its own
             vectors = torch.from_numpy(np.ascontiguousarray(part.vectors)).to(self._device)
             if vectors.dtype == torch.uint16:
                 vectors = vectors.view(torch.bfloat16)
             scales = None if part.scales is None else torch.from_numpy(part.scales.copy())
             own = None if scales is None else scales.to(self._device)
-            self._copies[id(part)] = (part, vectors, own)
-        return self._copies[id(part)][1:]
+            self._kept[id(part)] = (part, vectors, own)
+        return self._kept[id(part)][1:]
+
+
+class OnGPU:
+    """What both ways share: rows, and the first stage's share of a score."""
+
+    def __init__(self, model: Ranker) -> None:
+        self._device = next(model.parameters()).device
+        self._copies = Copies(self._device)
+        weight = model.first_stage_weight
+        self._first_stage_weight = 0.0 if weight is None else weight.item()
+
+    @torch.no_grad()
+    def scores(
+        self,
+        query: Words,
+        part: StoredPart,
+        starts: NDArray[np.int64],
+        lengths: NDArray[np.int64],
+        first_stage: NDArray[np.float32],
+    ) -> NDArray[np.float32]:
+        """Of documents that are runs of a part's rows."""
+        first, count = (
+            torch.from_numpy(one).to(self._device) for one in (starts, lengths.astype(np.int32))
+        )
+        found = self._score(query, *self._copies.of(part), first, count)
+        own: NDArray[np.float32] = found.float().cpu().numpy()
+        return own + self._first_stage_weight * first_stage
+
+    def _score(
+        self, query: Words, rows: Tensor, scales: Tensor | None, starts: Tensor, lengths: Tensor
+    ) -> Tensor:
+        raise NotImplementedError
+
+
+class GPUPooling(OnGPU):
+    """Soft counts by one kernel, as a model's readouts say."""
+
+    def __init__(self, model: Ranker) -> None:
+        super().__init__(model)
+        self._weighs_terms = model.weighs_terms
+        self._kernels = model.config.kernels
+        with torch.no_grad():
+            self._readouts = model.readouts()
+
+    def _score(
+        self, query: Words, rows: Tensor, scales: Tensor | None, starts: Tensor, lengths: Tensor
+    ) -> Tensor:
+        from glassrank.nn.pool_triton import pool_triton
+
+        vectors = query.vectors[0].flatten(1)  # (Q, E)
+        weights = (query.idf if self._weighs_terms else query.mask)[0]  # (Q,)
+        found: list[Tensor] = [
+            pool_triton(
+                vectors[:, readout.query_columns], weights, rows, scales, starts, lengths,
+                self._kernels, readout.log, readout.length,
+                first_column=readout.doc_columns.start or 0,
+            )
+            for readout in self._readouts
+        ]  # fmt: skip
+        return torch.stack(found).sum(0) if len(found) > 1 else found[0]
+
+
+class GPUInteraction(OnGPU):
+    """MORES's interaction over stored keys and values."""
+
+    def __init__(self, model: Ranker, interaction: Any) -> None:
+        super().__init__(model)
+        self._interaction = interaction
+
+    def _score(
+        self, query: Words, rows: Tensor, scales: Tensor | None, starts: Tensor, lengths: Tensor
+    ) -> Tensor:
+        each = None if scales is None else scales.view(len(rows), -1)  # (T, V)
+        found: Tensor = self._interaction.scores(query.vectors, rows, each, starts, lengths)
+        return found
+
+
+def on_gpu(model: Ranker, projected: bool) -> OnGPU | None:
+    """The way for this model; `projected` says that MORES's keys and values are stored."""
+    if not next(model.parameters()).is_cuda or not find_spec("triton"):
+        return None
+    if model.readouts():
+        return GPUPooling(model)
+    if not projected:
+        return None
+    from glassrank.models.mores_gpu import StoredMORES
+
+    interaction = StoredMORES.of(model)
+    return None if interaction is None else GPUInteraction(model, interaction)

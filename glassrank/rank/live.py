@@ -13,6 +13,7 @@ from glassrank.models.checkpoint import SavedModel, load_model, model_folder
 from glassrank.models.fast import fast_form
 from glassrank.models.texts import TextReader, batch_of, like_length
 from glassrank.rank.cost import CostModel
+from glassrank.rank.query_encoding import QueryEncoder
 from glassrank.text import Vocabulary
 from glassrank.text.encoder import WordEncoder
 
@@ -41,11 +42,13 @@ class Reranker:
         self._reader = TextReader(saved)
         self.texts = self._reader.encoder
         self.ranks = self.model if exact else fast_form(self.model)
-        """The model as it encodes documents and scores them. `model` encodes queries, and is what
-        a store is tied to."""
+        """The model as it encodes documents and scores them, and on a GPU a transformer's queries
+        too. `model` encodes other queries, and is what a store is tied to."""
         self.cost = CostModel(base=2.0, rate=0.02)  # of live scoring; learned from the first use on
         self._device = torch.device(device)
-        self._threads = torch.get_num_threads()
+        rounded = self._device.type == "cuda" and isinstance(self.ranks, PieceRanker)
+        encodes = self.ranks if rounded else self.model
+        self._encode_query = QueryEncoder(encodes, self.usage.query_length)
 
     @classmethod
     def load(cls, model: str | Path = "default", device: str = "cpu") -> "Reranker":
@@ -59,16 +62,10 @@ class Reranker:
             raise TypeError(f"a {self.model.name} reads pieces of words, and has no vocabulary")
         return self.texts.vocabulary
 
-    @torch.no_grad()
     def encode_query(self, query: str) -> Words:
         """One query: vectors (1, Q, …)."""
         found = self._reader.query(query)
-        # A few words are no work for two threads, and on a busy machine one waits long for another.
-        torch.set_num_threads(1)
-        try:
-            return self.model.encode_query(batch_of([found.ids], self._device))
-        finally:
-            torch.set_num_threads(self._threads)
+        return self._encode_query(batch_of([found.ids], torch.device("cpu")))
 
     @torch.no_grad()
     def encode_doc(self, batch: TokenBatch) -> Words:
@@ -112,6 +109,7 @@ class Reranker:
     ) -> NDArray[np.float32]:
         """One encoded query, many encoded documents."""
         same = self.model.for_many(query, len(docs.mask))
+        docs = Words(*(tensor.to(self._device) for tensor in docs))
         given = None if first_stage is None else first_stage.to(self._device)
         found: NDArray[np.float32] = self.ranks.rank(same, docs, given).score.float().cpu().numpy()
         return found

@@ -57,7 +57,7 @@ class Pipeline:
         self.method = method
         self.candidates = candidates or reranker.usage.depth or 1000
         self._clock = clock
-        self._fused = None if store is None else fused_pooling(reranker.model, store)
+        self._fused = None if store is None else fused_pooling(reranker.ranks, store)
         self.scoring_cost = CostModel() if store is not None else reranker.cost
         self._closing_cost = CostModel()
         self._lock = threading.Lock()
@@ -206,6 +206,7 @@ class Pipeline:
                 return False
             store = Store.open(self.store.path, self.reranker.model, fresh.snapshot, verify=False)
             self.index, self.store = fresh, store
+            self._fused = fused_pooling(self.reranker.ranks, store)
             return True
 
 

@@ -25,7 +25,7 @@ from glassrank.store.manifest import (
     store_folder,
 )
 from glassrank.store.part import Part
-from glassrank.store.rows import DTYPES, unpack
+from glassrank.store.rows import DTYPES, row_bytes, unpack
 
 
 class Located(NamedTuple):
@@ -108,6 +108,11 @@ class Store:
     @property
     def dtype(self) -> str:
         return self.layout.dtype
+
+    @property
+    def bytes(self) -> int:
+        """Of all rows, with their scales."""
+        return sum(part.record.rows for part in self._parts.values()) * row_bytes(self.layout)
 
     def covered(self, segment: Segment) -> bool:
         """Whether every document of a segment is stored."""

@@ -1,4 +1,4 @@
-"""What Triton's kernels must compute, beside the plain code: run by `test_pool_triton`.
+"""What Triton's kernels must compute, beside the plain code: run by `test_triton`.
 
 Whether Triton interprets its programs or compiles them is settled when it is imported, for the
 whole process. So these cases have a process of their own; they take the GPU where they may.
@@ -12,11 +12,12 @@ from torch import Tensor
 from torch.nn import functional
 
 from glassrank.errors import InputError
+from glassrank.nn.attention_triton import attend
 from glassrank.nn.contextual import ContextualConfig, ContextualLayers, Norm
 from glassrank.nn.contextual_fast import FastContextual
-from glassrank.nn.contextual_triton import add_norm, attend
 from glassrank.nn.kernels import FLOOR, KernelBank, Kernels, kernel_pool
 from glassrank.nn.match import match_matrix, unit
+from glassrank.nn.norm_triton import add_norm
 from glassrank.nn.pool_triton import Tuning, pool_triton
 
 DEVICE = "cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda"

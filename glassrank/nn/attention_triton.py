@@ -1,7 +1,5 @@
-"""The two steps of TK's transformer that PyTorch does not fuse on a GPU.
-
-Attention over documents of any length in one batch, without a mask and without the matrix of
-attention in memory; and the sum of a layer's input and output with its norm in one pass.
+"""Attention over texts of any length in one batch on a GPU: without a mask, and without the matrix
+of attention in memory.
 
 Needs Triton: nothing imports this file unless the words are on a GPU.
 """
@@ -13,9 +11,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-_BLOCK = 64
+_LARGEST_BLOCK = 64
 """Words that attend, and words attended to, at a time."""
-_NORM_ROWS = 4
 
 
 @triton.jit(do_not_specialize=["length"])
@@ -73,8 +70,9 @@ def attend(projected: Tensor, lengths: Tensor, heads: int, scale: float) -> Tens
     docs, length, width = projected.shape
     size = width // (3 * heads)
     attended = projected.new_empty(docs, length, heads * size)
+    block = min(_LARGEST_BLOCK, max(16, triton.next_power_of_2(length)))
     if docs and length:
-        grid = (triton.cdiv(length, _BLOCK), heads, docs)
+        grid = (triton.cdiv(length, block), heads, docs)
         with torch.cuda.device(projected.get_device()):
             _attend[grid](
                 projected.contiguous(),
@@ -85,59 +83,7 @@ def attend(projected: Tensor, lengths: Tensor, heads: int, scale: float) -> Tens
                 heads=heads,
                 size=size,
                 padded=max(16, triton.next_power_of_2(size)),
-                block=_BLOCK,
+                block=block,
                 interpreted=not projected.is_cuda,
             )
     return attended
-
-
-@triton.jit(do_not_specialize=["rows"])
-def _add_norm(
-    x: tl.tensor,  # (rows, width)
-    residual: tl.tensor,  # (rows, width)
-    gain: tl.tensor,  # (size,)
-    bias: tl.tensor,  # (size,)
-    normed: tl.tensor,  # (rows, width)
-    rows: tl.tensor,
-    size: tl.constexpr,
-    width: tl.constexpr,
-    padded: tl.constexpr,
-    block: tl.constexpr,
-) -> None:
-    row = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
-    column = tl.arange(0, padded)
-    inside = (row < rows)[:, None] & (column < width)[None, :]
-    used = (column < size)[None, :]
-    places = row[:, None] * width + column[None, :]
-    given = tl.load(x + places, mask=inside, other=0.0).to(tl.float32)
-    given += tl.load(residual + places, mask=inside, other=0.0).to(tl.float32)
-    mean = tl.sum(given, 1) / size  # what lies beyond `size` is zero
-    centred = tl.where(used, given - mean[:, None], 0.0)
-    deviation = tl.sqrt(tl.sum(centred * centred, 1) / size)
-    gains = tl.load(gain + column, mask=column < size, other=0.0).to(tl.float32)
-    biases = tl.load(bias + column, mask=column < size, other=0.0).to(tl.float32)
-    result = gains[None, :] * (centred / (deviation + 1e-6)[:, None]) + biases[None, :]
-    tl.store(normed + places, result, mask=inside)
-
-
-def add_norm(x: Tensor, residual: Tensor, gain: Tensor, bias: Tensor) -> Tensor:
-    """The norm of x + residual (…, W), over as many columns as there are gains: the columns behind
-    them hold zeros and keep them."""
-    normed = torch.empty_like(x)
-    width = x.shape[-1]
-    rows = x.numel() // width
-    if rows:
-        with torch.cuda.device(x.get_device()):
-            _add_norm[(triton.cdiv(rows, _NORM_ROWS),)](
-                x,
-                residual,
-                gain,
-                bias,
-                normed,
-                rows,
-                size=len(gain),
-                width=width,
-                padded=triton.next_power_of_2(width),
-                block=_NORM_ROWS,
-            )
-    return normed

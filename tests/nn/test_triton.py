@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
-CASES = Path(__file__).with_name("triton_cases.py")
+CASES = sorted(map(str, Path(__file__).parent.glob("triton_*cases.py")))
 
 
 def run_cases(interpret: str) -> None:
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", str(CASES)]
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *CASES]
     ran = subprocess.run(
         command,
         env={**os.environ, "TRITON_INTERPRET": interpret},

@@ -1,0 +1,145 @@
+"""MORES over stored keys and values on a GPU: the same sums as `mores_interaction`, in fewer steps.
+
+One query and many documents, whose keys and values (Reuse-S2) lie in the GPU's memory as a store
+has them. Attention reads each of them once; sums and norms are one step; of the last block, only
+what [CLS]'s row needs is computed. The plain form stands in `models/mores.py`; both give the same
+scores, but for rounding.
+
+Needs Triton: nothing imports this file unless the model is on a GPU.
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from glassrank.models.contract import Ranker, TokenBatch, Words
+from glassrank.models.mores import MORES
+from glassrank.models.mores_interaction import InteractionBlock
+from glassrank.nn.attention import SelfAttention
+from glassrank.nn.attention_triton import attend
+from glassrank.nn.cross_triton import cross_attend
+from glassrank.nn.few_rows_triton import Rows, few_rows
+from glassrank.nn.first_row_triton import look_at_rows
+from glassrank.nn.norm_triton import add_norm
+from glassrank.nn.transformer import Encoder, FeedForward, Layer
+
+
+class StoredMORES:
+    """A model's query and interaction modules, for one query at a time."""
+
+    def __init__(self, model: MORES) -> None:
+        self._query, self._query_layers = model.query, model.query_layers()
+        self._blocks, self._head = model.interaction.stack(), model.interaction.head
+        self._two_logits = model.config.two_logits
+
+    @classmethod
+    def of(cls, model: Ranker) -> "StoredMORES | None":
+        """None for models that this is not made for."""
+        if not isinstance(model, MORES) or not next(model.parameters()).is_cuda:
+            return None
+        return cls(model) if model.config.query.activation == "gelu" else None
+
+    @torch.no_grad()
+    def encode_query(self, batch: TokenBatch) -> Words:
+        """A query (1, Q), which may be padded: rows (1, Q, H), those of padding without meaning."""
+        rows = Rows(_embedded(self._query, batch.ids[0]), self._query.embeddings.norm)
+        lengths = batch.mask.sum(1).int()  # (1,)
+        for layer in self._query_layers:
+            rows = _through(layer, rows, lengths)
+        norm = rows.norm
+        assert norm is not None
+        made = functional.layer_norm(
+            rows.values, norm.normalized_shape, norm.weight.float(), norm.bias.float(), norm.eps
+        )
+        return Words(made.to(norm.weight.dtype)[None], batch.mask, batch.mask)
+
+    @torch.no_grad()
+    def scores(
+        self,
+        query: Tensor,
+        rows: Tensor,
+        scales: Tensor | None,
+        starts: Tensor,
+        lengths: Tensor,
+    ) -> Tensor:
+        """One query (1, Q, H) without padding, and documents that are runs of rows (T, S), with as
+        many scales (T, V) as they hold vectors if they are int8: scores (B,)."""
+        x = query.to(self._head.weight.dtype)
+        *before, last = range(len(self._blocks))
+        for number in before:
+            block = self._blocks[number]
+            x = _crossed(block, x, rows, scales, starts, lengths, number)  # (B, Q, H)
+            x = _whole_layer(block.layer, x)
+        block = self._blocks[last]
+        x = _crossed(block, x, rows, scales, starts, lengths, last)
+        first = _first_row(block.layer, x)  # (B, H)
+        weight, bias = self._head.weight.float(), self._head.bias.float()
+        logits = functional.linear(first.float(), weight, bias)
+        return logits[:, 1] - logits[:, 0] if self._two_logits else logits[:, 0]
+
+
+def _embedded(encoder: Encoder, ids: Tensor) -> Tensor:
+    """(Q,) to (Q, H), before the norm."""
+    own = encoder.embeddings
+    where = own.positions.weight[: len(ids)] + own.types.weight[0]
+    return (own.pieces.weight[ids] + where).float()
+
+
+def _through(layer: Layer, rows: Rows, lengths: Tensor) -> Rows:
+    """A layer over one query's rows, from norm to norm."""
+    own, feed = layer.attention, layer.feed_forward
+    three = few_rows(rows, own.query_key_value)  # (Q, 3 * H)
+    attended = attend(three[None], lengths, own.heads, _scale(own))[0]  # (Q, H)
+    seen = Rows(few_rows(Rows(attended), own.output, residual=rows), own.norm)
+    inside = few_rows(seen, feed.inner, gelu=True)  # (Q, F)
+    return Rows(few_rows(Rows(inside), feed.outer, residual=seen), feed.norm)
+
+
+def _crossed(
+    block: InteractionBlock,
+    x: Tensor,
+    rows: Tensor,
+    scales: Tensor | None,
+    starts: Tensor,
+    lengths: Tensor,
+    number: int,
+) -> Tensor:
+    """Attention to the documents: (1 or B, Q, H) to (B, Q, H)."""
+    own = block.cross
+    attended = cross_attend(own.query(x), rows, scales, starts, lengths, own.heads, number)
+    return _added(own.output(attended), x, own.norm)
+
+
+def _whole_layer(layer: Layer, x: Tensor) -> Tensor:
+    own = layer.attention
+    lengths = torch.full((len(x),), x.shape[1], dtype=torch.int32, device=x.device)
+    attended = attend(own.query_key_value(x), lengths, own.heads, _scale(own))  # (B, Q, H)
+    return _fed(layer.feed_forward, _added(own.output(attended), x, own.norm))
+
+
+def _first_row(layer: Layer, x: Tensor) -> Tensor:
+    """`SelfAttention.first_row` and what follows: (B, Q, H) to (B, H)."""
+    own, (docs, _, size) = layer.attention, x.shape
+    weight, bias = own.query_key_value.weight, own.query_key_value.bias
+    first = x[:, 0]  # (B, H)
+    asked = functional.linear(first, weight[:size], bias[:size])
+    key, value = weight[size:].view(2, own.heads, -1, size)  # each (heads, A, H)
+    split = asked.view(docs, own.heads, -1).transpose(0, 1)  # (heads, B, A)
+    found = look_at_rows(torch.bmm(split, key), x, split.shape[-1])  # (heads, B, H)
+    values = torch.bmm(found, value.transpose(1, 2))  # (heads, B, A)
+    attended = values.transpose(0, 1).flatten(1) + bias[2 * size :]  # (B, H)
+    return _fed(layer.feed_forward, _added(own.output(attended), first.contiguous(), own.norm))
+
+
+def _fed(feed: FeedForward, x: Tensor) -> Tensor:
+    return _added(feed.outer(feed.activation(feed.inner(x))), x, feed.norm)
+
+
+def _added(x: Tensor, residual: Tensor, norm: nn.LayerNorm) -> Tensor:
+    return add_norm(x, residual, norm.weight, norm.bias, norm.eps, in_root=True)
+
+
+def _scale(own: SelfAttention) -> float:
+    return 1 / math.sqrt(own.output.in_features // own.heads)
