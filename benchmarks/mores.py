@@ -10,8 +10,9 @@ query is encoded in every figure, and this BERT ranker leaves out what nobody re
 layer. All rankers take turns, and figures are medians of rounds after a warm-up. The BERT ranker
 and live documents take long on a CPU: they are timed on `--part` documents and scaled up, which the
 table says. On a GPU, S1 and S2 are replayed as one CUDA graph, as a server would that has its batch
-shapes ready; beside that stands the time without. Needs torch, numpy and safetensors. The last line
-is JSON.
+shapes ready; beside that stands the time without; and S2 stands there as `models/mores_gpu.py` does
+it, which needs Triton, and in the plain form. Needs torch, numpy and safetensors. The last line is
+JSON.
 """
 
 import argparse
@@ -81,6 +82,18 @@ def rows_of(length: int, options: argparse.Namespace, device: torch.device) -> l
         encoded = model.encode_query(query)
         return torch.cat([model.interact(encoded, kept.rows(p)).score for p in every])
 
+    def projected(model: MORES, kept: Words) -> Callable[[], Tensor]:
+        """S2 as a GPU takes it: rows as a store has them, and a query that may be padded."""
+        from glassrank.models.mores_gpu import StoredMORES
+
+        fast, rows = StoredMORES(model), kept.vectors.flatten(0, 1).flatten(1)  # (T, S)
+        starts = length * torch.arange(options.documents, device=device)
+        lengths = torch.full_like(starts, length, dtype=torch.int32)
+        own = TokenBatch(query.ids, query.mask.to(device))
+        rank = lambda: fast.scores(fast.encode_query(own).vectors, rows, None, starts, lengths)  # noqa: E731
+        agree(rank(), stored(model, kept), dtype)
+        return rank
+
     rows = [Row("BERT ranker", lambda: live(bert), scale)]
     for blocks in options.blocks:
         model = MORES(MORESConfig.like(encoder, blocks)).to(device, dtype).eval()
@@ -92,6 +105,9 @@ def rows_of(length: int, options: argparse.Namespace, device: torch.device) -> l
         for name, kept in (("S1", s1), ("S2", s2)):
             size = kept.vectors[0].numel() * kept.vectors.element_size()
             rank = lambda m=model, k=kept: stored(m, k)  # noqa: E731
+            if name == "S2" and device.type == "cuda":
+                rows.append(Row(f"MORES {blocks} x IB, S2 plain", rank, 1.0, size, graph=True))
+                rank = projected(model, kept)
             rows.append(Row(f"MORES {blocks} x IB, {name}", rank, 1.0, size, graph=True))
     return rows
 
@@ -107,8 +123,12 @@ def check(model: MORES, query: TokenBatch, doc: Words) -> None:
     """Reuse changes no score, beyond this dtype's rounding."""
     encoded = model.encode_query(query)
     s1, s2 = model.interact(encoded, doc).score, model.interact(encoded, model.project(doc)).score
-    limit = 1e-5 if doc.vectors.dtype == torch.float32 else 5e-2
-    assert float((s1 - s2).abs().max()) <= limit, (s1, s2)
+    agree(s1, s2, doc.vectors.dtype)
+
+
+def agree(one: Tensor, other: Tensor, dtype: torch.dtype) -> None:
+    limit = 1e-5 if dtype == torch.float32 else 5e-2
+    assert float((one - other).abs().max()) <= limit, (one, other)
 
 
 def replayed(rank: Callable[[], object]) -> Callable[[], object]:

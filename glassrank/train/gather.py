@@ -86,7 +86,7 @@ def _gather(
     from glassrank.corpus import read_docs, read_qrels, read_queries
     from glassrank.retrieve import Index
 
-    query_words, doc_words = splitters(config)
+    query_words, doc_words = splitters(config, base)
     index = Index.build(read_docs(str(base / collection.docs)), folder / "index")
     numbers: dict[str, int] = {}
     for doc in index.docs():
@@ -139,10 +139,12 @@ def _folds(
 Splitter = Callable[[str], list[str]]
 
 
-def splitters(config: TrainConfig) -> tuple[Splitter, Splitter]:
+def splitters(config: TrainConfig, base: Path) -> tuple[Splitter, Splitter]:
     """How queries and documents are split, and cut. What reads pieces of words and has no limit in
-    words gets texts as they are, apart from white space, which means nothing to it."""
+    words gets texts as they are, apart from white space, which means nothing to it. A model that
+    was trained before keeps its own limits."""
     from glassrank.models import MODELS, PieceRanker
+    from glassrank.models.checkpoint import load_model
     from glassrank.settings import from_plain
     from glassrank.text import split_words
 
@@ -151,7 +153,11 @@ def splitters(config: TrainConfig) -> tuple[Splitter, Splitter]:
     if not issubclass(family.model, PieceRanker):
         query, doc = (partial(_cut, split_words, length) for length in lengths)
         return query, doc
-    settings: Any = from_plain(family.config, config.config, "config")
+    settings: Any = (
+        from_plain(family.config, config.config, "config")
+        if config.start.model is None
+        else load_model(base / config.start.model).model.config
+    )
     text = settings.text
     # A word is one piece at least, so pieces to fill the length are never missing.
     query, doc = (
@@ -208,7 +214,8 @@ def _add_triples(
     found = group_triples(read_triples(base / str(config.sampler.triples), ids, numbers))
     ranks, scores = first_stage_of(found, index, queries, numbers, config.candidates)
     texts = (queries[number].text for number in found.queries.tolist())
-    split.queries.extend(splitters(config)[0](text) for text in texts)
+    query_words, _ = splitters(config, base)
+    split.queries.extend(map(query_words, texts))
     split.collection.extend([0] * len(found.queries))
     split.docs.extend(np.split(found.docs.values, found.docs.offsets[1:-1]))
     split.grades.append(found.grades)

@@ -135,6 +135,14 @@ def test_limits_in_words_come_first(base: Path) -> None:
     assert {len(prepared.train.queries[row]) for row in range(16)} == {2 + 2}
 
 
+def test_a_model_that_goes_on_learning_keeps_its_limits(base: Path, tmp_path: Path) -> None:
+    run = config("mores", config={"text": {"query_words": 2, "doc_words": 4}})
+    quick = replace(run, optimizer=replace(run.optimizer, steps=1))
+    train(quick, prepared_for(run, base), tmp_path, base=base)
+    later = prepared_for(config("mores", start={"model": str(tmp_path / "best")}), base)
+    assert {len(later.docs[row]) for row in range(60)} == {2 + 4}
+
+
 def test_a_start_may_be_copied_or_random(base: Path) -> None:
     prepared = prepared_for(config("mores"), base)
     models = {
