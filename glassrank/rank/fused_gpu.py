@@ -10,6 +10,8 @@ from torch import Tensor
 
 from glassrank.models import Ranker, Words
 
+_BYTES_AT_ONCE = 1 << 26
+
 
 class StoredPart(Protocol):
     """As a store has it."""
@@ -27,13 +29,19 @@ class Copies:
 
     def of(self, part: StoredPart) -> tuple[Tensor, Tensor | None]:
         if id(part) not in self._kept:  # the part is kept too, so that its id stays its own
-            vectors = torch.from_numpy(np.ascontiguousarray(part.vectors)).to(self._device)
-            if vectors.dtype == torch.uint16:
-                vectors = vectors.view(torch.bfloat16)
-            scales = None if part.scales is None else torch.from_numpy(part.scales.copy())
-            own = None if scales is None else scales.to(self._device)
-            self._kept[id(part)] = (part, vectors, own)
+            scales = None if part.scales is None else self._copied(part.scales)
+            self._kept[id(part)] = (part, self._copied(part.vectors), scales)
         return self._kept[id(part)][1:]
+
+    def _copied(self, rows: NDArray[np.generic]) -> Tensor:
+        """Some rows at a time: they are on a disk, and may be more than the memory holds."""
+        bits = rows.view(np.int16) if rows.dtype == np.uint16 else rows  # of bf16
+        like = torch.from_numpy(bits[:0].copy())
+        made = torch.empty(bits.shape, dtype=like.dtype, device=self._device)
+        step = max(1, _BYTES_AT_ONCE // max(1, bits[:1].nbytes))
+        for start in range(0, len(bits), step):
+            made[start : start + step] = torch.from_numpy(bits[start : start + step].copy())
+        return made.view(torch.bfloat16) if rows.dtype == np.uint16 else made
 
 
 class OnGPU:

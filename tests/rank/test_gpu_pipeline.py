@@ -33,7 +33,7 @@ QUERIES = {"tk": ["the cat sat", "cold sea", "bird"], "mores": ["return the list
 
 
 def on_both(saved: SavedModel, folder: Path) -> tuple[Reranker, Reranker]:
-    save_model(saved, folder)
+    save_model(folder, saved.model, saved.usage, saved.vocabulary, "a model for tests")
     return tuple(  # type: ignore[return-value]
         Reranker(load_model(folder), device, exact=True) for device in ("cpu", "cuda")
     )
