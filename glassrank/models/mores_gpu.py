@@ -20,17 +20,22 @@ from glassrank.models.mores_interaction import InteractionBlock
 from glassrank.nn.attention import SelfAttention
 from glassrank.nn.attention_triton import attend
 from glassrank.nn.cross_triton import cross_attend
-from glassrank.nn.few_rows_triton import Rows, few_rows
+from glassrank.nn.few_rows_triton import Folded, Rows, attended, linear
 from glassrank.nn.first_row_triton import look_at_rows
+from glassrank.nn.gelu_triton import gelu_
 from glassrank.nn.norm_triton import add_norm
-from glassrank.nn.transformer import Encoder, FeedForward, Layer
+from glassrank.nn.transformer import Embeddings, FeedForward, Layer
 
 
 class StoredMORES:
     """A model's query and interaction modules, for one query at a time."""
 
     def __init__(self, model: MORES) -> None:
-        self._query, self._query_layers = model.query, model.query_layers()
+        self._embeddings = model.query.embeddings
+        norm, self._layers = self._embeddings.norm, []
+        for layer in model.query_layers():
+            self._layers.append(_QueryLayer(layer, norm))
+            norm = layer.feed_forward.norm
         self._blocks, self._head = model.interaction.stack(), model.interaction.head
         self._two_logits = model.config.two_logits
 
@@ -44,14 +49,13 @@ class StoredMORES:
     @torch.no_grad()
     def encode_query(self, batch: TokenBatch) -> Words:
         """A query (1, Q), which may be padded: rows (1, Q, H), those of padding without meaning."""
-        rows = Rows(_embedded(self._query, batch.ids[0]), self._query.embeddings.norm)
-        lengths = batch.mask.sum(1).int()  # (1,)
-        for layer in self._query_layers:
-            rows = _through(layer, rows, lengths)
-        norm = rows.norm
-        assert norm is not None
+        rows = _embedded(self._embeddings, batch.ids[0])  # (Q, H)
+        length = batch.mask.sum(1).int()  # (1,)
+        for layer in self._layers:
+            rows = layer(rows, length)
+        norm = self._layers[-1].feed.norm if self._layers else self._embeddings.norm
         made = functional.layer_norm(
-            rows.values, norm.normalized_shape, norm.weight.float(), norm.bias.float(), norm.eps
+            rows, norm.normalized_shape, norm.weight.float(), norm.bias.float(), norm.eps
         )
         return Words(made.to(norm.weight.dtype)[None], batch.mask, batch.mask)
 
@@ -80,21 +84,28 @@ class StoredMORES:
         return logits[:, 1] - logits[:, 0] if self._two_logits else logits[:, 0]
 
 
-def _embedded(encoder: Encoder, ids: Tensor) -> Tensor:
+class _QueryLayer:
+    """A layer over one query's rows, from before one norm to before the next."""
+
+    def __init__(self, layer: Layer, norm: nn.LayerNorm) -> None:
+        own, self.feed = layer.attention, layer.feed_forward
+        self._heads, self._norms = own.heads, (norm, own.norm)
+        self._three, self._output = Folded(own.query_key_value, norm), Folded(own.output)
+        self._inner, self._outer = Folded(self.feed.inner, own.norm), Folded(self.feed.outer)
+
+    def __call__(self, rows: Tensor, length: Tensor) -> Tensor:
+        before, between = self._norms
+        three, spread = linear(rows, self._three)  # (Q, 3 * H)
+        seen = attended(three, length, self._output, self._heads, Rows(rows, spread, before))
+        inside, spread = linear(seen, self._inner, gelu=True)  # (Q, F)
+        made, _ = linear(inside, self._outer, residual=Rows(seen, spread, between))
+        return made
+
+
+def _embedded(own: Embeddings, ids: Tensor) -> Tensor:
     """(Q,) to (Q, H), before the norm."""
-    own = encoder.embeddings
     where = own.positions.weight[: len(ids)] + own.types.weight[0]
     return (own.pieces.weight[ids] + where).float()
-
-
-def _through(layer: Layer, rows: Rows, lengths: Tensor) -> Rows:
-    """A layer over one query's rows, from norm to norm."""
-    own, feed = layer.attention, layer.feed_forward
-    three = few_rows(rows, own.query_key_value)  # (Q, 3 * H)
-    attended = attend(three[None], lengths, own.heads, _scale(own))[0]  # (Q, H)
-    seen = Rows(few_rows(Rows(attended), own.output, residual=rows), own.norm)
-    inside = few_rows(seen, feed.inner, gelu=True)  # (Q, F)
-    return Rows(few_rows(Rows(inside), feed.outer, residual=seen), feed.norm)
 
 
 def _crossed(
@@ -108,15 +119,15 @@ def _crossed(
 ) -> Tensor:
     """Attention to the documents: (1 or B, Q, H) to (B, Q, H)."""
     own = block.cross
-    attended = cross_attend(own.query(x), rows, scales, starts, lengths, own.heads, number)
-    return _added(own.output(attended), x, own.norm)
+    found = cross_attend(own.query(x), rows, scales, starts, lengths, own.heads, number)
+    return _added(own.output(found), x, own.norm)
 
 
 def _whole_layer(layer: Layer, x: Tensor) -> Tensor:
     own = layer.attention
     lengths = torch.full((len(x),), x.shape[1], dtype=torch.int32, device=x.device)
-    attended = attend(own.query_key_value(x), lengths, own.heads, _scale(own))  # (B, Q, H)
-    return _fed(layer.feed_forward, _added(own.output(attended), x, own.norm))
+    found = attend(own.query_key_value(x), lengths, own.heads, _scale(own))  # (B, Q, H)
+    return _fed(layer.feed_forward, _added(own.output(found), x, own.norm))
 
 
 def _first_row(layer: Layer, x: Tensor) -> Tensor:
@@ -129,12 +140,12 @@ def _first_row(layer: Layer, x: Tensor) -> Tensor:
     split = asked.view(docs, own.heads, -1).transpose(0, 1)  # (heads, B, A)
     found = look_at_rows(torch.bmm(split, key), x, split.shape[-1])  # (heads, B, H)
     values = torch.bmm(found, value.transpose(1, 2))  # (heads, B, A)
-    attended = values.transpose(0, 1).flatten(1) + bias[2 * size :]  # (B, H)
-    return _fed(layer.feed_forward, _added(own.output(attended), first.contiguous(), own.norm))
+    joined = values.transpose(0, 1).flatten(1) + bias[2 * size :]  # (B, H)
+    return _fed(layer.feed_forward, _added(own.output(joined), first.contiguous(), own.norm))
 
 
 def _fed(feed: FeedForward, x: Tensor) -> Tensor:
-    return _added(feed.outer(feed.activation(feed.inner(x))), x, feed.norm)
+    return _added(feed.outer(gelu_(feed.inner(x))), x, feed.norm)
 
 
 def _added(x: Tensor, residual: Tensor, norm: nn.LayerNorm) -> Tensor:

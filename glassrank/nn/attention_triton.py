@@ -13,6 +13,8 @@ from torch import Tensor
 
 _LARGEST_BLOCK = 64
 """Words that attend, and words attended to, at a time."""
+_WARPS = {16: 1, 32: 2, 64: 4}
+"""For each size of a block."""
 
 
 @triton.jit(do_not_specialize=["length"])
@@ -85,5 +87,6 @@ def attend(projected: Tensor, lengths: Tensor, heads: int, scale: float) -> Tens
                 padded=max(16, triton.next_power_of_2(size)),
                 block=block,
                 interpreted=not projected.is_cuda,
+                num_warps=_WARPS[block],
             )
     return attended

@@ -1,8 +1,9 @@
-"""A linear layer for a handful of rows on a GPU, with the norm before it and the sum after it.
+"""BERT's layers for the few rows of one query on a GPU, in four steps each.
 
-One query is so little work that a GPU spends its time between the steps. Here a step takes its rows
-as they were before their norm, and normalises them itself: a layer of BERT becomes five steps in
-place of eleven.
+One query is so little work that a GPU spends its time between the steps. So a step takes rows as
+they were before their norm: gains and biases of the norm are part of the weights beforehand, and
+what is left, mean and deviation, comes from the same pass over the rows. Attention is part of the
+step that follows it. And a step asks for its weights before the one in front of it has ended.
 
 Needs Triton: nothing imports this file unless the rows are on a GPU.
 """
@@ -13,122 +14,282 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor, nn
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-_COLUMNS = 16
-"""Outputs of one program: few, so that all of the GPU reads the weights."""
-_BLOCK, _WARPS, _STAGES = 256, 4, 3
-"""Inputs at a time, and how a program works on them: the fastest of those tried on an H200."""
+_COLUMNS, _BLOCK, _WARPS = 16, 256, 4
+"""Outputs of one program: few, so that all of the GPU reads the weights; and inputs at a time."""
+_STEPS = 3
+"""Blocks of inputs that a program takes; where there are more, several programs add their sums."""
+_HEAD_COLUMNS, _HEAD_WARPS = 32, 4
+"""The same for attention, of which a program takes one head."""
+
+
+class Folded:
+    """A linear layer, with the norm in front of it if there is one.
+
+    norm(x) W' + b is (x - mean) / deviation * (gain * W)' + (b + bias W'), and the mean can be
+    taken off afterwards, by the sums of gain * W.
+    """
+
+    def __init__(self, linear: nn.Linear, norm: nn.LayerNorm | None = None) -> None:
+        weight, bias = linear.weight.detach(), linear.bias.detach().float()
+        self.weight, self.bias, self.sums, self.epsilon = weight.contiguous(), bias, bias, 0.0
+        self.normed = norm is not None
+        if norm is not None:
+            whole = weight.float()
+            self.weight = (whole * norm.weight.detach().float()).to(weight.dtype)  # (N, K)
+            self.bias = bias + whole @ norm.bias.detach().float()  # (N,)
+            self.sums = self.weight.float().sum(1)  # (N,)
+            self.epsilon = norm.eps
+        # How many programs have added their sums to a tile: 0 again when all have.
+        self.arrived = torch.zeros(len(weight), dtype=torch.int32, device=weight.device)
 
 
 class Rows(NamedTuple):
-    """Rows (Q, H) of which the norm is meant; without one, they are meant as they are."""
+    """Rows (Q, H) before their norm, in float32, and each one's mean and one over its deviation,
+    (Q, 2)."""
 
     values: Tensor
-    norm: nn.LayerNorm | None = None
+    spread: Tensor
+    norm: nn.LayerNorm
 
 
 @triton.jit
-def _spread(rows: tl.tensor, row: tl.tensor, words: tl.tensor, size: tl.constexpr,
-            padded: tl.constexpr, epsilon: tl.constexpr) -> tl.tuple:  # fmt: skip
-    """Mean and one over the deviation of each row."""
-    column = tl.arange(0, padded)
-    inside = (row < words)[:, None] & (column < size)[None, :]
-    given = tl.load(rows + row[:, None] * size + column[None, :], mask=inside, other=0.0)
-    given = given.to(tl.float32)
-    mean = tl.sum(given, 1) / size
-    centred = tl.where(inside, given - mean[:, None], 0.0)
-    return mean, tl.rsqrt(tl.sum(centred * centred, 1) / size + epsilon)
+def _finish(
+    total: tl.tensor, row: tl.tensor, output: tl.tensor, words: tl.tensor, bias: tl.tensor,
+    residual: tl.tensor, spread: tl.tensor, gain: tl.tensor, shift: tl.tensor, out: tl.tensor,
+    outputs: tl.constexpr, added: tl.constexpr, gelu: tl.constexpr,
+) -> None:  # fmt: skip
+    """Bias, activation, and the norm of the rows that the step began with."""
+    wanted = output < outputs
+    inside = (row < words)[:, None] & wanted[None, :]
+    total += tl.load(bias + output, mask=wanted, other=0.0)[None, :]
+    if gelu:
+        total = 0.5 * total * (1 + tl.erf(total * 0.7071067811865476))
+    places = row[:, None] * outputs + output[None, :]
+    if added:
+        values = tl.load(residual + places, mask=inside, other=0.0)
+        mean = tl.load(spread + 2 * row, mask=row < words, other=0.0)
+        inverse = tl.load(spread + 2 * row + 1, mask=row < words, other=0.0)
+        gains = tl.load(gain + output, mask=wanted, other=0.0).to(tl.float32)
+        shifts = tl.load(shift + output, mask=wanted, other=0.0).to(tl.float32)
+        total += (values - mean[:, None]) * inverse[:, None] * gains[None, :] + shifts[None, :]
+    tl.store(out + places, total, mask=inside)
 
 
 @triton.jit
-def _normed(values: tl.tensor, mean: tl.tensor, inverse: tl.tensor, gain: tl.tensor,
-            bias: tl.tensor, column: tl.tensor, size: tl.constexpr) -> tl.tensor:  # fmt: skip
-    used = column < size
-    gains = tl.load(gain + column, mask=used, other=0.0).to(tl.float32)
-    biases = tl.load(bias + column, mask=used, other=0.0).to(tl.float32)
-    return (values - mean[:, None]) * inverse[:, None] * gains[None, :] + biases[None, :]
+def _last_to_arrive(
+    total: tl.tensor, row: tl.tensor, output: tl.tensor, words: tl.tensor, partial: tl.tensor,
+    arrived: tl.tensor, tile: tl.tensor, part: tl.tensor, outputs: tl.constexpr,
+    parts: tl.constexpr,
+) -> tl.tensor:  # fmt: skip
+    """Leaves this program's sums where the others find them; says whether all are there now."""
+    inside = (row < words)[:, None] & (output < outputs)[None, :]
+    places = (part * words + row)[:, None] * outputs + output[None, :]
+    tl.store(partial + places, total, mask=inside)
+    tl.debug_barrier()
+    return tl.atomic_add(arrived + tile, 1, sem="acq_rel") == parts - 1
+
+
+@triton.jit
+def _sum_of_parts(
+    row: tl.tensor, output: tl.tensor, words: tl.tensor, partial: tl.tensor, arrived: tl.tensor,
+    tile: tl.tensor, outputs: tl.constexpr, parts: tl.constexpr, rows: tl.constexpr,
+    columns: tl.constexpr,
+) -> tl.tensor:  # fmt: skip
+    """Always in the same order, whichever program came last."""
+    inside = (row < words)[:, None] & (output < outputs)[None, :]
+    total = tl.zeros((rows, columns), tl.float32)
+    for part in tl.static_range(parts):
+        places = (part * words + row)[:, None] * outputs + output[None, :]
+        total += tl.load(partial + places, mask=inside, other=0.0, cache_modifier=".cg")
+    tl.store(arrived + tile, 0)
+    return total
 
 
 @triton.jit(do_not_specialize=["words"])
-def _few_rows(
+def _linear(
     x: tl.tensor,  # (words, size)
-    x_gain: tl.tensor,  # (size,) if x_normed
-    x_bias: tl.tensor,
     weight: tl.tensor,  # (outputs, size)
     bias: tl.tensor,  # (outputs,)
+    sums: tl.tensor,  # (outputs,) if normed
     residual: tl.tensor,  # (words, outputs) if added
-    residual_gain: tl.tensor,  # (outputs,) if added
-    residual_bias: tl.tensor,
+    spread: tl.tensor,  # (words, 2): written if normed, read if added
+    gain: tl.tensor,  # (outputs,) if added
+    shift: tl.tensor,  # (outputs,) if added
     out: tl.tensor,  # (words, outputs)
+    partial: tl.tensor,  # (parts, words, outputs) if there are several
+    arrived: tl.tensor,  # (tiles,)
     words: tl.tensor,
     size: tl.constexpr,
     outputs: tl.constexpr,
-    padded: tl.constexpr,
-    x_normed: tl.constexpr,
+    normed: tl.constexpr,
     added: tl.constexpr,
     gelu: tl.constexpr,
     epsilon: tl.constexpr,
+    parts: tl.constexpr,
+    steps: tl.constexpr,
     rows: tl.constexpr,
     columns: tl.constexpr,
     block: tl.constexpr,
+    early: tl.constexpr,
     interpreted: tl.constexpr,
 ) -> None:
-    row = tl.program_id(1) * rows + tl.arange(0, rows)
+    if early:
+        gdc_launch_dependents()
+    part, row = tl.program_id(1), tl.arange(0, rows)
     output = tl.program_id(0) * columns + tl.arange(0, columns)
-    present, wanted = row < words, output < outputs
+    wanted = (output < outputs)[:, None]
+    # Triton's interpreter has no products of bfloat16.
     dtype: tl.constexpr = tl.float32 if interpreted else weight.dtype.element_ty
-    if x_normed:
-        mean, inverse = _spread(x, row, words, size, padded, epsilon)
-    sums = tl.zeros((rows, columns), tl.float32)
-    for begin in range(0, size, block):
-        column = begin + tl.arange(0, block)
-        used = column < size
+    tiles: tl.tuple = ()
+    for step in tl.static_range(steps):
+        column = (part * steps + step) * block + tl.arange(0, block)
         own = weight + output[:, None] * size + column[None, :]
-        weights = tl.load(own, mask=wanted[:, None] & used[None, :], other=0.0).to(dtype)
-        places = x + row[:, None] * size + column[None, :]
-        values = tl.load(places, mask=present[:, None] & used[None, :], other=0.0)
-        if x_normed:
-            values = _normed(values.to(tl.float32), mean, inverse, x_gain, x_bias, column, size)
-        sums = tl.dot(values.to(dtype), tl.trans(weights), sums, input_precision="ieee")
-    sums += tl.load(bias + output, mask=wanted, other=0.0).to(tl.float32)[None, :]
-    if gelu:
-        sums = 0.5 * sums * (1 + tl.erf(sums * 0.7071067811865476))
-    places = row[:, None] * outputs + output[None, :]
-    inside = present[:, None] & wanted[None, :]
-    if added:
-        mean, inverse = _spread(residual, row, words, outputs, padded, epsilon)
-        values = tl.load(residual + places, mask=inside, other=0.0).to(tl.float32)
-        sums += _normed(values, mean, inverse, residual_gain, residual_bias, output, outputs)
-    tl.store(out + places, sums, mask=inside)
+        tiles += (tl.load(own, mask=wanted & (column < size)[None, :], other=0.0),)
+    if early:
+        gdc_wait()  # the weights are on their way; from here on, what the step before has written
+    total = tl.zeros((rows, columns), tl.float32)
+    first = tl.zeros((rows,), tl.float32)
+    second = tl.zeros((rows,), tl.float32)
+    for step in tl.static_range(steps):
+        column = (part * steps + step) * block + tl.arange(0, block)
+        inside = (row < words)[:, None] & (column < size)[None, :]
+        values = tl.load(x + row[:, None] * size + column[None, :], mask=inside, other=0.0)
+        if normed:
+            first += tl.sum(values, 1)
+            second += tl.sum(values * values, 1)
+        right = tl.trans(tiles[step].to(dtype))
+        total = tl.dot(values.to(dtype), right, total, input_precision="ieee")
+    if normed:
+        mean = first / size
+        inverse = tl.rsqrt(second / size - mean * mean + epsilon)
+        own_sums = tl.load(sums + output, mask=output < outputs, other=0.0)
+        total = (total - mean[:, None] * own_sums[None, :]) * inverse[:, None]
+        if tl.program_id(0) == 0:
+            tl.store(spread + 2 * row, mean, mask=row < words)
+            tl.store(spread + 2 * row + 1, inverse, mask=row < words)
+    if parts == 1:
+        _finish(total, row, output, words, bias, residual, spread, gain, shift, out, outputs,
+                added, gelu)  # fmt: skip
+    else:
+        tile = tl.program_id(0)
+        if _last_to_arrive(total, row, output, words, partial, arrived, tile, part, outputs, parts):
+            total = _sum_of_parts(row, output, words, partial, arrived, tile, outputs, parts, rows,
+                                  columns)  # fmt: skip
+            _finish(total, row, output, words, bias, residual, spread, gain, shift, out, outputs,
+                    added, gelu)  # fmt: skip
 
 
-def few_rows(
-    rows: Rows, linear: nn.Linear, *, gelu: bool = False, residual: Rows | None = None
-) -> Tensor:
-    """(Q, X) to (Q, H) in the layer's type; with a residual, before its norm and in float32."""
-    x, weight = rows.values, linear.weight
-    words, size = x.shape
-    outputs = len(weight)
-    out = torch.empty(
-        words, outputs, dtype=weight.dtype if residual is None else torch.float32, device=x.device
-    )
-    block_rows = min(32, max(16, triton.next_power_of_2(words)))
-    norms = [given and given.norm for given in (rows, residual)]
-    (x_gain, x_bias), (gain, bias) = (
-        (weight, weight) if norm is None else (norm.weight, norm.bias) for norm in norms
-    )
-    epsilon = next((norm.eps for norm in norms if norm is not None), 0.0)
-    widest = max(size if rows.norm is not None else 1, outputs if residual is not None else 1)
-    grid = (triton.cdiv(outputs, _COLUMNS), triton.cdiv(words, block_rows))
+@triton.jit(do_not_specialize=["words"])
+def _attended(
+    three: tl.tensor,  # (words, 3, heads, size)
+    length: tl.tensor,  # (1,)
+    weight: tl.tensor,  # (outputs, heads, size)
+    bias: tl.tensor,  # (outputs,)
+    residual: tl.tensor,  # (words, outputs)
+    spread: tl.tensor,  # (words, 2)
+    gain: tl.tensor,  # (outputs,)
+    shift: tl.tensor,  # (outputs,)
+    out: tl.tensor,  # (words, outputs)
+    partial: tl.tensor,  # (heads, words, outputs)
+    arrived: tl.tensor,  # (tiles,)
+    words: tl.tensor,
+    scale: tl.constexpr,
+    heads: tl.constexpr,
+    size: tl.constexpr,
+    padded: tl.constexpr,
+    rows: tl.constexpr,
+    columns: tl.constexpr,
+    early: tl.constexpr,
+    interpreted: tl.constexpr,
+) -> None:
+    if early:
+        gdc_launch_dependents()
+    outputs: tl.constexpr = heads * size
+    head, row, channel = tl.program_id(1), tl.arange(0, rows), tl.arange(0, padded)
+    output = tl.program_id(0) * columns + tl.arange(0, columns)
+    used = channel < size
+    dtype: tl.constexpr = tl.float32 if interpreted else weight.dtype.element_ty
+    own = weight + output[:, None] * outputs + head * size + channel[None, :]
+    tile = tl.load(own, mask=(output < outputs)[:, None] & used[None, :], other=0.0).to(dtype)
+    if early:
+        gdc_wait()
+    count = tl.load(length)
+    places = three + row[:, None] * (3 * outputs) + head * size + channel[None, :]
+    inside = (row < words)[:, None] & used[None, :]
+    query = tl.load(places, mask=inside, other=0.0).to(dtype)
+    key = tl.load(places + outputs, mask=inside, other=0.0).to(dtype)
+    value = tl.load(places + 2 * outputs, mask=inside, other=0.0).to(dtype)
+    scores = tl.dot(query, tl.trans(key), input_precision="ieee") * scale  # (rows, rows)
+    scores = tl.where((row < count)[None, :], scores, -float("inf"))
+    shares = tl.exp2(scores - tl.max(scores, 1)[:, None])
+    shares = shares / tl.sum(shares, 1)[:, None]
+    found = tl.dot(shares.to(dtype), value, input_precision="ieee")  # (rows, padded)
+    total = tl.dot(found.to(dtype), tl.trans(tile), input_precision="ieee")  # (rows, columns)
+    number = tl.program_id(0)
+    if _last_to_arrive(total, row, output, words, partial, arrived, number, head, outputs, heads):
+        total = _sum_of_parts(row, output, words, partial, arrived, number, outputs, heads, rows,
+                              columns)  # fmt: skip
+        _finish(total, row, output, words, bias, residual, spread, gain, shift, out, outputs,
+                True, False)  # fmt: skip
+
+
+def linear(
+    x: Tensor, folded: Folded, *, gelu: bool = False, residual: Rows | None = None
+) -> tuple[Tensor, Tensor]:
+    """(Q, K) to (Q, N): in the layer's type, or with a residual before its norm in float32; and
+    what the norm of x took off and divided by, if it has one."""
+    (words, size), outputs = x.shape, len(folded.weight)
+    block = min(_BLOCK, max(16, triton.next_power_of_2(size)))
+    blocks = triton.cdiv(size, block)
+    steps = blocks if folded.normed else min(_STEPS, blocks)  # a norm needs the whole row
+    parts = triton.cdiv(blocks, steps)
+    tiles = triton.cdiv(outputs, _COLUMNS)
+    dtype = folded.weight.dtype if residual is None else torch.float32
+    out = torch.empty(words, outputs, dtype=dtype, device=x.device)
+    spread = x.new_empty(words, 2, dtype=torch.float32) if residual is None else residual.spread
+    partial = x.new_empty(parts if parts > 1 else 0, words, outputs, dtype=torch.float32)
+    norm = None if residual is None else residual.norm
     with torch.cuda.device(x.get_device()):
-        _few_rows[grid](
-            x, x_gain, x_bias, weight, linear.bias,
-            out if residual is None else residual.values, gain, bias, out, words,
-            size=size, outputs=outputs,
-            padded=triton.next_power_of_2(widest),
-            x_normed=rows.norm is not None, added=residual is not None, gelu=gelu,
-            epsilon=epsilon, rows=block_rows, columns=_COLUMNS,
-            block=min(_BLOCK, triton.next_power_of_2(size)), interpreted=not x.is_cuda,
-            num_warps=_WARPS, num_stages=_STAGES,
+        _linear[(tiles, parts)](
+            x, folded.weight, folded.bias, folded.sums,
+            out if residual is None else residual.values, spread,
+            folded.bias if norm is None else norm.weight,
+            folded.bias if norm is None else norm.bias,
+            out, partial, folded.arrived, words,
+            size=size, outputs=outputs, normed=folded.normed, added=residual is not None,
+            gelu=gelu, epsilon=folded.epsilon, parts=parts, steps=steps, rows=_padded(words),
+            columns=_COLUMNS, block=block, interpreted=not x.is_cuda, num_warps=_WARPS,
+            **_launched_early(x),
+        )  # fmt: skip
+    return out, spread
+
+
+def attended(three: Tensor, length: Tensor, folded: Folded, heads: int, residual: Rows) -> Tensor:
+    """Attention of rows that are projected already, (Q, 3 * H), of which the first `length` (1,)
+    are meant, its output layer and the residual: (Q, H) before the norm."""
+    words, outputs = len(three), len(folded.weight)
+    out = torch.empty_like(residual.values)
+    size = outputs // heads
+    columns = min(_HEAD_COLUMNS, max(16, triton.next_power_of_2(outputs)))
+    with torch.cuda.device(three.get_device()):
+        _attended[(triton.cdiv(outputs, columns), heads)](
+            three, length, folded.weight, folded.bias, residual.values, residual.spread,
+            residual.norm.weight, residual.norm.bias, out,
+            out.new_empty(heads, words, outputs), folded.arrived, words,
+            scale=1.4426950408889634 / size**0.5, heads=heads, size=size,
+            padded=max(16, triton.next_power_of_2(size)), rows=_padded(words), columns=columns,
+            interpreted=not three.is_cuda, num_warps=_HEAD_WARPS, **_launched_early(three),
         )  # fmt: skip
     return out
+
+
+def _padded(words: int) -> int:
+    return int(max(16, triton.next_power_of_2(words)))
+
+
+def _launched_early(x: Tensor) -> dict[str, bool]:
+    """Whether a program may begin before the one in front of it has ended."""
+    early = x.is_cuda and torch.cuda.get_device_capability(x.device) >= (9, 0)
+    return {"early": True, "launch_pdl": True} if early else {"early": False}

@@ -11,11 +11,12 @@ from torch.nn import functional
 from glassrank.models import TokenBatch
 from glassrank.models.mores import MORES, MORESConfig
 from glassrank.models.mores_gpu import StoredMORES
-from glassrank.nn.attention import attend_unprojected
+from glassrank.nn.attention import SelfAttention, attend_unprojected, key_bias
 from glassrank.nn.cross_attention import CrossAttention
 from glassrank.nn.cross_triton import cross_attend
-from glassrank.nn.few_rows_triton import Rows, few_rows
+from glassrank.nn.few_rows_triton import Folded, Rows, attended, linear
 from glassrank.nn.first_row_triton import look_at_rows
+from glassrank.nn.gelu_triton import gelu_
 from glassrank.nn.norm_triton import add_norm
 from glassrank.nn.transformer import EncoderConfig
 
@@ -93,24 +94,49 @@ def test_a_document_without_rows_gives_zeros() -> None:
     assert (found[0] == 0).all() and (found[1] != 0).all()
 
 
+def made(module: nn.Module) -> nn.Module:
+    for parameter in module.parameters():
+        nn.init.normal_(parameter)
+    return module
+
+
 @pytest.mark.parametrize("words", [1, 7, 45])
-def test_linear_with_norm_and_sum(words: int) -> None:
-    linear, narrow = nn.Linear(24, 40), nn.Linear(40, 24)
-    norm = nn.LayerNorm(24, eps=1e-6)
-    for one in (linear, narrow, norm):
-        for parameter in one.parameters():
-            nn.init.normal_(parameter)
-    x, y = torch.randn(words, 24) + 3, torch.randn(words, 40)
-    wide = functional.gelu(linear(norm(x))).detach()
-    summed = (narrow(y) + norm(x)).detach()
-    for one in (linear, narrow, norm):
-        one.to(DEVICE)
-    rows = Rows(x.to(DEVICE), norm)
-    with torch.no_grad():
-        found = few_rows(rows, linear, gelu=True)
-        added = few_rows(Rows(y.to(DEVICE)), narrow, residual=rows)
-    torch.testing.assert_close(found.cpu(), wide, rtol=1e-4, atol=1e-4)
-    torch.testing.assert_close(added.cpu(), summed, rtol=1e-4, atol=1e-4)
+@pytest.mark.parametrize("size", [24, 300, 1000])
+@torch.no_grad()
+def test_linear_with_norm_and_sum(words: int, size: int) -> None:
+    wide, narrow = made(nn.Linear(24, size)), made(nn.Linear(size, 24))
+    norm = made(nn.LayerNorm(24, eps=1e-6))
+    x = torch.randn(words, 24) + 3
+    inside = functional.gelu(wide(norm(x)))
+    exact = narrow(inside) + norm(x)
+    for module in (wide, narrow, norm):
+        module.to(DEVICE)
+    rows = x.to(DEVICE)
+    found, spread = linear(rows, Folded(wide, norm), gelu=True)
+    torch.testing.assert_close(found.cpu(), inside, rtol=1e-4, atol=1e-4)
+    outer = Folded(narrow)
+    for _ in range(2):  # what counts the parts of a sum is ready for the next time
+        added, _ = linear(found, outer, residual=Rows(rows, spread, norm))
+        torch.testing.assert_close(added.cpu(), exact, rtol=1e-4, atol=1e-3)
+    assert not outer.arrived.any()
+
+
+@pytest.mark.parametrize("words", [1, 7, 45])
+@torch.no_grad()
+def test_attention_of_few_rows(words: int) -> None:
+    own = made(SelfAttention(24, 3, 0.0, 1e-6)).eval()
+    norm = made(nn.LayerNorm(24, eps=1e-6))
+    x, short = torch.randn(1, words, 24), max(1, words - 2)
+    mask = (torch.arange(words) < short).float()[None]
+    exact = own(norm(x), key_bias(mask, x))
+    own.to(DEVICE), norm.to(DEVICE)
+    rows = x[0].to(DEVICE)
+    three, spread = linear(rows, Folded(own.query_key_value, norm))
+    length = torch.tensor([short], dtype=torch.int32, device=DEVICE)
+    found = attended(three, length, Folded(own.output), 3, Rows(rows, spread, norm))
+    torch.testing.assert_close(
+        own.norm(found).cpu()[:short], exact[0, :short], rtol=1e-3, atol=1e-3
+    )
 
 
 @pytest.mark.parametrize("words", [1, 6, 20])
@@ -124,6 +150,12 @@ def test_what_the_first_row_sees(words: int) -> None:
     found = look_at_rows(asked.to(DEVICE), rows.to(DEVICE), size // heads).cpu()
     values = torch.bmm(found, value.transpose(1, 2)).transpose(0, 1)
     torch.testing.assert_close(values, exact, rtol=1e-4, atol=1e-4)
+
+
+def test_gelu_in_place() -> None:
+    x = 3 * torch.randn(3, 1700)
+    found = gelu_(x.clone().to(DEVICE)).cpu()
+    torch.testing.assert_close(found, functional.gelu(x), rtol=1e-5, atol=1e-6)
 
 
 def test_a_residual_of_fewer_rows_is_used_again() -> None:
