@@ -45,6 +45,7 @@ def _here(measure: Callable[[], Sequence[Result]]) -> Sequence[Result]:
 def replay_ms(calls: Sequence[Callable[[], object]], repeats: int = 30) -> float:
     """Median milliseconds of one call, all of them recorded in one graph."""
     stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    stream.wait_stream(torch.cuda.current_stream())  # what is read may still be on its way
     with torch.cuda.stream(stream):
         for call in calls[:2]:
             call()

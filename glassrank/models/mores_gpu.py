@@ -22,22 +22,25 @@ from glassrank.nn.attention_triton import attend
 from glassrank.nn.cross_triton import cross_attend
 from glassrank.nn.few_rows_triton import Folded, Rows, attended, linear
 from glassrank.nn.first_row_triton import look_at_rows
-from glassrank.nn.gelu_triton import gelu_
 from glassrank.nn.norm_triton import add_norm
-from glassrank.nn.transformer import Embeddings, FeedForward, Layer
+from glassrank.nn.transformer import FeedForward, Layer
 
 
 class StoredMORES:
     """A model's query and interaction modules, for one query at a time."""
 
     def __init__(self, model: MORES) -> None:
-        self._embeddings = model.query.embeddings
-        norm, self._layers = self._embeddings.norm, []
+        own = model.query.embeddings
+        self._pieces = own.pieces.weight  # (V, H)
+        self._where = (own.positions.weight + own.types.weight[0]).detach().float()  # (L, H)
+        norm, self._layers = own.norm, []
         for layer in model.query_layers():
             self._layers.append(_QueryLayer(layer, norm))
             norm = layer.feed_forward.norm
-        self._blocks, self._head = model.interaction.stack(), model.interaction.head
-        self._two_logits = model.config.two_logits
+        self._norm = norm.weight.detach().float(), norm.bias.detach().float(), norm.eps
+        self._blocks, head = model.interaction.stack(), model.interaction.head
+        self._head = head.weight.detach().float(), head.bias.detach().float()
+        self._dtype, self._two_logits = head.weight.dtype, model.config.two_logits
 
     @classmethod
     def of(cls, model: Ranker) -> "StoredMORES | None":
@@ -49,15 +52,14 @@ class StoredMORES:
     @torch.no_grad()
     def encode_query(self, batch: TokenBatch) -> Words:
         """A query (1, Q), which may be padded: rows (1, Q, H), those of padding without meaning."""
-        rows = _embedded(self._embeddings, batch.ids[0])  # (Q, H)
-        length = batch.mask.sum(1).int()  # (1,)
+        ids = batch.ids[0]  # (Q,)
+        rows = self._pieces[ids] + self._where[: len(ids)]  # (Q, H)
+        length = batch.mask.sum(1, dtype=torch.int32)  # (1,)
         for layer in self._layers:
             rows = layer(rows, length)
-        norm = self._layers[-1].feed.norm if self._layers else self._embeddings.norm
-        made = functional.layer_norm(
-            rows, norm.normalized_shape, norm.weight.float(), norm.bias.float(), norm.eps
-        )
-        return Words(made.to(norm.weight.dtype)[None], batch.mask, batch.mask)
+        gain, bias, epsilon = self._norm
+        made = functional.layer_norm(rows, gain.shape, gain, bias, epsilon)
+        return Words(made.to(self._dtype)[None], batch.mask, batch.mask)
 
     @torch.no_grad()
     def scores(
@@ -70,7 +72,7 @@ class StoredMORES:
     ) -> Tensor:
         """One query (1, Q, H) without padding, and documents that are runs of rows (T, S), with as
         many scales (T, V) as they hold vectors if they are int8: scores (B,)."""
-        x = query.to(self._head.weight.dtype)
+        x = query.to(self._dtype)
         *before, last = range(len(self._blocks))
         for number in before:
             block = self._blocks[number]
@@ -79,8 +81,7 @@ class StoredMORES:
         block = self._blocks[last]
         x = _crossed(block, x, rows, scales, starts, lengths, last)
         first = _first_row(block.layer, x)  # (B, H)
-        weight, bias = self._head.weight.float(), self._head.bias.float()
-        logits = functional.linear(first.float(), weight, bias)
+        logits = functional.linear(first.float(), *self._head)
         return logits[:, 1] - logits[:, 0] if self._two_logits else logits[:, 0]
 
 
@@ -88,10 +89,10 @@ class _QueryLayer:
     """A layer over one query's rows, from before one norm to before the next."""
 
     def __init__(self, layer: Layer, norm: nn.LayerNorm) -> None:
-        own, self.feed = layer.attention, layer.feed_forward
+        own, feed = layer.attention, layer.feed_forward
         self._heads, self._norms = own.heads, (norm, own.norm)
         self._three, self._output = Folded(own.query_key_value, norm), Folded(own.output)
-        self._inner, self._outer = Folded(self.feed.inner, own.norm), Folded(self.feed.outer)
+        self._inner, self._outer = Folded(feed.inner, own.norm), Folded(feed.outer)
 
     def __call__(self, rows: Tensor, length: Tensor) -> Tensor:
         before, between = self._norms
@@ -100,12 +101,6 @@ class _QueryLayer:
         inside, spread = linear(seen, self._inner, gelu=True)  # (Q, F)
         made, _ = linear(inside, self._outer, residual=Rows(seen, spread, between))
         return made
-
-
-def _embedded(own: Embeddings, ids: Tensor) -> Tensor:
-    """(Q,) to (Q, H), before the norm."""
-    where = own.positions.weight[: len(ids)] + own.types.weight[0]
-    return (own.pieces.weight[ids] + where).float()
 
 
 def _crossed(
@@ -125,8 +120,7 @@ def _crossed(
 
 def _whole_layer(layer: Layer, x: Tensor) -> Tensor:
     own = layer.attention
-    lengths = torch.full((len(x),), x.shape[1], dtype=torch.int32, device=x.device)
-    found = attend(own.query_key_value(x), lengths, own.heads, _scale(own))  # (B, Q, H)
+    found = attend(own.query_key_value(x), None, own.heads, _scale(own))  # (B, Q, H)
     return _fed(layer.feed_forward, _added(own.output(found), x, own.norm))
 
 
@@ -141,11 +135,11 @@ def _first_row(layer: Layer, x: Tensor) -> Tensor:
     found = look_at_rows(torch.bmm(split, key), x, split.shape[-1])  # (heads, B, H)
     values = torch.bmm(found, value.transpose(1, 2))  # (heads, B, A)
     joined = values.transpose(0, 1).flatten(1) + bias[2 * size :]  # (B, H)
-    return _fed(layer.feed_forward, _added(own.output(joined), first.contiguous(), own.norm))
+    return _fed(layer.feed_forward, _added(own.output(joined), first, own.norm))
 
 
 def _fed(feed: FeedForward, x: Tensor) -> Tensor:
-    return _added(feed.outer(gelu_(feed.inner(x))), x, feed.norm)
+    return _added(feed.outer(functional.gelu(feed.inner(x))), x, feed.norm)
 
 
 def _added(x: Tensor, residual: Tensor, norm: nn.LayerNorm) -> Tensor:

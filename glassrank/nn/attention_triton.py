@@ -20,9 +20,10 @@ _WARPS = {16: 1, 32: 2, 64: 4}
 @triton.jit(do_not_specialize=["length"])
 def _attend(
     projected: tl.tensor,  # (B, length, 3, heads, size)
-    lengths: tl.tensor,  # (B,)
+    lengths: tl.tensor,  # (B,) if masked
     attended: tl.tensor,  # (B, length, heads, size)
     length: tl.tensor,
+    masked: tl.constexpr,
     scale: tl.constexpr,
     heads: tl.constexpr,
     size: tl.constexpr,
@@ -33,7 +34,7 @@ def _attend(
     doc, head = tl.program_id(2).to(tl.int64), tl.program_id(1)
     row = tl.program_id(0) * block + tl.arange(0, block)
     channel = tl.arange(0, padded)
-    words = tl.load(lengths + doc).to(tl.int32)
+    words = tl.load(lengths + doc).to(tl.int32) if masked else length
     stride: tl.constexpr = 3 * heads * size
     first = projected + doc * length * stride + head * size
     used = channel < size
@@ -66,9 +67,9 @@ def _attend(
     tl.store(places + channel[None, :], result, mask=(row < length)[:, None] & used[None, :])
 
 
-def attend(projected: Tensor, lengths: Tensor, heads: int, scale: float) -> Tensor:
+def attend(projected: Tensor, lengths: Tensor | None, heads: int, scale: float) -> Tensor:
     """Queries, keys and values (B, L, 3 * H * A) of documents, of which the first `lengths` (B,)
-    words count, to what these words attend to: (B, L, H * A). Padding becomes zeros."""
+    words count, or all, to what these words attend to: (B, L, H * A). Padding becomes zeros."""
     docs, length, width = projected.shape
     size = width // (3 * heads)
     attended = projected.new_empty(docs, length, heads * size)
@@ -78,9 +79,10 @@ def attend(projected: Tensor, lengths: Tensor, heads: int, scale: float) -> Tens
         with torch.cuda.device(projected.get_device()):
             _attend[grid](
                 projected.contiguous(),
-                lengths,
+                projected if lengths is None else lengths,
                 attended,
                 length,
+                masked=lengths is not None,
                 scale=scale * math.log2(math.e),
                 heads=heads,
                 size=size,

@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-_BLOCK, _WARPS, _STAGES = 64, 4, 2
+_BLOCK, _WARPS, _STAGES = 64, 2, 2
 """Document rows at a time, and how a program works on them: the fastest of those tried on an H200.
 """
 _LARGEST_QUERY = 32

@@ -16,9 +16,9 @@ import triton.language as tl
 from torch import Tensor, nn
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-_COLUMNS, _BLOCK, _WARPS = 16, 256, 4
+_COLUMNS, _BLOCK, _WARPS = 64, 128, 4
 """Outputs of one program: few, so that all of the GPU reads the weights; and inputs at a time."""
-_STEPS = 3
+_STEPS = 6
 """Blocks of inputs that a program takes; where there are more, several programs add their sums."""
 _HEAD_COLUMNS, _HEAD_WARPS = 32, 4
 """The same for attention, of which a program takes one head."""
@@ -55,26 +55,21 @@ class Rows(NamedTuple):
 
 
 @triton.jit
-def _finish(
-    total: tl.tensor, row: tl.tensor, output: tl.tensor, words: tl.tensor, bias: tl.tensor,
-    residual: tl.tensor, spread: tl.tensor, gain: tl.tensor, shift: tl.tensor, out: tl.tensor,
-    outputs: tl.constexpr, added: tl.constexpr, gelu: tl.constexpr,
-) -> None:  # fmt: skip
-    """Bias, activation, and the norm of the rows that the step began with."""
-    wanted = output < outputs
-    inside = (row < words)[:, None] & wanted[None, :]
-    total += tl.load(bias + output, mask=wanted, other=0.0)[None, :]
-    if gelu:
-        total = 0.5 * total * (1 + tl.erf(total * 0.7071067811865476))
-    places = row[:, None] * outputs + output[None, :]
-    if added:
-        values = tl.load(residual + places, mask=inside, other=0.0)
-        mean = tl.load(spread + 2 * row, mask=row < words, other=0.0)
-        inverse = tl.load(spread + 2 * row + 1, mask=row < words, other=0.0)
-        gains = tl.load(gain + output, mask=wanted, other=0.0).to(tl.float32)
-        shifts = tl.load(shift + output, mask=wanted, other=0.0).to(tl.float32)
-        total += (values - mean[:, None]) * inverse[:, None] * gains[None, :] + shifts[None, :]
-    tl.store(out + places, total, mask=inside)
+def _of_outputs(values: tl.tensor, output: tl.tensor, outputs: tl.constexpr) -> tl.tensor:
+    return tl.load(values + output, mask=output < outputs, other=0.0).to(tl.float32)[None, :]
+
+
+@triton.jit
+def _of_norm(
+    rows: tl.tensor, spread: tl.tensor, row: tl.tensor, output: tl.tensor, words: tl.tensor,
+    outputs: tl.constexpr,
+) -> tl.tensor:  # fmt: skip
+    """Some columns of rows, without mean and deviation."""
+    inside = (row < words)[:, None] & (output < outputs)[None, :]
+    values = tl.load(rows + row[:, None] * outputs + output[None, :], mask=inside, other=0.0)
+    mean = tl.load(spread + 2 * row, mask=row < words, other=0.0)
+    inverse = tl.load(spread + 2 * row + 1, mask=row < words, other=0.0)
+    return (values - mean[:, None]) * inverse[:, None]
 
 
 @triton.jit
@@ -147,8 +142,13 @@ def _linear(
         column = (part * steps + step) * block + tl.arange(0, block)
         own = weight + output[:, None] * size + column[None, :]
         tiles += (tl.load(own, mask=wanted & (column < size)[None, :], other=0.0),)
+    base = _of_outputs(bias, output, outputs)
+    own_sums = _of_outputs(sums, output, outputs)
+    gains, shifts = _of_outputs(gain, output, outputs), _of_outputs(shift, output, outputs)
     if early:
-        gdc_wait()  # the weights are on their way; from here on, what the step before has written
+        gdc_wait()  # all that is known beforehand is on its way; the rest the step before has made
+    if added:
+        base += _of_norm(residual, spread, row, output, words, outputs) * gains + shifts
     total = tl.zeros((rows, columns), tl.float32)
     first = tl.zeros((rows,), tl.float32)
     second = tl.zeros((rows,), tl.float32)
@@ -164,21 +164,23 @@ def _linear(
     if normed:
         mean = first / size
         inverse = tl.rsqrt(second / size - mean * mean + epsilon)
-        own_sums = tl.load(sums + output, mask=output < outputs, other=0.0)
-        total = (total - mean[:, None] * own_sums[None, :]) * inverse[:, None]
+        total = (total - mean[:, None] * own_sums) * inverse[:, None]
         if tl.program_id(0) == 0:
             tl.store(spread + 2 * row, mean, mask=row < words)
             tl.store(spread + 2 * row + 1, inverse, mask=row < words)
+    inside = (row < words)[:, None] & (output < outputs)[None, :]
+    places = out + row[:, None] * outputs + output[None, :]
     if parts == 1:
-        _finish(total, row, output, words, bias, residual, spread, gain, shift, out, outputs,
-                added, gelu)  # fmt: skip
+        total += base
+        if gelu:
+            total = 0.5 * total * (1 + tl.erf(total * 0.7071067811865476))
+        tl.store(places, total, mask=inside)
     else:
         tile = tl.program_id(0)
         if _last_to_arrive(total, row, output, words, partial, arrived, tile, part, outputs, parts):
             total = _sum_of_parts(row, output, words, partial, arrived, tile, outputs, parts, rows,
                                   columns)  # fmt: skip
-            _finish(total, row, output, words, bias, residual, spread, gain, shift, out, outputs,
-                    added, gelu)  # fmt: skip
+            tl.store(places, total + base, mask=inside)
 
 
 @triton.jit(do_not_specialize=["words"])
@@ -213,6 +215,8 @@ def _attended(
     dtype: tl.constexpr = tl.float32 if interpreted else weight.dtype.element_ty
     own = weight + output[:, None] * outputs + head * size + channel[None, :]
     tile = tl.load(own, mask=(output < outputs)[:, None] & used[None, :], other=0.0).to(dtype)
+    base = _of_outputs(bias, output, outputs)
+    gains, shifts = _of_outputs(gain, output, outputs), _of_outputs(shift, output, outputs)
     if early:
         gdc_wait()
     count = tl.load(length)
@@ -221,6 +225,7 @@ def _attended(
     query = tl.load(places, mask=inside, other=0.0).to(dtype)
     key = tl.load(places + outputs, mask=inside, other=0.0).to(dtype)
     value = tl.load(places + 2 * outputs, mask=inside, other=0.0).to(dtype)
+    base += _of_norm(residual, spread, row, output, words, outputs) * gains + shifts
     scores = tl.dot(query, tl.trans(key), input_precision="ieee") * scale  # (rows, rows)
     scores = tl.where((row < count)[None, :], scores, -float("inf"))
     shares = tl.exp2(scores - tl.max(scores, 1)[:, None])
@@ -231,8 +236,9 @@ def _attended(
     if _last_to_arrive(total, row, output, words, partial, arrived, number, head, outputs, heads):
         total = _sum_of_parts(row, output, words, partial, arrived, number, outputs, heads, rows,
                               columns)  # fmt: skip
-        _finish(total, row, output, words, bias, residual, spread, gain, shift, out, outputs,
-                True, False)  # fmt: skip
+        inside = (row < words)[:, None] & (output < outputs)[None, :]
+        places = out + row[:, None] * outputs + output[None, :]
+        tl.store(places, total + base, mask=inside)
 
 
 def linear(
@@ -246,6 +252,8 @@ def linear(
     steps = blocks if folded.normed else min(_STEPS, blocks)  # a norm needs the whole row
     parts = triton.cdiv(blocks, steps)
     tiles = triton.cdiv(outputs, _COLUMNS)
+    if gelu and parts > 1:
+        raise ValueError("the activation of a sum of parts is not needed by BERT, and not made")
     dtype = folded.weight.dtype if residual is None else torch.float32
     out = torch.empty(words, outputs, dtype=dtype, device=x.device)
     spread = x.new_empty(words, 2, dtype=torch.float32) if residual is None else residual.spread

@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-_COLUMNS, _WARPS = 128, 4
+_COLUMNS, _WARPS = 128, 2
 
 
 @triton.jit(do_not_specialize=["docs", "words"])

@@ -8,18 +8,19 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-_ROWS, _WARPS = 4, 4
+_ROWS, _WARPS = 4, 2
 
 
-@triton.jit(do_not_specialize=["rows", "residual_rows"])
+@triton.jit(do_not_specialize=["rows", "residual_rows", "residual_stride"])
 def _add_norm(
     x: tl.tensor,  # (rows, width)
-    residual: tl.tensor,  # (residual_rows, width)
+    residual: tl.tensor,  # (residual_rows, width), rows so far apart
     gain: tl.tensor,  # (size,)
     bias: tl.tensor,  # (size,)
     normed: tl.tensor,  # (rows, width)
     rows: tl.tensor,
     residual_rows: tl.tensor,
+    residual_stride: tl.tensor,
     size: tl.constexpr,
     width: tl.constexpr,
     padded: tl.constexpr,
@@ -33,7 +34,7 @@ def _add_norm(
     used = (column < size)[None, :]
     places = row[:, None] * width + column[None, :]
     given = tl.load(x + places, mask=inside, other=0.0).to(tl.float32)
-    own = (row % residual_rows)[:, None] * width + column[None, :]
+    own = (row % residual_rows)[:, None] * residual_stride + column[None, :]
     given += tl.load(residual + own, mask=inside, other=0.0).to(tl.float32)
     mean = tl.sum(given, 1) / size  # what lies beyond `size` is zero
     centred = tl.where(used, given - mean[:, None], 0.0)
@@ -54,8 +55,9 @@ def add_norm(
     in_root: bool = False,
 ) -> Tensor:
     """The norm of x + residual (…, W), over as many columns as there are gains: the columns behind
-    them hold zeros and keep them. A residual of fewer rows is used again and again. `in_root` says
-    that `epsilon` is added to the variance, as in BERT, and not to its root, as in TK."""
+    them hold zeros and keep them. A residual of fewer rows is used again and again, and its rows
+    may lie apart. `in_root` says that `epsilon` is added to the variance, as in BERT, and not to
+    its root, as in TK."""
     normed = torch.empty_like(x)
     width = x.shape[-1]
     rows = x.numel() // width
@@ -69,6 +71,7 @@ def add_norm(
                 normed,
                 rows,
                 residual.numel() // width,
+                residual.stride(-2),
                 size=len(gain),
                 width=width,
                 padded=triton.next_power_of_2(width),

@@ -16,7 +16,6 @@ from glassrank.nn.cross_attention import CrossAttention
 from glassrank.nn.cross_triton import cross_attend
 from glassrank.nn.few_rows_triton import Folded, Rows, attended, linear
 from glassrank.nn.first_row_triton import look_at_rows
-from glassrank.nn.gelu_triton import gelu_
 from glassrank.nn.norm_triton import add_norm
 from glassrank.nn.transformer import EncoderConfig
 
@@ -150,12 +149,6 @@ def test_what_the_first_row_sees(words: int) -> None:
     found = look_at_rows(asked.to(DEVICE), rows.to(DEVICE), size // heads).cpu()
     values = torch.bmm(found, value.transpose(1, 2)).transpose(0, 1)
     torch.testing.assert_close(values, exact, rtol=1e-4, atol=1e-4)
-
-
-def test_gelu_in_place() -> None:
-    x = 3 * torch.randn(3, 1700)
-    found = gelu_(x.clone().to(DEVICE)).cpu()
-    torch.testing.assert_close(found, functional.gelu(x), rtol=1e-5, atol=1e-6)
 
 
 def test_a_residual_of_fewer_rows_is_used_again() -> None:
