@@ -236,9 +236,9 @@ def _attended(
     if _last_to_arrive(total, row, output, words, partial, arrived, number, head, outputs, heads):
         total = _sum_of_parts(row, output, words, partial, arrived, number, outputs, heads, rows,
                               columns)  # fmt: skip
-        inside = (row < words)[:, None] & (output < outputs)[None, :]
-        places = out + row[:, None] * outputs + output[None, :]
-        tl.store(places, total + base, mask=inside)
+        wanted = (row < words)[:, None] & (output < outputs)[None, :]
+        made = out + row[:, None] * outputs + output[None, :]
+        tl.store(made, total + base, mask=wanted)
 
 
 def linear(

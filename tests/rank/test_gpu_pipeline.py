@@ -29,7 +29,10 @@ pytestmark = [
     ),
 ]
 MODELS = {"tk": tiny_model, "mores": small_mores}
-QUERIES = {"tk": ["the cat sat", "cold sea", "bird"], "mores": ["return the list of a class", "a"]}
+QUERIES = {
+    "tk": ["the cat sat", "cold sea", "bird"],
+    "mores": ["return the list of a class", "file"],
+}
 
 
 def on_both(saved: SavedModel, folder: Path) -> tuple[Reranker, Reranker]:
