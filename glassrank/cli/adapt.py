@@ -22,7 +22,7 @@ def adapt(
     measure: Annotated[
         list[str] | None, typer.Option("--measure", "-m", help="May be repeated.")
     ] = None,
-    device: Annotated[str, typer.Option(help="cpu, cuda, or cuda:1.")] = "cpu",
+    device: console.Device = "cpu",
     quiet: console.Quiet = False,
     json: console.AsJson = False,
 ) -> None:

@@ -43,7 +43,7 @@ def budget(
     repeats: Annotated[int, typer.Option(min=1, help="How often each timing is repeated.")] = 5,
     plot: Annotated[Path | None, typer.Option(help="A picture: .svg, .png or .pdf.")] = None,
     json: JsonFile = None,
-    device: Annotated[str, typer.Option(help="cpu, cuda, or cuda:1.")] = "cpu",
+    device: console.Device = "cpu",
     quiet: console.Quiet = False,
 ) -> None:
     """Quality at every depth and every millisecond of re-ranking.

@@ -34,7 +34,7 @@ def clusters(
         "gain"
     ),
     json: JsonFile = None,
-    device: Annotated[str, typer.Option(help="cpu, cuda, or cuda:1.")] = "cpu",
+    device: console.Device = "cpu",
     quiet: console.Quiet = False,
 ) -> None:
     """Queries of one kind together: where the model helps, and where it hurts.

@@ -25,6 +25,7 @@ ModelName = Annotated[
 BudgetMs = Annotated[
     float | None, typer.Option(min=0.001, help="Milliseconds for the whole query.")
 ]
+Device = Annotated[str, typer.Option(help="cpu, cuda, or cuda:1.")]
 
 _PLAIN_LINE_SECONDS = 10.0
 

@@ -37,7 +37,7 @@ def encode(
     name: Annotated[
         str | None, typer.Option(help="The store's name; model and dtype unless given.")
     ] = None,
-    device: Annotated[str, typer.Option(help="cpu, cuda, or cuda:1.")] = "cpu",
+    device: console.Device = "cpu",
     quiet: console.Quiet = False,
     json: console.AsJson = False,
 ) -> None:

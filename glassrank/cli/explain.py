@@ -35,7 +35,7 @@ def explain(
             help="Remove a word of the (first) document or of the query, or replace it.",
         ),
     ] = None,
-    device: Annotated[str, typer.Option(help="cpu, cuda, or cuda:1.")] = "cpu",
+    device: console.Device = "cpu",
 ) -> None:
     """Explain a document's score, or two documents side by side."""
     from glassrank.explain import compare, html_page

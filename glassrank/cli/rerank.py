@@ -21,7 +21,7 @@ def rerank(
         typer.Option(min=1, help="How many to re-rank; the model's own depth unless given."),
     ] = None,
     budget_ms: console.BudgetMs = None,
-    device: Annotated[str, typer.Option(help="cpu, cuda, or cuda:1.")] = "cpu",
+    device: console.Device = "cpu",
     quiet: console.Quiet = False,
 ) -> None:
     """Re-rank a run with a trained model, from its document store if the index has one."""

@@ -22,6 +22,7 @@ def search(
     k: Annotated[int, typer.Option("--k", "-k", help="How many results.")] = 10,
     model: console.ModelName = None,
     budget_ms: console.BudgetMs = None,
+    device: console.Device = "cpu",
     json: console.AsJson = False,
 ) -> None:
     """Search for one query; with a model, re-rank what was found."""
@@ -35,7 +36,7 @@ def search(
     else:
         from glassrank.rank import Pipeline
 
-        pipeline = Pipeline.open(index, model, budget_ms=budget_ms, method=method)
+        pipeline = Pipeline.open(index, model, budget_ms=budget_ms, method=method, device=device)
         opened, ranking = pipeline.index, pipeline(query, k)
     if json:
         console.print_json(_as_json(opened, ranking, method, model))

@@ -17,6 +17,7 @@ def serve(
             help="A model folder, NAME=FOLDER, 'default', or 'none'; several may be given."
         ),
     ] = None,
+    device: console.Device = "cpu",
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 for any that is free.")] = 8000,
     workers: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
@@ -67,6 +68,7 @@ def serve(
     options = Options(
         index=index,
         models=() if model == ["none"] else named_models(model or ["default"]),
+        device=device,
         host=host,
         port=port,
         workers=workers,

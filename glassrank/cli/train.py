@@ -13,7 +13,7 @@ from glassrank.errors import InputError
 
 def train(
     config: Annotated[Path | None, typer.Argument(help="The run's TOML file.")] = None,
-    device: Annotated[str, typer.Option(help="cpu, cuda, or cuda:1.")] = "cpu",
+    device: console.Device = "cpu",
     example: Annotated[
         str | None,
         typer.Option(metavar="MODEL", help="Print a TOML file to start from, and do nothing else."),

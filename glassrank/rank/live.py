@@ -12,6 +12,7 @@ from glassrank.models import PieceRanker, TokenBatch, Words
 from glassrank.models.checkpoint import SavedModel, load_model, model_folder
 from glassrank.models.fast import fast_form
 from glassrank.models.texts import TextReader, batch_of, like_length
+from glassrank.nn.devices import device_named
 from glassrank.rank.cost import CostModel
 from glassrank.rank.query_encoding import QueryEncoder
 from glassrank.text import Vocabulary
@@ -38,14 +39,14 @@ class Reranker:
         encode documents, and all of a transformer's, are rounded where that is faster."""
         self.saved = saved
         self.usage = saved.usage
-        self.model = saved.model.to(device).eval()
+        self._device = device_named(device)
+        self.model = saved.model.to(self._device).eval()
         self._reader = TextReader(saved)
         self.texts = self._reader.encoder
         self.ranks = self.model if exact else fast_form(self.model)
         """The model as it encodes documents and scores them, and on a GPU a transformer's queries
         too. `model` encodes other queries, and is what a store is tied to."""
         self.cost = CostModel(base=2.0, rate=0.02)  # of live scoring; learned from the first use on
-        self._device = torch.device(device)
         rounded = self._device.type == "cuda" and isinstance(self.ranks, PieceRanker)
         encodes = self.ranks if rounded else self.model
         self._encode_query = QueryEncoder(encodes, self.usage.query_length)

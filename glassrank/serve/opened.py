@@ -80,7 +80,9 @@ class Served:
 
     def __init__(self, options: Options, *, verify: bool = True) -> None:
         self._options = options
-        self._rerankers = {name: Reranker.load(folder) for name, folder in options.models}
+        self._rerankers = {
+            name: Reranker.load(folder, options.device) for name, folder in options.models
+        }
         self._state = self._tried = _state(options.index)
         self.now = Opened.open(options, self._rerankers, verify=verify)
         self.behind = ""

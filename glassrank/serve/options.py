@@ -31,6 +31,8 @@ class Options:
     index: Path
     models: tuple[tuple[str, str], ...]
     """(name, folder) of each; the first is used unless a request names another."""
+    device: str = "cpu"
+    """Where the models run."""
     host: str = "127.0.0.1"
     port: int = 8000
     workers: int = 1

@@ -14,6 +14,7 @@ from glassrank.models.checkpoint import SavedModel, fingerprint
 from glassrank.models.fast import fast_form
 from glassrank.models.mores import MORES
 from glassrank.models.texts import TextReader, batch_of, like_length
+from glassrank.nn.devices import device_named
 from glassrank.store.manifest import IDS, Layout, stride
 from glassrank.store.reuse import Piece
 from glassrank.store.rows import DTYPES, pack
@@ -37,7 +38,7 @@ class DocEncoder:
                 "of a document to store; it ranks without a store"
             )
         try:
-            self._device = torch.device(device)
+            self._device = device_named(device)
             self._model = saved.model.to(self._device).eval()
             # Whoever stores float32 wants the model's own numbers.
             self._encoder = self._model if dtype == "float32" else fast_form(self._model)

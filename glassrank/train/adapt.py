@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Literal, get_args
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from glassrank.errors import InputError
 from glassrank.measure import Evaluation, evaluate
 from glassrank.models import Ranker
+from glassrank.nn.devices import device_named
 from glassrank.train.build import build_model
 from glassrank.train.config import TrainConfig
 from glassrank.train.loop import train, validation_precision
@@ -107,7 +107,7 @@ def _scored(
     queries: NDArray[np.int64],
     device: str,
 ) -> NDArray[np.float32]:
-    target = torch.device(device)
+    target = device_named(device)
     docs = Tokens.of(prepared.docs, config.doc_length, target)
     data = SplitTensors.of(prepared.train, docs, config.query_length, target)
     precision = validation_precision(config, model)

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, distributed, nn
 
 from glassrank.errors import InputError
+from glassrank.nn.devices import device_named
 from glassrank.train.sampler import Batch
 
 T = TypeVar("T")
@@ -129,7 +130,7 @@ def joined(device: str, address: str = "env://") -> Iterator[Team]:
         yield Team(device=device)
         return
     rank, local = int(os.environ["RANK"]), int(os.environ.get("LOCAL_RANK", "0"))
-    target = torch.device(device)
+    target = device_named(device)
     if target.type == "cuda":
         if local >= torch.cuda.device_count():
             raise InputError(

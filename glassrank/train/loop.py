@@ -17,6 +17,7 @@ from torch import Tensor
 from glassrank.errors import InputError
 from glassrank.models import PieceRanker, Ranker
 from glassrank.models.checkpoint import Usage, load_model, save_model
+from glassrank.nn.devices import device_named
 from glassrank.train.build import build_model
 from glassrank.train.card import card
 from glassrank.train.config import TrainConfig
@@ -58,7 +59,7 @@ def train(
             f"{team.size} processes cannot share a batch of {config.sampler.batch}; "
             "raise sampler.batch or start fewer"
         )
-    target = torch.device(device)
+    target = device_named(device)
     model = build_model(config, prepared, base).to(target)
     docs = Tokens.of(prepared.docs, config.doc_length, target)
     data = SplitTensors.of(prepared.train, docs, config.query_length, target)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from glassrank.errors import GlassrankError, InputError
 from glassrank.models.checkpoint import SavedModel, Usage, load_model, save_ensemble
+from glassrank.nn.devices import device_named
 from glassrank.train.prepared import Prepared, Split, load_prepared
 from glassrank.train.tensors import SplitTensors, Tokens
 from glassrank.train.validate import measure_by_depth, score_candidates
@@ -103,7 +104,7 @@ def select_models(
 
 def _tensors(saved: SavedModel, prepared: Prepared, split: Split, device: str) -> SplitTensors:
     """Texts as long as this model reads them."""
-    target = torch.device(device)
+    target = device_named(device)
     docs = Tokens.of(prepared.docs, saved.usage.doc_length, target)
     return SplitTensors.of(split, docs, saved.usage.query_length, target)
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.errors import InputError
+from glassrank.nn.devices import device_named
 from glassrank.train.gathered import Candidates
 from glassrank.train.prepared import Ragged, Split
 
@@ -29,7 +30,6 @@ class ModelTeacher:
     """A trained ranker: a BERT or MORES, say, that a small model learns from."""
 
     def __init__(self, folder: Path, docs: Sequence[Sequence[str]], device: str) -> None:
-        import torch
 
         from glassrank.models.checkpoint import load_model
         from glassrank.models.texts import text_encoder
@@ -38,7 +38,7 @@ class ModelTeacher:
         saved = load_model(folder)
         self._encoder = text_encoder(saved)
         self._usage = saved.usage
-        self._device = torch.device(device)
+        self._device = device_named(device)
         self._model = saved.model.to(self._device)
         self._docs = Tokens.of(
             self._ids(docs, saved.usage.doc_length), saved.usage.doc_length, self._device
