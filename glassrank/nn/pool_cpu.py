@@ -1,7 +1,6 @@
 """Kernel pooling over stored document words on the CPU, by compiled code: the same scores as
 `kernel_pool` and a model's readout of its counts."""
 
-from threading import Thread
 from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 from glassrank.errors import InputError
 from glassrank.nn import amx
 from glassrank.nn.document_pass import score_documents
+from glassrank.nn.helpers import together
 from glassrank.nn.kernel_runs import kernel_runs
 from glassrank.nn.kernels import Kernels
 from glassrank.nn.lanes import LANES
@@ -18,10 +18,14 @@ from glassrank.nn.packed_query import AT_ONCE, Kind, layout
 from glassrank.nn.soft_counts import Pooling
 from glassrank.nn.stored_products import LINE, Stored
 
-WORTH_A_THREAD = 6000
-"""Document words, for each sixteen query words, that take longer than starting a thread."""
+WORTH_A_THREAD = 1500
+"""Document words, for each sixteen query words, that take longer than waking a thread."""
 
-_KINDS: dict[str, Kind] = {"float32": "lanes", "uint16": "bf16", "int8": "int8"}
+_KINDS: dict[np.dtype[Any], Kind] = {
+    np.dtype(np.float32): "lanes",
+    np.dtype(np.uint16): "bf16",
+    np.dtype(np.int8): "int8",
+}
 
 
 class StoredRows(NamedTuple):
@@ -107,15 +111,7 @@ def pool_cpu(
         starts,
         lengths,
     )
-    others = [
-        Thread(target=score_documents, args=(*job, number, threads, scores, soft))
-        for number in range(1, threads)
-    ]
-    for other in others:
-        other.start()
-    score_documents(*job, 0, threads, scores, soft)
-    for other in others:
-        other.join()
+    together(lambda number: score_documents(*job, number, threads, scores, soft), threads)
     return (scores, soft) if counts else scores
 
 
@@ -128,7 +124,7 @@ def _check(
 ) -> None:
     """Compiled code checks nothing, so what it could read by mistake is refused here."""
     vectors, scales = rows
-    if vectors.dtype.name not in _KINDS or vectors.ndim != 2 or not vectors.flags.c_contiguous:
+    if vectors.dtype not in _KINDS or vectors.ndim != 2 or not vectors.flags.c_contiguous:
         raise InputError(
             "stored words must be rows of float32, of bfloat16 as uint16, or of int8, one after "
             f"another in memory, not {vectors.dtype} of shape {vectors.shape}"
@@ -158,7 +154,7 @@ def _check(
 
 
 def _kind(rows: StoredRows, first_column: int, size: int, tiles: bool | None) -> Kind:
-    kind = _KINDS[rows.vectors.dtype.name]
+    kind = _KINDS[rows.vectors.dtype]
     # Tiles read whole steps of values, the last one too.
     padded = first_column + -(-size // AT_ONCE[kind]) * AT_ONCE[kind] <= rows.vectors.shape[1]
     possible = kind != "lanes" and padded and amx.usable()

@@ -37,14 +37,10 @@ class DocEncoder:
                 f"a {saved.model.name} reads query and document as one text, so there is nothing "
                 "of a document to store; it ranks without a store"
             )
-        try:
-            self._device = device_named(device)
-            self._model = saved.model.to(self._device).eval()
-            # Whoever stores float32 wants the model's own numbers.
-            self._encoder = self._model if dtype == "float32" else fast_form(self._model)
-        except (AssertionError, RuntimeError) as error:  # torch's ways to say that there is none
-            reason = str(error).partition("\n")[0]
-            raise InputError(f"the device {device!r} cannot be used: {reason}") from None
+        self._device = device_named(device)
+        self._model = saved.model.to(self._device).eval()
+        # Whoever stores float32 wants the model's own numbers.
+        self._encoder = self._model if dtype == "float32" else fast_form(self._model)
         if isinstance(self._encoder, MORES):
             self._encoder = self._encoder.reusing(reuse)
         self._reader = TextReader(saved)

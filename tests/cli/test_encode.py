@@ -107,7 +107,7 @@ def test_an_interruption_says_that_the_work_is_kept(
         (("my.index", "--model", "model", "--dtype", "int4"), "unknown dtype 'int4'; expected"),
         (("my.index", "--model", "model", "--name", "../x"), "one folder inside the index"),
         (("my.index", "--model", "model", "--name", ""), "one folder inside the index"),
-        (("my.index", "--model", "model", "--device", "moon"), "device 'moon' cannot be used"),
+        (("my.index", "--model", "model", "--device", "moon"), "found 'moon'"),
         (("my.index", "--model", "my.index"), "is not a model folder"),
         (("model", "--model", "model"), "is not an index"),
     ],

@@ -101,6 +101,7 @@ def test_a_process_without_a_gpu_is_told_how_many_there_are() -> None:
     started = {"WORLD_SIZE": "2", "RANK": "1", "LOCAL_RANK": "1"}
     with (
         mock.patch.dict(os.environ, started),
+        mock.patch("torch.cuda.is_available", return_value=True),
         mock.patch("torch.cuda.device_count", return_value=1),
         pytest.raises(InputError, match="there are 1; start as many processes"),
         joined("cuda"),
