@@ -17,7 +17,7 @@ from glassrank.bench.results import Case, MissingError, Result
 from glassrank.models import TokenBatch, Words, WordTable
 from glassrank.models.tk import TK, TKConfig
 from glassrank.nn.contextual import ContextualConfig
-from glassrank.nn.contextual_fast import FastContextual
+from glassrank.nn.contextual_gpu import ContextualOnGPU
 from glassrank.nn.graphs import Replayed
 
 _DEVICE = "cuda"
@@ -134,7 +134,7 @@ def stored_words() -> Sequence[Result]:
 def second_stage() -> Sequence[Result]:
     """From a query's ids on the host to a sorted list on the host, as a caller sees it."""
     model = _model()
-    model.contextual = FastContextual(model.contextual)  # type: ignore[assignment]
+    model.contextual = ContextualOnGPU(model.contextual)  # type: ignore[assignment]
     stored, pooling = Stored(torch.bfloat16), Pooling(model)
 
     def whole(ids: Tensor, mask: Tensor, starts: Tensor) -> Tensor:
@@ -170,7 +170,7 @@ def live_texts() -> Sequence[Result]:
     slow = replay_ms([lambda: plain(batches[0])], 10)
     assert model.words is not None
     model.words.bfloat16()
-    model.contextual = FastContextual(model.contextual)  # type: ignore[assignment]
+    model.contextual = ContextualOnGPU(model.contextual)  # type: ignore[assignment]
     quick = replay_ms([lambda b=b: fast(b) for b in batches], 10)  # type: ignore[misc]
     details: dict[str, float | str] = {"plain_float32_ms": slow}
     return [Result("live TK, nothing stored", quick, "ms", 5.0, at_most=True, details=details)]

@@ -8,7 +8,8 @@ import torch
 from glassrank.models.contract import Ranker
 from glassrank.models.pieces import PieceRanker
 from glassrank.nn.contextual import ContextualLayers
-from glassrank.nn.contextual_fast import FastContextual
+from glassrank.nn.contextual_cpu import ContextualOnCPU
+from glassrank.nn.contextual_gpu import ContextualOnGPU
 
 
 def fast_form(model: Ranker) -> Ranker:
@@ -23,7 +24,7 @@ def fast_form(model: Ranker) -> Ranker:
         return model
     fast = copy.copy(model)
     fast._modules = dict(model._modules)  # its own, so that the trained model keeps its layers
-    fast.contextual = FastContextual(layers, dtype)
+    fast.contextual = (ContextualOnGPU if on_gpu else ContextualOnCPU)(layers, dtype)
     return fast.eval()
 
 

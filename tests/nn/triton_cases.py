@@ -14,7 +14,7 @@ from torch.nn import functional
 from glassrank.errors import InputError
 from glassrank.nn.attention_triton import attend
 from glassrank.nn.contextual import ContextualConfig, ContextualLayers, Norm
-from glassrank.nn.contextual_fast import FastContextual
+from glassrank.nn.contextual_gpu import ContextualOnGPU
 from glassrank.nn.kernels import FLOOR, KernelBank, Kernels, kernel_pool
 from glassrank.nn.match import match_matrix, unit
 from glassrank.nn.norm_triton import add_norm
@@ -190,6 +190,6 @@ def test_layers_as_a_gpu_runs_them() -> None:
     words = torch.randn(3, 9, 20)
     mask = (torch.arange(9) < torch.tensor([9, 4, 1])[:, None]).float()
     exact = layers(words, mask).detach()
-    fast = FastContextual(layers.to(DEVICE), torch.float32, fused=True)
+    fast = ContextualOnGPU(layers.to(DEVICE), torch.float32)
     found = fast(words.to(DEVICE), mask.to(DEVICE)).cpu()
     torch.testing.assert_close(found, exact, rtol=1e-4, atol=1e-5)

@@ -5,8 +5,9 @@ import torch
 
 from glassrank.models import Words
 from glassrank.models.tk import TK, TKConfig
+from glassrank.nn import contextual_cpu
 from glassrank.nn.contextual import ContextualConfig, ContextualLayers
-from glassrank.nn.contextual_fast import FastContextual
+from glassrank.nn.contextual_cpu import ContextualOnCPU, Packed
 
 CONFIGS = [
     ContextualConfig(layers=2, heads=4, attention_size=8, feed_forward=10),
@@ -44,7 +45,7 @@ def test_same_words_as_the_plain_layers(
     layers = trained_layers(config)
     words = random_words(lengths)
     exact = layers(words.vectors, words.mask).detach()
-    found = FastContextual(layers, dtype)(words.vectors, words.mask)
+    found = ContextualOnCPU(layers, dtype)(words.vectors, words.mask)
     assert found.dtype == words.vectors.dtype
     torch.testing.assert_close(found, exact, **close)
 
@@ -53,13 +54,13 @@ def test_words_keep_their_type() -> None:
     layers = trained_layers(CONFIGS[0])
     words = random_words([9, 4])
     exact = layers(words.vectors, words.mask).detach()
-    found = FastContextual(layers)(words.vectors.bfloat16(), words.mask)
+    found = ContextualOnCPU(layers)(words.vectors.bfloat16(), words.mask)
     assert found.dtype == torch.bfloat16
     torch.testing.assert_close(found.float(), exact, **ROUNDED)
 
 
 def test_what_stands_in_padding_does_not_matter() -> None:
-    layers = FastContextual(trained_layers(CONFIGS[0]), torch.float32)
+    layers = ContextualOnCPU(trained_layers(CONFIGS[0]), torch.float32)
     words = random_words([9, 4])
     garbage = words.vectors + (1 - words.mask[..., None]) * torch.randn(9, 24)
     expected = layers(words.vectors, words.mask)
@@ -71,6 +72,36 @@ def test_they_take_the_place_of_a_models_layers() -> None:
     model.contextual = trained_layers(CONFIGS[0])
     query, doc = random_words([3, 5]), random_words([9, 7], seed=1)
     expected = model.interact(model.query_words(query), model.doc_words(doc)).score
-    model.contextual = FastContextual(model.contextual, torch.float32)
+    model.contextual = ContextualOnCPU(model.contextual, torch.float32)
     found = model.interact(model.query_words(query), model.doc_words(doc)).score
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("activation", ["none", "relu"])
+@pytest.mark.parametrize("rows", [1, 7, 700])
+def test_packed_weights_change_nothing(activation: str, rows: int) -> None:
+    linear = torch.nn.Linear(30, 20)
+    x = torch.randn(rows, 30).bfloat16()
+    packed = Packed(linear, torch.bfloat16, activation)
+    expected = torch.nn.functional.linear(x, linear.weight.bfloat16(), linear.bias.bfloat16())
+    expected = expected.relu() if activation == "relu" else expected
+    torch.testing.assert_close(packed(x), expected, rtol=0.02, atol=0.02)
+
+
+def test_without_the_calls_that_pack(monkeypatch: pytest.MonkeyPatch) -> None:
+    layers, words = trained_layers(CONFIGS[0]), random_words([9, 4, 4, 1])
+    expected = ContextualOnCPU(layers)(words.vectors, words.mask)
+    monkeypatch.setattr(contextual_cpu, "_packs", lambda: False)
+    plain = ContextualOnCPU(layers)
+    assert all(part.packed is None for part in plain.modules() if isinstance(part, Packed))
+    found = plain(words.vectors, words.mask)
+    torch.testing.assert_close(found, expected, **ROUNDED)
+
+
+def test_a_document_without_words_stays_empty() -> None:
+    layers, words = trained_layers(CONFIGS[0]), random_words([3, 0, 5])
+    found = ContextualOnCPU(layers, torch.float32)(words.vectors, words.mask)
+    expected = layers(words.vectors, words.mask).detach()
+    torch.testing.assert_close(found, expected, **EXACT)
+    nothing = random_words([0])
+    assert (ContextualOnCPU(layers)(nothing.vectors, nothing.mask) == 0).all()
