@@ -1,19 +1,24 @@
 """Texts as a model reads them, live or for a store: ids, cut to its lengths, in batches of like
 length."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from glassrank.errors import InputError
-from glassrank.models import Ensemble, PieceRanker, TokenBatch
+from glassrank.models import Ensemble, PieceRanker, Ranker, TokenBatch
 from glassrank.models.checkpoint import SavedModel
 from glassrank.models.pieces import PieceText
+from glassrank.nn.helpers import apart
 from glassrank.text import Vocabulary, pad
 from glassrank.text.encoder import TextEncoder, TextIds, WordEncoder
 from glassrank.text.wordpieces import PieceEncoder
+
+Result = TypeVar("Result")
 
 
 class TextReader:
@@ -74,3 +79,36 @@ def like_length(lengths: NDArray[np.int64], at_once: int) -> Iterator[NDArray[np
         size = max(1, int(np.searchsorted(cost, at_once, side="right")))
         yield order[start : start + size]
         start += size
+
+
+def in_batches(
+    work: Callable[[NDArray[np.int64]], Result],
+    lengths: NDArray[np.int64],
+    at_once: int,
+    model: Ranker,
+) -> Iterator[Result]:
+    """What `work` makes of texts of like length, given by their numbers, in the order of
+    `like_length`. Small models on a CPU take a batch in each thread; large ones, and GPUs, have
+    enough to do with one."""
+    small = not isinstance(model, PieceRanker) and next(model.parameters()).device.type == "cpu"
+    threads = torch.get_num_threads() if small else 1
+    fair = -(-int(lengths.sum()) // threads)
+    batches = list(like_length(lengths, max(1, min(at_once, fair))))
+    for start in range(0, len(batches), threads):
+        group = batches[start : start + threads]
+        if not small:
+            yield work(group[0])
+            continue
+        made: dict[int, Result] = {}
+        share = partial(_one_share, work, group, made)
+        apart(share, len(group))
+        yield from (made[number] for number in range(len(group)))
+
+
+def _one_share(
+    work: Callable[[NDArray[np.int64]], Result],
+    group: Sequence[NDArray[np.int64]],
+    made: dict[int, Result],
+    number: int,
+) -> None:
+    made[number] = work(group[number])

@@ -10,7 +10,9 @@ from functools import lru_cache
 from itertools import groupby
 from typing import Any, cast
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -21,9 +23,6 @@ _EPSILON = 1e-12
 The two differ only where all columns of a vector are nearly the same."""
 _ROWS = 512
 """For so many, weights are laid out best; any other number gives the same results."""
-
-Lengths = list[tuple[int, int]]
-"""Documents one after another: how many words each has, and how many of that length follow."""
 
 
 class ContextualOnCPU(nn.Module):
@@ -36,33 +35,40 @@ class ContextualOnCPU(nn.Module):
         self.dtype = dtype
         self.layers = nn.ModuleList(_Layer(cast(Layer, layer), dtype) for layer in layers.layers)
         self.register_buffer("mix", layers.mix.detach().clone())
-        self._waves = torch.empty(0, 0)
 
     @torch.no_grad()
     def forward(self, vectors: Tensor, mask: Tensor) -> Tensor:
         """(B, L, E); the mask (B, L) is 1 for the first words of each."""
-        counts = mask.sum(1, dtype=torch.int64)  # (B,)
-        every, total = vectors.flatten(0, 1), int(counts.sum())  # (B * L, E)
+        lengths = mask.sum(1, dtype=torch.int64).numpy()  # (B,)
+        every, total = vectors.flatten(0, 1), int(lengths.sum())  # (B * L, E)
         if total == 0:
             return torch.zeros_like(vectors)
         whole = total == len(every)
         where = torch.empty(0) if whole else mask.flatten().nonzero().squeeze(1)  # (T,)
         words = every if whole else every.index_select(0, where)  # (T, E)
-        grouped = [(n, len(list(same))) for n, same in groupby(counts.tolist()) if n]
-        context = (words + self._positions(vectors, counts)).to(self.dtype)  # (T, E)
-        for layer in self.layers:
-            context = layer(context, grouped)
-        mixed = torch.lerp(context.to(words.dtype), words, self.mix.to(words.dtype))  # (T, E)
+        made = self._encode(words, lengths, positions_for(vectors))  # (T, E)
         if whole:
-            return mixed.view(vectors.shape)
-        return torch.zeros_like(every).index_copy_(0, where, mixed).view(vectors.shape)
+            return made.view(vectors.shape)
+        return torch.zeros_like(every).index_copy_(0, where, made).view(vectors.shape)
 
-    def _positions(self, vectors: Tensor, counts: Tensor) -> Tensor:
-        """What each word's place adds to it: (T, E)."""
-        length, size = vectors.shape[1:]
-        if len(self._waves) < length or self._waves.dtype != vectors.dtype:
-            self._waves = positions(length, size, vectors.device).to(vectors.dtype)
-        return torch.cat([self._waves[:count] for count in counts.tolist()])
+    def _encode(self, words: Tensor, lengths: NDArray[np.int64], waves: Tensor) -> Tensor:
+        """(T, E) to (T, E)."""
+        places = torch.cat([waves[:length] for length in lengths.tolist()])  # (T, E)
+        context = (words + places).to(self.dtype)
+        for layer in self.layers:
+            context = layer(context, lengths)
+        return torch.lerp(context.to(words.dtype), words, self.mix.to(words.dtype))
+
+
+@lru_cache(maxsize=8)
+def _waves(length: int, size: int, dtype: torch.dtype) -> Tensor:
+    return positions(length, size, torch.device("cpu")).to(dtype)
+
+
+def positions_for(vectors: Tensor) -> Tensor:
+    """What each place adds to a word: (L, E), for all lengths up to the next power of two."""
+    length, size = vectors.shape[1:]
+    return _waves(1 << (length - 1).bit_length(), size, vectors.dtype)
 
 
 class _Layer(nn.Module):
@@ -78,18 +84,25 @@ class _Layer(nn.Module):
         self.feed_forward_norm = _SumNorm(layer.feed_forward_norm, dtype)
         self.attention_norm = _SumNorm(layer.attention_norm, dtype)
 
-    def forward(self, x: Tensor, lengths: Lengths) -> Tensor:
+    def forward(self, x: Tensor, lengths: NDArray[np.int64]) -> Tensor:
         h = self.feed_forward_norm(self.second(self.first(x)), x)  # (T, E)
         attended = self._attend(self.query_key_value(h), lengths)  # (T, H * A)
         result: Tensor = self.attention_norm(self.output(attended), h)
         return result
 
-    def _attend(self, projected: Tensor, lengths: Lengths) -> Tensor:
+    def _attend(self, projected: Tensor, lengths: NDArray[np.int64]) -> Tensor:
         """(T, 3 * H * A) to (T, H * A)."""
+        if _has_tiles(projected.dtype, projected.shape[1] // (3 * self.heads)):
+            from glassrank.nn.attention_amx import attend_within
+
+            return attend_within(projected, lengths, self.heads, self.scale)
         found = []
         start = 0
-        for length, docs in lengths:
+        for length, same in groupby(lengths.tolist()):
+            docs = len(list(same))
             part = projected[start : start + docs * length]
+            if not length:
+                continue
             split = part.view(docs, length, 3, self.heads, -1)
             query, key, value = split.permute(2, 0, 3, 1, 4)  # each (docs, H, length, A)
             attended = functional.scaled_dot_product_attention(query, key, value, scale=self.scale)
@@ -137,6 +150,15 @@ class Packed(nn.Module):
 
 def _in_order(weight: Tensor) -> Any:
     return torch.ops.mkldnn._reorder_linear_weight(weight, _ROWS)
+
+
+@lru_cache
+def _has_tiles(dtype: torch.dtype, channels: int) -> bool:
+    try:
+        from glassrank.nn import attention_amx
+    except ImportError:  # no numba, as on a machine that only trains
+        return False
+    return attention_amx.usable(dtype, channels)
 
 
 @lru_cache(maxsize=1)

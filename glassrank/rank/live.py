@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from glassrank.models import PieceRanker, TokenBatch, Words
 from glassrank.models.checkpoint import SavedModel, load_model, model_folder
 from glassrank.models.fast import fast_form
-from glassrank.models.texts import TextReader, batch_of, like_length
+from glassrank.models.texts import TextReader, batch_of, in_batches
 from glassrank.nn.devices import device_named
 from glassrank.rank.cost import CostModel
 from glassrank.rank.query_encoding import QueryEncoder
@@ -98,10 +98,14 @@ class Reranker:
         found = self._reader.docs(texts)
         values = np.zeros(len(texts), np.float32)
         lengths = np.array([len(text.ids) for text in found], np.int64)
-        for part in like_length(lengths, TOKENS_AT_ONCE):
+
+        def score(part: NDArray[np.int64]) -> None:
             doc = self.encode_doc(batch_of([found[i].ids for i in part], self._device))
             own = None if first_stage is None else torch.from_numpy(first_stage[part])
             values[part] = self.word_scores(query, doc, own)
+
+        for _ in in_batches(score, lengths, TOKENS_AT_ONCE, self.ranks):
+            pass
         return Scores(values, np.array([text.cut for text in found], np.int64))
 
     @torch.no_grad()

@@ -13,7 +13,7 @@ from glassrank.models import PieceRanker, Ranker, Words
 from glassrank.models.checkpoint import SavedModel, fingerprint
 from glassrank.models.fast import fast_form
 from glassrank.models.mores import MORES
-from glassrank.models.texts import TextReader, batch_of, like_length
+from glassrank.models.texts import TextReader, batch_of, in_batches
 from glassrank.nn.devices import device_named
 from glassrank.store.manifest import IDS, Layout, stride
 from glassrank.store.reuse import Piece
@@ -75,12 +75,15 @@ class DocEncoder:
             rows = np.concatenate([np.empty(0, np.int32), *ids])[:, None]  # (T, 1)
             yield Piece(docs, lengths, {IDS: rows}, int(cut.sum()))
             return
-        for batch in like_length(lengths, self._at_once):
+
+        def piece(batch: NDArray[np.int64]) -> Piece:
             words = self._encode([ids[i] for i in batch])
             # By the model's own mask: it may read fewer words than it was given, or add some.
             vectors: Tensor = words.vectors.flatten(2)[words.mask.bool()]  # (T, E)
             counts = words.mask.sum(1).long().cpu().numpy()
-            yield Piece(docs[batch], counts, pack(vectors, self.layout), int(cut[batch].sum()))
+            return Piece(docs[batch], counts, pack(vectors, self.layout), int(cut[batch].sum()))
+
+        yield from in_batches(piece, lengths, self._at_once, self._encoder)
 
     @property
     def _at_once(self) -> int:

@@ -4,8 +4,9 @@ import os
 import threading
 
 import pytest
+import torch
 
-from glassrank.nn.helpers import together
+from glassrank.nn.helpers import apart, together
 
 
 @pytest.mark.parametrize("count", [1, 2, 7])
@@ -58,3 +59,18 @@ def test_a_forked_process_has_helpers_of_its_own() -> None:
         together(done.append, 2)
         os._exit(0 if sorted(done) == [0, 1] else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_work_apart_leaves_torchs_threads_as_they_were() -> None:
+    before = torch.get_num_threads()
+    seen: dict[int, tuple[int, bool]] = {}
+
+    def work(number: int) -> None:
+        seen[number] = torch.get_num_threads(), torch.is_grad_enabled()
+
+    apart(work, 2)
+    assert seen == {0: (1, False), 1: (1, False)}
+    assert torch.get_num_threads() == before and torch.is_grad_enabled()
+    with pytest.raises(ZeroDivisionError):
+        apart(lambda number: 1 // number, 2)  # type: ignore[arg-type, return-value]
+    assert torch.get_num_threads() == before

@@ -1,0 +1,45 @@
+"""Texts in batches of like length, in several threads or one: all of them, once, in order."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from glassrank.models import WordTable
+from glassrank.models.bert import BERT, BERTConfig
+from glassrank.models.knrm import KNRM, KNRMConfig
+from glassrank.models.texts import in_batches, like_length
+from glassrank.nn.transformer import EncoderConfig
+
+SMALL = KNRM(KNRMConfig(size=4), WordTable(torch.randn(5, 4)))
+LARGE = BERT(BERTConfig(EncoderConfig(vocabulary=9, size=4, layers=1, heads=1, feed_forward=4)))
+
+
+@given(st.lists(st.integers(0, 50), max_size=30), st.integers(1, 100), st.sampled_from([1, 2, 3]))
+def test_every_text_once(lengths: list[int], at_once: int, threads: int) -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        counts = np.array(lengths, np.int64)
+        found = list(in_batches(lambda batch: batch, counts, at_once, SMALL))
+        assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
+    together = np.concatenate([np.empty(0, np.int64), *found])
+    assert sorted(together.tolist()) == list(range(len(lengths)))
+    assert (np.diff(counts[together]) >= 0).all()
+
+
+def test_a_large_model_takes_one_batch_at_a_time() -> None:
+    lengths = np.array([3, 1, 2, 9])
+    found = list(in_batches(lambda batch: batch.tolist(), lengths, 6, LARGE))
+    assert found == [batch.tolist() for batch in like_length(lengths, 6)]
+
+
+def test_an_error_comes_out() -> None:
+    def fail(batch: object) -> None:
+        raise ValueError("this batch")
+
+    with pytest.raises(ValueError, match="this batch"):
+        list(in_batches(fail, np.array([1, 2]), 10, SMALL))
