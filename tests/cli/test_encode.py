@@ -76,7 +76,7 @@ def test_time_left_is_shown_in_plain_lines(
 ) -> None:
     monkeypatch.setattr(command, "_PLAIN_LINE_SECONDS", 0.0)
     done = call("encode", "my.index", "--model", "model")
-    line = done.stderr.splitlines()[0]
+    line = [line for line in done.stderr.splitlines() if line.startswith("Encoding: ")][-1]
     assert line.startswith("Encoding: 4 of 4, ")
     assert line.endswith(" bytes each, 0:00:00 left")
     assert command._speed(Progress(1, 9, 12345.6, 1000.4, 3725.0)) == (
