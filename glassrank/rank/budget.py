@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from glassrank.rank.cost import CostModel
 
 _LONGEST_MS = 8.0
-"""Of a piece, where there is a budget."""
+"""Of a piece, where there is a budget; and no more than a quarter of the time that scoring has."""
 
 Clock = Callable[[], float]
 """Milliseconds since some moment."""
@@ -61,8 +61,9 @@ def score_in_time(
     """
     values: list[NDArray[np.float32]] = []
     start = 0
+    longest = min(_LONGEST_MS, deadline.left() / 4)
     while start < len(sizes):
-        count = _next_piece(sizes[start:], cost, deadline.left(), most_at_once)
+        count = _next_piece(sizes[start:], cost, deadline.left(), longest, most_at_once)
         if count == 0:
             if start == 0:
                 cost.relax()
@@ -75,13 +76,13 @@ def score_in_time(
 
 
 def _next_piece(
-    sizes: NDArray[np.floating], cost: CostModel, left: float, most_at_once: float
+    sizes: NDArray[np.floating], cost: CostModel, left: float, longest: float, most_at_once: float
 ) -> int:
     """How many candidates come next; none when the next one alone would end too late."""
     largest = max(1, int(np.searchsorted(np.cumsum(sizes), most_at_once, side="right")))
     if left == float("inf"):
         return largest
-    in_third = cost.fitting(sizes, min(left / 3, _LONGEST_MS))
+    in_third = cost.fitting(sizes, min(left / 3, longest))
     # A piece whose fixed cost is most of it is not worth its start: take all that fits.
     if in_third == 0 or 4 * cost.predict(0) > left:
         return min(cost.fitting(sizes, left), largest)
