@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from glassrank.nn import amx, lanes, vector_math
-from glassrank.nn.lanes import INTS, LANES, intrinsic, larger, load, pointer, spread
+from glassrank.nn.lanes import INTS, LANES, intrinsic, larger, load, pointer, room, spread
 from glassrank.nn.vector_math import exp2
 
 CHANNELS = 32
@@ -50,13 +50,6 @@ def _store_pairs(typing: Any, target: Any, at: Any, low: Any, high: Any) -> Any:
 
     low_high = (lanes.lanes, lanes.lanes)
     return types.void(target, types.intp, *low_high), generate
-
-
-@njit
-def _room(count: int, like: Any) -> Any:
-    """Zeros that begin at a line of the cache."""
-    zeros = np.zeros(count + 16, like.dtype)
-    return zeros[-zeros.ctypes.data % 64 // 4 :][:count]
 
 
 @njit
@@ -160,13 +153,13 @@ def _compiled(*sources: float) -> Any:
         """Documents stand one after another."""
         _ = sources
         longest = (lengths.max() + 31) // 32 * 32
-        keys = _room((longest + LANES) * _PAIRS, out)
-        values = _room(CHANNELS * longest // 2, out)
-        asked = _room(_TILE, out)
-        shares = _room(longest * LANES // 2, out)
+        keys = room((longest + LANES) * _PAIRS, out)
+        values = room(CHANNELS * longest // 2, out)
+        asked = room(_TILE, out)
+        shares = room(longest * LANES // 2, out)
         floats = np.empty(0, np.float32)
-        scores = _room(longest * LANES, floats)
-        sums = _room(2 * _TILE, floats)
+        scores = room(longest * LANES, floats)
+        sums = room(2 * _TILE, floats)
         amx.configure(pointer(_CONFIGS), LANES)
         first = 0
         for words in lengths:

@@ -13,10 +13,12 @@ from numba import njit
 from glassrank.nn import amx, lanes, packed_query, soft_counts, stored_products, vector_math
 from glassrank.nn.lanes import (
     LANES,
+    LINE,
     flush_tiny,
     load_one,
     pointer,
     restore,
+    room,
     spread,
     store_one,
 )
@@ -25,7 +27,6 @@ from glassrank.nn.soft_counts import Pooling, clear, count_pair, read_out
 from glassrank.nn.stored_products import (
     CHUNK,
     LANE_ROWS,
-    LINE,
     Scratch,
     Stored,
     configure,
@@ -52,14 +53,6 @@ def _count(query: Any, stored: Any, pooling: Any, begin: int, words: int, scratc
                 group * pooling.kernels * LANES,
             )
             fetch_row(stored, scratch.ahead)
-
-
-@njit
-def _room(count: int, like: Any) -> Any:
-    """Zeros that begin at a line of the cache, of the type of another array."""
-    spare = LINE // like.itemsize
-    zeros = np.zeros(count + spare, like.dtype)
-    return zeros[-zeros.ctypes.data % LINE // like.itemsize :][:count]
 
 
 @njit
@@ -175,9 +168,9 @@ def _compiled(*sources: float) -> Any:
         groups = (words + LANES - 1) // LANES
         width = (size * layout.values.itemsize + LINE - 1) // LINE * LINE // layout.values.itemsize
         packed = PackedQuery(
-            _room(groups * LANES * width * layout.parts, layout.values),
-            _room(groups * LANES, query),
-            _room(groups * LANES, query),
+            room(groups * LANES * width * layout.parts, layout.values),
+            room(groups * LANES, query),
+            room(groups * LANES, query),
             groups,
             size,
             layout.parts,
@@ -185,9 +178,9 @@ def _compiled(*sources: float) -> Any:
         pack(query, packed.values, packed.scales, layout.parts)
         packed.weights[:words] = weights
         scratch = Scratch(
-            _room(max(LANES, LANE_ROWS * size), query),
-            _room(groups * CHUNK * LANES * layout.product_parts, layout.products),
-            _room(groups * pooling.kernels * LANES, query),
+            room(max(LANES, LANE_ROWS * size), query),
+            room(groups * CHUNK * LANES * layout.product_parts, layout.products),
+            room(groups * pooling.kernels * LANES, query),
             np.zeros(2, np.int64),
         )
         first, last = _share(lengths, number, threads)

@@ -13,14 +13,18 @@ on vectors do. Positions are not checked.
 import operator
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
-from numba import types
+from numba import njit, types
 from numba.core.imputils import lower_builtin
 from numba.core.typing.templates import ConcreteTemplate, infer_global, signature
 from numba.extending import intrinsic as typed_intrinsic
 from numba.extending import models, register_model
 
 LANES = 16
+
+LINE = 64
+"""Bytes in a line of the cache."""
 
 intrinsic: Any = typed_intrinsic
 """Its own types would describe the functions that write code, not those that call it."""
@@ -61,6 +65,14 @@ for _function, _instruction in (
     (operator.truediv, "fdiv"),
 ):
     _operator(_function, _instruction)
+
+
+@njit
+def room(count: int, like: Any) -> Any:
+    """Zeros that begin at a line of the cache, of the type of another array."""
+    spare = LINE // like.itemsize
+    zeros = np.zeros(count + spare, like.dtype)
+    return zeros[-zeros.ctypes.data % LINE // like.itemsize :][:count]
 
 
 @intrinsic

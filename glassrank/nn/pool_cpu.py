@@ -13,10 +13,10 @@ from glassrank.nn.document_pass import score_documents
 from glassrank.nn.helpers import together
 from glassrank.nn.kernel_runs import kernel_runs
 from glassrank.nn.kernels import Kernels
-from glassrank.nn.lanes import LANES
+from glassrank.nn.lanes import LANES, LINE
 from glassrank.nn.packed_query import AT_ONCE, Kind, layout
 from glassrank.nn.soft_counts import Pooling
-from glassrank.nn.stored_products import LINE, Stored
+from glassrank.nn.stored_products import Stored
 
 WORTH_A_THREAD = 1500
 """Document words, for each sixteen query words, that take longer than waking a thread."""

@@ -30,9 +30,6 @@ CHUNK = 256
 """Document words, at most, whose products are complete before the first is read: tiles are slow to
 read right after they are written, and all should stay in the cache."""
 
-LINE = 64
-"""Bytes in a line of the cache."""
-
 LANE_ROWS = 8
 """Document words that lanes take at a time, so that no product waits for the one before it."""
 
