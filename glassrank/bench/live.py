@@ -56,7 +56,7 @@ def _authors(reranker: Reranker, query: str, ids: Sequence[object]) -> Tensor:
 def authors_contextual(layers: ContextualLayers, vectors: Tensor, mask: Tensor) -> Tensor:
     """The same numbers as `ContextualLayers`, with attention written out."""
     words = vectors * mask[..., None]  # (B, L, E)
-    context = words + positions(words.shape[1], words.shape[2])
+    context = words + positions(words)
     allowed = ((1 - mask) * -1e32)[:, None, None, :]  # (B, 1, 1, L)
     for layer in layers.layers:
         assert isinstance(layer, Layer)

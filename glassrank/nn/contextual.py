@@ -7,6 +7,7 @@ norm divides by the standard deviation plus epsilon.
 
 import math
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 from torch import Tensor, nn
@@ -27,14 +28,23 @@ class ContextualConfig:
     feed_forward: int = 100
 
 
-def positions(length: int, size: int, device: torch.device | None = None) -> Tensor:
-    """Sinusoids (L, E): sines in the first half of the channels, cosines in the second."""
+def positions(like: Tensor) -> Tensor:
+    """Sinusoids (L, E) for vectors (B, L, E), in their type and where they are."""
+    length, size = like.shape[1:]
+    longest = 1 << max(0, length - 1).bit_length()
+    return _waves(longest, size, like.device, like.dtype)[:length]
+
+
+@cache  # for a few lengths, powers of two; what was recorded with them may need them for ever
+def _waves(length: int, size: int, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """Sines in the first half of the channels, cosines in the second."""
     half = size // 2
     steps = math.log(1e4) / max(half - 1, 1)  # so that the slowest has a time scale of 10,000
-    scales = torch.exp(torch.arange(half, device=device) * -steps)  # (E/2,)
-    angles = torch.arange(length, device=device)[:, None] * scales  # (L, E/2)
-    waves = torch.cat([angles.sin(), angles.cos()], 1)  # (L, E or E - 1)
-    return functional.pad(waves, (0, size % 2))
+    with torch.inference_mode(False):  # made while ranking, they may be used in training
+        scales = torch.exp(torch.arange(half, device=device) * -steps)  # (E/2,)
+        angles = torch.arange(length, device=device)[:, None] * scales  # (L, E/2)
+        waves = torch.cat([angles.sin(), angles.cos()], 1)  # (L, E or E - 1)
+        return functional.pad(waves, (0, size % 2)).to(dtype)
 
 
 class Norm(nn.Module):
@@ -93,7 +103,7 @@ class ContextualLayers(nn.Module):
 
     def forward(self, vectors: Tensor, mask: Tensor) -> Tensor:
         words = vectors * mask[..., None]  # (B, L, E)
-        context = words + positions(words.shape[1], words.shape[2], words.device).to(words.dtype)
+        context = words + positions(words)
         allowed = ((1 - mask) * _NEVER)[:, None, None, :].to(words.dtype)  # (B, 1, 1, L)
         for layer in self.layers:
             context = layer(context, allowed)

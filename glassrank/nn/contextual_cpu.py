@@ -46,7 +46,7 @@ class ContextualOnCPU(nn.Module):
         whole = total == len(every)
         where = torch.empty(0) if whole else mask.flatten().nonzero().squeeze(1)  # (T,)
         words = every if whole else every.index_select(0, where)  # (T, E)
-        made = self._encode(words, lengths, positions_for(vectors))  # (T, E)
+        made = self._encode(words, lengths, positions(vectors))  # (T, E)
         if whole:
             return made.view(vectors.shape)
         return torch.zeros_like(every).index_copy_(0, where, made).view(vectors.shape)
@@ -58,17 +58,6 @@ class ContextualOnCPU(nn.Module):
         for layer in self.layers:
             context = layer(context, lengths)
         return torch.lerp(context.to(words.dtype), words, self.mix.to(words.dtype))
-
-
-@lru_cache(maxsize=8)
-def _waves(length: int, size: int, dtype: torch.dtype) -> Tensor:
-    return positions(length, size, torch.device("cpu")).to(dtype)
-
-
-def positions_for(vectors: Tensor) -> Tensor:
-    """What each place adds to a word: (L, E), for all lengths up to the next power of two."""
-    length, size = vectors.shape[1:]
-    return _waves(1 << (length - 1).bit_length(), size, vectors.dtype)
 
 
 class _Layer(nn.Module):

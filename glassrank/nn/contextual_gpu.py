@@ -30,13 +30,12 @@ class ContextualOnGPU(nn.Module):
         self.dtype = dtype
         self.layers = nn.ModuleList(_Layer(cast(Layer, layer), dtype) for layer in layers.layers)
         self.register_buffer("mix", layers.mix.detach().clone())
-        self._positions: dict[tuple[int, torch.dtype], Tensor] = {}
 
     @torch.no_grad()
     def forward(self, vectors: Tensor, mask: Tensor) -> Tensor:
         docs, length, size = vectors.shape
         context = vectors.new_zeros(docs, length, _fitting(size), dtype=self.dtype)  # (B, L, W)
-        torch.add(vectors, self._waves(vectors), out=context[..., :size])
+        torch.add(vectors, positions(vectors), out=context[..., :size])
         lengths = mask.sum(1, dtype=torch.int32)  # (B,)
         for layer in self.layers:
             context = layer(context, lengths)
@@ -44,14 +43,6 @@ class ContextualOnGPU(nn.Module):
             context[..., :size].to(vectors.dtype), vectors, self.mix.to(vectors.dtype)
         )
         return mixed.mul_(mask[..., None])  # (B, L, E)
-
-    def _waves(self, vectors: Tensor) -> Tensor:
-        """Positions (L, E), kept from one call to the next."""
-        length, size = vectors.shape[1:]
-        key = (length, vectors.dtype)
-        if key not in self._positions:
-            self._positions[key] = positions(length, size, vectors.device).to(vectors.dtype)
-        return self._positions[key]
 
 
 class _Layer(nn.Module):
