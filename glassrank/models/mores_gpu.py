@@ -9,6 +9,8 @@ Needs Triton: nothing imports this file unless the model is on a GPU.
 """
 
 import math
+from collections.abc import Sequence
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
@@ -23,21 +25,17 @@ from glassrank.nn.cross_triton import cross_attend
 from glassrank.nn.few_rows_triton import Folded, Rows, attended, linear
 from glassrank.nn.first_row_triton import look_at_rows
 from glassrank.nn.norm_triton import add_norm
-from glassrank.nn.transformer import FeedForward, Layer
+from glassrank.nn.transformer import Embeddings, FeedForward, Layer
+
+LONGEST_QUERY = 128
+"""In pieces: what a program of the query's layers has room for."""
 
 
 class StoredMORES:
     """A model's query and interaction modules, for one query at a time."""
 
     def __init__(self, model: MORES) -> None:
-        own = model.query.embeddings
-        self._pieces = own.pieces.weight  # (V, H)
-        self._where = (own.positions.weight + own.types.weight[0]).detach().float()  # (L, H)
-        norm, self._layers = own.norm, []
-        for layer in model.query_layers():
-            self._layers.append(_QueryLayer(layer, norm))
-            norm = layer.feed_forward.norm
-        self._norm = norm.weight.detach().float(), norm.bias.detach().float(), norm.eps
+        self._embeddings, self._query_layers = model.query.embeddings, model.query_layers()
         self._blocks, head = model.interaction.stack(), model.interaction.head
         self._head = head.weight.detach().float(), head.bias.detach().float()
         self._dtype, self._two_logits = head.weight.dtype, model.config.two_logits
@@ -49,16 +47,15 @@ class StoredMORES:
             return None
         return cls(model) if model.config.query.activation == "gelu" else None
 
+    @cached_property  # whoever only scores does not need another copy of these weights
+    def _queries(self) -> "_Queries":
+        return _Queries(self._embeddings, self._query_layers)
+
     @torch.no_grad()
     def encode_query(self, batch: TokenBatch) -> Words:
         """A query (1, Q), which may be padded: rows (1, Q, H), those of padding without meaning."""
-        ids = batch.ids[0]  # (Q,)
-        rows = self._pieces[ids] + self._where[: len(ids)]  # (Q, H)
         length = batch.mask.sum(1, dtype=torch.int32)  # (1,)
-        for layer in self._layers:
-            rows = layer(rows, length)
-        gain, bias, epsilon = self._norm
-        made = functional.layer_norm(rows, gain.shape, gain, bias, epsilon)
+        made = self._queries(batch.ids[0], length)  # (Q, H)
         return Words(made.to(self._dtype)[None], batch.mask, batch.mask)
 
     @torch.no_grad()
@@ -83,6 +80,27 @@ class StoredMORES:
         first = _first_row(block.layer, x)  # (B, H)
         logits = functional.linear(first.float(), *self._head)
         return logits[:, 1] - logits[:, 0] if self._two_logits else logits[:, 0]
+
+
+class _Queries:
+    """The query module, its norms folded into the layers behind them."""
+
+    def __init__(self, own: Embeddings, layers: Sequence[Layer]) -> None:
+        self._pieces = own.pieces.weight  # (V, H)
+        self._where = (own.positions.weight + own.types.weight[0]).detach().float()  # (L, H)
+        norm, self._layers = own.norm, []
+        for layer in layers:
+            self._layers.append(_QueryLayer(layer, norm))
+            norm = layer.feed_forward.norm
+        self._norm = norm.weight.detach().float(), norm.bias.detach().float(), norm.eps
+
+    def __call__(self, ids: Tensor, length: Tensor) -> Tensor:
+        """(Q,) to (Q, H), in float32."""
+        rows = self._pieces[ids] + self._where[: len(ids)]  # (Q, H)
+        for layer in self._layers:
+            rows = layer(rows, length)
+        gain, bias, epsilon = self._norm
+        return functional.layer_norm(rows, gain.shape, gain, bias, epsilon)
 
 
 class _QueryLayer:

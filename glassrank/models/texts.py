@@ -2,7 +2,6 @@
 length."""
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -96,19 +95,7 @@ def in_batches(
     batches = list(like_length(lengths, max(1, min(at_once, fair))))
     for start in range(0, len(batches), threads):
         group = batches[start : start + threads]
-        if not small:
+        if small:
+            yield from apart(work, group)
+        else:
             yield work(group[0])
-            continue
-        made: dict[int, Result] = {}
-        share = partial(_one_share, work, group, made)
-        apart(share, len(group))
-        yield from (made[number] for number in range(len(group)))
-
-
-def _one_share(
-    work: Callable[[NDArray[np.int64]], Result],
-    group: Sequence[NDArray[np.int64]],
-    made: dict[int, Result],
-    number: int,
-) -> None:
-    made[number] = work(group[number])

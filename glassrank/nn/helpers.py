@@ -1,10 +1,14 @@
 """Threads that wait for work: to wake one takes less than half the time of starting one."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 import torch
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 _waiting: list[ThreadPoolExecutor] = []
 
@@ -26,21 +30,23 @@ def together(work: Callable[[int], None], count: int) -> None:
         raise error
 
 
-def apart(work: Callable[[int], None], count: int) -> None:
-    """The same for work with tensors that has nothing to wait for in between. PyTorch's threads,
-    which meet after every step, are not used meanwhile: they would get in the way, since each of
-    them keeps a processor busy for some milliseconds after its last step."""
+def apart(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+    """What `work` with tensors makes of each of these at the same time. PyTorch's threads, which
+    meet after every step, are not used meanwhile: they would get in the way, since each of them
+    keeps a processor busy for some milliseconds after its last step."""
     threads = torch.get_num_threads()
+    made: dict[int, Result] = {}
 
     @torch.no_grad()
     def alone(number: int) -> None:
         torch.set_num_threads(1)  # for the thread that says so
-        work(number)
+        made[number] = work(items[number])
 
     try:
-        together(alone, count)
+        together(alone, len(items))
     finally:
         torch.set_num_threads(threads)
+    return [made[number] for number in range(len(items))]
 
 
 # A forked process has no threads but the one that forked: it starts its own.

@@ -1,5 +1,6 @@
 """Stored words scored on a GPU: the rows stay in its memory, and are read once for a query."""
 
+from abc import ABC, abstractmethod
 from importlib.util import find_spec
 from typing import Any, Protocol
 
@@ -44,7 +45,7 @@ class Copies:
         return made.view(torch.bfloat16) if rows.dtype == np.uint16 else made
 
 
-class OnGPU:
+class OnGPU(ABC):
     """What both ways share: rows, and the first stage's share of a score."""
 
     def __init__(self, model: Ranker) -> None:
@@ -70,10 +71,11 @@ class OnGPU:
         own: NDArray[np.float32] = found.float().cpu().numpy()
         return own + self._first_stage_weight * first_stage
 
+    @abstractmethod
     def _score(
         self, query: Words, rows: Tensor, scales: Tensor | None, starts: Tensor, lengths: Tensor
     ) -> Tensor:
-        raise NotImplementedError
+        """Without the first stage's share: (n,)."""
 
 
 class GPUPooling(OnGPU):

@@ -19,7 +19,7 @@ class QueryEncoder:
 
     def __init__(self, model: Ranker, longest: int) -> None:
         """No query is longer than `longest`."""
-        self._encoding = _fastest(model)
+        self._encoding = _fastest(model, longest)
         self._device = next(model.parameters()).device
         self._threads = torch.get_num_threads()
         self._lock = threading.Lock()
@@ -53,11 +53,11 @@ class QueryEncoder:
         return self._encoding(TokenBatch(ids, mask))
 
 
-def _fastest(model: Ranker) -> Callable[[TokenBatch], Words]:
+def _fastest(model: Ranker, longest: int) -> Callable[[TokenBatch], Words]:
     if next(model.parameters()).is_cuda and find_spec("triton"):
-        from glassrank.models.mores_gpu import StoredMORES
+        from glassrank.models.mores_gpu import LONGEST_QUERY, StoredMORES
 
         fast = StoredMORES.of(model)
-        if fast is not None:
+        if fast is not None and longest <= LONGEST_QUERY:
             return fast.encode_query
     return model.encode_query

@@ -30,7 +30,6 @@ class ModelTeacher:
     """A trained ranker: a BERT or MORES, say, that a small model learns from."""
 
     def __init__(self, folder: Path, docs: Sequence[Sequence[str]], device: str) -> None:
-
         from glassrank.models.checkpoint import load_model
         from glassrank.models.texts import text_encoder
         from glassrank.train.tensors import Tokens

@@ -68,9 +68,10 @@ def test_work_apart_leaves_torchs_threads_as_they_were() -> None:
     def work(number: int) -> None:
         seen[number] = torch.get_num_threads(), torch.is_grad_enabled()
 
-    apart(work, 2)
+    apart(work, [0, 1])
     assert seen == {0: (1, False), 1: (1, False)}
+    assert apart(str.upper, ["a", "b", "c"]) == ["A", "B", "C"]
     assert torch.get_num_threads() == before and torch.is_grad_enabled()
     with pytest.raises(ZeroDivisionError):
-        apart(lambda number: 1 // number, 2)  # type: ignore[arg-type, return-value]
+        apart(lambda number: 1 // number, [0, 1])
     assert torch.get_num_threads() == before
