@@ -8,12 +8,16 @@ from glassrank.models.contract import Output, Ranker, TokenBatch, Words, WordTab
 from glassrank.models.conv_knrm import ConvKNRM, ConvKNRMConfig
 from glassrank.models.duet import Duet, DuetConfig
 from glassrank.models.ensemble import Ensemble
+from glassrank.models.kernel_bert import KernelBERT, KernelBERTConfig
 from glassrank.models.knrm import KNRM, KNRMConfig
+from glassrank.models.late_interaction import LateInteractionConfig
 from glassrank.models.matchpyramid import MatchPyramid, MatchPyramidConfig
+from glassrank.models.maxsim import MaxSim
 from glassrank.models.mores import MORES, MORESConfig
 from glassrank.models.pacrr import PACRR, PACRRConfig
 from glassrank.models.pieces import PieceRanker
 from glassrank.models.rpacrr import RPACRR, RPACRRConfig
+from glassrank.models.single_vector import SingleVector, SingleVectorConfig
 from glassrank.models.subwords import SubwordTable
 from glassrank.models.tk import TK, TKConfig
 from glassrank.models.tk_windowed import TKWindowed, TKWindowedConfig
@@ -39,6 +43,9 @@ MODELS: dict[str, Family] = {
     "rpacrr": Family(RPACRR, RPACRRConfig),
     "bert": Family(BERT, BERTConfig),
     "mores": Family(MORES, MORESConfig),
+    "kernel_bert": Family(KernelBERT, KernelBERTConfig),
+    "maxsim": Family(MaxSim, LateInteractionConfig),
+    "single_vector": Family(SingleVector, SingleVectorConfig),
 }
 
 __all__ = [

@@ -45,6 +45,7 @@ class Pair(NamedTuple):
 
 class BERT(PieceRanker):
     name = "bert"
+    config_type = BERTConfig
 
     def __init__(self, config: BERTConfig, words: WordTable | None = None) -> None:
         super().__init__(config, words)

@@ -74,6 +74,9 @@ class Ranker(nn.Module, ABC):
     and `interact` has no use for their idf. Otherwise word ids are stored, which are far smaller,
     and `encode_doc`, which is then little more than a look-up, is repeated for each query."""
 
+    interacts_rounded: bool = False
+    """Whether `interact` may be computed in bfloat16 where that is faster: soft counts may not."""
+
     def __init__(self, config: Any, words: WordTable | None = None) -> None:
         super().__init__()
         self.config = config

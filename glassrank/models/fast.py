@@ -18,20 +18,13 @@ def fast_form(model: Ranker) -> Ranker:
     on_gpu = next(model.parameters()).is_cuda
     dtype = torch.bfloat16 if on_gpu or _multiplies_bf16() else torch.float32
     if isinstance(model, PieceRanker):
-        return model if dtype == torch.float32 else _rounded(model, dtype)
+        return model if dtype == torch.float32 else model.rounded(dtype)
     layers = getattr(model, "contextual", None)
     if not isinstance(layers, ContextualLayers):
         return model
     fast = copy.copy(model)
     fast._modules = dict(model._modules)  # its own, so that the trained model keeps its layers
     fast.contextual = (ContextualOnGPU if on_gpu else ContextualOnCPU)(layers, dtype)
-    return fast.eval()
-
-
-def _rounded(model: PieceRanker, dtype: torch.dtype) -> PieceRanker:
-    fast = copy.deepcopy(model).to(dtype)
-    # It multiplies large numbers, and only once for each document.
-    fast.first_stage_weight = model.first_stage_weight
     return fast.eval()
 
 

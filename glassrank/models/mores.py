@@ -67,6 +67,7 @@ class MORESConfig:
 
 class MORES(PieceRanker):
     name = "mores"
+    config_type = MORESConfig
     stores_words = True
 
     def __init__(self, config: MORESConfig, words: WordTable | None = None) -> None:

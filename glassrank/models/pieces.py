@@ -4,10 +4,15 @@ One query may meet many documents: `interact` takes as many encoded queries as d
 all of them, which is then neither repeated nor computed again.
 """
 
+import copy
 from abc import abstractmethod
 from dataclasses import dataclass
+from typing import Any, Self
+
+import torch
 
 from glassrank.models.contract import Output, Ranker, TokenBatch, Words
+from glassrank.models.pretrained import Pretrained
 
 
 @dataclass(frozen=True)
@@ -23,6 +28,21 @@ class PieceText:
 
 class PieceRanker(Ranker):
     """A transformer over pieces; `config.text` is a PieceText."""
+
+    config_type: type[Any]
+    interacts_rounded = True
+
+    @classmethod
+    @abstractmethod
+    def start(cls, bert: Pretrained, **settings: Any) -> Self:
+        """With the weights of a pretrained encoder, as far as they have a place."""
+
+    def rounded(self, dtype: torch.dtype) -> Self:
+        """The same weights in another type: it encodes, and where it may, interacts in it."""
+        fast = copy.deepcopy(self).to(dtype)
+        # It multiplies large numbers, and only once for each document.
+        fast.first_stage_weight = self.first_stage_weight
+        return fast.eval()
 
     @abstractmethod
     def encode_query(self, batch: TokenBatch) -> Words: ...

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from glassrank.models.contract import Output, Ranker, Words, WordTable
 from glassrank.nn.contextual import ContextualConfig, ContextualLayers
-from glassrank.nn.kernels import FLOOR, KernelBank, Kernels, Readout, kernel_pool
+from glassrank.nn.kernels import FLOOR, KernelBank, Kernels, Readout, kernel_pool, rising
 from glassrank.nn.match import match_matrix, unit
 
 
@@ -25,6 +25,9 @@ class TKConfig:
     kernels: Kernels = field(default_factory=Kernels.eleven)
     term_weights: bool = False
     """A learned weight for each query word, from its own vector; 1 for all in the paper."""
+    monotone: bool = False
+    """Whether no kernel weight may be negative; with `kernels.at_least`, a closer match then never
+    counts against a document."""
 
 
 class TK(Ranker):
@@ -68,8 +71,9 @@ class TK(Ranker):
         weight = query.idf[..., None]  # (B, Q, 1)
         log_signal = self.scale * counts.clamp(min=FLOOR).log2() * weight  # (B, Q, K)
         length_signal = self.scale * (counts / length) * weight  # (B, Q, K)
-        log_part = self.path_weights[0] * self.log_weights * log_signal  # (B, Q, K)
-        length_part = self.path_weights[1] * self.length_weights * length_signal  # (B, Q, K)
+        log_weights, length_weights = self._weights()
+        log_part = log_weights * log_signal  # (B, Q, K)
+        length_part = length_weights * length_signal  # (B, Q, K)
         return Output(
             score=log_part.sum((1, 2)) + length_part.sum((1, 2)),
             parts={
@@ -82,8 +86,15 @@ class TK(Ranker):
         )
 
     def readouts(self) -> list[Readout]:
-        log = self.path_weights[0] * self.log_weights * self.scale / math.log(2)  # (K,)
-        return [Readout(log, self.path_weights[1] * self.length_weights * self.scale)]
+        log_weights, length_weights = self._weights()
+        return [Readout(log_weights * self.scale / math.log(2), length_weights * self.scale)]
+
+    def _weights(self) -> tuple[Tensor, Tensor]:
+        """Of kernels on each path, (K,): the path's weight times the kernel's."""
+        log, length = self.path_weights
+        if self.config.monotone:
+            return log.abs() * rising(self.log_weights), length.abs() * rising(self.length_weights)
+        return log * self.log_weights, length * self.length_weights
 
 
 def _small(count: int) -> Tensor:

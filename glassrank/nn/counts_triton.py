@@ -117,12 +117,24 @@ def _values_of_run(
 
 @triton.jit
 def kernel_values(
-    cosines: tl.tensor, inside: tl.tensor, curves: tl.constexpr, steps: tl.constexpr
+    cosines: tl.tensor,
+    inside: tl.tensor,
+    curves: tl.constexpr,
+    steps: tl.constexpr,
+    at_least: tl.constexpr,
+    centers: tl.constexpr,
+    tops: tl.constexpr,
 ) -> tl.tensor:
     """A tensor like the cosines for each kernel, run by run, without the constants of the runs
-    (see `kernel_runs`)."""
+    (see `kernel_runs`). With `at_least`, kernels keep their top values from their centers on."""
     never = tl.where(inside, 0.0, NEVER)[None, :]
     values: tl.tuple = ()
     for number in tl.static_range(len(steps) // 3):
         values += _values_of_run(cosines, never, number, curves, steps)
+    if at_least:
+        risen: tl.tuple = ()
+        for number in tl.static_range(len(centers)):
+            there = inside[None, :] & (cosines >= centers[number])
+            risen += (tl.where(there, tops[number], values[number]),)
+        values = risen
     return values

@@ -23,7 +23,7 @@ from glassrank.nn.lanes import (
     store_one,
 )
 from glassrank.nn.packed_query import PackedQuery, pack
-from glassrank.nn.soft_counts import Pooling, clear, count_pair, read_out
+from glassrank.nn.soft_counts import Pooling, clear, count_pair, count_pair_at_least, read_out
 from glassrank.nn.stored_products import (
     CHUNK,
     LANE_ROWS,
@@ -42,16 +42,16 @@ def _count(query: Any, stored: Any, pooling: Any, begin: int, words: int, scratc
     """Adds what the words of a chunk count for, two by two; a last one without another is there
     twice, and counts once."""
     for group in range(query.groups):
+        place = group * pooling.kernels * LANES
         for word in range(0, words, 2):
             other = min(word + 1, words - 1)
-            count_pair(
-                similarity(query, stored, begin, word, group, scratch),
-                similarity(query, stored, begin, other, group, scratch),
-                spread(np.float32(other > word)),
-                pooling,
-                scratch.sums,
-                group * pooling.kernels * LANES,
-            )
+            first = similarity(query, stored, begin, word, group, scratch)
+            second = similarity(query, stored, begin, other, group, scratch)
+            times = spread(np.float32(other > word))
+            if pooling.at_least:
+                count_pair_at_least(first, second, times, pooling, scratch.sums, place)
+            else:
+                count_pair(first, second, times, pooling, scratch.sums, place)
             fetch_row(stored, scratch.ahead)
 
 
@@ -107,6 +107,9 @@ def _score(
         pointer(pooling.constants),
         pointer(pooling.log),
         pointer(pooling.length),
+        pooling.at_least,
+        pointer(pooling.borders),
+        pointer(pooling.tops),
     )
     scratch = Scratch(
         pointer(scratch.wide),

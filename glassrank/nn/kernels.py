@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from glassrank.nn.match import pair_mask
 
@@ -21,6 +22,10 @@ class Kernels:
 
     centers: tuple[float, ...]
     widths: tuple[float, ...]
+    at_least: bool = False
+    """A kernel counts the words that are at least as similar as its center, and those below the
+    less, the farther they are. Its value then never falls as similarity rises. Otherwise it counts
+    those around its center, as in the papers."""
 
     def __post_init__(self) -> None:
         if len(self.centers) != len(self.widths):
@@ -31,6 +36,11 @@ class Kernels:
         """1.0, then 0.9 down to -0.9 in steps of 0.2, as in the TK and KNRM papers."""
         centers = (1.0, 0.9, 0.7, 0.5, 0.3, 0.1, -0.1, -0.3, -0.5, -0.7, -0.9)
         return cls(centers, (exact_width, *(0.1,) * 10))
+
+    @classmethod
+    def rising(cls) -> "Kernels":
+        """At least 1.0, 0.9 and so on down to 0.0: what pretrained encoders' cosines are."""
+        return cls(tuple(step / 10 for step in range(10, -1, -1)), (0.1,) * 11, at_least=True)
 
     def __len__(self) -> int:
         return len(self.centers)
@@ -53,6 +63,12 @@ class Readout:
     doc_columns: slice = field(default_factory=lambda: slice(None))
 
 
+def rising(weights: Tensor) -> Tensor:
+    """Weights that are never negative: with kernels that rise with similarity, a closer match then
+    never counts against a document."""
+    return functional.softplus(weights)
+
+
 class KernelBank(nn.Module):
     """Kernels as tensors that move with the model and are not trained."""
 
@@ -61,13 +77,17 @@ class KernelBank(nn.Module):
 
     def __init__(self, kernels: Kernels) -> None:
         super().__init__()
+        self.at_least = kernels.at_least
         self.register_buffer("centers", torch.tensor(kernels.centers), persistent=False)  # (K,)
         self.register_buffer("widths", torch.tensor(kernels.widths), persistent=False)  # (K,)
 
 
 def kernel_values(similarity: Tensor, bank: KernelBank) -> Tensor:
-    """exp(-(m - mu)^2 / 2 sigma^2) of each similarity and kernel: (…) to (…, K)."""
+    """exp(-(m - mu)^2 / 2 sigma^2) of each similarity and kernel: (…) to (…, K). Kernels that
+    count what is at least as similar are 1 from their center on."""
     distance = similarity[..., None] - bank.centers  # (…, K)
+    if bank.at_least:
+        distance = distance.clamp(max=0)
     return torch.exp(-0.5 * (distance / bank.widths) ** 2)
 
 

@@ -231,6 +231,16 @@ def smaller(typing: Any, first: Any, second: Any) -> Any:
 
 
 @intrinsic
+def from_on(typing: Any, value: Any, border: Any, there: Any, below: Any) -> Any:
+    """`there` where the value has reached the border, `below` elsewhere."""
+
+    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.select(builder.fcmp_ordered(">=", *args[:2]), *args[2:])
+
+    return lanes(lanes, lanes, lanes, lanes), generate
+
+
+@intrinsic
 def fetch_soon(typing: Any, target: Any, at: Any) -> Any:
     """Asks for the cache line of an element that will be read; it may lie outside of the array."""
 

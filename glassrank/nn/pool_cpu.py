@@ -204,6 +204,9 @@ def _pooling(kernels: Kernels, log: NDArray[np.float32], length: NDArray[np.floa
         constants=runs.constants,
         log=np.asarray(log, np.float32)[order],
         length=np.asarray(length, np.float32)[order],
+        at_least=kernels.at_least,
+        borders=np.asarray(kernels.centers, np.float32)[order],
+        tops=1 / runs.constants,
     )
 
 

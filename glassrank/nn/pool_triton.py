@@ -78,6 +78,9 @@ def _pool(
     steps: tl.constexpr,
     kernels: tl.constexpr,
     constants: tl.constexpr,
+    at_least: tl.constexpr,
+    centers: tl.constexpr,
+    tops: tl.constexpr,
     floor: tl.constexpr,
     rows: tl.constexpr,
     block: tl.constexpr,
@@ -103,7 +106,7 @@ def _pool(
             similarity = cosines(pieces, places, inside, width, columns, parts, dtype)
             if scaled:
                 similarity *= tl.load(scales + start + word, mask=inside, other=0.0)[None, :]
-            values = kernel_values(similarity, inside, curves, steps)
+            values = kernel_values(similarity, inside, curves, steps, at_least, centers, tops)
             # Tensor cores leave two neighbouring words in one thread, and again two more after
             # every 2 * lanes words: these add up without leaving the thread. What is left to add
             # between threads waits for the end of the document.
@@ -243,4 +246,7 @@ def _constants(kernels: Kernels) -> dict[str, Any]:
         "steps": tuple(runs.steps.tolist()),
         "kernels": tuple(runs.kernels.tolist()),
         "constants": tuple(runs.constants.tolist()),
+        "at_least": kernels.at_least,
+        "centers": tuple(kernels.centers[k] for k in runs.kernels.tolist()),
+        "tops": tuple((1 / runs.constants).tolist()),
     }

@@ -12,6 +12,7 @@ from numba import njit
 from glassrank.nn.kernels import FLOOR
 from glassrank.nn.lanes import (
     LANES,
+    from_on,
     larger,
     load,
     load_one,
@@ -40,6 +41,11 @@ class Pooling(NamedTuple):
     constants: Any
     log: Any
     length: Any
+    at_least: bool
+    borders: Any
+    """Centers, in that order; where kernels count what is at least as similar, `tops` are their
+    values from there on, without their constants."""
+    tops: Any
 
 
 @njit
@@ -83,6 +89,53 @@ def count_pair(first: Any, second: Any, times: Any, pooling: Any, sums: Any, pla
             for _ in range(below):
                 x_low, y_low = x_low * x_down, y_low * y_down
                 place = _add(sums, place, x_low + y_low)
+
+
+@njit
+def _reach(pooling: Any, place: int, similarity: Any, value: Any, times: Any) -> Any:
+    """A kernel's value, which stays as high as it can be once its center is reached."""
+    top = spread_at(pooling.tops, place) * times
+    return from_on(similarity, spread_at(pooling.borders, place), top, value)
+
+
+@njit(inline="always")
+def count_pair_at_least(
+    first: Any, second: Any, times: Any, pooling: Any, sums: Any, place: int
+) -> None:
+    """The same for kernels that count what is at least as similar as their center."""
+    once = spread(_ONE)
+    kernel = 0
+    for run in range(pooling.runs):
+        above, half, below = (
+            pooling.steps[3 * run],
+            pooling.steps[3 * run + 1],
+            pooling.steps[3 * run + 2],
+        )
+        middle, limit = spread_at(pooling.curves, 4 * run), spread_at(pooling.curves, 4 * run + 3)
+        x, y = _distance(first, middle, limit), _distance(second, middle, limit)
+        curve = spread_at(pooling.curves, 4 * run + 1)
+        x_low = x_high = exp2(curve * x * x)
+        y_low = y_high = exp2(curve * y * y) * times
+        x_up = x_root = x_down = y_up = y_root = y_down = once
+        if above + below > 0:
+            slope = spread_at(pooling.curves, 4 * run + 2)
+            x_root, x_down = exp2_both(slope * x)
+            y_root, y_down = exp2_both(slope * y)
+            x_up, y_up = x_root * x_root, y_root * y_root
+            x_down, y_down = x_down * x_down, y_down * y_down
+        for number in range(1 + above + half + below):
+            if number > above + half:
+                x_low, y_low = x_low * x_down, y_low * y_down
+                x_value, y_value = x_low, y_low
+            elif number > above:
+                x_value, y_value = x_high * x_root, y_high * y_root
+            else:
+                if number > 0:
+                    x_high, y_high = x_high * x_up, y_high * y_up
+                x_value, y_value = x_high, y_high
+            x_value = _reach(pooling, kernel, first, x_value, once)
+            place = _add(sums, place, x_value + _reach(pooling, kernel, second, y_value, times))
+            kernel += 1
 
 
 @njit

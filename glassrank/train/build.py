@@ -7,7 +7,6 @@ import torch
 
 from glassrank.errors import InputError
 from glassrank.models import MODELS, PieceRanker, Ranker, SubwordTable, WordTable
-from glassrank.models.bert import BERT
 from glassrank.models.checkpoint import SavedModel, load_model
 from glassrank.models.mores import MORES
 from glassrank.models.pretrained import read_pretrained
@@ -62,10 +61,10 @@ def _transformer(config: TrainConfig, base: Path) -> Ranker:
         if name in config.config:
             raise InputError(f"config.{name} is given by start.bert; leave one of them out")
     settings = {name: getattr(checked, name) for name in config.config}
-    bert = read_pretrained(config.start.bert, base)
-    if family.model is BERT:
-        return BERT.start(bert, **settings)
-    return MORES.start(bert, interaction=config.start.interaction, **settings)
+    if family.model is MORES:
+        settings["interaction"] = config.start.interaction
+    assert issubclass(family.model, PieceRanker)
+    return family.model.start(read_pretrained(config.start.bert, base), **settings)
 
 
 def _trained(config: TrainConfig, prepared: Prepared, saved: SavedModel) -> Ranker:

@@ -35,7 +35,7 @@ def pair_scores(
     not."""
     with rounding(precision, which.device):
         words, docs = query.rows(which), model.encode_doc(doc)
-        if isinstance(model, PieceRanker):
+        if model.interacts_rounded:
             return model.rank(words, docs, first_stage).score
     return model.rank(words, docs, first_stage).score
 

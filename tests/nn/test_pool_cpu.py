@@ -1,5 +1,6 @@
 """Compiled pooling over stored words beside the plain form, for every way to store and multiply."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,12 @@ def evenly_spaced(draw: st.DrawFn) -> Kernels:
 uneven = st.lists(st.tuples(centers, wide_enough), min_size=1, max_size=8).map(
     lambda pairs: Kernels(tuple(c for c, _ in pairs), tuple(w for _, w in pairs))
 )
-any_kernels = st.one_of(st.just(Kernels.eleven()), evenly_spaced(), uneven)
+around_centers = st.one_of(st.just(Kernels.eleven()), evenly_spaced(), uneven)
+any_kernels = st.one_of(
+    around_centers,
+    st.just(Kernels.rising()),
+    around_centers.map(lambda kernels: replace(kernels, at_least=True)),
+)
 
 
 def store(vectors: Tensor, dtype: str) -> tuple[StoredRows, Tensor]:
@@ -125,6 +131,7 @@ class Case:
     seed=st.integers(0, 99),
 )
 @example(30, 300, [600, 257, 256, 16, 15, 17, 33], Kernels.eleven(), 0, 0)
+@example(30, 128, [600, 257, 256, 16, 15, 17, 33], Kernels.rising(), 0, 0)
 def test_agrees_with_the_plain_form(
     dtype: str,
     tiles: bool,

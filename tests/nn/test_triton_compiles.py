@@ -1,7 +1,7 @@
 """Every Triton kernel compiles for a GPU, without one: its interpreter, which the other tests use,
 lets pass what the compiler does not."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -93,11 +93,14 @@ def test_contextual_layers(compiled: set[str]) -> None:
     assert compiled == {"_attend", "_add_norm"}
 
 
+@pytest.mark.parametrize("kernels_of", [Kernels.eleven, Kernels.rising])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.int8])
-def test_kernel_pooling(compiled: set[str], dtype: torch.dtype) -> None:
+def test_kernel_pooling(
+    compiled: set[str], dtype: torch.dtype, kernels_of: Callable[[], Kernels]
+) -> None:
     rows = torch.zeros(9, 64, dtype=dtype)
     scales = torch.ones(9) if dtype == torch.int8 else None
-    kernels, weights = Kernels.eleven(), torch.ones(11)
+    kernels, weights = kernels_of(), torch.ones(11)
     starts, lengths = torch.tensor([0, 4]), torch.tensor([4, 5], dtype=torch.int32)
     pool_triton(
         torch.randn(3, 60), torch.ones(3), rows, scales, starts, lengths, kernels, weights, weights

@@ -25,6 +25,7 @@ DEVICE = "cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda"
 KERNELS = {
     "tk": Kernels.eleven(),
     "knrm": Kernels.eleven(exact_width=1e-3),
+    "rising": Kernels.rising(),
     "uneven": Kernels((0.8, 0.1, -0.2), (0.1, 0.2, 0.05)),
     "one": Kernels((0.3,), (0.1,)),
     "narrow": Kernels(tuple(step / 10 - 1 for step in range(21)), (0.05,) * 21),

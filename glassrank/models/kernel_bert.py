@@ -1,0 +1,68 @@
+"""KernelBERT: TK's kernels over the pieces of a pretrained encoder.
+
+What makes TK what it is stays: one point where query and document meet, documents encoded
+beforehand, a score that is a sum over query pieces and kernels on two paths. The words come from a
+pretrained encoder in the place of TK's own two layers. Its kernels count the document's pieces that
+are *at least* so similar, and no weight is negative: a closer match never counts against a text.
+"""
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import nn
+
+from glassrank.models.contract import Output, Words, WordTable
+from glassrank.models.late_interaction import LateInteraction, LateInteractionConfig
+from glassrank.nn.kernels import FLOOR, KernelBank, Kernels, Readout, kernel_pool, rising
+from glassrank.nn.match import match_matrix
+
+
+@dataclass(frozen=True)
+class KernelBERTConfig(LateInteractionConfig):
+    kernels: Kernels = field(default_factory=Kernels.rising)
+    monotone: bool = True
+    """Whether no kernel weight may be negative."""
+
+
+class KernelBERT(LateInteraction):
+    name = "kernel_bert"
+    config_type = KernelBERTConfig
+    exact = True
+    summands = ("log", "length")
+
+    def __init__(self, config: KernelBERTConfig, words: WordTable | None = None) -> None:
+        super().__init__(config, words)
+        self.kernels = KernelBank(config.kernels)
+        # Small and, where weights rise, just above zero: scores begin near those of a softmax.
+        log, length = (-5.0, -3.0) if config.monotone else (0.01, 0.05)
+        self.log_weights = nn.Parameter(torch.full((len(config.kernels),), log))  # (K,)
+        self.length_weights = nn.Parameter(torch.full((len(config.kernels),), length))  # (K,)
+
+    def interact(self, query: Words, doc: Words, explain: bool = False) -> Output:
+        similarity = match_matrix(
+            query.vectors.float(), doc.vectors.float(), query.mask.float(), doc.mask.float()
+        )  # (B, Q, D)
+        batch = len(similarity)
+        query_mask = query.mask.float().expand(batch, -1)  # (B, Q)
+        counts = kernel_pool(similarity, query_mask, doc.mask.float(), self.kernels)  # (B, Q, K)
+        length = doc.mask.float().sum(-1)[:, None, None] + 1  # (B, 1, 1)
+        weight = query.idf.float()[..., None]  # (B or 1, Q, 1)
+        readout = self.readouts()[0]
+        log_signal = counts.clamp(min=FLOOR).log() * weight  # (B, Q, K)
+        length_signal = counts / length * weight  # (B, Q, K)
+        log_part, length_part = readout.log * log_signal, readout.length * length_signal
+        return Output(
+            score=log_part.sum((1, 2)) + length_part.sum((1, 2)),
+            parts={
+                "log": log_part,
+                "length": length_part,
+                "log_signal": log_signal,
+                "length_signal": length_signal,
+                "similarity": similarity,
+            },
+        )
+
+    def readouts(self) -> list[Readout]:
+        if not self.config.monotone:
+            return [Readout(self.log_weights, self.length_weights)]
+        return [Readout(rising(self.log_weights), rising(self.length_weights))]
