@@ -46,7 +46,8 @@ class Case:
             output = model.interact(*encoded)
         # Some models cut texts by themselves: their layers have fixed sizes, or a document has no
         # room beside a long query.
-        query_count, doc_count = (int(words.mask[0].sum()) for words in encoded)
+        read = (query, doc) if model.one_row else encoded
+        query_count, doc_count = (int(words.mask[0].sum()) for words in read)
         own_query, own_doc_words = tuple(query_words[:query_count]), tuple(doc_words[:doc_count])
         if "cut" in output.parts:
             left = len(own_doc_words) - int(output.parts["cut"][0])

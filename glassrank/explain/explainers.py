@@ -11,6 +11,7 @@ from dataclasses import replace
 import torch
 
 from glassrank.explain.bert import explain_bert
+from glassrank.explain.best_matches import explain_best_matches
 from glassrank.explain.cases import Case, Explainer, Findings
 from glassrank.explain.gradients import explain_duet, explain_pyramid
 from glassrank.explain.kernels import explain_kernels
@@ -20,6 +21,7 @@ from glassrank.explain.mores import explain_mores
 from glassrank.explain.ngrams import explain_ngrams
 from glassrank.explain.reading import Reading, read
 from glassrank.explain.structure import Explanation, Part, Term
+from glassrank.explain.transformer_parts import explain_left_out_words
 from glassrank.explain.windows import explain_windows
 from glassrank.models import PieceRanker, Words
 from glassrank.rank import Reranker
@@ -77,6 +79,9 @@ EXPLAINERS: dict[str, Explainer] = {
     "rpacrr": explain_ngrams,
     "matchpyramid": explain_pyramid,
     "duet": explain_duet,
+    "kernel_bert": explain_kernels,
+    "maxsim": explain_best_matches,
+    "single_vector": explain_left_out_words,
     "bert": explain_bert,
     "mores": explain_mores,
     "ensemble": lambda case: explain_members(case, explain_case),
