@@ -6,9 +6,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from glassrank.deadline import Clock, Deadline, now
 from glassrank.errors import InputError
 from glassrank.models import Words
-from glassrank.rank.budget import Clock, Deadline, now, score_in_time
+from glassrank.rank.budget import score_in_time
 from glassrank.rank.candidates import Candidates, StoredCandidates, TextCandidates
 from glassrank.rank.cost import CostModel
 from glassrank.rank.fused import fused_pooling

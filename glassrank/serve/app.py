@@ -1,6 +1,6 @@
 """The application: every address, and what answers there."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -9,13 +9,15 @@ from typing import Annotated
 from fastapi import FastAPI, Query, Request
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from glassrank import __version__
+from glassrank.deadline import Deadline
 from glassrank.serve.explaining import Explainer, need_document
-from glassrank.serve.forms import Explain, Rerank, Search
-from glassrank.serve.guard import Guard
+from glassrank.serve.forms import Budget, Count, DocId, Explain, Name, QueryTexts, Rerank, Search
+from glassrank.serve.guard import Address, Guard
 from glassrank.serve.information import information, reports
 from glassrank.serve.opened import Served
 from glassrank.serve.options import Options
@@ -47,14 +49,38 @@ def make_app(options: Options, served: Served | None = None) -> ASGIApp:
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
+        redirect_slashes=False,
         responses={"4XX": {"description": "A refusal, with a `message` that says why."}},
         exception_handlers=HANDLERS,  # type: ignore[arg-type]
     )
     _add_answers(app, service)
     _add_state(app, service)
-    routes = frozenset(route.path for route in app.routes if hasattr(route, "path"))
+    addresses = {path: Address(open=path in OPEN) for path in _paths(app)} | _large(service)
     app.mount("/", StaticFiles(directory=PAGE, html=True))
-    return Guard(app, service, routes, OPEN)
+    return Guard(
+        app, service, addresses, frozenset(("/", *(f"/{path.name}" for path in PAGE.iterdir())))
+    )
+
+
+def _paths(app: FastAPI) -> Iterator[str]:
+    """Where the application itself answers: whatever is added is behind the key at once."""
+    for route in app.routes:
+        assert isinstance(route, Route) and "{" not in route.path, route
+        yield route.path
+
+
+def _large(service: Service) -> dict[str, Address]:
+    """Addresses whose requests have bodies, or wait for threads."""
+    limits = service.limits
+    texts = Address(service.texts, limits.body_bytes, limits.body_values)
+    small = min(limits.small_body_bytes, limits.body_bytes), limits.small_body_values
+    return {
+        "/search": Address(service.searches, *small),
+        "/explain": Address(service.texts, *small),
+        "/doc": Address(service.texts),
+        "/v1/rerank": texts,
+        "/v2/rerank": texts,
+    }
 
 
 def _add_answers(app: FastAPI, service: Service) -> None:
@@ -68,11 +94,11 @@ def _add_answers(app: FastAPI, service: Service) -> None:
     @app.get("/search")
     async def search_by_address(
         request: Request,
-        query: Annotated[list[str], Query(description="Several may be given.")],
-        k: Annotated[int, Query(ge=1)] = 10,
-        budget_ms: Annotated[float | None, Query(gt=0, allow_inf_nan=False)] = None,
-        method: str | None = None,
-        model: str | None = None,
+        query: Annotated[QueryTexts, Query(description="Several may be given.")],
+        k: Annotated[Count, Query()] = 10,
+        budget_ms: Annotated[Budget | None, Query()] = None,
+        method: Annotated[Name | None, Query()] = None,
+        model: Annotated[Name | None, Query()] = None,
         snippets: bool = True,
         stream: bool = False,
     ) -> Response:
@@ -106,11 +132,16 @@ def _add_answers(app: FastAPI, service: Service) -> None:
 
 def _add_state(app: FastAPI, service: Service) -> None:
     @app.get("/doc")
-    async def doc(id: str) -> Response:  # noqa: A002
+    async def doc(request: Request, id: Annotated[DocId, Query()]) -> Response:  # noqa: A002
         """A document as it was indexed."""
         opened = service.opened
-        need_document(opened, id)
-        return json_response(to_bytes(asdict(opened.index.doc(id))))
+        budget_ms = service.options.texts_budget_ms
+
+        def read(_: Deadline) -> bytes:
+            need_document(opened, id)
+            return to_bytes(asdict(opened.index.doc(id)))
+
+        return json_response(await service.run(request, service.texts, read, budget_ms))
 
     @app.get("/info")
     async def info() -> Response:

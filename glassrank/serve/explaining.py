@@ -7,8 +7,9 @@ from typing import Any
 from fastapi import Request
 from starlette.responses import Response
 
+from glassrank.deadline import Deadline
 from glassrank.explain import Change, compare, explain, what_if
-from glassrank.rank import Deadline, Pipeline
+from glassrank.rank import Pipeline
 from glassrank.serve.forms import Explain
 from glassrank.serve.opened import Opened
 from glassrank.serve.refusals import RefusedError

@@ -12,8 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
-from glassrank.rank import Deadline
-from glassrank.rank.budget import Clock, now
+from glassrank.deadline import Clock, Deadline, now
 from glassrank.serve.refusals import RefusedError
 
 Result = TypeVar("Result")

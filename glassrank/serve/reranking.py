@@ -8,7 +8,8 @@ from typing import Any, Literal
 from fastapi import Request
 from starlette.responses import Response
 
-from glassrank.rank import Deadline, Reranker, rank
+from glassrank.deadline import Deadline
+from glassrank.rank import Reranker, rank
 from glassrank.serve.forms import Rerank
 from glassrank.serve.opened import Opened
 from glassrank.serve.service import Service, json_response, to_bytes

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from glassrank.rank import Deadline, Pipeline
-from glassrank.rank.budget import now
+from glassrank.deadline import Deadline, now
+from glassrank.rank import Pipeline
 from glassrank.retrieve import Index
 from glassrank.types import Hit, Ranking
 

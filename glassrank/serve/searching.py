@@ -9,8 +9,8 @@ from typing import Any
 from fastapi import Request
 from starlette.responses import Response, StreamingResponse
 
-from glassrank.rank import CostModel, Deadline
-from glassrank.rank.budget import now
+from glassrank.deadline import Deadline, now
+from glassrank.rank import CostModel
 from glassrank.retrieve.methods import parse_method
 from glassrank.serve.forms import Search
 from glassrank.serve.opened import Opened

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 from fastapi import Request
 from starlette.responses import Response
 
-from glassrank.rank import CostModel, Deadline
-from glassrank.rank.budget import now
+from glassrank.deadline import Deadline, now
+from glassrank.rank import CostModel
 from glassrank.serve.lanes import Lane
 from glassrank.serve.metrics import Metrics
 from glassrank.serve.opened import Opened, Served
@@ -35,10 +35,6 @@ class Service:
         self.searches = self._lane("search", options.threads)
         # Re-ranking given texts and explaining take long: searches do not wait for them.
         self.texts = self._lane("texts", 1)
-        self.lanes = {
-            "/search": self.searches,
-            **dict.fromkeys(("/explain", "/v1/rerank", "/v2/rerank"), self.texts),
-        }
         self._sending = CostModel()
         self.closing = False
         self._publish()

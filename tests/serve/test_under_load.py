@@ -13,8 +13,8 @@ import pytest
 from small_service import in_process, message
 from starlette.testclient import TestClient
 
+from glassrank.deadline import now
 from glassrank.rank import Deadline, Pipeline
-from glassrank.rank.budget import now
 from glassrank.serve import Options, Served
 from glassrank.serve.lanes import Lane
 from glassrank.serve.results import Shown

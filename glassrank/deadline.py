@@ -1,0 +1,48 @@
+"""The moment by which work must be done. Whatever computes in steps looks at it between them."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from glassrank.errors import GlassrankError
+
+Clock = Callable[[], float]
+"""Milliseconds since some moment."""
+
+
+def now() -> float:
+    return time.perf_counter_ns() / 1e6
+
+
+class LateError(GlassrankError):
+    """The time did not suffice for work of which a part is of no use."""
+
+
+@dataclass(frozen=True)
+class Deadline:
+    """The moment by which an answer is due; none at all without a budget."""
+
+    clock: Clock
+    at: float
+
+    @classmethod
+    def after(cls, budget_ms: float | None, clock: Clock = now) -> "Deadline":
+        return cls(clock, float("inf") if budget_ms is None else clock() + budget_ms)
+
+    def left(self) -> float:
+        return self.at - self.clock()
+
+    def passed(self) -> bool:
+        return self.left() <= 0
+
+    def earlier(self, by: float) -> "Deadline":
+        return Deadline(self.clock, self.at - by)
+
+    def check(self, what: str) -> None:
+        """Between two steps of work that must be done whole: it ends here if it is late."""
+        if self.passed():
+            raise LateError(f"there was not enough time for {what}; ask for less, or allow more")
+
+
+NEVER = Deadline(now, float("inf"))
+"""Of work that may take as long as it takes."""
