@@ -38,6 +38,10 @@ class Deadline:
     def earlier(self, by: float) -> "Deadline":
         return Deadline(self.clock, self.at - by)
 
+    def share(self, part: float) -> "Deadline":
+        """When so much of the time that is left will be gone."""
+        return Deadline(self.clock, self.clock() + part * self.left())
+
     def check(self, what: str) -> None:
         """Between two steps of work that must be done whole: it ends here if it is late."""
         if self.passed():

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
+from glassrank.deadline import NEVER, Deadline
 from glassrank.errors import InputError
 from glassrank.retrieve.rm3 import RM3, expand
 from glassrank.retrieve.scoring import BM25, QL
@@ -36,14 +37,15 @@ def run_method(
     k: int,
     method: Method,
     threads: int | None = None,
+    deadline: Deadline = NEVER,
 ) -> list[TopK]:
-    """The best k documents of each query, given as its terms."""
+    """The best k documents of each query, given as its terms. Late queries are not enriched."""
     weighted = [Counter(query) for query in queries]
     if not isinstance(method, RM3):
         return search(snapshot, weighted, k, method, threads)
     first_pass = search(snapshot, weighted, method.docs, method.base, threads)
     expanded = [
-        expand(snapshot, query, found, method)
+        expand(snapshot, query, found, method, deadline)
         for query, found in zip(weighted, first_pass, strict=True)
     ]
     return search(snapshot, expanded, k, method.base, threads)

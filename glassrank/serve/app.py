@@ -32,14 +32,16 @@ OPEN = frozenset(("/healthz", "/readyz", "/docs", "/openapi.json"))
 """What anybody may ask, key or not: nothing here tells of documents."""
 
 
-def make_app(options: Options, served: Served | None = None) -> ASGIApp:
+def make_app(
+    options: Options, served: Served | None = None, stuck: Callable[[], None] = lambda: None
+) -> ASGIApp:
     """`served` if it is open already; a worker process opens its own, without checking every byte
-    again."""
+    again. `stuck` is called when the service has closed, and something is computed still."""
     service = Service(options, served or Served(options, verify=False))
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        with service.running():
+        with service.running(stuck):
             yield
 
     app = FastAPI(

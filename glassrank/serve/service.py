@@ -23,6 +23,9 @@ Result = TypeVar("Result")
 _SPARE = 0.06
 """The share of a budget that is kept for what nobody can predict, such as other programs."""
 
+_CLOSE_SECONDS = 2.0
+"""That are waited for threads when nobody waits for their answers any more."""
+
 _log = logging.getLogger("glassrank.serve")
 
 
@@ -67,7 +70,7 @@ class Service:
 
         def timed(deadline: Deadline) -> Result:
             try:
-                return work(deadline)
+                return work(deadline.earlier(max(0.0, deadline.left() - self.options.work_ms)))
             finally:
                 state.done = now()
 
@@ -78,8 +81,9 @@ class Service:
         self._sending.learn(1, took)
 
     @contextmanager
-    def running(self) -> Iterator[None]:
-        """Follows the index; at the end, waits for what is being computed."""
+    def running(self, stuck: Callable[[], None]) -> Iterator[None]:
+        """Follows the index; at the end, waits for what is being computed, but not for long:
+        `stuck` is called if something is computed still."""
         stop = threading.Event()
 
         def follow() -> None:
@@ -97,9 +101,11 @@ class Service:
         finally:
             self.closing = True
             stop.set()
-            thread.join()
-            for lane in (self.searches, self.texts):
-                lane.close()
+            thread.join(_CLOSE_SECONDS)
+            closed = [lane.close(_CLOSE_SECONDS) for lane in (self.searches, self.texts)]
+            if not all(closed):
+                _log.error("a request is computed still, and is given up")
+                stuck()
 
     def _publish(self) -> None:
         index = self.opened.index

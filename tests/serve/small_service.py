@@ -19,6 +19,7 @@ from glassrank.models.tk import TK, TKConfig
 from glassrank.nn.contextual import ContextualConfig
 from glassrank.retrieve import Index
 from glassrank.serve import Options, Served, make_app
+from glassrank.serve.run import server_config
 from glassrank.store import encode_index
 from glassrank.types import Doc
 
@@ -82,10 +83,7 @@ def in_process(options: Options, served: Served | None = None) -> Iterator[TestC
 @contextmanager
 def on_a_socket(options: Options) -> Iterator[str]:
     """A real server on a free port of this machine; its address."""
-    config = uvicorn.Config(
-        make_app(options), port=0, log_level="warning", lifespan="on", ws="none"
-    )
-    server = uvicorn.Server(config)
+    server = uvicorn.Server(server_config(make_app(options), port=0))
     thread = threading.Thread(target=server.run)
     thread.start()
     try:
