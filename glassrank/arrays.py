@@ -206,11 +206,11 @@ class Strings(Sequence[str]):
         return bytes(self._data[self._offsets[number] : self._offsets[number + 1]])
 
     def beginning(self, number: int, characters: int) -> str:
-        """At least so many characters of a string, if it has them, and not much more: whatever
-        its length, this costs no more than they do."""
+        """Its first characters, at the cost of so many, whatever its length."""
         start, stop = self._offsets[number], self._offsets[number + 1]
         part = bytes(self._data[start : min(stop, start + 4 * characters)])
-        return part.decode(errors="ignore" if start + len(part) < stop else "strict")
+        text = part.decode(errors="ignore" if start + len(part) < stop else "strict")
+        return text[:characters]
 
     @overload
     def __getitem__(self, number: int) -> str: ...

@@ -153,7 +153,7 @@ class Index:
         return run_method(snapshot, terms, k, parsed, threads, deadline)
 
     def doc(self, doc_id: str, characters: int | None = None) -> Doc:
-        """A stored document, with all of its text or about so many characters."""
+        """A stored document, with all of its text or its first so many characters."""
         snapshot = self._snapshot
         number = snapshot.find(doc_id)
         if number < 0:

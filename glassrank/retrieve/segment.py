@@ -111,7 +111,7 @@ class Segment:
         return -1 if doc < 0 or (len(self.live) and not self.live[doc]) else doc
 
     def doc(self, number: int, characters: int | None = None) -> Doc:
-        """With all of its text, or about so many characters."""
+        """With all of its text, or its first so many characters."""
         fields = json.loads(self.fields.encoded(number) or b"{}")
         if characters is None:
             return Doc(self.ids[number], self.texts[number], **fields)

@@ -82,7 +82,7 @@ class Snapshot:
         return segment.ids[local]
 
     def doc(self, number: int, characters: int | None = None) -> Doc:
-        """With all of its text, or about so many characters."""
+        """With all of its text, or its first so many characters."""
         segment, local = self.place(number)
         return segment.doc(local, characters)
 

@@ -4,6 +4,8 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from glassrank.retrieve.methods import parse_method
+from glassrank.retrieve.rm3 import RM3
 from glassrank.serve.options import Limits
 from glassrank.serve.refusals import bad
 
@@ -220,6 +222,13 @@ def check_budget(budget_ms: float | None, limits: Limits) -> None:
 def check_names(limits: Limits, **names: str | None) -> None:
     for field, name in names.items():
         _at_most(field, len(name or ""), limits.name_characters, "characters")
+
+
+def check_method(method: str | None, limits: Limits) -> None:
+    parsed = parse_method(method or "bm25")
+    if isinstance(parsed, RM3):
+        _at_most("method: docs", parsed.docs, limits.feedback, "documents")
+        _at_most("method: terms", parsed.terms, limits.feedback, "terms")
 
 
 def _at_most(name: str, value: float, most: float, unit: str) -> None:

@@ -1,7 +1,6 @@
 """`/search`: one query or several, whole or as a stream, within one budget."""
 
 import asyncio
-import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from typing import Any
@@ -11,8 +10,7 @@ from starlette.responses import Response, StreamingResponse
 
 from glassrank.deadline import Deadline, now
 from glassrank.rank import CostModel
-from glassrank.retrieve.methods import parse_method
-from glassrank.serve.forms import Search
+from glassrank.serve.forms import Search, check_method
 from glassrank.serve.opened import Opened
 from glassrank.serve.refusals import RefusedError
 from glassrank.serve.results import Shown, rankings, stages
@@ -28,7 +26,6 @@ class Searcher:
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._lock = threading.Lock()
         self._besides = CostModel()  # all but scoring, by the number of snippets
         self._closing = CostModel()  # what comes after ranking
 
@@ -37,7 +34,7 @@ class Searcher:
         form.check(service.limits)
         opened = service.opened
         opened.choose(form.model)  # what is wrong with a request is said before it waits
-        parse_method(form.method or "bm25")
+        check_method(form.method, service.limits)
         budget_ms = form.budget_ms or options.budget_ms
         work = partial(self.answer, opened, form, request.state.arrived)
         needs = self._besides.predict(form.snippets * form.k * len(form.queries))
@@ -59,8 +56,12 @@ class Searcher:
     ) -> bytes:
         """The body of the answer; with `emit`, each stage of each query becomes a line instead."""
         began = now()
+        whole = Deadline.after(self._service.options.work_ms)
         answers = []
         for number, query in enumerate(form.queries):
+            # A query that is late is answered by what the first stage finds, as long as that is in
+            # bounds for the whole request.
+            whole.check(f"{len(form.queries)} queries at once")
             # Queries of one request share its time evenly; what one leaves over is the others'.
             share = deadline.left() / (len(form.queries) - number)
             line = None if emit is None else partial(_line, emit, number)
@@ -68,9 +69,8 @@ class Searcher:
             answers.append(self._one(opened, form, query, arrived, own, line))
         body = b"" if emit else to_bytes(_joined(form, answers))
         scoring = sum(answer["timing_ms"].get("scoring", 0.0) for answer in answers)
-        hits = sum(len(answer["hits"]) for answer in answers)
-        with self._lock:
-            self._besides.learn(form.snippets * hits, now() - began - scoring)
+        made = sum("snippet" in hit for answer in answers for hit in answer["hits"])
+        self._besides.learn(made, now() - began - scoring)
         return body
 
     def _one(
@@ -92,10 +92,9 @@ class Searcher:
             opened.index, pipeline, query, form.k, method, ranked_by, both=line is not None
         ):
             ranked = now()
-            hits = shown.hits(ranking)
+            hits = shown.hits(ranking, deadline)
             ended = now()
-            with self._lock:
-                self._closing.learn(form.snippets * len(hits), ended - ranked)
+            self._closing.learn(shown.made, ended - ranked)
             timing = {"queue": queued, **ranking.timing, "snippets": ended - ranked}
             timing.pop("total", None)  # which was that of ranking alone
             timing["total"] = ended - arrived
