@@ -104,9 +104,8 @@ def _scores(
         deadline.check("this change")
         some = slice(start, start + _DOCS_AT_ONCE)
         first = None if first_stage is None else np.asarray(first_stage[some], np.float32)
-        scores[some] = reranker.text_scores(
-            words, [text[:most] for text in docs[some]], first
-        ).values
+        texts = [text[:most] for text in docs[some]]
+        scores[some] = reranker.text_scores(words, texts, first).values
     return scores
 
 

@@ -135,13 +135,16 @@ def _add_answers(app: FastAPI, service: Service) -> None:
 def _add_state(app: FastAPI, service: Service) -> None:
     @app.get("/doc")
     async def doc(request: Request, id: Annotated[DocId, Query()]) -> Response:  # noqa: A002
-        """A document as it was indexed."""
+        """A document as it was indexed; of a very long one the beginning, and `cut` is true."""
         opened = service.opened
         budget_ms = service.options.texts_budget_ms
 
         def read(_: Deadline) -> bytes:
             need_document(opened, id)
-            return to_bytes(asdict(opened.index.doc(id)))
+            most = service.limits.doc_characters
+            found = asdict(opened.index.doc(id, most + 1))
+            cut = {"cut": True} if len(found["text"]) > most else {}
+            return to_bytes({**found, "text": found["text"][:most], **cut})
 
         return json_response(await service.run(request, service.texts, read, budget_ms))
 

@@ -82,10 +82,10 @@ def replayed(body: bytes, receive: Receive) -> Receive:
 def check_shape(body: bytes, most: int) -> None:
     """At most so many values, not too deep, and nothing but JSON in UTF-8.
 
-    >>> check_shape(b'{"query": "cats, [dogs]"}', most=2)
-    >>> check_shape(b'{"query": ["cat", "dog"]}', most=2)
+    >>> check_shape(b'{"query": "cats, [dogs]"}', most=3)
+    >>> check_shape(b'{"query": ["cat", "dog"]}', most=3)
     Traceback (most recent call last):
-    glassrank.serve.refusals.RefusedError: at most 2 values may be in a body here, not 4
+    glassrank.serve.refusals.RefusedError: at most 3 values may be in a body here, not 5
     """
     if b"\0" in body:  # UTF-16 and UTF-32, which could hide anything, have these
         raise bad("the body is not JSON in UTF-8")

@@ -31,6 +31,8 @@ class Limits:
     changed_documents: int = 100
     """Among which a change's ranks are counted."""
     text_characters: int = 200_000
+    doc_characters: int = 1_000_000
+    """Of a document that is sent."""
     name_characters: int = 200
     """Of models, methods and fields."""
     id_characters: int = 2_000

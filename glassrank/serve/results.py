@@ -29,9 +29,8 @@ def rankings(
         yield pipeline(query, k, budget_ms=left, method=method)
         return
     began = now()
-    first = index.top_k(
-        [query], max(k, pipeline.candidates if pipeline else 0), method, deadline=deadline
-    )[0]
+    depth = max(k, pipeline.candidates if pipeline else 0)
+    first = index.top_k([query], depth, method, deadline=deadline)[0]
     found = zip(first.docs[:k].tolist(), first.scores[:k].tolist(), strict=True)
     hits = tuple(
         Hit(rank, index.snapshot.doc_id(number), score, rank, score)
