@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassrank.deadline import NEVER, Deadline
+from glassrank.deadline import NEVER, Deadline, now
 from glassrank.errors import InputError
 from glassrank.explain.reading import read
 from glassrank.explain.spans import Span, word_spans
 from glassrank.explain.structure import Side
 from glassrank.explain.whole_words import whole_words
 from glassrank.rank import Reranker
-from glassrank.rank.candidates import characters_read
+from glassrank.rank.candidates import TextCandidates
 from glassrank.settings import to_plain
 from glassrank.text import split_words
 
@@ -97,16 +97,25 @@ def _scores(
     first_stage: Sequence[float] | None,
     deadline: Deadline,
 ) -> NDArray[np.float32]:
-    """A few at a time, so that late ones are noticed."""
-    words, most = reranker.encode_query(query), characters_read(reranker)
-    scores = np.zeros(len(docs), np.float32)
+    """A few at a time, so that it is noticed when it is late; what they cost is learned."""
+    first = None if first_stage is None else np.asarray(first_stage, np.float32)
+    ready = TextCandidates.of_texts(reranker, reranker.encode_query(query), docs, first)
+    scores = [np.empty(0, np.float32)]
     for start in range(0, len(docs), _DOCS_AT_ONCE):
         deadline.check("this change")
-        some = slice(start, start + _DOCS_AT_ONCE)
-        first = None if first_stage is None else np.asarray(first_stage[some], np.float32)
-        texts = [text[:most] for text in docs[some]]
-        scores[some] = reranker.text_scores(words, texts, first).values
-    return scores
+        began, stop = now(), min(len(docs), start + _DOCS_AT_ONCE)
+        scores.append(ready.scores(start, stop))
+        reranker.cost.learn(float(ready.sizes[start:stop].sum()), now() - began)
+    return np.concatenate(scores)
+
+
+def docs_in_time(
+    reranker: Reranker, docs: Sequence[str], change: Change, deadline: Deadline
+) -> int:
+    """How many of the first documents there is time for, as far as can be told."""
+    ready = TextCandidates.of_texts(reranker, reranker.encode_query(""), docs)
+    rounds = 2.5 if change.side == "query" else 1.25  # all are scored again, or one
+    return reranker.cost.fitting(ready.sizes, deadline.left() / rounds)
 
 
 def apply_change(text: str, change: Change, numbered: Spans | None = None) -> str:

@@ -57,10 +57,16 @@ class TextCandidates:
         self._first_stage = first_stage
 
     @classmethod
-    def of_texts(cls, reranker: Reranker, query: Words, texts: Sequence[str]) -> "TextCandidates":
+    def of_texts(
+        cls,
+        reranker: Reranker,
+        query: Words,
+        texts: Sequence[str],
+        first_stage: NDArray[np.float32] | None = None,
+    ) -> "TextCandidates":
         sizes = np.array([len(text) for text in texts], np.float64) / _CHARACTERS_PER_WORD
         most = characters_read(reranker)
-        return cls(reranker, query, lambda place: texts[place][:most], sizes)
+        return cls(reranker, query, lambda place: texts[place][:most], sizes, first_stage)
 
     @classmethod
     def of_index(

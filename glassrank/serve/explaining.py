@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from glassrank.deadline import Deadline
 from glassrank.explain import Change, compare, explain, what_if
+from glassrank.explain.changes import docs_in_time
 from glassrank.rank import Pipeline
 from glassrank.rank.candidates import characters_read
 from glassrank.serve.forms import Explain, check_method
@@ -84,6 +85,9 @@ class Explainer:
             characters = characters_read(pipeline.reranker)
             texts = [text_of(opened.index.doc(doc_id, characters)) for doc_id in ids]
             texts[doc] = self._text(opened, ids[doc])
+            count = docs_in_time(pipeline.reranker, texts, change, deadline)
+            kept = sorted({doc, *range(min(count, len(ids)))})
+            ids, texts, doc = [ids[n] for n in kept], [texts[n] for n in kept], kept.index(doc)
         alone = form.model_copy(update={"first_score": None})
         first = _first_scores(opened, pipeline, alone, ids)
         answer = what_if(

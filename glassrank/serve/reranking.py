@@ -13,6 +13,7 @@ from glassrank.deadline import Deadline
 from glassrank.rank import Reranker, rank
 from glassrank.serve.forms import Rerank
 from glassrank.serve.opened import Opened
+from glassrank.serve.refusals import bad
 from glassrank.serve.service import Service, json_response, to_bytes
 from glassrank.text import split_words
 
@@ -56,22 +57,22 @@ class TextsReranker:
         if form.model is not None and not known:
             warnings.append(f"there is no model {form.model!r} here; {model} was used")
         warnings += _left_out(pipeline.reranker, lengths, ranking.depth)
-        return to_bytes(
-            {
-                "id": str(uuid.uuid4()),
-                "object": "list",
-                "model": model,
-                "results": [
-                    _result(form, int(hit.doc_id), hit.score, shown) for hit in ranking.hits
-                ],
-                "usage": {"total_tokens": words, "prompt_tokens": words},
-                "meta": {
-                    "api_version": {"version": version},
-                    "billed_units": {"search_units": 0},
-                    "warnings": warnings,
-                },
-            }
-        )
+        answer = {
+            "id": str(uuid.uuid4()),
+            "object": "list",
+            "model": model,
+            "results": [_result(form, int(hit.doc_id), hit.score, shown) for hit in ranking.hits],
+            "usage": {"total_tokens": words, "prompt_tokens": words},
+            "meta": {
+                "api_version": {"version": version},
+                "billed_units": {"search_units": 0},
+                "warnings": warnings,
+            },
+        }
+        try:
+            return to_bytes(answer)
+        except ValueError:  # 1e999, in a field of a document that is sent back
+            raise bad("documents: a number is too large to be sent back") from None
 
 
 def _lengths(texts: list[str], until: Deadline) -> Iterator[int]:

@@ -23,8 +23,9 @@ def rankings(
     *,
     both: bool,
 ) -> Iterator[Ranking]:
-    """The final ranking; with `both`, the first stage's before it, as soon as it is there."""
-    if pipeline is not None and not both:
+    """The final ranking; with `both`, the first stage's before it, as soon as it is there. When it
+    is too late for more, the first stage's is the final one."""
+    if pipeline is not None and not both and not deadline.passed():
         left = max(deadline.left(), _SHORTEST_MS)
         yield pipeline(query, k, budget_ms=left, method=method)
         return
@@ -38,22 +39,20 @@ def rankings(
     )
     spent = now() - began
     yield Ranking(query, hits, 0, {"first_stage": spent})
-    if pipeline is not None:
+    if pipeline is not None and both:
         left = max(deadline.left(), _SHORTEST_MS)
         whole = pipeline.rerank(query, first.docs, first.scores, budget_ms=left)
         timing = {"first_stage": spent, **whole.timing}
         yield replace(whole, hits=whole.hits[:k], timing=timing)
 
 
-_ALWAYS_SHOWN = 10
-"""Hits that have titles and snippets however late it is: without, there is no answer to see."""
-
-
 class Shown:
     """Hits as JSON. What was made once, for the first stage's, is not made again, and what there is
     no time for is not made at all."""
 
-    def __init__(self, index: Index, query: str, *, snippets: bool) -> None:
+    def __init__(self, index: Index, query: str, *, snippets: bool, always: int) -> None:
+        """The first hits, so many, are `always` shown whole."""
+        self._always = always
         self._index = index
         self._query = query
         self._snippets = snippets
@@ -82,7 +81,7 @@ class Shown:
         ]
 
     def _is_shown(self, rank: int, deadline: Deadline) -> bool:
-        return self._snippets and (rank <= _ALWAYS_SHOWN or not deadline.passed())
+        return self._snippets and (rank <= self._always or not deadline.passed())
 
     def _text(self, doc_id: str) -> dict[str, Any]:
         if doc_id not in self._texts:

@@ -6,11 +6,11 @@ import os
 import signal
 import socket
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,7 +22,7 @@ from uvicorn.supervisors import Multiprocess
 from glassrank.errors import GlassrankError
 from glassrank.serve.app import make_app
 from glassrank.serve.connections import BoundedConnection
-from glassrank.serve.metrics import SHARED_FOLDER
+from glassrank.serve.metrics import SHARED_FOLDER, remove_shared, shared_folder
 from glassrank.serve.opened import Served
 from glassrank.serve.options import Options
 
@@ -86,8 +86,7 @@ def _several_processes(options: Options, listener: socket.socket) -> Callable[[]
     supervisor = Multiprocess(server_config(app, factory=True, workers=options.workers), [listener])
 
     def run() -> None:
-        with tempfile.TemporaryDirectory(prefix="glassrank-metrics-") as folder:
-            os.environ[SHARED_FOLDER] = folder
+        with shared_folder():
             supervisor.run()
         if any(worker.exitcode == STARTUP_FAILURE for worker in supervisor.processes):
             raise GlassrankError("a worker could not be started; the lines above say why")
@@ -101,6 +100,7 @@ def _worker_app(options: Options, parent: int) -> ASGIApp:
     def end_with_parent() -> None:
         while os.getppid() == parent:
             time.sleep(1)
+        remove_shared(Path(os.environ[SHARED_FOLDER]))
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=end_with_parent, name="parent", daemon=True).start()

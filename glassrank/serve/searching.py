@@ -18,6 +18,10 @@ from glassrank.serve.service import Service, json_response, to_bytes
 
 NDJSON = "application/x-ndjson"
 
+_ALWAYS_SHOWN = 10
+"""Hits of a request that have titles and snippets however late it is: without, there is nothing to
+see."""
+
 Emit = Callable[[bytes], None]
 
 
@@ -85,9 +89,11 @@ class Searcher:
         queued = now() - arrived
         model, pipeline = opened.choose(form.model)
         method = form.method or opened.method(pipeline)
-        shown = Shown(opened.index, query, snippets=form.snippets)
+        always = max(1, _ALWAYS_SHOWN // len(form.queries))
+        shown = Shown(opened.index, query, snippets=form.snippets, always=always)
         answer: dict[str, Any] = {}
-        ranked_by = deadline.earlier(self._closing.predict(form.snippets * form.k))
+        reserve = self._closing.predict(form.snippets * form.k)
+        ranked_by = deadline.earlier(min(reserve, max(0.0, deadline.left() / 2)))
         for ranking in rankings(
             opened.index, pipeline, query, form.k, method, ranked_by, both=line is not None
         ):
