@@ -7,6 +7,7 @@ request, for its end, and for clients that do not read.
 
 import asyncio
 import resource
+from collections.abc import Sequence
 from contextlib import suppress
 
 import h11
@@ -32,8 +33,10 @@ class BoundedConnection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._watch()
-        if len(self.connections) > self.most:
-            self._make_room()
+        # Those that were closed in this same moment are there still, but only just.
+        others = [other for other in self.connections if not other.transport.is_closing()]
+        if len(others) > self.most:
+            self._make_room(others)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._end is not None:
@@ -77,11 +80,11 @@ class BoundedConnection(H11Protocol):
         """Nothing is asked here, or not in whole headers."""
         return self.cycle is None or self.cycle.response_complete
 
-    def _make_room(self) -> None:
+    def _make_room(self, others: Sequence[object]) -> None:
         """Whoever has not sent a whole request may be closed: the one that waits longest is."""
         waiting = [
             other
-            for other in self.connections
+            for other in others
             if isinstance(other, BoundedConnection)
             and (other._free() or other.conn.their_state is h11.SEND_BODY)
             and other is not self
