@@ -1,14 +1,14 @@
 """The application: every address, and what answers there."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request
 from prometheus_client import CONTENT_TYPE_LATEST
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
@@ -16,17 +16,28 @@ from starlette.types import ASGIApp
 from glassrank import __version__
 from glassrank.deadline import Deadline
 from glassrank.serve.explaining import Explainer, need_document
-from glassrank.serve.forms import Budget, Count, DocId, Explain, Name, QueryTexts, Rerank, Search
+from glassrank.serve.forms import (
+    Budget,
+    Count,
+    DocId,
+    Explain,
+    Method,
+    Name,
+    QueryTexts,
+    Rerank,
+    Search,
+)
 from glassrank.serve.guard import Address, Guard
 from glassrank.serve.information import information, reports
-from glassrank.serve.opened import Served
+from glassrank.serve.opened import NO_MODEL, Served
 from glassrank.serve.options import Options
 from glassrank.serve.reference import reference_page
 from glassrank.serve.refusals import HANDLERS, RefusedError
 from glassrank.serve.reranking import TextsReranker
-from glassrank.serve.searching import Searcher
+from glassrank.serve.searching import NDJSON, Searcher
 from glassrank.serve.service import Service, json_response, to_bytes
 
+_REFUSAL = "A refusal, with a `message` that says why."
 PAGE = Path(__file__).parent / "page"
 OPEN = frozenset(("/healthz", "/readyz", "/docs", "/openapi.json"))
 """What anybody may ask, key or not: nothing here tells of documents."""
@@ -52,54 +63,74 @@ def make_app(
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        responses={"4XX": {"description": "A refusal, with a `message` that says why."}},
+        responses={status: {"description": _REFUSAL} for status in ("4XX", "503")},
         exception_handlers=HANDLERS,  # type: ignore[arg-type]
     )
     _add_answers(app, service)
     _add_state(app, service)
-    addresses = {path: Address(open=path in OPEN) for path in _paths(app)} | _large(service)
+    addresses = _addresses(app, service)
     app.mount("/", StaticFiles(directory=PAGE, html=True))
-    return Guard(
-        app, service, addresses, frozenset(("/", *(f"/{path.name}" for path in PAGE.iterdir())))
-    )
+    pages = frozenset(("/", *(f"/{path.name}" for path in PAGE.iterdir())))
+    _name_models(app, options)
+    return Guard(app, service, addresses, pages)
 
 
-def _paths(app: FastAPI) -> Iterator[str]:
+def _addresses(app: FastAPI, service: Service) -> dict[str, Address]:
     """Where the application itself answers: whatever is added is behind the key at once."""
+    limits = service.limits
+    small = min(limits.small_body_bytes, limits.body_bytes), limits.small_body_values
+    large = limits.body_bytes, limits.body_values
+    # Those whose requests wait for threads, or have bodies.
+    known = {
+        "/search": Address(lane=service.searches, body=small),
+        "/explain": Address(lane=service.texts, body=small),
+        "/doc": Address(lane=service.texts),
+        **dict.fromkeys(("/v1/rerank", "/v2/rerank"), Address(lane=service.texts, body=large)),
+        **dict.fromkeys(OPEN, Address(open=True)),
+    }
+    found: dict[str, Address] = {}
     for route in app.routes:
         assert isinstance(route, Route) and "{" not in route.path, route
-        yield route.path
+        address = found.get(route.path) or known.get(route.path, Address())
+        methods = address.methods | frozenset(route.methods or ())
+        found[route.path] = replace(address, methods=methods)
+    return found
 
 
-def _large(service: Service) -> dict[str, Address]:
-    """Addresses whose requests have bodies, or wait for threads."""
-    limits = service.limits
-    texts = Address(service.texts, limits.body_bytes, limits.body_values)
-    small = min(limits.small_body_bytes, limits.body_bytes), limits.small_body_values
-    return {
-        "/search": Address(service.searches, *small),
-        "/explain": Address(service.texts, *small),
-        "/doc": Address(service.texts),
-        "/v1/rerank": texts,
-        "/v2/rerank": texts,
-    }
+def _name_models(app: FastAPI, options: Options) -> None:
+    """The names that /search takes, for programs that read the schema."""
+    names = [*(name for name, _ in options.models), NO_MODEL]
+    schema = app.openapi()
+    (given,) = (
+        one
+        for one in schema["components"]["schemas"]["Search"]["properties"]["model"]["anyOf"]
+        if one["type"] == "string"
+    )
+    given["enum"] = names
+    for parameter in schema["paths"]["/search"]["get"]["parameters"]:
+        if parameter["name"] == "model":
+            parameter["schema"]["anyOf"][0]["enum"] = names
 
 
 def _add_answers(app: FastAPI, service: Service) -> None:
     searcher, explainer, reranker = Searcher(service), Explainer(service), TextsReranker(service)
 
-    @app.post("/search")
+    streams: dict[int | str, Any] = {
+        200: {"content": {NDJSON: {}}, "description": "As one object, or as a stream."}
+    }
+
+    @app.post("/search", responses=streams)
     async def search(request: Request, form: Search) -> Response:
         """Hits for a query within its budget; for a list of queries, a list of answers."""
         return await searcher(request, form)
 
-    @app.get("/search")
+    @app.get("/search", responses=streams)
     async def search_by_address(
         request: Request,
         query: Annotated[QueryTexts, Query(description="Several may be given.")],
         k: Annotated[Count, Query()] = 10,
         budget_ms: Annotated[Budget | None, Query()] = None,
-        method: Annotated[Name | None, Query()] = None,
+        method: Annotated[Method | None, Query()] = None,
         model: Annotated[Name | None, Query()] = None,
         snippets: bool = True,
         stream: bool = False,
@@ -168,7 +199,7 @@ def _add_state(app: FastAPI, service: Service) -> None:
             raise RefusedError(503, "this service is closing", 1000.0)
         return json_response(to_bytes({"status": "ok", "models": list(service.opened.pipelines)}))
 
-    @app.get("/metrics")
+    @app.get("/metrics", response_class=PlainTextResponse)
     async def metrics() -> Response:
         """For Prometheus."""
         return Response(service.metrics.text(), media_type=CONTENT_TYPE_LATEST)

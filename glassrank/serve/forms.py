@@ -17,6 +17,13 @@ other limits are told to programs here, and checked, with sentences, when a form
 _LARGEST_SCORE = 1e6
 
 
+_SHARE = r"0(\.[0-9]{1,9})?"
+_BASE = rf"bm25(\(k1=[0-9]{{1,3}}(\.[0-9]{{1,9}})?(,b={_SHARE})?\))?|ql(\(mu=[1-9][0-9]{{0,8}}\))?"
+_FEEDBACK = rf"\+rm3(\(terms=[1-9][0-9]?(,docs=[1-9][0-9]?)?(,weight={_SHARE})?\))?"
+_METHOD = f"^({_BASE})({_FEEDBACK})?$"
+"""One way to write methods; `parse_method` knows others."""
+
+
 def _told(**schema: Any) -> Any:
     return Field(json_schema_extra=schema)
 
@@ -25,16 +32,20 @@ def _list(most: int, **schema: Any) -> Any:
     return Field(fail_fast=True, max_length=most, json_schema_extra=schema)
 
 
-Budget = Annotated[float, Field(gt=0), _told(maximum=_MOST.budget_ms)]
+Budget = Annotated[float, Field(gt=0, allow_inf_nan=False), _told(maximum=_MOST.budget_ms)]
 Count = Annotated[int, Field(ge=1), _told(maximum=_MOST.k)]
 DocId = Annotated[str, _told(maxLength=_MOST.id_characters)]
+Method = Annotated[str, _told(maxLength=_MOST.name_characters, pattern=_METHOD)]
 Name = Annotated[str, _told(maxLength=_MOST.name_characters)]
 QueryText = Annotated[str, _told(maxLength=_MOST.query_characters, pattern=r"\S")]
 QueryTexts = Annotated[list[QueryText], _list(_MOST.queries, minItems=1)]
 Score = Annotated[float, Field(ge=-_LARGEST_SCORE, le=_LARGEST_SCORE)]
 DocText = Annotated[str, _told(maxLength=_MOST.text_characters)]
 DocTexts = Annotated[list[DocText], _list(_MOST.changed_documents, minItems=1)]
-Documents = Annotated[list[DocText | dict[str, Any]], _list(_MOST.documents, minItems=1)]
+Fielded = Annotated[
+    dict[str, Any], _told(properties={"text": {"type": "string"}}, required=["text"])
+]
+Documents = Annotated[list[DocText | Fielded], _list(_MOST.documents, minItems=1)]
 Fields = Annotated[list[Name], _list(_MOST.rank_fields)]
 Ids = Annotated[list[DocId], _list(_MOST.changed_documents, minItems=1, maxItems=2)]
 Models = Annotated[list[Name], _list(_MOST.changed_documents, minItems=1, maxItems=2)]
@@ -54,7 +65,7 @@ class Search(BaseModel):
     """How many results."""
     budget_ms: Budget | None = None
     """For the whole request, from its arrival on; the service has one for those that give none."""
-    method: Name | None = None
+    method: Method | None = None
     """The first stage: bm25, ql, bm25+rm3 or ql+rm3, with parameters as in bm25(k1=1.2)."""
     model: Name | None = None
     """A name of /info; `none` for the first stage alone."""
@@ -95,14 +106,17 @@ class Change(BaseModel):
 class Explain(BaseModel):
     """A document of the index by its id, or any text; two of them; or one under two models."""
 
-    model_config = _DOCUMENTED
+    model_config = ConfigDict(
+        **_DOCUMENTED,
+        json_schema_extra={"oneOf": [{"required": ["doc_id"]}, {"required": ["text"]}]},
+    )
 
     query: QueryText
     doc_id: DocId | Ids = []
     text: DocText | DocTexts = []
     model: Name | Models = []
     """Names of /info; the service's first if not given."""
-    method: Name | None = None
+    method: Method | None = None
     """The first stage whose score the model mixes in, as in /search."""
     first_score: Score | Scores | None = None
     """The first stage's score of each document, as /search gave it: saves looking it up."""
@@ -191,6 +205,8 @@ class Rerank(BaseModel):
         if isinstance(document, str):
             return document
         values = [document[field] for field in fields if document.get(field) is not None]
+        if not values and document.get("text") is not None:
+            values = [document["text"]]
         if not values:
             raise bad(
                 f"documents.{number}: expected a text, or an object with {' or '.join(fields)}"

@@ -27,16 +27,18 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
 }
 OTHER = "other"
+_READ = frozenset(("GET", "HEAD"))
 
 
 @dataclass(frozen=True)
 class Address:
     """What must be known of an address before anything is asked there."""
 
+    methods: frozenset[str] = frozenset()
     lane: Lane | None = None
     """Whose places its requests take."""
-    body_bytes: int = 0
-    body_values: int = 0
+    body: tuple[int, int] = (0, 0)
+    """At most so many bytes, and so many values in them."""
     open: bool = False
     """Needs no key: nothing here tells of documents."""
 
@@ -61,7 +63,7 @@ class Guard:
         self._hosts = service.options.known_hosts
         key = service.options.api_key
         self._key = None if key is None else key.encode()
-        self._addresses = {**dict.fromkeys(pages, Address(open=True)), **addresses}
+        self._addresses = {**dict.fromkeys(pages, Address(_READ, open=True)), **addresses}
         self._counted = frozenset(addresses)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -94,9 +96,10 @@ class Guard:
         lane = None
         try:
             address = self._allowed(scope)
-            if address.body_bytes and scope["method"] == "POST":
-                body = await self._bodies.read(receive, address.body_bytes)
-                check_shape(body, address.body_values)
+            most_bytes, most_values = address.body
+            if most_bytes and scope["method"] == "POST":
+                body = await self._bodies.read(receive, most_bytes)
+                check_shape(body, most_values)
                 receive = replayed(body, receive)
                 # A request has arrived when its last byte has.
                 scope["state"]["arrived"] = now()
@@ -107,6 +110,10 @@ class Guard:
             lane = address.lane
         except RefusedError as refusal:
             response = refused(refusal)
+            if refusal.status == HTTPStatus.METHOD_NOT_ALLOWED:
+                response.headers["Allow"] = ", ".join(
+                    sorted(self._addresses[scope["path"]].methods)
+                )
             if _has_body(scope):  # which was not read, or not to its end
                 response.headers["Connection"] = "close"
             await response(scope, receive, send)
@@ -140,9 +147,10 @@ class Guard:
             self._check_key(headers)
         if address is None:
             raise RefusedError(404, f"there is nothing at {path}; /docs lists what there is")
-        length = headers.get("content-length", "0")
-        if not _is_at_most(length, address.body_bytes):
-            raise too_large(address.body_bytes)
+        if scope["method"] not in address.methods:
+            raise RefusedError(405, f"{path} does not answer to {scope['method']}; see /docs")
+        if not _is_at_most(headers.get("content-length", "0"), address.body[0]):
+            raise too_large(address.body[0])
         return address
 
     def _check_key(self, headers: Headers) -> None:

@@ -65,15 +65,11 @@ async def answer_ours(request: Request, error: Exception) -> Response:
 
 
 async def answer_framework(request: Request, error: Exception) -> Response:
-    """No such address, or not with this method, or too large."""
+    """What the guard lets through, and the framework does not."""
     assert isinstance(error, HTTPException)
     message = str(error.detail)
     if error.status_code == 400:
         message = "the body is not JSON that can be read"
-    elif error.status_code == 404:
-        message = f"there is nothing at {request.url.path}; /docs lists what there is"
-    elif error.status_code == 405:
-        message = f"{request.url.path} does not answer to {request.method}; see /docs"
     return as_json(error.status_code, message, dict(error.headers or {}))
 
 
