@@ -26,9 +26,14 @@ class BoundedConnection(H11Protocol):
     most = min(256, _FILES // 4) if _FILES > 0 else 256
     """In each process; of the files it may open, a part."""
 
+    most_pieces = 10_000
+    """Of a body that does not say how long it is: a byte in a piece of its own costs a hundred
+    times as much as one in a large piece."""
+
     _step: tuple[object, bool] | None = None
     _end: asyncio.TimerHandle | None = None
     _since = 0.0
+    _pieces = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -44,6 +49,11 @@ class BoundedConnection(H11Protocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        if self._in_pieces():
+            self._pieces += data.count(b"\r\n")
+            if self._pieces > 2 * self.most_pieces:
+                self.transport.abort()
+                return
         try:
             super().data_received(data)
         except h11.ProtocolError:  # no request, and too late to say so
@@ -68,6 +78,7 @@ class BoundedConnection(H11Protocol):
         if step == self._step or self.transport.is_closing():
             return
         self._step = step
+        self._pieces = 0
         self._since = self.loop.time()
         if self._end is not None:
             self._end.cancel()
@@ -75,6 +86,11 @@ class BoundedConnection(H11Protocol):
         if self._free():
             seconds = self.head_seconds if self.cycle is None else self.idle_seconds
         self._end = self.loop.call_later(seconds, self.transport.abort)
+
+    def _in_pieces(self) -> bool:
+        """A body comes in that does not say how long it is."""
+        named = self.headers or ()
+        return not self._free() and any(name == b"transfer-encoding" for name, _ in named)
 
     def _free(self) -> bool:
         """Nothing is asked here, or not in whole headers."""

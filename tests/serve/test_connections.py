@@ -153,6 +153,16 @@ def test_pieces_that_are_none_are_refused_in_silence(
     assert "Traceback" not in capfd.readouterr().err
 
 
+def test_a_body_is_not_sent_byte_by_byte(address: str) -> None:
+    head = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
+    began = time.process_time()  # the service runs in this process
+    with suppress(OSError):
+        assert raw(address, head, *[b"1\r\n \r\n" * 10_000] * 50) == b""
+    assert time.process_time() - began < 1.5
+    body = b'9\r\n{"query":\r\n6\r\n"cat"}\r\n0\r\n\r\n'
+    assert raw(address, head + body, timeout=2).startswith(b"HTTP/1.1 200")
+
+
 def test_large_bodies_share_what_they_may_hold(
     options: Options, monkeypatch: pytest.MonkeyPatch
 ) -> None:
