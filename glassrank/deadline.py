@@ -14,6 +14,11 @@ def now() -> float:
     return time.perf_counter_ns() / 1e6
 
 
+def computed() -> float:
+    """Milliseconds that this thread has computed: those in which others did are not counted."""
+    return time.thread_time_ns() / 1e6
+
+
 class LateError(GlassrankError):
     """The time did not suffice for work of which a part is of no use."""
 
@@ -37,6 +42,12 @@ class Deadline:
 
     def earlier(self, by: float) -> "Deadline":
         return Deadline(self.clock, self.at - by)
+
+    def or_computed(self, ms: float) -> "Deadline":
+        """This moment, or the one when the thread that calls has computed for so long: whichever
+        is first."""
+        ahead = self.at - ms - computed()
+        return Deadline(lambda: max(self.clock(), ahead + computed()), self.at)
 
     def share(self, part: float) -> "Deadline":
         """When so much of the time that is left will be gone."""

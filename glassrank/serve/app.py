@@ -98,18 +98,20 @@ def _addresses(app: FastAPI, service: Service) -> dict[str, Address]:
 
 
 def _name_models(app: FastAPI, options: Options) -> None:
-    """The names that /search takes, for programs that read the schema."""
-    names = [*(name for name, _ in options.models), NO_MODEL]
+    """The schema names the models that there are, for programs that read it."""
+    names = [name for name, _ in options.models]
     schema = app.openapi()
-    (given,) = (
-        one
-        for one in schema["components"]["schemas"]["Search"]["properties"]["model"]["anyOf"]
-        if one["type"] == "string"
-    )
-    given["enum"] = names
-    for parameter in schema["paths"]["/search"]["get"]["parameters"]:
-        if parameter["name"] == "model":
-            parameter["schema"]["anyOf"][0]["enum"] = names
+    forms = schema["components"]["schemas"]
+    (asked,) = (p for p in schema["paths"]["/search"]["get"]["parameters"] if p["name"] == "model")
+    for field, known in (
+        (forms["Search"]["properties"]["model"], [*names, NO_MODEL]),
+        (asked["schema"], [*names, NO_MODEL]),
+        (forms["Explain"]["properties"]["model"], names),
+    ):
+        for form in field["anyOf"]:
+            text = form.get("items", form)
+            if text["type"] == "string":
+                text["enum"] = known
 
 
 def _add_answers(app: FastAPI, service: Service) -> None:

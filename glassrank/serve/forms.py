@@ -205,8 +205,6 @@ class Rerank(BaseModel):
         if isinstance(document, str):
             return document
         values = [document[field] for field in fields if document.get(field) is not None]
-        if not values and document.get("text") is not None:
-            values = [document["text"]]
         if not values:
             raise bad(
                 f"documents.{number}: expected a text, or an object with {' or '.join(fields)}"

@@ -8,7 +8,7 @@ from typing import Any
 from fastapi import Request
 from starlette.responses import Response, StreamingResponse
 
-from glassrank.deadline import Deadline, now
+from glassrank.deadline import Deadline, computed, now
 from glassrank.rank import CostModel
 from glassrank.serve.forms import Search, check_method
 from glassrank.serve.opened import Opened
@@ -60,7 +60,7 @@ class Searcher:
     ) -> bytes:
         """The body of the answer; with `emit`, each stage of each query becomes a line instead."""
         began = now()
-        whole = Deadline.after(self._service.options.work_ms)
+        whole = Deadline.after(self._service.options.work_ms, computed)
         answers = []
         for number, query in enumerate(form.queries):
             # A query that is late is answered by what the first stage finds, as long as that is in

@@ -70,7 +70,7 @@ class Service:
 
         def timed(deadline: Deadline) -> Result:
             try:
-                return work(deadline.earlier(max(0.0, deadline.left() - self.options.work_ms)))
+                return work(deadline.or_computed(self.options.work_ms))
             finally:
                 state.done = now()
 

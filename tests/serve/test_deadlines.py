@@ -202,6 +202,20 @@ def test_one_request_computes_no_longer_than_it_may(options: Options) -> None:
         assert "retry-after" in answer.headers
 
 
+def test_time_in_which_others_compute_is_not_counted_as_work() -> None:
+    deadline = Deadline.after(60_000).or_computed(50)
+    assert 0 < deadline.left() <= 50
+    time.sleep(0.1)
+    assert not deadline.passed()
+    began = time.thread_time()
+    while time.thread_time() - began < 0.06:
+        pass
+    assert deadline.passed()
+    short = Deadline.after(50).or_computed(60_000)
+    time.sleep(0.06)
+    assert short.passed()
+
+
 def test_several_threads_share_one_pipeline(options: Options) -> None:
     """What several threads answer at once is what one answers alone."""
     queries = [f"the {word} cat" for word in ("cold", "warm", "sea", "dog", "bird", "mat")]
