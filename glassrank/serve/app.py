@@ -110,7 +110,7 @@ def _name_models(app: FastAPI, options: Options) -> None:
     ):
         for form in field["anyOf"]:
             text = form.get("items", form)
-            if text["type"] == "string":
+            if text["type"] == "string" and known:
                 text["enum"] = known
 
 

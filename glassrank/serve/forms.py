@@ -16,7 +16,6 @@ _MOST = Limits()
 other limits are told to programs here, and checked, with sentences, when a form has been read."""
 _LARGEST_SCORE = 1e6
 
-
 _SHARE = r"0(\.[0-9]{1,9})?"
 _BASE = rf"bm25(\(k1=[0-9]{{1,3}}(\.[0-9]{{1,9}})?(,b={_SHARE})?\))?|ql(\(mu=[1-9][0-9]{{0,8}}\))?"
 _FEEDBACK = rf"\+rm3(\(terms=[1-9][0-9]?(,docs=[1-9][0-9]?)?(,weight={_SHARE})?\))?"
