@@ -205,6 +205,13 @@ class Strings(Sequence[str]):
     def encoded(self, number: int) -> bytes:
         return bytes(self._data[self._offsets[number] : self._offsets[number + 1]])
 
+    def beginning(self, number: int, characters: int) -> str:
+        """Its first characters, at the cost of so many, whatever its length."""
+        start, stop = self._offsets[number], self._offsets[number + 1]
+        part = bytes(self._data[start : min(stop, start + 4 * characters)])
+        text = part.decode(errors="ignore" if start + len(part) < stop else "strict")
+        return text[:characters]
+
     @overload
     def __getitem__(self, number: int) -> str: ...
     @overload

@@ -146,3 +146,11 @@ def test_bisection_finds_what_is_there_and_nothing_else(strings: set[str], wante
 
 def test_half_a_surrogate_pair_is_nowhere() -> None:
     assert Strings(*pack([b"?", b"a"])).find("\ud800") == -1
+
+
+@given(st.lists(st.text(), min_size=1), st.integers(0, 20))
+def test_a_string_begins_as_the_whole_does(strings: list[str], characters: int) -> None:
+    encoded = [text.encode("utf-8", "replace") for text in strings]
+    found = Strings(*pack(encoded))
+    for number, text in enumerate(encoded):
+        assert found.beginning(number, characters) == text.decode()[:characters]

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from glassrank.deadline import NEVER, Deadline
 from glassrank.explain.structure import Mark, Matrix, Part, Side, Signal, Term
 from glassrank.models import Output, Ranker, TokenBatch, Words
 
@@ -28,6 +29,8 @@ class Case:
     output: Output
     score: float
     """As ranked: where a transformer's layers are rounded for speed, not quite `output`'s."""
+    deadline: Deadline = NEVER
+    """Looked at before each batch of texts that the model reads anew."""
 
     @classmethod
     def of(
@@ -38,6 +41,7 @@ class Case:
         query_words: Sequence[str],
         doc_words: Sequence[str],
         encoded_doc: Words | None = None,
+        deadline: Deadline = NEVER,
     ) -> "Case":
         """`encoded_doc`: the document as it was ranked, if that is not what `encode_doc` gives."""
         with torch.no_grad():
@@ -53,8 +57,19 @@ class Case:
             left = len(own_doc_words) - int(output.parts["cut"][0])
             own_doc_words = own_doc_words[: max(0, left)]
         return cls(
-            model, query, doc, own_query, own_doc_words, *encoded, output, output.score.item()
+            model,
+            query,
+            doc,
+            own_query,
+            own_doc_words,
+            *encoded,
+            output,
+            output.score.item(),
+            deadline,
         )
+
+    def check_time(self) -> None:
+        self.deadline.check("this explanation")
 
     @property
     def doc_count(self) -> int:

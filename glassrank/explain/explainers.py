@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import torch
 
+from glassrank.deadline import NEVER, Deadline
 from glassrank.explain.bert import explain_bert
 from glassrank.explain.best_matches import explain_best_matches
 from glassrank.explain.cases import Case, Explainer, Findings
@@ -35,14 +36,16 @@ def explain(
     doc_id: str = "",
     first_stage: float | None = None,
     words: Words | None = None,
+    deadline: Deadline = NEVER,
 ) -> Explanation:
     """Why `text` has its score for `query`. `first_stage` is the first stage's score of it, which
     counts if the model mixes it in. `words` are the text's, as a store has them: then the very
-    score is explained that they were ranked with."""
+    score is explained that they were ranked with. An explanation that is not there by the
+    deadline ends with a LateError."""
     model = reranker.model
     asked, given = read(reranker, query, "query"), read(reranker, text, "document")
     ranked = reranker.encode_doc(given.batch) if words is None else words
-    case = Case.of(model, asked.batch, given.batch, asked.words, given.words, ranked)
+    case = Case.of(model, asked.batch, given.batch, asked.words, given.words, ranked, deadline)
     case = replace(case, score=_score(reranker, case, None))
     found = explain_case(case)
     mixed = _first_stage(case, first_stage)

@@ -23,6 +23,15 @@ _PADDED_AT_ONCE = {"cpu": 4_096, "cuda": 131_072}
 words with padding: they are made floats first, which take room."""
 
 
+_MOST_CHARACTERS_PER_WORD = 100
+
+
+def characters_read(reranker: Reranker) -> int:
+    """Of a text. A model reads its first words: the rest need not even be split into words, unless
+    these are longer than any that are written."""
+    return _MOST_CHARACTERS_PER_WORD * reranker.usage.doc_length
+
+
 class Candidates(Protocol):
     sizes: NDArray[np.floating]
     """About how many words are read to score each: what its cost goes by."""
@@ -48,9 +57,16 @@ class TextCandidates:
         self._first_stage = first_stage
 
     @classmethod
-    def of_texts(cls, reranker: Reranker, query: Words, texts: Sequence[str]) -> "TextCandidates":
+    def of_texts(
+        cls,
+        reranker: Reranker,
+        query: Words,
+        texts: Sequence[str],
+        first_stage: NDArray[np.float32] | None = None,
+    ) -> "TextCandidates":
         sizes = np.array([len(text) for text in texts], np.float64) / _CHARACTERS_PER_WORD
-        return cls(reranker, query, texts.__getitem__, sizes)
+        most = characters_read(reranker)
+        return cls(reranker, query, lambda place: texts[place][:most], sizes, first_stage)
 
     @classmethod
     def of_index(
@@ -61,12 +77,12 @@ class TextCandidates:
         numbers: NDArray[np.int64],
         first_stage: NDArray[np.float32],
     ) -> "TextCandidates":
-        docs = numbers.tolist()
+        docs, most = numbers.tolist(), characters_read(reranker)
         terms = np.array([_terms(snapshot, doc) for doc in docs], np.float64)
         return cls(
             reranker,
             query,
-            lambda place: text_of(snapshot.doc(docs[place])),
+            lambda place: text_of(snapshot.doc(docs[place], most)),
             _WORDS_PER_TERM * terms,
             first_stage,
         )

@@ -1,5 +1,6 @@
 """The index: documents in, rankings out."""
 
+import copy
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -7,12 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
+from glassrank.deadline import NEVER, Deadline
 from glassrank.errors import DuplicateIdError, InputError
 from glassrank.retrieve.manifest import FILE_NAME, Manifest, read_manifest
 from glassrank.retrieve.methods import Method, parse_method, run_method
 from glassrank.retrieve.search import TopK
 from glassrank.retrieve.snapshot import Snapshot
-from glassrank.retrieve.snippets import Snippet, make_snippet
+from glassrank.retrieve.snippets import CHARACTERS_READ, Snippet, make_snippet
 from glassrank.retrieve.writer import IndexWriter, changing
 from glassrank.text import EnglishAnalyzer
 from glassrank.types import Doc, Hit, Query, Ranking, Run
@@ -130,9 +132,10 @@ class Index:
         k: int,
         method: str | Method = "bm25",
         threads: int | None = None,
+        deadline: Deadline = NEVER,
     ) -> list[TopK]:
         """The same as numbers: what the second stage starts from. See `Snapshot.doc`."""
-        return self._run(queries, k, method, self._snapshot, threads)
+        return self._run(queries, k, method, self._snapshot, threads, deadline)
 
     def _run(
         self,
@@ -141,26 +144,33 @@ class Index:
         method: str | Method,
         snapshot: Snapshot,
         threads: int | None,
+        deadline: Deadline = NEVER,
     ) -> list[TopK]:
         if k < 1:
             raise InputError(f"at least one result must be asked for, not {k}")
         parsed = parse_method(method) if isinstance(method, str) else method
-        return run_method(snapshot, [self._analyzer(text) for text in queries], k, parsed, threads)
+        terms = [self._analyzer(text) for text in queries]
+        return run_method(snapshot, terms, k, parsed, threads, deadline)
 
-    def doc(self, doc_id: str) -> Doc:
-        """A stored document."""
+    def doc(self, doc_id: str, characters: int | None = None) -> Doc:
+        """A stored document, with all of its text or its first so many characters."""
         snapshot = self._snapshot
         number = snapshot.find(doc_id)
         if number < 0:
             raise InputError(f"no document of {self.path} has the id {doc_id!r}")
-        return snapshot.doc(number)
+        return snapshot.doc(number, characters)
 
     def docs(self) -> Iterator[Doc]:
         return self._snapshot.docs()
 
     def snippet(self, query: str, doc_id: str, length: int = 240) -> Snippet:
         """The part of a document that shows best why it was found."""
-        return make_snippet(self.doc(doc_id).text, query, self._analyzer, length)
+        text = self.doc(doc_id, CHARACTERS_READ + 1).text
+        return make_snippet(text, query, self._analyzer, length)
+
+    def pinned(self) -> "Index":
+        """The index as it is now, and stays: all that is read from it belongs together."""
+        return copy.copy(self)
 
     @property
     def snapshot(self) -> Snapshot:

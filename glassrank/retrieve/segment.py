@@ -110,9 +110,12 @@ class Segment:
         doc = self.ids.find(doc_id)
         return -1 if doc < 0 or (len(self.live) and not self.live[doc]) else doc
 
-    def doc(self, number: int) -> Doc:
+    def doc(self, number: int, characters: int | None = None) -> Doc:
+        """With all of its text, or its first so many characters."""
         fields = json.loads(self.fields.encoded(number) or b"{}")
-        return Doc(self.ids[number], self.texts[number], **fields)
+        if characters is None:
+            return Doc(self.ids[number], self.texts[number], **fields)
+        return Doc(self.ids[number], self.texts.beginning(number, characters), **fields)
 
 
 def encode_fields(doc: Doc) -> bytes:

@@ -15,6 +15,9 @@ from glassrank.retrieve.scoring import BM25, QL, Collection, Floats, TermStatist
 from glassrank.retrieve.segment import Segment
 from glassrank.types import Doc
 
+_TERMS_KEPT = 50_000
+"""About 20 megabytes, whatever strangers search for."""
+
 
 class Term(NamedTuple):
     """A term's number in each segment (-1: not there), and its statistics over all of them."""
@@ -38,7 +41,7 @@ class Snapshot:
             ),
         )
         # Queries repeat their words, and a method its parameters.
-        self.term = lru_cache(maxsize=200_000)(self._term)
+        self.term = lru_cache(maxsize=_TERMS_KEPT)(self._term)
         self.lengths = lru_cache(maxsize=4)(self._lengths)
 
     @classmethod
@@ -78,9 +81,10 @@ class Snapshot:
         segment, local = self.place(number)
         return segment.ids[local]
 
-    def doc(self, number: int) -> Doc:
+    def doc(self, number: int, characters: int | None = None) -> Doc:
+        """With all of its text, or its first so many characters."""
         segment, local = self.place(number)
-        return segment.doc(local)
+        return segment.doc(local, characters)
 
     def find(self, doc_id: str) -> int:
         """The number of a document; -1 if there is none of this id."""

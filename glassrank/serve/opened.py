@@ -13,6 +13,7 @@ from pathlib import Path
 from glassrank.errors import GlassrankError, InputError
 from glassrank.rank import Pipeline, Reranker
 from glassrank.retrieve import Index
+from glassrank.retrieve.manifest import FILE_NAME as INDEX_FILE
 from glassrank.retrieve.manifest import read_manifest
 from glassrank.retrieve.methods import method_name
 from glassrank.serve.options import Options
@@ -113,6 +114,10 @@ class Served:
 
 
 def _state(index: Path) -> tuple[int, ...]:
-    """Differs whenever the index, or one of the stores inside, has been written."""
+    """Differs whenever the index, or one of the stores inside, has been written: each time, that is
+    another file."""
     stores = sorted(store_folder(index, "").glob(f"*/{STORE_FILE}"))
-    return read_manifest(index).generation, *(path.stat().st_mtime_ns for path in stores)
+    generation = read_manifest(index).generation
+    files = [path.stat() for path in (index / INDEX_FILE, *stores)]
+    written = (value for file in files for value in (file.st_ino, file.st_mtime_ns))
+    return generation, *written

@@ -58,7 +58,9 @@ _SEPARATORS = {
 # Beyond ASCII these three count too: keycap emoji (#, *) and Hebrew abbreviations (").
 _UNICODE_SEPARATORS = {code: " " for code in _SEPARATORS if chr(code) not in '#*"'}
 _NARROW_SPACE = "\u202f"  # joins words, by UAX #29, where Python would split
-_CACHE_LIMIT = 200_000
+_CACHE_LIMIT = 50_000
+_LONGEST_CACHED = 64
+"""Together about 25 megabytes, whatever strangers search for."""
 _cache: dict[str, list[str]] = {}
 
 
@@ -77,9 +79,10 @@ def words(text: str) -> list[str]:
             inside = _cache.get(piece)
             if inside is None:
                 inside = _words_of(piece)
-                if len(_cache) >= _CACHE_LIMIT:
-                    _cache.clear()
-                _cache[piece] = inside
+                if len(piece) <= _LONGEST_CACHED:
+                    if len(_cache) >= _CACHE_LIMIT:
+                        _cache.clear()
+                    _cache[piece] = inside
             found += inside
     return found
 

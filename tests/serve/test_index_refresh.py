@@ -1,8 +1,10 @@
 """A changed index is picked up while requests go on, and none of them fails."""
 
+import shutil
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -63,6 +65,17 @@ def test_no_request_is_dropped(own: Options) -> None:
         assert not failed
         assert generations >= {1, 4}
         assert client.get("/doc", params={"id": "new20"}).is_success
+
+
+def test_an_index_that_was_built_again_is_noticed(own: Options) -> None:
+    """It has generation 1, as the one before it had."""
+    with in_process(replace(own, models=())) as client:
+        assert client.get("/doc", params={"id": "d1"}).is_success
+        shutil.rmtree(own.index)
+        Index.build([Doc("other", "the cat sat")], own.index)
+        wait_until(lambda: client.get("/doc", params={"id": "other"}).is_success)
+        assert client.get("/doc", params={"id": "d1"}).status_code == 404
+        assert client.get("/info").json()["index"]["generation"] == 1
 
 
 def test_documents_that_are_not_encoded_yet_wait(
