@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glassrank.errors import GlassrankError, InputError
-from glassrank.files import atomic_write, read_blocks, read_lines, recover_folder, whole_folder
+from glassrank.files import atomic_write, read_blocks, read_lines
 
 # Characters that end a line for Python, though not in these files.
 lines = st.lists(st.text(st.sampled_from("aé\t \u2028\x85\x0b\x0c\x1c😀"), max_size=5), max_size=6)
@@ -109,21 +109,3 @@ def test_a_missing_file_and_a_folder_are_named(tmp_path: Path) -> None:
         list(read_lines(tmp_path / "nothing.txt"))
     with pytest.raises(InputError, match="is a folder, expected a file"):
         list(read_blocks(tmp_path))
-
-
-def test_a_whole_folder_replaces_the_old_one_or_nothing(tmp_path: Path) -> None:
-    folder = tmp_path / "model"
-    for content in ("one", "two"):
-        with whole_folder(folder) as part:
-            (part / "file").write_text(content)
-    with pytest.raises(RuntimeError), whole_folder(folder) as part:
-        (part / "file").write_text("three")
-        raise RuntimeError
-    assert (folder / "file").read_text() == "two"
-    assert [path.name for path in tmp_path.iterdir()] == ["model"]
-
-
-def test_a_folder_is_recovered_after_a_kill_between_the_renames(tmp_path: Path) -> None:
-    (tmp_path / ".model.old").mkdir()
-    recover_folder(tmp_path / "model")
-    assert (tmp_path / "model").is_dir()

@@ -17,9 +17,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from glassrank.errors import InputError
-from glassrank.files import recover_folder, whole_folder
 from glassrank.models import MODELS, Ensemble, Ranker, SubwordTable, WordTable
 from glassrank.settings import from_plain, to_plain
+from glassrank.whole_folder import whole_folder
 
 FORMAT = 1
 DEFAULT = Path(__file__).parent / "default"
@@ -107,7 +107,6 @@ def model_folder(model: str | Path) -> Path:
 
 
 def load_model(folder: Path) -> SavedModel:
-    recover_folder(folder)
     try:
         stored = json.loads((folder / "config.json").read_text("utf-8"))
         if stored["format"] == FORMAT and stored["model"] == Ensemble.name:

@@ -12,11 +12,11 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from glassrank.errors import InputError
-from glassrank.files import whole_folder
 from glassrank.models.mores import MORES, MORESConfig
 from glassrank.models.mores_interaction import Interaction, InteractionConfig
 from glassrank.nn.transformer import Encoder, EncoderConfig
 from glassrank.settings import from_plain, to_plain
+from glassrank.whole_folder import whole_folder
 
 Part = TypeVar("Part", bound=nn.Module)
 

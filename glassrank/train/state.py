@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from glassrank.files import recover_folder, whole_folder
+from glassrank.whole_folder import whole_folder
 
 
 @dataclass
@@ -50,7 +50,6 @@ def save_state(
 
 def load_state(folder: Path, model: nn.Module, optimizers: dict[str, Optimizer]) -> Progress | None:
     """None if there is nothing to go on from."""
-    recover_folder(folder)
     if not folder.exists():
         return None
     tensors = load_file(folder / "state.safetensors")
