@@ -19,6 +19,7 @@ ORDER = (
         "folders",
         "checked",
         "whole_folder",
+        "sealed",
         "files",
         "arrays",
         "modules",

@@ -25,6 +25,8 @@ class Kernels:
     def __post_init__(self) -> None:
         if len(self.centers) != len(self.widths):
             raise ValueError(f"{len(self.centers)} centers need as many widths, not {self.widths}")
+        if not self.centers or min(self.widths) <= 0:
+            raise ValueError(f"kernels need widths above zero, found {self.widths}")
 
     @classmethod
     def eleven(cls, exact_width: float = 0.1) -> "Kernels":
@@ -54,15 +56,19 @@ class Readout:
 
 
 class KernelBank(nn.Module):
-    """Kernels as tensors that move with the model and are not trained."""
+    """Kernels as tensors that move with the model and are not trained, and so not saved: they are
+    made on the CPU even where a model is first built without memory."""
 
     centers: Tensor
     widths: Tensor
 
     def __init__(self, kernels: Kernels) -> None:
         super().__init__()
-        self.register_buffer("centers", torch.tensor(kernels.centers), persistent=False)  # (K,)
-        self.register_buffer("widths", torch.tensor(kernels.widths), persistent=False)  # (K,)
+        centers, widths = (
+            torch.tensor(values, device="cpu") for values in (kernels.centers, kernels.widths)
+        )
+        self.register_buffer("centers", centers, persistent=False)  # (K,)
+        self.register_buffer("widths", widths, persistent=False)  # (K,)
 
 
 def kernel_values(similarity: Tensor, bank: KernelBank) -> Tensor:

@@ -8,6 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from model_cases import piece_batch, small_model, widened_ids
+from model_folders import PIECES
 from torch.utils.flop_counter import FlopCounterMode
 
 from glassrank.errors import InputError
@@ -228,7 +229,7 @@ def test_tied_encoders_are_one(tmp_path: Path) -> None:
     sizes = [sum(p.numel() for p in m.parameters()) for m in (tied, apart)]
     layers = sum(p.numel() for layer in apart.query.stack() for p in layer.parameters())
     assert sizes[1] - sizes[0] == layers
-    save_model(tmp_path / "model", tied, Usage(), ["[PAD]"] * 40, "")
+    save_model(tmp_path / "model", tied, Usage(), PIECES, "")
     assert torch.equal(load_model(tmp_path / "model").model(query, doc), scores(tied, query, doc))
 
 
@@ -262,7 +263,7 @@ def test_a_part_of_another_kind_is_refused(tmp_path: Path) -> None:
 
 def test_save_then_load_is_the_identity(tmp_path: Path) -> None:
     model = mores(reuse="s2", two_logits=True)
-    save_model(tmp_path / "model", model, Usage(16, 128), ["[PAD]"] * 40, "# card\n")
+    save_model(tmp_path / "model", model, Usage(16, 128), PIECES, "# card\n")
     again = load_model(tmp_path / "model").model
     assert again.config == model.config
     assert fingerprint(again) == fingerprint(model)

@@ -1,0 +1,150 @@
+"""A folder that is written once, with a manifest of its files, and replaced as a whole.
+
+    with sealed_folder(path, "model") as part:            # write into `part`; then all of it counts
+        ...
+    read_sealed(path, "model", load)                      # load(files) reads what the manifest says
+
+A file is read as it was written, or there is a `CorruptError` that names it.
+"""
+
+import os
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TypeVar
+
+from glassrank.checked import (
+    FileRecord,
+    parse_records,
+    read_checked,
+    record_of,
+    write_checked,
+)
+from glassrank.errors import CorruptError, GlassrankError, InputError
+from glassrank.folders import Folder, explained
+from glassrank.whole_folder import read_whole, whole_folder
+
+T = TypeVar("T")
+
+MANIFEST = "manifest.json"
+FORMAT = 1
+
+
+class SealedFiles:
+    """The files of one folder, as its manifest has them."""
+
+    def __init__(self, folder: Folder, records: Mapping[str, FileRecord]) -> None:
+        self.folder = folder
+        self.path = folder.path
+        self._records = records
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._records
+
+    def size(self, name: str) -> int:
+        return self._record(name).size
+
+    def read(self, name: str, limit: int) -> bytes:
+        """A whole file of at most `limit` bytes."""
+        with self.open(name, limit) as file:
+            return self.rest(name, file)
+
+    def open(self, name: str, limit: int) -> IO[bytes]:
+        """A file of the right size; whoever reads it gives its content to `check`."""
+        expected = self.size(name)
+        if expected > limit:
+            raise CorruptError(
+                f"{self.path / name} has {expected:,} bytes, more than the {limit:,} that are read"
+            )
+        file = self.folder.open_file(name)
+        found = file.seek(0, os.SEEK_END)
+        if found != expected:
+            file.close()
+            raise self._damaged(name, f"expected {expected:,} bytes, found {found:,}")
+        file.seek(0)
+        return file
+
+    def rest(self, name: str, file: IO[bytes]) -> bytes:
+        """All of an open file, checked."""
+        file.seek(0)
+        content = file.read(self.size(name))
+        self.check(name, zlib.crc32(content))
+        return content
+
+    def check(self, name: str, crc32: int) -> None:
+        expected = self._record(name).crc32
+        if crc32 != expected:
+            raise self._damaged(name, f"its checksum is {crc32:08x}, expected {expected:08x}")
+
+    def _record(self, name: str) -> FileRecord:
+        if name not in self._records:
+            raise CorruptError(f"{self.path} is not whole: its {MANIFEST} does not name {name}")
+        return self._records[name]
+
+    def _damaged(self, name: str, why: str) -> CorruptError:
+        return CorruptError(
+            f"{self.path / name} is damaged: {why}; restore it from a copy or make it again"
+        )
+
+
+@contextmanager
+def sealed_folder(path: Path, kind: str, beside: Sequence[str] = ()) -> Iterator[Path]:
+    """A new folder to write to; it gets its manifest and its name when it is complete. Files named
+    in `beside` are left out of the manifest: people may edit them."""
+    with whole_folder(path) as part:
+        yield part
+        with Folder.open(part) as folder:
+            names = [entry.name for entry in sorted(part.iterdir()) if entry.is_file()]
+            seal(folder, kind, [name for name in names if name not in beside])
+
+
+def seal(folder: Folder, kind: str, names: Sequence[str]) -> None:
+    """Writes the manifest of files that are there."""
+    files = {name: record_of(folder, name) for name in names}
+    write_checked(folder, MANIFEST, {"format": FORMAT, "kind": kind, "files": files})
+
+
+def read_sealed(path: Path, kind: str, read: Callable[[SealedFiles], T], remedy: str) -> T:
+    """What `read` makes of a folder, old or new if it is replaced meanwhile. `remedy` says what to
+    do where there is no such folder."""
+
+    def look(folder: Folder) -> T:
+        return read(sealed_files(folder, kind, remedy))
+
+    with explained(f"read {path}"):
+        try:
+            return read_whole(path, look)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            missing = Path(str(error.filename or path))
+            what = "it is not there" if missing == path else f"{missing.name} is missing"
+            raise InputError(f"{path} is no {kind} folder ({what}); {remedy}") from None
+
+
+def sealed_files(folder: Folder, kind: str, remedy: str) -> SealedFiles:
+    try:
+        body = read_checked(folder, MANIFEST, remedy)
+        if body["format"] != FORMAT or body["kind"] != kind:
+            raise InputError(
+                f"{folder.path} holds a {str(body['kind'])[:40]!r} of format "
+                f"{str(body['format'])[:40]}, expected a {kind!r} of format {FORMAT}; {remedy}"
+            )
+        return SealedFiles(folder, parse_records(body["files"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptError(f"{folder.path / MANIFEST} is damaged ({error}); {remedy}") from None
+
+
+@contextmanager
+def about(path: Path, doing: str) -> Iterator[None]:
+    """Whatever the content of a stranger's file leads to is one sentence about that folder."""
+    try:
+        yield
+    except GlassrankError as error:
+        if str(path) in str(error):
+            raise
+        raise type(error)(f"{path}: {error}") from error
+    except OSError:
+        raise
+    except Exception as error:  # a value that nobody thought of
+        lines = str(error).strip().splitlines() or [""]
+        raise InputError(f"{path}: {doing} ({type(error).__name__}: {lines[0][:200]})") from error
