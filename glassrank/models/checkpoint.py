@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 from safetensors.torch import load, save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from glassrank.checked import parse_json
 from glassrank.errors import InputError
@@ -52,6 +52,7 @@ VOCABULARY, CARD = "vocabulary.txt", "card.md"
 _CONFIG_BYTES, _VOCABULARY_BYTES = 1 << 20, 1 << 28
 _LONGEST_TEXT = 10_000
 _MOST_MEMBERS = 100
+_TRIED = 8
 
 
 @dataclass(frozen=True)
@@ -209,7 +210,7 @@ def load_files(files: SealedFiles) -> SavedModel:
         if end:
             raise InputError(f"{VOCABULARY} ends within a line")
         check_vocabulary(model, words)
-        _try_out(model.eval())
+        _try_out(model.eval(), stored.usage)
         return SavedModel(model, stored.usage, words)
 
 
@@ -253,8 +254,11 @@ def check_vocabulary(model: Ranker, vocabulary: Sequence[str]) -> None:
     table = model.words
     if table is None:
         check_pieces(vocabulary)
-        parts = model.named_modules()
-        rows = min((m.num_embeddings for n, m in parts if n.endswith(".pieces")), default=0)
+        rows = min(
+            m.num_embeddings
+            for n, m in model.named_modules()
+            if isinstance(m, nn.Embedding) and n.endswith("pieces")
+        )
     else:
         check_words(vocabulary)
         rows = len(table.idf)
@@ -264,9 +268,10 @@ def check_vocabulary(model: Ranker, vocabulary: Sequence[str]) -> None:
 
 
 @torch.no_grad()
-def _try_out(model: Ranker) -> None:
+def _try_out(model: Ranker, usage: Usage) -> None:
     """One short pair: settings that fit the weights may still make no sense."""
-    query, doc = (TokenBatch(torch.ones(1, n).long(), torch.ones(1, n)) for n in (3, 4))
+    lengths = min(usage.query_length, _TRIED), min(usage.doc_length, _TRIED)
+    query, doc = (TokenBatch(torch.ones(1, n).long(), torch.ones(1, n)) for n in lengths)
     if not model(query, doc).isfinite().all():
         raise InputError("the model gives no finite score")
 
