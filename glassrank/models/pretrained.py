@@ -13,13 +13,12 @@ from typing import IO, Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load
 from torch import Tensor
 
 from glassrank.checked import parse_json
 from glassrank.errors import InputError
 from glassrank.folders import Folder, explained
-from glassrank.models.weights import MOST_BYTES, TensorInfo, build, check_finite, read_header
+from glassrank.models.weights import build, check_finite, header_of, read_tensors
 from glassrank.nn.transformer import Activation, Encoder, EncoderConfig
 from glassrank.sealed import about
 from glassrank.settings import from_plain, modest, shown
@@ -111,9 +110,7 @@ def _check(bert: Pretrained) -> None:
     if not bert.config.layers:
         raise InputError("num_hidden_layers: expected one or more, found 0")
     check_pieces(bert.vocabulary)
-    own = bert.encoder_weights()
-    shapes = {n: TensorInfo("F32", tuple(t.shape)) for n, t in own.items()}
-    build(lambda: Encoder(bert.config), shapes)
+    build(lambda: Encoder(bert.config), header_of(bert.encoder_weights()))
     check_finite(bert.weights)
     if len(bert.vocabulary) > bert.config.vocabulary:
         raise InputError(
@@ -124,14 +121,8 @@ def _check(bert: Pretrained) -> None:
 
 def _tensors(path: Path) -> dict[str, Tensor]:
     with _opened(path) as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(0)
         try:
-            if size > MOST_BYTES:
-                raise InputError(f"it has more than {MOST_BYTES:,} bytes")
-            read_header(file, size)
-            file.seek(0)
-            return load(file.read(size))
+            return read_tensors(file, file.seek(0, os.SEEK_END))
         except (InputError, SafetensorError) as error:
             raise InputError(f"{path} is damaged: {error}") from None
 
@@ -214,8 +205,8 @@ def _config(stored: dict[str, Any], folder: Path) -> EncoderConfig:
     size = stored["hidden_size"]
     if kind not in _KINDS or stored.get("embedding_size", size) != size:
         raise InputError(
-            f"{folder} holds a {str(kind)[:40]}, which is not read here; known are {', '.join(_KINDS)}, with "
-            "embeddings as wide as the layers"
+            f"{folder} holds a {str(kind)[:40]}, which is not read here; known are "
+            f"{', '.join(_KINDS)}, with embeddings as wide as the layers"
         )
     if (
         activation not in _ACTIVATIONS

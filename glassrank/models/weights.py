@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import IO, Any, NamedTuple, TypeVar
 
 import torch
+from safetensors.torch import load
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
@@ -55,6 +56,24 @@ def read_header(file: IO[bytes], size: int) -> dict[str, TensorInfo]:
     if 8 + length + sum(math.prod(i.shape) * widths[i.dtype] for i in header.values()) != size:
         raise InputError("the weights are not as long as their header says; save the model again")
     return header
+
+
+def read_tensors(file: IO[bytes], size: int) -> dict[str, Tensor]:
+    """All of a file of `size` bytes."""
+    if size > MOST_BYTES:
+        raise InputError(f"the weights have more than {MOST_BYTES:,} bytes, which is not read here")
+    file.seek(0)
+    read_header(file, size)
+    file.seek(0)
+    return load(file.read(size))
+
+
+def header_of(tensors: Mapping[str, Tensor]) -> dict[str, TensorInfo]:
+    """What the header of a file with these says."""
+    return {
+        name: TensorInfo("F32" if tensor.is_floating_point() else "I64", tuple(tensor.shape))
+        for name, tensor in tensors.items()
+    }
 
 
 def _info(stored: Mapping[str, Any]) -> TensorInfo:
