@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load, save_file
+from safetensors.torch import load
 from torch import Tensor, nn
 
 from glassrank.checked import parse_json
@@ -31,6 +31,7 @@ from glassrank.models.weights import (
     smaller,
     whole_header,
     whole_vectors,
+    write_tensors,
 )
 from glassrank.sealed import (
     MANIFEST,
@@ -132,7 +133,7 @@ def save_model(
         "first_stage_weight": model.first_stage_weight is not None,
     }
     with sealed_folder(folder, "model", beside=[CARD]) as part:
-        save_file(smaller(weights, vectors), part / WEIGHTS)
+        write_tensors(smaller(weights, vectors), part / WEIGHTS)
         _write_config(part, config)
         (part / VOCABULARY).write_text("".join(f"{w}\n" for w in vocabulary), "utf-8")
         (part / CARD).write_text(card, "utf-8")

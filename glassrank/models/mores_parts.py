@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from safetensors.torch import load, save_file
+from safetensors.torch import load
 from torch import Tensor, nn
 
 from glassrank.checked import parse_json
@@ -17,7 +17,7 @@ from glassrank.errors import InputError
 from glassrank.folders import Folder
 from glassrank.models.mores import MORES, MORESConfig
 from glassrank.models.mores_interaction import Interaction, InteractionConfig
-from glassrank.models.weights import MOST_BYTES, build, fill, header_of
+from glassrank.models.weights import MOST_BYTES, build, fill, header_of, write_tensors
 from glassrank.nn.transformer import Encoder, EncoderConfig
 from glassrank.sealed import SealedFiles, about, read_sealed, seal, sealed_files, sealed_folder
 from glassrank.settings import from_plain, modest, to_plain
@@ -132,7 +132,7 @@ def _stored(files: SealedFiles, kind: str) -> dict[str, Any]:
 def _write_part(folder: Path, module: Encoder | Interaction) -> None:
     kind = "encoder" if isinstance(module, Encoder) else "interaction"
     weights = {n: t.detach().cpu().contiguous() for n, t in module.state_dict().items()}
-    save_file(weights, folder / WEIGHTS)
+    write_tensors(weights, folder / WEIGHTS)
     _write(folder, {"kind": kind, "config": to_plain(module.config)})
 
 

@@ -8,10 +8,12 @@ process.
 
 import math
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import IO, Any, NamedTuple, TypeVar
 
 import torch
-from safetensors.torch import load
+from safetensors import SafetensorError
+from safetensors.torch import load, save_file
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
@@ -66,6 +68,13 @@ def read_tensors(file: IO[bytes], size: int) -> dict[str, Tensor]:
     read_header(file, size)
     file.seek(0)
     return load(file.read(size))
+
+
+def write_tensors(tensors: Mapping[str, Tensor], path: Path) -> None:
+    try:
+        save_file(dict(tensors), path)
+    except SafetensorError as error:  # what the library makes of a full disk
+        raise GlassrankError(f"cannot write {path.name}: {error}") from error
 
 
 def header_of(tensors: Mapping[str, Tensor]) -> dict[str, TensorInfo]:
