@@ -1,8 +1,7 @@
 """A folder that is written once, with a manifest of its files, and replaced as a whole.
 
-    with sealed_folder(path, "model") as part:            # write into `part`; then all of it counts
-        ...
-    read_sealed(path, "model", load)                      # load(files) reads what the manifest says
+    with sealed_folder(path, "model", names) as part: ...    # write into `part`; then all counts
+    read_sealed(path, "model", load, remedy)                 # load(files) reads what was written
 
 A file is read as it was written, or there is a `CorruptError` that names it.
 """
@@ -11,6 +10,7 @@ import os
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import IO, TypeVar
 
@@ -23,6 +23,7 @@ from glassrank.checked import (
 )
 from glassrank.errors import CorruptError, GlassrankError, InputError
 from glassrank.folders import Folder, explained
+from glassrank.settings import shown
 from glassrank.whole_folder import read_whole, whole_folder
 
 T = TypeVar("T")
@@ -88,15 +89,35 @@ class SealedFiles:
         )
 
 
+class NoFolderError(InputError):
+    """Nothing is there."""
+
+
 @contextmanager
-def sealed_folder(path: Path, kind: str, beside: Sequence[str] = ()) -> Iterator[Path]:
-    """A new folder to write to; it gets its manifest and its name when it is complete. Files named
-    in `beside` are left out of the manifest: people may edit them."""
+def sealed_folder(path: Path, kind: str, holds: Sequence[str], beside: str = "") -> Iterator[Path]:
+    """A new folder to write to; it gets its manifest and its name when it is complete. `holds` are
+    the names, or patterns of names, that a folder of this kind may have: one with others in it is
+    not replaced, since they would be lost. The file `beside` is left out of the manifest."""
     with whole_folder(path) as part:
+        _check_replaceable(path, kind, (MANIFEST, *holds))
         yield part
         with Folder.open(part) as folder:
             names = [entry.name for entry in sorted(part.iterdir()) if entry.is_file()]
-            seal(folder, kind, [name for name in names if name not in beside])
+            seal(folder, kind, [name for name in names if name != beside])
+
+
+def _check_replaceable(path: Path, kind: str, holds: Sequence[str]) -> None:
+    try:
+        with Folder.open(path) as folder:
+            names = folder.names()
+    except FileNotFoundError:
+        return
+    for name in names:
+        if not any(fnmatchcase(name, pattern) for pattern in holds):
+            raise InputError(
+                f"{path} holds {shown(name)}, which is no part of a {kind}, and would be lost; "
+                "move it or choose another folder"
+            )
 
 
 def seal(folder: Folder, kind: str, names: Sequence[str]) -> None:
@@ -117,8 +138,11 @@ def read_sealed(path: Path, kind: str, read: Callable[[SealedFiles], T], remedy:
             return read_whole(path, look)
         except (FileNotFoundError, NotADirectoryError) as error:
             missing = Path(str(error.filename or path))
-            what = "it is not there" if missing == path else f"{missing.name} is missing"
-            raise InputError(f"{path} is no {kind} folder ({what}); {remedy}") from None
+            if missing == path or missing.name == f".{path.name}.old":
+                raise NoFolderError(f"{path} is no folder of a {kind}; {remedy}") from None
+            raise InputError(
+                f"{path} is no folder of a {kind} ({missing.name} is missing); {remedy}"
+            ) from None
 
 
 def sealed_files(folder: Folder, kind: str, remedy: str) -> SealedFiles:

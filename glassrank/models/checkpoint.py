@@ -50,6 +50,7 @@ DEFAULT = Path(__file__).parent / "default"
 """The model that comes with the package."""
 CONFIG, WEIGHTS = "config.json", "weights.safetensors"
 VOCABULARY, CARD = "vocabulary.txt", "card.md"
+_HOLDS = (CONFIG, WEIGHTS, VOCABULARY, CARD, "[0-9]", "[0-9][0-9]")
 _CONFIG_BYTES, _VOCABULARY_BYTES = 1 << 20, 1 << 28
 _LONGEST_TEXT = 10_000
 _MOST_MEMBERS = 100
@@ -132,7 +133,7 @@ def save_model(
         "words": None if model.words is None else list(model.words.embedding.weight.shape),
         "first_stage_weight": model.first_stage_weight is not None,
     }
-    with sealed_folder(folder, "model", beside=[CARD]) as part:
+    with sealed_folder(folder, "model", _HOLDS, beside=CARD) as part:
         write_tensors(smaller(weights, vectors), part / WEIGHTS)
         _write_config(part, config)
         (part / VOCABULARY).write_text("".join(f"{w}\n" for w in vocabulary), "utf-8")
@@ -143,7 +144,7 @@ def save_ensemble(folder: Path, members: Sequence[Path], usage: Usage, card: str
     """`members` are model folders, which are copied as they are: 0, 1, and so on."""
     names = [str(number) for number in range(len(members))]
     config = {"format": FORMAT, "model": Ensemble.name, "members": names, "usage": to_plain(usage)}
-    with sealed_folder(folder, "model", beside=[CARD]) as part:
+    with sealed_folder(folder, "model", _HOLDS, beside=CARD) as part:
         for name, member in zip(names, members, strict=True):
             _copy(member, part / name)
         _write_config(part, config)

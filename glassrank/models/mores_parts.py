@@ -38,7 +38,7 @@ def save_parts(folder: Path, model: MORES) -> None:
         "query": query,
         "interaction": model.interaction,
     }
-    with sealed_folder(folder, _SEALED) as whole:
+    with sealed_folder(folder, _SEALED, (CONFIG, "document", "query", "interaction")) as whole:
         _write(whole, {"kind": "mores", "config": to_plain(model.config)})
         for name, module in parts.items():
             (whole / name).mkdir()
@@ -48,7 +48,7 @@ def save_parts(folder: Path, model: MORES) -> None:
 
 
 def save_part(folder: Path, module: Encoder | Interaction) -> None:
-    with sealed_folder(folder, _SEALED) as part:
+    with sealed_folder(folder, _SEALED, (CONFIG, WEIGHTS)) as part:
         _write_part(part, module)
 
 

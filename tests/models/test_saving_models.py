@@ -117,3 +117,14 @@ def test_a_link_in_the_place_of_the_folder_is_not_written_through(tmp_path: Path
         (tmp_path / name).symlink_to("precious")
     word_model(tmp_path / "new", seed=1)
     assert outcome(tmp_path / "precious") == whole
+
+
+def test_what_is_no_part_of_a_model_is_not_removed(tmp_path: Path) -> None:
+    folder = word_model(tmp_path / "model")
+    (folder / "notes.txt").write_text("precious")
+    with pytest.raises(GlassrankError, match=r"holds 'notes.txt', .* would be lost"):
+        word_model(folder, seed=1)
+    with pytest.raises(GlassrankError, match="would be lost"):
+        word_model(tmp_path)
+    assert (folder / "notes.txt").read_text() == "precious"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model"]
