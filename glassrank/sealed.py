@@ -6,6 +6,7 @@
 A file is read as it was written, or there is a `CorruptError` that names it.
 """
 
+import hashlib
 import os
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -42,6 +43,13 @@ class SealedFiles:
 
     def __contains__(self, name: str) -> bool:
         return name in self._records
+
+    @property
+    def fingerprint(self) -> str:
+        """The same for the same files, another for any other."""
+        return hashlib.blake2b(
+            repr(sorted(self._records.items())).encode(), digest_size=8
+        ).hexdigest()
 
     def size(self, name: str) -> int:
         return self._record(name).size
@@ -126,9 +134,15 @@ def seal(folder: Folder, kind: str, names: Sequence[str]) -> None:
     write_checked(folder, MANIFEST, {"format": FORMAT, "kind": kind, "files": files})
 
 
-def read_sealed(path: Path, kind: str, read: Callable[[SealedFiles], T], remedy: str) -> T:
+def read_sealed(
+    path: Path,
+    kind: str,
+    read: Callable[[SealedFiles], T],
+    remedy: str,
+    unsealed: str = "",
+) -> T:
     """What `read` makes of a folder, old or new if it is replaced meanwhile. `remedy` says what to
-    do where there is no such folder."""
+    do where there is no such folder, `unsealed` what to do with one that has no manifest."""
 
     def look(folder: Folder) -> T:
         return read(sealed_files(folder, kind, remedy))
@@ -139,9 +153,10 @@ def read_sealed(path: Path, kind: str, read: Callable[[SealedFiles], T], remedy:
         except (FileNotFoundError, NotADirectoryError) as error:
             missing = Path(str(error.filename or path))
             if missing == path or missing.name == f".{path.name}.old":
-                raise NoFolderError(f"{path} is no folder of a {kind}; {remedy}") from None
+                raise NoFolderError(f"{path} is not a {kind} folder; {remedy}") from None
+            hint = unsealed if unsealed and missing.name == MANIFEST else remedy
             raise InputError(
-                f"{path} is no folder of a {kind} ({missing.name} is missing); {remedy}"
+                f"{path} is not a {kind} folder ({missing.name} is missing); {hint}"
             ) from None
 
 

@@ -15,12 +15,13 @@ from typing import Any
 
 import torch
 from safetensors.torch import load
-from torch import Tensor, nn
+from torch import Tensor
 
 from glassrank.checked import parse_json
 from glassrank.errors import InputError
 from glassrank.folders import Folder
 from glassrank.models import MODELS, Ensemble, Ranker, SubwordTable, TokenBatch, WordTable
+from glassrank.models.vocabularies import check_vocabulary
 from glassrank.models.weights import (
     MOST_BYTES,
     TensorInfo,
@@ -42,8 +43,6 @@ from glassrank.sealed import (
     sealed_folder,
 )
 from glassrank.settings import from_plain, modest, to_plain
-from glassrank.text.vocabulary import check_words
-from glassrank.text.wordpieces import check_pieces
 
 FORMAT = 1
 DEFAULT = Path(__file__).parent / "default"
@@ -175,12 +174,13 @@ def model_folder(model: str | Path) -> Path:
 def load_model(folder: Path) -> SavedModel:
     """Reads and never writes; beside a process that saves, the old model or the new one."""
     folder = Path(folder)
-    remedy = (
-        f"if it was saved by an older version, add its checksums with: "
-        f"python -m glassrank.models.seal {folder}; "
-        "to train a model: glassrank train CONFIG.toml"
+    return read_sealed(
+        folder,
+        "model",
+        load_files,
+        remedy="train one with: glassrank train CONFIG.toml",
+        unsealed=f"if an older version saved it: python -m glassrank.models.seal {folder}",
     )
-    return read_sealed(folder, "model", load_files, remedy)
 
 
 def load_files(files: SealedFiles) -> SavedModel:
@@ -249,24 +249,6 @@ def _load_member(folder: Folder, name: str) -> SavedModel:
         if load_config(files).model == Ensemble.name:
             raise InputError(f"{inner.path} is an ensemble, and no ensemble has one in it")
         return load_files(files)
-
-
-def check_vocabulary(model: Ranker, vocabulary: Sequence[str]) -> None:
-    """Every word has a vector, and the encoders of texts find what they need."""
-    table = model.words
-    if table is None:
-        check_pieces(vocabulary)
-        rows = min(
-            m.num_embeddings
-            for n, m in model.named_modules()
-            if isinstance(m, nn.Embedding) and n.endswith("pieces")
-        )
-    else:
-        check_words(vocabulary)
-        rows = len(table.idf)
-    exact = isinstance(table, SubwordTable)
-    if len(vocabulary) > rows or (exact and len(vocabulary) < rows):
-        raise InputError(f"{VOCABULARY} has {len(vocabulary):,} words, the model {rows:,}")
 
 
 @torch.no_grad()

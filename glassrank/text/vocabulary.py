@@ -7,7 +7,7 @@ and a rare word of the query still finds itself in a document.
 
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +19,6 @@ from glassrank.files import atomic_write, read_lines
 PADDING = 0
 UNKNOWN = 1
 _SPECIAL = ("<pad>", "<unk>")
-_NO_VOCABULARY = f"not a vocabulary: its first two lines should be {_SPECIAL[0]} and {_SPECIAL[1]}"
 
 
 class Vocabulary:
@@ -67,7 +66,10 @@ class Vocabulary:
         """From a text file of one word a line, as `save` writes it."""
         words = [line for _, line in read_lines(path)]
         if tuple(words[:2]) != _SPECIAL:
-            raise InputError(f"{path} is {_NO_VOCABULARY}; write it with Vocabulary.save")
+            raise InputError(
+                f"{path} is not a vocabulary: its first two lines should be "
+                f"{_SPECIAL[0]} and {_SPECIAL[1]}; write it with Vocabulary.save"
+            )
         return cls(words[2:])
 
     def save(self, path: str | Path) -> None:
@@ -98,11 +100,3 @@ class Vocabulary:
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.words)
-
-
-def check_words(words: Sequence[str]) -> None:
-    """Whether these, the special ones first, are a vocabulary."""
-    if tuple(words[:2]) != _SPECIAL:
-        raise InputError(f"its list of words is {_NO_VOCABULARY}")
-    if len(set(words)) < len(words):
-        raise InputError("its list of words has a word twice")

@@ -21,8 +21,13 @@ class PieceEncoder:
     """`vocabulary` has the pieces by id, as a BERT's `vocab.txt` does."""
 
     def __init__(self, vocabulary: Sequence[str], lowercase: bool = True) -> None:
-        check_pieces(vocabulary)
         numbers = {piece: number for number, piece in enumerate(vocabulary)}
+        missing = [piece for piece in _SPECIAL if piece not in numbers]
+        if missing or numbers["[PAD]"] != PADDING:
+            raise InputError(
+                "expected the vocabulary of a BERT, with [PAD] first and [UNK], [CLS] and [SEP] "
+                + (f"in it; {', '.join(missing)} is missing" if missing else "in it")
+            )
         self.vocabulary = tuple(vocabulary)
         self._first, self._last = numbers["[CLS]"], numbers["[SEP]"]
         self._tokenizer = _tokenizer(numbers, lowercase)
@@ -50,19 +55,6 @@ class PieceEncoder:
             )
             for pieces, cut in zip(found, cut_words, strict=True)
         ]
-
-
-def check_pieces(vocabulary: Sequence[str]) -> None:
-    """Whether this is a BERT's vocabulary."""
-    known = set(vocabulary)
-    missing = [piece for piece in _SPECIAL if piece not in known]
-    if missing or vocabulary[PADDING] != "[PAD]":
-        raise InputError(
-            "expected the vocabulary of a BERT, with [PAD] first and [UNK], [CLS] and [SEP] "
-            + (f"in it; {', '.join(missing)} is missing" if missing else "in it")
-        )
-    if len(known) < len(vocabulary):
-        raise InputError("the vocabulary of a BERT has each piece once, this one has some twice")
 
 
 def _sound(text: str) -> str:

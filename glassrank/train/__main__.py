@@ -33,7 +33,7 @@ def main() -> None:
 def _run(path: Path, device: str) -> None:
     torch.set_float32_matmul_precision("high")
     config = read_config(path)
-    prepared = load_prepared(path.parent / config.prepared)
+    prepared = load_prepared(path.parent / config.prepared, config)
     with joined(device) as team:
         train(
             config,
