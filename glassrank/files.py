@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from glassrank.errors import InputError
-from glassrank.folders import disk_error
+from glassrank.folders import Folder, disk_error, explained
 
 _DAMAGED = "the gzip data is damaged or cut off; fetch or write the file again"
 
@@ -93,6 +93,8 @@ def whole_file(path: Path) -> Iterator[Path]:
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     in_place = False
     try:
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise InputError(f"cannot write {path}: it is a device or a pipe; name a file")
         os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666))
         yield part
         _sync(part)
@@ -106,6 +108,22 @@ def whole_file(path: Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             part.unlink(missing_ok=True)
+
+
+def append_line(path: Path, name: str, line: str) -> None:
+    """To a text file of a folder, which is made if need be; durable, and never through a link."""
+    with explained(f"write {path / name}"):
+        path.mkdir(parents=True, exist_ok=True)
+        with Folder.open(path) as folder:
+            with folder.reopen(name) if folder.has(name) else folder.create(name) as file:
+                if file.seek(0, os.SEEK_END):
+                    file.seek(-1, os.SEEK_END)
+                    if file.read(1) != b"\n":  # half a line, since a kill
+                        file.write(b"\n")
+                file.write(f"{line}\n".encode())
+                file.flush()
+                os.fsync(file.fileno())
+            folder.sync()
 
 
 def _sync(path: Path) -> None:

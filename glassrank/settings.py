@@ -111,6 +111,10 @@ def _convert(kind: Any, value: Any, where: str) -> Any:
         if not isinstance(value, list | tuple):
             raise InputError(f"{where}: expected a list, found {shown(value)}")
         return tuple(_convert(inner[0], item, where) for item in value)
+    if origin is list:
+        if not isinstance(value, list):
+            raise InputError(f"{where}: expected a list, found {shown(value)}")
+        return [_convert(inner[0], item, where) for item in value]
     if origin is typing.Literal:
         if not any(type(value) is type(known) and value == known for known in inner):
             near = difflib.get_close_matches(str(value)[:100], map(str, inner), n=1)
