@@ -161,16 +161,17 @@ def read_sealed(
 
 
 def sealed_files(folder: Folder, kind: str, remedy: str) -> SealedFiles:
+    """As the manifest has them: also an index and a store have one, of another kind."""
     try:
         body = read_checked(folder, MANIFEST, remedy)
-        if body["format"] != FORMAT or body["kind"] != kind:
-            raise InputError(
-                f"{folder.path} holds a {str(body['kind'])[:40]!r} of format "
-                f"{str(body['format'])[:40]}, expected a {kind!r} of format {FORMAT}; {remedy}"
-            )
-        return SealedFiles(folder, parse_records(body["files"]))
-    except (ValueError, KeyError, TypeError) as error:
-        raise CorruptError(f"{folder.path / MANIFEST} is damaged ({error}); {remedy}") from None
+        if body["format"] == FORMAT and body["kind"] == kind:
+            return SealedFiles(folder, parse_records(body["files"]))
+    except (CorruptError, ValueError, KeyError, TypeError):
+        pass
+    raise InputError(
+        f"{folder.path} is not a {kind} folder of this version, or its {MANIFEST} is damaged; "
+        f"{remedy}"
+    )
 
 
 @contextmanager

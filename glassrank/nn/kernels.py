@@ -25,8 +25,10 @@ class Kernels:
     def __post_init__(self) -> None:
         if len(self.centers) != len(self.widths):
             raise ValueError(f"{len(self.centers)} centers need as many widths, not {self.widths}")
-        if not self.centers or min(self.widths) <= 0:
-            raise ValueError(f"kernels need widths above zero, found {self.widths}")
+        if not self.centers or not all(1e-6 <= width <= 100 for width in self.widths):
+            raise ValueError(f"kernels need widths of 0.000001 to 100, found {self.widths}")
+        if not all(-100 <= center <= 100 for center in self.centers):
+            raise ValueError(f"kernels need centers of -100 to 100, found {self.centers}")
 
     @classmethod
     def eleven(cls, exact_width: float = 0.1) -> "Kernels":

@@ -91,7 +91,8 @@ def test_a_link_is_not_followed_even_to_the_right_file(name: str, tmp_path: Path
     folder = word_model(tmp_path / "model")
     (folder / name).rename(tmp_path / "elsewhere")
     (folder / name).symlink_to(tmp_path / "elsewhere")
-    assert "link" in refused(folder)
+    said = refused(folder)
+    assert "not a link" in said if name != MANIFEST else "manifest.json is damaged" in said
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -133,8 +134,8 @@ WRONG: list[tuple[tuple[str | int, ...], object]] = [
     *((("config", "contextual", "attention_size"), value) for value in NUMBERS),
     *((("config", "contextual", "feed_forward"), value) for value in NUMBERS),
     *((("config", "term_weights"), value) for value in (True, 1, "yes", None)),
-    *((("config", "kernels", "widths", 3), value) for value in (0, -1, "1", None, float("nan"))),
-    *((("config", "kernels", "centers", 3), value) for value in ("1", None, float("inf"), [])),
+    *((("config", "kernels", "widths", 3), value) for value in (0, -1, 1e-200, "1", None)),
+    *((("config", "kernels", "centers", 3), value) for value in ("1", None, 1e300, -1e9, [])),
     *((("config", "kernels", "centers"), value) for value in ([], [1.0], None, [0.1] * 10**5)),
     *((("config", "kernels"), {"centers": c, "widths": c}) for c in ([], [0.1] * 10**5)),
     *((("words",), value) for value in (None, [], [20], [20, 12, 1], [-1, 12], [20.0, 12])),
