@@ -31,6 +31,7 @@ T = TypeVar("T")
 
 MANIFEST = "manifest.json"
 FORMAT = 1
+_LONGEST_MESSAGE = 500
 
 
 class SealedFiles:
@@ -179,12 +180,18 @@ def about(path: Path, doing: str) -> Iterator[None]:
     """Whatever the content of a stranger's file leads to is one sentence about that folder."""
     try:
         yield
-    except GlassrankError as error:
-        if str(path) in str(error):
-            raise
-        raise type(error)(f"{path}: {error}") from error
     except OSError:
         raise
+    except GlassrankError as error:
+        text = str(error)
+        named = text if str(path) in text else f"{path}: {text}"
+        raise type(error)(_printable(named)) from error
     except Exception as error:  # a value that nobody thought of
-        lines = str(error).strip().splitlines() or [""]
-        raise InputError(f"{path}: {doing} ({type(error).__name__}: {lines[0][:200]})") from error
+        text = f"{path}: {doing} ({type(error).__name__}: {error})"
+        raise InputError(_printable(text)) from error
+
+
+def _printable(text: str) -> str:
+    """On one line, and without what a terminal would obey; names in files may be anything."""
+    short = text if len(text) <= _LONGEST_MESSAGE else f"{text[:_LONGEST_MESSAGE]}..."
+    return "".join(letter if letter.isprintable() else "?" for letter in short)

@@ -50,7 +50,7 @@ DEFAULT = Path(__file__).parent / "default"
 CONFIG, WEIGHTS = "config.json", "weights.safetensors"
 VOCABULARY, CARD = "vocabulary.txt", "card.md"
 _HOLDS = (CONFIG, WEIGHTS, VOCABULARY, CARD, "[0-9]", "[0-9][0-9]")
-_CONFIG_BYTES, _VOCABULARY_BYTES = 1 << 20, 1 << 28
+_CONFIG_BYTES, _VOCABULARY_BYTES = 1 << 20, 1 << 26
 _LONGEST_TEXT = 10_000
 _MOST_MEMBERS = 100
 _TRIED = 8
@@ -203,8 +203,8 @@ def load_files(files: SealedFiles) -> SavedModel:
                 return model
 
             model = build(make, whole_header(header))
-            content = files.rest(WEIGHTS, file)
-        fill(model, whole_vectors(load(content)))
+            tensors = load(files.rest(WEIGHTS, file))
+        fill(model, whole_vectors(tensors))
         if isinstance(model.words, SubwordTable):
             model.words.check()
         text = files.read(VOCABULARY, _VOCABULARY_BYTES).decode("utf-8")

