@@ -15,9 +15,9 @@ from glassrank.models.fast import fast_form
 from glassrank.models.mores import MORES
 from glassrank.models.texts import TextReader, batch_of, in_batches
 from glassrank.nn.devices import device_named
-from glassrank.store.manifest import IDS, Layout, stride
+from glassrank.store.manifest import DTYPES, IDS, Layout, stride
 from glassrank.store.reuse import Piece
-from glassrank.store.rows import DTYPES, pack
+from glassrank.store.rows import pack
 
 _TOKENS_AT_ONCE = {"cpu": 4_096, "cuda": 131_072}
 """A batch holds so many words with padding: on a CPU few enough for its caches, on a GPU enough to

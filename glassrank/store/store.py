@@ -9,23 +9,27 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from glassrank.errors import CorruptError, InputError
+from glassrank.errors import GlassrankError, InputError
+from glassrank.folders import explained
 from glassrank.models import Ranker, TokenBatch, Words
 from glassrank.models.checkpoint import fingerprint
 from glassrank.retrieve import Index
 from glassrank.retrieve.segment import Segment
 from glassrank.retrieve.snapshot import Snapshot
 from glassrank.store.manifest import (
-    FILE_NAME,
+    DTYPES,
     IDS,
     Manifest,
+    manifest_in,
+    no_store,
+    open_store,
     part_name,
     read_manifest,
     source_of,
-    store_folder,
+    stores_of,
 )
 from glassrank.store.part import Part
-from glassrank.store.rows import DTYPES, row_bytes, unpack
+from glassrank.store.rows import row_bytes, unpack
 
 
 class Located(NamedTuple):
@@ -86,9 +90,9 @@ class Store:
         than a reason to rank slowly.
         """
         wanted = fingerprint(model)
-        folders = [file.parent for file in store_folder(index.path, "").glob(f"*/{FILE_NAME}")]
-        layouts = {folder: read_manifest(folder).layout for folder in folders}
-        own = [folder for folder in folders if layouts[folder].fingerprint == wanted]
+        with explained(f"read the stores of {index.path}"):
+            layouts = {folder: read_manifest(folder).layout for folder in stores_of(index.path)}
+        own = [folder for folder, layout in layouts.items() if layout.fingerprint == wanted]
         order = (*DTYPES, IDS)
         own.sort(key=lambda f: (order.index(layouts[f].dtype), layouts[f].reuse == "s1", f))
         stores = [cls._open(folder, wanted, model, verify) for folder in own]
@@ -205,17 +209,29 @@ class Store:
 
 
 def _opened(path: Path, wanted: str, verify: bool) -> tuple[Manifest, list[Part]]:
-    while True:
-        manifest = read_manifest(path)
-        layout = manifest.layout
-        if layout.fingerprint != wanted:
-            raise InputError(
-                f"{path} was encoded by another model (its fingerprint is {layout.fingerprint}, "
-                f"expected {wanted}); run: glassrank encode INDEX --model M --name NAME"
-            )
-        try:
-            return manifest, [Part(path, part, layout, verify=verify) for part in manifest.parts]
-        except (FileNotFoundError, CorruptError):
-            # A writer may have removed these parts meanwhile: begin again with those there are.
-            if read_manifest(path).generation == manifest.generation:
-                raise
+    with explained(f"read the store {path}"):
+        while True:
+            try:
+                folder = open_store(path)
+            except (FileNotFoundError, NotADirectoryError):
+                raise no_store(path) from None
+            with folder:
+                try:
+                    manifest = manifest_in(folder)
+                except FileNotFoundError:
+                    raise no_store(path) from None
+                layout = manifest.layout
+                if layout.fingerprint != wanted:
+                    raise InputError(
+                        f"{path} was encoded by another model (its fingerprint is "
+                        f"{layout.fingerprint}, expected {wanted}); "
+                        "run: glassrank encode INDEX --model M --name NAME"
+                    )
+                try:
+                    return manifest, [
+                        Part(folder, part, layout, verify=verify) for part in manifest.parts
+                    ]
+                except (OSError, GlassrankError):
+                    # A writer may have removed these parts meanwhile: begin again.
+                    if read_manifest(path) == manifest:
+                        raise
