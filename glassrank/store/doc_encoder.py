@@ -49,9 +49,8 @@ class DocEncoder:
     def _layout(self, saved: SavedModel, dtype: str) -> Layout:
         axes: tuple[int, ...] = ()
         idf_axes: tuple[int, ...] = ()
-        if self._model.stores_words:  # one word, to see what the model makes of it
-            words = self._encode([np.ones(1, np.int32)])
-            axes, idf_axes = tuple(words.vectors.shape[2:]), tuple(words.idf.shape[2:])
+        if self._model.stores_words:
+            axes, idf_axes = word_axes(self._encoder, self._device)
         words_digest = hashlib.blake2b("\n".join(saved.vocabulary).encode(), digest_size=8)
         return Layout(
             model=self._model.name,
@@ -92,6 +91,13 @@ class DocEncoder:
     @torch.no_grad()
     def _encode(self, ids: Sequence[NDArray[np.int32]]) -> Words:
         return self._encoder.encode_doc(batch_of(ids, self._device))
+
+
+@torch.no_grad()
+def word_axes(encoder: Ranker, device: torch.device) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Of a word's vector and of its idf: one word, to see what the model makes of it."""
+    words = encoder.encode_doc(batch_of([np.ones(1, np.int32)], device))
+    return tuple(words.vectors.shape[2:]), tuple(words.idf.shape[2:])
 
 
 def _reuse(encoder: Ranker) -> str:

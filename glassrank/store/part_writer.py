@@ -36,8 +36,8 @@ class PartWriter:
         self._writers: dict[str, ArrayWriter] = {}
 
     def __enter__(self) -> "PartWriter":
+        self._folder = self._parent.make_child(self._name, exist_ok=True)
         try:
-            self._folder = self._parent.make_child(self._name, exist_ok=True)
             try:
                 done = self._done()
                 for name, dtype in self._dtypes.items():

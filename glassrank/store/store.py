@@ -9,16 +9,19 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from glassrank.errors import GlassrankError, InputError
+from glassrank.errors import CorruptError, GlassrankError, InputError
 from glassrank.folders import explained
-from glassrank.models import Ranker, TokenBatch, Words
+from glassrank.models import Ensemble, Ranker, TokenBatch, Words
 from glassrank.models.checkpoint import fingerprint
+from glassrank.models.mores import MORES
 from glassrank.retrieve import Index
 from glassrank.retrieve.segment import Segment
 from glassrank.retrieve.snapshot import Snapshot
+from glassrank.store.doc_encoder import word_axes
 from glassrank.store.manifest import (
     DTYPES,
     IDS,
+    Layout,
     Manifest,
     manifest_in,
     no_store,
@@ -79,6 +82,8 @@ class Store:
     @classmethod
     def _open(cls, path: Path, wanted: str, model: Ranker | None, verify: bool) -> "Store":
         manifest, parts = _opened(path, wanted, verify)
+        if model is not None:
+            _check_rows(path, model, manifest.layout, parts, verify=verify)
         return cls(path, manifest, parts, model)
 
     @classmethod
@@ -206,6 +211,28 @@ class Store:
     def __repr__(self) -> str:
         docs = sum(map(len, self._parts.values()))
         return f"Store({str(self.path)!r}: {docs} documents, {self.layout.described})"
+
+
+def _check_rows(
+    path: Path, model: Ranker, layout: Layout, parts: Sequence[Part], *, verify: bool
+) -> None:
+    """That rows are what this model writes: its fingerprint is easily copied from another store."""
+    if layout.dtype == IDS:
+        rankers = model.rankers() if isinstance(model, Ensemble) else [model]
+        known = min((len(r.words.idf) for r in rankers if r.words is not None), default=0)
+        fits = not verify or all(part.ids.max(initial=0) < known for part in parts)
+    else:
+        encoder = model
+        if isinstance(model, MORES) and layout.reuse:
+            encoder = model.reusing(layout.reuse)
+        device = next(model.parameters()).device
+        reuses = isinstance(model, MORES) == bool(layout.reuse)
+        fits = reuses and word_axes(encoder, device) == (layout.axes, layout.idf_axes)
+    if not fits:
+        raise CorruptError(
+            f"{path} is damaged: this model does not write rows like these; remove it and run "
+            "glassrank encode again"
+        )
 
 
 def _opened(path: Path, wanted: str, verify: bool) -> tuple[Manifest, list[Part]]:
