@@ -16,7 +16,7 @@ from glassrank.retrieve.search import TopK
 from glassrank.retrieve.segment import is_segment_name
 from glassrank.retrieve.snapshot import Snapshot
 from glassrank.retrieve.snippets import Snippet, make_snippet
-from glassrank.retrieve.writer import changing
+from glassrank.retrieve.writer import UNCHANGED, changing
 from glassrank.text import EnglishAnalyzer
 from glassrank.types import Doc, Hit, Query, Ranking, Run
 
@@ -58,7 +58,7 @@ class Index:
     def build(cls, docs: Iterable[Doc], path: str | Path, *, overwrite: bool = False) -> "Index":
         """Makes an index of documents, as one segment."""
         path = Path(path)
-        with explained(f"write the index {path}"):
+        with explained(f"write the index {path}", UNCHANGED):
             there = _names(path)
         if FILE_NAME in there and not overwrite:
             raise InputError(
@@ -69,7 +69,8 @@ class Index:
         with _located(docs), changing(path, create=Manifest(EnglishAnalyzer.name)) as writer:
             if not writer.add(docs):
                 raise InputError("there are no documents to index; check the input")
-        return cls(path, verify=False)
+        with _committed(path):
+            return cls(path, verify=False)
 
     def add(self, docs: Iterable[Doc], *, replace: bool = False) -> int:
         """Adds documents; with `replace`, those whose ids are there already take their place."""
@@ -99,10 +100,8 @@ class Index:
                 writer.merge()
             elif add is not None:
                 writer.merge_small()
-        try:
+        with _committed(self.path):
             self._snapshot = Snapshot.open(self.path, verify=False)
-        except GlassrankError as error:
-            raise GlassrankError(f"the change to {self.path} is in, but then: {error}") from error
         return Change(added, deleted)
 
     def refresh(self, *, verify: bool = False) -> bool:
@@ -225,6 +224,15 @@ def _names(path: Path) -> list[str]:
 def _is_ours(name: str) -> bool:
     """What an index has, or a writer left that never came to commit; its stores stand inside."""
     return is_segment_name(name) or name in (FILE_NAME, f".{FILE_NAME}.part", LOCK, "stores")
+
+
+@contextmanager
+def _committed(path: Path) -> Iterator[None]:
+    """What fails from here on does not undo the change, and the error says so."""
+    try:
+        yield
+    except GlassrankError as error:
+        raise GlassrankError(f"the change to {path} is in, but then: {error}") from error
 
 
 @contextmanager

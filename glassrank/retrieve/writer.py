@@ -35,6 +35,7 @@ from glassrank.types import Doc
 
 SEGMENT_BYTES = 96 << 20
 """Documents are kept in memory up to this size before they go to disk."""
+UNCHANGED = "it is as it was before, so make room and try again"
 _GROWTH = 3
 
 
@@ -170,8 +171,7 @@ def changing(path: Path, *, create: Manifest | None = None) -> Iterator[IndexWri
             error, f"make the change to {path} durable", "it is in, but a power cut may undo it"
         ) from error
     except OSError as error:
-        hint = "it is as it was before, so make room and try again"
-        raise disk_error(error, f"write the index {path}", hint) from error
+        raise disk_error(error, f"write the index {path}", UNCHANGED) from error
     finally:
         if is_new and not done:
             _unmake(path)
