@@ -87,7 +87,7 @@ def parse_records(plain: Any) -> dict[str, FileRecord]:
     records = {}
     for name, stored in plain.items():
         if not is_plain(name):
-            raise ValueError(f"{name!r} is no plain name")
+            raise ValueError(f"{str(name)[:40]!r} is no plain name")
         if not isinstance(stored, list) or len(stored) != 2:
             raise ValueError(f"{name}: expected its size and checksum")
         size, crc32 = stored

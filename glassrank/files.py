@@ -102,6 +102,7 @@ def whole_file(path: Path) -> Iterator[Path]:
         in_place = True
         _sync(path.parent)
     except OSError as error:
+        error.filename = None  # the part's name says nothing to anybody
         if in_place:
             raise disk_error(error, f"make {path} durable", "it is written all the same") from error
         raise disk_error(error, f"write {path}") from error
@@ -115,7 +116,7 @@ def append_line(path: Path, name: str, line: str) -> None:
     with explained(f"write {path / name}"):
         path.mkdir(parents=True, exist_ok=True)
         with Folder.open(path) as folder:
-            with folder.reopen(name) if folder.has(name) else folder.create(name) as file:
+            with folder.reopen(name) if folder.kind(name) else folder.create(name) as file:
                 if file.seek(0, os.SEEK_END):
                     file.seek(-1, os.SEEK_END)
                     if file.read(1) != b"\n":  # half a line, since a kill

@@ -22,7 +22,7 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
@@ -35,6 +35,7 @@ _PLAIN = re.compile(r"\w[\w.+@ =,-]{0,199}")
 _NOT_FOLLOWED = os.O_NOFOLLOW | os.O_CLOEXEC
 _PLAIN_FILE = _NOT_FOLLOWED | os.O_NONBLOCK | os.O_NOCTTY  # a pipe without a writer must not wait
 _NO_PLAIN_FILE = {errno.ELOOP, errno.ENXIO, errno.EISDIR, errno.ENODEV}
+_KINDS = {stat.S_IFREG: "file", stat.S_IFDIR: "folder", stat.S_IFLNK: "link"}
 _TRIES = 100
 
 
@@ -44,6 +45,10 @@ def is_plain(name: object) -> bool:
     [True, False, False, False, False, False, False]
     """
     return isinstance(name, str) and _PLAIN.fullmatch(name) is not None
+
+
+class NotDurableError(OSError):
+    """A file is in its place, but the disk does not confirm it: a power cut may undo it."""
 
 
 class Folder:
@@ -88,12 +93,14 @@ class Folder:
         with self._failing(self.path):
             return sorted(os.listdir(self._at))  # noqa: PTH208
 
-    def has(self, name: str) -> bool:
-        """Whether anything has this name, be it a link to nowhere."""
-        with self._named(name), suppress(FileNotFoundError):
-            os.stat(name, dir_fd=self._at, follow_symlinks=False)
-            return True
-        return False
+    def kind(self, name: str) -> str | None:
+        """`file`, `folder`, `link` or `other`; None if nothing has this name."""
+        with self._failing(self.path / name):
+            try:
+                mode = os.stat(name, dir_fd=self._at, follow_symlinks=False).st_mode
+            except FileNotFoundError:
+                return None
+        return _KINDS.get(stat.S_IFMT(mode), "other")
 
     def open_file(self, name: str) -> IO[bytes]:
         """A plain file, to read."""
@@ -139,17 +146,33 @@ class Folder:
             finally:
                 with suppress(OSError):
                     self._unlink(part)
-        self.sync()
+            try:
+                self.sync()
+            except OSError as error:
+                raise NotDurableError(error.errno, error.strerror) from error
 
     def remove(self, name: str) -> None:
         """A file, or a link, or nothing."""
         with self._named(name):
             self._unlink(name)
 
-    def remove_folder(self, name: str) -> None:
-        """An empty folder."""
-        with self._named(name):
-            os.rmdir(name, dir_fd=self._at)
+    def remove_child(
+        self, name: str, ours: Callable[[str], bool], keep: Collection[str] = ()
+    ) -> None:
+        """What a writer made in a folder inside, and then the folder; all else is left alone.
+
+        `ours` knows the names that a writer gives; those in `keep` stay, and the folder with them.
+        A disk that fails here has cost some room, no more.
+        """
+        with suppress(OSError, CorruptError):
+            with self.child(name) as child:
+                for file in child.names():
+                    made = file[1:-5] if _is_part(file) else file
+                    if file not in keep and ours(made):
+                        with suppress(OSError):
+                            child._unlink(file)
+            if not keep:
+                os.rmdir(name, dir_fd=self._at)
 
     def sync(self) -> None:
         """Makes the names here durable, as `fsync` does for a file's content."""
@@ -236,6 +259,11 @@ class Folder:
             raise
 
 
+def _is_part(name: str) -> bool:
+    """Whether `Folder.write` was killed over it."""
+    return name.startswith(".") and name.endswith(".part")
+
+
 def _not_a_name(name: object, folder: Path) -> CorruptError:
     return CorruptError(f"{folder} names a file {str(name)[:80]!r}, which is no plain name")
 
@@ -269,5 +297,5 @@ def explained(doing: str, hint: str = "") -> Iterator[None]:
 def disk_error(error: OSError, doing: str, hint: str = "") -> GlassrankError:
     where = f" ({error.filename})" if error.filename and str(error.filename) not in doing else ""
     return GlassrankError(
-        f"cannot {doing}: {error.strerror or error}{where}{'; ' if hint else ''}{hint}"
+        f"cannot {doing}{where}: {error.strerror or error}{'; ' if hint else ''}{hint}"
     )

@@ -29,7 +29,7 @@ from glassrank.whole_folder import read_whole, whole_folder
 
 T = TypeVar("T")
 
-MANIFEST = "manifest.json"
+MANIFEST = "checksums.json"
 FORMAT = 1
 _LONGEST_MESSAGE = 500
 
@@ -162,7 +162,7 @@ def read_sealed(
 
 
 def sealed_files(folder: Folder, kind: str, remedy: str) -> SealedFiles:
-    """As the manifest has them: also an index and a store have one, of another kind."""
+    """As the manifest has them."""
     try:
         body = read_checked(folder, MANIFEST, remedy)
         if body["format"] == FORMAT and body["kind"] == kind:

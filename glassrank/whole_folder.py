@@ -8,7 +8,6 @@ model = read_whole(path, load)        # a reader that begins again if it was ove
 import ctypes
 import errno
 import os
-import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -88,21 +87,12 @@ def _old(name: str) -> str:
 def _settle(parent: Folder, name: str) -> None:
     """Finishes what a killed writer began."""
     at = parent.descriptor
-    if _is_folder(parent, name) is None and _is_folder(parent, _old(name)):
+    if parent.kind(name) is None and parent.kind(_old(name)) == "folder":
         os.rename(_old(name), name, src_dir_fd=at, dst_dir_fd=at)
-    if _is_folder(parent, name) is False:
+    if parent.kind(name) not in (None, "folder"):
         raise InputError(f"{parent.path / name} is a file or a link; choose another name")
     remove_tree(parent, _old(name))
     remove_tree(parent, _part(name))
-
-
-def _is_folder(parent: Folder, name: str) -> bool | None:
-    """None if nothing has this name."""
-    try:
-        status = os.stat(name, dir_fd=parent.descriptor, follow_symlinks=False)
-    except FileNotFoundError:
-        return None
-    return stat.S_ISDIR(status.st_mode)
 
 
 def _sync_tree(parent: Folder, name: str) -> None:

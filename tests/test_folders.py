@@ -60,7 +60,6 @@ def test_only_plain_names_are_looked_up(folder: Folder, name: str) -> None:
         folder.child,
         folder.make_child,
         folder.remove,
-        folder.remove_folder,
         lambda name: folder.write(name, b"x"),
         lambda name: folder.read(name, 10),
     ):
@@ -180,7 +179,24 @@ def test_a_folder_knows_whether_its_path_leads_to_another(folder: Folder) -> Non
 
 def test_an_error_of_the_disk_names_the_whole_path(folder: Folder) -> None:
     with (
-        pytest.raises(GlassrankError, match=r"^cannot read it: No such file .*folder/a\); try$"),
+        pytest.raises(
+            GlassrankError, match=r"^cannot read it \(.*folder/a\): No such file .*; try$"
+        ),
         explained("read it", "try"),
     ):
         folder.open_file("a")
+
+
+@hostile
+def test_a_child_loses_only_what_a_writer_made(folder: Folder, victim: Path, kind: str) -> None:
+    (folder.path / "a").mkdir()
+    for name in ("ours.npy", "kept.npy", ".ours.npy.part", "letter.txt"):
+        (folder.path / "a" / name).write_text("x")
+    HOSTILE[kind](folder.path / "a" / "other.npy", victim)
+    folder.remove_child("a", lambda name: name.endswith(".npy"), keep=["kept.npy"])
+    left = {"kept.npy", "letter.txt"} | ({"other.npy"} if kind == "folder" else set())
+    assert {path.name for path in (folder.path / "a").iterdir()} == left
+    HOSTILE[kind](folder.path / "b", victim)
+    folder.remove_child("b", lambda name: True)
+    assert victim.read_text() == "precious"
+    assert (folder.kind("b") is None) == (kind == "folder")

@@ -157,7 +157,7 @@ def _copy(member: Path, target: Path) -> None:
     target.mkdir()
     with Folder.open(member) as source, Folder.open(target) as copy:
         for name in (CONFIG, WEIGHTS, VOCABULARY, CARD, MANIFEST):
-            if source.has(name):
+            if source.kind(name):
                 with source.open_file(name) as file, copy.create(name) as new:
                     shutil.copyfileobj(file, new)
 

@@ -26,7 +26,7 @@ def seal_model(folder: Path) -> None:
 
 
 def _seal(folder: Folder) -> None:
-    names = [name for name in (CONFIG, WEIGHTS, VOCABULARY) if folder.has(name)]
+    names = [name for name in (CONFIG, WEIGHTS, VOCABULARY) if folder.kind(name)]
     files = SealedFiles(folder, {name: record_of(folder, name) for name in names})
     for name in load_config(files).members:
         with folder.child(name) as member:
@@ -44,7 +44,7 @@ def main() -> None:
         except GlassrankError as error:
             print(f"error: {error}", file=sys.stderr)
             sys.exit(error.exit_status)
-        print(f"{name}: its checksums are in manifest.json")
+        print(f"{name}: its checksums are in checksums.json")
 
 
 if __name__ == "__main__":

@@ -202,7 +202,7 @@ class Pipeline:
             if self.store is None:
                 return self.index.refresh()
             fresh = Index(self.index.path, verify=False)
-            if fresh.generation == self.index.generation:
+            if fresh.state == self.index.state:
                 return False
             store = Store.open(self.store.path, self.reranker.model, fresh.snapshot, verify=False)
             self.index, self.store = fresh, store

@@ -16,8 +16,9 @@ from glassrank.retrieve import Index
 from glassrank.retrieve.manifest import read_manifest
 from glassrank.retrieve.methods import method_name
 from glassrank.serve.options import Options
-from glassrank.store import Store, store_folder
+from glassrank.store import Store
 from glassrank.store.manifest import FILE_NAME as STORE_FILE
+from glassrank.store.manifest import stores_of
 
 METHODS = ("bm25", "ql", "bm25+rm3", "ql+rm3")
 NO_MODEL = "none"
@@ -112,7 +113,7 @@ class Served:
         return True
 
 
-def _state(index: Path) -> tuple[int, ...]:
+def _state(index: Path) -> tuple[object, ...]:
     """Differs whenever the index, or one of the stores inside, has been written."""
-    stores = sorted(store_folder(index, "").glob(f"*/{STORE_FILE}"))
-    return read_manifest(index).generation, *(path.stat().st_mtime_ns for path in stores)
+    stores = [path / STORE_FILE for path in stores_of(index)]
+    return read_manifest(index).state, *(path.stat().st_mtime_ns for path in stores)

@@ -53,7 +53,7 @@ def encode_index(
         tally.total = sum(map(len, missing.values()))
         old = writer.old_rows() if missing else OldRows([])
         for name, segment in missing.items():
-            with PartWriter(folder / name, layout) as part:
+            with PartWriter(writer.folder, name, layout) as part:
                 tally.resumed(part.docs)
                 _encode_segment(segment, encoder, old, part, tally)
                 writer.add(segment, part.rows, part.finish())

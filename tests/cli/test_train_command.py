@@ -69,9 +69,13 @@ dev_qrels = "qrels.txt"
 """
 
 
-def test_arrays_and_runs_belong_to_their_settings(call: Call, files: Path) -> None:
+def test_arrays_and_runs_belong_to_their_settings(call: Call, tmp_path: Path) -> None:
     """What was prepared, or begun, with other settings is refused, in one sentence."""
-    config = files / "run.toml"
+    files, config = tmp_path, tmp_path / "run.toml"
+    texts = ("cats chase mice", "mice eat cheese", "cheese is yellow", "cats sleep")
+    (files / "docs.tsv").write_text("".join(f"d{i}\t{text}\n" for i, text in enumerate(texts)))
+    (files / "queries.tsv").write_text("q1\tmice cheese\nq2\tcats\n")
+    (files / "qrels.txt").write_text("q1 0 d1 1\nq2 0 d3 1\n")
     config.write_text(RUN.format(doc_length=9, rate=0.1))
     assert call("prepare", "run.toml").returncode == 0
     config.write_text(RUN.format(doc_length=8, rate=0.1))

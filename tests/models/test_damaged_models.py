@@ -64,7 +64,7 @@ def test_every_damage_is_named(kind: str, tmp_path: Path) -> None:
 
 def test_files_of_two_models_are_no_model(tmp_path: Path) -> None:
     one, other = word_model(tmp_path / "one"), word_model(tmp_path / "other", seed=1)
-    for name in ("weights.safetensors", "manifest.json"):  # the others are the same in both
+    for name in ("weights.safetensors", "checksums.json"):  # the others are the same in both
         shutil.copy(other / name, one / name)
         assert str(one) in outcome(one)
         shutil.rmtree(one)

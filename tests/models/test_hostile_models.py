@@ -35,7 +35,7 @@ from glassrank.models.checkpoint import load_model
 from glassrank.models.seal import seal_model
 from glassrank.sealed import FORMAT, MANIFEST
 
-FILES = ("config.json", "weights.safetensors", "vocabulary.txt", "manifest.json")
+FILES = ("config.json", "weights.safetensors", "vocabulary.txt", "checksums.json")
 HUGE = 10**9
 
 
@@ -48,7 +48,7 @@ def refused(folder: Path) -> str:
 def sealed(folder: Path, **records: tuple[int, int]) -> Path:
     """With right checksums again, or whatever `records` says."""
     with Folder.open(folder) as opened:
-        names = [name for name in FILES if name != MANIFEST and opened.has(name)]
+        names = [name for name in FILES if name != MANIFEST and opened.kind(name)]
         files = {n: records.get(n.partition(".")[0]) or record_of(opened, n) for n in names}
         write_checked(opened, MANIFEST, {"format": FORMAT, "kind": "model", "files": files})
     return folder
@@ -92,7 +92,7 @@ def test_a_link_is_not_followed_even_to_the_right_file(name: str, tmp_path: Path
     (folder / name).rename(tmp_path / "elsewhere")
     (folder / name).symlink_to(tmp_path / "elsewhere")
     said = refused(folder)
-    assert "not a link" in said if name != MANIFEST else "manifest.json is damaged" in said
+    assert "not a link" in said if name != MANIFEST else "checksums.json is damaged" in said
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -183,12 +183,12 @@ NOT_CONFIGS: dict[str, bytes] = {
 }
 
 
-@pytest.mark.parametrize("name", ["config.json", "manifest.json"])
+@pytest.mark.parametrize("name", ["config.json", "checksums.json"])
 @pytest.mark.parametrize("kind", NOT_CONFIGS)
 def test_json_that_is_none(name: str, kind: str, tmp_path: Path) -> None:
     folder = word_model(tmp_path / "model")
     (folder / name).write_bytes(NOT_CONFIGS[kind])
-    refused(folder if name == "manifest.json" else sealed(folder))
+    refused(folder if name == "checksums.json" else sealed(folder))
 
 
 @pytest.mark.parametrize(
@@ -426,7 +426,7 @@ def test_nothing_is_written_by_loading(tmp_path: Path) -> None:
 def test_a_folder_without_a_manifest_says_how_to_add_one(tmp_path: Path) -> None:
     folder = word_model(tmp_path / "model")
     whole = outcome(folder)
-    (folder / "manifest.json").unlink()
+    (folder / "checksums.json").unlink()
     assert f"python -m glassrank.models.seal {folder}" in refused(folder)
     seal_model(folder)
     assert outcome(folder) == whole
@@ -434,9 +434,9 @@ def test_a_folder_without_a_manifest_says_how_to_add_one(tmp_path: Path) -> None
 
 def test_what_cannot_be_opened_is_not_sealed(tmp_path: Path) -> None:
     folder = word_model(tmp_path / "model")
-    (folder / "manifest.json").unlink()
+    (folder / "checksums.json").unlink()
     stored = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**stored, "words": [20, 13]}))
     with pytest.raises(GlassrankError, match="words"):
         seal_model(folder)
-    assert not (folder / "manifest.json").exists()
+    assert not (folder / "checksums.json").exists()

@@ -260,7 +260,7 @@ def test_a_part_of_another_kind_is_refused(tmp_path: Path) -> None:
     save_parts(tmp_path / "parts", mores())
     with pytest.raises(InputError, match="kind 'encoder', expected 'interaction'"):
         load_interaction(tmp_path / "parts" / "query")
-    with pytest.raises(InputError, match=r"manifest\.json is missing"):
+    with pytest.raises(InputError, match=r"checksums\.json is missing"):
         load_encoder(tmp_path)
 
 

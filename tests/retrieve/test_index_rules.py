@@ -9,6 +9,7 @@ from index_files import contents, leftovers
 
 from glassrank.corpus import read_docs
 from glassrank.errors import DuplicateIdError, GlassrankError, InputError
+from glassrank.folders import Folder
 from glassrank.retrieve import Index
 from glassrank.retrieve.manifest import Manifest, write_manifest
 from glassrank.types import Doc
@@ -180,7 +181,7 @@ def test_an_interrupted_addition_changes_nothing(
     assert contents(index.path) == before
 
 
-@pytest.mark.parametrize("moment", ["os.fsync", "sync_folder"])
+@pytest.mark.parametrize("moment", ["os.fsync", "Folder.sync"])
 @pytest.mark.parametrize("error", [OSError(5, "Input/output error"), KeyboardInterrupt()])
 def test_a_commit_that_fails_before_or_after_its_rename_leaves_a_whole_index(
     index: Index, monkeypatch: pytest.MonkeyPatch, moment: str, error: BaseException
@@ -188,15 +189,18 @@ def test_a_commit_that_fails_before_or_after_its_rename_leaves_a_whole_index(
     def fails(_: object) -> None:
         raise error
 
-    def commit(folder: Path, manifest: Manifest) -> None:
+    def commit(folder: Folder, manifest: Manifest) -> None:
         with monkeypatch.context() as patched:
-            patched.setattr(f"glassrank.retrieve.manifest.{moment}", fails)
+            patched.setattr(f"glassrank.folders.{moment}", fails)
             write_manifest(folder, manifest)
 
     monkeypatch.setattr("glassrank.retrieve.writer.write_manifest", commit)
-    with pytest.raises((GlassrankError, KeyboardInterrupt)):
+    committed = moment == "Folder.sync"
+    with pytest.raises((GlassrankError, KeyboardInterrupt)) as raised:
         index.add([Doc("c1", "replaced"), *(Doc(f"n{i}", "new") for i in range(9))], replace=True)
-    committed = moment == "sync_folder"
+    if isinstance(error, OSError):
+        said = "it is in, but a power cut may undo it" if committed else "it is as it was before"
+        assert said in str(raised.value)
     again = Index(index.path)
     assert again.doc("c1").text == ("replaced" if committed else "Cats purr.")
     assert len(again) == len(CATS) + 9 * committed

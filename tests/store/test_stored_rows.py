@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glassrank.errors import InputError
-from glassrank.store.manifest import Layout, stride
-from glassrank.store.rows import DTYPES, consecutive, pack, row_bytes, unpack
+from glassrank.store.manifest import DTYPES, Layout, stride
+from glassrank.store.rows import consecutive, pack, row_bytes, unpack
 
 CPU = torch.device("cpu")
 values = st.one_of(

@@ -55,7 +55,7 @@ def every_array() -> Prepared:
 
 def sealed(folder: Path) -> Path:
     with Folder.open(folder) as opened:
-        seal(opened, "preparation", [n for n in opened.names() if n != "manifest.json"])
+        seal(opened, "preparation", [n for n in opened.names() if n != "checksums.json"])
     return folder
 
 
@@ -184,7 +184,7 @@ def test_arrays_that_lead_nowhere_are_one_sentence(kind: str, tmp_path: Path) ->
     refused(sealed(tmp_path / "arrays"))
 
 
-@pytest.mark.parametrize("name", ["idf.npy", "words.txt", "prepared.json", "manifest.json"])
+@pytest.mark.parametrize("name", ["idf.npy", "words.txt", "prepared.json", "checksums.json"])
 @pytest.mark.parametrize("kind", ["pipe", "zeros", "link", "folder"])
 def test_what_is_no_plain_file_is_not_opened(name: str, kind: str, tmp_path: Path) -> None:
     folder = tmp_path / "arrays"
@@ -213,7 +213,7 @@ def test_a_test_split_of_before_does_not_stay(tmp_path: Path) -> None:
 def test_arrays_of_an_older_version_are_replaced_and_other_files_are_not(tmp_path: Path) -> None:
     folder = tmp_path / "arrays"
     save_prepared(folder, every_array())
-    (folder / "manifest.json").unlink()
+    (folder / "checksums.json").unlink()
     assert "glassrank prepare CONFIG.toml" in refused(folder)
     (folder / "out").mkdir()
     with pytest.raises(InputError, match=r"holds 'out', .* would be lost"):

@@ -168,7 +168,7 @@ def test_a_state_that_lies_is_one_sentence(kind: str, out: Path) -> None:
     refused(out)
 
 
-@pytest.mark.parametrize("name", ["progress.json", "state.safetensors", "manifest.json"])
+@pytest.mark.parametrize("name", ["progress.json", "state.safetensors", "checksums.json"])
 @pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
 def test_what_is_no_plain_file_is_not_opened(
     name: str, make: Callable[[Path], object], out: Path
@@ -179,7 +179,7 @@ def test_what_is_no_plain_file_is_not_opened(
 
 
 def test_a_state_of_an_older_version_says_what_to_do(out: Path) -> None:
-    (out / "last" / "manifest.json").unlink()
+    (out / "last" / "checksums.json").unlink()
     assert f"remove {out / 'last'}" in refused(out)
 
 
