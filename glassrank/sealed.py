@@ -153,7 +153,7 @@ def read_sealed(
             return read_whole(path, look)
         except (FileNotFoundError, NotADirectoryError) as error:
             missing = Path(str(error.filename or path))
-            if missing == path or missing.name == f".{path.name}.old":
+            if missing == path:
                 raise NoFolderError(f"{path} is not a {kind} folder; {remedy}") from None
             hint = unsealed if unsealed and missing.name == MANIFEST else remedy
             raise InputError(
