@@ -22,7 +22,7 @@ from glassrank.errors import GlassrankError, InputError
 
 MOST_BYTES = 1 << 33
 _MOST_NUMBERS = 1 << 30
-_HEADER_BYTES = 1 << 24
+_HEADER_BYTES = 1 << 21
 _MOST_TENSORS = 5_000
 _CALLS = 100
 """Of torch's functions, to make one tensor and give it its first values: a few dozen."""

@@ -68,7 +68,7 @@ KINDS: dict[str, Callable[[Path], Path]] = {
 
 
 @contextmanager
-def watched(seconds: int = 10, memory: int = 1 << 30) -> Iterator[None]:
+def watched(seconds: int = 30, memory: int = 1 << 30) -> Iterator[None]:
     """Ends what hangs, and what asks for far more memory than a small model needs."""
 
     def ring(number: int, frame: object) -> None:

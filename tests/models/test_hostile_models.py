@@ -237,8 +237,9 @@ RAW: dict[str, bytes] = {
     "offsets that go back": raw_weights({"a": {**TENSOR, "data_offsets": [8, 0]}}, b"\0" * 8),
     "two on one place": raw_weights({"a": TENSOR, "b": TENSOR}, b"\0" * 8),
     "a gap": raw_weights({"a": {**TENSOR, "data_offsets": [8, 16]}}, b"\0" * 16),
-    "a million names": raw_weights(
-        {str(i): {**TENSOR, "shape": [0], "data_offsets": [0, 0]} for i in range(200_000)}
+    "a long header": raw_weights(b" " * (3 << 20) + b"{}"),
+    "thousands of names": raw_weights(
+        {str(i): {**TENSOR, "shape": [0], "data_offsets": [0, 0]} for i in range(20_000)}
     ),
 }
 
