@@ -100,6 +100,7 @@ def whole_file(path: Path) -> Iterator[Path]:
         in_place = True
         _sync(path.parent)
     except OSError as error:
+        error.filename = None  # the name of the part means nothing to anybody
         if in_place:
             raise disk_error(error, f"make {path} durable", "it is written all the same") from error
         raise disk_error(error, f"write {path}") from error
