@@ -193,7 +193,7 @@ def encode_fields(doc: Doc) -> bytes:
         return b""
     try:
         return json.dumps(fields, ensure_ascii=False).encode("utf-8", "replace")
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise InputError(
             f"the metadata of document {doc.doc_id!r} cannot be kept as JSON: {error}"
         ) from None
