@@ -233,3 +233,13 @@ def divides(offsets: NDArray[np.int64], size: int) -> bool:
     starts, ends = offsets[:-1], offsets[1:]
     parts = (slice(i, i + _AT_ONCE) for i in range(0, len(starts), _AT_ONCE))
     return all((starts[part] <= ends[part]).all() for part in parts)
+
+
+def consecutive(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The places of many runs of rows, one run after another.
+
+    >>> consecutive(np.array([5, 0]), np.array([2, 3])).tolist()
+    [5, 6, 0, 1, 2]
+    """
+    ends = np.cumsum(lengths)
+    return np.repeat(starts - ends + lengths, lengths) + np.arange(lengths.sum())

@@ -93,8 +93,8 @@ def whole_file(path: Path) -> Iterator[Path]:
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     in_place = False
     try:
-        if path.exists() and not (path.is_file() or path.is_dir()):
-            raise InputError(f"cannot write {path}: it is a device or a pipe; name a file")
+        if path.is_char_device() or path.is_block_device():  # root may replace even /dev/null
+            raise InputError(f"cannot write {path}: it is a device; name a file")
         os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666))
         yield part
         _sync(part)
@@ -102,7 +102,7 @@ def whole_file(path: Path) -> Iterator[Path]:
         in_place = True
         _sync(path.parent)
     except OSError as error:
-        error.filename = None  # the part's name says nothing to anybody
+        error.filename = None  # the name of the part means nothing to anybody
         if in_place:
             raise disk_error(error, f"make {path} durable", "it is written all the same") from error
         raise disk_error(error, f"write {path}") from error

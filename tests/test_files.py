@@ -1,6 +1,8 @@
 """Whole files or none, and lines as the field's formats mean them."""
 
 import gzip
+import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -109,3 +111,53 @@ def test_a_missing_file_and_a_folder_are_named(tmp_path: Path) -> None:
         list(read_lines(tmp_path / "nothing.txt"))
     with pytest.raises(InputError, match="is a folder, expected a file"):
         list(read_blocks(tmp_path))
+
+
+def test_a_file_is_durable_before_it_gets_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And then its name is: a power cut leaves the old file or the new one."""
+    seen = []
+
+    def sync(descriptor: int) -> None:
+        status = os.fstat(descriptor)
+        kind = "folder" if stat.S_ISDIR(status.st_mode) else status.st_size
+        seen.append((kind, (tmp_path / "a.run").exists()))
+
+    monkeypatch.setattr(os, "fsync", sync)
+    with atomic_write(tmp_path / "a.run") as file:
+        file.write("new")
+    assert seen == [(3, False), ("folder", True)]
+
+
+def test_after_the_rename_an_error_says_that_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def sync(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", sync)
+    with (
+        pytest.raises(GlassrankError, match="it is written all the same"),
+        atomic_write(tmp_path / "a.run") as file,
+    ):
+        file.write("new")
+    assert (tmp_path / "a.run").read_text() == "new"
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe", "second name"])
+def test_what_stands_under_the_name_is_replaced_not_followed(tmp_path: Path, kind: str) -> None:
+    victim, path = tmp_path / "victim", tmp_path / "a.run"
+    victim.write_text("precious")
+    if kind == "link":
+        path.symlink_to(victim)
+    elif kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.hardlink_to(victim)
+    with atomic_write(path) as file:
+        file.write("new")
+    assert victim.read_text() == "precious"
+    assert path.read_text() == "new"
+    assert not path.is_symlink()

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassrank.arrays import Kinds, open_array, open_arrays
+from glassrank.arrays import Kinds, consecutive, open_array, open_arrays
 from glassrank.checked import FileRecord
 from glassrank.errors import CorruptError, InputError
 from glassrank.folders import Folder
@@ -133,12 +133,15 @@ class Segment:
 
         Taken off the collection's statistics, so that a deletion leaves no trace in any score.
         """
-        terms: dict[int, tuple[int, int]] = {}
-        for doc in self.deleted.tolist():
-            for term, count in zip(*self.vector(doc), strict=True):
-                docs, occurrences = terms.get(term, (0, 0))
-                terms[term] = (docs + 1, occurrences + count)
-        return int(self.lengths[self.deleted].sum(dtype=np.int64)), terms
+        starts = self.vector_offsets[self.deleted]
+        places = consecutive(
+            starts, self.vector_offsets[self.deleted.astype(np.int64) + 1] - starts
+        )
+        terms, which = np.unique(self.vector_terms[places], return_inverse=True)
+        occurrences = np.bincount(which, self.vector_counts[places]).astype(np.int64)
+        numbers = zip(np.bincount(which).tolist(), occurrences.tolist(), strict=True)
+        tokens = int(self.lengths[self.deleted].sum(dtype=np.int64))
+        return tokens, dict(zip(terms.tolist(), numbers, strict=True))
 
     def vector(self, doc: int) -> tuple[list[int], list[int]]:
         """Terms of a document and how often each occurs."""
@@ -193,7 +196,7 @@ def encode_fields(doc: Doc) -> bytes:
         return b""
     try:
         return json.dumps(fields, ensure_ascii=False).encode("utf-8", "replace")
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise InputError(
             f"the metadata of document {doc.doc_id!r} cannot be kept as JSON: {error}"
         ) from None

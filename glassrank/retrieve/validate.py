@@ -116,14 +116,12 @@ def _ascend(offsets: NDArray[np.int64], data: NDArray[np.uint8]) -> bool:
 @njit(cache=True, nogil=True)
 def _rows_ascend(offsets: NDArray[np.int64], values: NDArray[np.uint32], limit: int) -> bool:
     """Whether the values of each row ascend, and stay below a limit."""
-    for row in range(len(offsets) - 1):
-        start, end = offsets[row], offsets[row + 1]
-        if start == end:
-            continue
-        wrong = 0  # without a branch for each: several are compared at once
-        for i in range(start + 1, end):
-            wrong += values[i] <= values[i - 1]
-        if wrong or values[end - 1] >= limit:
+    for number in range(len(offsets) - 1):
+        row = values[offsets[number] : offsets[number + 1]]
+        wrong = np.uint32(0)  # without a branch for each: several are compared at once
+        for i in range(1, len(row)):
+            wrong |= np.uint32(row[i] <= row[i - 1])
+        if wrong or (len(row) and row[-1] >= limit):
             return False
     return True
 
@@ -139,11 +137,12 @@ def _count(
 ) -> bool:
     """Counts terms in document vectors; whether each document is as long as its vector says."""
     for doc in range(len(offsets) - 1):
+        row, row_counts = terms[offsets[doc] : offsets[doc + 1]], counts[offsets[doc] :]
         length = 0
-        for i in range(offsets[doc], offsets[doc + 1]):
-            frequencies[terms[i]] += 1
-            totals[terms[i]] += counts[i]
-            length += counts[i]
+        for i in range(len(row)):
+            frequencies[row[i]] += 1
+            totals[row[i]] += row_counts[i]
+            length += row_counts[i]
         if length != lengths[doc]:
             return False
     return True

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassrank.arrays import divides, open_arrays
+from glassrank.arrays import consecutive, divides, open_arrays
 from glassrank.errors import CorruptError
 from glassrank.folders import Folder
 from glassrank.store.manifest import Layout, PartRecord
-from glassrank.store.rows import Rows, array_kinds, consecutive, is_usable, row_widths
+from glassrank.store.rows import Rows, array_kinds, is_usable, row_widths
 from glassrank.types import Doc
 
 

@@ -113,13 +113,3 @@ def unpack(
         each = torch.unflatten(vectors, -1, (layout.scales, -1))  # (..., V, E / V)
         each *= scales[..., None]  # in place: a copy as large as this one takes longer than this
     return vectors
-
-
-def consecutive(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The places of many runs of rows, one run after another.
-
-    >>> consecutive(np.array([5, 0]), np.array([2, 3])).tolist()
-    [5, 6, 0, 1, 2]
-    """
-    ends = np.cumsum(lengths)
-    return np.repeat(starts - ends + lengths, lengths) + np.arange(lengths.sum())
