@@ -2,14 +2,15 @@
 
 import gzip
 import os
-import shutil
+import secrets
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-from glassrank.errors import GlassrankError, InputError
+from glassrank.errors import InputError
+from glassrank.folders import Folder, disk_error, explained
 
 _DAMAGED = "the gzip data is damaged or cut off; fetch or write the file again"
 
@@ -88,39 +89,47 @@ def atomic_write(path: str | Path) -> Iterator[IO[str]]:
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """A name to write to; the file gets its own name when it is complete."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    """A name to write to; the file gets its own name when it is complete and durable."""
+    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    in_place = False
     try:
+        if path.is_char_device() or path.is_block_device():  # root may replace even /dev/null
+            raise InputError(f"cannot write {path}: it is a device; name a file")
+        os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666))
         yield part
+        _sync(part)
         part.replace(path)
+        in_place = True
+        _sync(path.parent)
     except OSError as error:
-        raise GlassrankError(f"cannot write {path}: {error.strerror or error}") from error
+        error.filename = None  # the name of the part means nothing to anybody
+        if in_place:
+            raise disk_error(error, f"make {path} durable", "it is written all the same") from error
+        raise disk_error(error, f"write {path}") from error
     finally:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
 
 
-@contextmanager
-def whole_folder(folder: Path) -> Iterator[Path]:
-    """A folder to write to, which takes its name, and another's place, when it is complete."""
-    part, old = _beside(folder, "part"), _beside(folder, "old")
-    shutil.rmtree(part, ignore_errors=True)
-    part.mkdir(parents=True)
+def append_line(path: Path, name: str, line: str) -> None:
+    """To a text file of a folder, which is made if need be; durable, and never through a link."""
+    with explained(f"write {path / name}"):
+        path.mkdir(parents=True, exist_ok=True)
+        with Folder.open(path) as folder:
+            with folder.reopen(name) if folder.kind(name) else folder.create(name) as file:
+                if file.seek(0, os.SEEK_END):
+                    file.seek(-1, os.SEEK_END)
+                    if file.read(1) != b"\n":  # half a line, since a kill
+                        file.write(b"\n")
+                file.write(f"{line}\n".encode())
+                file.flush()
+                os.fsync(file.fileno())
+            folder.sync()
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
-        yield part
-        shutil.rmtree(old, ignore_errors=True)
-        if folder.exists():
-            folder.rename(old)
-        part.rename(folder)
-        shutil.rmtree(old, ignore_errors=True)
+        os.fsync(descriptor)
     finally:
-        shutil.rmtree(part, ignore_errors=True)
-
-
-def recover_folder(folder: Path) -> None:
-    """Puts back what `whole_folder` was replacing, if it was killed between its two renames."""
-    if not folder.exists() and _beside(folder, "old").exists():
-        _beside(folder, "old").rename(folder)
-
-
-def _beside(folder: Path, kind: str) -> Path:
-    return folder.with_name(f".{folder.name}.{kind}")
+        os.close(descriptor)

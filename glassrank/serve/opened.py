@@ -13,12 +13,12 @@ from pathlib import Path
 from glassrank.errors import GlassrankError, InputError
 from glassrank.rank import Pipeline, Reranker
 from glassrank.retrieve import Index
-from glassrank.retrieve.manifest import FILE_NAME as INDEX_FILE
 from glassrank.retrieve.manifest import read_manifest
 from glassrank.retrieve.methods import method_name
 from glassrank.serve.options import Options
-from glassrank.store import Store, store_folder
+from glassrank.store import Store
 from glassrank.store.manifest import FILE_NAME as STORE_FILE
+from glassrank.store.manifest import stores_of
 
 METHODS = ("bm25", "ql", "bm25+rm3", "ql+rm3")
 NO_MODEL = "none"
@@ -113,11 +113,7 @@ class Served:
         return True
 
 
-def _state(index: Path) -> tuple[int, ...]:
-    """Differs whenever the index, or one of the stores inside, has been written: each time, that is
-    another file."""
-    stores = sorted(store_folder(index, "").glob(f"*/{STORE_FILE}"))
-    generation = read_manifest(index).generation
-    files = [path.stat() for path in (index / INDEX_FILE, *stores)]
-    written = (value for file in files for value in (file.st_ino, file.st_mtime_ns))
-    return generation, *written
+def _state(index: Path) -> tuple[object, ...]:
+    """Differs whenever the index, or one of the stores inside, has been written."""
+    stores = [path / STORE_FILE for path in stores_of(index)]
+    return read_manifest(index).state, *(path.stat().st_mtime_ns for path in stores)

@@ -15,6 +15,7 @@ from glassrank.text.vocabulary import UNKNOWN, Vocabulary
 from glassrank.train.config import TrainConfig
 from glassrank.train.gathered import Candidates, Gathered
 from glassrank.train.prepared import Prepared, Ragged, Split, Subwords
+from glassrank.train.same_settings import preparation
 from glassrank.train.teachers import Teacher, find_teacher
 
 if TYPE_CHECKING:
@@ -52,13 +53,20 @@ def prepare(
         say("teacher scores")
         folder = local_folder(config.candidates.teacher, base)
         teacher = find_teacher(folder, gathered.docs, device)
+    splits = {n: _split(s, config, read, teacher) for n, s in gathered.splits().items()}
     return Prepared(
         words=list(words.words) if isinstance(words, Vocabulary) else words,
         vectors=vectors * np.float32(config.vectors.scale),
         idf=idf,
         docs=Ragged.of(docs, np.int32),
-        **{n: _split(s, config, read, teacher) for n, s in gathered.splits().items()},
-        description={"config": to_plain(config), "docs": len(docs)},
+        train=splits["train"],
+        dev=splits["dev"],
+        test=splits.get("test"),
+        description={
+            "config": to_plain(config),
+            "preparation": preparation(config),
+            "docs": len(docs),
+        },
         subwords=subwords,
     )
 

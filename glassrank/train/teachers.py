@@ -21,7 +21,7 @@ class Teacher(Protocol):
 
 def find_teacher(folder: Path, docs: Sequence[Sequence[str]], device: str) -> Teacher:
     """A trained model of ours, whatever it is, or a sentence transformer."""
-    if (folder / "card.md").exists():
+    if (folder / "weights.safetensors").exists() or (folder / "checksums.json").exists():
         return ModelTeacher(folder, docs, device)
     return SentenceTeacher(str(folder), docs)
 

@@ -119,3 +119,17 @@ def test_an_index_that_vanishes_is_served_on(
         assert "is not an index" in caplog.text
         (tmp_path / "elsewhere").rename(own.index)
         wait_until(lambda: not client.get("/info").json()["index"]["behind"])
+
+
+def test_an_index_that_was_built_again_is_taken_up(own: Options, tmp_path: Path) -> None:
+    """Its changes are counted from 1 again, and there is no store that could tell."""
+    path = tmp_path / "built"
+    Index.build([Doc("old", "the cat sat"), Doc("kept", "a cat")], path)
+    with in_process(replace(own, index=path, models=())) as client:
+        assert client.get("/doc", params={"id": "old"}).is_success
+        shutil.rmtree(path)
+        Index.build([Doc("kept", "a cat")], path)
+        wait_until(lambda: client.get("/doc", params={"id": "old"}).status_code == 404)
+        found = client.post("/search", json={"query": "cat"}).json()
+        assert found["generation"] == 1
+        assert [hit["doc_id"] for hit in found["hits"]] == ["kept"]
