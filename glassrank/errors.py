@@ -37,5 +37,9 @@ class DuplicateIdError(InputError):
         )
 
 
+class DiskError(GlassrankError):
+    """A disk that is full, damaged or closed to us; that may pass."""
+
+
 class CorruptError(GlassrankError):
     """A file that is not what was written: a flipped byte, a cut tail."""

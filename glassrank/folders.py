@@ -28,7 +28,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO
 
-from glassrank.errors import CorruptError, GlassrankError
+from glassrank.errors import CorruptError, DiskError, GlassrankError
 
 LOCK = "write.lock"
 _PLAIN = re.compile(r"\w[\w.+@ =,-]{0,199}")
@@ -294,8 +294,8 @@ def explained(doing: str, hint: str = "") -> Iterator[None]:
         raise disk_error(error, doing, hint) from error
 
 
-def disk_error(error: OSError, doing: str, hint: str = "") -> GlassrankError:
+def disk_error(error: OSError, doing: str, hint: str = "") -> DiskError:
     where = f" ({error.filename})" if error.filename and str(error.filename) not in doing else ""
-    return GlassrankError(
+    return DiskError(
         f"cannot {doing}{where}: {error.strerror or error}{'; ' if hint else ''}{hint}"
     )

@@ -13,6 +13,7 @@ from starlette.testclient import TestClient
 
 from glassrank.retrieve import Index
 from glassrank.serve import Options
+from glassrank.serve.opened import Served
 from glassrank.store import encode_index
 from glassrank.types import Doc
 
@@ -133,3 +134,20 @@ def test_an_index_that_was_built_again_is_taken_up(own: Options, tmp_path: Path)
         found = client.post("/search", json={"query": "cat"}).json()
         assert found["generation"] == 1
         assert [hit["doc_id"] for hit in found["hits"]] == ["kept"]
+
+
+def test_a_disk_that_fails_for_a_moment_is_tried_again(
+    own: Options, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    served = Served(replace(own, models=()))
+    Index(own.index).delete(["d0"])
+    with monkeypatch.context() as patched:
+        patched.setattr("glassrank.arrays.mmap.mmap", fails)
+        assert not served.refresh()
+        assert "Input/output error" in served.behind
+    assert served.refresh()
+    assert not served.behind
+    assert "d0" not in served.now.index
