@@ -5,11 +5,19 @@ The command line prints them as they are and ends with `exit_status`; anything e
 
 from pathlib import Path
 
+_LONGEST = 2000
+
 
 class GlassrankError(Exception):
     """A failed job: the input was fine, the work could not be done."""
 
     exit_status = 1
+
+    def __init__(self, message: str = "") -> None:
+        # What is quoted may be megabytes of somebody's file: its beginning and its end will do.
+        if len(message) > _LONGEST:
+            message = f"{message[: _LONGEST // 2]} … {message[-_LONGEST // 2 :]}"
+        super().__init__(message)
 
 
 class InputError(GlassrankError):

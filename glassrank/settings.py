@@ -2,6 +2,7 @@
 
 import dataclasses
 import difflib
+import math
 import types
 import typing
 from collections.abc import Mapping
@@ -10,6 +11,10 @@ from typing import Any, TypeVar
 from glassrank.errors import InputError
 
 T = TypeVar("T")
+_LONGEST_NAME = 100
+"""Longer ones are like no name of ours, and comparing takes the square of their length."""
+_LARGEST = 1 << 53
+"""Beyond, whole numbers are not exact as floats, and nothing here counts so far."""
 
 
 def from_plain(kind: type[T], plain: Mapping[str, Any], where: str = "") -> T:
@@ -28,7 +33,7 @@ def from_plain(kind: type[T], plain: Mapping[str, Any], where: str = "") -> T:
     values = {}
     for name, value in plain.items():
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
+            near = difflib.get_close_matches(name[:_LONGEST_NAME], known, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
             raise InputError(f"{where or kind.__name__}: there is no {name!r}; {hint}")
         values[name] = _convert(hints[name], value, f"{where}.{name}" if where else name)
@@ -69,16 +74,23 @@ def _convert(kind: Any, value: Any, where: str) -> Any:
         return tuple(_convert(inner[0], item, where) for item in value)
     if origin is typing.Literal:
         if value not in inner:
-            near = difflib.get_close_matches(str(value), map(str, inner), n=1)
+            near = difflib.get_close_matches(str(value)[:_LONGEST_NAME], map(str, inner), n=1)
             hint = (
                 f"did you mean {near[0]!r}?" if near else f"known are {', '.join(map(str, inner))}"
             )
             raise InputError(f"{where}: {value!r} is not known; {hint}")
         return value
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
     if origin is dict or kind is Any:
         return value
-    if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    if not (isinstance(value, kind) or (kind is float and whole)) or (
+        kind is not bool and isinstance(value, bool)
+    ):
         raise InputError(f"{where}: expected {kind.__name__}, found {value!r}")
-    return value
+    if whole and abs(value) > _LARGEST:
+        raise InputError(f"{where}: expected a number below {_LARGEST:.0e}, found a larger one")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise InputError(f"{where}: expected a finite number, found {value}")
+    if isinstance(value, str) and "\0" in value:
+        raise InputError(f"{where}: expected a text without control characters, found {value!r}")
+    return float(value) if kind is float else value

@@ -65,3 +65,10 @@ def main() -> None:
     except BrokenPipeError:  # `glassrank search … | head`
         sys.stderr.close()
         sys.exit(0)
+    except MemoryError:
+        console.error("there is not enough memory for this; give it less at once, or more memory")
+        sys.exit(1)
+    except OSError as error:  # what no job has put into words of its own
+        what = f"{error.filename}: " if error.filename else ""
+        console.error(f"{what}{error.strerror or error}")
+        sys.exit(1)
