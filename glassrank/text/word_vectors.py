@@ -86,14 +86,14 @@ class WordVectors:
         path = Path(path)
         try:
             # Mapped, so that a file shorter than its header says is noticed before any allocation.
-            matrix = np.load(path, mmap_mode="r")
+            matrix = np.lib.format.open_memmap(path, mode="r")
         except FileNotFoundError:
             raise InputError(f"{path} does not exist") from None
         except OSError as error:
             raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
         except Exception:  # numpy reads the header as Python: what can go wrong there has no end
             raise InputError(f"{path} is not an array; expected a .npy of numbers") from None
-        if not isinstance(matrix, np.ndarray) or matrix.dtype.kind not in "fiu":
+        if matrix.dtype.kind not in "fiu":
             raise InputError(f"{path} is not an array; expected a .npy of numbers")
         if matrix.ndim != 2 or len(matrix) < _SPECIAL:
             raise InputError(f"{path}: expected a row for each word, found shape {matrix.shape}")
