@@ -70,5 +70,5 @@ def main() -> None:
         sys.exit(1)
     except OSError as error:  # what no job has put into words of its own
         what = f"{error.filename}: " if error.filename else ""
-        console.error(f"{what}{error.strerror or error}")
+        console.error(str(GlassrankError(f"{what}{error.strerror or error}")))
         sys.exit(1)

@@ -129,7 +129,8 @@ def _show(answer: "WhatIf", ids: list[str]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from glassrank.explain.printing import number, safe
+    from glassrank.errors import safe
+    from glassrank.explain.printing import number
 
     moved = answer.moved[answer.doc]
     console.out.print(Text(f"query: {safe(answer.query)}\n\n{safe(answer.text)}\n"))

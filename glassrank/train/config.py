@@ -13,7 +13,9 @@ from glassrank.settings import from_plain
 Loss = Literal["hinge", "ranknet", "pointwise", "softmax", "gains", "margin_mse", "kl"]
 VectorFormat = Literal["float32", "float16", "int8"]
 Sampling = Literal["first_stage", "nearest_grade", "lower_grades", "triples"]
-_LARGEST = 1 << 18
+_LARGEST, _LONGEST_LINE = 1 << 16, 1000
+"""Characters of a config and of its lines. Python's reader takes memory with the square of the
+number of parts in a dotted key."""
 _MOST_EXTENDED = 16
 
 
@@ -236,7 +238,10 @@ def _plain(path: Path, depth: int = 0) -> dict[str, Any]:
     if depth > _MOST_EXTENDED:
         raise InputError(f"{path} is extended in a circle; a chain of {_MOST_EXTENDED} is the most")
     try:
-        plain = tomllib.loads(read_whole(path, _LARGEST).decode("utf-8"))
+        text = read_whole(path, _LARGEST).decode("utf-8")
+        if max(map(len, text.split("\n"))) > _LONGEST_LINE:
+            raise InputError(f"{path} has a line of over {_LONGEST_LINE} characters; break it")
+        plain = tomllib.loads(text)
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not UTF-8: byte {error.start + 1}; convert it") from None
     except (
