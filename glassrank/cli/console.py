@@ -27,6 +27,13 @@ ModelName = Annotated[
 BudgetMs = Annotated[
     float | None, typer.Option(min=0.001, help="Milliseconds for the whole query.")
 ]
+Exact = Annotated[
+    bool,
+    typer.Option(
+        "--exact",
+        help="Unrounded weights, documents one by one: the same bytes with any number of threads.",
+    ),
+]
 Device = Annotated[str, typer.Option(help="cpu, cuda, or cuda:1.")]
 
 _PLAIN_LINE_SECONDS = 10.0

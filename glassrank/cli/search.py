@@ -23,6 +23,7 @@ def search(
     model: console.ModelName = None,
     budget_ms: console.BudgetMs = None,
     device: console.Device = "cpu",
+    exact: console.Exact = False,
     json: console.AsJson = False,
 ) -> None:
     """Search for one query; with a model, re-rank what was found."""
@@ -36,7 +37,9 @@ def search(
     else:
         from glassrank.rank import Pipeline
 
-        pipeline = Pipeline.open(index, model, budget_ms=budget_ms, method=method, device=device)
+        pipeline = Pipeline.open(
+            index, model, budget_ms=budget_ms, method=method, device=device, exact=exact
+        )
         opened, ranking = pipeline.index, pipeline(query, k)
     if json:
         console.print_json(_as_json(opened, ranking, method, model))

@@ -6,6 +6,7 @@ explained by leaving words out, and marked approximate.
 
 import math
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 
 import torch
@@ -22,6 +23,7 @@ from glassrank.explain.reading import Reading, read
 from glassrank.explain.structure import Explanation, Part, Term
 from glassrank.explain.windows import explain_windows
 from glassrank.models import PieceRanker, Words
+from glassrank.nn.helpers import one_thread
 from glassrank.rank import Reranker
 
 
@@ -37,6 +39,18 @@ def explain(
     """Why `text` has its score for `query`. `first_stage` is the first stage's score of it, which
     counts if the model mixes it in. `words` are the text's, as a store has them: then the very
     score is explained that they were ranked with."""
+    with one_thread() if reranker.alone else nullcontext():
+        return _explained(reranker, query, text, doc_id, first_stage, words)
+
+
+def _explained(
+    reranker: Reranker,
+    query: str,
+    text: str,
+    doc_id: str,
+    first_stage: float | None,
+    words: Words | None,
+) -> Explanation:
     model = reranker.model
     asked, given = read(reranker, query, "query"), read(reranker, text, "document")
     ranked = reranker.encode_doc(given.batch) if words is None else words
