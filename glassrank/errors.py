@@ -22,7 +22,8 @@ class GlassrankError(Exception):
     exit_status = 1
 
     def __init__(self, message: str = "") -> None:
-        # What is quoted may be megabytes of somebody's file: its beginning and its end will do.
+        # What is quoted may be lines, or megabytes, of somebody's file: its two ends will do.
+        message = message.replace("\n", " ").replace("\r", " ")
         if len(message) > _LONGEST:
             message = f"{message[: _LONGEST // 2]} … {message[-_LONGEST // 2 :]}"
         super().__init__(message)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from command_line import Call
+from reliability import Recorder
 
 CONFIG = """
 model = "knrm"
@@ -54,13 +55,16 @@ CONFIGS: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("case", CONFIGS)
-def test_a_config_is_refused_in_one_sentence(call: Call, files: Path, case: str) -> None:
+def test_a_config_is_refused_in_one_sentence(
+    call: Call, files: Path, case: str, reliability: Recorder
+) -> None:
     (files / "c.toml").write_bytes(CONFIGS[case])
     (files / "other.toml").write_text('extends = "c.toml"\n')
     (files / "number.toml").write_text("vectors = 3\n[nowhere]\n")
     os.mkfifo(files / "pipe")
     for command in ("prepare", "train"):
         one_sentence(call(command, "c.toml"), 2)
+    reliability("Readers", "malformed configs", "one sentence, exit status 2", tries=2)
 
 
 def test_a_config_that_extends_others_is_read(call: Call, files: Path) -> None:

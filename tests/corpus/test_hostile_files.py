@@ -14,12 +14,14 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from reliability import Recorder
 
 from glassrank import files
 from glassrank.corpus import read_docs, read_folds, read_qrels, read_queries, read_run
 from glassrank.corpus.trec import _DOCNO, _NOT_TEXT, _TITLE, _elements, _plain
 from glassrank.errors import GlassrankError, InputError
 
+LINEAR = "files made to keep a pattern busy", "read or refused in linear time"
 LARGE = 400_000
 """Characters. What is quadratic takes minutes here, what is linear milliseconds."""
 SECONDS = 3.0
@@ -67,10 +69,11 @@ SLOW_DOCS = {
 
 
 @pytest.mark.parametrize("case", SLOW_DOCS)
-def test_documents_take_linear_time(tmp_path: Path, case: str) -> None:
+def test_documents_take_linear_time(tmp_path: Path, case: str, reliability: Recorder) -> None:
     name, content = SLOW_DOCS[case]
     (tmp_path / name).write_text(content)
     in_time(lambda: list(read_docs(tmp_path / name)))
+    reliability("Readers", *LINEAR)
 
 
 def topic(body: str) -> str:
@@ -98,9 +101,12 @@ SLOW_QUERIES = {
 
 @pytest.mark.parametrize("field", ["title", "desc"])
 @pytest.mark.parametrize("case", SLOW_QUERIES)
-def test_queries_take_linear_time(tmp_path: Path, case: str, field: str) -> None:
+def test_queries_take_linear_time(
+    tmp_path: Path, case: str, field: str, reliability: Recorder
+) -> None:
     (tmp_path / "q").write_text(SLOW_QUERIES[case])
     in_time(lambda: read_queries(tmp_path / "q", field))
+    reliability("Readers", *LINEAR)
 
 
 @pytest.mark.parametrize("read", [read_qrels, read_run])
@@ -186,7 +192,7 @@ except InputError as error:
 )
 @pytest.mark.parametrize("byte", [b"\0", b"\n"], ids=["zeros", "line ends"])
 def test_a_gzip_bomb_is_refused_in_little_memory(
-    tmp_path: Path, read: str, name: str, byte: bytes
+    tmp_path: Path, read: str, name: str, byte: bytes, reliability: Recorder
 ) -> None:
     path = tmp_path / name
     path.write_bytes(bomb(byte, 4096))  # 4 GB in 4 MB
@@ -197,6 +203,7 @@ def test_a_gzip_bomb_is_refused_in_little_memory(
     assert done.returncode == 0, done.stderr
     assert any(word in done.stdout for word in ("unfolds to more than", "longer than", "larger"))
     assert done.stdout.count("\n") == 1
+    reliability("Readers", "gzip files that unfold a thousandfold", "refused, in little memory")
 
 
 def test_what_people_compress_is_read(tmp_path: Path) -> None:
@@ -208,12 +215,13 @@ def test_what_people_compress_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["d.jsonl", "d.tsv", "d.csv", "d.trec", "d.txt"])
-def test_a_line_without_an_end_is_refused(tmp_path: Path, name: str) -> None:
+def test_a_line_without_an_end_is_refused(tmp_path: Path, name: str, reliability: Recorder) -> None:
     path = tmp_path / name
     with path.open("wb") as file:
         file.truncate(50 * files.LONGEST_LINE)  # a hole: 3 GB of zeros
     with pytest.raises(InputError, match=rf"{name}:1: a line is longer than"):
         list(read_docs(path))
+    reliability("Readers", "a line of 3 GB", "refused")
 
 
 @pytest.mark.parametrize("name", ["d.txt", "d.trec", "d.csv"])
@@ -268,7 +276,7 @@ def test_folds_that_are_none(tmp_path: Path, content: str) -> None:
         read_folds(tmp_path / "folds.json")
 
 
-def test_a_folder_does_not_reach_outside(tmp_path: Path) -> None:
+def test_a_folder_does_not_reach_outside(tmp_path: Path, reliability: Recorder) -> None:
     """Whoever filled it would have another's files indexed and shown."""
     (tmp_path / "secret.txt").write_text("The password is swordfish.")
     folder = tmp_path / "docs"
@@ -283,6 +291,7 @@ def test_a_folder_does_not_reach_outside(tmp_path: Path) -> None:
         with pytest.raises(InputError, match=r"c\.txt is a link to a file outside"):
             list(read_docs(folder))
         (folder / "c.txt").unlink()
+    reliability("Readers", "links out of a folder of documents", "refused", tries=2)
 
 
 @pytest.mark.parametrize("read", [read_docs, read_queries, read_qrels, read_run, read_folds])

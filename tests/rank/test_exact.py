@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from reliability import Recorder
 
 from glassrank.explain import explain
 from glassrank.models.checkpoint import SavedModel, load_model, model_folder
@@ -21,6 +22,7 @@ sys.path.append(str(Path(__file__).parents[1] / "store"))
 from small_mores import small_bert, small_index, small_mores
 
 THREADS = (1, 2, 4)
+SAME = "live scores with --exact on 1, 2 and 4 threads", "the same bytes"
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +52,7 @@ def saved_models() -> dict[str, SavedModel]:
 
 @pytest.mark.parametrize("name", ["default", "bert", "mores"])
 def test_live_scores_are_the_same_bytes_with_any_number_of_threads(
-    packaged: SavedModel, texts: list[str], name: str
+    packaged: SavedModel, texts: list[str], name: str, reliability: Recorder
 ) -> None:
     saved = packaged if name == "default" else saved_models()[name]
     query = " ".join(texts[0].split()[:5])
@@ -65,6 +67,7 @@ def test_live_scores_are_the_same_bytes_with_any_number_of_threads(
         assert some.tobytes() == np.frombuffer(found[0], np.float32)[7:40:3].tobytes()
         assert torch.get_num_threads() == threads
     assert len(set(found)) == 1
+    reliability("Standing", *SAME, tries=len(THREADS) * len(texts))
 
 
 def test_explanations_are_the_same_bytes_with_any_number_of_threads(

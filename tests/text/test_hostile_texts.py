@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from reliability import Recorder
 
 from glassrank.errors import InputError
 from glassrank.text import EnglishAnalyzer, Vocabulary, split_words
@@ -18,6 +19,7 @@ from glassrank.text.vectors import SubwordVectors, WordVectors, read_subwords, r
 from glassrank.text.word_breaks import _CACHED_LENGTH, _cache, _words_of, words
 
 VOCABULARY = Vocabulary(["cat", "mat"])
+LYING = "vector files whose numbers lie", "refused before anything is allocated"
 N = 300_000
 TEXTS = {
     "one token": "a" * N,
@@ -44,10 +46,11 @@ TEXTS = {
 
 @pytest.mark.parametrize("split", [EnglishAnalyzer(), split_words], ids=["english", "words"])
 @pytest.mark.parametrize("case", TEXTS)
-def test_splitting_takes_linear_time(split: object, case: str) -> None:
+def test_splitting_takes_linear_time(split: object, case: str, reliability: Recorder) -> None:
     began = time.process_time()
     split(TEXTS[case])  # type: ignore[operator]
     assert time.process_time() - began < 3
+    reliability("Readers", "texts made to keep an analyzer busy", "split in linear time")
 
 
 CHILD = """
@@ -156,7 +159,9 @@ LIES = {
 
 
 @pytest.mark.parametrize("case", LIES)
-def test_a_malformed_fasttext_file_is_refused_at_once(tmp_path: Path, case: str) -> None:
+def test_a_malformed_fasttext_file_is_refused_at_once(
+    tmp_path: Path, case: str, reliability: Recorder
+) -> None:
     path = tmp_path / "m.bin"
     path.write_bytes(LIES[case])
     began, before = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -165,6 +170,7 @@ def test_a_malformed_fasttext_file_is_refused_at_once(tmp_path: Path, case: str)
     assert "\n" not in str(error.value)
     assert time.process_time() - began < 2
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000  # kilobytes
+    reliability("Readers", *LYING)
 
 
 VECTORS = {
@@ -183,7 +189,9 @@ VECTORS = {
 
 
 @pytest.mark.parametrize("case", VECTORS)
-def test_malformed_vectors_are_refused_at_once(tmp_path: Path, case: str) -> None:
+def test_malformed_vectors_are_refused_at_once(
+    tmp_path: Path, case: str, reliability: Recorder
+) -> None:
     name, content = VECTORS[case]
     (tmp_path / name).write_bytes(content)
     began = time.process_time()
@@ -191,6 +199,7 @@ def test_malformed_vectors_are_refused_at_once(tmp_path: Path, case: str) -> Non
         read_vectors(tmp_path / name, VOCABULARY)
     assert len(str(error.value)) < 2200
     assert time.process_time() - began < 2
+    reliability("Readers", *LYING)
 
 
 def test_a_bomb_of_vectors_is_refused(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from reliability import Recorder
 
 from glassrank.errors import InputError
 from glassrank.text.sentence_transformers import check_folder, load_sentence_transformer
@@ -53,7 +54,7 @@ HOSTILE: dict[str, tuple[str, Any]] = {
 
 @pytest.mark.parametrize("case", HOSTILE)
 def test_code_of_a_folder_is_never_run(
-    folder: Path, case: str, monkeypatch: pytest.MonkeyPatch
+    folder: Path, case: str, monkeypatch: pytest.MonkeyPatch, reliability: Recorder
 ) -> None:
     pytest.importorskip("sentence_transformers", reason="sentence-transformers is not there")
     monkeypatch.syspath_prepend(str(folder))
@@ -66,6 +67,7 @@ def test_code_of_a_folder_is_never_run(
         assert "\n" not in str(error.value)
     assert not (folder / "ran").exists()
     assert not {"evil", "modeling_evil"} & set(sys.modules)
+    reliability("Supply", "sentence transformers that bring code", "refused, nothing was run")
 
 
 @pytest.mark.parametrize("content", [b"[" * 100_000, b"\xff", b"{", b"9" * 5000 + b"]"])
