@@ -11,8 +11,6 @@ from typing import Any, TypeVar
 from glassrank.errors import InputError
 
 T = TypeVar("T")
-_LONGEST_NAME = 100
-"""Longer ones are like no name of ours, and comparing takes the square of their length."""
 _LARGEST = 1 << 53
 """Beyond, whole numbers are not exact as floats, and nothing here counts so far."""
 
@@ -33,7 +31,7 @@ def from_plain(kind: type[T], plain: Mapping[str, Any], where: str = "") -> T:
     values = {}
     for name, value in plain.items():
         if name not in known:
-            near = difflib.get_close_matches(name[:_LONGEST_NAME], known, n=1)
+            near = difflib.get_close_matches(str(name)[:100], known, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
             raise InputError(f"{where or kind.__name__}: there is no {name!r}; {hint}")
         values[name] = _convert(hints[name], value, f"{where}.{name}" if where else name)
@@ -73,14 +71,18 @@ def _convert(kind: Any, value: Any, where: str) -> Any:
             raise InputError(f"{where}: expected a list, found {value!r}")
         return tuple(_convert(inner[0], item, where) for item in value)
     if origin is typing.Literal:
-        if value not in inner:
-            near = difflib.get_close_matches(str(value)[:_LONGEST_NAME], map(str, inner), n=1)
+        if not any(type(value) is type(known) and value == known for known in inner):
+            near = difflib.get_close_matches(str(value)[:100], map(str, inner), n=1)
             hint = (
                 f"did you mean {near[0]!r}?" if near else f"known are {', '.join(map(str, inner))}"
             )
             raise InputError(f"{where}: {value!r} is not known; {hint}")
         return value
-    if origin is dict or kind is Any:
+    if kind is Any:
+        return value
+    if origin is dict:
+        if not isinstance(value, Mapping):
+            raise InputError(f"{where}: expected a table, found {value!r}")
         return value
     whole = isinstance(value, int) and not isinstance(value, bool)
     if not (isinstance(value, kind) or (kind is float and whole)) or (

@@ -113,8 +113,7 @@ def local_folder(source: str, base: Path = Path()) -> Path:
     from importlib.util import find_spec
 
     name, _, inside = source.removeprefix("package:").partition("/")
-    # A dotted name would import the package before its dot.
-    spec = find_spec(name) if name.isidentifier() else None
+    spec = find_spec(name)
     if spec is None or spec.origin is None:
         raise InputError(f"the package {name} is not installed; pip install {name}")
     return Path(spec.origin).parent / inside

@@ -43,6 +43,8 @@ CONFIGS: dict[str, bytes] = {
     "many digits": b"seed = " + b"9" * 10_000 + b"\n" + CONFIG.encode(),
     "large number": CONFIG.replace("[[", "seed = 100000000000000000000\n[[", 1).encode(),
     "large float": CONFIG.encode() + b"[optimizer]\nrest = 1" + b"0" * 400,
+    "no table": CONFIG.replace("[[", "config = 3\n[[", 1).encode(),
+    "a list for a name": CONFIG.replace("[[", "loss = []\n[[", 1).encode(),
     "infinite": CONFIG.encode() + b"[optimizer]\nrest = inf",
     "not a number": CONFIG.encode() + b"[optimizer]\nrest = nan",
     "a NUL in a name": CONFIG.replace("docs.tsv", "docs\\u0000.tsv").encode(),

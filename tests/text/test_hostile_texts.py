@@ -16,7 +16,7 @@ from glassrank.errors import InputError
 from glassrank.text import EnglishAnalyzer, Vocabulary, split_words
 from glassrank.text.encoder import LONGEST_READ, WordEncoder
 from glassrank.text.vectors import SubwordVectors, WordVectors, read_subwords, read_vectors
-from glassrank.text.word_breaks import _CACHED_LENGTH, _cache, _words_of, words
+from glassrank.text.word_breaks import _LONGEST_CACHED, _cache, _words_of, words
 
 VOCABULARY = Vocabulary(["cat", "mat"])
 LYING = "vector files whose numbers lie", "refused before anything is allocated"
@@ -86,10 +86,10 @@ def test_a_plain_word_of_any_length_is_cut_every_255() -> None:
 
 def test_only_short_pieces_are_remembered() -> None:
     words(" ".join(f"é{'x' * 100}{n}" for n in range(50)))
-    assert max(map(len, _cache), default=0) <= _CACHED_LENGTH
+    assert max(map(len, _cache), default=0) <= _LONGEST_CACHED
     analyzer = EnglishAnalyzer()
     analyzer("y" * 200)
-    assert max(map(len, analyzer._terms), default=0) <= _CACHED_LENGTH
+    assert max(map(len, analyzer._terms), default=0) <= _LONGEST_CACHED
 
 
 def test_a_model_splits_no_more_than_it_can_read() -> None:
