@@ -10,13 +10,13 @@ from random import Random
 import pytest
 import torch
 from fuzz_targets import FILES, FOLDERS, spoilt
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from reliability import Recorder
 
 ENDS = "read, or refused in one sentence"
 seeds = st.integers(0, 2**32 - 1)
-few = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+few = settings(max_examples=40)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -36,26 +36,32 @@ def test_a_sound_file_is_read(tmp_path: Path, name: str) -> None:
     assert FILES[name].attempt(tmp_path, FILES[name].sound) == "read"
 
 
-@few
-@given(seed=seeds)
 @pytest.mark.parametrize("name", FILES)
-def test_a_spoilt_file_is_read_or_refused(
-    tmp_path: Path, name: str, seed: int, reliability: Recorder
-) -> None:
+def test_a_spoilt_file_is_read_or_refused(tmp_path: Path, name: str, reliability: Recorder) -> None:
     (tmp_path / "config.json").write_text("{}")
-    FILES[name].attempt(tmp_path, spoilt(FILES[name].sound, Random(seed)))
-    reliability("Readers", f"spoilt files: {name.partition(',')[0]}", ENDS)
+    ends = []
+
+    @few
+    @given(seed=seeds)
+    def attempts(seed: int) -> None:
+        ends.append(FILES[name].attempt(tmp_path, spoilt(FILES[name].sound, Random(seed))))
+
+    attempts()
+    reliability("Readers", f"spoilt files: {name.partition(',')[0]}", ENDS, len(ends))
 
 
-@few
-@given(content=st.binary(max_size=400))
 @pytest.mark.parametrize("name", FILES)
-def test_any_bytes_are_read_or_refused(
-    tmp_path: Path, name: str, content: bytes, reliability: Recorder
-) -> None:
+def test_any_bytes_are_read_or_refused(tmp_path: Path, name: str, reliability: Recorder) -> None:
     (tmp_path / "config.json").write_text("{}")
-    FILES[name].attempt(tmp_path, content)
-    reliability("Readers", f"any bytes: {name.partition(',')[0]}", ENDS)
+    ends = []
+
+    @few
+    @given(content=st.binary(max_size=400))
+    def attempts(content: bytes) -> None:
+        ends.append(FILES[name].attempt(tmp_path, content))
+
+    attempts()
+    reliability("Readers", f"any bytes: {name.partition(',')[0]}", ENDS, len(ends))
 
 
 @pytest.mark.parametrize("name", FOLDERS)
@@ -66,13 +72,15 @@ def test_a_spoilt_folder_is_used_or_refused(
     target.make(made)
     target.use(made)
     names = target.files(made)
+    ends = []
 
     @few
     @given(seed=seeds)
     def attempts(seed: int) -> None:
         chance = Random(seed)
         path = chance.choice(names)
-        target.attempt(made, tmp_path / "work", path, spoilt((made / path).read_bytes(), chance))
-        reliability("Files", f"a spoilt file in a folder: {name}", ENDS)
+        content = spoilt((made / path).read_bytes(), chance)
+        ends.append(target.attempt(made, tmp_path / "work", path, content))
 
     attempts()
+    reliability("Files", f"a spoilt file in a folder: {name}", ENDS, len(ends))
