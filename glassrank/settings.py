@@ -93,6 +93,4 @@ def _convert(kind: Any, value: Any, where: str) -> Any:
         raise InputError(f"{where}: expected a number below {_LARGEST:.0e}, found a larger one")
     if isinstance(value, float) and not math.isfinite(value):
         raise InputError(f"{where}: expected a finite number, found {value}")
-    if isinstance(value, str) and "\0" in value:
-        raise InputError(f"{where}: expected a text without control characters, found {value!r}")
     return float(value) if kind is float else value

@@ -1,6 +1,7 @@
 """One TOML file for a training run."""
 
 import difflib
+import re
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,7 @@ _LARGEST, _LONGEST_LINE = 1 << 16, 1000
 """Characters of a config and of its lines. Python's reader takes memory with the square of the
 number of parts in a dotted key."""
 _MOST_EXTENDED = 16
+_NUL = re.compile(r"\\u0000|\\U00000000")
 
 
 @dataclass(frozen=True)
@@ -241,6 +243,10 @@ def _plain(path: Path, depth: int = 0) -> dict[str, Any]:
         text = read_whole(path, _LARGEST).decode("utf-8")
         if max(map(len, text.split("\n"))) > _LONGEST_LINE:
             raise InputError(f"{path} has a line of over {_LONGEST_LINE} characters; break it")
+        if _NUL.search(text):
+            raise InputError(
+                f"{path} has a NUL in a text, which no file's name can have; remove it"
+            )
         plain = tomllib.loads(text)
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not UTF-8: byte {error.start + 1}; convert it") from None
