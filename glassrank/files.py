@@ -1,21 +1,39 @@
-"""Reading and writing files so that nothing half-written is ever left behind."""
+"""Reading and writing files so that nothing half-written is ever left behind.
+
+Files come from strangers: a line, a whole file and what a `.gz` unfolds to have bounds, far above
+what collections have, so that no file fills the memory.
+"""
 
 import gzip
+import io
 import os
 import secrets
+import stat
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Any, cast
 
 from glassrank.errors import InputError
 from glassrank.folders import Folder, disk_error, explained
 
+LONGEST_LINE = 1 << 26
+"""Bytes (67 MB), of files that hold a document on a line; a document's text is bounded likewise."""
+LONGEST_ROW = 1 << 20
+"""Bytes, of files that hold a few ids and numbers on a line."""
+MOST_EXPANSION = 100
+"""What a `.gz` may unfold to, as a multiple of what was read of it: texts reach 10, the most
+repetitive ones 50, a bomb 1,000. The first 4 MB are free."""
+FREE_EXPANSION = 1 << 22
+
 _DAMAGED = "the gzip data is damaged or cut off; fetch or write the file again"
+_BROKEN_GZIP = (gzip.BadGzipFile, EOFError, zlib.error)
 
 
-def read_lines(path: str | Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
+def read_lines(
+    path: str | Path, encoding: str = "utf-8", longest: int = LONGEST_LINE
+) -> Iterator[tuple[int, str]]:
     """(line number, line without its end) of a text file, or of its `.gz`.
 
     Lines end at `\\n` or `\\r\\n` only, as in every format of the field: other Unicode line breaks
@@ -24,27 +42,23 @@ def read_lines(path: str | Path, encoding: str = "utf-8") -> Iterator[tuple[int,
     """
     path = Path(path)
     number = 0
-    with _opened(path) as file:
-        try:
-            for number, raw in enumerate(file, 1):
-                try:
-                    line = raw.decode(encoding)
-                except UnicodeDecodeError as error:
-                    raise InputError.at(
-                        path,
-                        number,
-                        f"invalid {encoding.upper()} at byte {error.start + 1} of the line; "
-                        f"convert the file to {encoding.upper()}, or name its encoding",
-                    ) from None
-                except LookupError:
-                    raise InputError(
-                        f"unknown encoding {encoding!r}; expected a name such as utf-8 or latin-1"
-                    ) from None
-                if number == 1:
-                    line = line.removeprefix("\ufeff")  # a byte order mark, as Windows writes
-                yield number, line.removesuffix("\n").removesuffix("\r")
-        except (gzip.BadGzipFile, EOFError, zlib.error):
-            raise InputError.at(path, number + 1, _DAMAGED) from None
+    with open_bytes(path) as file:
+        while True:
+            try:
+                raw = file.readline(longest + 1)
+            except _BROKEN_GZIP:
+                raise InputError.at(path, number + 1, _DAMAGED) from None
+            except OSError as error:
+                raise _unreadable(path, error) from None
+            if not raw:
+                return
+            number += 1
+            if len(raw) > longest:
+                raise InputError.at(path, number, _too_long(longest))
+            line = _decoded(raw, encoding, path, number)
+            if number == 1:
+                line = line.removeprefix("\ufeff")  # a byte order mark, as Windows writes
+            yield number, line.removesuffix("\n").removesuffix("\r")
 
 
 def read_blocks(path: str | Path, size: int = 1 << 20) -> Iterator[bytes]:
@@ -53,25 +67,114 @@ def read_blocks(path: str | Path, size: int = 1 << 20) -> Iterator[bytes]:
     For files of millions of short lines, where handling each on its own takes most of the time.
     """
     path = Path(path)
-    with _opened(path) as file:
+    with open_bytes(path) as file:
+        while True:
+            try:
+                block = file.read(size)
+                end = file.readline(LONGEST_ROW + 1)
+            except _BROKEN_GZIP:
+                raise InputError(f"{path}: {_DAMAGED}") from None
+            except OSError as error:
+                raise _unreadable(path, error) from None
+            if len(end) > LONGEST_ROW:
+                raise InputError(f"{path}: {_too_long(LONGEST_ROW)}")
+            if not block:
+                return
+            yield block + end
+
+
+def read_whole(path: str | Path, most: int) -> bytes:
+    """A file that is needed in one piece, or what its `.gz` holds, of no more than `most` bytes.
+    Only a plain file: settings name others, and a pipe would be waited for."""
+    path = Path(path)
+    with open_bytes(path, plain=True) as file:
         try:
-            while block := file.read(size):
-                yield block + file.readline()
-        except (gzip.BadGzipFile, EOFError, zlib.error):
+            content = file.read(most + 1)
+        except _BROKEN_GZIP:
             raise InputError(f"{path}: {_DAMAGED}") from None
+        except OSError as error:
+            raise _unreadable(path, error) from None
+    if len(content) > most:
+        raise InputError(f"{path} is larger than {most:,} bytes; is it the right file?")
+    return content
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[IO[bytes]]:
+def open_bytes(path: Path, *, plain: bool = False) -> Iterator[IO[bytes]]:
+    """A file open for reading, or what its `.gz` holds, which may not unfold without end."""
     try:
-        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
-            yield file  # type: ignore[misc]
+        if plain and stat.S_IFMT(path.stat().st_mode) not in (stat.S_IFREG, stat.S_IFDIR):
+            raise InputError(f"{path} is a pipe or a device, expected a file")
+        file: IO[bytes] = path.open("rb")
     except FileNotFoundError:
         raise InputError(f"{path} does not exist") from None
     except IsADirectoryError:
         raise InputError(f"{path} is a folder, expected a file") from None
-    except PermissionError:
-        raise InputError(f"{path} cannot be read: permission denied") from None
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    except ValueError:  # a NUL in it
+        raise InputError(f"{str(path)!r} is not the name of a file") from None
+    with file:
+        if path.suffix.lower() == ".gz":
+            yield cast(IO[bytes], io.BufferedReader(_Unfolding(path, file), 1 << 17))
+        else:
+            yield file
+
+
+class _Unfolding(io.RawIOBase):
+    """What a gzip file holds, as long as it does not unfold too far."""
+
+    def __init__(self, path: Path, file: IO[bytes]) -> None:
+        self._path = path
+        self._file = file
+        self._content = gzip.GzipFile(fileobj=file)
+        self._unfolded = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        count = self._content.readinto(buffer)
+        self._unfolded += count
+        if self._unfolded > max(FREE_EXPANSION, MOST_EXPANSION * self._file.tell()):
+            raise InputError(
+                f"{self._path} unfolds to more than {MOST_EXPANSION} times its size; "
+                "if you trust it, unpack it first"
+            )
+        return count
+
+
+def most_bytes(path: Path) -> int:
+    """The most that a file, or what its `.gz` holds, can have; known before it is read."""
+    size = path.stat().st_size
+    return max(FREE_EXPANSION, MOST_EXPANSION * size) if path.suffix.lower() == ".gz" else size
+
+
+def _decoded(raw: bytes, encoding: str, path: Path, number: int) -> str:
+    try:
+        return raw.decode(encoding)
+    except UnicodeError as error:
+        place = error.start + 1 if isinstance(error, UnicodeDecodeError) else 1
+        raise InputError.at(
+            path,
+            number,
+            f"invalid {encoding.upper()} at byte {place} of the line; "
+            f"convert the file to {encoding.upper()}, or name its encoding",
+        ) from None
+    except LookupError:
+        raise InputError(
+            f"unknown encoding {encoding!r}; expected a name such as utf-8 or latin-1"
+        ) from None
+
+
+def _too_long(longest: int) -> str:
+    return f"a line is longer than {longest:,} bytes; is it the right format?"
+
+
+def _unreadable(path: Path, error: OSError) -> InputError:
+    if isinstance(error, PermissionError):
+        return InputError(f"{path} cannot be read: permission denied")
+    return InputError(f"{path} cannot be read: {error.strerror or error}")
 
 
 @contextmanager
@@ -107,7 +210,7 @@ def whole_file(path: Path) -> Iterator[Path]:
             raise disk_error(error, f"make {path} durable", "it is written all the same") from error
         raise disk_error(error, f"write {path}") from error
     finally:
-        with suppress(OSError):
+        with suppress(OSError):  # a disk that cannot be written has been spoken of already
             part.unlink(missing_ok=True)
 
 

@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 from glassrank.errors import InputError
 
 T = TypeVar("T")
+_LARGEST = 1 << 53
+"""Beyond, whole numbers are not exact as floats, and nothing here counts so far."""
 
 LARGEST = 1 << 16
 _LONGEST = 1000
@@ -123,14 +125,19 @@ def _convert(kind: Any, value: Any, where: str) -> Any:
             )
             raise InputError(f"{where}: {shown(value)} is not known; {hint}")
         return value
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
     if kind is Any:
         return value
     if origin is dict:
         if not isinstance(value, Mapping):
             raise InputError(f"{where}: expected a table, found {shown(value)}")
         return value
-    if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    if not (isinstance(value, kind) or (kind is float and whole)) or (
+        kind is not bool and isinstance(value, bool)
+    ):
         raise InputError(f"{where}: expected {kind.__name__}, found {shown(value)}")
-    return value
+    if whole and abs(value) > _LARGEST:
+        raise InputError(f"{where}: expected a number below {_LARGEST:.0e}, found a larger one")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise InputError(f"{where}: expected a finite number, found {value}")
+    return float(value) if kind is float else value

@@ -6,6 +6,7 @@ explained by leaving words out, and marked approximate.
 
 import math
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 
 import torch
@@ -25,6 +26,7 @@ from glassrank.explain.structure import Explanation, Part, Term
 from glassrank.explain.transformer_parts import explain_left_out_words
 from glassrank.explain.windows import explain_windows
 from glassrank.models import PieceRanker, Words
+from glassrank.nn.helpers import one_thread
 from glassrank.rank import Reranker
 
 
@@ -42,6 +44,19 @@ def explain(
     counts if the model mixes it in. `words` are the text's, as a store has them: then the very
     score is explained that they were ranked with. An explanation that is not there by the
     deadline ends with a LateError."""
+    with one_thread() if reranker.alone else nullcontext():
+        return _explained(reranker, query, text, doc_id, first_stage, words, deadline)
+
+
+def _explained(
+    reranker: Reranker,
+    query: str,
+    text: str,
+    doc_id: str,
+    first_stage: float | None,
+    words: Words | None,
+    deadline: Deadline,
+) -> Explanation:
     model = reranker.model
     asked, given = read(reranker, query, "query"), read(reranker, text, "document")
     ranked = reranker.encode_doc(given.batch) if words is None else words

@@ -86,9 +86,11 @@ class Pipeline:
         method: str | Method = "bm25",
         candidates: int | None = None,
         device: str = "cpu",
+        exact: bool = False,
     ) -> "Pipeline":
-        """From folders; the model's document store is used if the index has one."""
-        opened, reranker = Index(index), Reranker.load(model, device)
+        """From folders; the model's document store is used if the index has one. `exact` as in
+        `Reranker`."""
+        opened, reranker = Index(index), Reranker.load(model, device, exact=exact)
         store = Store.find(opened, reranker.model)
         return cls(
             opened,

@@ -7,8 +7,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from glassrank.errors import InputError
 from glassrank.nn.devices import device_named
+from glassrank.text.sentence_transformers import load_sentence_transformer
 from glassrank.train.gathered import Candidates
 from glassrank.train.prepared import Ragged, Split
 
@@ -64,7 +64,7 @@ class SentenceTeacher:
     """A sentence transformer: the cosine of query and document, both encoded once."""
 
     def __init__(self, path: str, docs: Sequence[Sequence[str]]) -> None:
-        self._model: Any = _sentence_transformer(path)
+        self._model: Any = load_sentence_transformer(path)
         self._docs = self._encode(docs)
 
     def _encode(self, texts: Sequence[Sequence[str]]) -> NDArray[np.float32]:
@@ -81,13 +81,3 @@ class SentenceTeacher:
             part = slice(start, start + (1 << 16))
             out[part] = np.einsum("ij,ij->i", encoded[owner[part]], self._docs[docs.values[part]])
         return out
-
-
-def _sentence_transformer(path: str) -> Any:
-    try:
-        from sentence_transformers import SentenceTransformer
-    except ImportError:
-        raise InputError(
-            "teacher scores need sentence-transformers; pip install 'glassrank[vectors]'"
-        ) from None
-    return SentenceTransformer(path)
