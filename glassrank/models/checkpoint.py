@@ -116,9 +116,11 @@ def save_model(
     vocabulary: list[str],
     card: str,
     vectors: str = "float32",
+    layers: str = "float32",
 ) -> None:
-    """`vectors` says how word vectors are kept: float32, float16, or int8 with a scale for each,
-    which takes a quarter of the room. All else stays as it is."""
+    """`vectors` says how vectors of words or pieces are kept: float32, float16, or int8 with a
+    scale for each, which takes a quarter of the room; `layers`, how other matrices are: float32 or
+    float16."""
     if isinstance(model, Ensemble):
         raise TypeError("an ensemble is made of saved models; write it with save_ensemble")
     weights = {name: tensor.detach().cpu().contiguous() for name, tensor in _state(model).items()}
@@ -133,7 +135,7 @@ def save_model(
         "first_stage_weight": model.first_stage_weight is not None,
     }
     with sealed_folder(folder, "model", _HOLDS, beside=CARD) as part:
-        write_tensors(smaller(weights, vectors), part / WEIGHTS)
+        write_tensors(smaller(weights, vectors, layers), part / WEIGHTS)
         _write_config(part, config)
         (part / VOCABULARY).write_text("".join(f"{w}\n" for w in vocabulary), "utf-8")
         (part / CARD).write_text(card, "utf-8")

@@ -152,34 +152,46 @@ def check_finite(tensors: Mapping[str, Tensor]) -> None:
             raise GlassrankError(f"the weights {name[:100]} are not all finite numbers")
 
 
-_VECTORS, _SCALES = "words.embedding.weight", "words.embedding.scales"
+_TABLES = ("words.embedding", "encoder.embeddings.pieces")
+"""Vectors of words or pieces, which are most of a small model and need the fewest bits."""
 
 
-def smaller(weights: dict[str, Tensor], vectors: str) -> dict[str, Tensor]:
-    """Word vectors as they are kept; `whole_vectors` is the way back."""
-    if vectors == "float32" or _VECTORS not in weights:
-        return weights
-    matrix = weights[_VECTORS]  # (V, E)
-    if vectors == "float16":
-        return {**weights, _VECTORS: matrix.half()}
-    scales = matrix.abs().amax(1).clamp(min=1e-12) / 127  # (V,)
-    rounded = (matrix / scales[:, None]).round().to(torch.int8)
-    return {**weights, _VECTORS: rounded, _SCALES: scales}
+def smaller(
+    weights: dict[str, Tensor], vectors: str = "float32", layers: str = "float32"
+) -> dict[str, Tensor]:
+    """Vectors and other matrices as they are kept; `whole_vectors` is the way back."""
+    kept = dict(weights)
+    for name, tensor in weights.items():
+        table, _, kind = name.rpartition(".")
+        if kind != "weight" or table not in _TABLES:
+            if layers == "float16" and tensor.ndim > 1 and tensor.is_floating_point():
+                kept[name] = tensor.half()
+        elif vectors == "float16":
+            kept[name] = tensor.half()
+        elif vectors == "int8":
+            scales = tensor.abs().amax(1).clamp(min=1e-12) / 127  # (V,)
+            kept[name] = (tensor / scales[:, None]).round().to(torch.int8)  # (V, E)
+            kept[f"{table}.scales"] = scales
+    return kept
 
 
 def whole_header(header: dict[str, TensorInfo]) -> dict[str, TensorInfo]:
     """The header of what `whole_vectors` gives."""
-    if _SCALES not in header:
-        return header
-    rest = {name: info for name, info in header.items() if name != _SCALES}
-    vectors, scales = header.get(_VECTORS), header[_SCALES]
-    if vectors is None or vectors.dtype != "I8" or scales != ("F32", vectors.shape[:1]):
-        raise InputError("the scales of its word vectors do not belong to them")
-    return {**rest, _VECTORS: TensorInfo("F32", vectors.shape)}
+    whole = dict(header)
+    for table in _TABLES:
+        scales, vectors = whole.pop(f"{table}.scales", None), whole.get(f"{table}.weight")
+        if scales is None:
+            continue
+        if vectors is None or vectors.dtype != "I8" or scales != ("F32", vectors.shape[:1]):
+            raise InputError("the scales of its word vectors do not belong to them")
+        whole[f"{table}.weight"] = TensorInfo("F32", vectors.shape)
+    return whole
 
 
 def whole_vectors(weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    scales = weights.pop(_SCALES, None)
-    if scales is not None:
-        weights[_VECTORS] = weights[_VECTORS].float().mul_(scales[:, None])
+    for table in _TABLES:
+        scales = weights.pop(f"{table}.scales", None)
+        if scales is not None:
+            name = f"{table}.weight"
+            weights[name] = weights[name].float().mul_(scales[:, None])
     return weights
