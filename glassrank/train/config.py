@@ -108,6 +108,16 @@ class CandidatesConfig:
     teacher: str | None = None
     """Whose scores are kept for losses that learn from them: a sentence transformer's folder, or a
     trained model's, of any kind."""
+    teachers: dict[str, float] = field(default_factory=dict)
+    """Several of them, each with its weight. What is kept is the mean of their scores, after each
+    has been brought to mean 0 and deviation 1 among a query's candidates."""
+
+    def __post_init__(self) -> None:
+        if self.teacher is not None and self.teachers:
+            raise InputError("candidates: teacher is one, teachers are several; keep one of them")
+        for name, weight in self.teachers.items():
+            if isinstance(weight, bool) or not isinstance(weight, int | float) or not weight > 0:
+                raise InputError(f"candidates.teachers.{name}: expected a weight above 0")
 
 
 @dataclass(frozen=True)
@@ -140,6 +150,9 @@ class LossConfig:
     """Teacher scores are multiplied by this before the softmax (kl)."""
     positive_bonus: float = 0.0
     """Added to the teacher's logit of judged positives (kl)."""
+    standardized: bool = False
+    """Whether teacher scores are first brought to mean 0 and deviation 1 in each list (kl). Any
+    teacher then asks for the same contrast; a temperature of 1 to 2 is usual."""
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,33 @@ def find_teacher(folder: Path, docs: Sequence[Sequence[str]], device: str) -> Te
     return SentenceTeacher(str(folder), docs)
 
 
+class MeanTeacher:
+    """Several: the weighted mean of their scores, each of mean 0 and deviation 1 among a query's
+    candidates, since a cosine and a logit know nothing of each other's scale."""
+
+    def __init__(self, teachers: Sequence[tuple[Teacher, float]]) -> None:
+        self._teachers = teachers
+
+    def scores(self, found: Candidates) -> NDArray[np.float32]:
+        lengths = np.diff(found.docs.offsets)
+        owner = np.repeat(np.arange(len(lengths)), lengths)
+        total = np.zeros(len(owner), np.float64)
+        for teacher, weight in self._teachers:
+            total += weight * _standardized(teacher.scores(found), owner, lengths)
+        return (total / sum(weight for _, weight in self._teachers)).astype(np.float32)
+
+
+def _standardized(
+    scores: NDArray[np.float32], owner: NDArray[np.int64], lengths: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Within each query's own candidates."""
+    count = np.maximum(lengths, 1)
+    centred = scores - (np.bincount(owner, scores, len(lengths)) / count)[owner]
+    deviation = np.sqrt(np.bincount(owner, centred**2, len(lengths)) / count)
+    values: NDArray[np.float64] = centred / (deviation + 1e-6)[owner]
+    return values
+
+
 class ModelTeacher:
     """A trained ranker: a BERT or MORES, say, that a small model learns from."""
 

@@ -1,6 +1,7 @@
 """Families over a pretrained encoder: kernels, MaxSim, one vector."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from model_cases import piece_batch, small_model, widened_ids
 
 from glassrank.models import MODELS, PieceRanker, TokenBatch, Words
+from glassrank.models.checkpoint import Usage, load_model, save_model
 from glassrank.models.kernel_bert import KernelBERT
 from glassrank.models.pretrained import Pretrained
 from glassrank.nn.kernels import Kernels
@@ -150,3 +152,21 @@ def test_the_papers_kernels_can_be_asked_for() -> None:
 
 def test_families_are_named() -> None:
     assert set(FAMILIES) <= set(MODELS)
+
+
+def test_a_packaged_form_takes_less_room_and_scores_alike(tmp_path: Path) -> None:
+    model = family("kernel_bert")
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *(f"w{i}" for i in range(36))]
+    usage = Usage(query_length=12, doc_length=20)
+    for name, kept in (("whole", ()), ("small", ("int8", "float16"))):
+        save_model(tmp_path / name, model, usage, words, "# card\n", *kept)
+    sizes = [(tmp_path / n / "weights.safetensors").stat().st_size for n in ("small", "whole")]
+    assert sizes[0] < 0.7 * sizes[1]  # headers are most of a model this small
+    small = load_model(tmp_path / "small").model
+    query, doc = piece_batch([5]), piece_batch([9])
+    with torch.no_grad():
+        torch.testing.assert_close(small(query, doc), model(query, doc), rtol=0.05, atol=0.05)
+    table = small.get_parameter("encoder.embeddings.pieces.weight")
+    original = model.get_parameter("encoder.embeddings.pieces.weight")
+    largest = original.abs().amax(1, keepdim=True)
+    assert bool(((table - original).abs() <= largest / 127).all())
