@@ -29,6 +29,9 @@ SAMPLE_QUERIES = (
     "run a function in a separate thread",
 )
 
+PYTHON_QUESTIONS = Path(__file__).parent / "python-questions"
+"""Judged questions about this corpus: `queries.tsv` and `qrels.txt`."""
+
 CORPUS = 2
 """Counts up whenever other documents are chosen, so that no index of the old ones is taken."""
 
