@@ -73,7 +73,7 @@ def _read(path: Path) -> bytes:
 
 def _read_later(path: Path) -> bytes:
     if not path.exists():
-        raise RefusedError(503, "This is being measured; it will be here in a minute or two.", 3e3)
+        raise RefusedError(503, "This is being measured; it will be here in a minute or two.", 1e3)
     return _read(path)
 
 
