@@ -48,18 +48,16 @@ _SKIPPED_MODULES = {
     *("sunau", "telnetlib", "uu", "xdrlib", "ntpath", "nturl2path"),
 }
 
-# `os` and `os.path` have other names on each system.
-_KNOWN_AS = {
-    **dict.fromkeys(("posix", "nt"), "os"),
-    **dict.fromkeys(("posixpath", "genericpath", "ntpath"), "os.path"),
-}
+# `os.path` is in files of other names.
+_KNOWN_AS = {"posixpath": "os.path", "genericpath": "os.path"}
 _PRIVATE = re.compile(r"(^|\.)(_|test(_|\.|$))")
 
 # Public modules whose functions are in C, so that there is no source to parse. All are small, and
 # importing them does nothing else.
 _COMPILED_MODULES = (
     *("builtins", "array", "atexit", "binascii", "bisect", "bz2", "cmath", "collections"),
-    *("collections.abc", "contextvars", "csv", "datetime", "decimal", "functools", "gc", "hashlib"),
+    *("collections.abc", "contextvars", "csv", "datetime", "decimal", "functools", "gc"),
+    *("getpass", "hashlib"),
     *("heapq", "io", "itertools", "lzma", "marshal", "math", "mmap", "operator", "os"),
     *("os.path", "pickle", "random", "re", "select", "signal", "socket", "sqlite3", "ssl"),
     *("statistics", "string", "struct", "sys", "threading", "time", "types", "unicodedata"),
@@ -75,7 +73,7 @@ _HEADING = re.compile(r"^(\S.*)\n([*=\-~^])\2{2,}\n", re.MULTILINE)
 
 
 def python_docs() -> Iterator[Doc]:
-    """5,700 to 6,600 documents in a fixed order: `topic:with`, `str.split`, `json.loads`, …"""
+    """5,400 to 6,200 documents in a fixed order: `topic:with`, `str.split`, `json.loads`, …"""
     seen: set[str] = set()
     for doc in chain(_topics(), filter(_is_public, chain(_library(), _compiled()))):
         # The first counts: a function may have one definition for each system, and what is
@@ -151,11 +149,14 @@ def _library() -> Iterator[Doc]:
         docstring = ast.get_docstring(tree)
         if _is_useful(docstring):
             yield Doc(module, docstring, f"module {module}", f"{source}:1")
-        public = _all_names(tree) if f"{module}.*" in exported else set()
+        public = _all_names(tree)
+        shown_above = public if f"{module}.*" in exported else set()
         for node, name in _definitions(tree):
             short = name.split(".")[0]
-            if short in public or f"{module}.{short}" in exported:
+            if short in shown_above or f"{module}.{short}" in exported:
                 name = f"{module.rpartition('.')[0]}.{name}"
+            elif public and short not in public:
+                continue
             else:
                 name = f"{module}.{name}"
             text = _docstring(node)
@@ -185,12 +186,24 @@ def _exports(tree: ast.Module, package: str) -> Iterator[str]:
 
 
 def _all_names(tree: ast.Module) -> set[str]:
-    for node in tree.body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
-            return {
-                str(item.value) for item in ast.walk(node.value) if isinstance(item, ast.Constant)
-            }
-    return set()
+    """What a module says is for its users; nothing if it does not say, or computes it."""
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Assign(targets=[ast.Name("__all__")], value=value):
+                parts = value
+            case ast.AugAssign(target=ast.Name("__all__"), value=value):
+                parts = value
+            case ast.Call(func=ast.Attribute(ast.Name("__all__"), _), args=[value]):
+                parts = value
+            case _:
+                continue
+        try:
+            given = ast.literal_eval(parts)
+        except ValueError:
+            return set()
+        names.update([given] if isinstance(given, str) else given)
+    return names
 
 
 def _definitions(node: ast.AST, prefix: str = "") -> Iterator[tuple[Definition, str]]:
@@ -276,10 +289,12 @@ def _members(owner: ModuleType | type, prefix: str, source: str) -> Iterator[Doc
 
 
 def _belongs(name: str, value: object, owner: ModuleType, module: str) -> bool:
-    """Whether a module's member is its own, and not another public module's."""
+    """Whether a module's member is its own, and not another public module's: as it says itself, or
+    as its members say."""
+    if names := getattr(owner, "__all__", None):
+        return name in names
     home = getattr(value, "__module__", None) or module
-    home = _KNOWN_AS.get(home, home).lstrip("_")  # `csv` is partly in `_csv`
-    return module == "builtins" or home == module or name in getattr(owner, "__all__", ())
+    return module == "builtins" or home.lstrip("_") == module  # `sqlite3` is partly in `_sqlite3`
 
 
 def _shorten(title: str) -> str:
