@@ -18,6 +18,8 @@ from glassrank.corpus import PYTHON_QUESTIONS
 
 NAMES = ("clusters.json", "budget.json")
 _DEPTH = 100
+_CLUSTERS = 8  # of 60 questions the elbow would make three, which tell nothing apart
+_MEASURES = ["nDCG@10", "RR@10", "R@10"]
 _REPEATS = 3
 _MOST_SECONDS = 600
 _ONE_THREAD = dict.fromkeys(
@@ -73,11 +75,17 @@ def make_reports(index: Path, folder: Path, model: str = "default") -> None:
         first, second = made / "first.run", made / "second.run"
         retrieve(index, queries, first, depth=_DEPTH, threads=1, quiet=True)
         rerank(first, index, queries, model, second, depth=_DEPTH, quiet=True)
-        clusters(second, first, queries, qrels, model, json=made / NAMES[0], quiet=True)
-        (made / NAMES[0]).replace(folder / NAMES[0])
-        curves = made / NAMES[1]
-        budget(first, qrels, index, queries, [model], repeats=_REPEATS, json=curves, quiet=True)
-        curves.replace(folder / NAMES[1])
+        types, curves = (made / name for name in NAMES)
+        clusters(second, first, queries, qrels, model, k=_CLUSTERS, json=types, quiet=True)
+        types.replace(folder / types.name)
+        budget(
+            *(first, qrels, index, queries, [model]),
+            measure=_MEASURES,
+            repeats=_REPEATS,
+            json=curves,
+            quiet=True,
+        )
+        curves.replace(folder / curves.name)
 
 
 def main(index: str, folder: str) -> None:
