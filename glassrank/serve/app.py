@@ -186,8 +186,8 @@ def _add_state(app: FastAPI, service: Service) -> None:
         """Models, methods, limits, and the state of the index."""
         return json_response(to_bytes(information(service)))
 
-    for name, content in reports(service.options).items():
-        app.get(f"/{name}", summary=f"What `glassrank {name}` has found.")(_always(content))
+    for name, read in reports(service.options).items():
+        app.get(f"/{name}", summary=f"What `glassrank {name}` has found.")(_report(read))
 
     @app.get("/healthz")
     async def healthz() -> Response:
@@ -211,8 +211,8 @@ def _add_state(app: FastAPI, service: Service) -> None:
         return HTMLResponse(reference_page(app.openapi()))
 
 
-def _always(content: bytes) -> Callable[[], Awaitable[Response]]:
+def _report(read: Callable[[], bytes]) -> Callable[[], Awaitable[Response]]:
     async def answer() -> Response:
-        return json_response(content)
+        return json_response(read())
 
     return answer

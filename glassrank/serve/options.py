@@ -76,8 +76,12 @@ class Options:
     allowed_hosts: tuple[str, ...] = ()
     clusters: Path | None = None
     curves: Path | None = None
+    reports_follow: bool = False
+    """Whether those two may still be in the making when the service starts."""
     samples: tuple[str, ...] = ()
     """Queries that the page offers to those who have none."""
+    subject: str = ""
+    """What is searched, for the page: "the documentation of …"."""
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
