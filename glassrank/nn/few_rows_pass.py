@@ -1,0 +1,182 @@
+"""One pass of a query's few rows through all blocks of a transformer, compiled.
+
+A block is attention or a feed-forward layer, and the norm of what it adds to its rows. Inside, it
+falls apart into heads, or columns between its two products: each thread takes its share of them
+through both products, so that threads meet once in a block, with a sum of all outputs from each
+share. These are added in one order, however many threads there are.
+"""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from glassrank.nn import amx, lane_rows, lanes, meeting, row_steps, vector_math
+from glassrank.nn.lane_rows import put
+from glassrank.nn.lanes import LANES, flush_tiny, load, pointer, restore, store, store_one
+from glassrank.nn.meeting import arrive, close_door, enter, taking_part, wait_for
+from glassrank.nn.row_steps import activate, attend, begin, end, multiply, normalise
+
+ATTENTION, FEED_FORWARD = 0, 1
+
+
+class Blocks(NamedTuple):
+    """A transformer's blocks. Constants are float32, at the places that `plan` names: a bias for
+    the first product, one for the second, a norm's gain and shift; and at 0 as many zeros as a
+    row is wide, then ones for its real values."""
+
+    plan: NDArray[np.int64]
+    """(blocks, 9): kind, units, columns of a unit before the second product (a multiple of 32),
+    channels of a head, activation, and the places of the four constants."""
+    numbers: NDArray[np.float32]
+    """(blocks, 3): a head's scale, and a norm's epsilons in the root and beside it."""
+    weights: NDArray[np.uint16]
+    """Bfloat16: of each share all blocks, in the order in which they are read."""
+    starts: NDArray[np.int64]
+    """(shares, blocks) in the weights."""
+    constants: NDArray[np.float32]
+
+
+class Entry(NamedTuple):
+    """Where rows come from: table[id] + place, and a norm if there is one."""
+
+    table: NDArray[np.float32]  # (V, size)
+    places: NDArray[np.float32]  # (longest, size)
+    norm: NDArray[np.float32]  # (2, width): gain and shift; (0, width) for none
+    epsilon: np.float32
+
+
+class Workspace(NamedTuple):
+    """Memory for one pass; all but the sums is divided between those who take part."""
+
+    x: NDArray[np.float32]  # (shares, most, width)
+    rows: NDArray[Any]  # (shares, most, width): the same as products take them
+    inside: NDArray[np.float32]  # (shares, most, widest): of a share, after the first product
+    inner: NDArray[Any]  # (shares, most, widest): the same as the second one takes it
+    turned: NDArray[np.float32]  # (shares, channels + 1, most)
+    sums: NDArray[np.float32]  # (2, shares, most, width)
+
+
+@njit
+def _enter_rows(ids: Any, entry: Any, size: int, width: int, real: Any, x: Any, rows: Any) -> None:
+    table, places = pointer(entry.table), pointer(entry.places)
+    whole = size // LANES * LANES
+    for row in range(len(ids)):
+        word, place, to = ids[row] * size, row * size, row * width
+        for column in range(0, whole, LANES):
+            store(x, to + column, load(table, word + column) + load(places, place + column))
+        for column in range(whole, width):
+            inside = column < size
+            value = table[word + column] + places[place + column] if inside else np.float32(0)
+            store_one(x, to + column, value)
+        if len(entry.norm):
+            gain, shift = pointer(entry.norm), pointer(entry.norm[1])
+            normalise(
+                x, row, width, size, real, gain, shift, entry.epsilon, np.float32(0), rows
+            )  # fmt: skip
+        else:
+            for column in range(0, width, LANES):
+                put(rows, row * width + column, load(x, row * width + column))
+
+
+@njit
+def _work_on_share(
+    blocks: Any, block: int, share: int, count: int, width: int, number: int, space: Any
+) -> None:
+    """Its sums, of the rows that participant `number` has."""
+    shares, most = space.sums.shape[1], space.x.shape[1]
+    plan = blocks.plan[block]
+    kind, units, unit, channels, activation = plan[0], plan[1], plan[2], plan[3], plan[4]
+    bias, other_bias = plan[5], plan[6]
+    first, last = units * share // shares, units * (share + 1) // shares
+    rows, inside = pointer(space.rows[number]), pointer(space.inside[number])
+    inner, turned = pointer(space.inner[number]), pointer(space.turned[number])
+    weights, constants = pointer(blocks.weights), blocks.constants
+    before = unit * (3 if kind == ATTENTION else 1)  # columns of a unit after the first product
+    at = multiply(
+        rows, count, width, weights, blocks.starts[share, block],
+        pointer(constants[bias + first * before :]), (last - first) * before, inside,
+    )  # fmt: skip
+    if kind == ATTENTION:
+        scale, scores = blocks.numbers[block, 0], pointer(space.turned[number, channels:])
+        attend(inside, count, last - first, channels, unit, scale, turned, most, scores, inner)
+    else:
+        activate(inside, count * (last - first) * unit, activation, inner)
+    multiply(
+        inner, count, (last - first) * unit, weights, at,
+        pointer(constants[0 if share else other_bias :]), width,
+        pointer(space.sums[block % 2, share]),
+    )  # fmt: skip
+
+
+@njit
+def _add_and_norm(
+    blocks: Any, block: int, count: int, size: int, width: int, number: int, space: Any
+) -> None:
+    x, rows = pointer(space.x[number]), pointer(space.rows[number])
+    real = pointer(blocks.constants[width:])
+    gain = pointer(blocks.constants[blocks.plan[block, 7] :])
+    shift = pointer(blocks.constants[blocks.plan[block, 8] :])
+    sums, shares = pointer(space.sums[block % 2]), space.sums.shape[1]
+    apart = space.sums.shape[2] * width
+    inside, outside = blocks.numbers[block, 1], blocks.numbers[block, 2]
+    for row in range(count):
+        for column in range(0, width, LANES):
+            at = row * width + column
+            value = load(x, at)
+            for share in range(shares):
+                value = value + load(sums, share * apart + at)
+            store(x, at, value)
+        normalise(x, row, width, size, real, gain, shift, inside, outside, rows)
+
+
+def _compiled(*sources: float) -> Any:
+    """Kept on disk until one of the files that are compiled into it changes."""
+
+    @njit(nogil=True, cache=True)
+    def pass_rows(
+        ids: Any, entry: Any, blocks: Any, space: Any, met: Any, invited: int, leads: bool, out: Any
+    ) -> None:
+        """The part of one thread: of the leader, which writes `out` (rows, size), or of one that
+        was invited."""
+        _ = sources
+        number = 0 if leads else enter(pointer(met))
+        if not leads and not number:
+            return
+        count, size = out.shape
+        width, shares = space.x.shape[2], space.sums.shape[1]
+        before = flush_tiny()
+        begin(pointer(space.rows), count)
+        _enter_rows(
+            ids, entry, size, width, pointer(blocks.constants[width:]),
+            pointer(space.x[number]), pointer(space.rows[number]),
+        )  # fmt: skip
+        threads, last = 0, len(blocks.plan) - 1
+        for block in range(last + 1):
+            share = number
+            while share < shares:
+                _work_on_share(blocks, block, share, count, width, number, space)
+                if not threads:
+                    threads = close_door(pointer(met), invited) if leads else taking_part(pointer(met))
+                share += threads
+            arrive(pointer(met))
+            if block == last and not leads:
+                break  # the leader alone writes what comes out
+            wait_for(pointer(met), (block + 1) * threads)
+            _add_and_norm(blocks, block, count, size, width, number, space)
+        end(pointer(space.rows))
+        restore(before)
+        if leads:
+            out[:] = space.x[0, :count, :size]
+
+    return pass_rows
+
+
+pass_rows = _compiled(
+    *(
+        Path(str(module.__file__)).stat().st_mtime
+        for module in (amx, lane_rows, lanes, meeting, row_steps, vector_math)
+    )
+)

@@ -1,0 +1,304 @@
+"""The steps of a transformer for the few rows of one query, compiled: products, attention, norms.
+
+Weights are bfloat16 in tiles (see `amx`) of 32 inputs by 16 outputs, two inputs side by side, and in
+the order in which they are read. There are two ways to multiply: tiles, which take rows of bfloat16,
+and lanes (see `lanes`), which take rows of float32 and run on any processor. The type of the rows
+decides which way is compiled. Arrays come as pointers; all widths are whole multiples of 32.
+"""
+
+from typing import Any
+
+import numpy as np
+from numba import njit, types
+from numba.extending import overload
+
+from glassrank.nn import amx
+from glassrank.nn.lane_rows import largest_across, load_pairs, put, square_root, sum_across
+from glassrank.nn.lanes import (
+    LANES,
+    fetch_soon,
+    larger,
+    load,
+    multiply_add,
+    pointer,
+    smaller,
+    spread,
+    spread_at,
+    store,
+    store_one,
+)
+from glassrank.nn.vector_math import exp2
+
+STEP = 32
+"""Inputs of a tile, and outputs of two."""
+TILE = STEP * LANES
+RELU, GELU, GELU_TANH = 1, 2, 3
+
+_CONFIGS = amx.tile_configs().reshape(-1)
+_AHEAD = 16 * TILE
+"""Weights that are asked for before they are needed: they come from far."""
+_LINE = 32
+_LANE_ROWS = 8
+_ZERO, _ONE, _HALF = np.float32(0), np.float32(1), np.float32(0.5)
+_LOWEST, _HIGHEST = np.float32(-126), np.float32(126)
+_NEVER = np.float32(-1e30)
+_LOG2_E = np.float32(np.log2(np.e))
+
+
+def by_tiles(rows: Any) -> bool:
+    return bool(rows.dtype == types.uint16)
+
+
+def multiply(*_: Any) -> Any:
+    """`rows` (count, inputs) with the weights from `at` on, plus a bias: to `out` (count, outputs),
+    which holds float32, as wide as outputs are many. Gives where the weights end."""
+
+
+@overload(multiply, strict=False)
+def _multiply(
+    rows: Any, count: Any, inputs: Any, weights: Any, at: Any, bias: Any, outputs: Any, out: Any
+) -> Any:
+    return _multiply_tiles if by_tiles(rows) else _multiply_lanes
+
+
+def _multiply_tiles(
+    rows: Any, count: Any, inputs: Any, weights: Any, at: Any, bias: Any, outputs: Any, out: Any
+) -> Any:
+    """Two tiles of rows and two of weights at a time; sums begin with the bias, whose row a tile of
+    stride 0 repeats."""
+    steps = inputs // STEP
+    for column in range(0, outputs, STEP):
+        for row in range(0, count, 2 * LANES):
+            two = row + LANES < count
+            amx.load_tile(0, bias, column, 0)
+            amx.load_tile(1, bias, column + LANES, 0)
+            if two:
+                amx.load_tile(2, bias, column, 0)
+                amx.load_tile(3, bias, column + LANES, 0)
+            for step in range(steps):
+                tile = at + 2 * step * TILE
+                if row == 0:
+                    for line in range(0, 2 * TILE, _LINE):
+                        fetch_soon(weights, tile + _AHEAD + line)
+                own = row * inputs + step * STEP
+                amx.load_tile(4, rows, own, 2 * inputs)
+                amx.load_tile(6, weights, tile, amx.ROW_BYTES)
+                amx.add_bf16_products(0, 4, 6)
+                amx.load_tile(7, weights, tile + TILE, amx.ROW_BYTES)
+                amx.add_bf16_products(1, 4, 7)
+                if two:
+                    amx.load_tile(5, rows, own + LANES * inputs, 2 * inputs)
+                    amx.add_bf16_products(2, 5, 6)
+                    amx.add_bf16_products(3, 5, 7)
+            to = row * outputs + column
+            amx.store_tile(0, out, to, 4 * outputs)
+            amx.store_tile(1, out, to + LANES, 4 * outputs)
+            if two:
+                amx.store_tile(2, out, to + LANES * outputs, 4 * outputs)
+                amx.store_tile(3, out, to + LANES * outputs + LANES, 4 * outputs)
+        at += 2 * steps * TILE
+    return at
+
+
+def _multiply_lanes(
+    rows: Any, count: Any, inputs: Any, weights: Any, at: Any, bias: Any, outputs: Any, out: Any
+) -> Any:
+    """Eight rows at a time, so that no sum waits for the one before it."""
+    steps = inputs // STEP
+    for column in range(0, outputs, LANES):
+        first = at + column // STEP * 2 * steps * TILE + column % STEP // LANES * TILE
+        for row in range(0, count, _LANE_ROWS):
+            a = b = c = d = e = f = g = h = load(bias, column)
+            for step in range(steps):
+                tile = first + 2 * step * TILE
+                if row == 0:
+                    for line in range(0, TILE, _LINE):
+                        fetch_soon(weights, tile + _AHEAD + line)
+                for pair in range(LANES):
+                    even, odd = load_pairs(weights, tile + pair * STEP)
+                    own = row * inputs + step * STEP + 2 * pair
+                    a = _add_pair(rows, own, even, odd, a)
+                    b = _add_pair(rows, own + inputs, even, odd, b)
+                    c = _add_pair(rows, own + 2 * inputs, even, odd, c)
+                    d = _add_pair(rows, own + 3 * inputs, even, odd, d)
+                    e = _add_pair(rows, own + 4 * inputs, even, odd, e)
+                    f = _add_pair(rows, own + 5 * inputs, even, odd, f)
+                    g = _add_pair(rows, own + 6 * inputs, even, odd, g)
+                    h = _add_pair(rows, own + 7 * inputs, even, odd, h)
+            to = row * outputs + column
+            store(out, to, a)
+            store(out, to + outputs, b)
+            store(out, to + 2 * outputs, c)
+            store(out, to + 3 * outputs, d)
+            store(out, to + 4 * outputs, e)
+            store(out, to + 5 * outputs, f)
+            store(out, to + 6 * outputs, g)
+            store(out, to + 7 * outputs, h)
+    return at + outputs // STEP * 2 * steps * TILE
+
+
+@njit(inline="always")
+def _add_pair(rows: Any, at: int, even: Any, odd: Any, total: Any) -> Any:
+    total = multiply_add(spread_at(rows, at), even, total)
+    return multiply_add(spread_at(rows, at + 1), odd, total)
+
+
+def begin(*_: Any) -> Any:
+    """Before the first product of a thread: gives tiles as many rows as there are, or sixteen."""
+
+
+@overload(begin, strict=False)
+def _begin(rows: Any, count: Any) -> Any:
+    def configure(rows: Any, count: Any) -> None:
+        amx.configure(pointer(_CONFIGS), min(count, LANES))
+
+    def nothing(rows: Any, count: Any) -> None:
+        pass
+
+    return configure if by_tiles(rows) else nothing
+
+
+def end(*_: Any) -> Any:
+    """After the last one."""
+
+
+@overload(end, strict=False)
+def _end(rows: Any) -> Any:
+    def release(rows: Any) -> None:
+        amx.release()
+
+    def nothing(rows: Any) -> None:
+        pass
+
+    return release if by_tiles(rows) else nothing
+
+
+# erf as Abramowitz and Stegun have it (7.1.26): off by 1.5e-7 at most.
+_E0, _E1, _E2, _E3, _E4, _E5 = (
+    np.float32(x)
+    for x in (0.3275911, 0.254829592, -0.284496736, 1.421413741, -1.453152027, 1.061405429)
+)
+_ROOT_HALF = np.float32(0.5**0.5)
+_TANH_1, _TANH_3 = (np.float32(x) for x in ((8 / np.pi) ** 0.5, 0.044715))
+
+
+@njit
+def _exp(x: Any) -> Any:
+    return exp2(larger(x * spread(_LOG2_E), spread(_LOWEST)))
+
+
+@njit
+def _gelu(x: Any) -> Any:
+    """x times the share of a normal distribution that lies below it. Tails of it come from the
+    side where they are small, so that they keep their digits."""
+    size = larger(x, spread(_ZERO) - x) * spread(_ROOT_HALF)
+    t = spread(_ONE) / multiply_add(size, spread(_E0), spread(_ONE))
+    p = multiply_add(spread(_E5), t, spread(_E4))
+    p = multiply_add(p, t, spread(_E3))
+    p = multiply_add(p, t, spread(_E2))
+    p = multiply_add(p, t, spread(_E1))
+    tail = p * t * _exp(spread(_ZERO) - size * size) * spread(_HALF)
+    # x - x * tail above zero, x * tail below it: the larger part is x, or nothing.
+    above = larger(x, spread(_ZERO))
+    return above - larger(x, spread(_ZERO) - x) * tail
+
+
+@njit
+def _gelu_tanh(x: Any) -> Any:
+    """x / (1 + e^-2u), of which the tanh of u is another way to write."""
+    u = x * multiply_add(x * x, spread(_TANH_3), spread(_ONE)) * spread(_TANH_1)
+    power = larger(spread(_ZERO) - u * spread(_LOG2_E), spread(_LOWEST))
+    return x / (spread(_ONE) + exp2(smaller(power, spread(_HIGHEST))))
+
+
+@njit
+def activate(source: Any, size: int, kind: int, target: Any) -> None:
+    for at in range(0, size, LANES):
+        x = load(source, at)
+        if kind == RELU:
+            x = larger(x, spread(_ZERO))
+        elif kind == GELU:
+            x = _gelu(x)
+        elif kind == GELU_TANH:
+            x = _gelu_tanh(x)
+        put(target, at, x)
+
+
+@njit
+def attend(
+    source: Any, count: int, heads: int, channels: int, width: int, scale: Any,
+    turned: Any, most: int, scores: Any, target: Any,
+) -> None:  # fmt: skip
+    """Queries, keys and values of some heads, side by side in `source` (count, heads * 3 * width),
+    to what they attend to: `target` (count, heads * width). `scale` is in powers of two. `turned`
+    has room for keys, channels by `most` rows, and `scores` for one row's."""
+    stride = heads * 3 * width
+    for head in range(heads):
+        query = head * 3 * width
+        key, value = query + width, query + 2 * width
+        for row in range(count):
+            for channel in range(channels):
+                store_one(turned, channel * most + row, source[row * stride + key + channel])
+        for row in range(count):
+            best = _compare(
+                source, row * stride + query, count, channels, scale, turned, most, scores
+            )
+            total = spread(_ZERO)
+            for other in range(0, count, LANES):
+                share = exp2(larger(load(scores, other) - best, spread(_LOWEST)))
+                total = total + share
+                store(scores, other, share)
+            portion = spread(_ONE) / spread(sum_across(total))
+            for channel in range(0, width, LANES):
+                found = spread(_ZERO)
+                for other in range(count):
+                    own = load(source, other * stride + value + channel)
+                    found = multiply_add(spread_at(scores, other), own, found)
+                put(target, (row * heads + head) * width + channel, found * portion)
+
+
+@njit
+def _compare(
+    source: Any, query: int, count: int, channels: int, scale: Any, turned: Any, most: int,
+    scores: Any,
+) -> Any:  # fmt: skip
+    """One row with all: their similarities, and the largest of these in all lanes. Places after
+    the last row get a number so low that they have no share."""
+    for other in range(0, count, LANES):
+        found = spread(_ZERO)
+        for channel in range(channels):
+            keys = load(turned, channel * most + other)
+            found = multiply_add(spread_at(source, query + channel), keys, found)
+        store(scores, other, found * spread(scale))
+    for other in range(count, (count + LANES - 1) // LANES * LANES):
+        store_one(scores, other, _NEVER)
+    best = load(scores, 0)
+    for other in range(LANES, count, LANES):
+        best = larger(load(scores, other), best)
+    return spread(largest_across(best))
+
+
+@njit
+def normalise(
+    x: Any, row: int, width: int, size: int, real: Any, gain: Any, shift: Any, inside: Any,
+    outside: Any, rows: Any,
+) -> None:  # fmt: skip
+    """One row of `size` values, and zeros up to `width`: its values less their mean, by the
+    deviation, of which epsilons keep the square (`inside`) or itself (`outside`) from zero. Once
+    more into `rows`, as products take them. `real` is 1 for each value."""
+    total = spread(_ZERO)
+    for column in range(0, width, LANES):
+        total = total + load(x, row * width + column)
+    part = spread(_ONE) / spread(np.float32(size))
+    mean = spread(sum_across(total)) * part
+    squares = spread(_ZERO)
+    for column in range(0, width, LANES):
+        centred = (load(x, row * width + column) - mean) * load(real, column)
+        squares = multiply_add(centred, centred, squares)
+    variance = spread(sum_across(squares)) * part + spread(inside)
+    factor = spread(_ONE) / (square_root(variance) + spread(outside))
+    for column in range(0, width, LANES):
+        at = row * width + column
+        made = multiply_add((load(x, at) - mean) * factor, load(gain, column), load(shift, column))
+        store(x, at, made)
+        put(rows, at, made)
