@@ -27,6 +27,8 @@ from glassrank.nn.row_steps import STEP
 
 _MOST_SHARES = 8
 """Each adds a sum as large as all rows."""
+_ALONE = 20
+"""Texts that one thread encodes after others came too late: the machine is busy."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,7 @@ class FewRows:
         self._blocks = _laid_out(blocks, packed, self._width, self._shares)
         self._widest = max((_widest(block, self._shares) for block in packed), default=STEP)
         self._channels = max((block.channels for block in packed), default=0)
+        self._alone = 0
         self._free: defaultdict[int, list[Workspace]] = defaultdict(list)
 
     def __call__(self, ids: NDArray[np.int64], entry: Entry) -> NDArray[np.float32]:
@@ -96,10 +99,13 @@ class FewRows:
         most = -(-len(ids) // LANES) * LANES
         free = self._free[most]
         space = free.pop() if free else self._workspace(most)
-        invited, met = self._shares - 1, counters()
-        job = (ids, entry, self._blocks, space, met, invited)
-        lead(lambda leads: pass_rows(*job, leads, out), invited)
-        free.append(space)  # whoever came too late finds the door closed, and does not touch it
+        self._alone -= 1
+        invited = 0 if self._alone > 0 else self._shares - 1
+        job = (ids, entry, self._blocks, space, counters(), invited)
+        if lead(lambda leads: bool(pass_rows(*job, leads, out)), invited):
+            free.append(space)  # whoever comes later finds the door closed, and does not touch it
+        else:
+            self._alone = _ALONE
         return out
 
     def _check(self, ids: NDArray[np.int64], entry: Entry) -> None:
@@ -135,7 +141,7 @@ class FewRows:
             inside=room(shares, most, 3 * self._widest),
             inner=room(shares, most, self._widest, dtype=kind),
             turned=room(shares, self._channels + 1, most),
-            sums=room(2, shares, most, width),
+            sums=room(3, shares, most, width),
         )
 
     def norm(self, gain: Tensor, shift: Tensor) -> NDArray[np.float32]:

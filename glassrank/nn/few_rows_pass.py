@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from glassrank.nn import amx, lane_rows, lanes, meeting, row_steps, vector_math
 from glassrank.nn.lane_rows import put
 from glassrank.nn.lanes import LANES, flush_tiny, load, pointer, restore, store, store_one
-from glassrank.nn.meeting import arrive, close_door, enter, taking_part, wait_for
+from glassrank.nn.meeting import all_came, arrive, close_door, enter, goes_on, taking_part
 from glassrank.nn.row_steps import activate, attend, begin, end, multiply, normalise
 
 ATTENTION, FEED_FORWARD = 0, 1
@@ -56,7 +56,9 @@ class Workspace(NamedTuple):
     inside: NDArray[np.float32]  # (shares, most, widest): of a share, after the first product
     inner: NDArray[Any]  # (shares, most, widest): the same as the second one takes it
     turned: NDArray[np.float32]  # (shares, channels + 1, most)
-    sums: NDArray[np.float32]  # (2, shares, most, width)
+    sums: NDArray[np.float32]
+    """(3, shares, most, width): two that blocks take in turn, so that nobody writes what another
+    still reads, and one for the leader when it is alone."""
 
 
 @njit
@@ -83,7 +85,7 @@ def _enter_rows(ids: Any, entry: Any, size: int, width: int, real: Any, x: Any, 
 
 @njit
 def _work_on_share(
-    blocks: Any, block: int, share: int, count: int, width: int, number: int, space: Any
+    blocks: Any, block: int, share: int, count: int, width: int, number: int, space: Any, turn: int
 ) -> None:
     """Its sums, of the rows that participant `number` has."""
     shares, most = space.sums.shape[1], space.x.shape[1]
@@ -107,19 +109,19 @@ def _work_on_share(
     multiply(
         inner, count, (last - first) * unit, weights, at,
         pointer(constants[0 if share else other_bias :]), width,
-        pointer(space.sums[block % 2, share]),
+        pointer(space.sums[turn, share]),
     )  # fmt: skip
 
 
 @njit
 def _add_and_norm(
-    blocks: Any, block: int, count: int, size: int, width: int, number: int, space: Any
+    blocks: Any, block: int, count: int, size: int, width: int, number: int, space: Any, turn: int
 ) -> None:
     x, rows = pointer(space.x[number]), pointer(space.rows[number])
     real = pointer(blocks.constants[width:])
     gain = pointer(blocks.constants[blocks.plan[block, 7] :])
     shift = pointer(blocks.constants[blocks.plan[block, 8] :])
-    sums, shares = pointer(space.sums[block % 2]), space.sums.shape[1]
+    sums, shares = pointer(space.sums[turn]), space.sums.shape[1]
     apart = space.sums.shape[2] * width
     inside, outside = blocks.numbers[block, 1], blocks.numbers[block, 2]
     for row in range(count):
@@ -138,13 +140,14 @@ def _compiled(*sources: float) -> Any:
     @njit(nogil=True, cache=True)
     def pass_rows(
         ids: Any, entry: Any, blocks: Any, space: Any, met: Any, invited: int, leads: bool, out: Any
-    ) -> None:
+    ) -> bool:
         """The part of one thread: of the leader, which writes `out` (rows, size), or of one that
-        was invited."""
+        was invited. False if the leader had to go on alone: others may still write to `space`."""
         _ = sources
-        number = 0 if leads else enter(pointer(met))
+        meeting = pointer(met)
+        number = 0 if leads else enter(meeting)
         if not leads and not number:
-            return
+            return True
         count, size = out.shape
         width, shares = space.x.shape[2], space.sums.shape[1]
         before = flush_tiny()
@@ -153,23 +156,30 @@ def _compiled(*sources: float) -> Any:
             ids, entry, size, width, pointer(blocks.constants[width:]),
             pointer(space.x[number]), pointer(space.rows[number]),
         )  # fmt: skip
-        threads, last = 0, len(blocks.plan) - 1
+        threads, last, alone = 0, len(blocks.plan) - 1, False
         for block in range(last + 1):
+            turn = 2 if alone else block % 2
             share = number
             while share < shares:
-                _work_on_share(blocks, block, share, count, width, number, space)
+                _work_on_share(blocks, block, share, count, width, number, space, turn)
                 if not threads:
-                    threads = close_door(pointer(met), invited) if leads else taking_part(pointer(met))
+                    threads = close_door(meeting, invited) if leads else taking_part(meeting)
                 share += threads
-            arrive(pointer(met))
-            if block == last and not leads:
-                break  # the leader alone writes what comes out
-            wait_for(pointer(met), (block + 1) * threads)
-            _add_and_norm(blocks, block, count, size, width, number, space)
+            arrive(meeting)
+            if not leads:
+                # What comes out is for the leader alone.
+                if block == last or not goes_on(meeting, (block + 1) * threads):
+                    break
+            elif not alone and not all_came(meeting, (block + 1) * threads):
+                alone, threads, turn = True, 1, 2
+                for share in range(shares):
+                    _work_on_share(blocks, block, share, count, width, number, space, turn)
+            _add_and_norm(blocks, block, count, size, width, number, space, turn)
         end(pointer(space.rows))
         restore(before)
         if leads:
             out[:] = space.x[0, :count, :size]
+        return not alone
 
     return pass_rows
 

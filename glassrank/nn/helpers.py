@@ -34,12 +34,12 @@ def together(work: Callable[[int], None], count: int) -> None:
         raise error
 
 
-def lead(work: Callable[[bool], None], invited: int) -> None:
-    """`work(True)` in this thread, and `work(False)` in as many others as come before it ends: it
-    waits for none, and must do without those who come late or not at all."""
+def lead(work: Callable[[bool], Result], invited: int) -> Result:
+    """What `work(True)` gives in this thread, with `work(False)` in as many others as come before
+    it ends: it waits for none, and must do without those who come late or not at all."""
     others = [_helpers().submit(work, False) for _ in range(invited)]
     try:
-        work(True)
+        return work(True)
     finally:
         for other in others:
             other.cancel()

@@ -1,9 +1,11 @@
-"""Threads that meet in the middle of compiled work, and never wait for one that did not come.
+"""Threads that meet in the middle of compiled work, and do not wait for one that is not running.
 
 One thread leads, others are invited. Whoever is there when the leader has done its first piece takes
-part to the end; the door is closed to those who come later, since a busy machine may wake them long
-after the work is done. Between steps all who take part wait for each other: they ask a counter for
-some microseconds, then let other threads run before each further question.
+part; the door is closed to those who come later, since a busy machine may wake them long after the
+work is done. Between steps all who take part wait for each other: the others ask a counter for some
+microseconds, then let other threads run before each further question; the leader asks for a while,
+and then dismisses the others and goes on alone, since a busy machine may also take a processor away
+from one of them for milliseconds.
 
 A `meeting` is a fresh array of zeros for each piece of work: `counters()`. Functions here, except
 `counters`, work inside functions compiled by numba, and nowhere else.
@@ -22,12 +24,11 @@ from glassrank.nn.lanes import _on_x86, intrinsic, named
 
 _DOOR, _TAKING_PART, _ARRIVED = 0, 8, 16
 """Each counter has a line of the cache to itself."""
-_CLOSED = 1 << 32
+_CLOSED = _DISMISSED = 1 << 32
 _QUESTIONS = 500
-"""Before others may run: about 20 microseconds."""
-_PATIENCE = 1500
-"""Questions of the leader before it closes the door to those who are still on their way."""
-_LONG = ir.IntType(64)
+"""Of others, before someone else may run: about 20 microseconds."""
+_PATIENCE = 2000
+"""Questions of the leader before it goes on without those who did not come: about 100."""
 
 
 def counters() -> NDArray[np.int64]:
@@ -89,10 +90,7 @@ def enter(meeting: Any) -> int:
 @njit
 def close_door(meeting: Any, invited: int) -> int:
     """For the leader: how many take part, itself included."""
-    for _ in range(_PATIENCE):
-        if _ask(meeting, _DOOR) == invited:
-            break
-        _pause()
+    _wait_some_time(meeting, _DOOR, invited)
     count = _add(meeting, _DOOR, _CLOSED) + 1
     _add(meeting, _TAKING_PART, count)
     return count
@@ -111,9 +109,29 @@ def arrive(meeting: Any) -> None:
 
 
 @njit
-def wait_for(meeting: Any, arrivals: int) -> None:
-    """Until so many arrivals there were in all."""
+def all_came(meeting: Any, arrivals: int) -> bool:
+    """For the leader: whether there were so many arrivals in time. If not, the others are
+    dismissed: whatever they still write, nobody may read."""
+    if _wait_some_time(meeting, _ARRIVED, arrivals):
+        return True
+    _add(meeting, _ARRIVED, _DISMISSED)
+    return False
+
+
+@njit
+def goes_on(meeting: Any, arrivals: int) -> bool:
+    """For the others: waits for so many arrivals; false if they are dismissed."""
     _wait(meeting, _ARRIVED, arrivals)
+    return _ask(meeting, _ARRIVED) < _DISMISSED
+
+
+@njit
+def _wait_some_time(meeting: Any, counter: int, value: int) -> bool:
+    for _ in range(_PATIENCE):
+        if _ask(meeting, counter) >= value:
+            return True
+        _pause()
+    return False
 
 
 @njit
