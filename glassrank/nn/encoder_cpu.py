@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from glassrank.errors import InputError
-from glassrank.nn.few_rows_cpu import Block, FewRows
+from glassrank.nn.few_rows_cpu import Block, FewRows, real_length
 from glassrank.nn.few_rows_pass import Entry
 from glassrank.nn.row_steps import GELU, GELU_TANH, RELU
 from glassrank.nn.transformer import Encoder, Layer
@@ -54,17 +54,11 @@ class EncoderOnCPU(nn.Module):
         if ids.ndim != 2 or len(ids) != 1 or mask.shape != ids.shape:
             raise InputError(f"one text at a time, with its mask, not {tuple(ids.shape)}")
         length = real_length(mask)
-        found = torch.from_numpy(self._rows(ids[0, :length].long().contiguous().numpy(), self._entry))
+        found = torch.from_numpy(
+            self._rows(ids[0, :length].long().contiguous().numpy(), self._entry)
+        )
         missing = ids.shape[1] - length
         return nn.functional.pad(found, (0, 0, 0, missing))[None] if missing else found[None]
-
-
-def real_length(mask: Tensor) -> int:
-    """Of a mask (1, L) that is 1 and then 0."""
-    length = int(mask.sum())
-    if not bool((mask[0, :length] == 1).all()):
-        raise InputError("a mask must be 1 for a text's first words and 0 for padding after them")
-    return length
 
 
 def _blocks(layer: Layer, activation: int) -> list[Block]:

@@ -1,8 +1,8 @@
 """A transformer's blocks for the few rows of one query on a CPU: the same rows out, sooner.
 
 One query is so little work that a processor's time goes into reading the weights. So they are
-bfloat16, in the order in which one compiled pass reads them (`few_rows_pass`), on matrix tiles where
-the processor has them and in lanes elsewhere. `few_rows_triton` is the same for a GPU.
+bfloat16, in the order in which one compiled pass reads them (`few_rows_pass`), by matrix tiles
+where the processor has them and by lanes elsewhere. `few_rows_triton` is the same for a GPU.
 """
 
 import os
@@ -23,10 +23,12 @@ from glassrank.nn.few_rows_pass import ATTENTION, FEED_FORWARD, Blocks, Entry, W
 from glassrank.nn.helpers import lead
 from glassrank.nn.lanes import LANES
 from glassrank.nn.meeting import counters
-from glassrank.nn.row_steps import STEP
+from glassrank.nn.row_steps import ASKERS, STEP
 
 _MOST_SHARES = 8
 """Each adds a sum as large as all rows."""
+_WORTH = 2_000_000
+"""Weights that take longer to read than waking a thread does."""
 _ALONE = 20
 """Texts that one thread encodes after others came too late: the machine is busy."""
 
@@ -75,15 +77,18 @@ class FewRows:
         threads: int | None = None,
         tiles: bool | None = None,
     ) -> None:
-        """`threads` are torch's unless told otherwise. `tiles` says whether to use the processor's
-        matrix tiles: None is yes, where there are any."""
+        """`threads` are torch's unless told otherwise, or fewer where there is little to do.
+        `tiles` says whether to use the processor's matrix tiles: None is yes, where there are
+        any."""
         if tiles and not amx.usable():
             raise InputError("tiles need a processor with AMX; leave the choice open")
         self.tiles = amx.usable() if tiles is None else tiles
         self.size, self._width = size, _whole(size)
         packed = [_packed(block, self._width) for block in blocks]
         most = min([_MOST_SHARES, os.cpu_count() or 1, *(block.units for block in packed)])
-        self._shares = max(1, min(most, threads or torch.get_num_threads())) if packed else 1
+        worth = sum(block.first.numel() + block.second.numel() for block in packed) // _WORTH
+        wanted = min(worth, torch.get_num_threads()) if threads is None else threads
+        self._shares = max(1, min(most, wanted)) if packed else 1
         self._blocks = _laid_out(blocks, packed, self._width, self._shares)
         self._widest = max((_widest(block, self._shares) for block in packed), default=STEP)
         self._channels = max((block.channels for block in packed), default=0)
@@ -140,14 +145,25 @@ class FewRows:
             rows=room(shares, most, width, dtype=kind),
             inside=room(shares, most, 3 * self._widest),
             inner=room(shares, most, self._widest, dtype=kind),
-            turned=room(shares, self._channels + 1, most),
+            turned=room(shares, self._channels + ASKERS, most),
             sums=room(3, shares, most, width),
         )
 
-    def norm(self, gain: Tensor, shift: Tensor) -> NDArray[np.float32]:
-        """For an `Entry`: (2, width)."""
-        both = torch.stack([gain, shift]).detach().float()
-        return functional.pad(both, (0, self._width - self.size)).contiguous().numpy()
+    def norm(self, *gain_and_shift: Tensor) -> NDArray[np.float32]:
+        """For an `Entry`: (2, width), or (0, width) for none."""
+        norm = np.zeros((len(gain_and_shift), self._width), np.float32)
+        for row, values in zip(norm, gain_and_shift, strict=True):
+            row[: self.size] = _plain(values).numpy()
+        return norm
+
+
+def real_length(mask: Tensor) -> int:
+    """Of a mask (1, L) that is 1 and then 0."""
+    real = mask[0].numpy()
+    length = int(np.count_nonzero(real))
+    if not (real[:length] == 1).all():
+        raise InputError("a mask must be 1 for a text's first words and 0 for padding after them")
+    return length
 
 
 def _whole(count: int) -> int:

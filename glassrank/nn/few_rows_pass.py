@@ -55,7 +55,7 @@ class Workspace(NamedTuple):
     rows: NDArray[Any]  # (shares, most, width): the same as products take them
     inside: NDArray[np.float32]  # (shares, most, widest): of a share, after the first product
     inner: NDArray[Any]  # (shares, most, widest): the same as the second one takes it
-    turned: NDArray[np.float32]  # (shares, channels + 1, most)
+    turned: NDArray[np.float32]  # (shares, channels + ASKERS, most): keys, then scores
     sums: NDArray[np.float32]
     """(3, shares, most, width): two that blocks take in turn, so that nobody writes what another
     still reads, and one for the leader when it is alone."""

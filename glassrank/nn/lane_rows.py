@@ -1,3 +1,4 @@
+# mypy: allow-untyped-calls
 """What rows need of lanes beyond `lanes`: sums across them, and bfloat16 on its way in and out.
 
 Functions here work inside functions compiled by numba, and nowhere else.

@@ -1,11 +1,11 @@
 """Threads that meet in the middle of compiled work, and do not wait for one that is not running.
 
-One thread leads, others are invited. Whoever is there when the leader has done its first piece takes
-part; the door is closed to those who come later, since a busy machine may wake them long after the
-work is done. Between steps all who take part wait for each other: the others ask a counter for some
-microseconds, then let other threads run before each further question; the leader asks for a while,
-and then dismisses the others and goes on alone, since a busy machine may also take a processor away
-from one of them for milliseconds.
+One thread leads, others are invited. Whoever is there when the leader has done its first piece
+takes part; the door is closed to those who come later, since a busy machine may wake them long
+after the work is done. Between steps all who take part wait for each other: the others ask a
+counter for some microseconds, then let other threads run before each further question; the leader
+asks for a while, and then dismisses the others and goes on alone, since a busy machine may also
+take a processor away from one of them for milliseconds.
 
 A `meeting` is a fresh array of zeros for each piece of work: `counters()`. Functions here, except
 `counters`, work inside functions compiled by numba, and nowhere else.
@@ -81,14 +81,14 @@ _pause, _let_others_run = _call(_emit_pause), _call(_emit_let_others_run)
 
 
 @njit
-def enter(meeting: Any) -> int:
+def enter(meeting: Any) -> Any:
     """For those who were invited: a number from 1 on, or 0 if the door is closed."""
     ticket = _add(meeting, _DOOR, 1)
     return 0 if ticket >= _CLOSED else ticket + 1
 
 
 @njit
-def close_door(meeting: Any, invited: int) -> int:
+def close_door(meeting: Any, invited: int) -> Any:
     """For the leader: how many take part, itself included."""
     _wait_some_time(meeting, _DOOR, invited)
     count = _add(meeting, _DOOR, _CLOSED) + 1
@@ -97,7 +97,7 @@ def close_door(meeting: Any, invited: int) -> int:
 
 
 @njit
-def taking_part(meeting: Any) -> int:
+def taking_part(meeting: Any) -> Any:
     """For the others, who wait until the leader has closed the door."""
     _wait(meeting, _TAKING_PART, 1)
     return _ask(meeting, _TAKING_PART)
@@ -119,7 +119,7 @@ def all_came(meeting: Any, arrivals: int) -> bool:
 
 
 @njit
-def goes_on(meeting: Any, arrivals: int) -> bool:
+def goes_on(meeting: Any, arrivals: int) -> Any:
     """For the others: waits for so many arrivals; false if they are dismissed."""
     _wait(meeting, _ARRIVED, arrivals)
     return _ask(meeting, _ARRIVED) < _DISMISSED

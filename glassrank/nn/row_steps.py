@@ -1,9 +1,9 @@
 """The steps of a transformer for the few rows of one query, compiled: products, attention, norms.
 
-Weights are bfloat16 in tiles (see `amx`) of 32 inputs by 16 outputs, two inputs side by side, and in
-the order in which they are read. There are two ways to multiply: tiles, which take rows of bfloat16,
-and lanes (see `lanes`), which take rows of float32 and run on any processor. The type of the rows
-decides which way is compiled. Arrays come as pointers; all widths are whole multiples of 32.
+Weights are bfloat16 in tiles (see `amx`) of 32 inputs by 16 outputs, two inputs side by side, and
+in the order in which they are read. There are two ways to multiply: tiles, which take rows of
+bfloat16, and lanes (see `lanes`), which take rows of float32 and run on any processor. The type of
+the rows decides which way is compiled. Arrays come as pointers; all widths are multiples of 32.
 """
 
 from typing import Any
@@ -33,6 +33,8 @@ STEP = 32
 """Inputs of a tile, and outputs of two."""
 TILE = STEP * LANES
 RELU, GELU, GELU_TANH = 1, 2, 3
+ASKERS = 4
+"""Rows that attend at the same time."""
 
 _CONFIGS = amx.tile_configs().reshape(-1)
 _AHEAD = 16 * TILE
@@ -231,51 +233,66 @@ def attend(
 ) -> None:  # fmt: skip
     """Queries, keys and values of some heads, side by side in `source` (count, heads * 3 * width),
     to what they attend to: `target` (count, heads * width). `scale` is in powers of two. `turned`
-    has room for keys, channels by `most` rows, and `scores` for one row's."""
-    stride = heads * 3 * width
+    has room for keys, channels by `most` rows, and `scores` for those of ASKERS rows."""
+    stride, last = heads * 3 * width, count - 1
     for head in range(heads):
         query = head * 3 * width
         key, value = query + width, query + 2 * width
         for row in range(count):
             for channel in range(channels):
                 store_one(turned, channel * most + row, source[row * stride + key + channel])
-        for row in range(count):
-            best = _compare(
-                source, row * stride + query, count, channels, scale, turned, most, scores
-            )
-            total = spread(_ZERO)
+        for row in range(0, count, ASKERS):
+            # Four rows at a time, so that no sum waits for the one before it; a last row that has
+            # no others beside it is there several times.
+            r0, r1, r2, r3 = row, min(row + 1, last), min(row + 2, last), min(row + 3, last)
+            q0, q1, q2, q3 = (
+                query + r0 * stride, query + r1 * stride, query + r2 * stride, query + r3 * stride
+            )  # fmt: skip
             for other in range(0, count, LANES):
-                share = exp2(larger(load(scores, other) - best, spread(_LOWEST)))
-                total = total + share
-                store(scores, other, share)
-            portion = spread(_ONE) / spread(sum_across(total))
+                a = b = c = d = spread(_ZERO)
+                for channel in range(channels):
+                    keys = load(turned, channel * most + other)
+                    a = multiply_add(spread_at(source, q0 + channel), keys, a)
+                    b = multiply_add(spread_at(source, q1 + channel), keys, b)
+                    c = multiply_add(spread_at(source, q2 + channel), keys, c)
+                    d = multiply_add(spread_at(source, q3 + channel), keys, d)
+                times = spread(scale)
+                store(scores, other, a * times)
+                store(scores, most + other, b * times)
+                store(scores, 2 * most + other, c * times)
+                store(scores, 3 * most + other, d * times)
+            p0, p1 = _shares(scores, 0, count), _shares(scores, most, count)
+            p2, p3 = _shares(scores, 2 * most, count), _shares(scores, 3 * most, count)
             for channel in range(0, width, LANES):
-                found = spread(_ZERO)
+                a = b = c = d = spread(_ZERO)
                 for other in range(count):
                     own = load(source, other * stride + value + channel)
-                    found = multiply_add(spread_at(scores, other), own, found)
-                put(target, (row * heads + head) * width + channel, found * portion)
+                    a = multiply_add(spread_at(scores, other), own, a)
+                    b = multiply_add(spread_at(scores, most + other), own, b)
+                    c = multiply_add(spread_at(scores, 2 * most + other), own, c)
+                    d = multiply_add(spread_at(scores, 3 * most + other), own, d)
+                put(target, (r0 * heads + head) * width + channel, a * p0)
+                put(target, (r1 * heads + head) * width + channel, b * p1)
+                put(target, (r2 * heads + head) * width + channel, c * p2)
+                put(target, (r3 * heads + head) * width + channel, d * p3)
 
 
 @njit
-def _compare(
-    source: Any, query: int, count: int, channels: int, scale: Any, turned: Any, most: int,
-    scores: Any,
-) -> Any:  # fmt: skip
-    """One row with all: their similarities, and the largest of these in all lanes. Places after
-    the last row get a number so low that they have no share."""
-    for other in range(0, count, LANES):
-        found = spread(_ZERO)
-        for channel in range(channels):
-            keys = load(turned, channel * most + other)
-            found = multiply_add(spread_at(source, query + channel), keys, found)
-        store(scores, other, found * spread(scale))
+def _shares(scores: Any, first: int, count: int) -> Any:
+    """The softmax of one row's scores, in their place, not yet divided by its sum: gives what to
+    multiply with. Places after the last one get a number so low that they have no share."""
     for other in range(count, (count + LANES - 1) // LANES * LANES):
-        store_one(scores, other, _NEVER)
-    best = load(scores, 0)
+        store_one(scores, first + other, _NEVER)
+    best = load(scores, first)
     for other in range(LANES, count, LANES):
-        best = larger(load(scores, other), best)
-    return spread(largest_across(best))
+        best = larger(load(scores, first + other), best)
+    best = spread(largest_across(best))
+    total = spread(_ZERO)
+    for other in range(0, count, LANES):
+        share = exp2(larger(load(scores, first + other) - best, spread(_LOWEST)))
+        total = total + share
+        store(scores, first + other, share)
+    return spread(_ONE) / spread(sum_across(total))
 
 
 @njit
