@@ -89,7 +89,7 @@ class FewRows:
         worth = sum(block.first.numel() + block.second.numel() for block in packed) // _WORTH
         wanted = min(worth, torch.get_num_threads()) if threads is None else threads
         self._shares = max(1, min(most, wanted)) if packed else 1
-        self._blocks = _laid_out(blocks, packed, self._width, self._shares)
+        self._blocks = _laid_out(blocks, packed, size, self._shares)
         self._widest = max((_widest(block, self._shares) for block in packed), default=STEP)
         self._channels = max((block.channels for block in packed), default=0)
         self._alone = 0
@@ -228,9 +228,8 @@ def _widest(block: _Packed, shares: int) -> int:
     return max((last - first) * block.unit for first, last in spans)
 
 
-def _laid_out(
-    blocks: Sequence[Block], packed: Sequence[_Packed], width: int, shares: int
-) -> Blocks:
+def _laid_out(blocks: Sequence[Block], packed: Sequence[_Packed], size: int, shares: int) -> Blocks:
+    width = _whole(size)
     streams, starts, at = [torch.empty(0, dtype=torch.bfloat16)], [], 0
     for share in range(shares):
         for own in packed:
@@ -240,7 +239,6 @@ def _laid_out(
             streams.append(_in_tiles(own.second[:, first * own.unit : last * own.unit]))
             starts.append(at)
             at += len(streams[-2]) + len(streams[-1])
-    size = len(blocks[0].gain) if blocks else width
     constants = [torch.zeros(width), functional.pad(torch.ones(size), (0, width - size))]
     plan, place = [], 2 * width
     for block, own in zip(blocks, packed, strict=True):

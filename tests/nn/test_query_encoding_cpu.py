@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import example, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
@@ -47,14 +47,17 @@ def text(length: int, seed: int = 0, vocabulary: int = 50) -> tuple[Tensor, Tens
     return torch.randint(vocabulary, (1, length), generator=generator), torch.ones(1, length)
 
 
-def check(found: Tensor, expected: Tensor, tiles: bool) -> None:
-    """Lanes round nothing but the weights, which were rounded beforehand; tiles round the rows,
-    too, before each product."""
+def check(found: Tensor, plain: nn.Module, given: tuple[Tensor, Tensor], tiles: bool) -> None:
+    """No further from the plain module than that is in PyTorch's bfloat16, which rounds rows as
+    tiles do, and what it adds up besides. Lanes round nothing but the weights, which were rounded
+    beforehand."""
+    expected = plain(*given)
+    short = copy.deepcopy(plain).bfloat16()
+    first = given[0].bfloat16() if given[0].is_floating_point() else given[0]
+    usual = (short(first, given[1].bfloat16()).float() - expected).pow(2).mean().sqrt()
     assert found.dtype == torch.float32 and found.shape == expected.shape
-    size = expected.pow(2).mean().sqrt().item()
-    largest, mean = (0.05, 0.008) if tiles else (1e-3, 5e-5)
-    off = (found - expected).abs()
-    assert off.max() <= largest * size and off.mean() <= mean * size
+    off = (found - expected).pow(2).mean().sqrt()
+    assert off <= (1.2 * usual if tiles else 0.02 * usual) + 1e-5
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["tiles", "lanes"])
@@ -70,11 +73,11 @@ def small(request: pytest.FixtureRequest) -> Iterator[tuple[Encoder, EncoderOnCP
 def test_same_rows_for_every_length(small: tuple[Encoder, EncoderOnCPU, bool], length: int) -> None:
     encoder, fast, tiles = small
     ids, mask = text(length, length)
-    check(fast(ids, mask), encoder(ids, mask), tiles)
+    check(fast(ids, mask), encoder, (ids, mask), tiles)
 
 
 @every_way
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     layers=st.integers(0, 4),
     heads=st.integers(1, 5),
@@ -101,15 +104,15 @@ def test_same_rows_for_every_size(
     threads: int,
     seed: int,
 ) -> None:
+    assume(heads * channels >= 16)  # norms of fewer values may divide by next to nothing
     config = EncoderConfig(
-        50, max(2, heads * channels) // heads * heads or heads, layers, heads, feed_forward, 64,
+        50, heads * channels, layers, heads, feed_forward, 64,
         activation=activation, epsilon=epsilon,
     )  # fmt: skip
     encoder = trained(Encoder(config), seed)
     ids, mask = text(length, seed)
     fast = EncoderOnCPU(encoder, tiles=tiles, threads=threads)
-    if config.size > 1:  # of a single value, less its mean, nothing is left
-        check(fast(ids, mask), encoder(ids, mask), tiles)
+    check(fast(ids, mask), encoder, (ids, mask), tiles)
 
 
 @every_way
@@ -123,7 +126,7 @@ def test_same_rows_for_every_size(
         per_head=st.just(True),
         feed_forward=st.integers(1, 80),
     ),
-    size=st.integers(4, 90),
+    size=st.integers(16, 90),
     length=st.integers(0, 64),
     padding=st.integers(0, 3),
     seed=st.integers(0, 99),
@@ -140,7 +143,8 @@ def test_same_words_as_the_plain_contextual_layers(
     mask = (torch.arange(length + padding) < length).float()[None]
     if length:
         found = ContextualQueryOnCPU(layers, tiles=tiles)(words, mask)
-        check(found, layers(words, mask), tiles)
+        check(found[:, :length], layers, (words[:, :length], mask[:, :length]), tiles)
+        assert not found[:, length:].any()
     else:
         assert not ContextualQueryOnCPU(layers, tiles=tiles)(words, mask).any()
 
