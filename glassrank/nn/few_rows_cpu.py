@@ -19,7 +19,16 @@ from torch.nn import functional
 
 from glassrank.errors import InputError
 from glassrank.nn import amx
-from glassrank.nn.few_rows_pass import ATTENTION, FEED_FORWARD, Blocks, Entry, Workspace, pass_rows
+from glassrank.nn.few_rows_pass import (
+    ATTENTION,
+    FEED_FORWARD,
+    NUMBERS,
+    PLAN,
+    Blocks,
+    Entry,
+    Workspace,
+    pass_rows,
+)
 from glassrank.nn.helpers import lead
 from glassrank.nn.lanes import LANES
 from glassrank.nn.meeting import counters
@@ -253,8 +262,8 @@ def _laid_out(blocks: Sequence[Block], packed: Sequence[_Packed], size: int, sha
         plan.append([kind, own.units, own.unit, own.channels, block.activation, *places])
     numbers = [[b.scale * np.log2(np.e), b.inside, b.outside] for b in blocks]
     return Blocks(
-        plan=np.array(plan, np.int64).reshape(-1, 9),
-        numbers=np.array(numbers, np.float32).reshape(-1, 3),
+        plan=np.array(plan, np.int64).reshape(-1, PLAN),
+        numbers=np.array(numbers, np.float32).reshape(-1, NUMBERS),
         weights=torch.cat(streams).view(torch.uint16).numpy(),
         starts=np.array(starts, np.int64).reshape(shares, -1),
         constants=torch.cat(constants).numpy(),

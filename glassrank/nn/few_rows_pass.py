@@ -14,12 +14,14 @@ from numba import njit
 from numpy.typing import NDArray
 
 from glassrank.nn import amx, lane_rows, lanes, meeting, row_steps, vector_math
-from glassrank.nn.lane_rows import put
+from glassrank.nn.lane_rows import beyond, put
 from glassrank.nn.lanes import LANES, flush_tiny, load, pointer, restore, store, store_one
 from glassrank.nn.meeting import all_came, arrive, close_door, enter, goes_on, taking_part
 from glassrank.nn.row_steps import activate, attend, begin, end, multiply, normalise
 
 ATTENTION, FEED_FORWARD = 0, 1
+PLAN, NUMBERS = 9, 3
+"""Of a block: whole numbers, and others."""
 
 
 class Blocks(NamedTuple):
@@ -28,10 +30,10 @@ class Blocks(NamedTuple):
     row is wide, then ones for its real values."""
 
     plan: NDArray[np.int64]
-    """(blocks, 9): kind, units, columns of a unit before the second product (a multiple of 32),
+    """(blocks, PLAN): kind, units, columns of a unit before the second product (a multiple of 32),
     channels of a head, activation, and the places of the four constants."""
     numbers: NDArray[np.float32]
-    """(blocks, 3): a head's scale, and a norm's epsilons in the root and beside it."""
+    """(blocks, NUMBERS): a head's scale, and a norm's epsilons in the root and beside it."""
     weights: NDArray[np.uint16]
     """Bfloat16: of each share all blocks, in the order in which they are read."""
     starts: NDArray[np.int64]
@@ -63,8 +65,8 @@ class Workspace(NamedTuple):
 
 @njit
 def _enter_rows(ids: Any, entry: Any, size: int, width: int, real: Any, x: Any, rows: Any) -> None:
-    table, places = pointer(entry.table), pointer(entry.places)
-    whole = size // LANES * LANES
+    table, places, norm = pointer(entry.table), pointer(entry.places), pointer(entry.norm)
+    whole, normed = size // LANES * LANES, len(entry.norm) > 0
     for row in range(len(ids)):
         word, place, to = ids[row] * size, row * size, row * width
         for column in range(0, whole, LANES):
@@ -73,14 +75,14 @@ def _enter_rows(ids: Any, entry: Any, size: int, width: int, real: Any, x: Any, 
             inside = column < size
             value = table[word + column] + places[place + column] if inside else np.float32(0)
             store_one(x, to + column, value)
-        if len(entry.norm):
-            gain, shift = pointer(entry.norm), pointer(entry.norm[1])
+        if normed:
             normalise(
-                x, row, width, size, real, gain, shift, entry.epsilon, np.float32(0), rows
+                x, row, width, size, real, norm, beyond(norm, width), entry.epsilon,
+                np.float32(0), rows,
             )  # fmt: skip
         else:
             for column in range(0, width, LANES):
-                put(rows, row * width + column, load(x, row * width + column))
+                put(rows, to + column, load(x, to + column))
 
 
 @njit
@@ -89,27 +91,29 @@ def _work_on_share(
 ) -> None:
     """Its sums, of the rows that participant `number` has."""
     shares, most = space.sums.shape[1], space.x.shape[1]
-    plan = blocks.plan[block]
-    kind, units, unit, channels, activation = plan[0], plan[1], plan[2], plan[3], plan[4]
-    bias, other_bias = plan[5], plan[6]
+    plan, constants = beyond(pointer(blocks.plan), block * PLAN), pointer(blocks.constants)
+    kind, units, unit, channels = plan[0], plan[1], plan[2], plan[3]
     first, last = units * share // shares, units * (share + 1) // shares
-    rows, inside = pointer(space.rows[number]), pointer(space.inside[number])
-    inner, turned = pointer(space.inner[number]), pointer(space.turned[number])
-    weights, constants = pointer(blocks.weights), blocks.constants
+    rows = beyond(pointer(space.rows), number * most * width)
+    inside = beyond(pointer(space.inside), number * most * space.inside.shape[2])
+    inner = beyond(pointer(space.inner), number * most * space.inner.shape[2])
+    weights = pointer(blocks.weights)
     before = unit * (3 if kind == ATTENTION else 1)  # columns of a unit after the first product
     at = multiply(
-        rows, count, width, weights, blocks.starts[share, block],
-        pointer(constants[bias + first * before :]), (last - first) * before, inside,
+        rows, count, width, weights, pointer(blocks.starts)[share * len(blocks.plan) + block],
+        beyond(constants, plan[5] + first * before), (last - first) * before, inside,
     )  # fmt: skip
     if kind == ATTENTION:
-        scale, scores = blocks.numbers[block, 0], pointer(space.turned[number, channels:])
+        scale = pointer(blocks.numbers)[block * NUMBERS]
+        turned = beyond(pointer(space.turned), number * most * space.turned.shape[1])
+        scores = beyond(turned, channels * most)
         attend(inside, count, last - first, channels, unit, scale, turned, most, scores, inner)
     else:
-        activate(inside, count * (last - first) * unit, activation, inner)
+        activate(inside, count * (last - first) * unit, plan[4], inner)
     multiply(
         inner, count, (last - first) * unit, weights, at,
-        pointer(constants[0 if share else other_bias :]), width,
-        pointer(space.sums[turn, share]),
+        beyond(constants, 0 if share else plan[6]), width,
+        beyond(pointer(space.sums), (turn * shares + share) * most * width),
     )  # fmt: skip
 
 
@@ -117,13 +121,15 @@ def _work_on_share(
 def _add_and_norm(
     blocks: Any, block: int, count: int, size: int, width: int, number: int, space: Any, turn: int
 ) -> None:
-    x, rows = pointer(space.x[number]), pointer(space.rows[number])
-    real = pointer(blocks.constants[width:])
-    gain = pointer(blocks.constants[blocks.plan[block, 7] :])
-    shift = pointer(blocks.constants[blocks.plan[block, 8] :])
-    sums, shares = pointer(space.sums[turn]), space.sums.shape[1]
-    apart = space.sums.shape[2] * width
-    inside, outside = blocks.numbers[block, 1], blocks.numbers[block, 2]
+    shares, apart = space.sums.shape[1], space.x.shape[1] * width
+    x = beyond(pointer(space.x), number * apart)
+    rows = beyond(pointer(space.rows), number * apart)
+    plan, constants = beyond(pointer(blocks.plan), block * PLAN), pointer(blocks.constants)
+    real, gain, shift = (
+        beyond(constants, width), beyond(constants, plan[7]), beyond(constants, plan[8])
+    )  # fmt: skip
+    sums = beyond(pointer(space.sums), turn * shares * apart)
+    numbers = beyond(pointer(blocks.numbers), block * NUMBERS)
     for row in range(count):
         for column in range(0, width, LANES):
             at = row * width + column
@@ -131,7 +137,7 @@ def _add_and_norm(
             for share in range(shares):
                 value = value + load(sums, share * apart + at)
             store(x, at, value)
-        normalise(x, row, width, size, real, gain, shift, inside, outside, rows)
+        normalise(x, row, width, size, real, gain, shift, numbers[1], numbers[2], rows)
 
 
 def _compiled(*sources: float) -> Any:
@@ -152,12 +158,14 @@ def _compiled(*sources: float) -> Any:
         width, shares = space.x.shape[2], space.sums.shape[1]
         before = flush_tiny()
         begin(pointer(space.rows), count)
+        x = beyond(pointer(space.x), number * space.x.shape[1] * width)
         _enter_rows(
-            ids, entry, size, width, pointer(blocks.constants[width:]),
-            pointer(space.x[number]), pointer(space.rows[number]),
+            ids, entry, size, width, beyond(pointer(blocks.constants), width), x,
+            beyond(pointer(space.rows), number * space.x.shape[1] * width),
         )  # fmt: skip
         threads, last, alone = 0, len(blocks.plan) - 1, False
-        for block in range(last + 1):
+        block = np.int64(0)  # of a literal 0, numba would compile all that takes it once more
+        while block <= last:
             turn = 2 if alone else block % 2
             share = number
             while share < shares:
@@ -171,14 +179,16 @@ def _compiled(*sources: float) -> Any:
                 if block == last or not goes_on(meeting, (block + 1) * threads):
                     break
             elif not alone and not all_came(meeting, (block + 1) * threads):
-                alone, threads, turn = True, 1, 2
-                for share in range(shares):
-                    _work_on_share(blocks, block, share, count, width, number, space, turn)
+                alone, threads = True, 1
+                continue  # this block once more
             _add_and_norm(blocks, block, count, size, width, number, space, turn)
+            block += 1
         end(pointer(space.rows))
         restore(before)
         if leads:
-            out[:] = space.x[0, :count, :size]
+            for row in range(count):
+                for column in range(size):
+                    store_one(pointer(out), row * size + column, x[row * width + column])
         return not alone
 
     return pass_rows

@@ -1,5 +1,5 @@
 # mypy: allow-untyped-calls
-"""What rows need of lanes beyond `lanes`: sums across them, and bfloat16 on its way in and out.
+"""What rows need of lanes beyond `lanes`: sums across them, and bfloat16 in and out.
 
 Functions here work inside functions compiled by numba, and nowhere else.
 """
@@ -43,6 +43,16 @@ sum_across = _across(lambda builder, one, other: builder.fadd(one, other))
 largest_across = _across(
     lambda builder, one, other: builder.select(builder.fcmp_ordered(">", one, other), one, other)
 )
+
+
+@intrinsic
+def beyond(typing: Any, source: Any, by: Any) -> Any:
+    """A pointer to an element further on."""
+
+    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.gep(args[0], [args[1]])
+
+    return source(source, types.intp), generate
 
 
 @intrinsic

@@ -13,7 +13,7 @@ from numba import njit, types
 from numba.extending import overload
 
 from glassrank.nn import amx
-from glassrank.nn.lane_rows import largest_across, load_pairs, put, square_root, sum_across
+from glassrank.nn.lane_rows import beyond, largest_across, load_pairs, put, square_root, sum_across
 from glassrank.nn.lanes import (
     LANES,
     fetch_soon,
@@ -261,8 +261,9 @@ def attend(
                 store(scores, most + other, b * times)
                 store(scores, 2 * most + other, c * times)
                 store(scores, 3 * most + other, d * times)
-            p0, p1 = _shares(scores, 0, count), _shares(scores, most, count)
-            p2, p3 = _shares(scores, 2 * most, count), _shares(scores, 3 * most, count)
+            p0, p1 = _shares(scores, count), _shares(beyond(scores, most), count)
+            p2 = _shares(beyond(scores, 2 * most), count)
+            p3 = _shares(beyond(scores, 3 * most), count)
             for channel in range(0, width, LANES):
                 a = b = c = d = spread(_ZERO)
                 for other in range(count):
@@ -278,20 +279,20 @@ def attend(
 
 
 @njit
-def _shares(scores: Any, first: int, count: int) -> Any:
+def _shares(scores: Any, count: int) -> Any:
     """The softmax of one row's scores, in their place, not yet divided by its sum: gives what to
     multiply with. Places after the last one get a number so low that they have no share."""
     for other in range(count, (count + LANES - 1) // LANES * LANES):
-        store_one(scores, first + other, _NEVER)
-    best = load(scores, first)
+        store_one(scores, other, _NEVER)
+    best = load(scores, 0)
     for other in range(LANES, count, LANES):
-        best = larger(load(scores, first + other), best)
+        best = larger(load(scores, other), best)
     best = spread(largest_across(best))
     total = spread(_ZERO)
     for other in range(0, count, LANES):
-        share = exp2(larger(load(scores, first + other) - best, spread(_LOWEST)))
+        share = exp2(larger(load(scores, other) - best, spread(_LOWEST)))
         total = total + share
-        store(scores, first + other, share)
+        store(scores, other, share)
     return spread(_ONE) / spread(sum_across(total))
 
 
