@@ -6,11 +6,10 @@ from typing import Any, cast
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from glassrank.errors import InputError
 from glassrank.nn.contextual import ContextualLayers, Layer, Norm, positions
-from glassrank.nn.few_rows_cpu import Block, FewRows, real_length
+from glassrank.nn.few_rows_cpu import Block, FewRows, real_length, with_padding
 from glassrank.nn.few_rows_pass import Entry
 from glassrank.nn.row_steps import RELU
 
@@ -49,7 +48,7 @@ class ContextualQueryOnCPU(nn.Module):
         )
         context = torch.from_numpy(self._rows(np.arange(length), entry))  # (L, E)
         made = torch.lerp(context, words, self._mix)
-        return functional.pad(made, (0, 0, 0, vectors.shape[1] - length))[None].to(vectors.dtype)
+        return with_padding(made, vectors.shape[1]).to(vectors.dtype)
 
 
 def _blocks(layer: Layer) -> list[Block]:

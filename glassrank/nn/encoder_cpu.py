@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from glassrank.errors import InputError
-from glassrank.nn.few_rows_cpu import Block, FewRows, real_length
+from glassrank.nn.few_rows_cpu import Block, FewRows, real_length, with_padding
 from glassrank.nn.few_rows_pass import Entry
 from glassrank.nn.row_steps import GELU, GELU_TANH, RELU
 from glassrank.nn.transformer import Encoder, Layer
@@ -57,8 +57,7 @@ class EncoderOnCPU(nn.Module):
         found = torch.from_numpy(
             self._rows(ids[0, :length].long().contiguous().numpy(), self._entry)
         )
-        missing = ids.shape[1] - length
-        return nn.functional.pad(found, (0, 0, 0, missing))[None] if missing else found[None]
+        return with_padding(found, ids.shape[1])
 
 
 def _blocks(layer: Layer, activation: int) -> list[Block]:

@@ -175,6 +175,12 @@ def real_length(mask: Tensor) -> int:
     return length
 
 
+def with_padding(rows: Tensor, length: int) -> Tensor:
+    """(L, H) to (1, length, H): zeros follow."""
+    missing = length - len(rows)
+    return (functional.pad(rows, (0, 0, 0, missing)) if missing else rows)[None]
+
+
 def _whole(count: int) -> int:
     return -(-count // STEP) * STEP
 
