@@ -9,8 +9,9 @@ from torch import Tensor, nn
 
 from glassrank.errors import InputError
 from glassrank.nn.contextual import ContextualLayers, Layer, Norm, positions
-from glassrank.nn.few_rows_cpu import Block, FewRows, real_length, with_padding
+from glassrank.nn.few_rows_cpu import FewRows, real_length, with_padding
 from glassrank.nn.few_rows_pass import Entry
+from glassrank.nn.packed_blocks import Block
 from glassrank.nn.row_steps import RELU
 
 _EPSILON = 1e-6

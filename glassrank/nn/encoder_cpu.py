@@ -11,8 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from glassrank.errors import InputError
-from glassrank.nn.few_rows_cpu import Block, FewRows, real_length, with_padding
+from glassrank.nn.few_rows_cpu import FewRows, real_length, with_padding
 from glassrank.nn.few_rows_pass import Entry
+from glassrank.nn.packed_blocks import Block
 from glassrank.nn.row_steps import GELU, GELU_TANH, RELU
 from glassrank.nn.transformer import Encoder, Layer
 

@@ -8,31 +8,23 @@ where the processor has them and by lanes elsewhere. `few_rows_triton` is the sa
 import os
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from glassrank.errors import InputError
 from glassrank.nn import amx
-from glassrank.nn.few_rows_pass import (
-    ATTENTION,
-    FEED_FORWARD,
-    NUMBERS,
-    PLAN,
-    Blocks,
-    Entry,
-    Workspace,
-    pass_rows,
-)
+from glassrank.nn.few_rows_pass import Entry, Workspace, pass_rows
 from glassrank.nn.helpers import lead
 from glassrank.nn.lanes import LANES
 from glassrank.nn.meeting import counters
-from glassrank.nn.row_steps import ASKERS, STEP
+from glassrank.nn.packed_blocks import Block, laid_out, packed_block, plain, whole, widest
+from glassrank.nn.row_products import STEP
+from glassrank.nn.row_steps import ASKERS
 
 _MOST_SHARES = 8
 """Each adds a sum as large as all rows."""
@@ -40,38 +32,6 @@ _WORTH = 2_000_000
 """Weights that take longer to read than waking a thread does."""
 _ALONE = 20
 """Texts that one thread encodes after others came too late: the machine is busy."""
-
-
-@dataclass(frozen=True)
-class Block:
-    """norm(x + second(f(first(x)))): `f` is attention of some heads, whose queries, keys and values
-    `first` makes one after another, or an activation (see `row_steps`)."""
-
-    first: nn.Linear
-    second: nn.Linear
-    gain: Tensor
-    shift: Tensor
-    inside: float = 0.0
-    """The norm's epsilon, added to the variance."""
-    outside: float = 0.0
-    """The same, added to the deviation."""
-    heads: int = 0
-    """0: not attention."""
-    scale: float = 1.0
-    activation: int = 0
-
-
-@dataclass(frozen=True)
-class _Packed:
-    """A block with whole units: heads, or 32 columns between its products, with zeros in them."""
-
-    first: Tensor  # (units * columns, width)
-    bias: Tensor  # (units * columns,)
-    second: Tensor  # (width, units * unit)
-    other_bias: Tensor  # (width,)
-    units: int
-    unit: int
-    channels: int
 
 
 class FewRows:
@@ -92,14 +52,14 @@ class FewRows:
         if tiles and not amx.usable():
             raise InputError("tiles need a processor with AMX; leave the choice open")
         self.tiles = amx.usable() if tiles is None else tiles
-        self.size, self._width = size, _whole(size)
-        packed = [_packed(block, self._width) for block in blocks]
+        self.size, self._width = size, whole(size)
+        packed = [packed_block(block, self._width) for block in blocks]
         most = min([_MOST_SHARES, os.cpu_count() or 1, *(block.units for block in packed)])
         worth = sum(block.first.numel() + block.second.numel() for block in packed) // _WORTH
         wanted = min(worth, torch.get_num_threads()) if threads is None else threads
         self._shares = max(1, min(most, wanted)) if packed else 1
-        self._blocks = _laid_out(blocks, packed, size, self._shares)
-        self._widest = max((_widest(block, self._shares) for block in packed), default=STEP)
+        self._blocks = laid_out(blocks, packed, size, self._shares)
+        self._widest = max((widest(block, self._shares) for block in packed), default=STEP)
         self._channels = max((block.channels for block in packed), default=0)
         self._alone = 0
         self._free: defaultdict[int, list[Workspace]] = defaultdict(list)
@@ -162,7 +122,7 @@ class FewRows:
         """For an `Entry`: (2, width), or (0, width) for none."""
         norm = np.zeros((len(gain_and_shift), self._width), np.float32)
         for row, values in zip(norm, gain_and_shift, strict=True):
-            row[: self.size] = _plain(values).numpy()
+            row[: self.size] = plain(values).numpy()
         return norm
 
 
@@ -181,96 +141,7 @@ def with_padding(rows: Tensor, length: int) -> Tensor:
     return (functional.pad(rows, (0, 0, 0, missing)) if missing else rows)[None]
 
 
-def _whole(count: int) -> int:
-    return -(-count // STEP) * STEP
-
-
 def _aligned(dtype: np.dtype[Any], *shape: int) -> NDArray[Any]:
     """Zeros that begin at a line of the cache, as torch's memory does."""
     size = int(np.prod(shape)) * dtype.itemsize
     return torch.zeros(size, dtype=torch.uint8).numpy().view(dtype).reshape(shape)
-
-
-def _plain(tensor: Tensor) -> Tensor:
-    return tensor.detach().float().cpu()
-
-
-def _packed(block: Block, width: int) -> _Packed:
-    """Heads and inner columns are padded with zeros, which change nothing."""
-    first, second = _plain(block.first.weight), _plain(block.second.weight)  # (N, K), (K, M)
-    bias, other_bias = _plain(block.first.bias), _plain(block.second.bias)
-    size, total = second.shape
-    if block.heads:
-        units, channels = block.heads, total // block.heads
-        unit = _whole(channels)
-        split = first.view(3, units, channels, size).transpose(0, 1)  # (units, 3, channels, K)
-        own_bias = bias.view(3, units, channels).transpose(0, 1)
-        spare = unit - channels
-        first = functional.pad(split, (0, 0, 0, spare)).reshape(-1, size)
-        bias = functional.pad(own_bias, (0, spare)).flatten()
-        second = functional.pad(second.view(size, units, channels), (0, spare)).flatten(1)
-    else:
-        units, unit, channels = _whole(total) // STEP, STEP, 0
-        spare = units * unit - total
-        first, bias = functional.pad(first, (0, 0, 0, spare)), functional.pad(bias, (0, spare))
-        second = functional.pad(second, (0, spare))
-    more = width - size
-    return _Packed(
-        functional.pad(first, (0, more)),
-        bias,
-        functional.pad(second, (0, 0, 0, more)),
-        functional.pad(other_bias, (0, more)),
-        units,
-        unit,
-        channels,
-    )
-
-
-def _in_tiles(weight: Tensor) -> Tensor:
-    """(N, K) flat, in the order in which two columns of tiles are read from top to bottom: in a
-    tile, two inputs of sixteen outputs stand in a line."""
-    outputs, inputs = weight.shape
-    cut = weight.view(outputs // STEP, 2, LANES, inputs // STEP, LANES, 2)
-    return cut.permute(0, 3, 1, 4, 2, 5).flatten().bfloat16()
-
-
-def _span(block: _Packed, share: int, shares: int) -> tuple[int, int]:
-    return block.units * share // shares, block.units * (share + 1) // shares
-
-
-def _widest(block: _Packed, shares: int) -> int:
-    spans = (_span(block, share, shares) for share in range(shares))
-    return max((last - first) * block.unit for first, last in spans)
-
-
-def _laid_out(blocks: Sequence[Block], packed: Sequence[_Packed], size: int, shares: int) -> Blocks:
-    width = _whole(size)
-    streams, starts, at = [torch.empty(0, dtype=torch.bfloat16)], [], 0
-    for share in range(shares):
-        for own in packed:
-            first, last = _span(own, share, shares)
-            columns = len(own.bias) // own.units
-            streams.append(_in_tiles(own.first[first * columns : last * columns]))
-            streams.append(_in_tiles(own.second[:, first * own.unit : last * own.unit]))
-            starts.append(at)
-            at += len(streams[-2]) + len(streams[-1])
-    constants = [torch.zeros(width), functional.pad(torch.ones(size), (0, width - size))]
-    plan, place = [], 2 * width
-    for block, own in zip(blocks, packed, strict=True):
-        spare = (0, width - size)
-        gain, shift = (functional.pad(_plain(x), spare) for x in (block.gain, block.shift))
-        places = []
-        for constant in (own.bias, own.other_bias, gain, shift):
-            places.append(place)
-            constants.append(constant)
-            place += len(constant)
-        kind = ATTENTION if block.heads else FEED_FORWARD
-        plan.append([kind, own.units, own.unit, own.channels, block.activation, *places])
-    numbers = [[b.scale * np.log2(np.e), b.inside, b.outside] for b in blocks]
-    return Blocks(
-        plan=np.array(plan, np.int64).reshape(-1, PLAN),
-        numbers=np.array(numbers, np.float32).reshape(-1, NUMBERS),
-        weights=torch.cat(streams).view(torch.uint16).numpy(),
-        starts=np.array(starts, np.int64).reshape(shares, -1),
-        constants=torch.cat(constants).numpy(),
-    )

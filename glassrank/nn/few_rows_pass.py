@@ -13,11 +13,12 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from glassrank.nn import amx, lane_rows, lanes, meeting, row_steps, vector_math
+from glassrank.nn import amx, lane_rows, lanes, meeting, row_products, row_steps, vector_math
 from glassrank.nn.lane_rows import beyond, put
 from glassrank.nn.lanes import LANES, flush_tiny, load, pointer, restore, store, store_one
 from glassrank.nn.meeting import all_came, arrive, close_door, enter, goes_on, taking_part
-from glassrank.nn.row_steps import activate, attend, begin, end, multiply, normalise
+from glassrank.nn.row_products import begin, end, multiply
+from glassrank.nn.row_steps import activate, attend, normalise
 
 ATTENTION, FEED_FORWARD = 0, 1
 PLAN, NUMBERS = 9, 3
@@ -197,6 +198,6 @@ def _compiled(*sources: float) -> Any:
 pass_rows = _compiled(
     *(
         Path(str(module.__file__)).stat().st_mtime
-        for module in (amx, lane_rows, lanes, meeting, row_steps, vector_math)
+        for module in (amx, lane_rows, lanes, meeting, row_products, row_steps, vector_math)
     )
 )

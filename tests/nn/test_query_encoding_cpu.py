@@ -89,8 +89,8 @@ def test_same_rows_for_every_length(small: tuple[Encoder, EncoderOnCPU, bool], l
     threads=st.integers(1, 3),
     seed=st.integers(0, 99),
 )
-@example(6, 12, 32, 1536, "gelu", 1e-12, 12, 2, 0)
-@example(2, 12, 64, 3072, "gelu", 1e-12, 33, 2, 0)
+@example(2, 12, 32, 1536, "gelu", 1e-12, 12, 2, 0)
+@example(1, 12, 64, 3072, "gelu", 1e-12, 33, 2, 0)
 @torch.no_grad()
 def test_same_rows_for_every_size(
     tiles: bool,
