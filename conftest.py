@@ -1,8 +1,14 @@
 """Settings for all tests; modules for a GPU can only be read where Triton is."""
 
+import sys
 from importlib.util import find_spec
+from pathlib import Path
 
+import pytest
 from hypothesis import settings
+
+sys.path.append(str(Path(__file__).parent / "tests"))
+from reliability import Recorder
 
 # How long an example takes says how busy the machine is, not whether the code is right.
 settings.register_profile("any machine", deadline=None)
@@ -12,3 +18,13 @@ settings.load_profile("any machine")
 collect_ignore_glob = ["tests/*/conftest.py"]
 if find_spec("triton") is None:
     collect_ignore_glob.append("glassrank/nn/*_triton.py")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--reliability", help="A file for what tests tried to break.")
+
+
+@pytest.fixture(scope="session")
+def reliability(request: pytest.FixtureRequest) -> Recorder:
+    """See tests/reliability.py."""
+    return Recorder(request.config.getoption("--reliability"))

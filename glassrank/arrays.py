@@ -5,27 +5,27 @@ by a manifest (name -> `FileRecord`), so that a cut or flipped file is found and
 """
 
 import io
+import mmap
 import os
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, NamedTuple, overload
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from glassrank.checked import FileRecord
 from glassrank.errors import CorruptError
+from glassrank.folders import Folder
 
 _HEADER_BYTES = 128
 _READ_BYTES = 1 << 22
-
-
-class FileRecord(NamedTuple):
-    size: int
-    crc32: int
+_AT_ONCE = 1 << 16
+_REMEDY = "restore it from a copy or build it again"
 
 
 class Written(NamedTuple):
@@ -38,22 +38,35 @@ class Written(NamedTuple):
 class ArrayWriter:
     """Appends rows to a `.npy` file whose length is not known beforehand."""
 
-    def __init__(self, path: Path, dtype: DTypeLike, done: Written | None = None) -> None:
+    def __init__(
+        self, folder: Folder, name: str, dtype: DTypeLike, done: Written | None = None
+    ) -> None:
         """With `done`, goes on with the file where that says; anything behind it is cut off."""
-        self.path = path
         self.dtype = np.dtype(dtype)
         self.rows, self._crc = done or (0, 0)
-        self._file: BinaryIO
+        self._file: IO[bytes]
         if done is None:
-            self._file = path.open("wb")
+            self._file = folder.create(name)
             self._file.write(b"\0" * _HEADER_BYTES)
         else:
-            size = _HEADER_BYTES + self.rows * self.dtype.itemsize
-            if not path.exists() or path.stat().st_size < size:
-                raise CorruptError(f"{path} is damaged: expected {size} bytes or more; remove it")
-            self._file = path.open("r+b")
-            self._file.truncate(size)
-            self._file.seek(size)
+            self._file = self._reopened(folder, name)
+
+    def _reopened(self, folder: Folder, name: str) -> IO[bytes]:
+        size = _HEADER_BYTES + self.rows * self.dtype.itemsize
+        with ExitStack() as stack:
+            try:
+                file = stack.enter_context(folder.reopen(name))
+                there = os.fstat(file.fileno()).st_size
+            except FileNotFoundError:
+                there = 0
+            if there < size:
+                raise CorruptError(
+                    f"{folder.path / name} is damaged: expected {size} bytes or more; remove it"
+                )
+            file.truncate(size)
+            file.seek(size)
+            stack.pop_all()
+            return file
 
     def append(self, rows: NDArray[Any]) -> None:
         data = np.ascontiguousarray(rows, self.dtype)
@@ -102,14 +115,17 @@ class ArrayFolder:
     Used as a context: when the work inside fails, the files are closed (and left to be removed).
     """
 
-    def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True)
-        self.folder = folder
+    def __init__(self, parent: Folder, name: str) -> None:
+        self._folder = parent.make_child(name)
         self.records: dict[str, FileRecord] = {}
         self._open: dict[str, ArrayWriter] = {}
 
+    @property
+    def path(self) -> Path:
+        return self._folder.path
+
     def writer(self, name: str, dtype: DTypeLike) -> ArrayWriter:
-        writer = ArrayWriter(self.folder / f"{name}.npy", dtype)
+        writer = ArrayWriter(self._folder, f"{name}.npy", dtype)
         self._open[name] = writer
         return writer
 
@@ -119,8 +135,9 @@ class ArrayFolder:
 
     def finish(self, name: str) -> NDArray[Any]:
         """Closes one array, so that it can be read while others are still written."""
-        self.records[f"{name}.npy"] = self._open.pop(name).close()
-        return open_array(self.folder / f"{name}.npy")
+        writer = self._open.pop(name)
+        self.records[f"{name}.npy"] = record = writer.close()
+        return open_array(self._folder, f"{name}.npy", record, [writer.dtype], deep=False)
 
     def __enter__(self) -> "ArrayFolder":
         return self
@@ -132,114 +149,97 @@ class ArrayFolder:
             if kind is None:
                 for name in list(self._open):
                     self.finish(name)
-                sync_folder(self.folder)
+                self._folder.sync()
         finally:
             for writer in self._open.values():
                 writer.abandon()
+            self._folder.close()
 
 
-def sync_folder(folder: Path) -> None:
-    """Makes the names in a folder durable, as `fsync` does for a file's content."""
-    handle = os.open(folder, os.O_RDONLY)
+Kinds = Mapping[str, Sequence[DTypeLike]]
+"""Names of arrays, and the dtypes that each may have."""
+
+
+def open_arrays(
+    folder: Folder, records: Mapping[str, FileRecord], kinds: Kinds, *, deep: bool
+) -> dict[str, NDArray[Any]]:
+    """The arrays of a folder. Sizes and dtypes are compared always, every byte when `deep`."""
+
+    def array(name: str) -> NDArray[Any]:
+        return open_array(folder, f"{name}.npy", records[f"{name}.npy"], kinds[name], deep=deep)
+
+    if not deep:
+        return {name: array(name) for name in kinds}
+    with ThreadPoolExecutor(max_workers=min(4, os.cpu_count() or 1)) as pool:
+        return dict(zip(kinds, pool.map(array, kinds), strict=True))
+
+
+def open_array(
+    folder: Folder, name: str, record: FileRecord, dtypes: Sequence[DTypeLike], *, deep: bool
+) -> NDArray[Any]:
+    """A memory-mapped, read-only array of one of these dtypes; all its bytes are read if `deep`."""
+    path = folder.path / name
     try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def open_array(path: Path) -> NDArray[Any]:
-    """A memory-mapped, read-only view."""
-    if path.stat().st_size == _HEADER_BYTES:  # nothing to map
-        array: NDArray[Any] = np.load(path)
-        array.flags.writeable = False  # as mapped ones: compiled code tells the two apart
-        return array
-    # As a plain array: numpy's memmap class pays for its bookkeeping at every slice.
-    return np.asarray(np.load(path, mmap_mode="r"))
-
-
-def check_files(folder: Path, records: Mapping[str, FileRecord], *, deep: bool) -> None:
-    """Sizes always, every byte when `deep`."""
-    for name, record in records.items():
-        try:
-            size = (folder / name).stat().st_size
-        except FileNotFoundError:
-            raise CorruptError(
-                f"{folder / name} is missing; restore it from a copy or build it again"
-            ) from None
+        file = folder.open_file(name)
+    except FileNotFoundError:
+        raise CorruptError(f"{path} is missing; {_REMEDY}") from None
+    with file:
+        size = os.fstat(file.fileno()).st_size
         if size != record.size:
             raise CorruptError(
-                f"{folder / name} is damaged: expected {record.size} bytes, found {size}; "
-                "restore it from a copy or build it again"
+                f"{path} is damaged: expected {record.size} bytes, found {size}; {_REMEDY}"
             )
-    if deep:
-        with ThreadPoolExecutor(max_workers=min(4, os.cpu_count() or 1)) as pool:
-            found = pool.map(lambda name: _checksum(folder / name), records)
-            for (name, record), crc32 in zip(records.items(), found, strict=True):
-                if crc32 != record.crc32:
-                    raise CorruptError(
-                        f"{folder / name} is damaged: its checksum is {crc32:08x}, expected "
-                        f"{record.crc32:08x}; restore it from a copy or build it again"
-                    )
-
-
-def _checksum(path: Path) -> int:
-    """Of the rows first and the header last, the order in which they are known when writing."""
-    with path.open("rb") as file:
         header = file.read(_HEADER_BYTES)
-        crc = 0
-        while block := file.read(_READ_BYTES):
-            crc = zlib.crc32(block, crc)
+        if deep and (crc32 := _checksum(file, header)) != record.crc32:
+            raise CorruptError(
+                f"{path} is damaged: its checksum is {crc32:08x}, expected {record.crc32:08x}; "
+                f"{_REMEDY}"
+            )
+        # A header is one of those that a writer would write: there is nothing to be parsed.
+        for dtype in [np.dtype(dtype) for dtype in dtypes]:
+            rows, rest = divmod(size - _HEADER_BYTES, dtype.itemsize)
+            if not rest and rows >= 0 and header == _npy_header(dtype, rows):
+                return _mapped(file, dtype, rows, path)
+    names = " or ".join(str(np.dtype(dtype)) for dtype in dtypes)
+    raise CorruptError(f"{path} is damaged: expected one row of {names}; {_REMEDY}")
+
+
+def _mapped(file: IO[bytes], dtype: np.dtype[Any], rows: int, path: Path) -> NDArray[Any]:
+    if not rows:  # nothing to map
+        array: NDArray[Any] = np.empty(0, dtype)
+        array.flags.writeable = False  # as mapped ones: compiled code tells the two apart
+        return array
+    size = _HEADER_BYTES + rows * dtype.itemsize
+    try:
+        mapped = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
+    except ValueError:  # cut since its size was looked at
+        raise CorruptError(f"{path} is damaged: it is shorter than it was; {_REMEDY}") from None
+    # As a plain array: numpy's memmap class pays for its bookkeeping at every slice.
+    return np.frombuffer(mapped, dtype, rows, _HEADER_BYTES)
+
+
+def _checksum(file: IO[bytes], header: bytes) -> int:
+    """Of the rows first and the header last, the order in which they are known when writing."""
+    crc = 0
+    while block := file.read(_READ_BYTES):
+        crc = zlib.crc32(block, crc)
     return zlib.crc32(header, crc)
 
 
-class Strings(Sequence[str]):
-    """Many strings in two arrays: UTF-8 bytes and where each begins."""
-
-    def __init__(self, offsets: NDArray[np.int64], data: NDArray[np.uint8]) -> None:
-        self.offsets = offsets  # (n + 1,)
-        self.data = data  # (bytes,)
-        # Memory views give Python integers and bytes without numpy's cost for each item.
-        self._offsets = offsets.data
-        self._data = data.data
-
-    def encoded(self, number: int) -> bytes:
-        return bytes(self._data[self._offsets[number] : self._offsets[number + 1]])
-
-    @overload
-    def __getitem__(self, number: int) -> str: ...
-    @overload
-    def __getitem__(self, number: slice) -> list[str]: ...
-    def __getitem__(self, number: int | slice) -> str | list[str]:
-        if isinstance(number, slice):
-            return [self[i] for i in range(*number.indices(len(self)))]
-        if not 0 <= number < len(self):
-            raise IndexError(number)
-        return self.encoded(number).decode()
-
-    def __len__(self) -> int:
-        return len(self.offsets) - 1
-
-    def __iter__(self) -> Iterator[str]:
-        return (self.encoded(number).decode() for number in range(len(self)))
-
-    def find(self, text: str) -> int:
-        """Where `text` stands, by bisection: the strings must be sorted by their bytes.
-
-        -1 if it is not there.
-        """
-        key = text.encode("utf-8", "surrogatepass")  # half a pair is nowhere, and no error
-        low, high = 0, len(self)
-        while low < high:
-            middle = (low + high) // 2
-            if self.encoded(middle) < key:
-                low = middle + 1
-            else:
-                high = middle
-        return low if low < len(self) and self.encoded(low) == key else -1
+def divides(offsets: NDArray[np.int64], size: int) -> bool:
+    """Whether these are the ends of rows, one after another, that make up `size` values."""
+    if not len(offsets) or offsets[0] != 0 or offsets[-1] != size:
+        return False
+    starts, ends = offsets[:-1], offsets[1:]
+    parts = (slice(i, i + _AT_ONCE) for i in range(0, len(starts), _AT_ONCE))
+    return all((starts[part] <= ends[part]).all() for part in parts)
 
 
-def pack(strings: Sequence[bytes]) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
-    """Offsets and bytes of `Strings`."""
-    offsets = np.zeros(len(strings) + 1, np.int64)
-    np.cumsum(np.fromiter(map(len, strings), np.int64, len(strings)), out=offsets[1:])
-    return offsets, np.frombuffer(b"".join(strings), np.uint8)
+def consecutive(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The places of many runs of rows, one run after another.
+
+    >>> consecutive(np.array([5, 0]), np.array([2, 3])).tolist()
+    [5, 6, 0, 1, 2]
+    """
+    ends = np.cumsum(lengths)
+    return np.repeat(starts - ends + lengths, lengths) + np.arange(lengths.sum())

@@ -3,13 +3,30 @@
 The command line prints them as they are and ends with `exit_status`; anything else is a bug.
 """
 
+import re
 from pathlib import Path
+
+_LONGEST = 2000
+UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""Characters with which a document could steer a terminal, or turn text around."""
+
+
+def safe(text: str) -> str:
+    """As long as the text, so that places in it stay true."""
+    return UNSAFE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 class GlassrankError(Exception):
     """A failed job: the input was fine, the work could not be done."""
 
     exit_status = 1
+
+    def __init__(self, message: str = "") -> None:
+        # What is quoted may be lines, or megabytes, of somebody's file: its two ends will do.
+        message = message.replace("\n", " ").replace("\r", " ")
+        if len(message) > _LONGEST:
+            message = f"{message[: _LONGEST // 2]} … {message[-_LONGEST // 2 :]}"
+        super().__init__(message)
 
 
 class InputError(GlassrankError):
@@ -35,6 +52,10 @@ class DuplicateIdError(InputError):
             f"{where}{': ' if where else ''}document id {doc_id!r} appears twice; "
             "ids must be unique"
         )
+
+
+class DiskError(GlassrankError):
+    """A disk that is full, damaged or closed to us; that may pass."""
 
 
 class CorruptError(GlassrankError):

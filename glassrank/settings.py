@@ -2,6 +2,7 @@
 
 import dataclasses
 import difflib
+import math
 import types
 import typing
 from collections.abc import Mapping
@@ -10,6 +11,11 @@ from typing import Any, TypeVar
 from glassrank.errors import InputError
 
 T = TypeVar("T")
+_LARGEST = 1 << 53
+"""Beyond, whole numbers are not exact as floats, and nothing here counts so far."""
+
+LARGEST = 1 << 16
+_LONGEST = 1000
 
 
 def from_plain(kind: type[T], plain: Mapping[str, Any], where: str = "") -> T:
@@ -28,9 +34,9 @@ def from_plain(kind: type[T], plain: Mapping[str, Any], where: str = "") -> T:
     values = {}
     for name, value in plain.items():
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
+            near = difflib.get_close_matches(str(name)[:100], known, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
-            raise InputError(f"{where or kind.__name__}: there is no {name!r}; {hint}")
+            raise InputError(f"{where or kind.__name__}: there is no {shown(name)}; {hint}")
         values[name] = _convert(hints[name], value, f"{where}.{name}" if where else name)
     for name, field in known.items():
         if (
@@ -53,6 +59,46 @@ def to_plain(value: Any) -> Any:
     return value
 
 
+def modest(value: T, where: str = "") -> T:
+    """The value itself, if nothing in it is out of proportion: settings from a stranger decide how
+    much is allocated. A field may say in its metadata how large a number it takes.
+
+    >>> @dataclasses.dataclass
+    ... class Point:
+    ...     left: int
+    >>> modest(Point(10**6))
+    Traceback (most recent call last):
+    glassrank.errors.InputError: left: expected a number from 0 to 65536, found 1000000
+    """
+    _check_modest(value, where, LARGEST)
+    return value
+
+
+def _check_modest(value: Any, where: str, largest: int) -> None:
+    if dataclasses.is_dataclass(value):
+        for field in dataclasses.fields(value):
+            inside = f"{where}.{field.name}" if where else field.name
+            most = field.metadata.get("largest", largest)
+            _check_modest(getattr(value, field.name), inside, most)
+    elif isinstance(value, tuple):
+        if len(value) > _LONGEST:
+            raise InputError(f"{where}: expected at most {_LONGEST} values, found {len(value)}")
+        for item in value:
+            _check_modest(item, where, largest)
+    elif isinstance(value, str) and len(value) > _LONGEST:
+        raise InputError(f"{where}: expected at most {_LONGEST} characters, found {len(value)}")
+    elif isinstance(value, int) and not 0 <= value <= largest:
+        raise InputError(f"{where}: expected a number from 0 to {largest}, found {shown(value)}")
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise InputError(f"{where}: expected a finite number, found {value}")
+
+
+def shown(value: object) -> str:
+    """As it is written, if that is short: what a file holds may be long."""
+    text = repr(value)
+    return text if len(text) <= 100 else f"{text[:97]}..."
+
+
 def _convert(kind: Any, value: Any, where: str) -> Any:
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if origin in (types.UnionType, typing.Union):
@@ -61,24 +107,37 @@ def _convert(kind: Any, value: Any, where: str) -> Any:
         return _convert(next(k for k in inner if k is not type(None)), value, where)
     if dataclasses.is_dataclass(kind):
         if not isinstance(value, Mapping):
-            raise InputError(f"{where}: expected a table, found {value!r}")
+            raise InputError(f"{where}: expected a table, found {shown(value)}")
         return from_plain(kind, value, where)  # type: ignore[arg-type]
     if origin is tuple:
         if not isinstance(value, list | tuple):
-            raise InputError(f"{where}: expected a list, found {value!r}")
+            raise InputError(f"{where}: expected a list, found {shown(value)}")
         return tuple(_convert(inner[0], item, where) for item in value)
+    if origin is list:
+        if not isinstance(value, list):
+            raise InputError(f"{where}: expected a list, found {shown(value)}")
+        return [_convert(inner[0], item, where) for item in value]
     if origin is typing.Literal:
-        if value not in inner:
-            near = difflib.get_close_matches(str(value), map(str, inner), n=1)
+        if not any(type(value) is type(known) and value == known for known in inner):
+            near = difflib.get_close_matches(str(value)[:100], map(str, inner), n=1)
             hint = (
                 f"did you mean {near[0]!r}?" if near else f"known are {', '.join(map(str, inner))}"
             )
-            raise InputError(f"{where}: {value!r} is not known; {hint}")
+            raise InputError(f"{where}: {shown(value)} is not known; {hint}")
         return value
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if origin is dict or kind is Any:
+    if kind is Any:
         return value
-    if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
-        raise InputError(f"{where}: expected {kind.__name__}, found {value!r}")
-    return value
+    if origin is dict:
+        if not isinstance(value, Mapping):
+            raise InputError(f"{where}: expected a table, found {shown(value)}")
+        return value
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    if not (isinstance(value, kind) or (kind is float and whole)) or (
+        kind is not bool and isinstance(value, bool)
+    ):
+        raise InputError(f"{where}: expected {kind.__name__}, found {shown(value)}")
+    if whole and abs(value) > _LARGEST:
+        raise InputError(f"{where}: expected a number below {_LARGEST:.0e}, found a larger one")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise InputError(f"{where}: expected a finite number, found {value}")
+    return float(value) if kind is float else value

@@ -1,5 +1,6 @@
 """Arrays in files: what is written is read, and damage is found and named."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -7,8 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glassrank.arrays import ArrayFolder, ArrayWriter, Strings, check_files, open_array, pack
+from glassrank.arrays import ArrayFolder, ArrayWriter, divides, open_array, open_arrays
+from glassrank.checked import FileRecord
 from glassrank.errors import CorruptError
+from glassrank.folders import Folder
+from glassrank.strings import Strings, pack
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Folder]:
+    with Folder.open(tmp_path) as opened:
+        yield opened
+
 
 DTYPES = ["uint8", "uint32", "int64", "float32"]
 
@@ -20,17 +31,19 @@ DTYPES = ["uint8", "uint32", "int64", "float32"]
 def test_rows_appended_are_rows_read(
     parts: list[list[int]], dtype: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    path = tmp_path_factory.mktemp("arrays") / "a.npy"
-    writer = ArrayWriter(path, dtype)
+    folder = Folder.open(tmp_path_factory.mktemp("arrays"))
+    writer = ArrayWriter(folder, "a.npy", dtype)
     for part in parts:
         writer.append(np.array(part, dtype))
     record = writer.close()
     expected = np.array([value for part in parts for value in part], dtype)
-    for array in (open_array(path), np.load(path)):  # a plain .npy, for anyone to read
+    path = folder.path / "a.npy"
+    opened = open_array(folder, "a.npy", record, [np.int8, dtype], deep=True)
+    for array in (opened, np.load(path)):  # a plain .npy, for anyone to read
         assert array.dtype == dtype
         assert array.tolist() == expected.tolist()
     assert record.size == path.stat().st_size
-    check_files(path.parent, {path.name: record}, deep=True)
+    folder.close()
 
 
 @given(
@@ -41,25 +54,27 @@ def test_rows_appended_are_rows_read(
 def test_a_writer_goes_on_where_another_was_killed(
     parts: list[list[int]], lost: bytes, dtype: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    whole, path = (tmp_path_factory.mktemp("arrays") / name for name in ("a.npy", "b.npy"))
-    writer, done = ArrayWriter(whole, dtype), None
+    folder = Folder.open(tmp_path_factory.mktemp("arrays"))
+    whole, path = (folder.path / name for name in ("a.npy", "b.npy"))
+    writer, done = ArrayWriter(folder, "a.npy", dtype), None
     for part in parts:
         writer.append(np.array(part, dtype))
-        killed = ArrayWriter(path, dtype, done)
+        killed = ArrayWriter(folder, "b.npy", dtype, done)
         killed.append(np.array(part, dtype))
         done = killed.sync()
         assert path.stat().st_size == 128 + done.rows * killed.dtype.itemsize
         killed._file.write(lost)  # of the next part, which is not finished
         killed.abandon()
     record = writer.close()
-    assert ArrayWriter(path, dtype, done).close() == record
+    assert ArrayWriter(folder, "b.npy", dtype, done).close() == record
     assert path.read_bytes() == whole.read_bytes()
+    folder.close()
 
 
 @pytest.mark.parametrize("kept", [None, 0, 127, 130])
-def test_a_file_that_lost_rows_is_not_gone_on_with(tmp_path: Path, kept: int | None) -> None:
-    path = tmp_path / "a.npy"
-    writer = ArrayWriter(path, np.uint8)
+def test_a_file_that_lost_rows_is_not_gone_on_with(folder: Folder, kept: int | None) -> None:
+    path = folder.path / "a.npy"
+    writer = ArrayWriter(folder, "a.npy", np.uint8)
     writer.append(np.arange(3, dtype=np.uint8))
     done = writer.sync()
     writer.close()
@@ -68,57 +83,115 @@ def test_a_file_that_lost_rows_is_not_gone_on_with(tmp_path: Path, kept: int | N
     else:
         path.write_bytes(path.read_bytes()[:kept])
     with pytest.raises(CorruptError, match=r"a\.npy is damaged: expected 131 bytes or more"):
-        ArrayWriter(path, np.uint8, done)
+        ArrayWriter(folder, "a.npy", np.uint8, done)
 
 
 @pytest.mark.parametrize("rows", [0, 3])
-def test_an_open_array_cannot_be_changed(tmp_path: Path, rows: int) -> None:
-    with ArrayFolder(tmp_path / "new") as out:
+def test_an_open_array_cannot_be_changed(folder: Folder, rows: int) -> None:
+    with ArrayFolder(folder, "new") as out:
         out.write("a", np.arange(rows))
-    assert not open_array(tmp_path / "new" / "a.npy").flags.writeable
+    with folder.child("new") as new:
+        (array,) = open_arrays(new, out.records, {"a": [np.int64]}, deep=False).values()
+    assert not array.flags.writeable
 
 
-def folder_of_two(tmp_path: Path) -> ArrayFolder:
-    with ArrayFolder(tmp_path / "new") as out:
+KINDS = {"small": [np.uint8], "large": [np.int64]}
+
+
+def folder_of_two(folder: Folder) -> ArrayFolder:
+    with ArrayFolder(folder, "new") as out:
         out.write("small", np.arange(3, dtype=np.uint8))
         out.writer("large", np.int64).append(np.arange(100))
     return out
 
 
-def test_a_folder_knows_its_files(tmp_path: Path) -> None:
-    out = folder_of_two(tmp_path)
-    assert out.records.keys() == {path.name for path in out.folder.iterdir()}
-    check_files(out.folder, out.records, deep=True)
+def opened(folder: Folder, out: ArrayFolder, *, deep: bool) -> dict[str, np.ndarray]:
+    with folder.child("new") as new:
+        return open_arrays(new, out.records, KINDS, deep=deep)
+
+
+def test_a_folder_knows_its_files(folder: Folder) -> None:
+    out = folder_of_two(folder)
+    assert out.records.keys() == {path.name for path in out.path.iterdir()}
+    assert opened(folder, out, deep=True)["large"].tolist() == list(range(100))
 
 
 @pytest.mark.parametrize("name", ["small.npy", "large.npy"])
 @pytest.mark.parametrize("position", [0, 5, 127, 128, -1])
-def test_a_flipped_byte_is_found_and_named(tmp_path: Path, name: str, position: int) -> None:
-    out = folder_of_two(tmp_path)
-    content = bytearray((out.folder / name).read_bytes())
+def test_a_flipped_byte_is_found_and_named(folder: Folder, name: str, position: int) -> None:
+    out = folder_of_two(folder)
+    content = bytearray((out.path / name).read_bytes())
     content[position] ^= 1
-    (out.folder / name).write_bytes(content)
+    (out.path / name).write_bytes(content)
     with pytest.raises(CorruptError, match=f"{name} is damaged: its checksum"):
-        check_files(out.folder, out.records, deep=True)
+        opened(folder, out, deep=True)
 
 
-def test_a_cut_file_is_found_without_reading_it(tmp_path: Path) -> None:
-    out = folder_of_two(tmp_path)
-    path = out.folder / "large.npy"
+def test_a_cut_file_is_found_without_reading_it(folder: Folder) -> None:
+    out = folder_of_two(folder)
+    path = out.path / "large.npy"
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(CorruptError, match=r"large\.npy .* expected 928 bytes, found 927"):
-        check_files(out.folder, out.records, deep=False)
+        opened(folder, out, deep=False)
 
 
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    out = folder_of_two(tmp_path)
-    (out.folder / "small.npy").unlink()
+def test_a_missing_file_is_named(folder: Folder) -> None:
+    out = folder_of_two(folder)
+    (out.path / "small.npy").unlink()
     with pytest.raises(CorruptError, match=r"small\.npy is missing"):
-        check_files(out.folder, out.records, deep=False)
+        opened(folder, out, deep=False)
 
 
-def test_failed_work_closes_its_files_and_records_only_what_was_finished(tmp_path: Path) -> None:
-    with pytest.raises(KeyError), ArrayFolder(tmp_path / "new") as out:
+HOSTILE = {
+    "floats": np.arange(4.0),
+    "unsigned": np.arange(4, dtype=np.uint64),
+    "swapped": np.arange(4, dtype=">i8"),
+    "a table": np.zeros((2, 2), np.int64),
+    "a number": np.array(3),
+    "records": np.zeros(4, [("a", np.int32), ("b", np.int32)]),
+    "objects": np.array([{}, []], object),
+    "texts": np.array(["abc", "def"]),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_another_array_is_refused_unread(folder: Folder, name: str) -> None:
+    path = folder.path / "a.npy"
+    np.save(path, HOSTILE[name])
+    record = FileRecord(path.stat().st_size, 0)
+    with pytest.raises(CorruptError, match=r"a\.npy is damaged: expected one row of int64"):
+        open_array(folder, "a.npy", record, [np.int64], deep=False)
+
+
+@pytest.mark.parametrize("content", [b"", b"\x93NUMPY", b"x" * 128, b"\x93NUMPY\1\0\xff\xff" * 30])
+def test_another_file_is_refused(folder: Folder, content: bytes) -> None:
+    folder.write("a.npy", content)
+    with pytest.raises(CorruptError, match=r"a\.npy is damaged: expected one row of int64"):
+        open_array(folder, "a.npy", FileRecord(len(content), 0), [np.int64], deep=False)
+
+
+@pytest.mark.parametrize(
+    ("offsets", "true"),
+    [
+        *(([0], False), ([0, 3], True), ([0, 0, 3, 3], True), ([], False), ([1, 3], False)),
+        *(([0, 4], False), ([0, 2, 1, 3], False), ([0, -1, 3], False), ([0, 2**62, 3], False)),
+    ],
+)  # fmt: skip
+def test_offsets_divide_what_there_is(offsets: list[int], true: bool) -> None:
+    assert divides(np.array(offsets, np.int64), 3) == true
+
+
+def test_long_offsets_are_compared_to_the_end() -> None:
+    offsets = np.arange(200_001)
+    assert divides(offsets, 200_000)
+    for place in (1, 65_536, 65_537, 199_999):
+        wrong = offsets.copy()
+        wrong[place] += 2
+        assert not divides(wrong, 200_000)
+
+
+def test_failed_work_closes_its_files_and_records_only_what_was_finished(folder: Folder) -> None:
+    with pytest.raises(KeyError), ArrayFolder(folder, "new") as out:
         out.write("done", np.arange(3))
         unfinished = out.writer("unfinished", np.int64)
         raise KeyError
@@ -146,3 +219,11 @@ def test_bisection_finds_what_is_there_and_nothing_else(strings: set[str], wante
 
 def test_half_a_surrogate_pair_is_nowhere() -> None:
     assert Strings(*pack([b"?", b"a"])).find("\ud800") == -1
+
+
+@given(st.lists(st.text(), min_size=1), st.integers(0, 20))
+def test_a_string_begins_as_the_whole_does(strings: list[str], characters: int) -> None:
+    encoded = [text.encode("utf-8", "replace") for text in strings]
+    found = Strings(*pack(encoded))
+    for number, text in enumerate(encoded):
+        assert found.beginning(number, characters) == text.decode()[:characters]

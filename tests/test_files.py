@@ -1,6 +1,8 @@
 """Whole files or none, and lines as the field's formats mean them."""
 
 import gzip
+import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -8,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glassrank.errors import GlassrankError, InputError
-from glassrank.files import atomic_write, read_blocks, read_lines, recover_folder, whole_folder
+from glassrank.files import atomic_write, read_blocks, read_lines
 
 # Characters that end a line for Python, though not in these files.
 lines = st.lists(st.text(st.sampled_from("aé\t \u2028\x85\x0b\x0c\x1c😀"), max_size=5), max_size=6)
@@ -111,19 +113,51 @@ def test_a_missing_file_and_a_folder_are_named(tmp_path: Path) -> None:
         list(read_blocks(tmp_path))
 
 
-def test_a_whole_folder_replaces_the_old_one_or_nothing(tmp_path: Path) -> None:
-    folder = tmp_path / "model"
-    for content in ("one", "two"):
-        with whole_folder(folder) as part:
-            (part / "file").write_text(content)
-    with pytest.raises(RuntimeError), whole_folder(folder) as part:
-        (part / "file").write_text("three")
-        raise RuntimeError
-    assert (folder / "file").read_text() == "two"
-    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+def test_a_file_is_durable_before_it_gets_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And then its name is: a power cut leaves the old file or the new one."""
+    seen = []
+
+    def sync(descriptor: int) -> None:
+        status = os.fstat(descriptor)
+        kind = "folder" if stat.S_ISDIR(status.st_mode) else status.st_size
+        seen.append((kind, (tmp_path / "a.run").exists()))
+
+    monkeypatch.setattr(os, "fsync", sync)
+    with atomic_write(tmp_path / "a.run") as file:
+        file.write("new")
+    assert seen == [(3, False), ("folder", True)]
 
 
-def test_a_folder_is_recovered_after_a_kill_between_the_renames(tmp_path: Path) -> None:
-    (tmp_path / ".model.old").mkdir()
-    recover_folder(tmp_path / "model")
-    assert (tmp_path / "model").is_dir()
+def test_after_the_rename_an_error_says_that_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def sync(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", sync)
+    with (
+        pytest.raises(GlassrankError, match="it is written all the same"),
+        atomic_write(tmp_path / "a.run") as file,
+    ):
+        file.write("new")
+    assert (tmp_path / "a.run").read_text() == "new"
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe", "second name"])
+def test_what_stands_under_the_name_is_replaced_not_followed(tmp_path: Path, kind: str) -> None:
+    victim, path = tmp_path / "victim", tmp_path / "a.run"
+    victim.write_text("precious")
+    if kind == "link":
+        path.symlink_to(victim)
+    elif kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.hardlink_to(victim)
+    with atomic_write(path) as file:
+        file.write("new")
+    assert victim.read_text() == "precious"
+    assert path.read_text() == "new"
+    assert not path.is_symlink()

@@ -45,5 +45,12 @@ def test_a_missing_venv_module_gets_one_sentence(tmp_path: Path) -> None:
 
 
 def test_the_scripts_can_be_run() -> None:
-    for name in ("scripts/setup", "scripts/demo", "scripts/test", ".ci/run"):
+    for name in (
+        "scripts/setup",
+        "scripts/demo",
+        "scripts/test",
+        "scripts/reliability",
+        "scripts/wheel",
+        ".ci/run",
+    ):
         assert os.access(ROOT / name, os.X_OK), name

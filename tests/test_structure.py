@@ -12,7 +12,8 @@ PACKAGE = ROOT / "glassrank"
 
 # Top to bottom: code imports from its own package or from those above it, never below.
 ORDER = (
-    *("types", "errors", "settings", "files", "arrays", "modules"),
+    *("types", "errors", "deadline", "settings", "folders", "checked", "whole_folder", "sealed"),
+    *("files", "arrays", "strings", "modules"),
     *("corpus", "text", "retrieve", "measure", "nn", "models", "store", "rank"),
     *("train", "explain", "scale", "serve", "bench", "cli"),
 )

@@ -3,7 +3,7 @@
 import statistics
 from collections.abc import Callable, Sequence
 
-from glassrank.rank.budget import now
+from glassrank.deadline import now
 
 Work = Callable[[], object]
 

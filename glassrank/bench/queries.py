@@ -13,8 +13,8 @@ import torch
 from glassrank.bench.clocks import medians_ms, quantile
 from glassrank.bench.results import MissingError, Result
 from glassrank.bench.texts import passages, questions
+from glassrank.deadline import now
 from glassrank.rank import Pipeline, Reranker, load
-from glassrank.rank.budget import now
 from glassrank.retrieve import Index
 from glassrank.store import Store, encode_index, text_of
 

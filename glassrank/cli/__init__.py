@@ -8,6 +8,7 @@ import typer
 
 from glassrank.cli import console
 from glassrank.errors import GlassrankError
+from glassrank.folders import disk_error
 
 _COMMANDS = (
     *("demo", "index", "search", "retrieve", "rerank", "evaluate", "tune", "prepare", "train"),
@@ -65,3 +66,9 @@ def main() -> None:
     except BrokenPipeError:  # `glassrank search … | head`
         sys.stderr.close()
         sys.exit(0)
+    except MemoryError:
+        console.error("there is not enough memory for this; give it less at once, or more memory")
+        sys.exit(1)
+    except OSError as error:  # a disk that is full or fails, where nobody said what that means
+        console.error(str(disk_error(error, "go on")))
+        sys.exit(1)

@@ -44,7 +44,7 @@ def adapt(
         modes.append(name)
     found = run(
         plan,
-        load_prepared(config.parent / plan.prepared),
+        load_prepared(config.parent / plan.prepared, plan),
         config.parent / plan.out,
         device,
         modes,

@@ -10,6 +10,8 @@ from typing import Annotated, TypeVar
 import typer
 from rich.console import Console
 
+from glassrank.errors import UNSAFE, safe
+
 Item = TypeVar("Item")
 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
@@ -25,6 +27,13 @@ ModelName = Annotated[
 BudgetMs = Annotated[
     float | None, typer.Option(min=0.001, help="Milliseconds for the whole query.")
 ]
+Exact = Annotated[
+    bool,
+    typer.Option(
+        "--exact",
+        help="Unrounded weights, documents one by one: the same bytes with any number of threads.",
+    ),
+]
 Device = Annotated[str, typer.Option(help="cpu, cuda, or cuda:1.")]
 
 _PLAIN_LINE_SECONDS = 10.0
@@ -34,19 +43,22 @@ _err = Console(stderr=True, highlight=False)
 
 
 def error(message: str) -> None:
+    """One line, whatever is quoted in it."""
     _err.print("[bold red]error:[/] ", end="")
-    _err.print(message, markup=False, soft_wrap=True)
+    _err.print(safe(message.replace("\n", " ")), markup=False, soft_wrap=True)
 
 
 def say(message: str, *, quiet: bool = False) -> None:
     """A line about what is going on, apart from the results."""
     if not quiet:
-        _err.print(message, markup=False, soft_wrap=True)
+        _err.print(safe(message), markup=False, soft_wrap=True)
 
 
 def print_json(value: object) -> None:
     """One document on standard output; numpy's numbers become plain ones."""
     text = json.dumps(value, ensure_ascii=False, indent=2, default=lambda number: number.item())
+    # Such characters stand in strings alone, where JSON has another spelling for them.
+    text = UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
     sys.stdout.write(text + "\n")
 
 

@@ -15,6 +15,7 @@ from rich.markup import escape
 from glassrank.cli import console
 
 if TYPE_CHECKING:
+    from glassrank.models.contract import Ranker
     from glassrank.retrieve import Index
 
 
@@ -34,13 +35,49 @@ def demo(
 ) -> None:
     """Search the documentation of this Python, on a page or with sample queries."""
     index = _index(rebuild=rebuild, quiet=quiet)
-    _encode(index, quiet=quiet)
+    model = _encode(index, quiet=quiet)
     if query or once or not sys.stdout.isatty():
         _answer(index.path, query, method, budget_ms, k, quiet=quiet)
     else:
-        from glassrank.cli.serve import serve
+        _serve(index.path, model, method, budget_ms, port, quiet=quiet)
 
-        serve(index.path, port=port, budget_ms=budget_ms, method=method, quiet=quiet)
+
+def _serve(
+    index: Path, model: "Ranker", method: str, budget_ms: float, port: int, *, quiet: bool
+) -> None:
+    """The page, with questions to click; its judged ones are measured when it is up."""
+    from glassrank.cli.demo_reports import DemoReports
+    from glassrank.corpus import SAMPLE_QUERIES
+    from glassrank.models.checkpoint import fingerprint
+    from glassrank.serve import Options, serve
+    from glassrank.serve.options import named_models, read_api_key
+
+    reports = DemoReports(index, fingerprint(model))
+    clusters, curves = reports.paths()
+    options = Options(
+        index=index,
+        models=named_models(["default"]),
+        port=port,
+        budget_ms=budget_ms,
+        method=method,
+        api_key=read_api_key(None),
+        clusters=clusters,
+        curves=curves,
+        reports_follow=True,
+        samples=SAMPLE_QUERIES,
+        subject=f"the documentation of Python {platform.python_version()}: its language reference "
+        "and what its standard library says of itself",
+    )
+
+    def started(address: str) -> None:
+        console.say(f"Serving {_short(index)} at {address}", quiet=quiet)
+        reports.start()
+
+    console.say("Opening the index and the models …", quiet=quiet)
+    try:
+        serve(options, started)
+    finally:
+        reports.stop()
 
 
 def _answer(
@@ -62,25 +99,27 @@ def _answer(
     console.out.print(f"\nAsk your own: [bold]{command}[/]", soft_wrap=True)
 
 
-def _encode(index: "Index", *, quiet: bool) -> None:
-    """The document store of the packaged model, once."""
+def _encode(index: "Index", *, quiet: bool) -> "Ranker":
+    """The document store of the packaged model, once; and that model."""
     from glassrank.cli.encode import encode
     from glassrank.rank import load
     from glassrank.store import Store
 
-    if Store.find(index, load().model, verify=False) is None:
+    model = load().model
+    if Store.find(index, model, verify=False) is None:
         console.say("Encoding the documents with the model in the package (once)", quiet=quiet)
         encode(index.path, "default", quiet=quiet)
+    return model
 
 
 def _index(*, rebuild: bool, quiet: bool) -> "Index":
-    """Kept between runs, for each version of Python and of the package."""
+    """Kept between runs, for each Python, choice of its documents and version of the package."""
     from glassrank import __version__
-    from glassrank.corpus import python_docs
+    from glassrank.corpus import CORPUS, python_docs
     from glassrank.errors import GlassrankError
     from glassrank.retrieve import Index
 
-    path = _folder() / f"python-{platform.python_version()}-{__version__}.index"
+    path = _folder() / f"python-{platform.python_version()}-{CORPUS}-{__version__}.index"
     if not rebuild:
         try:
             index = Index(path)

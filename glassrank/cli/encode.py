@@ -12,6 +12,7 @@ from rich.console import Console
 
 from glassrank.cli import console
 from glassrank.errors import InputError
+from glassrank.folders import is_plain
 
 if TYPE_CHECKING:
     from glassrank.models.checkpoint import SavedModel
@@ -46,7 +47,7 @@ def encode(
     from glassrank.retrieve import Index
     from glassrank.store import store_folder
 
-    if name is not None and (not name or name != Path(name).name):
+    if name is not None and not is_plain(name):
         raise InputError(f"a store's name is one folder inside the index, which {name!r} is not")
     path = None if name is None else store_folder(index, name)
     opened, saved = Index(index), load_model(model_folder(model))

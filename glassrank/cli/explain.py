@@ -36,6 +36,7 @@ def explain(
         ),
     ] = None,
     device: console.Device = "cpu",
+    exact: console.Exact = False,
 ) -> None:
     """Explain a document's score, or two documents side by side."""
     from glassrank.explain import compare, html_page
@@ -54,7 +55,7 @@ def explain(
         raise InputError("--what-if is not drawn as HTML; leave one of the two out")
     opened = Index(index)
     texts = {doc_id: text_of(opened.doc(doc_id)) for doc_id in docs}
-    reranker = Reranker.load(model, device)
+    reranker = Reranker.load(model, device, exact=exact)
     if what_if is not None:
         _answer(opened, reranker, query, docs[0], _change(what_if), json)
         return
@@ -129,7 +130,8 @@ def _show(answer: "WhatIf", ids: list[str]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from glassrank.explain.printing import number, safe
+    from glassrank.errors import safe
+    from glassrank.explain.printing import number
 
     moved = answer.moved[answer.doc]
     console.out.print(Text(f"query: {safe(answer.query)}\n\n{safe(answer.text)}\n"))

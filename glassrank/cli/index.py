@@ -1,6 +1,7 @@
 """`glassrank index`: documents to an index, and changes to one."""
 
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -61,6 +62,8 @@ def index(
         raise InputError("--replace goes with --add")
     if overwrite and (add or delete):
         raise InputError("--overwrite makes a new index; it does not go with --add or --delete")
+    if docs is not None and delete and not add:
+        raise InputError("--delete with documents changes an index; say --add too")
     saved = None
     if model is not None:  # before the work: a name that is wrong is said at once
         from glassrank.models.checkpoint import load_model, model_folder
@@ -68,23 +71,19 @@ def index(
         saved = load_model(model_folder(model))
     started = time.perf_counter()
     added = deleted = 0
-    changed: Index | None = None
-    if delete or (docs is None and merge):
-        changed = Index(out)
-        deleted = changed.delete(delete) if delete else 0
+    counted = None
     if docs is not None:
-        reader = read_docs(docs, format=format, encoding=encoding)
-        counted = _Counted(reader, quiet=quiet)
-        if add:
-            changed = changed or Index(out)
-            added = changed.add(counted, replace=replace)
-        else:
-            changed = Index.build(counted, out, overwrite=overwrite)
-            added = len(changed)
-    assert changed is not None
-    if merge:
-        with console.working("Merging segments", quiet=quiet):
-            changed.merge()
+        counted = _Counted(read_docs(docs, format=format, encoding=encoding), quiet=quiet)
+    if counted is not None and not add:
+        changed = Index.build(counted, out, overwrite=overwrite)
+        added = len(changed)
+    else:
+        changed = Index(out)
+        alone = merge and counted is None  # with documents, their bar is what is shown
+        with console.working("Merging segments", quiet=quiet) if alone else nullcontext():
+            added, deleted = changed.change(
+                delete=delete or (), add=counted, replace=replace, merge=merge
+            )
     seconds = time.perf_counter() - started
     if json:
         found: dict[str, object] = {

@@ -22,6 +22,7 @@ def rerank(
     ] = None,
     budget_ms: console.BudgetMs = None,
     device: console.Device = "cpu",
+    exact: console.Exact = False,
     quiet: console.Quiet = False,
 ) -> None:
     """Re-rank a run with a trained model, from its document store if the index has one."""
@@ -37,7 +38,9 @@ def rerank(
         raise InputError(
             f"{queries} has no query {unknown[0]!r}, which {run} has; give its queries"
         )
-    pipeline = Pipeline.open(index, model, budget_ms=budget_ms, candidates=depth, device=device)
+    pipeline = Pipeline.open(
+        index, model, budget_ms=budget_ms, candidates=depth, device=device, exact=exact
+    )
     started = time.perf_counter()
     ranked = rerank_run(pipeline, first, texts)
     rows = list(console.track(ranked, "Re-ranking", total=len(first), quiet=quiet))

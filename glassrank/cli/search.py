@@ -8,7 +8,7 @@ from rich.markup import escape
 from rich.text import Text
 
 from glassrank.cli import console
-from glassrank.errors import InputError
+from glassrank.errors import InputError, safe
 
 if TYPE_CHECKING:
     from glassrank.retrieve import Index
@@ -23,6 +23,7 @@ def search(
     model: console.ModelName = None,
     budget_ms: console.BudgetMs = None,
     device: console.Device = "cpu",
+    exact: console.Exact = False,
     json: console.AsJson = False,
 ) -> None:
     """Search for one query; with a model, re-rank what was found."""
@@ -36,7 +37,9 @@ def search(
     else:
         from glassrank.rank import Pipeline
 
-        pipeline = Pipeline.open(index, model, budget_ms=budget_ms, method=method, device=device)
+        pipeline = Pipeline.open(
+            index, model, budget_ms=budget_ms, method=method, device=device, exact=exact
+        )
         opened, ranking = pipeline.index, pipeline(query, k)
     if json:
         console.print_json(_as_json(opened, ranking, method, model))
@@ -86,14 +89,14 @@ def show(index: "Index", ranking: "Ranking") -> None:
     width = max(100, min(200, console.out.width - 10))  # one line each, where there is room
     for hit in ranking:
         doc = index.doc(hit.doc_id)
-        title = escape(doc.title or doc.doc_id)
+        title = escape(safe(doc.title or doc.doc_id))
         console.out.print(
             f"[dim]{hit.rank:3}[/] [bold]{title}[/]  [cyan]{hit.score:.2f}[/]{_moved(hit)}"
-            f"  [dim]{escape(doc.source or doc.doc_id)}[/]",
+            f"  [dim]{escape(safe(doc.source or doc.doc_id))}[/]",
             soft_wrap=True,
         )
         snippet = index.snippet(ranking.query, hit.doc_id, length=width)
-        text = Text("    " + snippet.text, style="")
+        text = Text("    " + safe(snippet.text), style="")
         for start, stop in snippet.matches:
             text.stylize("bold yellow", start + 4, stop + 4)
         console.out.print(text, soft_wrap=True)

@@ -26,6 +26,9 @@ def serve(
     texts_budget_ms: Annotated[
         float, typer.Option(help="For re-ranking given texts, and for explanations.")
     ] = 10_000.0,
+    work_ms: Annotated[
+        float, typer.Option(help="The most that one request may compute, whatever its budget.")
+    ] = 1_000.0,
     queue: Annotated[int, typer.Option(min=1, help="Requests that may wait.")] = 16,
     candidates: Annotated[
         int | None, typer.Option(min=1, help="How deep to re-rank; as the model says if not given.")
@@ -75,6 +78,7 @@ def serve(
         threads=threads,
         budget_ms=budget_ms,
         texts_budget_ms=texts_budget_ms,
+        work_ms=work_ms,
         queue=queue,
         candidates=candidates,
         method=method,

@@ -48,7 +48,7 @@ def train(
 
     trained = run_training(
         run,
-        load_prepared(config.parent / run.prepared),
+        load_prepared(config.parent / run.prepared, run),
         out,
         device,
         lambda line: console.say(line, quiet=quiet),

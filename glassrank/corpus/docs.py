@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from glassrank.corpus import irds
-from glassrank.corpus.records import check_not_empty, read_csv, read_jsonl, read_tsv
+from glassrank.corpus.records import check_not_empty, read_csv, read_jsonl, read_tsv, whole_text
 from glassrank.corpus.trec import read_trec_docs
 from glassrank.errors import InputError
-from glassrank.files import atomic_write, read_lines
+from glassrank.files import atomic_write
 from glassrank.types import Doc
 
 Located = tuple[str, int, Doc]
@@ -40,7 +40,7 @@ SUFFIXES = {
     ".rst": "text",
 }
 
-_HEADING = re.compile(r"^#{1,6}\s+(.+?)[\s#]*$", re.MULTILINE)
+_HEADING = re.compile(r"^#{1,6}\s++([^\n]++)", re.MULTILINE)
 
 
 class DocReader:
@@ -132,12 +132,23 @@ def suffix_format(path: Path) -> str | None:
 
 def read_text(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, Doc]]:
     """The whole file is one document; its title is the first Markdown heading or its name."""
-    text = "\n".join(line for _, line in read_lines(path, encoding))
+    text = whole_text(path, encoding)
     check_not_empty(path.name, text, path, 1)
     bare = _without_gz(path)
     heading = _HEADING.search(text) if bare.suffix.lower() in (".md", ".markdown") else None
-    title = heading[1] if heading else bare.stem
-    yield 1, Doc(_id_of(path.name), text, title, path.as_posix())
+    title = _without_closing(heading[1]) if heading else ""
+    yield 1, Doc(_id_of(path.name), text, title or bare.stem, path.as_posix())
+
+
+def _without_closing(heading: str) -> str:
+    """
+    >>> _without_closing("Owls of C# ## ")
+    'Owls of C'
+    """
+    end = len(heading)
+    while end and (heading[end - 1] == "#" or heading[end - 1].isspace()):
+        end -= 1
+    return heading[:end]
 
 
 READERS: dict[str, Callable[[Path, str], Iterator[tuple[int, Doc]]]] = {
@@ -173,13 +184,21 @@ def _read_folder(folder: Path, wanted: str | None, encoding: str) -> Iterator[Lo
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """The files below a folder, in sorted order, without hidden ones."""
+    """The files below a folder, in sorted order, without hidden ones. A link that leads out of it
+    is refused: whoever filled the folder would have another's files indexed, and shown."""
+    root = folder.resolve()
     for parent, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(names):
             path = Path(parent, name)
-            if not name.startswith(".") and path.is_file():
-                yield path
+            if name.startswith(".") or not path.is_file():
+                continue
+            if path.is_symlink() and not path.resolve().is_relative_to(root):
+                raise InputError(
+                    f"{path} is a link to a file outside of {folder}; copy the file there, "
+                    "or index it on its own"
+                )
+            yield path
 
 
 def _id_of(path: str) -> str:

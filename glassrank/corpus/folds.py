@@ -1,11 +1,11 @@
 """Folds of queries for cross-validation, as JSON."""
 
-import gzip
 import json
 from pathlib import Path
 from typing import Any
 
 from glassrank.errors import InputError
+from glassrank.files import LONGEST_LINE, read_whole
 
 
 def read_folds(path: str | Path) -> dict[str, int]:
@@ -13,11 +13,8 @@ def read_folds(path: str | Path) -> dict[str, int]:
     the folds of Robust04 are passed on, `{"s1": {"predict": {"test": [ids]}}}`."""
     path = Path(path)
     try:
-        raw = path.read_bytes()
-        plain = json.loads(gzip.decompress(raw) if path.suffix == ".gz" else raw)
-    except FileNotFoundError:
-        raise InputError(f"{path} does not exist") from None
-    except (gzip.BadGzipFile, EOFError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        plain = json.loads(read_whole(path, LONGEST_LINE))
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path} is not JSON: {error}") from None
     folds = list(plain.values()) if isinstance(plain, dict) else plain
     found: dict[str, int] = {}
@@ -36,4 +33,6 @@ def _tested(fold: Any, path: Path) -> list[Any]:
         fold = fold.get("test") if isinstance(fold, dict) else None
     if not isinstance(fold, list):
         raise InputError(f"{path}: expected a list of query ids in each fold")
+    if not all(isinstance(query_id, str | int) for query_id in fold):
+        raise InputError(f"{path}: expected query ids in each fold, found something else")
     return fold

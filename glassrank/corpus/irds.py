@@ -29,7 +29,10 @@ def is_name(source: str | Path) -> bool:
     if str(source).startswith(PREFIX):
         return True
     path = Path(source)
-    return not path.exists() and not path.suffix[1:2].isalpha()
+    try:
+        return not path.exists() and not path.suffix[1:2].isalpha()
+    except (OSError, ValueError) as error:  # too long a name, a NUL in it
+        raise InputError(f"{str(source)!r} cannot be read: {error}") from None
 
 
 def load(name: str) -> Any:

@@ -2,7 +2,8 @@
 
 It has three sources: the language reference behind `help("with")`, the docstrings of the standard
 library, and those of the modules written in C. The library's sources are parsed, not imported:
-importing all of it would open windows, print poems and start a browser.
+importing all of it would open windows, print poems and start a browser. What no user would look
+for is left out: private names, tests, and modules that Python itself has given up.
 """
 
 import ast
@@ -28,20 +29,39 @@ SAMPLE_QUERIES = (
     "run a function in a separate thread",
 )
 
-# Tests, and what is not text of the library itself.
+PYTHON_QUESTIONS = Path(__file__).parent / "python-questions"
+"""Judged questions about this corpus: `queries.tsv` and `qrels.txt`."""
+
+CORPUS = 2
+"""Counts up whenever other documents are chosen, so that no index of the old ones is taken."""
+
+# Tests, tables made by programs, and what is not text of the library itself.
 _SKIPPED_FOLDERS = {
-    *("__pycache__", "ensurepip", "idle_test", "lib-dynload", "pydoc_data", "site-packages"),
-    *("dist-packages", "test", "tests", "turtledemo"),
+    *("__pycache__", "encodings", "ensurepip", "idle_test", "lib-dynload", "pydoc_data"),
+    *("site-packages", "dist-packages", "test", "tests", "turtledemo"),
 }
+
+# Programs of their own, what Python 3.12 and 3.13 have removed, and the paths of another system.
+_SKIPPED_MODULES = {
+    *("idlelib", "aifc", "asynchat", "asyncore", "cgi", "cgitb", "chunk", "crypt", "distutils"),
+    *("imghdr", "imp", "lib2to3", "mailcap", "msilib", "nntplib", "pipes", "smtpd", "sndhdr"),
+    *("sunau", "telnetlib", "uu", "xdrlib", "ntpath", "nturl2path"),
+}
+
+# `os.path` is in files of other names.
+_KNOWN_AS = {"posixpath": "os.path", "genericpath": "os.path"}
+_PRIVATE = re.compile(r"(^|\.)(_|test(_|\.|$))")
 
 # Public modules whose functions are in C, so that there is no source to parse. All are small, and
 # importing them does nothing else.
 _COMPILED_MODULES = (
     *("builtins", "array", "atexit", "binascii", "bisect", "bz2", "cmath", "collections"),
-    *("collections.abc", "contextvars", "csv", "datetime", "decimal", "functools", "gc", "hashlib"),
-    *("heapq", "io", "itertools", "lzma", "marshal", "math", "mmap", "operator", "os", "pickle"),
-    *("random", "re", "select", "signal", "socket", "sqlite3", "ssl", "statistics", "string"),
-    *("struct", "sys", "threading", "time", "types", "unicodedata", "weakref", "zlib", "zoneinfo"),
+    *("collections.abc", "contextvars", "csv", "datetime", "decimal", "functools", "gc"),
+    *("getpass", "hashlib"),
+    *("heapq", "io", "itertools", "lzma", "marshal", "math", "mmap", "operator", "os"),
+    *("os.path", "pickle", "random", "re", "select", "signal", "socket", "sqlite3", "ssl"),
+    *("statistics", "string", "struct", "sys", "threading", "time", "types", "unicodedata"),
+    *("weakref", "zlib", "zoneinfo"),
 )
 
 Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
@@ -53,14 +73,23 @@ _HEADING = re.compile(r"^(\S.*)\n([*=\-~^])\2{2,}\n", re.MULTILINE)
 
 
 def python_docs() -> Iterator[Doc]:
-    """8,000 to 10,000 documents in a fixed order: `topic:with`, `str.split`, `json.loads`, …"""
+    """5,400 to 6,200 documents in a fixed order: `topic:with`, `str.split`, `json.loads`, …"""
     seen: set[str] = set()
-    for doc in chain(_topics(), _library(), _compiled()):
+    for doc in chain(_topics(), filter(_is_public, chain(_library(), _compiled()))):
         # The first counts: a function may have one definition for each system, and what is
         # written in C often has a version in Python, whose source we can name.
         if doc.doc_id not in seen:
             seen.add(doc.doc_id)
             yield doc
+
+
+def _is_public(doc: Doc) -> bool:
+    """Special methods are private, too: the language reference says what they are for.
+
+    >>> [_is_public(Doc(name, "")) for name in ("os._exit", "ftplib.test", "doctest.testmod")]
+    [False, False, True]
+    """
+    return _PRIVATE.search(doc.doc_id) is None
 
 
 def _topics() -> Iterator[Doc]:
@@ -105,23 +134,29 @@ def _library() -> Iterator[Doc]:
     root = Path(sysconfig.get_path("stdlib"))
     exported: set[str] = set()  # `json.encoder.JSONEncoder`: users know it as `json.JSONEncoder`
     for path in _sources(root):
+        relative = path.relative_to(root)
+        if relative.parts[0].removesuffix(".py") in _SKIPPED_MODULES:
+            continue
         try:
             tree = ast.parse(path.read_bytes())
         except (OSError, SyntaxError, ValueError):  # templates, and broken installations
             continue
-        relative = path.relative_to(root)
         module = ".".join(relative.with_suffix("").parts).removesuffix(".__init__")
+        module = _KNOWN_AS.get(module, module)
         source = f"Lib/{relative.as_posix()}"
         if path.name == "__init__.py":
             exported.update(_exports(tree, module))
         docstring = ast.get_docstring(tree)
         if _is_useful(docstring):
             yield Doc(module, docstring, f"module {module}", f"{source}:1")
-        public = _all_names(tree) if f"{module}.*" in exported else set()
+        public = _all_names(tree)
+        shown_above = public if f"{module}.*" in exported else set()
         for node, name in _definitions(tree):
             short = name.split(".")[0]
-            if short in public or f"{module}.{short}" in exported:
+            if short in shown_above or f"{module}.{short}" in exported:
                 name = f"{module.rpartition('.')[0]}.{name}"
+            elif public and short not in public:
+                continue
             else:
                 name = f"{module}.{name}"
             text = _docstring(node)
@@ -144,18 +179,31 @@ def _sources(root: Path) -> Iterator[Path]:
 def _exports(tree: ast.Module, package: str) -> Iterator[str]:
     """What a package's `__init__.py` imports from its modules: `json.encoder.JSONEncoder`."""
     for node in tree.body:
-        if isinstance(node, ast.ImportFrom) and node.level == 1 and node.module:
-            for alias in node.names:
-                yield f"{package}.{node.module}.{alias.name}"
+        if isinstance(node, ast.ImportFrom) and node.module:
+            home = f"{package}.{node.module}" if node.level == 1 else node.module
+            for alias in node.names if home.startswith(f"{package}.") else ():
+                yield f"{home}.{alias.name}"
 
 
 def _all_names(tree: ast.Module) -> set[str]:
-    for node in tree.body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
-            return {
-                str(item.value) for item in ast.walk(node.value) if isinstance(item, ast.Constant)
-            }
-    return set()
+    """What a module says is for its users; nothing if it does not say, or computes it."""
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Assign(targets=[ast.Name("__all__")], value=value):
+                parts = value
+            case ast.AugAssign(target=ast.Name("__all__"), value=value):
+                parts = value
+            case ast.Call(func=ast.Attribute(ast.Name("__all__"), _), args=[value]):
+                parts = value
+            case _:
+                continue
+        try:
+            given = ast.literal_eval(parts)
+        except ValueError:
+            return set()
+        names.update([given] if isinstance(given, str) else given)
+    return names
 
 
 def _definitions(node: ast.AST, prefix: str = "") -> Iterator[tuple[Definition, str]]:
@@ -226,7 +274,7 @@ def _members(owner: ModuleType | type, prefix: str, source: str) -> Iterator[Doc
             isinstance(value, type) or inspect.isroutine(value) or inspect.isdatadescriptor(value)
         ):
             continue
-        if isinstance(owner, ModuleType) and not _belongs(value, source):
+        if isinstance(owner, ModuleType) and not _belongs(name, value, owner, source):
             continue
         docstring = getattr(value, "__doc__", None)
         if isinstance(docstring, str) and _is_useful(docstring):
@@ -240,12 +288,13 @@ def _members(owner: ModuleType | type, prefix: str, source: str) -> Iterator[Doc
             yield from _members(value, f"{prefix}{name}.", source)
 
 
-def _belongs(value: object, module: str) -> bool:
-    """Whether a module's member is its own, and not another public module's."""
+def _belongs(name: str, value: object, owner: ModuleType, module: str) -> bool:
+    """Whether a module's member is its own, and not another public module's: as it says itself, or
+    as its members say."""
+    if names := getattr(owner, "__all__", None):
+        return name in names
     home = getattr(value, "__module__", None) or module
-    if home in ("posix", "nt"):
-        home = "os"
-    return module == "builtins" or home.lstrip("_") == module  # `csv` is partly in `_csv`
+    return module == "builtins" or home.lstrip("_") == module  # `sqlite3` is partly in `_sqlite3`
 
 
 def _shorten(title: str) -> str:

@@ -1,12 +1,16 @@
 """Relevance judgments (qrels): TREC's four columns, three columns (BEIR), or ir_datasets."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from glassrank.corpus import irds
 from glassrank.errors import InputError
-from glassrank.files import atomic_write, read_lines
+from glassrank.files import LONGEST_ROW, atomic_write, read_lines
 from glassrank.types import Qrel, Qrels
+
+_GRADE = re.compile(r"[+-]?\d{1,9}")
+"""Larger ones are mistakes: a column too many, say. Measures compute with 64 bits."""
 
 
 def read_qrels(
@@ -56,7 +60,7 @@ def write_qrels(qrels: Qrels, path: str | Path) -> None:
 
 def _read_file(path: Path) -> Iterator[tuple[int, Qrel]]:
     width = 0
-    for number, line in read_lines(path):
+    for number, line in read_lines(path, longest=LONGEST_ROW):
         cells = line.split()
         if not cells:
             continue
@@ -73,12 +77,11 @@ def _read_file(path: Path) -> Iterator[tuple[int, Qrel]]:
             raise InputError.at(
                 path, number, f"expected {expected}, found {len(cells)}; correct the line"
             )
-        try:
-            grade = int(cells[-1])
-        except ValueError:
+        if not _GRADE.fullmatch(cells[-1]):
             raise InputError.at(
                 path,
                 number,
-                f"expected a whole number as the grade, found {cells[-1]!r}; correct the line",
-            ) from None
-        yield number, Qrel(cells[0], cells[-2], grade)
+                f"expected a whole number as the grade, found {cells[-1]!r}; "
+                "correct the line (nine digits are the most)",
+            )
+        yield number, Qrel(cells[0], cells[-2], int(cells[-1]))

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from glassrank.errors import InputError
-from glassrank.files import read_lines
+from glassrank.files import LONGEST_LINE, read_lines
 from glassrank.types import Doc
 
 # The names the field's collections use: ours, BEIR, Anserini, MS MARCO, TREC.
@@ -25,8 +25,7 @@ TSV_COLUMNS = {
     4: ("docid", "url", "title", "body"),
 }
 
-# Python's csv module stops at 131,072 characters; documents are longer, a forgotten quote much so.
-LONGEST_CSV_FIELD = 1 << 24
+MOST_COLUMNS = 1000
 
 
 def read_jsonl(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, Doc]]:
@@ -42,7 +41,7 @@ def read_tsv(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, Doc]]:
     for number, line in read_lines(path, encoding):
         if not line.strip():
             continue
-        cells = line.split("\t")
+        cells = line.split("\t", MOST_COLUMNS)
         if not names:
             header = tuple(cell.strip().lower() for cell in cells)
             if header[0] in ID_FIELDS and not set(header).isdisjoint(TEXT_FIELDS):
@@ -64,8 +63,8 @@ def read_tsv(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, Doc]]:
 
 def read_csv(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, Doc]]:
     """A header row names the columns; a quoted cell may hold line breaks."""
-    if csv.field_size_limit() < LONGEST_CSV_FIELD:
-        csv.field_size_limit(LONGEST_CSV_FIELD)
+    # Python's csv module stops at 131,072 characters; documents are longer, a forgotten quote more.
+    csv.field_size_limit(LONGEST_LINE)
     rows = csv.reader((line + "\n" for _, line in read_lines(path, encoding)), strict=True)
     names: list[str] = []
     number = 1  # where the row starts: `line_num` is where it ends
@@ -123,6 +122,24 @@ def check_not_empty(doc_id: str, text: str, path: Path, line: int) -> None:
             line,
             f"expected a text for document {doc_id!r}, found an empty one; "
             "fill it in or remove the document",
+        )
+
+
+def whole_text(path: Path, encoding: str) -> str:
+    """A file that is one text."""
+    lines, size = [], 0
+    for number, line in read_lines(path, encoding):
+        lines.append(line)
+        size += len(line) + 1
+        check_size(size, path, number)
+    return "\n".join(lines)
+
+
+def check_size(size: int, path: Path, line: int) -> None:
+    """Of a text that goes over several lines: it may be as long as one on a line."""
+    if size > LONGEST_LINE:
+        raise InputError.at(
+            path, line, f"a text is longer than {LONGEST_LINE:,} characters; cut it into several"
         )
 
 

@@ -7,29 +7,32 @@ strip the others, as every TREC reader does.
 import html
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
-from glassrank.corpus.records import check_not_empty
+from glassrank.corpus.records import check_not_empty, check_size, whole_text
 from glassrank.errors import InputError
 from glassrank.files import read_lines
 from glassrank.types import Doc
 
+# All patterns are linear: what could be tried again from each place is found by `find`, or ends at
+# the last `>`, behind which no tag can end.
 _DOC_TAG = re.compile(r"(</?DOC(?:\s[^>]*)?>)", re.IGNORECASE)
-_DOCNO = re.compile(r"<DOCNO>\s*(.*?)\s*</DOCNO>", re.IGNORECASE | re.DOTALL)
+_DOCNO = re.compile(r"<(?ai:(DOCNO))(?=>)")
 # Titles in AP, FT, LA and web pages; the Federal Register; the Wall Street Journal; FBIS.
-_TITLE = re.compile(
-    r"<(TITLE|HEADLINE|DOCTITLE|HL|TI)\b[^>]*>(.*?)</\1>", re.IGNORECASE | re.DOTALL
-)
+_TITLE = re.compile(r"<(?ai:(TITLE|HEADLINE|DOCTITLE|HL|TI))\b")
 # Bookkeeping, HTTP headers and programs are no text.
-_NOT_TEXT = re.compile(
-    r"<!--.*?-->|<(DOCNO|DOCID|DOCOLDNO|DOCHDR|SCRIPT|STYLE)\b[^>]*>.*?</\1>",
-    re.IGNORECASE | re.DOTALL,
-)
+_NOT_TEXT = re.compile(r"<(?:!--|(?ai:(DOCNO|DOCID|DOCOLDNO|DOCHDR|SCRIPT|STYLE))\b)")
 _TAG = re.compile(r"<[/!?]?[a-zA-Z][^>]*>")
+_LONG_NUMBER = re.compile(r"&#[0-9]{20,}+;?")
 
 _TOPIC = re.compile(r"<top(?:ic)?(?:\s[^>]*)?>", re.IGNORECASE)
 _TOPIC_END = re.compile(r"</top(?:ic)?>", re.IGNORECASE)
-_TOPIC_NUMBER = re.compile(r"\bnumber\s*=\s*[\"']([^\"']+)|<num>\s*(?:Number:)?\s*([^\s<]+)", re.I)
+_TOPIC_NUMBER = re.compile(
+    r"\bnumber\s*+=\s*+[\"']([^\"']+)|<num>\s*+(?:Number:\s*+)?+([^\s<]+)", re.IGNORECASE
+)
+_FIELD_END = re.compile(r"</?\w")
 TOPIC_FIELDS = {
     "title": "title|query",
     "desc": "desc|description",
@@ -40,11 +43,17 @@ TOPIC_FIELDS = {
 def read_trec_docs(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, Doc]]:
     """Each `<DOC>…</DOC>` of a file, numbered by the line of its `<DOC>`."""
     start, parts = 0, list[str]()  # the open <DOC>'s line (0: none is open) and what it holds
+    size = 0
     for number, line in read_lines(path, encoding):
-        for piece in _DOC_TAG.split(line):
-            if not _DOC_TAG.match(piece):
+        head, tail = _to_last_bracket(line)
+        pieces = _DOC_TAG.split(head)  # text, tag, text, tag, …, text
+        pieces[-1] += tail
+        for place, piece in enumerate(pieces):
+            if place % 2 == 0:
                 if start:
                     parts.append(piece)
+                    size += len(piece) + 1
+                    check_size(size, path, start)
             elif piece.startswith("</"):
                 if start:
                     yield start, _parse_doc("\n".join(parts), path, start)
@@ -52,25 +61,73 @@ def read_trec_docs(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, D
             elif start:
                 raise _unclosed("DOC", path, start)
             else:
-                start = number
+                start, size = number, 0
     if start:
         raise _unclosed("DOC", path, start)
 
 
 def _parse_doc(markup: str, path: Path, line: int) -> Doc:
-    docno = _DOCNO.search(markup)
-    if not docno or not docno[1]:
+    docno = next(_elements(markup, _DOCNO), None)
+    doc_id = docno.content(markup).strip() if docno else ""
+    if not doc_id:
         raise InputError.at(
             path, line, "expected <DOCNO>id</DOCNO> in the <DOC>, found none; add it"
         )
-    titled = _TITLE.search(markup)
+    titled = next(_elements(markup, _TITLE), None)
     title = ""
     if titled:
-        title = " ".join(_plain(titled[2]).split())
-        markup = markup[: titled.start()] + markup[titled.end() :]
+        title = " ".join(_plain(titled.content(markup)).split())
+        markup = markup[: titled.start] + markup[titled.stop :]
     text = _plain(markup)
-    check_not_empty(docno[1], title + text, path, line)
-    return Doc(docno[1], text, title)
+    check_not_empty(doc_id, title + text, path, line)
+    return Doc(doc_id, text, title)
+
+
+class _Element(NamedTuple):
+    """`<NAME …>content</NAME>`, by places in the markup."""
+
+    start: int
+    inside: int
+    end: int
+    stop: int
+
+    def content(self, markup: str) -> str:
+        return markup[self.inside : self.end]
+
+
+def _elements(markup: str, begins: re.Pattern[str]) -> Iterator[_Element]:
+    """Elements that begin as the pattern says (its group is the name, none for a comment), one
+    behind the other. Any tag may have been left open: what is closed nowhere is looked for once."""
+    bracket, stop = -1, 0
+    unclosed: set[str] = set()
+    for begin in begins.finditer(markup):
+        start, inside = begin.span()
+        kind = (begin[1] or "-->").upper()
+        if start < stop or kind in unclosed:
+            continue
+        if begin[1]:
+            if bracket < inside:
+                bracket = markup.find(">", inside)
+            if bracket < 0:
+                return
+            inside = bracket + 1
+        close = _closing(kind).search(markup, inside)
+        if close:
+            stop = close.end()
+            yield _Element(start, inside, *close.span())
+        else:
+            unclosed.add(kind)
+
+
+@cache
+def _closing(kind: str) -> re.Pattern[str]:
+    return re.compile(kind if kind == "-->" else f"(?ai:</{kind}>)")
+
+
+def _to_last_bracket(text: str) -> tuple[str, str]:
+    """What can hold tags, and what cannot: behind the last `>` none ends."""
+    last = text.rfind(">") + 1
+    return text[:last], text[last:]
 
 
 def _plain(markup: str) -> str:
@@ -78,18 +135,32 @@ def _plain(markup: str) -> str:
     >>> _plain("<P>\\nFish &amp; <B>chips</B>\\n</P>\\n<P>\\nif x < 3\\n</P>")
     'Fish & chips\\nif x < 3'
     """
-    text = html.unescape(_TAG.sub(" ", _NOT_TEXT.sub(" ", markup)))
+    kept, stop = [], 0
+    for element in _elements(markup, _NOT_TEXT):
+        kept.append(markup[stop : element.start])
+        stop = element.stop
+    head, tail = _to_last_bracket(" ".join([*kept, markup[stop:]]))
+    text = _unescaped(_TAG.sub(" ", head) + tail)
     return "\n".join(" ".join(line.split()) for line in text.split("\n") if line.strip())
+
+
+def _unescaped(text: str) -> str:
+    """Python refuses to read a number of thousands of digits; no character has twenty."""
+    return html.unescape(_LONG_NUMBER.sub("\N{REPLACEMENT CHARACTER}", text))
 
 
 def read_topics(path: Path, field: str, encoding: str = "utf-8") -> Iterator[tuple[int, str, str]]:
     """(line, query id, text) of each topic; `field` is a key of `TOPIC_FIELDS`."""
-    wanted = re.compile(rf"<(?:{TOPIC_FIELDS[field]})>(.*?)(?=</?\w+[^>]*>|\Z)", re.I | re.S)
-    text = "\n".join(line for _, line in read_lines(path, encoding))
-    openings = [match.span() for match in _TOPIC.finditer(text)]
-    ends = [start for start, _ in openings[1:]] + [len(text)]
+    wanted = re.compile(rf"<(?:{TOPIC_FIELDS[field]})>", re.IGNORECASE)
+    text = whole_text(path, encoding)
+    openings = [match.start() for match in _TOPIC.finditer(_to_last_bracket(text)[0])]
+    if not openings:
+        raise InputError(
+            f"{path} begins as TREC topics do and holds no <top>; "
+            "expected topics, or name the file's format"
+        )
     line, counted = 1, 0
-    for (start, _), end in zip(openings, ends, strict=True):
+    for start, end in zip(openings, [*openings[1:], len(text)], strict=True):
         line, counted = line + text.count("\n", counted, start), start
         close = _TOPIC_END.search(text, start, end)
         if not close:
@@ -106,7 +177,10 @@ def read_topics(path: Path, field: str, encoding: str = "utf-8") -> Iterator[tup
                 line,
                 f"expected <{field}> in topic {query_id}, found none; choose another field",
             )
-        yield line, query_id, _without_label(html.unescape(value[1]))
+        # Up to the next tag, or to the end, as the early topics close no field.
+        behind = _FIELD_END.search(topic, value.end(), topic.rfind(">") + 1)
+        stop = behind.start() if behind else len(topic)
+        yield line, query_id, _without_label(_unescaped(topic[value.end() : stop]))
 
 
 def _without_label(text: str) -> str:

@@ -15,20 +15,21 @@ from glassrank.explain.cases import Case, Findings, as_matrix
 from glassrank.explain.leave_one_out import left_out_signal, lost_without_doc_words
 from glassrank.explain.piece_reading import FIRST
 from glassrank.explain.structure import Matrix, Side
-from glassrank.explain.transformer_parts import piece_marks, query_parts, terms_of, together
+from glassrank.explain.transformer_parts import (
+    APPROXIMATE,
+    MOST_TEXTS,
+    piece_marks,
+    query_parts,
+    terms_of,
+    together,
+)
 from glassrank.explain.whole_words import in_runs, shared_evenly, whole_words
 from glassrank.models.bert import BERT
 
-APPROXIMATE = (
-    "Approximate: a word's value is what the score loses without it, in either text; pieces of a "
-    "word share evenly, and what words do together is a part of its own."
-)
 ATTENTION = (
     "Attention (mean of heads) tells where a layer looks and is no part of the score; of the last "
     "layer only the row of [CLS] reaches the score."
 )
-MOST_TEXTS = 64
-"""Each is as much work as ranking one document."""
 
 
 def explain_bert(case: Case) -> Findings:

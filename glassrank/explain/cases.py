@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from glassrank.deadline import NEVER, Deadline
 from glassrank.explain.structure import Mark, Matrix, Part, Side, Signal, Term
 from glassrank.models import Output, Ranker, TokenBatch, Words
 
@@ -28,6 +29,8 @@ class Case:
     output: Output
     score: float
     """As ranked: where a transformer's layers are rounded for speed, not quite `output`'s."""
+    deadline: Deadline = NEVER
+    """Looked at before each batch of texts that the model reads anew."""
 
     @classmethod
     def of(
@@ -39,6 +42,7 @@ class Case:
         doc_words: Sequence[str],
         encoded_doc: Words | None = None,
         encoded_query: Words | None = None,
+        deadline: Deadline = NEVER,
     ) -> "Case":
         """Both as they were ranked, if that is not what `encode_doc` and `encode_query` give."""
         with torch.no_grad():
@@ -48,14 +52,26 @@ class Case:
             output = model.interact(*encoded)
         # Some models cut texts by themselves: their layers have fixed sizes, or a document has no
         # room beside a long query.
-        query_count, doc_count = (int(words.mask[0].sum()) for words in encoded)
+        read = (query, doc) if model.one_row else encoded
+        query_count, doc_count = (int(words.mask[0].sum()) for words in read)
         read_query, own_doc_words = tuple(query_words[:query_count]), tuple(doc_words[:doc_count])
         if "cut" in output.parts:
             left = len(own_doc_words) - int(output.parts["cut"][0])
             own_doc_words = own_doc_words[: max(0, left)]
         return cls(
-            model, query, doc, read_query, own_doc_words, *encoded, output, output.score.item()
+            model,
+            query,
+            doc,
+            read_query,
+            own_doc_words,
+            *encoded,
+            output,
+            output.score.item(),
+            deadline,
         )
+
+    def check_time(self) -> None:
+        self.deadline.check("this explanation")
 
     @property
     def doc_count(self) -> int:

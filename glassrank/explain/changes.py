@@ -7,16 +7,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from glassrank.deadline import NEVER, Deadline, now
 from glassrank.errors import InputError
 from glassrank.explain.reading import read
 from glassrank.explain.spans import Span, word_spans
 from glassrank.explain.structure import Side
 from glassrank.explain.whole_words import whole_words
 from glassrank.rank import Reranker
+from glassrank.rank.candidates import TextCandidates
 from glassrank.settings import to_plain
 from glassrank.text import split_words
 
 SCHEMA = "glassrank.what-if/1"
+
+_DOCS_AT_ONCE = 16
+_LONGEST = 1_000_000
 
 Spans = Sequence[Span | None]
 
@@ -64,23 +69,53 @@ def what_if(
     *,
     doc: int = 0,
     first_stage: Sequence[float] | None = None,
+    deadline: Deadline = NEVER,
 ) -> WhatIf:
     """Scores `docs` as they are, and again after the change to the query or to document `doc`. The
-    first stage's scores, where the model mixes them in, stay what they were."""
+    first stage's scores, where the model mixes them in, stay what they were. What is not there by
+    the deadline ends with a LateError."""
     if not 0 <= doc < len(docs):
         raise InputError(f"there are {len(docs)} documents; number {doc} is none of them")
-    before = reranker.scores(query, docs, first_stage).values
+    before = _scores(reranker, query, docs, first_stage, deadline)
     texts = list(docs)
     if change.side == "query":
         query = apply_change(query, change, _numbered(reranker, query, change))
-        after = reranker.scores(query, texts, first_stage).values
+        after = _scores(reranker, query, texts, first_stage, deadline)
     else:
         texts[doc] = apply_change(texts[doc], change, _numbered(reranker, texts[doc], change))
         own = None if first_stage is None else [first_stage[doc]]
         after = before.copy()
-        after[doc] = reranker.scores(query, [texts[doc]], own).values[0]
+        after[doc] = _scores(reranker, query, [texts[doc]], own, deadline)[0]
     columns = before.tolist(), after.tolist(), _ranks(before), _ranks(after)
     return WhatIf(query, texts[doc], doc, tuple(Moved(*row) for row in zip(*columns, strict=True)))
+
+
+def _scores(
+    reranker: Reranker,
+    query: str,
+    docs: Sequence[str],
+    first_stage: Sequence[float] | None,
+    deadline: Deadline,
+) -> NDArray[np.float32]:
+    """A few at a time, so that it is noticed when it is late; what they cost is learned."""
+    first = None if first_stage is None else np.asarray(first_stage, np.float32)
+    ready = TextCandidates.of_texts(reranker, reranker.encode_query(query), docs, first)
+    scores = [np.empty(0, np.float32)]
+    for start in range(0, len(docs), _DOCS_AT_ONCE):
+        deadline.check("this change")
+        began, stop = now(), min(len(docs), start + _DOCS_AT_ONCE)
+        scores.append(ready.scores(start, stop))
+        reranker.cost.learn(float(ready.sizes[start:stop].sum()), now() - began)
+    return np.concatenate(scores)
+
+
+def docs_in_time(
+    reranker: Reranker, docs: Sequence[str], change: Change, deadline: Deadline
+) -> int:
+    """How many of the first documents there is time for, as far as can be told."""
+    ready = TextCandidates.of_texts(reranker, reranker.encode_query(""), docs)
+    rounds = 2.5 if change.side == "query" else 1.25  # all are scored again, or one
+    return reranker.cost.fitting(ready.sizes, deadline.left() / rounds)
 
 
 def apply_change(text: str, change: Change, numbered: Spans | None = None) -> str:
@@ -105,11 +140,18 @@ def apply_change(text: str, change: Change, numbered: Spans | None = None) -> st
             f"the {change.side} has no word {change.word!r}; its words are "
             f"{' '.join(words[:20])}{' …' if len(words) > 20 else ''}"
         )
-    for span in reversed(found):
+    if len(text) + len(found) * len(change.by) > _LONGEST:
+        raise InputError(
+            f"{change.word!r} stands {len(found):,} times in the {change.side}, and the changed "
+            f"text would have more than {_LONGEST:,} characters; put less in its place"
+        )
+    pieces, at = [], 0
+    for span in found:
         if span is None:
             raise InputError(f"the word {change.word!r} cannot be found in the text to change it")
-        text = _joined(text[: span[0]], change.by, text[span[1] :])
-    return text
+        pieces += [text[at : span[0]], change.by]
+        at = span[1]
+    return _joined([*pieces, text[at:]])
 
 
 def _numbered(reranker: Reranker, text: str, change: Change) -> Spans | None:
@@ -127,12 +169,14 @@ def _numbered(reranker: Reranker, text: str, change: Change) -> Spans | None:
     return spans
 
 
-def _joined(*pieces: str) -> str:
+def _joined(pieces: Sequence[str]) -> str:
     """With a space wherever letters would grow together that were words of their own."""
-    text = ""
-    for piece in pieces:
-        text += " " + piece if text[-1:].isalnum() and piece[:1].isalnum() else piece
-    return text
+    joined: list[str] = []
+    for piece in filter(None, pieces):
+        if joined and joined[-1][-1].isalnum() and piece[0].isalnum():
+            joined.append(" ")
+        joined.append(piece)
+    return "".join(joined)
 
 
 def _ranks(scores: NDArray[np.float32]) -> list[int]:

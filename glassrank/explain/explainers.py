@@ -6,11 +6,14 @@ explained by leaving words out, and marked approximate.
 
 import math
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 
 import torch
 
+from glassrank.deadline import NEVER, Deadline
 from glassrank.explain.bert import explain_bert
+from glassrank.explain.best_matches import explain_best_matches
 from glassrank.explain.cases import Case, Explainer, Findings
 from glassrank.explain.gradients import explain_duet, explain_pyramid
 from glassrank.explain.kernels import explain_kernels
@@ -20,8 +23,10 @@ from glassrank.explain.mores import explain_mores
 from glassrank.explain.ngrams import explain_ngrams
 from glassrank.explain.reading import Reading, read
 from glassrank.explain.structure import Explanation, Part, Term
+from glassrank.explain.transformer_parts import explain_left_out_words
 from glassrank.explain.windows import explain_windows
 from glassrank.models import PieceRanker, Words
+from glassrank.nn.helpers import one_thread
 from glassrank.rank import Reranker
 
 
@@ -33,17 +38,34 @@ def explain(
     doc_id: str = "",
     first_stage: float | None = None,
     words: Words | None = None,
+    deadline: Deadline = NEVER,
 ) -> Explanation:
     """Why `text` has its score for `query`. `first_stage` is the first stage's score of it, which
     counts if the model mixes it in. `words` are the text's, as a store has them: then the very
-    score is explained that they were ranked with."""
+    score is explained that they were ranked with. An explanation that is not there by the
+    deadline ends with a LateError."""
+    with one_thread() if reranker.alone else nullcontext():
+        return _explained(reranker, query, text, doc_id, first_stage, words, deadline)
+
+
+def _explained(
+    reranker: Reranker,
+    query: str,
+    text: str,
+    doc_id: str,
+    first_stage: float | None,
+    words: Words | None,
+    deadline: Deadline,
+) -> Explanation:
     model = reranker.model
     asked, given = read(reranker, query, "query"), read(reranker, text, "document")
     ranked = reranker.encode_doc(given.batch) if words is None else words
     # On a GPU, what `interact` takes of the model as it was trained is not what was ranked.
     on_cpu = asked.batch.ids.device.type == "cpu"
     query_words = reranker.encode_query_ids(asked.batch) if on_cpu else None
-    case = Case.of(model, asked.batch, given.batch, asked.words, given.words, ranked, query_words)
+    case = Case.of(
+        model, asked.batch, given.batch, asked.words, given.words, ranked, query_words, deadline
+    )
     case = replace(case, score=_score(reranker, case, None))
     found = explain_case(case)
     mixed = _first_stage(case, first_stage)
@@ -80,6 +102,9 @@ EXPLAINERS: dict[str, Explainer] = {
     "rpacrr": explain_ngrams,
     "matchpyramid": explain_pyramid,
     "duet": explain_duet,
+    "kernel_bert": explain_kernels,
+    "maxsim": explain_best_matches,
+    "single_vector": explain_left_out_words,
     "bert": explain_bert,
     "mores": explain_mores,
     "ensemble": lambda case: explain_members(case, explain_case),

@@ -21,7 +21,7 @@ APPROXIMATE = (
 )
 ENOUGH = 0.25
 """Of what the most important word is worth: words below are not coloured."""
-_TOKENS_AT_ONCE = 8192
+_TOKENS_AT_ONCE = 2048
 
 Units = Sequence[Sequence[int]]
 """What is left out at once: the places of one word each, or of several pieces."""
@@ -58,6 +58,7 @@ def lost_without_query_words(case: Case, units: Units | None = None) -> list[flo
     lost: list[float] = []
     units = _one_by_one(len(case.query_words)) if units is None else units
     for part in _each_left_out(case.query_batch, units, case.doc.mask.shape[1]):
+        case.check_time()
         same = case.doc.rows(torch.zeros(len(part.ids), dtype=torch.long))
         left = case.model.interact(case.model.encode_query(part), same).score
         lost += (own - left.double()).tolist()
@@ -70,6 +71,7 @@ def lost_without_doc_words(case: Case, units: Units | None = None) -> list[float
     lost: list[float] = []
     units = _one_by_one(case.doc_count) if units is None else units
     for part in _each_left_out(case.doc_batch, units, case.query.mask.shape[1]):
+        case.check_time()
         same = case.model.for_many(case.query, len(part.ids))
         left = case.model.interact(same, case.model.encode_doc(part)).score
         lost += (own - left.double()).tolist()

@@ -18,7 +18,8 @@ def explain_members(case: Case, explain_one: Explainer) -> Findings:
         query = _cut(case.query_batch, own.query_length)
         doc = _cut(case.doc_batch, own.doc_length)
         names.append(f"{number + 1} {model.name}")
-        found.append(explain_one(Case.of(model, query, doc, case.query_words, case.doc_words)))
+        words = case.query_words, case.doc_words
+        found.append(explain_one(Case.of(model, query, doc, *words, deadline=case.deadline)))
     described = list(zip(names, found, strict=True))
     return Findings(
         exact=all(findings.exact for findings in found),

@@ -40,7 +40,7 @@ ATTENTION = (
 )
 LARGEST = 256
 """Pieces of a document whose attention to each other is still a picture to look at."""
-_PIECES_AT_ONCE = 8192
+_PIECES_AT_ONCE = 2048
 
 
 def explain_mores(case: Case) -> Findings:
@@ -116,6 +116,7 @@ def _lost(case: Case, model: MORES, words: Units) -> list[list[float]]:
     lost: list[list[float]] = [[] for _ in model.interaction.stack()]
     step = max(1, _PIECES_AT_ONCE // mask.shape[1])
     for start in range(0, len(words), step):
+        case.check_time()
         some = words[start : start + step]
         hidden = mask.repeat(len(some), 1)  # (B, D)
         for row, places in enumerate(some):

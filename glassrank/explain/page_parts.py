@@ -6,9 +6,10 @@ Whatever comes from a text goes through `escaped`: documents are shown, never ex
 import html
 from collections.abc import Iterable, Iterator
 
+from glassrank.errors import safe
 from glassrank.explain.differences import Comparison
 from glassrank.explain.palette import letter
-from glassrank.explain.printing import number, safe, signed
+from glassrank.explain.printing import number, signed
 from glassrank.explain.structure import Explanation, Mark, Matrix, Part
 
 STRONGEST = 0.6

@@ -1,13 +1,9 @@
-"""How numbers and texts are printed: one way, so that terminal, HTML and page never differ.
+"""How numbers are printed: one way, so that terminal, HTML and page never differ.
 
 Printed values are rounded; they add up before rounding, and JSON has them in full.
 """
 
-import re
-
 DECIMALS = 4
-_UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-"""Characters with which a document could steer a terminal, or turn text around."""
 
 
 def number(value: float) -> str:
@@ -26,8 +22,3 @@ def signed(value: float) -> str:
     """
     text = number(value)
     return text if text.startswith("-") or float(text) == 0 else f"+{text}"
-
-
-def safe(text: str) -> str:
-    """As long as the text, so that places in it stay true."""
-    return _UNSAFE.sub("\N{REPLACEMENT CHARACTER}", text)

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 
 Span = tuple[int, int]
 
+_MISSED, _NEAR = 100, 1_000
+
 
 def word_spans(text: str, words: Sequence[str]) -> list[Span | None]:
     """Start and stop of each lower-cased word, in order; None for one that is not there.
@@ -40,11 +42,14 @@ def joined_origins(text: str, words: Sequence[str]) -> list[int | None]:
 
 
 def _found(lowered: str, words: Sequence[str]) -> Iterator[Span | None]:
-    at = 0
+    at = missed = 0
     for word in words:
         wanted = _plain_sigma(word)
-        start = lowered.find(wanted, at)
+        # A text in which many words are missing is not searched to its end for each of them.
+        stop = len(lowered) if missed < _MISSED else at + _NEAR
+        start = lowered.find(wanted, at, stop)
         if start < 0 or not wanted:
+            missed += 1
             yield None
             continue
         at = start + len(wanted)

@@ -13,9 +13,10 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text as RichText
 
+from glassrank.errors import safe
 from glassrank.explain.differences import Comparison, Difference
 from glassrank.explain.palette import colour, letter, raised
-from glassrank.explain.printing import number, safe, signed
+from glassrank.explain.printing import number, signed
 from glassrank.explain.structure import Explanation, Part, Signal
 
 MOST_CHILDREN = 12

@@ -7,10 +7,41 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from glassrank.explain.cases import Case
-from glassrank.explain.leave_one_out import Units, lost_without_query_words, stand_out
+from glassrank.explain.cases import Case, Findings
+from glassrank.explain.leave_one_out import (
+    Units,
+    left_out_signal,
+    lost_without_doc_words,
+    lost_without_query_words,
+    stand_out,
+)
 from glassrank.explain.structure import Mark, Part, Term
-from glassrank.explain.whole_words import shared_evenly, whole_words
+from glassrank.explain.whole_words import in_runs, shared_evenly, whole_words
+
+APPROXIMATE = (
+    "Approximate: a word's value is what the score loses without it, in either text; pieces of a "
+    "word share evenly, and what words do together is a part of its own."
+)
+MOST_TEXTS = 64
+"""Each is as much work as ranking one document."""
+
+
+def explain_left_out_words(case: Case) -> Findings:
+    """For a model that keeps no pieces apart, as one of single vectors: texts without a word."""
+    runs = in_runs(whole_words(case.doc_words), MOST_TEXTS)
+    shares = shared_evenly(lost_without_doc_words(case, runs), runs, case.doc_count)
+    parts = query_parts(case)
+    nowhere = torch.zeros(len(case.query_words), case.doc_count)
+    return Findings(
+        exact=False,
+        parts=parts,
+        signals=(left_out_signal(shares),),
+        marks=piece_marks(case, runs, [shares], nowhere),
+        rest=(together(case, shares),),
+        matrices=(),
+        terms=terms_of(parts),
+        notes=(APPROXIMATE,),
+    )
 
 
 def query_parts(case: Case) -> tuple[Part, ...]:

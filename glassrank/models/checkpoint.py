@@ -1,7 +1,8 @@
-"""A model folder: `config.json`, `weights.safetensors`, `vocabulary.txt`, `card.md`.
+"""A model folder: `config.json`, `weights.safetensors`, `vocabulary.txt`, a manifest and `card.md`.
 
 An ensemble's has its members' folders inside, in the place of weights and vocabulary. Nothing is
-ever unpickled. A folder appears whole or not at all.
+ever unpickled. A folder appears whole or not at all, and may come from a stranger: what loading
+cannot vouch for is refused in one sentence. The card is for people, who may edit it.
 """
 
 import hashlib
@@ -13,17 +14,46 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load
 from torch import Tensor
 
+from glassrank.checked import parse_json
 from glassrank.errors import InputError
-from glassrank.files import recover_folder, whole_folder
-from glassrank.models import MODELS, Ensemble, Ranker, SubwordTable, WordTable
-from glassrank.settings import from_plain, to_plain
+from glassrank.folders import Folder
+from glassrank.models import MODELS, Ensemble, Ranker, SubwordTable, TokenBatch, WordTable
+from glassrank.models.vocabularies import check_vocabulary
+from glassrank.models.weights import (
+    MOST_BYTES,
+    TensorInfo,
+    build,
+    check_finite,
+    fill,
+    read_header,
+    smaller,
+    whole_header,
+    whole_vectors,
+    write_tensors,
+)
+from glassrank.sealed import (
+    MANIFEST,
+    SealedFiles,
+    about,
+    read_sealed,
+    sealed_files,
+    sealed_folder,
+)
+from glassrank.settings import from_plain, modest, to_plain
 
 FORMAT = 1
 DEFAULT = Path(__file__).parent / "default"
 """The model that comes with the package."""
+CONFIG, WEIGHTS = "config.json", "weights.safetensors"
+VOCABULARY, CARD = "vocabulary.txt", "card.md"
+_HOLDS = (CONFIG, WEIGHTS, VOCABULARY, CARD, "[0-9]", "[0-9][0-9]")
+_CONFIG_BYTES, _VOCABULARY_BYTES = 1 << 20, 1 << 26
+_LONGEST_TEXT = 10_000
+_MOST_MEMBERS = 100
+_TRIED = 8
 
 
 @dataclass(frozen=True)
@@ -36,6 +66,16 @@ class Usage:
     """The re-ranking depth that was best on dev queries."""
     first_stage: str = "bm25"
     notes: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("query_length", "doc_length"):
+            if not 1 <= getattr(self, name) <= _LONGEST_TEXT:
+                raise InputError(
+                    f"usage.{name}: expected 1 to {_LONGEST_TEXT:,} words, "
+                    f"found {getattr(self, name)}"
+                )
+        if self.depth is not None and self.depth < 1:
+            raise InputError(f"usage.depth: expected 1 or more documents, found {self.depth}")
 
 
 @dataclass(frozen=True)
@@ -55,6 +95,20 @@ class SavedModel:
         return len(words.embedding.weight) - len(self.vocabulary)
 
 
+@dataclass(frozen=True)
+class _Config:
+    """What `config.json` holds; an ensemble has members, and nothing of its own."""
+
+    format: int
+    model: str
+    usage: Usage
+    config: dict[str, Any] = field(default_factory=dict)
+    words: tuple[int, ...] | None = field(default=None, metadata={"largest": 1 << 30})
+    """How many words have a vector, and how long it is."""
+    first_stage_weight: bool = False
+    members: tuple[str, ...] = ()
+
+
 def save_model(
     folder: Path,
     model: Ranker,
@@ -62,43 +116,56 @@ def save_model(
     vocabulary: list[str],
     card: str,
     vectors: str = "float32",
+    layers: str = "float32",
 ) -> None:
-    """`vectors` says how word vectors are kept: float32, float16, or int8 with a scale for each,
-    which takes a quarter of the room. All else stays as it is."""
+    """`vectors` says how vectors of words or pieces are kept: float32, float16, or int8 with a
+    scale for each, which takes a quarter of the room; `layers`, how other matrices are: float32 or
+    float16."""
     if isinstance(model, Ensemble):
         raise TypeError("an ensemble is made of saved models; write it with save_ensemble")
-    with whole_folder(folder) as part:
-        weights = {
-            name: tensor.detach().cpu().contiguous() for name, tensor in _state(model).items()
-        }
-        save_file(_smaller(weights, vectors), part / "weights.safetensors")
-        config = {
-            "format": FORMAT,
-            "model": model.name,
-            "config": to_plain(model.config),
-            "usage": to_plain(usage),
-            "words": None if model.words is None else list(model.words.embedding.weight.shape),
-            "first_stage_weight": model.first_stage_weight is not None,
-        }
+    weights = {name: tensor.detach().cpu().contiguous() for name, tensor in _state(model).items()}
+    check_finite(weights)
+    check_vocabulary(model, vocabulary)
+    config = {
+        "format": FORMAT,
+        "model": model.name,
+        "config": to_plain(model.config),
+        "usage": to_plain(usage),
+        "words": None if model.words is None else list(model.words.embedding.weight.shape),
+        "first_stage_weight": model.first_stage_weight is not None,
+    }
+    with sealed_folder(folder, "model", _HOLDS, beside=CARD) as part:
+        write_tensors(smaller(weights, vectors, layers), part / WEIGHTS)
         _write_config(part, config)
-        (part / "vocabulary.txt").write_text("".join(f"{w}\n" for w in vocabulary), "utf-8")
-        (part / "card.md").write_text(card, "utf-8")
+        (part / VOCABULARY).write_text("".join(f"{w}\n" for w in vocabulary), "utf-8")
+        (part / CARD).write_text(card, "utf-8")
 
 
 def save_ensemble(folder: Path, members: Sequence[Path], usage: Usage, card: str) -> None:
     """`members` are model folders, which are copied as they are: 0, 1, and so on."""
     names = [str(number) for number in range(len(members))]
     config = {"format": FORMAT, "model": Ensemble.name, "members": names, "usage": to_plain(usage)}
-    with whole_folder(folder) as part:
+    with sealed_folder(folder, "model", _HOLDS, beside=CARD) as part:
         for name, member in zip(names, members, strict=True):
-            shutil.copytree(member, part / name)
+            _copy(member, part / name)
         _write_config(part, config)
-        (part / "card.md").write_text(card, "utf-8")
-        _load_ensemble(part, config)  # what cannot be opened is not written
+        (part / CARD).write_text(card, "utf-8")
+        with Folder.open(part) as written:  # what cannot be opened is not written
+            load_ensemble(written, from_plain(_Config, config))
+
+
+def _copy(member: Path, target: Path) -> None:
+    """The files of a model folder, and no other that may lie there."""
+    target.mkdir()
+    with Folder.open(member) as source, Folder.open(target) as copy:
+        for name in (CONFIG, WEIGHTS, VOCABULARY, CARD, MANIFEST):
+            if source.kind(name):
+                with source.open_file(name) as file, copy.create(name) as new:
+                    shutil.copyfileobj(file, new)
 
 
 def _write_config(folder: Path, config: dict[str, Any]) -> None:
-    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", "utf-8")
+    (folder / CONFIG).write_text(json.dumps(config, indent=2) + "\n", "utf-8")
 
 
 def model_folder(model: str | Path) -> Path:
@@ -107,77 +174,101 @@ def model_folder(model: str | Path) -> Path:
 
 
 def load_model(folder: Path) -> SavedModel:
-    recover_folder(folder)
-    try:
-        stored = json.loads((folder / "config.json").read_text("utf-8"))
-        if stored["format"] == FORMAT and stored["model"] == Ensemble.name:
-            return _load_ensemble(folder, stored)
-        weights = _whole(load_file(folder / "weights.safetensors"))
-        words = (folder / "vocabulary.txt").read_text("utf-8").split("\n")[:-1]
-    except FileNotFoundError as error:
-        raise InputError(
-            f"{folder} is not a model folder ({Path(error.filename).name} is missing); "
-            "train one with: glassrank train CONFIG.toml"
-        ) from None
-    if stored["format"] != FORMAT:
-        raise InputError(
-            f"{folder} has model format {stored['format']}, this version reads {FORMAT}"
-        )
-    family = MODELS.get(stored["model"])
-    if family is None:
-        raise InputError(f"{folder} holds a {stored['model']!r}, which this version does not know")
-    table = None if stored["words"] is None else _empty_table(stored["words"], weights)
-    model = family.model(from_plain(family.config, stored["config"], "config"), table)
-    if stored["first_stage_weight"]:
-        model.mix_first_stage()
-    model.load_state_dict(
-        {n: t.float() if t.is_floating_point() else t for n, t in weights.items()}
+    """Reads and never writes; beside a process that saves, the old model or the new one."""
+    folder = Path(folder)
+    return read_sealed(
+        folder,
+        "model",
+        load_files,
+        remedy="train one with: glassrank train CONFIG.toml",
+        unsealed=f"if an older version saved it: python -m glassrank.models.seal {folder}",
     )
-    return SavedModel(model.eval(), from_plain(Usage, stored["usage"], "usage"), words)
 
 
-_VECTORS, _SCALES = "words.embedding.weight", "words.embedding.scales"
+def load_files(files: SealedFiles) -> SavedModel:
+    with about(files.path, "it does not hold a model that can be used"):
+        stored = load_config(files)
+        if stored.model == Ensemble.name:
+            return load_ensemble(files.folder, stored)
+        family = MODELS.get(stored.model)
+        if family is None:
+            raise InputError(f"it holds a {stored.model!r}, which this version does not know")
+        config: Any = modest(from_plain(family.config, stored.config, "config"), "config")
+        with files.open(WEIGHTS, MOST_BYTES) as file:
+            header = read_header(file, files.size(WEIGHTS))
+
+            def make() -> Ranker:
+                table = None if stored.words is None else _empty_table(stored.words, header)
+                model = family.model(config, table)
+                if stored.first_stage_weight:
+                    model.mix_first_stage()
+                return model
+
+            model = build(make, whole_header(header))
+            tensors = load(files.rest(WEIGHTS, file))
+        fill(model, whole_vectors(tensors))
+        if isinstance(model.words, SubwordTable):
+            model.words.check()
+        text = files.read(VOCABULARY, _VOCABULARY_BYTES).decode("utf-8")
+        *words, end = text.split("\n")
+        if end:
+            raise InputError(f"{VOCABULARY} ends within a line")
+        check_vocabulary(model, words)
+        _try_out(model.eval(), stored.usage)
+        return SavedModel(model, stored.usage, words)
 
 
-def _smaller(weights: dict[str, Tensor], vectors: str) -> dict[str, Tensor]:
-    """Word vectors as they are kept; `_whole` is the way back."""
-    if vectors == "float32" or _VECTORS not in weights:
-        return weights
-    matrix = weights[_VECTORS]  # (V, E)
-    if vectors == "float16":
-        return {**weights, _VECTORS: matrix.half()}
-    scales = matrix.abs().amax(1).clamp(min=1e-12) / 127  # (V,)
-    rounded = (matrix / scales[:, None]).round().to(torch.int8)
-    return {**weights, _VECTORS: rounded, _SCALES: scales}
+def load_config(files: SealedFiles) -> _Config:
+    with about(files.path, f"{CONFIG} is not what a model has"):
+        plain = parse_json(files.read(CONFIG, _CONFIG_BYTES))
+        if not isinstance(plain, dict):
+            raise InputError(f"{CONFIG} is not a table")
+        if type(plain.get("format")) is not int or plain["format"] != FORMAT:
+            found = str(plain.get("format"))[:40]
+            raise InputError(f"it has model format {found}, this version reads {FORMAT}")
+        return modest(from_plain(_Config, plain), CONFIG)
 
 
-def _whole(weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    scales = weights.pop(_SCALES, None)
-    if scales is not None:
-        weights[_VECTORS] = weights[_VECTORS].float() * scales[:, None]
-    return weights
-
-
-def _empty_table(shape: list[int], weights: dict[str, Tensor]) -> WordTable:
-    vectors = torch.zeros(shape)
-    if "words.ngrams" not in weights:
-        return WordTable(vectors, trained=False)
-    layout = (weights[f"words.{name}"] for name in ("offsets", "rows", "ngrams"))
-    return SubwordTable(vectors, *layout, trained=False)
-
-
-def _load_ensemble(folder: Path, stored: dict[str, Any]) -> SavedModel:
-    members = [load_model(folder / name) for name in stored["members"]]
+def load_ensemble(folder: Folder, stored: _Config) -> SavedModel:
+    names = stored.members
+    if not 1 <= len(names) <= _MOST_MEMBERS or len(set(names)) < len(names):
+        raise InputError(f"{folder.path}: an ensemble has 1 to {_MOST_MEMBERS} different members")
+    members = [_load_member(folder, name) for name in names]
     first = members[0]
     if any(
         (member.vocabulary, member.unknown_buckets) != (first.vocabulary, first.unknown_buckets)
         for member in members
     ):
-        raise InputError(f"{folder}: an ensemble's members must have one vocabulary")
+        raise InputError(f"{folder.path}: an ensemble's members must have one vocabulary")
     lengths = [(member.usage.query_length, member.usage.doc_length) for member in members]
     model = Ensemble([member.model for member in members], lengths)
-    usage = from_plain(Usage, stored["usage"], "usage")
-    return SavedModel(model.eval(), usage, members[0].vocabulary)
+    return SavedModel(model.eval(), stored.usage, first.vocabulary)
+
+
+def _load_member(folder: Folder, name: str) -> SavedModel:
+    with folder.child(name) as inner:
+        files = sealed_files(inner, "model", "make the ensemble again")
+        if load_config(files).model == Ensemble.name:
+            raise InputError(f"{inner.path} is an ensemble, and no ensemble has one in it")
+        return load_files(files)
+
+
+@torch.no_grad()
+def _try_out(model: Ranker, usage: Usage) -> None:
+    """One short pair: settings that fit the weights may still make no sense."""
+    lengths = min(usage.query_length, _TRIED), min(usage.doc_length, _TRIED)
+    query, doc = (TokenBatch(torch.ones(1, n).long(), torch.ones(1, n)) for n in lengths)
+    if not model(query, doc).isfinite().all():
+        raise InputError("the model gives no finite score")
+
+
+def _empty_table(shape: Sequence[int], header: dict[str, TensorInfo]) -> WordTable:
+    rows, size = shape
+    vectors = torch.empty(rows, size)
+    if "words.ngrams" not in header:
+        return WordTable(vectors, trained=False)
+    layout = (torch.empty(header[f"words.{n}"].shape) for n in ("offsets", "rows", "ngrams"))
+    return SubwordTable(vectors, *layout, trained=False)
 
 
 def fingerprint(model: Ranker) -> str:

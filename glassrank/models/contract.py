@@ -74,6 +74,9 @@ class Ranker(nn.Module, ABC):
     and `interact` has no use for their idf. Otherwise word ids are stored, which are far smaller,
     and `encode_doc`, which is then little more than a look-up, is repeated for each query."""
 
+    one_row: bool = False
+    """Whether an encoded text is a single row, whatever its length; otherwise each word, or piece,
+    that the model reads has its own."""
     interacts_rounded: bool = False
     """Whether `interact` may be computed in bfloat16 where that is faster: soft counts may not."""
 

@@ -65,11 +65,11 @@ class Ensemble(Ranker):
             super().mix_first_stage(total / len(members))
         with torch.no_grad():
             self._query_shapes = [
-                _shape(member.encode_query(_any_text(member, length)))
+                _shape(member.encode_query(_any_text(member)), member, "query_length", length)
                 for member, (length, _) in zip(members, lengths, strict=True)
             ]
             self._doc_shapes = [
-                _shape(member.encode_doc(_any_text(member, length)))
+                _shape(member.encode_doc(_any_text(member)), member, "doc_length", length)
                 for member, (_, length) in zip(members, lengths, strict=True)
             ]
 
@@ -112,14 +112,16 @@ class Ensemble(Ranker):
             yield member
 
 
-def _any_text(member: Ranker, length: int) -> TokenBatch:
+def _any_text(member: Ranker) -> TokenBatch:
     """To see what a member makes of it: stored encodings come back without their shape."""
-    ids = torch.ones(1, length, dtype=torch.long, device=next(member.parameters()).device)
+    ids = torch.ones(1, 1, dtype=torch.long, device=next(member.parameters()).device)
     return TokenBatch(ids, ids.float())
 
 
-def _shape(words: Words) -> _Shape:
-    return _Shape(words.vectors.shape[1], tuple(words.vectors.shape[2:]))
+def _shape(words: Words, member: Ranker, limit: str, length: int) -> _Shape:
+    """Some members cut texts themselves, at a limit of their own."""
+    longest = min(length, getattr(member.config, limit, length))
+    return _Shape(longest, tuple(words.vectors.shape[2:]))
 
 
 def _cut(batch: TokenBatch, length: int) -> TokenBatch:

@@ -6,6 +6,7 @@ reordered phrase a scattered one. Dynamic pooling brings matrices of all sizes t
 cut from each pair's own query and document length. Sizes of layers are those of the TK paper.
 """
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -14,6 +15,8 @@ from torch.nn import functional
 
 from glassrank.models.contract import Output, Ranker, Words, WordTable
 from glassrank.nn.match import pair_mask, unit
+
+_LARGEST_POOL = 100_000
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,8 @@ class MatchPyramidConfig:
             raise ValueError(
                 f"each convolution needs a pool: {len(self.channels)} channels, {self.pools}"
             )
+        if any(not 1 <= math.prod(pool) <= _LARGEST_POOL for pool in self.pools):
+            raise ValueError(f"a pool has 1 to {_LARGEST_POOL:,} values, found {self.pools}")
 
     @classmethod
     def tk_authors(cls) -> "MatchPyramidConfig":

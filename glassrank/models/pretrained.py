@@ -4,20 +4,28 @@ A folder has what such models come with: `config.json`, `model.safetensors`, and
 `tokenizer.json`. Nothing is ever unpickled.
 """
 
-import json
+import os
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor
 
+from glassrank.checked import parse_json
 from glassrank.errors import InputError
-from glassrank.nn.transformer import Activation, EncoderConfig
+from glassrank.folders import Folder, explained
+from glassrank.models.vocabularies import check_pieces
+from glassrank.models.weights import build, check_finite, header_of, read_tensors
+from glassrank.nn.transformer import Activation, Encoder, EncoderConfig
+from glassrank.sealed import about
+from glassrank.settings import from_plain, modest, shown
+
+_TEXT_BYTES = 1 << 26
 
 _KINDS = ("bert", "electra")
 _ACTIVATIONS: dict[str, Activation] = {
@@ -26,7 +34,16 @@ _ACTIVATIONS: dict[str, Activation] = {
     "gelu_pytorch_tanh": "gelu_tanh",
     "relu": "relu",
 }
-# BERT's names for parts, and ours.
+# BERT's names for sizes and for parts, and ours.
+_SIZES = {
+    "vocab_size": "vocabulary",
+    "hidden_size": "size",
+    "num_hidden_layers": "layers",
+    "num_attention_heads": "heads",
+    "intermediate_size": "feed_forward",
+    "max_position_embeddings": "positions",
+    "type_vocab_size": "types",
+}
 _NAMES = (
     (r"embeddings\.word_embeddings\.", "embeddings.pieces."),
     (r"embeddings\.position_embeddings\.", "embeddings.positions."),
@@ -73,20 +90,57 @@ class Pretrained:
 def read_pretrained(source: str, base: Path = Path()) -> Pretrained:
     """`source` is a folder relative to `base`, `package:NAME/FOLDER`, or a name on the hub."""
     folder = find_folder(source, base)
-    stored = _json(folder / "config.json")
-    if not (folder / "model.safetensors").exists():
+    with explained(f"read {folder}"), about(folder, "it does not hold a BERT that can be used"):
+        config = _config(_json(folder / "config.json"), folder)
+        if not (folder / "model.safetensors").exists():
+            raise InputError(
+                f"{folder} has no model.safetensors; a pytorch_model.bin is a pickle, which is "
+                "never opened: convert it with safetensors first"
+            )
+        weights = our_names(_tensors(folder / "model.safetensors"))
+        if "embeddings.pieces.weight" not in weights:
+            raise InputError(f"{folder / 'model.safetensors'} has no weights under BERT's names")
+        vocabulary, lowercase = _vocabulary(folder)
+        found = Pretrained(config, weights, vocabulary, lowercase)
+        _check(found)
+        return found
+
+
+def _check(bert: Pretrained) -> None:
+    """All that a config promises is there, before anything of that size is made."""
+    if not bert.config.layers:
+        raise InputError("num_hidden_layers: expected one or more, found 0")
+    check_pieces(bert.vocabulary)
+    build(lambda: Encoder(bert.config), header_of(bert.encoder_weights()))
+    check_finite(bert.weights)
+    if len(bert.vocabulary) > bert.config.vocabulary:
         raise InputError(
-            f"{folder} has no model.safetensors; a pytorch_model.bin is a pickle, which is never "
-            "opened: convert it with safetensors first"
+            f"its vocabulary has {len(bert.vocabulary):,} pieces, the model "
+            f"{bert.config.vocabulary:,}"
         )
-    try:
-        weights = our_names(load_file(folder / "model.safetensors"))
-    except SafetensorError as error:
-        raise InputError(f"{folder / 'model.safetensors'} is damaged: {error}") from None
-    if "embeddings.pieces.weight" not in weights:
-        raise InputError(f"{folder / 'model.safetensors'} has no weights under BERT's names")
-    vocabulary, lowercase = _vocabulary(folder)
-    return Pretrained(_config(stored, folder), weights, vocabulary, lowercase)
+
+
+def _tensors(path: Path) -> dict[str, Tensor]:
+    with _opened(path) as file:
+        try:
+            return read_tensors(file, file.seek(0, os.SEEK_END))
+        except (InputError, SafetensorError) as error:
+            raise InputError(f"{path} is damaged: {error}") from None
+
+
+def _opened(path: Path) -> IO[bytes]:
+    """A plain file, or a link to one: the hub's folders consist of links."""
+    real = path.resolve()
+    with Folder.open(real.parent) as folder:
+        return folder.open_file(real.name)
+
+
+def _content(path: Path, limit: int) -> bytes:
+    with _opened(path) as file:
+        content = file.read(limit + 1)
+    if len(content) > limit:
+        raise InputError(f"{path} has more than {limit:,} bytes, which is not read")
+    return content
 
 
 def find_folder(source: str, base: Path = Path()) -> Path:
@@ -113,7 +167,9 @@ def local_folder(source: str, base: Path = Path()) -> Path:
     from importlib.util import find_spec
 
     name, _, inside = source.removeprefix("package:").partition("/")
-    spec = find_spec(name)
+    if not name.isidentifier() or name in sys.builtin_module_names or name == "__main__":
+        raise InputError(f"{source!r} names no package; expected package:NAME/FOLDER")
+    spec = find_spec(name)  # without a dot in the name, nothing is imported
     if spec is None or spec.origin is None:
         raise InputError(f"the package {name} is not installed; pip install {name}")
     return Path(spec.origin).parent / inside
@@ -152,30 +208,25 @@ def _config(stored: dict[str, Any], folder: Path) -> EncoderConfig:
     size = stored["hidden_size"]
     if kind not in _KINDS or stored.get("embedding_size", size) != size:
         raise InputError(
-            f"{folder} holds a {kind}, which is not read here; known are {', '.join(_KINDS)}, with "
-            "embeddings as wide as the layers"
+            f"{folder} holds a {str(kind)[:40]}, which is not read here; known are "
+            f"{', '.join(_KINDS)}, with embeddings as wide as the layers"
         )
     if (
         activation not in _ACTIVATIONS
         or stored.get("position_embedding_type", "absolute") != "absolute"
     ):
         raise InputError(
-            f"{folder} needs the activation {activation!r} and "
-            f"{stored.get('position_embedding_type', 'absolute')} positions; known are "
+            f"{folder} needs the activation {shown(activation)} and "
+            f"{str(stored.get('position_embedding_type', 'absolute'))[:40]} positions; known are "
             f"{', '.join(_ACTIVATIONS)} and absolute ones"
         )
-    return EncoderConfig(
-        vocabulary=stored["vocab_size"],
-        size=size,
-        layers=stored["num_hidden_layers"],
-        heads=stored["num_attention_heads"],
-        feed_forward=stored["intermediate_size"],
-        positions=stored["max_position_embeddings"],
-        types=stored["type_vocab_size"],
-        dropout=stored.get("hidden_dropout_prob", 0.1),
-        epsilon=stored.get("layer_norm_eps", 1e-12),
-        activation=_ACTIVATIONS[activation],
-    )
+    plain = {ours: stored[theirs] for theirs, ours in _SIZES.items()}
+    if "hidden_dropout_prob" in stored:
+        plain["dropout"] = stored["hidden_dropout_prob"]
+    if "layer_norm_eps" in stored:
+        plain["epsilon"] = stored["layer_norm_eps"]
+    plain["activation"] = _ACTIVATIONS[activation]
+    return modest(from_plain(EncoderConfig, plain, "config.json"), "config.json")
 
 
 def _vocabulary(folder: Path) -> tuple[list[str], bool]:
@@ -183,19 +234,24 @@ def _vocabulary(folder: Path) -> tuple[list[str], bool]:
     settings = folder / "tokenizer_config.json"
     lowercase = bool(_json(settings).get("do_lower_case", True)) if settings.exists() else True
     if (folder / "vocab.txt").exists():
-        pieces = (folder / "vocab.txt").read_text("utf-8").split("\n")
+        pieces = _content(folder / "vocab.txt", _TEXT_BYTES).decode("utf-8").split("\n")
         return pieces[:-1] if pieces[-1] == "" else pieces, lowercase
     stored = _json(folder / "tokenizer.json")
     numbers: dict[str, int] = stored["model"]["vocab"]
     normalizer = stored.get("normalizer") or {}
-    return sorted(numbers, key=numbers.__getitem__), bool(normalizer.get("lowercase", lowercase))
+    pieces = sorted(numbers, key=numbers.__getitem__)
+    if [numbers[piece] for piece in pieces] != list(range(len(pieces))):
+        raise InputError(f"{folder / 'tokenizer.json'} does not number its pieces one by one")
+    return pieces, bool(normalizer.get("lowercase", lowercase))
 
 
 def _json(path: Path) -> dict[str, Any]:
     try:
-        found: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        stored = parse_json(_content(path, _TEXT_BYTES))
     except FileNotFoundError:
         raise InputError(f"{path.parent} is not a BERT's folder: {path.name} is missing") from None
-    except json.JSONDecodeError as error:
-        raise InputError(f"{path} is not valid JSON: {error}") from None
-    return found
+    except ValueError as error:
+        raise InputError(f"{path} is not valid JSON: {str(error)[:200]}") from None
+    if not isinstance(stored, dict):
+        raise InputError(f"{path} is not a table")
+    return stored

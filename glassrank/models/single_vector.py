@@ -27,6 +27,7 @@ class SingleVector(PieceRanker):
     name = "single_vector"
     config_type = SingleVectorConfig
     stores_words = True
+    one_row = True
     interacts_rounded = False
 
     def __init__(self, config: SingleVectorConfig, words: WordTable | None = None) -> None:

@@ -11,9 +11,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from glassrank.errors import InputError
 from glassrank.models.contract import TokenBatch, Words, WordTable
 
 UNKNOWN = 1
+_LONGEST_NGRAM = 100
 
 
 class SubwordTable(WordTable):
@@ -45,6 +47,22 @@ class SubwordTable(WordTable):
         self.register_buffer("offsets", offsets.long())
         self.register_buffer("rows", rows.long())
         self.register_buffer("ngrams", ngrams.long())
+
+    def check(self) -> None:
+        """Whether every word's rows are in the table, as look-ups take for granted."""
+        offsets, rows = self.offsets, self.rows
+        buckets, shortest, longest = self.ngrams.tolist()
+        table = len(self.embedding.weight)
+        if (
+            len(offsets) < 2
+            or offsets[0] != 0
+            or offsets[-1] != len(rows)
+            or (offsets.diff() < 0).any()
+            or (len(rows) and not (rows.min() >= 0 and rows.max() < table))
+            or not 0 <= buckets <= table
+            or not 1 <= shortest <= longest <= _LONGEST_NGRAM
+        ):
+            raise InputError("its n-grams do not belong to its words; save the model again")
 
     def forward(self, batch: TokenBatch) -> Words:
         # Each word once: a text repeats its words, and each has dozens of rows.

@@ -85,14 +85,18 @@ def in_batches(
     lengths: NDArray[np.int64],
     at_once: int,
     model: Ranker,
+    *,
+    alone: bool = False,
 ) -> Iterator[Result]:
     """What `work` makes of texts of like length, given by their numbers, in the order of
     `like_length`. Small models on a CPU take a batch in each thread; large ones, and GPUs, have
-    enough to do with one."""
-    small = not isinstance(model, PieceRanker) and next(model.parameters()).device.type == "cpu"
+    enough to do with one. With `alone` every text is a batch of its own, in one thread: what is
+    made of it does not depend on its neighbours, nor on how many threads there are."""
+    on_cpu = next(model.parameters()).device.type == "cpu"
+    small = on_cpu and (alone or not isinstance(model, PieceRanker))
     threads = torch.get_num_threads() if small else 1
     fair = -(-int(lengths.sum()) // threads)
-    batches = list(like_length(lengths, max(1, min(at_once, fair))))
+    batches = list(like_length(lengths, 1 if alone else max(1, min(at_once, fair))))
     for start in range(0, len(batches), threads):
         group = batches[start : start + threads]
         if small:

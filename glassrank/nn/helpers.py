@@ -1,8 +1,9 @@
 """Threads that wait for work: to wake one takes less than half the time of starting one."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TypeVar
 
 import torch
@@ -45,11 +46,21 @@ def lead(work: Callable[[bool], Result], invited: int) -> Result:
             other.cancel()
 
 
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Steps of PyTorch in this thread alone."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # for the thread that says so
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
 def apart(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
     """What `work` with tensors makes of each of these at the same time. PyTorch's threads, which
     meet after every step, are not used meanwhile: they would get in the way, since each of them
     keeps a processor busy for some milliseconds after its last step."""
-    threads = torch.get_num_threads()
     made: dict[int, Result] = {}
 
     @torch.no_grad()
@@ -57,10 +68,8 @@ def apart(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]
         torch.set_num_threads(1)  # for the thread that says so
         made[number] = work(items[number])
 
-    try:
+    with one_thread():
         together(alone, len(items))
-    finally:
-        torch.set_num_threads(threads)
     return [made[number] for number in range(len(items))]
 
 

@@ -30,6 +30,10 @@ class Kernels:
     def __post_init__(self) -> None:
         if len(self.centers) != len(self.widths):
             raise ValueError(f"{len(self.centers)} centers need as many widths, not {self.widths}")
+        if not self.centers or not all(1e-6 <= width <= 100 for width in self.widths):
+            raise ValueError(f"kernels need widths of 0.000001 to 100, found {self.widths}")
+        if not all(-100 <= center <= 100 for center in self.centers):
+            raise ValueError(f"kernels need centers of -100 to 100, found {self.centers}")
 
     @classmethod
     def eleven(cls, exact_width: float = 0.1) -> "Kernels":
@@ -70,7 +74,8 @@ def rising(weights: Tensor) -> Tensor:
 
 
 class KernelBank(nn.Module):
-    """Kernels as tensors that move with the model and are not trained."""
+    """Kernels as tensors that move with the model and are not trained, and so not saved: they are
+    made on the CPU even where a model is first built without memory."""
 
     centers: Tensor
     widths: Tensor
@@ -78,8 +83,11 @@ class KernelBank(nn.Module):
     def __init__(self, kernels: Kernels) -> None:
         super().__init__()
         self.at_least = kernels.at_least
-        self.register_buffer("centers", torch.tensor(kernels.centers), persistent=False)  # (K,)
-        self.register_buffer("widths", torch.tensor(kernels.widths), persistent=False)  # (K,)
+        centers, widths = (
+            torch.tensor(values, device="cpu") for values in (kernels.centers, kernels.widths)
+        )
+        self.register_buffer("centers", centers, persistent=False)  # (K,)
+        self.register_buffer("widths", widths, persistent=False)  # (K,)
 
 
 def kernel_values(similarity: Tensor, bank: KernelBank) -> Tensor:

@@ -5,7 +5,7 @@ Understanding", NAACL 2019. Norms come after each residual, and the activation i
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal
 
@@ -28,7 +28,7 @@ _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 class EncoderConfig:
     """As large as BERT-base unless told otherwise."""
 
-    vocabulary: int = 30_522
+    vocabulary: int = field(default=30_522, metadata={"largest": 1 << 22})
     size: int = 768
     layers: int = 12
     heads: int = 12
@@ -41,7 +41,7 @@ class EncoderConfig:
     activation: Activation = "gelu"
 
     def __post_init__(self) -> None:
-        if self.size % self.heads:
+        if self.heads < 1 or self.size % self.heads:
             raise InputError(
                 f"heads: {self.heads} heads cannot share a size of {self.size}; "
                 "choose numbers that divide"

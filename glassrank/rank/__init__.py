@@ -1,7 +1,7 @@
 """The second stage: candidates in the first stage's order in, a better order out, in time."""
 
+from glassrank.deadline import Deadline
 from glassrank.modules import make_callable
-from glassrank.rank.budget import Deadline
 from glassrank.rank.cost import CostModel
 from glassrank.rank.live import Reranker
 from glassrank.rank.pipeline import Pipeline

@@ -1,42 +1,16 @@
 """A time budget: work is done in pieces, and no piece begins that is predicted to end too late."""
 
-import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from glassrank.deadline import Deadline
 from glassrank.rank.cost import CostModel
 
 _LONGEST_MS = 8.0
 """Of a piece, where there is a budget; and no more than a quarter of the time that scoring has."""
-
-Clock = Callable[[], float]
-"""Milliseconds since some moment."""
-
-
-def now() -> float:
-    return time.perf_counter_ns() / 1e6
-
-
-@dataclass(frozen=True)
-class Deadline:
-    """The moment by which an answer is due; none at all without a budget."""
-
-    clock: Clock
-    at: float
-
-    @classmethod
-    def after(cls, budget_ms: float | None, clock: Clock = now) -> "Deadline":
-        return cls(clock, float("inf") if budget_ms is None else clock() + budget_ms)
-
-    def left(self) -> float:
-        return self.at - self.clock()
-
-    def earlier(self, by: float) -> "Deadline":
-        return Deadline(self.clock, self.at - by)
 
 
 class Scored(NamedTuple):

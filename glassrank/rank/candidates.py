@@ -8,12 +8,13 @@ import torch
 from numpy.typing import NDArray
 
 from glassrank.models import Words
-from glassrank.models.texts import like_length
+from glassrank.models.texts import in_batches, like_length
 from glassrank.rank.fused import FusedPooling
 from glassrank.rank.fused_gpu import OnGPU
 from glassrank.rank.live import Reranker
 from glassrank.retrieve.snapshot import Snapshot
 from glassrank.store import Store, text_of
+from glassrank.store.store import Located
 
 _WORDS_PER_TERM = 2.0
 """The index knows how many terms a document has; stop words, which a model reads, come on top."""
@@ -21,6 +22,15 @@ _CHARACTERS_PER_WORD = 6.0
 _PADDED_AT_ONCE = {"cpu": 4_096, "cuda": 131_072}
 """Where nothing is fused, stored documents of like length are scored together, up to this many
 words with padding: they are made floats first, which take room."""
+
+
+_MOST_CHARACTERS_PER_WORD = 100
+
+
+def characters_read(reranker: Reranker) -> int:
+    """Of a text. A model reads its first words: the rest need not even be split into words, unless
+    these are longer than any that are written."""
+    return _MOST_CHARACTERS_PER_WORD * reranker.usage.doc_length
 
 
 class Candidates(Protocol):
@@ -48,9 +58,16 @@ class TextCandidates:
         self._first_stage = first_stage
 
     @classmethod
-    def of_texts(cls, reranker: Reranker, query: Words, texts: Sequence[str]) -> "TextCandidates":
+    def of_texts(
+        cls,
+        reranker: Reranker,
+        query: Words,
+        texts: Sequence[str],
+        first_stage: NDArray[np.float32] | None = None,
+    ) -> "TextCandidates":
         sizes = np.array([len(text) for text in texts], np.float64) / _CHARACTERS_PER_WORD
-        return cls(reranker, query, texts.__getitem__, sizes)
+        most = characters_read(reranker)
+        return cls(reranker, query, lambda place: texts[place][:most], sizes, first_stage)
 
     @classmethod
     def of_index(
@@ -61,12 +78,12 @@ class TextCandidates:
         numbers: NDArray[np.int64],
         first_stage: NDArray[np.float32],
     ) -> "TextCandidates":
-        docs = numbers.tolist()
+        docs, most = numbers.tolist(), characters_read(reranker)
         terms = np.array([_terms(snapshot, doc) for doc in docs], np.float64)
         return cls(
             reranker,
             query,
-            lambda place: text_of(snapshot.doc(docs[place])),
+            lambda place: text_of(snapshot.doc(docs[place], most)),
             _WORDS_PER_TERM * terms,
             first_stage,
         )
@@ -108,26 +125,38 @@ class StoredCandidates:
     def scores(self, start: int, stop: int) -> NDArray[np.float32]:
         values = np.zeros(stop - start, np.float32)
         first = self._first_stage[start:stop]
-        for found in self._located:
+        for which, part, starts, lengths in self._located:
             # Places come in order, so those of this piece lie side by side.
-            begin, end = np.searchsorted(found.which, (start, stop))
-            if begin == end:
+            own = slice(*np.searchsorted(which, (start, stop)).tolist())
+            found = Located(which[own] - start, part, starts[own], lengths[own])
+            if not len(found.which):
                 continue
-            which = found.which[begin:end] - start
-            starts, lengths = found.starts[begin:end], found.lengths[begin:end]
-            if self._fused is not None:
-                values[which] = self._fused.scores(
-                    self._query, found.part, starts, lengths, first[which]
+            if self._fused is None:
+                self._score_plainly(found, first, values)
+            else:
+                values[found.which] = self._fused.scores(
+                    self._query, part, found.starts, found.lengths, first[found.which]
                 )
-                continue
-            for batch in like_length(lengths, self._at_once):
-                docs = self._store.words(
-                    found.part, starts[batch], lengths[batch], self._reranker.dtype
-                )
-                own = which[batch]
-                given = torch.from_numpy(first[own])
-                values[own] = self._reranker.word_scores(self._query, docs, given)
         return values
+
+    def _score_plainly(
+        self, found: Located, first: NDArray[np.float32], values: NDArray[np.float32]
+    ) -> None:
+        reranker = self._reranker
+
+        def score(batch: NDArray[np.int64]) -> None:
+            docs = self._store.words(
+                found.part, found.starts[batch], found.lengths[batch], reranker.dtype
+            )
+            own = found.which[batch]
+            values[own] = reranker.word_scores(self._query, docs, torch.from_numpy(first[own]))
+
+        if reranker.alone:
+            for _ in in_batches(score, found.lengths, 1, reranker.ranks, alone=True):
+                pass
+            return
+        for batch in like_length(found.lengths, self._at_once):
+            score(batch)
 
     @property
     def _at_once(self) -> int:

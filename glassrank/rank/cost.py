@@ -1,5 +1,7 @@
 """What work costs: milliseconds from its size, learned while it runs."""
 
+import threading
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -38,6 +40,7 @@ class CostModel:
         """What work takes just now, as a share of the line."""
         self.margin = 0.0
         """How far work runs over that, as a share of it."""
+        self._lock = threading.Lock()  # threads may share what they learn
         self._weight = self._size = self._square = self._time = self._product = 0.0
         if base or rate:  # what is known beforehand counts as two pieces that were seen
             for size in (0.0, _LIKELY_SIZE):
@@ -54,20 +57,22 @@ class CostModel:
 
     def learn(self, size: float, took: float) -> None:
         """A piece of this size took so many milliseconds."""
-        line = self.base + self.rate * size
-        if self._weight and line > 0:
-            took = min(took, _TRUSTED * line)
-            over = min(1.0, max(0.0, took / (line * self.slowness) - 1))
-            self.margin += (_RISE if over > self.margin else _FALL) * (over - self.margin)
-            self.slowness += _FOLLOW * (took / line - self.slowness)
-        self._add(size, took)
-        self._fit()
+        with self._lock:
+            line = self.base + self.rate * size
+            if self._weight and line > 0:
+                took = min(took, _TRUSTED * line)
+                over = min(1.0, max(0.0, took / (line * self.slowness) - 1))
+                self.margin += (_RISE if over > self.margin else _FALL) * (over - self.margin)
+                self.slowness += _FOLLOW * (took / line - self.slowness)
+            self._add(size, took)
+            self._fit()
 
     def relax(self) -> None:
         """Nothing could be tried for lack of time. Predictions that were spoilt by a slow moment
         would stay so, since they change only when something is tried."""
-        self.margin *= 1 - _FALL
-        self.slowness += _FALL * (1 - self.slowness)
+        with self._lock:
+            self.margin *= 1 - _FALL
+            self.slowness += _FALL * (1 - self.slowness)
 
     def _add(self, size: float, took: float) -> None:
         # Errors grow with the time that work takes: what counts is how large a share they are. A

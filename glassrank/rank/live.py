@@ -37,7 +37,9 @@ class Reranker:
     def __init__(self, saved: SavedModel, device: str = "cpu", *, exact: bool = False) -> None:
         """`exact` ranks with the trained layers as they are, in float32; otherwise those that
         encode queries and documents, and all of a transformer's, are rounded where that is
-        faster."""
+        faster. On a CPU each document is then computed by itself in one thread, so that its score
+        depends on nothing but the query and itself."""
+        self.exact = exact
         self.saved = saved
         self.usage = saved.usage
         self._device = device_named(device)
@@ -54,9 +56,16 @@ class Reranker:
         self._encode_query = QueryEncoder(encodes, self.usage.query_length, exact=exact)
 
     @classmethod
-    def load(cls, model: str | Path = "default", device: str = "cpu") -> "Reranker":
+    def load(
+        cls, model: str | Path = "default", device: str = "cpu", *, exact: bool = False
+    ) -> "Reranker":
         """A model folder, or `default` for the model that comes with the package."""
-        return cls(load_model(model_folder(model)), device)
+        return cls(load_model(model_folder(model)), device, exact=exact)
+
+    @property
+    def alone(self) -> bool:
+        """Whether documents are computed one by one."""
+        return self.exact and self._device.type == "cpu"
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -110,7 +119,7 @@ class Reranker:
             own = None if first_stage is None else torch.from_numpy(first_stage[part])
             values[part] = self.word_scores(query, doc, own)
 
-        for _ in in_batches(score, lengths, TOKENS_AT_ONCE, self.ranks):
+        for _ in in_batches(score, lengths, TOKENS_AT_ONCE, self.ranks, alone=self.alone):
             pass
         return Scores(values, np.array([text.cut for text in found], np.int64))
 

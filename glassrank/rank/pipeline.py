@@ -1,17 +1,20 @@
 """The whole query within one budget: first stage, query encoding, scoring, sorting."""
 
 import threading
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from glassrank.deadline import Clock, Deadline, now
 from glassrank.errors import InputError
 from glassrank.models import Words
-from glassrank.rank.budget import Clock, Deadline, now, score_in_time
+from glassrank.rank.budget import score_in_time
 from glassrank.rank.candidates import Candidates, StoredCandidates, TextCandidates
 from glassrank.rank.cost import CostModel
-from glassrank.rank.fused import fused_pooling
+from glassrank.rank.fused import FusedPooling, fused_pooling
+from glassrank.rank.fused_gpu import OnGPU
 from glassrank.rank.live import Reranker, best_first
 from glassrank.retrieve import Index
 from glassrank.retrieve.methods import Method
@@ -25,6 +28,15 @@ _WORDS_AT_ONCE = {"live": 16_384.0, "stored": 1_048_576.0}
 _SPARE, _MOST_SPARE_MS = 0.08, 5.0
 """The share of the time left for scoring that is kept for what no prediction knows of."""
 _CALIBRATION_DOCS = (2, 8, 32, 64)
+
+
+@dataclass(frozen=True)
+class _State:
+    """What a query reads. It never changes: a query that is running ends on what it began with."""
+
+    index: Index
+    store: Store | None
+    fused: FusedPooling | OnGPU | None
 
 
 class Pipeline:
@@ -50,14 +62,12 @@ class Pipeline:
         calibrate: bool = True,
     ) -> None:
         _check_budget(budget_ms)
-        self.index = index
         self.reranker = reranker
-        self.store = store
         self.budget_ms = budget_ms
         self.method = method
         self.candidates = candidates or reranker.usage.depth or 1000
         self._clock = clock
-        self._fused = None if store is None else fused_pooling(reranker.ranks, store)
+        self._state = self._of(index.pinned(), store)
         self.scoring_cost = CostModel() if store is not None else reranker.cost
         self._closing_cost = CostModel()
         self._lock = threading.Lock()
@@ -76,9 +86,11 @@ class Pipeline:
         method: str | Method = "bm25",
         candidates: int | None = None,
         device: str = "cpu",
+        exact: bool = False,
     ) -> "Pipeline":
-        """From folders; the model's document store is used if the index has one."""
-        opened, reranker = Index(index), Reranker.load(model, device)
+        """From folders; the model's document store is used if the index has one. `exact` as in
+        `Reranker`."""
+        opened, reranker = Index(index), Reranker.load(model, device, exact=exact)
         store = Store.find(opened, reranker.model)
         return cls(
             opened,
@@ -88,6 +100,19 @@ class Pipeline:
             method=method,
             candidates=candidates,
         )
+
+    @property
+    def index(self) -> Index:
+        """As it was when the pipeline was made, or refreshed."""
+        return self._state.index
+
+    @property
+    def store(self) -> Store | None:
+        return self._state.store
+
+    def _of(self, index: Index, store: Store | None) -> _State:
+        fused = None if store is None else fused_pooling(self.reranker.ranks, store)
+        return _State(index, store, fused)
 
     def __call__(
         self,
@@ -101,10 +126,10 @@ class Pipeline:
         _check_budget(budget_ms)
         deadline = Deadline.after(budget_ms or self.budget_ms, self._clock)
         began = self._clock()
-        snapshot = self.index.snapshot
-        first = self.index.top_k([query], max(k, self.candidates), method or self.method)[0]
+        state, depth = self._state, max(k, self.candidates)
+        first = state.index.top_k([query], depth, method or self.method, deadline=deadline)[0]
         found = self._clock()
-        return self._rerank(query, snapshot, first, k, deadline, {"first_stage": found - began})
+        return self._rerank(query, state, first, k, deadline, {"first_stage": found - began})
 
     def rerank(
         self,
@@ -118,12 +143,12 @@ class Pipeline:
         _check_budget(budget_ms)
         deadline = Deadline.after(budget_ms or self.budget_ms, self._clock)
         first = TopK(numbers, scores.astype(np.float32))
-        return self._rerank(query, self.index.snapshot, first, len(numbers), deadline, {})
+        return self._rerank(query, self._state, first, len(numbers), deadline, {})
 
     def _rerank(
         self,
         query: str,
-        snapshot: Snapshot,
+        state: _State,
         first: TopK,
         k: int,
         deadline: Deadline,
@@ -132,11 +157,11 @@ class Pipeline:
         began = self._clock()
         words = self.reranker.encode_query(query)
         depth = min(self.candidates, len(first.docs))
-        candidates = self._ready(words, snapshot, TopK(first.docs[:depth], first.scores[:depth]))
+        candidates = self._ready(words, state, TopK(first.docs[:depth], first.scores[:depth]))
         encoded = self._clock()
         reserve = self._closing_cost.predict(len(first.docs))
         reserve += min(_SPARE * deadline.left(), _MOST_SPARE_MS)
-        at_once = _WORDS_AT_ONCE["live" if self.store is None else "stored"]
+        at_once = _WORDS_AT_ONCE["live" if state.store is None else "stored"]
         scored = score_in_time(
             candidates.scores,
             candidates.sizes,
@@ -145,7 +170,7 @@ class Pipeline:
             at_once,
         )
         done = self._clock()
-        hits = _hits(snapshot, first, scored.values, k)
+        hits = _hits(state.index.snapshot, first, scored.values, k)
         ended = self._clock()
         self._closing_cost.learn(len(first.docs), ended - done)
         timing |= {"query": encoded - began, "scoring": done - encoded, "sorting": ended - done}
@@ -154,23 +179,26 @@ class Pipeline:
 
     def stored_words(self, doc_id: str) -> Words | None:
         """A document's words as they are ranked; None where it is encoded live."""
-        if self.store is None:
+        state = self._state
+        snapshot, store = state.index.snapshot, state.store
+        if store is None:
             return None
-        number = self.index.snapshot.find(doc_id)
-        (found,) = self.store.locate(self.index.snapshot, np.array([number]))
-        return self.store.words(found.part, found.starts, found.lengths)
+        number = snapshot.find(doc_id)
+        (found,) = store.locate(snapshot, np.array([number]))
+        return store.words(found.part, found.starts, found.lengths)
 
-    def _ready(self, query: Words, snapshot: Snapshot, first: TopK) -> Candidates:
-        reranker = self.reranker
-        if self.store is None:
+    def _ready(self, query: Words, state: _State, first: TopK) -> Candidates:
+        reranker, snapshot = self.reranker, state.index.snapshot
+        if state.store is None:
             return TextCandidates.of_index(reranker, query, snapshot, first.docs, first.scores)
         return StoredCandidates(
-            reranker, self._fused, self.store, query, snapshot, first.docs, first.scores
+            reranker, state.fused, state.store, query, snapshot, first.docs, first.scores
         )
 
     def calibrate(self) -> None:
         """Scores a few documents, so that the first query is predicted as well as later ones."""
-        snapshot = self.index.snapshot
+        state = self._state
+        snapshot = state.index.snapshot
         numbers = _some_documents(snapshot, max(_CALIBRATION_DOCS))
         if not len(numbers):
             return
@@ -180,7 +208,7 @@ class Pipeline:
             for size in _CALIBRATION_DOCS:
                 part = numbers[:size]
                 first = TopK(part, np.zeros(len(part), np.float32))
-                ready = self._ready(words, snapshot, first)
+                ready = self._ready(words, state, first)
                 began = self._clock()
                 ready.scores(0, len(part))
                 if warm:
@@ -199,14 +227,13 @@ class Pipeline:
         in the store yet is not taken up.
         """
         with self._lock:
-            if self.store is None:
-                return self.index.refresh()
-            fresh = Index(self.index.path, verify=False)
-            if fresh.generation == self.index.generation:
+            store = self.store
+            fresh = self.index.pinned()
+            if not fresh.refresh():
                 return False
-            store = Store.open(self.store.path, self.reranker.model, fresh.snapshot, verify=False)
-            self.index, self.store = fresh, store
-            self._fused = fused_pooling(self.reranker.ranks, store)
+            if store is not None:
+                store = Store.open(store.path, self.reranker.model, fresh.snapshot, verify=False)
+            self._state = self._of(fresh, store)  # all at once
             return True
 
 

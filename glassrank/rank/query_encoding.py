@@ -10,6 +10,7 @@ from torch import Tensor
 from glassrank.models import Ranker, TokenBatch, Words
 from glassrank.models.fast import query_form
 from glassrank.nn.graphs import Replayed, pad_to
+from glassrank.nn.helpers import one_thread
 
 _LENGTHS = (8, 16, 32)
 """On a GPU, queries are padded to the next of these: each is recorded once, beforehand."""
@@ -23,7 +24,6 @@ class QueryEncoder:
         they are rounded where that is faster."""
         self._encoding = model.encode_query if exact else _fastest(model, longest)
         self._device = next(model.parameters()).device
-        self._threads = torch.get_num_threads()
         self._lock = threading.Lock()
         self._lengths = sorted({min(length, longest) for length in _LENGTHS} | {longest})
         self._replayed: Replayed[Words] | None = None
@@ -39,11 +39,8 @@ class QueryEncoder:
         if self._replayed is not None:
             return self._replay(self._replayed, query)
         # A few words are no work for two threads, and on a busy machine one waits long for another.
-        torch.set_num_threads(1)
-        try:
+        with one_thread():
             return self._encode(*(tensor.to(self._device) for tensor in query))
-        finally:
-            torch.set_num_threads(self._threads)
 
     def _replay(self, replayed: Replayed[Words], query: TokenBatch) -> Words:
         padded = [pad_to(tensor, self._lengths) for tensor in query]

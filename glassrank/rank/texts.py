@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from glassrank.rank.budget import Clock, Deadline, now, score_in_time
+from glassrank.deadline import Clock, Deadline, now
+from glassrank.rank.budget import score_in_time
 from glassrank.rank.candidates import TextCandidates
 from glassrank.rank.live import TOKENS_AT_ONCE, Reranker, best_first
 from glassrank.types import Hit, Ranking

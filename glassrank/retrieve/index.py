@@ -1,21 +1,33 @@
 """The index: documents in, rankings out."""
 
+import copy
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
-from glassrank.errors import DuplicateIdError, InputError
+from glassrank.deadline import NEVER, Deadline
+from glassrank.errors import DuplicateIdError, GlassrankError, InputError
+from glassrank.folders import LOCK, Folder, explained
 from glassrank.retrieve.manifest import FILE_NAME, Manifest, read_manifest
 from glassrank.retrieve.methods import Method, parse_method, run_method
 from glassrank.retrieve.search import TopK
+from glassrank.retrieve.segment import is_segment_name
 from glassrank.retrieve.snapshot import Snapshot
-from glassrank.retrieve.snippets import Snippet, make_snippet
-from glassrank.retrieve.writer import IndexWriter, changing
+from glassrank.retrieve.snippets import CHARACTERS_READ, Snippet, make_snippet
+from glassrank.retrieve.writer import UNCHANGED, changing
 from glassrank.text import EnglishAnalyzer
 from glassrank.types import Doc, Hit, Query, Ranking, Run
+
+
+class Change(NamedTuple):
+    """How many documents were added to an index, and how many deleted."""
+
+    added: int
+    deleted: int
 
 
 class Index:
@@ -48,47 +60,60 @@ class Index:
     def build(cls, docs: Iterable[Doc], path: str | Path, *, overwrite: bool = False) -> "Index":
         """Makes an index of documents, as one segment."""
         path = Path(path)
-        if (path / FILE_NAME).exists() and not overwrite:
+        with explained(f"write the index {path}", UNCHANGED):
+            there = _names(path)
+        if FILE_NAME in there and not overwrite:
             raise InputError(
                 f"{path} holds an index already; add to it, or overwrite it, or choose another name"
             )
-        if path.is_file() or (path.is_dir() and not _is_ours(path)):
+        if not all(map(_is_ours, there)):
             raise InputError(f"{path} is something else than an index; choose another name")
         with _located(docs), changing(path, create=Manifest(EnglishAnalyzer.name)) as writer:
             if not writer.add(docs):
                 raise InputError("there are no documents to index; check the input")
-        return cls(path, verify=False)
+        with _committed(path):
+            return cls(path, verify=False)
 
     def add(self, docs: Iterable[Doc], *, replace: bool = False) -> int:
         """Adds documents; with `replace`, those whose ids are there already take their place."""
-        with _located(docs), self._changing() as writer:
-            count = writer.add(docs, replace_existing=replace)
-            writer.merge_small()
-        return count
+        return self.change(add=docs, replace=replace).added
 
     def delete(self, doc_ids: Iterable[str]) -> int:
         """Deletes documents by id. Scores are at once as if they had never been there."""
-        with self._changing() as writer:
-            return writer.delete(doc_ids)
+        return self.change(delete=doc_ids).deleted
 
     def merge(self) -> None:
         """Rewrites all segments as one, and gives back the room of deleted documents."""
-        with self._changing() as writer:
-            writer.merge()
+        self.change(merge=True)
 
-    @contextmanager
-    def _changing(self) -> Iterator[IndexWriter]:
-        with changing(self.path) as writer:
-            yield writer
-        self._snapshot = Snapshot.open(self.path, verify=False)
+    def change(
+        self,
+        *,
+        delete: Iterable[str] = (),
+        add: Iterable[Doc] | None = None,
+        replace: bool = False,
+        merge: bool = False,
+    ) -> Change:
+        """First deletes, then adds, then merges, and all of it at once or nothing."""
+        with _located(add), changing(self.path) as writer:
+            deleted = writer.delete(delete)
+            added = 0 if add is None else writer.add(add, replace_existing=replace)
+            if merge:
+                writer.merge()
+            elif add is not None:
+                writer.merge_small()
+        with _committed(self.path):
+            self._snapshot = Snapshot.open(self.path, verify=False)
+        return Change(added, deleted)
 
     def refresh(self, *, verify: bool = False) -> bool:
         """Moves on to the newest state, and says whether there was one.
 
         Searches that are running finish on the state they began with.
         """
-        if read_manifest(self.path).generation == self.generation:
-            return False
+        with explained(f"read the index {self.path}"):
+            if read_manifest(self.path).state == self._snapshot.manifest.state:
+                return False
         self._snapshot = Snapshot.open(self.path, verify=verify)
         return True
 
@@ -130,9 +155,10 @@ class Index:
         k: int,
         method: str | Method = "bm25",
         threads: int | None = None,
+        deadline: Deadline = NEVER,
     ) -> list[TopK]:
         """The same as numbers: what the second stage starts from. See `Snapshot.doc`."""
-        return self._run(queries, k, method, self._snapshot, threads)
+        return self._run(queries, k, method, self._snapshot, threads, deadline)
 
     def _run(
         self,
@@ -141,30 +167,42 @@ class Index:
         method: str | Method,
         snapshot: Snapshot,
         threads: int | None,
+        deadline: Deadline = NEVER,
     ) -> list[TopK]:
         if k < 1:
             raise InputError(f"at least one result must be asked for, not {k}")
         parsed = parse_method(method) if isinstance(method, str) else method
-        return run_method(snapshot, [self._analyzer(text) for text in queries], k, parsed, threads)
+        terms = [self._analyzer(text) for text in queries]
+        return run_method(snapshot, terms, k, parsed, threads, deadline)
 
-    def doc(self, doc_id: str) -> Doc:
-        """A stored document."""
+    def doc(self, doc_id: str, characters: int | None = None) -> Doc:
+        """A stored document, with all of its text or its first so many characters."""
         snapshot = self._snapshot
         number = snapshot.find(doc_id)
         if number < 0:
             raise InputError(f"no document of {self.path} has the id {doc_id!r}")
-        return snapshot.doc(number)
+        return snapshot.doc(number, characters)
 
     def docs(self) -> Iterator[Doc]:
         return self._snapshot.docs()
 
     def snippet(self, query: str, doc_id: str, length: int = 240) -> Snippet:
         """The part of a document that shows best why it was found."""
-        return make_snippet(self.doc(doc_id).text, query, self._analyzer, length)
+        text = self.doc(doc_id, CHARACTERS_READ + 1).text
+        return make_snippet(text, query, self._analyzer, length)
+
+    def pinned(self) -> "Index":
+        """The index as it is now, and stays: all that is read from it belongs together."""
+        return copy.copy(self)
 
     @property
     def snapshot(self) -> Snapshot:
         return self._snapshot
+
+    @property
+    def state(self) -> tuple[str, int]:
+        """Differs between any two states of this index or any other."""
+        return self._snapshot.manifest.state
 
     @property
     def generation(self) -> int:
@@ -180,18 +218,35 @@ class Index:
         return f"Index({str(self.path)!r}: {len(self)} documents)"
 
 
-def _is_ours(path: Path) -> bool:
-    """Empty, or left by a writer that never came to commit; document stores may stand inside."""
-    return all(
-        entry.name.startswith("segment-")
-        or entry.name in ("write.lock", "stores")
-        or "manifest" in entry.name
-        for entry in path.iterdir()
-    )
+def _names(path: Path) -> list[str]:
+    """What lies in a folder, which need not be there yet."""
+    try:
+        with Folder.open(path) as folder:
+            return folder.names()
+    except FileNotFoundError:
+        return []
+    except NotADirectoryError:
+        if not path.exists():  # what should hold it is a file
+            raise
+        raise InputError(f"{path} is something else than an index; choose another name") from None
+
+
+def _is_ours(name: str) -> bool:
+    """What an index has, or a writer left that never came to commit; its stores stand inside."""
+    return is_segment_name(name) or name in (FILE_NAME, f".{FILE_NAME}.part", LOCK, "stores")
 
 
 @contextmanager
-def _located(docs: Iterable[Doc]) -> Iterator[None]:
+def _committed(path: Path) -> Iterator[None]:
+    """What fails from here on does not undo the change, and the error says so."""
+    try:
+        yield
+    except GlassrankError as error:
+        raise GlassrankError(f"the change to {path} is in, but then: {error}") from error
+
+
+@contextmanager
+def _located(docs: Iterable[Doc] | None) -> Iterator[None]:
     """Names the lines of a duplicate id, if the documents come from somewhere that can tell."""
     try:
         yield

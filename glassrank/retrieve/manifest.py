@@ -4,19 +4,25 @@ Everything it names never changes, and it is replaced by one atomic rename: a re
 as it was before a change or as it is after, whatever happens to the writer.
 """
 
-import json
-import os
-import zlib
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from glassrank.arrays import FileRecord, sync_folder
+from glassrank.checked import parse_records, read_checked, whole, write_checked
 from glassrank.errors import CorruptError, InputError
-from glassrank.retrieve.segment import SegmentRecord
+from glassrank.folders import Folder
+from glassrank.retrieve.segment import (
+    ARRAYS,
+    SegmentRecord,
+    is_deleted_file,
+    is_segment_name,
+)
 
 FILE_NAME = "manifest.json"
 FORMAT = 1
+_KEY = "index"
+_MOST_DOCS = (1 << 32) - 1
+"""In a segment: documents are numbered in 32 bits."""
 
 
 @dataclass(frozen=True)
@@ -25,56 +31,79 @@ class Manifest:
     generation: int = 0
     """Counts the changes since the index was made."""
     segments: tuple[SegmentRecord, ...] = ()
+    id: str = ""
+    """Random, new with every change: an index that was removed and built again counts from 1
+    again, yet is another. Indexes of older versions have none until they are changed."""
+
+    @property
+    def state(self) -> tuple[str, int]:
+        """Differs between any two states of any index."""
+        return self.id, self.generation
 
 
-def read_manifest(folder: Path) -> Manifest:
-    path = folder / FILE_NAME
+def open_index(path: Path) -> Folder:
     try:
-        content = path.read_bytes()
+        return Folder.open(path)
     except (FileNotFoundError, NotADirectoryError):
-        raise InputError(
-            f"{folder} is not an index (it has no {FILE_NAME}); "
-            f"make one with: glassrank index DOCS --out {folder}"
-        ) from None
-    damaged = CorruptError(f"{path} is damaged; restore it from a copy or build the index again")
+        raise _no_index(path) from None
+
+
+def read_manifest(path: Path) -> Manifest:
+    with open_index(path) as folder:
+        return manifest_in(folder)
+
+
+def manifest_in(folder: Folder) -> Manifest:
     try:
-        stored = json.loads(content)
-        body = stored["index"]
-        # Written again from what was read, it must be the same to the last byte.
-        if _serialise(body) != content:
-            raise damaged
+        body = read_checked(folder, FILE_NAME, "build the index again", _KEY)
+    except FileNotFoundError:
+        raise _no_index(folder.path) from None
+    try:
         if body["format"] != FORMAT:
             raise InputError(
-                f"{folder} has index format {body['format']}, this version reads {FORMAT}; "
-                "build the index again"
+                f"{folder.path} has index format {str(body['format'])[:20]}, this version reads "
+                f"{FORMAT}; build the index again"
             )
+        segments = tuple(map(_segment, body["segments"]))
+        if len({segment.name for segment in segments}) < len(segments):
+            raise ValueError("a segment is named twice")
         return Manifest(
-            body["analyzer"], body["generation"], tuple(map(_segment, body["segments"]))
+            _text(body["analyzer"]), whole(body["generation"]), segments, _text(body.get("id", ""))
         )
-    except (ValueError, KeyError, TypeError):
-        raise damaged from None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CorruptError(
+            f"{folder.path / FILE_NAME} is damaged ({error}); "
+            "restore it from a copy or build the index again"
+        ) from None
 
 
-def write_manifest(folder: Path, manifest: Manifest) -> None:
+def write_manifest(folder: Folder, manifest: Manifest) -> None:
     """The commit: until the rename nothing has happened, after it everything has."""
-    part = folder / f".{FILE_NAME}.part"
-    try:
-        with part.open("wb") as file:
-            file.write(_serialise({"format": FORMAT, **asdict(manifest)}))
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(folder / FILE_NAME)
-    finally:
-        part.unlink(missing_ok=True)
-    sync_folder(folder)
+    write_checked(folder, FILE_NAME, {"format": FORMAT, **asdict(manifest)}, _KEY)
 
 
-def _serialise(body: Any) -> bytes:
-    text = json.dumps(body, sort_keys=True)
-    stored = {"crc32": zlib.crc32(text.encode()), "index": body}
-    return (json.dumps(stored, indent=1, sort_keys=True) + "\n").encode()
+def _no_index(path: Path) -> InputError:
+    return InputError(
+        f"{path} is not an index (it has no {FILE_NAME}); "
+        f"make one with: glassrank index DOCS --out {path}"
+    )
 
 
 def _segment(stored: dict[str, Any]) -> SegmentRecord:
-    files = {name: FileRecord(*record) for name, record in stored.pop("files").items()}
-    return SegmentRecord(**stored, files=files)
+    name, deleted = _text(stored["name"]), stored["deleted"]
+    if not is_segment_name(name):
+        raise ValueError(f"{name[:40]!r} is no name of a segment")
+    if deleted is not None and not is_deleted_file(_text(deleted)):
+        raise ValueError(f"{deleted[:40]!r} is no list of deleted documents")
+    files = parse_records(stored["files"])
+    expected = {f"{name}.npy" for name in ARRAYS} | ({deleted} if deleted else set())
+    if files.keys() != expected:
+        raise ValueError(f"the files of {name} are not those of a segment")
+    docs, tokens = whole(stored["docs"], _MOST_DOCS), whole(stored["tokens"])
+    return SegmentRecord(name, docs, tokens, files, deleted)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or len(value) > 200:
+        raise ValueError(f"expected a short text, found {str(value)[:40]}")
+    return value

@@ -6,22 +6,22 @@ terms, and four bytes for each document and term.
 
 import heapq
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from glassrank.arrays import Strings
 from glassrank.errors import DuplicateIdError
+from glassrank.folders import Folder
 from glassrank.retrieve.segment import Segment, SegmentRecord
 from glassrank.retrieve.segment_writer import Block, Ragged, write_segment
+from glassrank.strings import Strings
 
 DOCS_AT_ONCE = 1 << 15
 
 
-def merge_segments(folder: Path, name: str, segments: Sequence[Segment]) -> SegmentRecord:
+def merge_segments(folder: Folder, name: str, segments: Sequence[Segment]) -> SegmentRecord:
     owners, docs = _document_order(segments)
     terms = _live_terms(segments)
     numbers = {term: number for number, term in enumerate(terms)}

@@ -4,12 +4,12 @@
 """
 
 import difflib
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
+from glassrank.deadline import NEVER, Deadline
 from glassrank.errors import InputError
 from glassrank.retrieve.rm3 import RM3, expand
 from glassrank.retrieve.scoring import BM25, QL
@@ -19,8 +19,7 @@ from glassrank.retrieve.snapshot import Snapshot
 Method = BM25 | QL | RM3
 _BASES: dict[str, type[BM25] | type[QL]] = {"bm25": BM25, "ql": QL}
 _NAMES = ("bm25", "ql", "bm25+rm3", "ql+rm3")
-_PART = re.compile(r"\s*([a-z0-9]+)\s*(?:\(([^()]*)\))?\s*")
-_PLUS = re.compile(r"\+(?![^()]*\))")  # not the one of a number such as 1e+06
+_LONGEST = 200
 _RANGES = {
     "k1": (0, 1000),
     "b": (0, 1),
@@ -38,14 +37,15 @@ def run_method(
     k: int,
     method: Method,
     threads: int | None = None,
+    deadline: Deadline = NEVER,
 ) -> list[TopK]:
-    """The best k documents of each query, given as its terms."""
+    """The best k documents of each query, given as its terms. Late queries are not enriched."""
     weighted = [Counter(query) for query in queries]
     if not isinstance(method, RM3):
         return search(snapshot, weighted, k, method, threads)
     first_pass = search(snapshot, weighted, method.docs, method.base, threads)
     expanded = [
-        expand(snapshot, query, found, method)
+        expand(snapshot, query, found, method, deadline)
         for query, found in zip(weighted, first_pass, strict=True)
     ]
     return search(snapshot, expanded, k, method.base, threads)
@@ -56,7 +56,12 @@ def parse_method(text: str) -> Method:
     >>> parse_method("bm25(k1=1.2)+rm3(terms=20)")
     RM3(base=BM25(k1=1.2, b=0.4, rounded=False), terms=20, docs=10, weight=0.5)
     """
-    base_text, *feedback_texts = _PLUS.split(text.lower(), maxsplit=1)
+    if len(text) > _LONGEST:
+        raise InputError(
+            f"a method has at most {_LONGEST} characters, not {len(text):,}; "
+            f"it begins with {text[:20]!r}"
+        )
+    base_text, *feedback_texts = _apart(text.lower())
     name, options = _part(text, base_text)
     if name not in _BASES:
         raise _unknown(text)
@@ -91,11 +96,24 @@ def _number(value: float) -> str:
     return short if float(short) == value else repr(value)
 
 
+def _apart(text: str) -> list[str]:
+    """At the first plus outside of brackets: one inside is that of a number such as 1e+06."""
+    bracket, plus = text.find("("), text.find("+")
+    if 0 <= bracket < plus:
+        plus = text.find("+", max(text.find(")"), bracket))
+    return [text] if plus < 0 else [text[:plus], text[plus + 1 :]]
+
+
 def _part(text: str, part: str) -> tuple[str, str]:
-    match = _PART.fullmatch(part)
-    if not match:
+    """`name(options)`, or the name alone."""
+    name, bracket, rest = part.partition("(")
+    options, closed, after = rest.partition(")")
+    name = name.strip()
+    if not (name.isascii() and name.isalnum()) or bool(bracket) != bool(closed):
         raise _unknown(text)
-    return match[1], match[2] or ""
+    if after.strip() or "(" in options:
+        raise _unknown(text)
+    return name, options
 
 
 def _unknown(text: str) -> InputError:

@@ -8,11 +8,15 @@ import re
 from collections import defaultdict
 from dataclasses import dataclass
 
+import numpy as np
+
+from glassrank.deadline import NEVER, Deadline
 from glassrank.retrieve.scoring import BM25, QL
 from glassrank.retrieve.search import TopK, WeightedQuery
 from glassrank.retrieve.snapshot import Snapshot
 
 _EXPANSION_TERM = re.compile("[a-z0-9]{2,20}")
+_TRIED_AT_ONCE = 64
 _COMMON = 0.1
 """Terms in a larger part of the collection than this say nothing."""
 
@@ -29,10 +33,15 @@ class RM3:
 
 
 def expand(
-    snapshot: Snapshot, query: WeightedQuery, first_pass: TopK, method: RM3
+    snapshot: Snapshot,
+    query: WeightedQuery,
+    first_pass: TopK,
+    method: RM3,
+    deadline: Deadline = NEVER,
 ) -> dict[str, float]:
-    """The new query: each part's weights add up to its share."""
-    relevance = _relevance_model(snapshot, first_pass, method.terms)
+    """The new query: each part's weights add up to its share. At most half of the time that is left
+    goes to feedback, from as many documents as that allows."""
+    relevance = _relevance_model(snapshot, first_pass, method.terms, deadline.share(0.5))
     original = _normalised(query)
     if not relevance:
         return original
@@ -43,30 +52,36 @@ def expand(
     }
 
 
-def _relevance_model(snapshot: Snapshot, first_pass: TopK, terms: int) -> dict[str, float]:
+def _relevance_model(
+    snapshot: Snapshot, first_pass: TopK, terms: int, until: Deadline
+) -> dict[str, float]:
     model: defaultdict[str, float] = defaultdict(float)
     for number, score in zip(first_pass.docs.tolist(), first_pass.scores.tolist(), strict=True):
-        for term, share in _normalised(_frequent_terms(snapshot, number, terms)).items():
+        frequent = _frequent_terms(snapshot, number, terms, until)
+        if until.passed():  # of this document, there may be only a part
+            break
+        for term, share in _normalised(frequent).items():
             model[term] += share * score
     best = sorted(model.items(), key=lambda item: (-item[1], item[0]))[:terms]
     return _normalised(dict(best))
 
 
-def _frequent_terms(snapshot: Snapshot, number: int, n: int) -> dict[str, float]:
+def _frequent_terms(snapshot: Snapshot, number: int, n: int, until: Deadline) -> dict[str, float]:
     """A document's n most frequent terms that may join a query, and how often it has them.
 
     A vector has its terms in alphabetical order, which the stable sort keeps where counts tie.
     """
     segment, local = snapshot.place(number)
-    terms, counts = segment.vector(local)
+    part = slice(int(segment.vector_offsets[local]), int(segment.vector_offsets[local + 1]))
+    terms, counts = segment.vector_terms[part], segment.vector_counts[part].astype(np.int64)
     most_docs = _COMMON * snapshot.collection.docs
     found: dict[str, float] = {}
-    for i in sorted(range(len(terms)), key=counts.__getitem__, reverse=True):
-        text = segment.terms[terms[i]]
+    for tried, i in enumerate(np.argsort(-counts, kind="stable")):
+        text = segment.terms[int(terms[i])]
         if _EXPANSION_TERM.fullmatch(text) and snapshot.term(text).statistics.docs <= most_docs:
-            found[text] = counts[i]
-            if len(found) == n:
-                break
+            found[text] = float(counts[i])
+        if len(found) == n or (tried % _TRIED_AT_ONCE == 0 and until.passed()):
+            break
     return found
 
 

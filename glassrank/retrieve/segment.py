@@ -13,17 +13,52 @@ compare as ids do, and either is found by bisection.
 """
 
 import json
+import math
+import re
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glassrank.arrays import FileRecord, Strings, check_files, open_array
-from glassrank.errors import InputError
+from glassrank.arrays import Kinds, consecutive, open_array, open_arrays
+from glassrank.checked import FileRecord
+from glassrank.errors import CorruptError, InputError
+from glassrank.folders import Folder
+from glassrank.retrieve.validate import check_shapes, check_values
+from glassrank.strings import Strings
 from glassrank.types import Doc
+
+_COUNTS = (np.uint8, np.uint16, np.uint32)
+ARRAYS: Kinds = {
+    **{f"{name}.offsets": [np.int64] for name in ("ids", "terms", "texts", "fields")},
+    **{f"{name}.data": [np.uint8] for name in ("ids", "terms", "texts", "fields")},
+    "lengths": [np.uint32],
+    "term_totals": [np.int64],
+    "vectors.offsets": [np.int64],
+    "vectors.terms": [np.uint32],
+    "vectors.counts": _COUNTS,
+    "postings.offsets": [np.int64],
+    "postings.docs": [np.uint32],
+    "postings.counts": _COUNTS,
+}
+_FIELDS = {"title": str, "source": str, "metadata": dict}
+_NAME = re.compile(r"segment-\d{6,18}-\d{1,9}(-[0-9a-f]{8})?", re.ASCII)
+_DELETED = re.compile(r"deleted-\d{1,18}-\d{1,10}\.npy", re.ASCII)
+
+
+def is_segment_name(name: str) -> bool:
+    return _NAME.fullmatch(name) is not None
+
+
+def is_segment_file(name: str) -> bool:
+    """Whether a segment's folder may hold it."""
+    return name.removesuffix(".npy") in ARRAYS or is_deleted_file(name)
+
+
+def is_deleted_file(name: str) -> bool:
+    return _DELETED.fullmatch(name) is not None
 
 
 @dataclass(frozen=True)
@@ -37,42 +72,47 @@ class SegmentRecord:
     deleted: str | None = None
     """The file of `files` that lists deleted documents."""
 
-    @property
-    def deleted_docs(self) -> int:
-        # 128 bytes of header, then four for each document
-        return 0 if self.deleted is None else (self.files[self.deleted].size - 128) // 4
-
 
 class Segment:
     """The open arrays of a segment; safe to read from any number of threads."""
 
-    def __init__(self, folder: Path, record: SegmentRecord, *, verify: bool) -> None:
-        self.folder = folder / record.name
+    def __init__(self, parent: Folder, record: SegmentRecord, *, verify: bool) -> None:
+        """`verify` reads every byte, compares checksums, and looks at the numbers."""
+        self.folder = parent.path / record.name
         self.record = record
-        check_files(self.folder, record.files, deep=verify)
-        self.ids = self._strings("ids")
-        self.terms = self._strings("terms")
-        self.texts = self._strings("texts")
-        self.fields = self._strings("fields")
-        self.lengths: NDArray[np.uint32] = self._array("lengths")  # (N,)
-        self.term_totals: NDArray[np.int64] = self._array("term_totals")  # (T,)
-        self.vector_offsets: NDArray[np.int64] = self._array("vectors.offsets")  # (N + 1,)
-        self.vector_terms: NDArray[np.uint32] = self._array("vectors.terms")  # (P,)
-        self.vector_counts: NDArray[Any] = self._array("vectors.counts")  # (P,)
-        self.posting_offsets: NDArray[np.int64] = self._array("postings.offsets")  # (T + 1,)
-        self.posting_docs: NDArray[np.uint32] = self._array("postings.docs")  # (P,)
-        self.posting_counts: NDArray[Any] = self._array("postings.counts")  # (P,)
-        self.deleted: NDArray[np.uint32] = (
-            np.empty(0, np.uint32)
-            if record.deleted is None
-            else open_array(self.folder / record.deleted)
+        try:
+            with parent.child(record.name) as folder:
+                arrays = open_arrays(folder, record.files, ARRAYS, deep=verify)
+                self.deleted: NDArray[np.uint32] = (
+                    np.empty(0, np.uint32)
+                    if record.deleted is None
+                    else open_array(
+                        folder,
+                        record.deleted,
+                        record.files[record.deleted],
+                        [np.uint32],
+                        deep=verify,
+                    )
+                )
+        except FileNotFoundError:
+            raise CorruptError(
+                f"{self.folder}/ is missing; restore it from a copy or build the index again"
+            ) from None
+        self.ids, self.terms, self.texts, self.fields = (
+            Strings(arrays[f"{name}.offsets"], arrays[f"{name}.data"])
+            for name in ("ids", "terms", "texts", "fields")
         )
-
-    def _array(self, name: str) -> NDArray[Any]:
-        return open_array(self.folder / f"{name}.npy")
-
-    def _strings(self, name: str) -> Strings:
-        return Strings(self._array(f"{name}.offsets"), self._array(f"{name}.data"))
+        self.lengths: NDArray[np.uint32] = arrays["lengths"]  # (N,)
+        self.term_totals: NDArray[np.int64] = arrays["term_totals"]  # (T,)
+        self.vector_offsets: NDArray[np.int64] = arrays["vectors.offsets"]  # (N + 1,)
+        self.vector_terms: NDArray[np.uint32] = arrays["vectors.terms"]  # (P,)
+        self.vector_counts: NDArray[Any] = arrays["vectors.counts"]  # (P,)
+        self.posting_offsets: NDArray[np.int64] = arrays["postings.offsets"]  # (T + 1,)
+        self.posting_docs: NDArray[np.uint32] = arrays["postings.docs"]  # (P,)
+        self.posting_counts: NDArray[Any] = arrays["postings.counts"]  # (P,)
+        check_shapes(self)
+        if verify:
+            check_values(self)
 
     def __len__(self) -> int:
         """Documents, deleted ones included."""
@@ -93,12 +133,15 @@ class Segment:
 
         Taken off the collection's statistics, so that a deletion leaves no trace in any score.
         """
-        terms: dict[int, tuple[int, int]] = {}
-        for doc in self.deleted.tolist():
-            for term, count in zip(*self.vector(doc), strict=True):
-                docs, occurrences = terms.get(term, (0, 0))
-                terms[term] = (docs + 1, occurrences + count)
-        return int(self.lengths[self.deleted].sum(dtype=np.int64)), terms
+        starts = self.vector_offsets[self.deleted]
+        places = consecutive(
+            starts, self.vector_offsets[self.deleted.astype(np.int64) + 1] - starts
+        )
+        terms, which = np.unique(self.vector_terms[places], return_inverse=True)
+        occurrences = np.bincount(which, self.vector_counts[places]).astype(np.int64)
+        numbers = zip(np.bincount(which).tolist(), occurrences.tolist(), strict=True)
+        tokens = int(self.lengths[self.deleted].sum(dtype=np.int64))
+        return tokens, dict(zip(terms.tolist(), numbers, strict=True))
 
     def vector(self, doc: int) -> tuple[list[int], list[int]]:
         """Terms of a document and how often each occurs."""
@@ -110,9 +153,36 @@ class Segment:
         doc = self.ids.find(doc_id)
         return -1 if doc < 0 or (len(self.live) and not self.live[doc]) else doc
 
-    def doc(self, number: int) -> Doc:
-        fields = json.loads(self.fields.encoded(number) or b"{}")
-        return Doc(self.ids[number], self.texts[number], **fields)
+    def doc(self, number: int, characters: int | None = None) -> Doc:
+        """With all of its text, or its first so many characters."""
+        text = (
+            self.texts[number] if characters is None else self.texts.beginning(number, characters)
+        )
+        return Doc(self.ids[number], text, **self._fields(number))
+
+    def _fields(self, number: int) -> dict[str, Any]:
+        if not (stored := self.fields.encoded(number)):
+            return {}
+        try:
+            fields = json.loads(stored, parse_constant=_nothing, parse_float=_finite)
+            known = isinstance(fields, dict) and fields.keys() <= _FIELDS.keys()
+            if known and all(isinstance(value, _FIELDS[name]) for name, value in fields.items()):
+                return dict(fields)
+        except (ValueError, RecursionError):
+            pass
+        raise CorruptError(
+            f"{self.folder / 'fields.data.npy'} is damaged: what it has of document "
+            f"{self.ids[number]!r} cannot be read; build the index again from its texts"
+        )
+
+
+def _finite(text: str) -> float | None:
+    """Metadata may hold what is not a number, which JSON cannot say again."""
+    return number if math.isfinite(number := float(text)) else None
+
+
+def _nothing(_: str) -> None:
+    return None
 
 
 def encode_fields(doc: Doc) -> bytes:
@@ -130,7 +200,7 @@ def encode_fields(doc: Doc) -> bytes:
         return b""
     try:
         return json.dumps(fields, ensure_ascii=False).encode("utf-8", "replace")
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise InputError(
             f"the metadata of document {doc.doc_id!r} cannot be kept as JSON: {error}"
         ) from None

@@ -2,16 +2,16 @@
 
 from array import array
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 from numba import njit
 from numpy.typing import DTypeLike, NDArray
 
-from glassrank.arrays import pack
 from glassrank.errors import DuplicateIdError, InputError
+from glassrank.folders import Folder
 from glassrank.retrieve.segment import SegmentRecord, encode_fields
 from glassrank.retrieve.segment_writer import Block, Ragged, write_segment
+from glassrank.strings import pack
 from glassrank.text import EnglishAnalyzer
 from glassrank.types import Doc
 
@@ -59,7 +59,7 @@ class SegmentBuilder:
         self.bytes += 200 + len(self._texts[-1]) + len(self._fields[-1])
         self.bytes += 4 * (self._ends[-1] - self._ends[-2])
 
-    def write(self, folder: Path, name: str) -> SegmentRecord:
+    def write(self, folder: Folder, name: str) -> SegmentRecord:
         """Sorts documents and terms, and writes the segment."""
         order = sorted(range(len(self)), key=self._ids.__getitem__)
         ids = [self._ids[i] for i in order]

@@ -4,15 +4,16 @@ Only one block and one part of the postings are in memory at once, whatever the 
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import DTypeLike, NDArray
 
-from glassrank.arrays import ArrayFolder, ArrayWriter, pack
+from glassrank.arrays import ArrayFolder, ArrayWriter
+from glassrank.folders import Folder
 from glassrank.retrieve.segment import SegmentRecord
+from glassrank.strings import pack
 
 POSTINGS_AT_ONCE = 1 << 23
 
@@ -50,7 +51,7 @@ class _RaggedWriter:
 
 
 def write_segment(
-    folder: Path,
+    folder: Folder,
     name: str,
     terms: Sequence[bytes],
     blocks: Iterable[Block],
@@ -58,7 +59,7 @@ def write_segment(
 ) -> SegmentRecord:
     """`terms` are sorted; `count_dtype` is the smallest that holds the largest count."""
     docs = tokens = 0
-    with ArrayFolder(folder / name) as out:
+    with ArrayFolder(folder, name) as out:
         _RaggedWriter(out, "terms").append(Ragged(*pack(terms)))
         ids, texts, fields = (_RaggedWriter(out, part) for part in ("ids", "texts", "fields"))
         vectors = _RaggedWriter(out, "vectors", np.uint32, "terms")

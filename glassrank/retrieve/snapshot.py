@@ -9,11 +9,15 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from glassrank.errors import CorruptError
-from glassrank.retrieve.manifest import Manifest, read_manifest
+from glassrank.errors import GlassrankError
+from glassrank.folders import explained
+from glassrank.retrieve.manifest import Manifest, manifest_in, open_index, read_manifest
 from glassrank.retrieve.scoring import BM25, QL, Collection, Floats, TermStatistics
 from glassrank.retrieve.segment import Segment
 from glassrank.types import Doc
+
+_TERMS_KEPT = 50_000
+"""About 20 megabytes, whatever strangers search for."""
 
 
 class Term(NamedTuple):
@@ -38,21 +42,27 @@ class Snapshot:
             ),
         )
         # Queries repeat their words, and a method its parameters.
-        self.term = lru_cache(maxsize=200_000)(self._term)
+        self.term = lru_cache(maxsize=_TERMS_KEPT)(self._term)
         self.lengths = lru_cache(maxsize=4)(self._lengths)
 
     @classmethod
-    def open(cls, folder: Path, *, verify: bool) -> "Snapshot":
-        while True:
-            manifest = read_manifest(folder)
-            try:
-                segments = [Segment(folder, record, verify=verify) for record in manifest.segments]
-            except (FileNotFoundError, CorruptError):
-                # A writer may have replaced these segments meanwhile: begin again with its own.
-                if read_manifest(folder).generation != manifest.generation:
-                    continue
-                raise
-            return cls(manifest, segments)
+    def open(cls, path: Path, *, verify: bool) -> "Snapshot":
+        with explained(f"read the index {path}"):
+            while True:
+                with open_index(path) as folder:
+                    manifest = manifest_in(folder)
+                    try:
+                        return cls(
+                            manifest,
+                            [
+                                Segment(folder, record, verify=verify)
+                                for record in manifest.segments
+                            ],
+                        )
+                    except (OSError, GlassrankError):
+                        # A writer may have replaced these segments meanwhile: begin again.
+                        if read_manifest(path).state == manifest.state:
+                            raise
 
     def _term(self, term: str) -> Term:
         numbers = tuple(segment.terms.find(term) for segment in self.segments)
@@ -78,9 +88,10 @@ class Snapshot:
         segment, local = self.place(number)
         return segment.ids[local]
 
-    def doc(self, number: int) -> Doc:
+    def doc(self, number: int, characters: int | None = None) -> Doc:
+        """With all of its text, or its first so many characters."""
         segment, local = self.place(number)
-        return segment.doc(local)
+        return segment.doc(local, characters)
 
     def find(self, doc_id: str) -> int:
         """The number of a document; -1 if there is none of this id."""

@@ -4,42 +4,53 @@ Nothing is visible before `commit`. Whatever a failed or killed writer left behi
 the manifest, and the next writer removes it.
 """
 
-import fcntl
-import shutil
+import secrets
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from glassrank.arrays import ArrayWriter, sync_folder
+from glassrank.arrays import ArrayWriter
 from glassrank.errors import DuplicateIdError, GlassrankError, InputError
-from glassrank.retrieve.manifest import Manifest, read_manifest, write_manifest
+from glassrank.folders import LOCK, Folder, NotDurableError, disk_error
+from glassrank.retrieve.manifest import (
+    FILE_NAME,
+    Manifest,
+    manifest_in,
+    open_index,
+    write_manifest,
+)
 from glassrank.retrieve.merge import merge_segments
-from glassrank.retrieve.segment import Segment, SegmentRecord
+from glassrank.retrieve.segment import (
+    Segment,
+    SegmentRecord,
+    is_segment_file,
+    is_segment_name,
+)
 from glassrank.retrieve.segment_builder import SegmentBuilder
 from glassrank.text import EnglishAnalyzer
 from glassrank.types import Doc
 
 SEGMENT_BYTES = 96 << 20
 """Documents are kept in memory up to this size before they go to disk."""
-_LOCK = "write.lock"
+UNCHANGED = "it is as it was before, so make room and try again"
 _GROWTH = 3
 
 
 class IndexWriter:
     """One change to an index, from the manifest it starts with to the one it commits."""
 
-    def __init__(self, folder: Path, manifest: Manifest, *, empty: bool = False) -> None:
+    def __init__(self, folder: Folder, manifest: Manifest, *, empty: bool = False) -> None:
         """With `empty` the index begins without documents; what is there may be damaged then."""
         self.folder = folder
         self.manifest = manifest
         records = () if empty else manifest.segments
         self._segments = [Segment(folder, record, verify=False) for record in records]
         self._analyzer = EnglishAnalyzer()
+        self._id = secrets.token_hex(16)
         self._written = 0
-        self._remove_leftovers()
 
     def add(self, docs: Iterable[Doc], *, replace_existing: bool = False) -> int:
         """How many documents were added. An id that is already there is an error, or replaced."""
@@ -83,11 +94,13 @@ class IndexWriter:
     def _delete_from(self, segment: Segment, numbers: list[int]) -> None:
         deleted = np.union1d(segment.deleted, np.array(numbers, np.uint32)).astype(np.uint32)
         name = f"deleted-{self.manifest.generation + 1}-{len(deleted)}.npy"
-        file = ArrayWriter(segment.folder / name, np.uint32)
-        file.append(deleted)
         files = {n: r for n, r in segment.record.files.items() if n != segment.record.deleted}
-        files[name] = file.close()
-        sync_folder(segment.folder)
+        with self.folder.child(segment.record.name) as folder:
+            folder.remove(name)  # of a writer that was killed, or did not commit
+            file = ArrayWriter(folder, name, np.uint32)
+            file.append(deleted)
+            files[name] = file.close()
+            folder.sync()
         record = replace(segment.record, files=files, deleted=name)
         self._segments[self._segments.index(segment)] = self._open(record)
 
@@ -114,90 +127,93 @@ class IndexWriter:
     def commit(self) -> None:
         records = tuple(segment.record for segment in self._segments)
         generation = self.manifest.generation + 1
-        write_manifest(self.folder, replace(self.manifest, generation=generation, segments=records))
+        write_manifest(
+            self.folder,
+            replace(self.manifest, generation=generation, segments=records, id=self._id),
+        )
 
     def _name(self) -> str:
         """Never used before: names in an older manifest must not lead a reader to other files."""
         self._written += 1
-        return f"segment-{self.manifest.generation + 1:06d}-{self._written}"
+        return f"segment-{self.manifest.generation + 1:06d}-{self._written}-{self._id[:8]}"
 
     def _open(self, record: SegmentRecord) -> Segment:
         return Segment(self.folder, record, verify=False)
 
-    def _remove_leftovers(self) -> None:
-        """What the manifest does not name: an earlier writer's, or replaced by this one.
-
-        The one on disk: whether a commit that failed came as far as its rename, only that can tell.
-        """
-        committed = _committed(self.folder, Manifest(self.manifest.analyzer))
-        named = {record.name: record.files for record in committed.segments}
-        for path in self.folder.glob("segment-*"):
-            if path.name not in named:
-                shutil.rmtree(path, ignore_errors=True)
-                continue
-            for file in path.iterdir():
-                if file.name not in named[path.name]:
-                    file.unlink(missing_ok=True)
-
 
 @contextmanager
-def changing(folder: Path, *, create: Manifest | None = None) -> Iterator[IndexWriter]:
+def changing(path: Path, *, create: Manifest | None = None) -> Iterator[IndexWriter]:
     """A writer with the index to itself; commits when the work inside is done.
 
     With `create`, the index begins empty, and what was there before is replaced at the commit.
     """
     is_new = done = False
     try:
-        is_new = create is not None and _make(folder)
-        with _lock(folder):
-            before = read_manifest(folder) if create is None else _committed(folder, create)
-            writer = IndexWriter(folder, before, empty=create is not None)
+        if create is None:
+            with open_index(path) as folder:
+                manifest_in(folder)  # a folder that is no index gets no lock
+        else:
+            is_new = _make(path)
+        with Folder.open(path) as folder, folder.lock():
+            before = _before(folder, create)
+            remove_leftovers(folder)
             try:
+                writer = IndexWriter(folder, before, empty=create is not None)
                 yield writer
                 writer.commit()
                 done = True
             finally:
                 # After a commit these are what it replaced, after a failure what it wrote.
-                writer._remove_leftovers()
-    except OSError as error:
-        raise GlassrankError(
-            f"cannot write the index {folder}: {error.strerror or error}; "
-            "it is as it was before, so make room and try again"
+                remove_leftovers(folder)
+    except NotDurableError as error:
+        done = True
+        raise disk_error(
+            error, f"make the change to {path} durable", "it is in, but a power cut may undo it"
         ) from error
+    except OSError as error:
+        raise disk_error(error, f"write the index {path}", UNCHANGED) from error
     finally:
         if is_new and not done:
-            shutil.rmtree(folder, ignore_errors=True)
+            _unmake(path)
 
 
-def _make(folder: Path) -> bool:
+def _make(path: Path) -> bool:
     """Whether it was this process that made the folder: only then may it remove it again."""
     try:
-        folder.mkdir(parents=True)
+        path.mkdir(parents=True)
     except FileExistsError:
         return False
     return True
 
 
-def _committed(folder: Path, otherwise: Manifest) -> Manifest:
-    """The manifest on disk, if there is one that can be read."""
+def _unmake(path: Path) -> None:
+    with suppress(OSError):
+        with Folder.open(path) as folder:
+            folder.remove(LOCK)
+        path.rmdir()
+
+
+def _before(folder: Folder, create: Manifest | None) -> Manifest:
+    """The manifest on disk; for an index that is built anew it may be damaged, or not be there."""
     try:
-        return read_manifest(folder)
+        return manifest_in(folder)
     except GlassrankError:
-        return otherwise
+        if create is None:
+            raise
+        return create
 
 
-@contextmanager
-def _lock(folder: Path) -> Iterator[None]:
+def remove_leftovers(folder: Folder) -> None:
+    """What the manifest does not name: an earlier writer's, or replaced by this one.
+
+    The one on disk: whether a commit that failed came as far as its rename, only that can tell.
+    As long as it cannot be read, nothing is removed.
+    """
     try:
-        file = (folder / _LOCK).open("w")
-    except (FileNotFoundError, NotADirectoryError):
-        read_manifest(folder)  # says what is wrong
-        raise
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise GlassrankError(
-                f"another process is writing to {folder}; try again when it is done"
-            ) from None
-        yield
+        segments = manifest_in(folder).segments if folder.kind(FILE_NAME) else ()
+        names = folder.names()
+    except (OSError, GlassrankError):
+        return
+    named = {record.name: record.files for record in segments}
+    for name in filter(is_segment_name, names):
+        folder.remove_child(name, is_segment_file, named.get(name, {}))

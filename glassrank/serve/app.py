@@ -2,42 +2,57 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request
 from prometheus_client import CONTENT_TYPE_LATEST
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.routing import Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from glassrank import __version__
+from glassrank.deadline import Deadline
 from glassrank.serve.explaining import Explainer, need_document
-from glassrank.serve.forms import Explain, Rerank, Search
-from glassrank.serve.guard import Guard
+from glassrank.serve.forms import (
+    Budget,
+    Count,
+    DocId,
+    Explain,
+    Method,
+    Name,
+    QueryTexts,
+    Rerank,
+    Search,
+)
+from glassrank.serve.guard import Address, Guard
 from glassrank.serve.information import information, reports
-from glassrank.serve.opened import Served
+from glassrank.serve.opened import NO_MODEL, Served
 from glassrank.serve.options import Options
 from glassrank.serve.reference import reference_page
 from glassrank.serve.refusals import HANDLERS, RefusedError
 from glassrank.serve.reranking import TextsReranker
-from glassrank.serve.searching import Searcher
+from glassrank.serve.searching import NDJSON, Searcher
 from glassrank.serve.service import Service, json_response, to_bytes
 
+_REFUSAL = "A refusal, with a `message` that says why."
 PAGE = Path(__file__).parent / "page"
 OPEN = frozenset(("/healthz", "/readyz", "/docs", "/openapi.json"))
 """What anybody may ask, key or not: nothing here tells of documents."""
 
 
-def make_app(options: Options, served: Served | None = None) -> ASGIApp:
+def make_app(
+    options: Options, served: Served | None = None, stuck: Callable[[], None] = lambda: None
+) -> ASGIApp:
     """`served` if it is open already; a worker process opens its own, without checking every byte
-    again."""
+    again. `stuck` is called when the service has closed, and something is computed still."""
     service = Service(options, served or Served(options, verify=False))
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        with service.running():
+        with service.running(stuck):
             yield
 
     app = FastAPI(
@@ -47,32 +62,78 @@ def make_app(options: Options, served: Served | None = None) -> ASGIApp:
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
-        responses={"4XX": {"description": "A refusal, with a `message` that says why."}},
+        redirect_slashes=False,
+        responses={status: {"description": _REFUSAL} for status in ("4XX", "503")},
         exception_handlers=HANDLERS,  # type: ignore[arg-type]
     )
     _add_answers(app, service)
     _add_state(app, service)
-    routes = frozenset(route.path for route in app.routes if hasattr(route, "path"))
+    addresses = _addresses(app, service)
     app.mount("/", StaticFiles(directory=PAGE, html=True))
-    return Guard(app, service, routes, OPEN)
+    pages = frozenset(("/", *(f"/{path.name}" for path in PAGE.iterdir())))
+    _name_models(app, options)
+    return Guard(app, service, addresses, pages)
+
+
+def _addresses(app: FastAPI, service: Service) -> dict[str, Address]:
+    """Where the application itself answers: whatever is added is behind the key at once."""
+    limits = service.limits
+    small = min(limits.small_body_bytes, limits.body_bytes), limits.small_body_values
+    large = limits.body_bytes, limits.body_values
+    # Those whose requests wait for threads, or have bodies.
+    known = {
+        "/search": Address(lane=service.searches, body=small),
+        "/explain": Address(lane=service.texts, body=small),
+        "/doc": Address(lane=service.texts),
+        **dict.fromkeys(("/v1/rerank", "/v2/rerank"), Address(lane=service.texts, body=large)),
+        **dict.fromkeys(OPEN, Address(open=True)),
+    }
+    found: dict[str, Address] = {}
+    for route in app.routes:
+        assert isinstance(route, Route) and "{" not in route.path, route
+        address = found.get(route.path) or known.get(route.path, Address())
+        methods = address.methods | frozenset(route.methods or ())
+        found[route.path] = replace(address, methods=methods)
+    return found
+
+
+def _name_models(app: FastAPI, options: Options) -> None:
+    """The schema names the models that there are, for programs that read it."""
+    names = [name for name, _ in options.models]
+    schema = app.openapi()
+    forms = schema["components"]["schemas"]
+    (asked,) = (p for p in schema["paths"]["/search"]["get"]["parameters"] if p["name"] == "model")
+    for field, known in (
+        (forms["Search"]["properties"]["model"], [*names, NO_MODEL]),
+        (asked["schema"], [*names, NO_MODEL]),
+        (forms["Explain"]["properties"]["model"], names),
+    ):
+        for form in field["anyOf"]:
+            text = form.get("items", form)
+            if text["type"] == "string" and known:
+                text["enum"] = known
 
 
 def _add_answers(app: FastAPI, service: Service) -> None:
     searcher, explainer, reranker = Searcher(service), Explainer(service), TextsReranker(service)
 
-    @app.post("/search")
+    streams: dict[int | str, Any] = {
+        200: {"content": {NDJSON: {}}, "description": "As one object, or as a stream."}
+    }
+
+    @app.post("/search", responses=streams)
     async def search(request: Request, form: Search) -> Response:
         """Hits for a query within its budget; for a list of queries, a list of answers."""
         return await searcher(request, form)
 
-    @app.get("/search")
+    @app.get("/search", responses=streams)
     async def search_by_address(
         request: Request,
-        query: Annotated[list[str], Query(description="Several may be given.")],
-        k: Annotated[int, Query(ge=1)] = 10,
-        budget_ms: Annotated[float | None, Query(gt=0, allow_inf_nan=False)] = None,
-        method: str | None = None,
-        model: str | None = None,
+        query: Annotated[QueryTexts, Query(description="Several may be given.")],
+        k: Annotated[Count, Query()] = 10,
+        budget_ms: Annotated[Budget | None, Query()] = None,
+        method: Annotated[Method | None, Query()] = None,
+        model: Annotated[Name | None, Query()] = None,
         snippets: bool = True,
         stream: bool = False,
     ) -> Response:
@@ -106,19 +167,27 @@ def _add_answers(app: FastAPI, service: Service) -> None:
 
 def _add_state(app: FastAPI, service: Service) -> None:
     @app.get("/doc")
-    async def doc(id: str) -> Response:  # noqa: A002
-        """A document as it was indexed."""
+    async def doc(request: Request, id: Annotated[DocId, Query()]) -> Response:  # noqa: A002
+        """A document as it was indexed; of a very long one the beginning, and `cut` is true."""
         opened = service.opened
-        need_document(opened, id)
-        return json_response(to_bytes(asdict(opened.index.doc(id))))
+        budget_ms = service.options.texts_budget_ms
+
+        def read(_: Deadline) -> bytes:
+            need_document(opened, id)
+            most = service.limits.doc_characters
+            found = asdict(opened.index.doc(id, most + 1))
+            cut = {"cut": True} if len(found["text"]) > most else {}
+            return to_bytes({**found, "text": found["text"][:most], **cut})
+
+        return json_response(await service.run(request, service.texts, read, budget_ms))
 
     @app.get("/info")
     async def info() -> Response:
         """Models, methods, limits, and the state of the index."""
         return json_response(to_bytes(information(service)))
 
-    for name, content in reports(service.options).items():
-        app.get(f"/{name}", summary=f"What `glassrank {name}` has found.")(_always(content))
+    for name, read in reports(service.options).items():
+        app.get(f"/{name}", summary=f"What `glassrank {name}` has found.")(_report(read))
 
     @app.get("/healthz")
     async def healthz() -> Response:
@@ -132,7 +201,7 @@ def _add_state(app: FastAPI, service: Service) -> None:
             raise RefusedError(503, "this service is closing", 1000.0)
         return json_response(to_bytes({"status": "ok", "models": list(service.opened.pipelines)}))
 
-    @app.get("/metrics")
+    @app.get("/metrics", response_class=PlainTextResponse)
     async def metrics() -> Response:
         """For Prometheus."""
         return Response(service.metrics.text(), media_type=CONTENT_TYPE_LATEST)
@@ -142,8 +211,8 @@ def _add_state(app: FastAPI, service: Service) -> None:
         return HTMLResponse(reference_page(app.openapi()))
 
 
-def _always(content: bytes) -> Callable[[], Awaitable[Response]]:
+def _report(read: Callable[[], bytes]) -> Callable[[], Awaitable[Response]]:
     async def answer() -> Response:
-        return json_response(content)
+        return json_response(read())
 
     return answer

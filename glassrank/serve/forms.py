@@ -4,14 +4,54 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from glassrank.retrieve.methods import parse_method
+from glassrank.retrieve.rm3 import RM3
 from glassrank.serve.options import Limits
 from glassrank.serve.refusals import bad
 
 Item = TypeVar("Item")
-Budget = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
-_DOCUMENTED = ConfigDict(extra="forbid", use_attribute_docstrings=True)
-_FOREIGN = ConfigDict(extra="ignore", use_attribute_docstrings=True)
+_MOST = Limits()
+"""Of any service. A list that is longer, or has one thing wrong in it, is not read to its end. All
+other limits are told to programs here, and checked, with sentences, when a form has been read."""
+_LARGEST_SCORE = 1e6
+
+_SHARE = r"0(\.[0-9]{1,9})?"
+_BASE = rf"bm25(\(k1=[0-9]{{1,3}}(\.[0-9]{{1,9}})?(,b={_SHARE})?\))?|ql(\(mu=[1-9][0-9]{{0,8}}\))?"
+_FEEDBACK = rf"\+rm3(\(terms=[1-9][0-9]?(,docs=[1-9][0-9]?)?(,weight={_SHARE})?\))?"
+_METHOD = f"^({_BASE})({_FEEDBACK})?$"
+"""One way to write methods; `parse_method` knows others."""
+
+
+def _told(**schema: Any) -> Any:
+    return Field(json_schema_extra=schema)
+
+
+def _list(most: int, **schema: Any) -> Any:
+    return Field(fail_fast=True, max_length=most, json_schema_extra=schema)
+
+
+Budget = Annotated[float, Field(gt=0, allow_inf_nan=False), _told(maximum=_MOST.budget_ms)]
+Count = Annotated[int, Field(ge=1), _told(maximum=_MOST.k)]
+DocId = Annotated[str, _told(maxLength=_MOST.id_characters)]
+Method = Annotated[str, _told(maxLength=_MOST.name_characters, pattern=_METHOD)]
+Name = Annotated[str, _told(maxLength=_MOST.name_characters)]
+QueryText = Annotated[str, _told(maxLength=_MOST.query_characters, pattern=r"\S")]
+QueryTexts = Annotated[list[QueryText], _list(_MOST.queries, minItems=1)]
+Score = Annotated[float, Field(ge=-_LARGEST_SCORE, le=_LARGEST_SCORE)]
+DocText = Annotated[str, _told(maxLength=_MOST.text_characters)]
+DocTexts = Annotated[list[DocText], _list(_MOST.changed_documents, minItems=1)]
+Fielded = Annotated[
+    dict[str, Any], _told(properties={"text": {"type": "string"}}, required=["text"])
+]
+Documents = Annotated[list[DocText | Fielded], _list(_MOST.documents, minItems=1)]
+Fields = Annotated[list[Name], _list(_MOST.rank_fields)]
+Ids = Annotated[list[DocId], _list(_MOST.changed_documents, minItems=1, maxItems=2)]
+Models = Annotated[list[Name], _list(_MOST.changed_documents, minItems=1, maxItems=2)]
+Scores = Annotated[list[Score], _list(_MOST.changed_documents, minItems=1)]
+
+_DOCUMENTED = ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
+_FOREIGN = ConfigDict(extra="ignore", use_attribute_docstrings=True, allow_inf_nan=False)
 
 
 class Search(BaseModel):
@@ -19,14 +59,14 @@ class Search(BaseModel):
 
     model_config = _DOCUMENTED
 
-    query: str | list[str]
-    k: Annotated[int, Field(ge=1)] = 10
+    query: QueryText | QueryTexts
+    k: Count = 10
     """How many results."""
     budget_ms: Budget | None = None
     """For the whole request, from its arrival on; the service has one for those that give none."""
-    method: str | None = None
+    method: Method | None = None
     """The first stage: bm25, ql, bm25+rm3 or ql+rm3, with parameters as in bm25(k1=1.2)."""
-    model: str | None = None
+    model: Name | None = None
     """A name of /info; `none` for the first stage alone."""
     snippets: bool = True
     """False leaves out titles, sources and snippets, and their time."""
@@ -44,7 +84,10 @@ class Search(BaseModel):
         for query in self.queries:
             check_query(query, limits)
         _at_most("k", self.k, limits.k, "results")
+        total = self.k * len(self.queries)
+        _at_most("k times the number of queries", total, limits.results, "results")
         check_budget(self.budget_ms, limits)
+        check_names(limits, method=self.method, model=self.model)
 
 
 class Change(BaseModel):
@@ -53,25 +96,28 @@ class Change(BaseModel):
     model_config = _DOCUMENTED
 
     side: Literal["query", "document"]
-    word: int | str
+    word: Annotated[int, Field(ge=0)] | Name
     """Its number, or the word itself wherever it stands."""
-    by: str = ""
+    by: Annotated[str, _told(maxLength=_MOST.query_characters)] = ""
     """What takes its place; nothing if not given."""
 
 
 class Explain(BaseModel):
     """A document of the index by its id, or any text; two of them; or one under two models."""
 
-    model_config = _DOCUMENTED
+    model_config = ConfigDict(
+        **_DOCUMENTED,
+        json_schema_extra={"oneOf": [{"required": ["doc_id"]}, {"required": ["text"]}]},
+    )
 
-    query: str
-    doc_id: str | list[str] = []
-    text: str | list[str] = []
-    model: str | list[str] = []
+    query: QueryText
+    doc_id: DocId | Ids = []
+    text: DocText | DocTexts = []
+    model: Name | Models = []
     """Names of /info; the service's first if not given."""
-    method: str | None = None
+    method: Method | None = None
     """The first stage whose score the model mixes in, as in /search."""
-    first_score: float | list[float] | None = None
+    first_score: Score | Scores | None = None
     """The first stage's score of each document, as /search gave it: saves looking it up."""
     change: Change | None = None
     """What would change: scores and ranks of the first document among the first stage's results,
@@ -106,6 +152,11 @@ class Explain(BaseModel):
             raise bad(f"first_score: expected {count}, one for each document")
         if self.change is not None:
             _at_most("change.by", len(self.change.by), limits.query_characters, "characters")
+            if isinstance(self.change.word, str):
+                check_names(limits, word=self.change.word)
+        for model in self.models:
+            check_names(limits, model=model)
+        check_names(limits, method=self.method)
         check_texts(self.texts, limits, "text")
 
 
@@ -114,13 +165,13 @@ class Rerank(BaseModel):
 
     model_config = _FOREIGN
 
-    query: str
-    documents: list[str | dict[str, Any]]
+    query: QueryText
+    documents: Documents
     """Texts, or objects with a `text`."""
-    model: str | None = None
+    model: Name | None = None
     """A name of /info; any other name means the service's first model, and the answer says so."""
     top_n: Annotated[int, Field(ge=1)] | None = None
-    rank_fields: list[str] | None = None
+    rank_fields: Fields | None = None
     """The fields of objects that make up the text, in this order."""
     return_documents: bool | None = None
     max_chunks_per_doc: int | None = None
@@ -135,17 +186,23 @@ class Rerank(BaseModel):
             raise bad("documents: expected at least one document")
         _at_most("documents", len(self.documents), limits.documents, "documents")
         check_budget(self.budget_ms, limits)
+        check_names(limits, model=self.model)
+        for name in self.rank_fields or ():
+            check_names(limits, rank_fields=name)
 
     def texts(self, limits: Limits) -> list[str]:
-        found = [self._text(number) for number in range(len(self.documents))]
-        check_texts(found, limits, "documents")
-        return found
+        # Each field once: a document's text is never longer than the document.
+        fields = list(dict.fromkeys(self.rank_fields or ["text"]))
+        texts = []
+        for number in range(len(self.documents)):
+            texts.append(self._text(number, fields))
+            _at_most(f"documents.{number}", len(texts[-1]), limits.text_characters, "characters")
+        return texts
 
-    def _text(self, number: int) -> str:
+    def _text(self, number: int, fields: list[str]) -> str:
         document = self.documents[number]
         if isinstance(document, str):
             return document
-        fields = self.rank_fields or ["text"]
         values = [document[field] for field in fields if document.get(field) is not None]
         if not values:
             raise bad(
@@ -173,6 +230,18 @@ def check_texts(texts: list[str], limits: Limits, name: str) -> None:
 def check_budget(budget_ms: float | None, limits: Limits) -> None:
     if budget_ms is not None:
         _at_most("budget_ms", budget_ms, limits.budget_ms, "milliseconds")
+
+
+def check_names(limits: Limits, **names: str | None) -> None:
+    for field, name in names.items():
+        _at_most(field, len(name or ""), limits.name_characters, "characters")
+
+
+def check_method(method: str | None, limits: Limits) -> None:
+    parsed = parse_method(method or "bm25")
+    if isinstance(parsed, RM3):
+        _at_most("method: docs", parsed.docs, limits.feedback, "documents")
+        _at_most("method: terms", parsed.terms, limits.feedback, "terms")
 
 
 def _at_most(name: str, value: float, most: float, unit: str) -> None:

@@ -2,16 +2,18 @@
 keep browsers from running anything but our own page."""
 
 import hmac
+from collections.abc import Mapping
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.exceptions import HTTPException
-from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from glassrank.rank.budget import now
-from glassrank.serve.refusals import as_json, busy
+from glassrank.deadline import now
+from glassrank.serve.bodies import Bodies, GoneError, check_shape, replayed, too_large
+from glassrank.serve.lanes import Lane
+from glassrank.serve.refusals import RefusedError, refused
 from glassrank.serve.service import Service
 
 HEADERS = {
@@ -25,33 +27,56 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
 }
 OTHER = "other"
+_READ = frozenset(("GET", "HEAD"))
+
+
+@dataclass(frozen=True)
+class Address:
+    """What must be known of an address before anything is asked there."""
+
+    methods: frozenset[str] = frozenset()
+    lane: Lane | None = None
+    """Whose places its requests take."""
+    body: tuple[int, int] = (0, 0)
+    """At most so many bytes, and so many values in them."""
+    open: bool = False
+    """Needs no key: nothing here tells of documents."""
 
 
 class Guard:
-    """An ASGI application around the real one. `routes` are the addresses that are counted by name.
-    Of these, `open_routes` need no key, and neither does the page, which holds no documents."""
+    """An ASGI application around the real one. What is not in `addresses`, letter by letter, is not
+    there: no other way to write an address reaches the application, whatever its router makes of
+    it."""
 
     def __init__(
-        self, app: ASGIApp, service: Service, routes: frozenset[str], open_routes: frozenset[str]
+        self,
+        app: ASGIApp,
+        service: Service,
+        addresses: Mapping[str, Address],
+        pages: frozenset[str],
     ) -> None:
+        """`pages` are addresses, too: of open files, which are counted as one."""
         self._app = app
         self._service = service
         self._metrics = service.metrics
-        self._body_bytes = service.limits.body_bytes
+        self._bodies = Bodies()
         self._hosts = service.options.known_hosts
         key = service.options.api_key
         self._key = None if key is None else key.encode()
-        self._lanes = service.lanes
-        self._routes = routes
-        self._free = frozenset((OTHER, *open_routes))
+        self._addresses = {**dict.fromkeys(pages, Address(_READ, open=True)), **addresses}
+        self._counted = frozenset(addresses)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
-        scope.setdefault("state", {})["arrived"] = now()
+        if scope["type"] != "http":
+            await send({"type": "websocket.close"})
+            return
+        state = scope.setdefault("state", {})
+        state["arrived"] = now()
         status = 500
-        route = scope["path"] if scope["path"] in self._routes else OTHER
+        route = scope["path"] if scope["path"] in self._counted else OTHER
 
         async def sending(message: Message) -> None:
             nonlocal status
@@ -61,63 +86,80 @@ class Guard:
             await send(message)
 
         try:
-            await self._admit(scope, route, receive, sending)
+            await self._admit(scope, receive, sending)
+        except GoneError:
+            status = 499  # as other servers count clients that went away
         finally:
-            self._count(route, status, scope["state"])
+            self._count(route, status, state)
 
-    async def _admit(self, scope: Scope, route: str, receive: Receive, send: Send) -> None:
-        refusal = self._refusal(scope, route)
-        if refusal is not None:
-            await refusal(scope, receive, send)
-            return
-        lane = self._lanes.get(route)
-        # A place is taken before anything is read: to turn away is cheap, to read is not.
-        if lane is not None and not lane.enter():
-            await busy("as many requests as may wait do so; come again later")(scope, receive, send)
+    async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
+        lane = None
+        try:
+            address = self._allowed(scope)
+            most_bytes, most_values = address.body
+            if most_bytes and scope["method"] == "POST":
+                body = await self._bodies.read(receive, most_bytes)
+                check_shape(body, most_values)
+                receive = replayed(body, receive)
+                # A request has arrived when its last byte has.
+                scope["state"]["arrived"] = now()
+            # A place is taken by those that can be answered, and not while a body comes in.
+            if address.lane is not None and not address.lane.enter():
+                message = "as many requests as may wait do so; come again later"
+                raise RefusedError(429, message, 0.0)
+            lane = address.lane
+        except RefusedError as refusal:
+            response = refused(refusal)
+            if refusal.status == HTTPStatus.METHOD_NOT_ALLOWED:
+                response.headers["Allow"] = ", ".join(
+                    sorted(self._addresses[scope["path"]].methods)
+                )
+            if _has_body(scope):  # which was not read, or not to its end
+                response.headers["Connection"] = "close"
+            await response(scope, receive, send)
             return
         try:
-            await self._app(scope, self._counted(receive), send)
+            await self._app(scope, receive, send)
         finally:
             if lane is not None:
                 lane.leave()
 
-    def _refusal(self, scope: Scope, route: str) -> Response | None:
-        headers = Headers(scope=scope)
+    def _allowed(self, scope: Scope) -> Address:
+        """What is asked, if this client may ask it in this way."""
+        headers, path = Headers(scope=scope), scope["path"]
+        if (
+            not path.isprintable()
+            or len(scope["query_string"]) > self._service.limits.address_bytes
+        ):
+            raise RefusedError(400, "an address must be short, and without control characters")
+        chunked = "transfer-encoding" in headers
+        if chunked and ("content-length" in headers or scope["http_version"] == "1.0"):
+            # Two servers may read two different requests out of this.
+            raise RefusedError(400, "expected Content-Length or Transfer-Encoding, not both")
         if self._hosts is not None and _host_name(headers.get("host", "")) not in self._hosts:
-            return as_json(
-                HTTPStatus.MISDIRECTED_REQUEST,
-                "this service does not go by that name; start it with --allow-host NAME",
-            )
-        if self._key is not None and route not in self._free:
-            scheme, _, given = headers.get("authorization", "").encode("latin-1").partition(b" ")
-            # In the same time whatever is wrong with it: nothing can be learned from trying.
-            if not hmac.compare_digest(given.strip(), self._key) or scheme.lower() != b"bearer":
-                return as_json(
-                    401,
-                    "expected the service's API key as: Authorization: Bearer KEY",
-                    {"WWW-Authenticate": "Bearer"},
-                )
-        length = headers.get("content-length", "0")
-        if not length.isdecimal() or int(length) > self._body_bytes:
-            return as_json(413, self._too_large(), {"Connection": "close"})
-        return None
+            message = "this service does not go by that name; start it with --allow-host NAME"
+            raise RefusedError(HTTPStatus.MISDIRECTED_REQUEST, message)
+        address = self._addresses.get(path)
+        if address is None or not address.open:
+            # Pages of other sites may lead here, but not ask in the name of who reads them.
+            if headers.get("sec-fetch-site", "").strip().lower() == "cross-site":
+                raise RefusedError(403, "pages of other sites may not ask here")
+            self._check_key(headers)
+        if address is None:
+            raise RefusedError(404, f"there is nothing at {path}; /docs lists what there is")
+        if scope["method"] not in address.methods:
+            raise RefusedError(405, f"{path} does not answer to {scope['method']}; see /docs")
+        if not _is_at_most(headers.get("content-length", "0"), address.body[0]):
+            raise too_large(address.body[0])
+        return address
 
-    def _counted(self, receive: Receive) -> Receive:
-        """A body may come in pieces without saying how long it is."""
-        read = 0
-
-        async def receiving() -> Message:
-            nonlocal read
-            message = await receive()
-            read += len(message.get("body", b""))
-            if read > self._body_bytes:
-                raise HTTPException(413, self._too_large(), {"Connection": "close"})
-            return message
-
-        return receiving
-
-    def _too_large(self) -> str:
-        return f"a request may have at most {self._body_bytes:,} bytes; send less at a time"
+    def _check_key(self, headers: Headers) -> None:
+        if self._key is None:
+            return
+        scheme, _, given = headers.get("authorization", "").encode("latin-1").partition(b" ")
+        # In the same time whatever is wrong with it: nothing can be learned from trying.
+        if not hmac.compare_digest(given.strip(), self._key) or scheme.lower() != b"bearer":
+            raise RefusedError(401, "expected the service's API key as: Authorization: Bearer KEY")
 
     def _count(self, route: str, status: int, state: dict[str, Any]) -> None:
         ended = now()
@@ -127,6 +169,20 @@ class Guard:
             self._service.sent(ended - state["done"])
             if ended - state["arrived"] > state["budget_ms"]:
                 self._metrics.overruns.labels(route).inc()
+
+
+def _has_body(scope: Scope) -> bool:
+    headers = Headers(scope=scope)
+    return "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
+
+
+def _is_at_most(number: str, most: int) -> bool:
+    """In digits, of which Python reads only so many.
+
+    >>> [_is_at_most(length, 12) for length in ("12", "13", "+1", "9" * 9999)]
+    [True, False, False, False]
+    """
+    return number.isascii() and number.isdecimal() and len(number) < 20 and int(number) <= most
 
 
 def _host_name(host: str) -> str:

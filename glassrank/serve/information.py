@@ -1,7 +1,9 @@
 """What the page and other clients ask first: models, methods, limits, reports."""
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ from glassrank.errors import InputError
 from glassrank.rank import Pipeline
 from glassrank.serve.opened import METHODS
 from glassrank.serve.options import Options
+from glassrank.serve.refusals import RefusedError
 from glassrank.serve.service import Service
 
 
@@ -28,6 +31,7 @@ def information(service: Service) -> dict[str, Any]:
         "texts_budget_ms": service.options.texts_budget_ms,
         "limits": asdict(service.limits),
         "samples": service.options.samples,
+        "subject": service.options.subject,
         "reports": [name for name, _ in _report_files(service.options)],
     }
 
@@ -46,16 +50,31 @@ def _model(name: str, pipeline: Pipeline) -> dict[str, Any]:
     }
 
 
-def reports(options: Options) -> dict[str, bytes]:
-    """JSON that other commands have written, for the page, by the names of its addresses."""
-    found = {}
+def reports(options: Options) -> dict[str, Callable[[], bytes]]:
+    """JSON that other commands have written, for the page, by the names of its addresses. What is
+    there is read once; what still follows, when somebody asks for it."""
+    found: dict[str, Callable[[], bytes]] = {}
     for name, path in _report_files(options):
-        try:
-            found[name] = path.read_bytes()
-            json.loads(found[name])
-        except (OSError, ValueError) as error:
-            raise InputError(f"{path} cannot be read as JSON: {error}") from None
+        if options.reports_follow and not path.exists():
+            found[name] = partial(_read_later, path)
+        else:
+            found[name] = partial(bytes, _read(path))
     return found
+
+
+def _read(path: Path) -> bytes:
+    try:
+        content = path.read_bytes()
+        json.loads(content)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read as JSON: {error}") from None
+    return content
+
+
+def _read_later(path: Path) -> bytes:
+    if not path.exists():
+        raise RefusedError(503, "This is being measured; it will be here in a minute or two.", 1e3)
+    return _read(path)
 
 
 def _report_files(options: Options) -> list[tuple[str, Path]]:

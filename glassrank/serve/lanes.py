@@ -9,11 +9,10 @@ turn comes after all is dropped: nobody waits for it any more.
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Any, TypeVar
 
-from glassrank.rank import Deadline
-from glassrank.rank.budget import Clock, now
+from glassrank.deadline import Clock, Deadline, now
 from glassrank.serve.refusals import RefusedError
 
 Result = TypeVar("Result")
@@ -39,6 +38,7 @@ class Lane:
         self._lock = threading.Lock()
         self._inside = 0
         self._waiting = 0
+        self._jobs: set[Future[Any]] = set()
         self._began: dict[int, float] = {}  # thread -> when it began what it is at
 
     def enter(self) -> bool:
@@ -60,17 +60,26 @@ class Lane:
         """`work` is called with the moment by which it must be done; `needs_ms` is the least that
         is of any use to it."""
         with self._lock:
-            wait = self._expected_wait()
+            expected = self._expected_wait()
             # With nothing to wait for, no time to come would be better than now.
-            if wait > 0 and wait + needs_ms > deadline.left():
-                raise self._refusal("no_time", "others that wait would use up this budget", wait)
+            if expected > 0 and expected + needs_ms > deadline.left():
+                why = "others that wait would use up this budget"
+                raise self._refusal("no_time", why, expected)
             self._wait(1)
         # One that had to wait has no use for less time than it needs.
-        return self._pool.submit(self._run, work, deadline, needs_ms if wait > 0 else 0.0)
+        needs_ms = needs_ms if expected > 0 else 0.0
+        job = self._pool.submit(self._run, work, deadline, needs_ms)
+        self._jobs.add(job)
+        job.add_done_callback(self._jobs.discard)
+        return job
 
-    def close(self) -> None:
-        """Ends when everything that was submitted is done."""
-        self._pool.shutdown()
+    def close(self, seconds: float) -> bool:
+        """Ends when everything that was submitted is done, or after so many seconds: what has not
+        begun by then never does. True if all is done."""
+        self._pool.shutdown(wait=False)
+        late = wait(list(self._jobs), seconds).not_done
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        return not late
 
     def _run(
         self, work: Callable[[Deadline], Result], deadline: Deadline, needs_ms: float
@@ -112,6 +121,6 @@ class Lane:
         )
         return (running + self._waiting * self.usual_ms) / self.threads
 
-    def _refusal(self, reason: str, why: str, wait: float) -> RefusedError:
+    def _refusal(self, reason: str, why: str, wait_ms: float) -> RefusedError:
         self.refused(reason)
-        return RefusedError(503, f"{why}; come again later, or with a larger budget", wait)
+        return RefusedError(503, f"{why}; come again later, or with a larger budget", wait_ms)

@@ -1,7 +1,10 @@
 """Counts and times for Prometheus, summed over the worker processes."""
 
 import os
-from contextlib import suppress
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -9,6 +12,8 @@ from prometheus_client.multiprocess import MultiProcessCollector, mark_process_d
 
 SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 """Where workers keep their numbers for each other; prometheus-client reads this variable."""
+
+_PREFIX = "glassrank-metrics-"
 
 _SECONDS = (
     *(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.06, 0.075, 0.1),
@@ -81,6 +86,26 @@ class Metrics:
         everyone = CollectorRegistry()
         MultiProcessCollector(everyone, folder)  # type: ignore[no-untyped-call]
         return generate_latest(everyone)
+
+
+@contextmanager
+def shared_folder() -> Iterator[None]:
+    """A folder for the numbers of this process's workers, as long as there are any. What processes
+    that were killed have left is removed."""
+    for left in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        owner = left.name.removeprefix(_PREFIX).partition("-")[0]
+        with suppress(OSError, ValueError):
+            if left.lstat().st_uid == os.getuid() and not Path("/proc", str(int(owner))).exists():
+                remove_shared(left)
+    with tempfile.TemporaryDirectory(prefix=f"{_PREFIX}{os.getpid()}-") as folder:
+        os.environ[SHARED_FOLDER] = folder
+        yield
+
+
+def remove_shared(folder: Path) -> None:
+    """Of a process that has gone."""
+    if Path("/proc").exists() and not folder.is_symlink():
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _forget_the_dead(folder: Path) -> None:

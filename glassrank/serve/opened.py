@@ -10,14 +10,16 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from glassrank.errors import GlassrankError, InputError
+from glassrank.errors import DiskError, GlassrankError, InputError
+from glassrank.folders import explained
 from glassrank.rank import Pipeline, Reranker
 from glassrank.retrieve import Index
 from glassrank.retrieve.manifest import read_manifest
 from glassrank.retrieve.methods import method_name
 from glassrank.serve.options import Options
-from glassrank.store import Store, store_folder
+from glassrank.store import Store
 from glassrank.store.manifest import FILE_NAME as STORE_FILE
+from glassrank.store.manifest import stores_of
 
 METHODS = ("bm25", "ql", "bm25+rm3", "ql+rm3")
 NO_MODEL = "none"
@@ -101,7 +103,7 @@ class Served:
             self._tried = state
             self.now = Opened.open(self._options, self._rerankers, verify=False)
         except (GlassrankError, OSError) as error:
-            if isinstance(error, OSError):
+            if isinstance(error, OSError | DiskError):
                 self._tried = ()  # which may go by itself
             if str(error) != self.behind:
                 _log.warning("the changed index is not served yet: %s", error)
@@ -112,7 +114,8 @@ class Served:
         return True
 
 
-def _state(index: Path) -> tuple[int, ...]:
+def _state(index: Path) -> tuple[object, ...]:
     """Differs whenever the index, or one of the stores inside, has been written."""
-    stores = sorted(store_folder(index, "").glob(f"*/{STORE_FILE}"))
-    return read_manifest(index).generation, *(path.stat().st_mtime_ns for path in stores)
+    with explained(f"read the index {index}"):
+        stores = [path / STORE_FILE for path in stores_of(index)]
+        return read_manifest(index).state, *(path.stat().st_mtime_ns for path in stores)

@@ -16,12 +16,30 @@ class Limits:
     """The largest request that is looked at. Anything larger is refused with a sentence."""
 
     body_bytes: int = 8 << 20
+    """Of texts to rank; other bodies are small."""
+    small_body_bytes: int = 1 << 20
+    body_values: int = 100_000
+    """Numbers, texts, names and lists in a body of texts to rank."""
+    small_body_values: int = 1_000
+    address_bytes: int = 16 << 10
     query_characters: int = 2_000
     queries: int = 64
     k: int = 1_000
+    results: int = 10_000
+    """Of all queries of a request together."""
     documents: int = 10_000
+    changed_documents: int = 100
+    """Among which a change's ranks are counted."""
     text_characters: int = 200_000
+    doc_characters: int = 1_000_000
+    """Of a document that is sent."""
+    name_characters: int = 200
+    """Of models, methods and fields."""
+    id_characters: int = 2_000
+    rank_fields: int = 32
     budget_ms: float = 10_000.0
+    feedback: int = 100
+    """RM3's documents and terms."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +60,9 @@ class Options:
     """Of a search that names none."""
     texts_budget_ms: float = 10_000.0
     """Of re-ranking given texts, and of an explanation: nobody has asked these to be short."""
+    work_ms: float = 1_000.0
+    """The most that one request may compute, whatever its budget: the rest of a budget is for
+    waiting."""
     queue: int = 16
     """Requests that may wait in each worker; more are refused. A queue that is longer than budgets
     allow makes everybody late."""
@@ -55,8 +76,12 @@ class Options:
     allowed_hosts: tuple[str, ...] = ()
     clusters: Path | None = None
     curves: Path | None = None
+    reports_follow: bool = False
+    """Whether those two may still be in the making when the service starts."""
     samples: tuple[str, ...] = ()
     """Queries that the page offers to those who have none."""
+    subject: str = ""
+    """What is searched, for the page: "the documentation of …"."""
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
@@ -72,7 +97,7 @@ class Options:
                 f"{self.host} can be reached from other machines, so an API key is needed: "
                 "--api-key-file FILE, or GLASSRANK_API_KEY, or --no-auth if everybody may search"
             )
-        for name in ("budget_ms", "texts_budget_ms"):
+        for name in ("budget_ms", "texts_budget_ms", "work_ms"):
             if not 0 < getattr(self, name) <= self.limits.budget_ms:
                 raise InputError(
                     f"{name} must be more than 0 and at most {self.limits.budget_ms:g}, "
@@ -88,7 +113,8 @@ class Options:
         """
         if self.api_key is not None or not is_loopback(self.host):
             return None
-        return frozenset((*_LOOPBACK_NAMES, self.host, *self.allowed_hosts))
+        named = (*_LOOPBACK_NAMES, self.host, *self.allowed_hosts)
+        return frozenset(name.lower() for name in named)
 
 
 def is_loopback(host: str) -> bool:

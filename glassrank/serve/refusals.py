@@ -8,7 +8,11 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from glassrank.deadline import LateError
 from glassrank.errors import GlassrankError, InputError
+
+_LONGEST = 1_000
+_FORMS = 4
 
 
 class RefusedError(Exception):
@@ -29,14 +33,21 @@ def bad(message: str) -> RefusedError:
 
 def as_json(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
     """Cohere's clients read `message`, Jina's read `detail`."""
+    if len(message) > _LONGEST:  # what was wrong may be quoted in it
+        message = message[:_LONGEST] + " …"
     body = json.dumps({"message": message, "detail": message})
     return Response(body, status, headers, media_type="application/json")
 
 
 async def answer_refusal(request: Request, refusal: Exception) -> Response:
     assert isinstance(refusal, RefusedError)
+    return refused(refusal)
+
+
+def refused(refusal: RefusedError) -> Response:
     if refusal.wait_ms is None:
-        return as_json(refusal.status, refusal.message)
+        more = {"WWW-Authenticate": "Bearer"} if refusal.status == 401 else None
+        return as_json(refusal.status, refusal.message, more)
     return busy(refusal.message, refusal.wait_ms, refusal.status)
 
 
@@ -48,34 +59,44 @@ def busy(message: str, wait_ms: float = 0.0, status: int = 429) -> Response:
 
 async def answer_ours(request: Request, error: Exception) -> Response:
     """Errors for people, from deeper inside."""
+    if isinstance(error, LateError):
+        return busy(str(error), status=503)
     return as_json(400 if isinstance(error, InputError) else 500, str(error))
 
 
 async def answer_framework(request: Request, error: Exception) -> Response:
-    """No such address, or not with this method, or too large."""
+    """What the guard lets through, and the framework does not."""
     assert isinstance(error, HTTPException)
     message = str(error.detail)
     if error.status_code == 400:
         message = "the body is not JSON that can be read"
-    elif error.status_code == 404:
-        message = f"there is nothing at {request.url.path}; /docs lists what there is"
-    elif error.status_code == 405:
-        message = f"{request.url.path} does not answer to {request.method}; see /docs"
     return as_json(error.status_code, message, dict(error.headers or {}))
 
 
 async def answer_invalid(request: Request, error: Exception) -> Response:
     """What does not have the form that was expected: the first thing that is wrong with it."""
     assert isinstance(error, RequestValidationError)
-    first = error.errors()[0]
+    # Where there are two forms, what is wrong with the right one says more than that it is not the
+    # other.
+    errors = sorted(error.errors()[:_FORMS], key=lambda one: one["type"].endswith("_type"))
+    first = errors[0]
     if first["type"] == "json_invalid":
         where = f"at character {first['loc'][-1]}"
         return as_json(400, f"the body is not JSON {where}: {first['ctx']['error']}")
     if first["loc"] == ("body",):
         return as_json(400, "expected a JSON object, with Content-Type: application/json")
-    place = ".".join(str(part) for part in first["loc"][1:])
+    place = ".".join(str(part) for part in first["loc"][1:] if _is_name(part))
     problem = first["msg"][:1].lower() + first["msg"][1:]
     return as_json(400, f"{place}: {problem}; see /docs")
+
+
+def _is_name(part: int | str) -> bool:
+    """Of a field, and not of one of the forms that it may have.
+
+    >>> [_is_name(part) for part in ("query", 3, "str", "list[constrained-str]")]
+    [True, True, False, False]
+    """
+    return isinstance(part, int) or (part.isidentifier() and part not in ("str", "int", "float"))
 
 
 async def answer_bug(request: Request, error: Exception) -> Response:

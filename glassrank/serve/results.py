@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from glassrank.rank import Deadline, Pipeline
-from glassrank.rank.budget import now
+from glassrank.deadline import NEVER, Deadline, now
+from glassrank.rank import Pipeline
 from glassrank.retrieve import Index
 from glassrank.types import Hit, Ranking
 
@@ -23,13 +23,15 @@ def rankings(
     *,
     both: bool,
 ) -> Iterator[Ranking]:
-    """The final ranking; with `both`, the first stage's before it, as soon as it is there."""
-    if pipeline is not None and not both:
+    """The final ranking; with `both`, the first stage's before it, as soon as it is there. When it
+    is too late for more, the first stage's is the final one."""
+    if pipeline is not None and not both and not deadline.passed():
         left = max(deadline.left(), _SHORTEST_MS)
         yield pipeline(query, k, budget_ms=left, method=method)
         return
     began = now()
-    first = index.top_k([query], max(k, pipeline.candidates if pipeline else 0), method)[0]
+    depth = max(k, pipeline.candidates if pipeline else 0)
+    first = index.top_k([query], depth, method, deadline=deadline)[0]
     found = zip(first.docs[:k].tolist(), first.scores[:k].tolist(), strict=True)
     hits = tuple(
         Hit(rank, index.snapshot.doc_id(number), score, rank, score)
@@ -37,7 +39,7 @@ def rankings(
     )
     spent = now() - began
     yield Ranking(query, hits, 0, {"first_stage": spent})
-    if pipeline is not None:
+    if pipeline is not None and both:
         left = max(deadline.left(), _SHORTEST_MS)
         whole = pipeline.rerank(query, first.docs, first.scores, budget_ms=left)
         timing = {"first_stage": spent, **whole.timing}
@@ -45,15 +47,26 @@ def rankings(
 
 
 class Shown:
-    """Hits as JSON. What was made once, for the first stage's, is not made again."""
+    """Hits as JSON. What was made once, for the first stage's, is not made again, and what there is
+    no time for is not made at all."""
 
-    def __init__(self, index: Index, query: str, *, snippets: bool) -> None:
+    def __init__(self, index: Index, query: str, *, snippets: bool, always: int) -> None:
+        """The first hits, so many, are `always` shown whole."""
+        self._always = always
         self._index = index
         self._query = query
         self._snippets = snippets
         self._texts: dict[str, dict[str, Any]] = {}
+        self.made = 0
+        """Snippets, for the last ranking."""
 
-    def hits(self, ranking: Ranking) -> list[dict[str, Any]]:
+    def hits(self, ranking: Ranking, deadline: Deadline = NEVER) -> list[dict[str, Any]]:
+        before = len(self._texts)
+        hits = self._hits(ranking, deadline)
+        self.made = len(self._texts) - before
+        return hits
+
+    def _hits(self, ranking: Ranking, deadline: Deadline) -> list[dict[str, Any]]:
         return [
             {
                 "rank": hit.rank,
@@ -62,16 +75,17 @@ class Shown:
                 "first_rank": hit.first_rank,
                 "first_score": hit.first_score,
                 "reranked": hit.first_rank is not None and hit.first_rank <= ranking.depth,
-                **self._text(hit.doc_id),
+                **(self._text(hit.doc_id) if self._is_shown(hit.rank, deadline) else {}),
             }
             for hit in ranking
         ]
 
+    def _is_shown(self, rank: int, deadline: Deadline) -> bool:
+        return self._snippets and (rank <= self._always or not deadline.passed())
+
     def _text(self, doc_id: str) -> dict[str, Any]:
-        if not self._snippets:
-            return {}
         if doc_id not in self._texts:
-            doc = self._index.doc(doc_id)
+            doc = self._index.doc(doc_id, 0)
             snippet = self._index.snippet(self._query, doc_id)
             self._texts[doc_id] = {
                 "title": doc.title,

@@ -6,11 +6,11 @@ import os
 import signal
 import socket
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,12 +21,16 @@ from uvicorn.supervisors import Multiprocess
 
 from glassrank.errors import GlassrankError
 from glassrank.serve.app import make_app
-from glassrank.serve.metrics import SHARED_FOLDER
+from glassrank.serve.connections import BoundedConnection
+from glassrank.serve.metrics import SHARED_FOLDER, remove_shared, shared_folder
 from glassrank.serve.opened import Served
 from glassrank.serve.options import Options
 
-_BACKLOG = 2048
-_DRAIN_SECONDS = 60
+_BACKLOG = 256
+_DRAIN_SECONDS = 10
+"""For what was begun when the service is told to end: no budget is longer."""
+_LEAVE_SECONDS = 1.0
+_IDLE_SECONDS = 25
 _SILENT_SECONDS = 300
 """After which a worker that shows no sign of life is replaced; when it begins, it loads a lot."""
 _SWITCH_SECONDS = 0.0005
@@ -43,7 +47,7 @@ def serve(options: Options, started: Started = lambda address: None) -> None:
         prepare_process(options)
         served = Served(options)  # whatever is wrong with it is said here, and not by a worker
         if options.workers == 1:
-            run = _one_process(make_app(options, served), listener)
+            run = _one_process(make_app(options, served, _leave), listener)
         else:
             run = _several_processes(options, listener)
         _keep_what_is_loaded()
@@ -65,7 +69,7 @@ def prepare_process(options: Options) -> None:
 
 
 def _one_process(app: ASGIApp, listener: socket.socket) -> Callable[[], None]:
-    server = uvicorn.Server(_config(app))
+    server = uvicorn.Server(server_config(app))
 
     def stop(*_: object) -> None:
         server.should_exit = True
@@ -79,11 +83,10 @@ def _one_process(app: ASGIApp, listener: socket.socket) -> Callable[[], None]:
 
 def _several_processes(options: Options, listener: socket.socket) -> Callable[[], None]:
     app = partial(_worker_app, options, os.getpid())
-    supervisor = Multiprocess(_config(app, factory=True, workers=options.workers), [listener])
+    supervisor = Multiprocess(server_config(app, factory=True, workers=options.workers), [listener])
 
     def run() -> None:
-        with tempfile.TemporaryDirectory(prefix="glassrank-metrics-") as folder:
-            os.environ[SHARED_FOLDER] = folder
+        with shared_folder():
             supervisor.run()
         if any(worker.exitcode == STARTUP_FAILURE for worker in supervisor.processes):
             raise GlassrankError("a worker could not be started; the lines above say why")
@@ -97,13 +100,21 @@ def _worker_app(options: Options, parent: int) -> ASGIApp:
     def end_with_parent() -> None:
         while os.getppid() == parent:
             time.sleep(1)
+        remove_shared(Path(os.environ[SHARED_FOLDER]))
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=end_with_parent, name="parent", daemon=True).start()
     prepare_process(options)
-    app = make_app(options)
+    app = make_app(options, stuck=_leave)
     _keep_what_is_loaded()
     return app
+
+
+def _leave() -> None:
+    """Python would wait for its threads, and one of them is at something that does not end."""
+    leaving = threading.Timer(_LEAVE_SECONDS, os._exit, (0,))
+    leaving.daemon = True
+    leaving.start()
 
 
 def _keep_what_is_loaded() -> None:
@@ -113,17 +124,18 @@ def _keep_what_is_loaded() -> None:
     gc.freeze()
 
 
-def _config(app: Any, **more: Any) -> uvicorn.Config:
+def server_config(app: Any, **more: Any) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        log_level="warning",
+        http=BoundedConnection,
+        log_level="error",  # strangers can cause as many warnings as they like
         access_log=False,
         lifespan="on",
         ws="none",
         server_header=False,
         proxy_headers=False,
         backlog=_BACKLOG,
-        timeout_keep_alive=30,
+        timeout_keep_alive=_IDLE_SECONDS,
         timeout_graceful_shutdown=_DRAIN_SECONDS,
         timeout_worker_healthcheck=_SILENT_SECONDS,
         **more,

@@ -1,7 +1,6 @@
 """`/search`: one query or several, whole or as a stream, within one budget."""
 
 import asyncio
-import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from typing import Any
@@ -9,16 +8,19 @@ from typing import Any
 from fastapi import Request
 from starlette.responses import Response, StreamingResponse
 
-from glassrank.rank import CostModel, Deadline
-from glassrank.rank.budget import now
-from glassrank.retrieve.methods import parse_method
-from glassrank.serve.forms import Search
+from glassrank.deadline import Deadline, computed, now
+from glassrank.rank import CostModel
+from glassrank.serve.forms import Search, check_method
 from glassrank.serve.opened import Opened
 from glassrank.serve.refusals import RefusedError
 from glassrank.serve.results import Shown, rankings, stages
 from glassrank.serve.service import Service, json_response, to_bytes
 
 NDJSON = "application/x-ndjson"
+
+_ALWAYS_SHOWN = 10
+"""Hits of a request that have titles and snippets however late it is: without, there is nothing to
+see."""
 
 Emit = Callable[[bytes], None]
 
@@ -28,7 +30,6 @@ class Searcher:
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._lock = threading.Lock()
         self._besides = CostModel()  # all but scoring, by the number of snippets
         self._closing = CostModel()  # what comes after ranking
 
@@ -37,7 +38,7 @@ class Searcher:
         form.check(service.limits)
         opened = service.opened
         opened.choose(form.model)  # what is wrong with a request is said before it waits
-        parse_method(form.method or "bm25")
+        check_method(form.method, service.limits)
         budget_ms = form.budget_ms or options.budget_ms
         work = partial(self.answer, opened, form, request.state.arrived)
         needs = self._besides.predict(form.snippets * form.k * len(form.queries))
@@ -59,8 +60,12 @@ class Searcher:
     ) -> bytes:
         """The body of the answer; with `emit`, each stage of each query becomes a line instead."""
         began = now()
+        whole = Deadline.after(self._service.options.work_ms, computed)
         answers = []
         for number, query in enumerate(form.queries):
+            # A query that is late is answered by what the first stage finds, as long as that is in
+            # bounds for the whole request.
+            whole.check(f"{len(form.queries)} queries at once")
             # Queries of one request share its time evenly; what one leaves over is the others'.
             share = deadline.left() / (len(form.queries) - number)
             line = None if emit is None else partial(_line, emit, number)
@@ -68,9 +73,8 @@ class Searcher:
             answers.append(self._one(opened, form, query, arrived, own, line))
         body = b"" if emit else to_bytes(_joined(form, answers))
         scoring = sum(answer["timing_ms"].get("scoring", 0.0) for answer in answers)
-        hits = sum(len(answer["hits"]) for answer in answers)
-        with self._lock:
-            self._besides.learn(form.snippets * hits, now() - began - scoring)
+        made = sum("snippet" in hit for answer in answers for hit in answer["hits"])
+        self._besides.learn(made, now() - began - scoring)
         return body
 
     def _one(
@@ -85,17 +89,18 @@ class Searcher:
         queued = now() - arrived
         model, pipeline = opened.choose(form.model)
         method = form.method or opened.method(pipeline)
-        shown = Shown(opened.index, query, snippets=form.snippets)
+        always = max(1, _ALWAYS_SHOWN // len(form.queries))
+        shown = Shown(opened.index, query, snippets=form.snippets, always=always)
         answer: dict[str, Any] = {}
-        ranked_by = deadline.earlier(self._closing.predict(form.snippets * form.k))
+        reserve = self._closing.predict(form.snippets * form.k)
+        ranked_by = deadline.earlier(min(reserve, max(0.0, deadline.left() / 2)))
         for ranking in rankings(
             opened.index, pipeline, query, form.k, method, ranked_by, both=line is not None
         ):
             ranked = now()
-            hits = shown.hits(ranking)
+            hits = shown.hits(ranking, deadline)
             ended = now()
-            with self._lock:
-                self._closing.learn(form.snippets * len(hits), ended - ranked)
+            self._closing.learn(shown.made, ended - ranked)
             timing = {"queue": queued, **ranking.timing, "snippets": ended - ranked}
             timing.pop("total", None)  # which was that of ranking alone
             timing["total"] = ended - arrived

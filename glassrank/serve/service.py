@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 from fastapi import Request
 from starlette.responses import Response
 
-from glassrank.rank import CostModel, Deadline
-from glassrank.rank.budget import now
+from glassrank.deadline import Deadline, now
+from glassrank.rank import CostModel
 from glassrank.serve.lanes import Lane
 from glassrank.serve.metrics import Metrics
 from glassrank.serve.opened import Opened, Served
@@ -22,6 +22,9 @@ Result = TypeVar("Result")
 
 _SPARE = 0.06
 """The share of a budget that is kept for what nobody can predict, such as other programs."""
+
+_CLOSE_SECONDS = 2.0
+"""That are waited for threads when nobody waits for their answers any more."""
 
 _log = logging.getLogger("glassrank.serve")
 
@@ -35,10 +38,6 @@ class Service:
         self.searches = self._lane("search", options.threads)
         # Re-ranking given texts and explaining take long: searches do not wait for them.
         self.texts = self._lane("texts", 1)
-        self.lanes = {
-            "/search": self.searches,
-            **dict.fromkeys(("/explain", "/v1/rerank", "/v2/rerank"), self.texts),
-        }
         self._sending = CostModel()
         self.closing = False
         self._publish()
@@ -71,7 +70,7 @@ class Service:
 
         def timed(deadline: Deadline) -> Result:
             try:
-                return work(deadline)
+                return work(deadline.or_computed(self.options.work_ms))
             finally:
                 state.done = now()
 
@@ -82,8 +81,9 @@ class Service:
         self._sending.learn(1, took)
 
     @contextmanager
-    def running(self) -> Iterator[None]:
-        """Follows the index; at the end, waits for what is being computed."""
+    def running(self, stuck: Callable[[], None]) -> Iterator[None]:
+        """Follows the index; at the end, waits for what is being computed, but not for long:
+        `stuck` is called if something is computed still."""
         stop = threading.Event()
 
         def follow() -> None:
@@ -101,9 +101,11 @@ class Service:
         finally:
             self.closing = True
             stop.set()
-            thread.join()
-            for lane in (self.searches, self.texts):
-                lane.close()
+            thread.join(_CLOSE_SECONDS)
+            closed = [lane.close(_CLOSE_SECONDS) for lane in (self.searches, self.texts)]
+            if not all(closed):
+                _log.error("a request is computed still, and is given up")
+                stuck()
 
     def _publish(self) -> None:
         index = self.opened.index

@@ -15,9 +15,9 @@ from glassrank.models.fast import fast_form
 from glassrank.models.mores import MORES
 from glassrank.models.texts import TextReader, batch_of, in_batches
 from glassrank.nn.devices import device_named
-from glassrank.store.manifest import IDS, Layout, stride
+from glassrank.store.manifest import DTYPES, IDS, Layout, stride
 from glassrank.store.reuse import Piece
-from glassrank.store.rows import DTYPES, pack
+from glassrank.store.rows import pack
 
 _TOKENS_AT_ONCE = {"cpu": 4_096, "cuda": 131_072}
 """A batch holds so many words with padding: on a CPU few enough for its caches, on a GPU enough to
@@ -49,9 +49,8 @@ class DocEncoder:
     def _layout(self, saved: SavedModel, dtype: str) -> Layout:
         axes: tuple[int, ...] = ()
         idf_axes: tuple[int, ...] = ()
-        if self._model.stores_words:  # one word, to see what the model makes of it
-            words = self._encode([np.ones(1, np.int32)])
-            axes, idf_axes = tuple(words.vectors.shape[2:]), tuple(words.idf.shape[2:])
+        if self._model.stores_words:
+            axes, idf_axes = word_axes(self._encoder, self._device)
         words_digest = hashlib.blake2b("\n".join(saved.vocabulary).encode(), digest_size=8)
         return Layout(
             model=self._model.name,
@@ -92,6 +91,13 @@ class DocEncoder:
     @torch.no_grad()
     def _encode(self, ids: Sequence[NDArray[np.int32]]) -> Words:
         return self._encoder.encode_doc(batch_of(ids, self._device))
+
+
+@torch.no_grad()
+def word_axes(encoder: Ranker, device: torch.device) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Of a word's vector and of its idf: one word, to see what the model makes of it."""
+    words = encoder.encode_doc(batch_of([np.ones(1, np.int32)], device))
+    return tuple(words.vectors.shape[2:]), tuple(words.idf.shape[2:])
 
 
 def _reuse(encoder: Ranker) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from glassrank.arrays import consecutive
 from glassrank.models.checkpoint import SavedModel
 from glassrank.retrieve import Index
 from glassrank.retrieve.segment import Segment
@@ -20,7 +21,7 @@ from glassrank.store.part import content_of, text_of
 from glassrank.store.part_writer import PartWriter
 from glassrank.store.progress import Progress, Report, Tally
 from glassrank.store.reuse import OldRows, Piece
-from glassrank.store.rows import Rows, consecutive, row_bytes
+from glassrank.store.rows import Rows, row_bytes
 from glassrank.store.writer import changing_store
 
 BLOCK_DOCS = 2048
@@ -53,7 +54,7 @@ def encode_index(
         tally.total = sum(map(len, missing.values()))
         old = writer.old_rows() if missing else OldRows([])
         for name, segment in missing.items():
-            with PartWriter(folder / name, layout) as part:
+            with PartWriter(writer.folder, name, layout) as part:
                 tally.resumed(part.docs)
                 _encode_segment(segment, encoder, old, part, tally)
                 writer.add(segment, part.rows, part.finish())

@@ -7,21 +7,25 @@ as it was before a part was added or as it is after.
 import hashlib
 import json
 import math
-import os
-import zlib
+import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from glassrank.arrays import FileRecord, sync_folder
+from glassrank.checked import FileRecord, parse_records, read_checked, whole, write_checked
 from glassrank.errors import CorruptError, InputError
-from glassrank.retrieve.segment import SegmentRecord
+from glassrank.folders import Folder, is_plain
+from glassrank.retrieve.segment import SegmentRecord, is_segment_name
 from glassrank.settings import from_plain
 
 FILE_NAME = "store.json"
 FORMAT = 1
 IDS = "ids"
 """The dtype of a store that keeps word ids, for models whose words have no context."""
+DTYPES = ("bf16", "int8", "float16", "float32")
+_STORES = "stores"
+_SOURCE = re.compile("-[0-9a-f]{16}")
+_LONGEST, _LARGEST, _MOST_AXES = 200, 1 << 20, 4
 _ROW_MULTIPLE = 32
 """Rows are filled up with zeros to a multiple of this many values: a processor's tiles want it."""
 
@@ -74,7 +78,7 @@ class Layout:
 
 def store_folder(index: Path, name: str) -> Path:
     """Where the stores of an index are."""
-    return index / "stores" / name
+    return index / _STORES / name
 
 
 def stride(width: int) -> int:
@@ -128,62 +132,115 @@ class Manifest:
     parts: tuple[PartRecord, ...] = ()
 
 
-def read_manifest(folder: Path) -> Manifest:
+def stores_of(index: Path) -> list[Path]:
+    """The stores inside an index."""
     try:
-        body = read_checked(folder / FILE_NAME)
+        with Folder.open(index) as folder, folder.child(_STORES) as stores:
+            return [index / _STORES / name for name in stores.names() if _is_store(stores, name)]
+    except FileNotFoundError:
+        return []
+
+
+def _is_store(stores: Folder, name: str) -> bool:
+    if not is_plain(name) or stores.kind(name) not in ("folder", "link"):
+        return False
+    with stores.child(name) as folder:  # says so if it is a link
+        return folder.kind(FILE_NAME) is not None
+
+
+def open_store(path: Path, *, make: bool = False) -> Folder:
+    """A store's folder. One inside an index is reached from there: no link leads elsewhere."""
+    if path.parent.name != _STORES:
+        if make:
+            path.mkdir(parents=True, exist_ok=True)
+        return Folder.open(path)
+    with Folder.open(path.parent.parent) as index:
+        if not make:
+            with index.child(_STORES) as stores:
+                return stores.child(path.name)
+        with index.make_child(_STORES, exist_ok=True) as stores:
+            return stores.make_child(path.name, exist_ok=True)
+
+
+def read_manifest(path: Path) -> Manifest:
+    try:
+        with open_store(path) as folder:
+            return manifest_in(folder)
     except (FileNotFoundError, NotADirectoryError):
-        raise InputError(
-            f"{folder} is not a document store (it has no {FILE_NAME}); "
-            "make one with: glassrank encode INDEX --model M"
-        ) from None
-    if body["format"] != FORMAT:
-        raise InputError(
-            f"{folder} has store format {body['format']}, this version reads {FORMAT}; "
-            "remove it and run glassrank encode again"
-        )
-    layout = from_plain(Layout, body["layout"], "layout")
-    return Manifest(layout, body["generation"], tuple(map(_part, body["parts"])))
+        raise no_store(path) from None
 
 
-def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """The commit: until the rename nothing has happened, after it everything has."""
-    write_checked(folder / FILE_NAME, {"format": FORMAT, **asdict(manifest)})
-
-
-def write_checked(path: Path, body: Any) -> None:
-    """JSON with a checksum, durable, and there whole or not at all."""
-    part = path.with_name(f".{path.name}.part")
-    try:
-        with part.open("wb") as file:
-            file.write(_serialise(body))
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
-    sync_folder(path.parent)
-
-
-def read_checked(path: Path) -> Any:
-    content = path.read_bytes()
-    try:
-        body = json.loads(content)["body"]
-        # Written again from what was read, it must be the same to the last byte.
-        if _serialise(body) == content:
-            return body
-    except (ValueError, KeyError, TypeError):
-        pass
-    raise CorruptError(
-        f"{path} is damaged; restore it from a copy, or encode the index again under another name"
+def no_store(path: Path) -> InputError:
+    return InputError(
+        f"{path} is not a document store (it has no {FILE_NAME}); "
+        "make one with: glassrank encode INDEX --model M"
     )
 
 
-def _serialise(body: Any) -> bytes:
-    text = json.dumps(body, sort_keys=True)
-    stored = {"body": body, "crc32": zlib.crc32(text.encode())}
-    return (json.dumps(stored, indent=1, sort_keys=True) + "\n").encode()
+def manifest_in(folder: Folder) -> Manifest:
+    body = read_checked(folder, FILE_NAME, "encode the index again under another name")
+    try:
+        if body["format"] != FORMAT:
+            raise InputError(
+                f"{folder.path} has store format {str(body['format'])[:20]}, this version reads "
+                f"{FORMAT}; remove it and run glassrank encode again"
+            )
+        layout = _layout(body["layout"])
+        parts = tuple(_part(part, layout) for part in body["parts"])
+        if len({part.name for part in parts}) < len(parts):
+            raise ValueError("a part is named twice")
+        return Manifest(layout, whole(body["generation"]), parts)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CorruptError(
+            f"{folder.path / FILE_NAME} is damaged ({error}); "
+            "restore it from a copy, or encode the index again under another name"
+        ) from None
 
 
-def _part(stored: dict[str, Any]) -> PartRecord:
-    files = {name: FileRecord(*record) for name, record in stored["files"].items()}
-    return PartRecord(**{**stored, "files": files})
+def write_manifest(folder: Folder, manifest: Manifest) -> None:
+    """The commit: until the rename nothing has happened, after it everything has."""
+    write_checked(folder, FILE_NAME, {"format": FORMAT, **asdict(manifest)})
+
+
+def _layout(stored: Any) -> Layout:
+    """Deny what no encoder writes: compiled code takes these numbers for granted."""
+    try:
+        layout = from_plain(Layout, stored, "layout")
+    except InputError as error:
+        raise ValueError(str(error)) from None
+    texts = (layout.model, layout.fingerprint, layout.vocabulary, layout.reuse)
+    numbers = (layout.doc_length, *layout.axes, *layout.idf_axes)
+    known = (
+        all(len(text) <= _LONGEST for text in texts)
+        and all(1 <= number <= _LARGEST for number in numbers)
+        and layout.dtype in (*DTYPES, IDS)
+        and layout.reuse in ("", "s1", "s2")
+        and len(layout.axes) <= _MOST_AXES
+        and len(layout.idf_axes) <= _MOST_AXES
+        and bool(layout.axes) == (layout.dtype != IDS)
+        and layout.width <= _LARGEST
+        and layout.stride == (stride(layout.width) if layout.axes else 1)
+    )
+    if not known:
+        raise ValueError("no model writes rows like these")
+    return layout
+
+
+def _part(stored: dict[str, Any], layout: Layout) -> PartRecord:
+    segment, source = stored["segment"], stored["source"]
+    if not is_part_name(part_name(str(segment), str(source))):
+        raise ValueError("a part belongs to no segment")
+    files = parse_records(stored["files"])
+    if files.keys() != {f"{name}.npy" for name in array_names(layout)}:
+        raise ValueError(f"the files of {segment} are not those of a part")
+    docs, rows = whole(stored["docs"], (1 << 32) - 1), whole(stored["rows"])
+    return PartRecord(segment, source, docs, rows, files)
+
+
+def is_part_name(name: str) -> bool:
+    return is_segment_name(name[:-17]) and _SOURCE.fullmatch(name[-17:]) is not None
+
+
+def array_names(layout: Layout) -> tuple[str, ...]:
+    scales = ("scales",) if layout.dtype == "int8" else ()
+    return ("offsets", "contents", layout.rows_name, *scales)

@@ -9,37 +9,55 @@
 """
 
 import hashlib
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glassrank.arrays import check_files, open_array
+from glassrank.arrays import consecutive, divides, open_arrays
+from glassrank.errors import CorruptError
+from glassrank.folders import Folder
 from glassrank.store.manifest import Layout, PartRecord
-from glassrank.store.rows import Rows, array_dtypes, consecutive
+from glassrank.store.rows import Rows, array_kinds, is_usable, row_widths
 from glassrank.types import Doc
 
 
 class Part:
     """The open arrays of a part; safe to read from any number of threads and processes."""
 
-    def __init__(self, folder: Path, record: PartRecord, layout: Layout, *, verify: bool) -> None:
-        self.folder = folder / record.name
+    def __init__(self, parent: Folder, record: PartRecord, layout: Layout, *, verify: bool) -> None:
+        """`verify` reads every byte, compares checksums, and looks at the numbers."""
+        self.folder = parent.path / record.name
         self.record = record
-        check_files(self.folder, record.files, deep=verify)
-        self.offsets: NDArray[np.int64] = self._array("offsets")  # (N + 1,)
-        self.contents: NDArray[np.uint64] = self._array("contents")  # (N,)
-        self._rows: Rows = {name: self._array(name) for name in array_dtypes(layout)}
-        self.vectors: NDArray[Any] = self._rows[layout.rows_name].reshape(-1, layout.stride)
-        self._rows[layout.rows_name] = self.vectors  # (T, S)
-        self.scales: NDArray[np.float32] | None = None
-        if "scales" in self._rows:
-            self.scales = self._rows["scales"]  # (T * V,): where rows are one vector each, (T,)
-            self._rows["scales"] = self.scales.reshape(-1, layout.scales)  # (T, V)
+        try:
+            with parent.child(record.name) as folder:
+                arrays = open_arrays(folder, record.files, array_kinds(layout), deep=verify)
+        except FileNotFoundError:
+            raise CorruptError(
+                f"{self.folder}/ is missing; restore it from a copy or encode the index again"
+            ) from None
+        self.offsets: NDArray[np.int64] = arrays.pop("offsets")  # (N + 1,)
+        self.contents: NDArray[np.uint64] = arrays.pop("contents")  # (N,)
+        self._check("offsets", len(self.offsets) == record.docs + 1)
+        self._check("contents", len(self.contents) == record.docs)
+        if verify:
+            self._check("offsets", divides(self.offsets, record.rows))
+            for name, array in arrays.items():
+                self._check(name, is_usable(array, layout.dtype))
+        self._rows: Rows = {}
+        for name, width in row_widths(layout).items():
+            self._check(name, len(arrays[name]) == record.rows * width)
+            self._rows[name] = arrays[name].reshape(-1, width)
+        self.vectors: NDArray[Any] = self._rows[layout.rows_name]  # (T, S)
+        self.scales: NDArray[np.float32] | None = arrays.get("scales")
+        """(T * V,): where rows are one vector each, (T,)."""
 
-    def _array(self, name: str) -> NDArray[Any]:
-        return open_array(self.folder / f"{name}.npy")
+    def _check(self, name: str, true: bool) -> None:
+        if not true:
+            raise CorruptError(
+                f"{self.folder / name}.npy is damaged: its numbers are not those of a store; "
+                "remove the store and encode the index again"
+            )
 
     @property
     def ids(self) -> NDArray[np.int32]:

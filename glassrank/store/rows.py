@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
 from glassrank.errors import InputError
-from glassrank.store.manifest import IDS, Layout
+from glassrank.store.manifest import IDS, Layout, array_names
 
 Rows = dict[str, NDArray[Any]]
 """Some words, one after another, by the names of their files: `vectors` (T, S), or `ids` (T, 1),
@@ -25,17 +26,48 @@ _ARRAYS: dict[str, type[np.generic]] = {
     "float32": np.float32,
     IDS: np.int32,
 }
-DTYPES = tuple(name for name in _ARRAYS if name != IDS)
+_INFINITE = {"bf16": 0x7F80, "float16": 0x7C00, "float32": 0x7F80_0000}
+"""The bits that infinity and what is not a number have in common."""
 _LARGEST = {
     "bf16": torch.finfo(torch.bfloat16).max,
     "float16": torch.finfo(torch.float16).max,
 }
 
 
-def array_dtypes(layout: Layout) -> dict[str, type[np.generic]]:
-    """Of the files that hold rows."""
-    named = {layout.rows_name: _ARRAYS[layout.dtype]}
-    return {**named, "scales": np.float32} if layout.dtype == "int8" else named
+def array_kinds(layout: Layout) -> dict[str, list[type[np.generic]]]:
+    """The files of a part, and their dtypes."""
+    kinds: dict[str, list[type[np.generic]]] = {
+        "offsets": [np.int64],
+        "contents": [np.uint64],
+        "scales": [np.float32],
+        layout.rows_name: [_ARRAYS[layout.dtype]],
+    }
+    return {name: kinds[name] for name in array_names(layout)}
+
+
+def row_widths(layout: Layout) -> dict[str, int]:
+    """How many values of each file of rows belong to one row."""
+    widths = {layout.rows_name: layout.stride}
+    return {**widths, "scales": layout.scales} if layout.dtype == "int8" else widths
+
+
+def is_usable(array: NDArray[Any], dtype: str) -> bool:
+    """Whether the numbers of a file of rows are finite, and ids not below 0."""
+    if dtype == IDS:
+        return bool(array.min(initial=0) >= 0)
+    if array.dtype == np.int8:
+        return True
+    bits = array.view(np.uint16 if array.itemsize == 2 else np.uint32)
+    infinite = _INFINITE[dtype if array.itemsize == 2 else "float32"]
+    return not _any_has(bits, bits.dtype.type(infinite))
+
+
+@njit(cache=True, nogil=True)
+def _any_has(values: NDArray[Any], bits: Any) -> bool:
+    found = 0  # without a branch for each: several are looked at together
+    for i in range(len(values)):
+        found += (values[i] & bits) == bits
+    return found > 0
 
 
 def row_bytes(layout: Layout) -> int:
@@ -81,13 +113,3 @@ def unpack(
         each = torch.unflatten(vectors, -1, (layout.scales, -1))  # (..., V, E / V)
         each *= scales[..., None]  # in place: a copy as large as this one takes longer than this
     return vectors
-
-
-def consecutive(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The places of many runs of rows, one run after another.
-
-    >>> consecutive(np.array([5, 0]), np.array([2, 3])).tolist()
-    [5, 6, 0, 1, 2]
-    """
-    ends = np.cumsum(lengths)
-    return np.repeat(starts - ends + lengths, lengths) + np.arange(lengths.sum())

@@ -9,23 +9,30 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from glassrank.errors import CorruptError, InputError
-from glassrank.models import Ranker, TokenBatch, Words
+from glassrank.errors import CorruptError, GlassrankError, InputError
+from glassrank.folders import explained
+from glassrank.models import Ensemble, Ranker, TokenBatch, Words
 from glassrank.models.checkpoint import fingerprint
+from glassrank.models.mores import MORES
 from glassrank.retrieve import Index
 from glassrank.retrieve.segment import Segment
 from glassrank.retrieve.snapshot import Snapshot
+from glassrank.store.doc_encoder import word_axes
 from glassrank.store.manifest import (
-    FILE_NAME,
+    DTYPES,
     IDS,
+    Layout,
     Manifest,
+    manifest_in,
+    no_store,
+    open_store,
     part_name,
     read_manifest,
     source_of,
-    store_folder,
+    stores_of,
 )
 from glassrank.store.part import Part
-from glassrank.store.rows import DTYPES, row_bytes, unpack
+from glassrank.store.rows import row_bytes, unpack
 
 
 class Located(NamedTuple):
@@ -75,6 +82,8 @@ class Store:
     @classmethod
     def _open(cls, path: Path, wanted: str, model: Ranker | None, verify: bool) -> "Store":
         manifest, parts = _opened(path, wanted, verify)
+        if model is not None:
+            _check_rows(path, model, manifest.layout, parts, verify=verify)
         return cls(path, manifest, parts, model)
 
     @classmethod
@@ -86,9 +95,9 @@ class Store:
         than a reason to rank slowly.
         """
         wanted = fingerprint(model)
-        folders = [file.parent for file in store_folder(index.path, "").glob(f"*/{FILE_NAME}")]
-        layouts = {folder: read_manifest(folder).layout for folder in folders}
-        own = [folder for folder in folders if layouts[folder].fingerprint == wanted]
+        with explained(f"read the stores of {index.path}"):
+            layouts = {folder: read_manifest(folder).layout for folder in stores_of(index.path)}
+        own = [folder for folder, layout in layouts.items() if layout.fingerprint == wanted]
         order = (*DTYPES, IDS)
         own.sort(key=lambda f: (order.index(layouts[f].dtype), layouts[f].reuse == "s1", f))
         stores = [cls._open(folder, wanted, model, verify) for folder in own]
@@ -204,18 +213,52 @@ class Store:
         return f"Store({str(self.path)!r}: {docs} documents, {self.layout.described})"
 
 
+def _check_rows(
+    path: Path, model: Ranker, layout: Layout, parts: Sequence[Part], *, verify: bool
+) -> None:
+    """That rows are what this model writes: its fingerprint is easily copied from another store."""
+    if layout.dtype == IDS:
+        rankers = model.rankers() if isinstance(model, Ensemble) else [model]
+        known = min((len(r.words.idf) for r in rankers if r.words is not None), default=0)
+        fits = not verify or all(part.ids.max(initial=0) < known for part in parts)
+    else:
+        encoder = model
+        if isinstance(model, MORES) and layout.reuse:
+            encoder = model.reusing(layout.reuse)
+        device = next(model.parameters()).device
+        reuses = isinstance(model, MORES) == bool(layout.reuse)
+        fits = reuses and word_axes(encoder, device) == (layout.axes, layout.idf_axes)
+    if not fits:
+        raise CorruptError(
+            f"{path} is damaged: this model does not write rows like these; remove it and run "
+            "glassrank encode again"
+        )
+
+
 def _opened(path: Path, wanted: str, verify: bool) -> tuple[Manifest, list[Part]]:
-    while True:
-        manifest = read_manifest(path)
-        layout = manifest.layout
-        if layout.fingerprint != wanted:
-            raise InputError(
-                f"{path} was encoded by another model (its fingerprint is {layout.fingerprint}, "
-                f"expected {wanted}); run: glassrank encode INDEX --model M --name NAME"
-            )
-        try:
-            return manifest, [Part(path, part, layout, verify=verify) for part in manifest.parts]
-        except (FileNotFoundError, CorruptError):
-            # A writer may have removed these parts meanwhile: begin again with those there are.
-            if read_manifest(path).generation == manifest.generation:
-                raise
+    with explained(f"read the store {path}"):
+        while True:
+            try:
+                folder = open_store(path)
+            except (FileNotFoundError, NotADirectoryError):
+                raise no_store(path) from None
+            with folder:
+                try:
+                    manifest = manifest_in(folder)
+                except FileNotFoundError:
+                    raise no_store(path) from None
+                layout = manifest.layout
+                if layout.fingerprint != wanted:
+                    raise InputError(
+                        f"{path} was encoded by another model (its fingerprint is "
+                        f"{layout.fingerprint}, expected {wanted}); "
+                        "run: glassrank encode INDEX --model M --name NAME"
+                    )
+                try:
+                    return manifest, [
+                        Part(folder, part, layout, verify=verify) for part in manifest.parts
+                    ]
+                except (OSError, GlassrankError):
+                    # A writer may have removed these parts meanwhile: begin again.
+                    if read_manifest(path) == manifest:
+                        raise

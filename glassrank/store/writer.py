@@ -4,15 +4,14 @@ Each part is committed when it is whole. Parts that no segment needs any more st
 one is, because their rows may go into it.
 """
 
-import fcntl
-import shutil
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from glassrank.arrays import FileRecord
-from glassrank.errors import CorruptError, GlassrankError, InputError
+from glassrank.checked import FileRecord
+from glassrank.errors import CorruptError, InputError
+from glassrank.folders import LOCK, Folder, explained
 from glassrank.retrieve.segment import Segment
 from glassrank.retrieve.snapshot import Snapshot
 from glassrank.store.manifest import (
@@ -20,22 +19,22 @@ from glassrank.store.manifest import (
     Layout,
     Manifest,
     PartRecord,
+    is_part_name,
+    manifest_in,
+    open_store,
     part_name,
-    read_manifest,
     source_of,
     write_manifest,
 )
 from glassrank.store.part import Part
-from glassrank.store.part_writer import PROGRESS
+from glassrank.store.part_writer import PROGRESS, is_part_file
 from glassrank.store.reuse import OldRows
-
-_LOCK = "write.lock"
 
 
 class StoreWriter:
     """One change to a store, which follows an index to the state of a snapshot."""
 
-    def __init__(self, folder: Path, manifest: Manifest, snapshot: Snapshot) -> None:
+    def __init__(self, folder: Folder, manifest: Manifest, snapshot: Snapshot) -> None:
         self.folder = folder
         self.manifest = manifest
         self.names = {
@@ -71,7 +70,8 @@ class StoreWriter:
             self._commit(needed)
         self._remove_all_but(self.names)
         for name in self.names:
-            (self.folder / name / PROGRESS).unlink(missing_ok=True)
+            with self.folder.child(name) as part:
+                part.remove(PROGRESS)
 
     def _commit(self, parts: tuple[PartRecord, ...]) -> None:
         generation = self.manifest.generation + 1
@@ -79,55 +79,44 @@ class StoreWriter:
         write_manifest(self.folder, self.manifest)
 
     def _remove_all_but(self, names: Collection[str]) -> None:
-        for path in self.folder.glob("segment-*"):
-            if path.name not in names:
-                shutil.rmtree(path, ignore_errors=True)
+        for name in filter(is_part_name, self.folder.names()):
+            if name not in names:
+                self.folder.remove_child(name, is_part_file)
 
 
 @contextmanager
-def changing_store(folder: Path, layout: Layout, snapshot: Snapshot) -> Iterator[StoreWriter]:
+def changing_store(path: Path, layout: Layout, snapshot: Snapshot) -> Iterator[StoreWriter]:
     """A writer with the store to itself. What was committed inside stays, whatever comes later."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with _lock(folder):
+    hint = "what was encoded is kept, so make room and run the same command again"
+    with explained(f"write the store {path}", hint), open_store(path, make=True) as folder:
+        _refuse_others(folder)  # before a lock is left there
+        with folder.lock():
             yield StoreWriter(folder, _begun(folder, layout), snapshot)
-    except OSError as error:
-        raise GlassrankError(
-            f"cannot write the store {folder}: {error.strerror or error}; what was encoded is "
-            "kept, so make room and run the same command again"
-        ) from error
 
 
-def _begun(folder: Path, layout: Layout) -> Manifest:
+def _refuse_others(folder: Folder) -> None:
+    names = folder.names()
+    if FILE_NAME not in names and any(n not in (LOCK, f".{FILE_NAME}.part") for n in names):
+        raise InputError(
+            f"{folder.path} is something else than a document store; choose another name"
+        )
+
+
+def _begun(folder: Folder, layout: Layout) -> Manifest:
     """The store as it is, or an empty one; never one that holds something else."""
-    if not (folder / FILE_NAME).exists():
-        if any(entry.name not in (_LOCK, f".{FILE_NAME}.part") for entry in folder.iterdir()):
-            raise InputError(
-                f"{folder} is something else than a document store; choose another name"
-            )
+    if folder.kind(FILE_NAME) is None:
         write_manifest(folder, Manifest(layout))
-    manifest = read_manifest(folder)
+    manifest = manifest_in(folder)
     there = manifest.layout
     if there.fingerprint != layout.fingerprint or there.vocabulary != layout.vocabulary:
         raise InputError(
-            f"{folder} belongs to another model (its fingerprint is {there.fingerprint}, this "
+            f"{folder.path} belongs to another model (its fingerprint is {there.fingerprint}, this "
             f"model's {layout.fingerprint}); choose another name, or remove that folder"
         )
     if there != layout:
         raise InputError(
-            f"{folder} holds {there.described} of at most {there.doc_length} words a document, not "
-            f"{layout.described} of {layout.doc_length}; choose another name, or remove that folder"
+            f"{folder.path} holds {there.described} of at most {there.doc_length} words a "
+            f"document, not {layout.described} of {layout.doc_length}; choose another name, or "
+            "remove that folder"
         )
     return manifest
-
-
-@contextmanager
-def _lock(folder: Path) -> Iterator[None]:
-    with (folder / _LOCK).open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise GlassrankError(
-                f"another process is writing to {folder}; try again when it is done"
-            ) from None
-        yield

@@ -32,6 +32,21 @@ class TextEncoder(Protocol):
     ) -> list[TextIds]: ...
 
 
+LONGEST_READ = 1 << 20
+"""Characters. A model reads a few hundred words: of a longer text no more than this is split."""
+
+
+def readable(text: str) -> tuple[str, int]:
+    """What of a text is split into words, and about how many words stand behind that.
+
+    >>> readable("The cat sat.")
+    ('The cat sat.', 0)
+    """
+    if len(text) <= LONGEST_READ:
+        return text, 0
+    return text[:LONGEST_READ], text.count(" ", LONGEST_READ) + 1
+
+
 class WordEncoder:
     """One id for each word.
 
@@ -46,8 +61,10 @@ class WordEncoder:
         self, texts: Sequence[str], longest: int, most_words: int | None = None
     ) -> list[TextIds]:
         most = longest if most_words is None else min(longest, most_words)
-        split = [split_words(text) for text in texts]
-        return [
-            TextIds(self.vocabulary.ids(words[:most]), cut_words=max(0, len(words) - most))
-            for words in split
-        ]
+        found = []
+        for text in texts:
+            read, behind = readable(text)
+            words = split_words(read)
+            cut = max(0, len(words) - most) + behind
+            found.append(TextIds(self.vocabulary.ids(words[:most]), cut_words=cut))
+        return found

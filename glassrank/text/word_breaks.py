@@ -58,7 +58,12 @@ _SEPARATORS = {
 # Beyond ASCII these three count too: keycap emoji (#, *) and Hebrew abbreviations (").
 _UNICODE_SEPARATORS = {code: " " for code in _SEPARATORS if chr(code) not in '#*"'}
 _NARROW_SPACE = "\u202f"  # joins words, by UAX #29, where Python would split
-_CACHE_LIMIT = 200_000
+_LONGEST_PIECE = 40 * LONGEST_WORD
+"""Longer ones are cut before the rules see them, which take memory for every character of a word.
+Where a word would be cut into 255 characters anyway, that changes nothing."""
+_CACHE_LIMIT = 50_000
+_LONGEST_CACHED = 64
+"""Together about 25 megabytes, whatever strangers search for."""
 _cache: dict[str, list[str]] = {}
 
 
@@ -67,19 +72,25 @@ def words(text: str) -> list[str]:
     >>> words("The U.S.A.'s node.js costs $3.99, can't it? x86_64 ____")
     ['The', 'U.S.A', 's', 'node.js', 'costs', '3.99', "can't", 'it', 'x86_64']
     """
-    if _NARROW_SPACE in text:
-        return _words_of(text)
+    blank = text.translate(_SEPARATORS if text.isascii() else _UNICODE_SEPARATORS)
     found: list[str] = []
-    for piece in text.translate(_SEPARATORS if text.isascii() else _UNICODE_SEPARATORS).split():
-        if piece.isalnum() and piece.isascii() and len(piece) <= LONGEST_WORD:
-            found.append(piece)
+    for piece in blank.split(" ") if _NARROW_SPACE in text else blank.split():
+        if piece.isalnum() and piece.isascii():
+            if len(piece) <= LONGEST_WORD:
+                found.append(piece)
+            else:
+                found += _pieces(piece, LONGEST_WORD)
+        elif len(piece) > _LONGEST_CACHED:
+            for part in _pieces(piece, _LONGEST_PIECE):
+                found += _words_of(part)
         else:
             inside = _cache.get(piece)
             if inside is None:
                 inside = _words_of(piece)
-                if len(_cache) >= _CACHE_LIMIT:
-                    _cache.clear()
-                _cache[piece] = inside
+                if len(piece) <= _LONGEST_CACHED:
+                    if len(_cache) >= _CACHE_LIMIT:
+                        _cache.clear()
+                    _cache[piece] = inside
             found += inside
     return found
 
@@ -96,8 +107,8 @@ def word_spans(text: str) -> Iterator[tuple[int, int]]:
 
 def _words_of(text: str) -> list[str]:
     """By the rules alone: slower, and what `words` must agree with."""
-    return [
-        word[start : start + LONGEST_WORD]
-        for word in _WORD.findall(text)
-        for start in range(0, len(word), LONGEST_WORD)
-    ]
+    return [part for word in _WORD.findall(text) for part in _pieces(word, LONGEST_WORD)]
+
+
+def _pieces(text: str, length: int) -> list[str]:
+    return [text[start : start + length] for start in range(0, len(text), length)]

@@ -19,11 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.errors import InputError
-from glassrank.files import atomic_write, whole_file
+from glassrank.files import atomic_write, read_whole, whole_file
 from glassrank.text.vocabulary import PADDING, UNKNOWN, Vocabulary
 
 _SPECIAL = UNKNOWN + 1
 """The ids before the first real word."""
+LONGEST_NGRAM = 64
 _OFFSET, _PRIME, _BITS = 2166136261, 16777619, 0xFFFFFFFF  # FNV-1a in 32 bits
 
 
@@ -84,11 +85,16 @@ class WordVectors:
         """Without the `.json`, as for a matrix from elsewhere, all words count as found."""
         path = Path(path)
         try:
-            matrix = np.load(path)
+            # Mapped, so that a file shorter than its header says is noticed before any allocation.
+            matrix = np.lib.format.open_memmap(path, mode="r")
         except FileNotFoundError:
             raise InputError(f"{path} does not exist") from None
-        except (ValueError, EOFError):
+        except OSError as error:
+            raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
+        except Exception:  # numpy reads the header as Python: what can go wrong there has no end
             raise InputError(f"{path} is not an array; expected a .npy of numbers") from None
+        if matrix.dtype.kind not in "fiu":
+            raise InputError(f"{path} is not an array; expected a .npy of numbers")
         if matrix.ndim != 2 or len(matrix) < _SPECIAL:
             raise InputError(f"{path}: expected a row for each word, found shape {matrix.shape}")
         if vocabulary is not None and len(matrix) != len(vocabulary):
@@ -99,8 +105,18 @@ class WordVectors:
         described = path.with_suffix(".json")
         found = len(matrix) - _SPECIAL
         if described.exists():
-            found = json.loads(described.read_text("utf-8"))["found"]
-        return cls(matrix.astype(np.float32, copy=False), found)
+            found = _found(described, found)
+        return cls(np.array(matrix, np.float32), found)
+
+
+def _found(path: Path, most: int) -> int:
+    try:
+        found = json.loads(read_whole(path, 1 << 16))["found"]
+    except (ValueError, RecursionError, KeyError, TypeError):
+        found = None
+    if type(found) is not int or not 0 <= found <= most:
+        raise InputError(f"{path} does not say how many words were found; remove it, or make both")
+    return found
 
 
 class SubwordVectors:
@@ -176,13 +192,20 @@ class SubwordVectors:
             tensors = load_file(path)
             text = tensors["words"].tobytes().decode("utf-8", "surrogatepass")
             shortest, longest = tensors["lengths"].tolist()
-            return cls(text.split("\n") if text else [], tensors["table"], shortest, longest)
+            words, table = text.split("\n") if text else [], tensors["table"]
+            if table.dtype.kind != "f" or table.ndim != 2 or len(table) < len(words):
+                raise ValueError
+            if not all(type(n) is int and 0 <= n <= LONGEST_NGRAM for n in (shortest, longest)):
+                raise ValueError
         except FileNotFoundError:
             raise InputError(f"{path} does not exist") from None
-        except (SafetensorError, KeyError):
+        except OSError as error:
+            raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
+        except (SafetensorError, KeyError, ValueError, TypeError):
             raise InputError(
                 f"{path} has no subword vectors; write it with SubwordVectors.save"
             ) from None
+        return cls(words, table, shortest, longest)
 
 
 def ngram_hashes(word: str, shortest: int, longest: int) -> Iterator[int]:

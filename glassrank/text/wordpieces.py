@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from glassrank.errors import InputError
-from glassrank.text.encoder import TextIds
+from glassrank.text.encoder import TextIds, readable
 from glassrank.text.vocabulary import PADDING
 from glassrank.text.words import split_words
 
@@ -39,11 +39,15 @@ class PieceEncoder:
         and cut there, as the TK paper gives BERT its texts; without, pieces alone are counted."""
         if longest < 2:
             raise InputError(f"a text needs room for [CLS] and [SEP], found a length of {longest}")
-        cut_words = [0] * len(texts)
-        kept = [_sound(text) for text in texts]
+        read = [readable(text) for text in texts]
+        cut_words = [behind for _, behind in read]
+        kept = [_sound(text) for text, _ in read]
         if most_words is not None:
-            split = [split_words(text) for text in texts]
-            cut_words = [max(0, len(words) - most_words) for words in split]
+            split = [split_words(text) for text, _ in read]
+            cut_words = [
+                behind + max(0, len(words) - most_words)
+                for words, (_, behind) in zip(split, read, strict=True)
+            ]
             kept = [" ".join(words[:most_words]) for words in split]
         found = self._tokenizer.encode_batch(kept, add_special_tokens=False)
         room = longest - 2

@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 
 from glassrank.errors import GlassrankError
+from glassrank.folders import disk_error
 from glassrank.train.config import read_config
 from glassrank.train.distributed import joined
 from glassrank.train.loop import train
@@ -28,12 +29,14 @@ def main() -> None:
         if os.environ.get("RANK", "0") == "0":  # all processes of a run stumble over the same thing
             print(f"error: {error}", file=sys.stderr)
         sys.exit(error.exit_status)
+    except OSError as error:
+        sys.exit(f"error: {disk_error(error, 'go on')}")
 
 
 def _run(path: Path, device: str) -> None:
     torch.set_float32_matmul_precision("high")
     config = read_config(path)
-    prepared = load_prepared(path.parent / config.prepared)
+    prepared = load_prepared(path.parent / config.prepared, config)
     with joined(device) as team:
         train(
             config,

@@ -23,7 +23,7 @@ def build_model(config: TrainConfig, prepared: Prepared, base: Path = Path()) ->
     if config.start.model is not None:
         model = _trained(config, prepared, load_model(base / config.start.model))
     elif issubclass(MODELS[config.model].model, PieceRanker):
-        model = _transformer(config, base)
+        model = _transformer(config, prepared, base)
     else:
         model = _term_model(config, prepared)
     if config.first_stage_weight and model.first_stage_weight is None:
@@ -51,7 +51,7 @@ def _term_model(config: TrainConfig, prepared: Prepared) -> Ranker:
     return family.model(from_plain(family.config, settings, "config"), table)
 
 
-def _transformer(config: TrainConfig, base: Path) -> Ranker:
+def _transformer(config: TrainConfig, prepared: Prepared, base: Path) -> Ranker:
     family = MODELS[config.model]
     # What the file says, checked, as the dataclasses have it; what it does not say is the BERT's.
     checked: Any = from_plain(family.config, config.config, "config")
@@ -61,10 +61,16 @@ def _transformer(config: TrainConfig, base: Path) -> Ranker:
         if name in config.config:
             raise InputError(f"config.{name} is given by start.bert; leave one of them out")
     settings = {name: getattr(checked, name) for name in config.config}
+    bert = read_pretrained(config.start.bert, base)
+    if bert.vocabulary != prepared.words:
+        raise InputError(
+            "start.bert has another vocabulary than the prepared texts; prepare them again with "
+            "this start.bert"
+        )
     if family.model is MORES:
         settings["interaction"] = config.start.interaction
     assert issubclass(family.model, PieceRanker)
-    return family.model.start(read_pretrained(config.start.bert, base), **settings)
+    return family.model.start(bert, **settings)
 
 
 def _trained(config: TrainConfig, prepared: Prepared, saved: SavedModel) -> Ranker:

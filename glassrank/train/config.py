@@ -1,17 +1,24 @@
 """One TOML file for a training run."""
 
 import difflib
+import re
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from glassrank.errors import InputError
+from glassrank.files import read_whole
 from glassrank.settings import from_plain
 
 Loss = Literal["hinge", "ranknet", "pointwise", "softmax", "gains", "margin_mse", "kl"]
 VectorFormat = Literal["float32", "float16", "int8"]
 Sampling = Literal["first_stage", "nearest_grade", "lower_grades", "triples"]
+_LARGEST, _LONGEST_LINE = 1 << 16, 1000
+"""Characters of a config and of its lines. Python's reader takes memory with the square of the
+number of parts in a dotted key."""
+_MOST_EXTENDED = 16
+_NUL = re.compile(r"\\u0000|\\U00000000")
 
 
 @dataclass(frozen=True)
@@ -101,6 +108,16 @@ class CandidatesConfig:
     teacher: str | None = None
     """Whose scores are kept for losses that learn from them: a sentence transformer's folder, or a
     trained model's, of any kind."""
+    teachers: dict[str, float] = field(default_factory=dict)
+    """Several of them, each with its weight. What is kept is the mean of their scores, after each
+    has been brought to mean 0 and deviation 1 among a query's candidates."""
+
+    def __post_init__(self) -> None:
+        if self.teacher is not None and self.teachers:
+            raise InputError("candidates: teacher is one, teachers are several; keep one of them")
+        for name, weight in self.teachers.items():
+            if isinstance(weight, bool) or not isinstance(weight, int | float) or not weight > 0:
+                raise InputError(f"candidates.teachers.{name}: expected a weight above 0")
 
 
 @dataclass(frozen=True)
@@ -133,6 +150,9 @@ class LossConfig:
     """Teacher scores are multiplied by this before the softmax (kl)."""
     positive_bonus: float = 0.0
     """Added to the teacher's logit of judged positives (kl)."""
+    standardized: bool = False
+    """Whether teacher scores are first brought to mean 0 and deviation 1 in each list (kl). Any
+    teacher then asks for the same contrast; a temperature of 1 to 2 is usual."""
 
 
 @dataclass(frozen=True)
@@ -217,27 +237,49 @@ def read_config(path: str | Path) -> TrainConfig:
     before the minutes that preparing takes."""
     from glassrank.models import MODELS  # here: whoever only needs the dataclasses needs no torch
 
-    config = from_plain(TrainConfig, _plain(Path(path)), "")
+    try:
+        config = from_plain(TrainConfig, _plain(Path(path)), "")
+    except RecursionError:
+        raise InputError(f"{path}: tables are nested too deeply") from None
     if config.model not in MODELS:
-        near = difflib.get_close_matches(config.model, MODELS, n=1)
+        near = difflib.get_close_matches(config.model[:100], MODELS, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(MODELS)}"
         raise InputError(f"model: {config.model!r} is not known; {hint}")
     from_plain(MODELS[config.model].config, config.config, "config")
     return config
 
 
-def _plain(path: Path) -> dict[str, Any]:
+def _plain(path: Path, depth: int = 0) -> dict[str, Any]:
+    if depth > _MOST_EXTENDED:
+        raise InputError(f"{path} is extended in a circle; a chain of {_MOST_EXTENDED} is the most")
     try:
-        plain = tomllib.loads(path.read_text("utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"{path} does not exist") from None
-    except tomllib.TOMLDecodeError as error:
+        text = read_whole(path, _LARGEST).decode("utf-8")
+        if max(map(len, text.split("\n"))) > _LONGEST_LINE:
+            raise InputError(f"{path} has a line of over {_LONGEST_LINE} characters; break it")
+        if _NUL.search(text):
+            raise InputError(
+                f"{path} has a NUL in a text, which no file's name can have; remove it"
+            )
+        plain = tomllib.loads(text)
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not UTF-8: byte {error.start + 1}; convert it") from None
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:  # syntax, a number or lists beyond Python's limits
         raise InputError(f"{path} is not valid TOML: {error}") from None
-    if "extends" in plain:
-        return _merged(_plain(path.parent / plain.pop("extends")), plain)
-    return plain
+    extends = plain.pop("extends", None)
+    if extends is None:
+        return plain
+    if not isinstance(extends, str):
+        raise InputError(f"{path}: expected the name of a file in extends, found {extends!r}")
+    return _merged(_plain(path.parent / extends, depth + 1), plain)
 
 
 def _merged(base: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
-    both = {n: _merged(base[n], v) for n, v in own.items() if isinstance(v, dict) and n in base}
+    both = {
+        name: _merged(base[name], value)
+        for name, value in own.items()
+        if isinstance(value, dict) and isinstance(base.get(name), dict)
+    }
     return base | own | both

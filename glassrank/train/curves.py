@@ -1,16 +1,19 @@
 """A run's log as a picture: the loss, and the measure on dev queries beside the first stage's."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from glassrank.errors import InputError
+from glassrank.checked import parse_json
+from glassrank.errors import GlassrankError, InputError
+from glassrank.files import whole_file
+from glassrank.folders import Folder, explained
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LOG = "log.jsonl"
+_MOST_BYTES = 1 << 28
 _LOSS, _MEASURE, _FIRST_STAGE = "#c2571a", "#1f5fa8", "#777777"
 
 
@@ -19,19 +22,23 @@ def read_log(path: Path) -> list[dict[str, Any]]:
 
     A run that was killed may have logged a step twice, or half a line; the last whole one counts.
     """
-    try:
-        text = path.read_text("utf-8")
-    except FileNotFoundError:
-        raise InputError(
-            f"{path} does not exist; it is written at the first validation of a run"
-        ) from None
-    rows = {}
-    for line in text.splitlines():
+    with explained(f"read {path}"):
         try:
-            row = json.loads(line)
-        except json.JSONDecodeError:
+            with Folder.open(path.parent) as folder:
+                lines = folder.read(path.name, _MOST_BYTES).split(b"\n")
+        except FileNotFoundError:
+            raise InputError(
+                f"{path} does not exist; it is written at the first validation of a run"
+            ) from None
+    rows = {}
+    for line in lines:
+        try:
+            row = parse_json(line)
+            rows[int(row["step"])] = {"step": int(row["step"])} | {
+                name: float(row[name]) for name in ("loss", "value", "first_stage")
+            }
+        except (ValueError, TypeError, KeyError, OverflowError):  # half a line, or a loss of NaN
             continue
-        rows[row["step"]] = row
     if not rows:
         raise InputError(f"{path} has no validation in it to draw")
     return [rows[step] for step in sorted(rows)]
@@ -49,7 +56,9 @@ def draw_curves(folder: Path, measure: str, picture: str = "curves.svg") -> Path
     # Text stays text, and the same log gives the same file.
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "glassrank"}):
         metadata = {"Date": None} if picture.endswith(".svg") else None
-        _figure(rows, measure).savefig(folder / picture, metadata=metadata)
+        kind = Path(picture).suffix.removeprefix(".")
+        with whole_file(folder / picture) as part:
+            _figure(rows, measure).savefig(part, format=kind, metadata=metadata)
     return folder / picture
 
 
@@ -57,7 +66,7 @@ def draw_if_possible(folder: Path, measure: str, say: Callable[[str], None]) -> 
     """For the end of a run, which no missing library may spoil."""
     try:
         say(f"curves in {draw_curves(folder, measure)}")
-    except InputError as error:
+    except GlassrankError as error:
         say(f"no curves were drawn: {error}")
 
 

@@ -1,14 +1,16 @@
 """Texts and candidates of a training run, as plain files."""
 
 import gzip
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glassrank.train.prepared import Ragged, load_optional, load_ragged, save_optional, save_ragged
+from glassrank.sealed import SealedFiles, about, read_sealed, sealed_folder
+from glassrank.train.array_files import read_array, write_array
+from glassrank.train.prepared import Ragged
 
 
 @dataclass(frozen=True)
@@ -39,32 +41,51 @@ class Gathered:
         return {name: split for name, split in found.items() if split is not None}
 
 
+_KIND = "collection of candidates"
+_HOLDS = ("*.txt.gz", "*.npy")
+_MOST_TEXT = 1 << 32
+_COLUMNS = ("collection", "grades", "ranks", "scores", "triples", "folds")
+
+
 def save_gathered(folder: Path, gathered: Gathered) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    _save_texts(folder / "docs.txt.gz", gathered.docs)
-    for name, split in gathered.splits().items():
-        _save_texts(folder / f"{name}.txt.gz", split.queries)
-        save_ragged(folder, f"{name}.docs", split.docs)
-        for part in ("collection", "grades", "ranks", "scores", "triples", "folds"):
-            save_optional(folder / f"{name}.{part}.npy", getattr(split, part))
+    with sealed_folder(folder, _KIND, _HOLDS) as part:
+        _save_texts(part / "docs.txt.gz", gathered.docs)
+        for name, split in gathered.splits().items():
+            _save_texts(part / f"{name}.txt.gz", split.queries)
+            write_array(part, f"{name}.docs.offsets", split.docs.offsets, np.int64)
+            write_array(part, f"{name}.docs.values", split.docs.values, np.int32)
+            for column in _COLUMNS:
+                if getattr(split, column) is not None:
+                    write_array(part, f"{name}.{column}", getattr(split, column), _dtype(column))
 
 
 def load_gathered(folder: Path) -> Gathered:
-    def split(name: str) -> Candidates:
-        return Candidates(
-            list(_load_texts(folder / f"{name}.txt.gz")),
-            np.load(folder / f"{name}.collection.npy"),
-            load_ragged(folder, f"{name}.docs"),
-            np.load(folder / f"{name}.grades.npy"),
-            np.load(folder / f"{name}.ranks.npy"),
-            np.load(folder / f"{name}.scores.npy"),
-            load_optional(folder / f"{name}.triples.npy"),
-            load_optional(folder / f"{name}.folds.npy"),
-        )
+    return read_sealed(folder, _KIND, _load, "gather it again")
 
-    names = [name for name in ("train", "dev", "test") if (folder / f"{name}.txt.gz").exists()]
-    docs = list(_load_texts(folder / "docs.txt.gz"))
-    return Gathered(docs, **{name: split(name) for name in names})
+
+def _load(files: SealedFiles) -> Gathered:
+    def split(name: str) -> Candidates:
+        docs = Ragged(
+            read_array(files, f"{name}.docs.offsets", np.int64),
+            read_array(files, f"{name}.docs.values", np.int32),
+        )
+        columns = {
+            column: read_array(
+                files, f"{name}.{column}", _dtype(column), axes=2 if column == "triples" else 1
+            )
+            for column in _COLUMNS
+            if f"{name}.{column}.npy" in files
+        }
+        return Candidates(_load_texts(files, f"{name}.txt.gz"), docs=docs, **columns)
+
+    with about(files.path, "it does not hold candidates that can be used"):
+        names = [name for name in ("train", "dev", "test") if f"{name}.txt.gz" in files]
+        docs = _load_texts(files, "docs.txt.gz")
+        return Gathered(docs, **{name: split(name) for name in names})
+
+
+def _dtype(column: str) -> type[np.generic]:
+    return np.float32 if column == "scores" else np.int32
 
 
 def _save_texts(path: Path, texts: Sequence[Sequence[str]]) -> None:
@@ -72,8 +93,6 @@ def _save_texts(path: Path, texts: Sequence[Sequence[str]]) -> None:
         file.writelines(" ".join(words) + "\n" for words in texts)
 
 
-def _load_texts(path: Path) -> Iterator[list[str]]:
-    with gzip.open(path, "rt", encoding="utf-8", newline="\n") as file:
-        for line in file:
-            text = line.removesuffix("\n")
-            yield text.split(" ") if text else []
+def _load_texts(files: SealedFiles, name: str) -> list[list[str]]:
+    lines = gzip.decompress(files.read(name, _MOST_TEXT)).decode("utf-8").split("\n")[:-1]
+    return [line.split(" ") if line else [] for line in lines]

@@ -15,16 +15,18 @@ import torch
 from torch import Tensor
 
 from glassrank.errors import InputError
+from glassrank.files import append_line, atomic_write
 from glassrank.models import PieceRanker, Ranker
 from glassrank.models.checkpoint import Usage, load_model, save_model
 from glassrank.nn.devices import device_named
 from glassrank.train.build import build_model
 from glassrank.train.card import card
 from glassrank.train.config import TrainConfig
-from glassrank.train.curves import draw_if_possible
+from glassrank.train.curves import LOG, draw_if_possible
 from glassrank.train.distributed import ALONE, Team
 from glassrank.train.losses import loss
 from glassrank.train.prepared import Prepared
+from glassrank.train.same_settings import run_settings
 from glassrank.train.sampler import Sampler
 from glassrank.train.state import Progress, load_state, save_state
 from glassrank.train.step import make_optimizers, scores_of, update
@@ -66,8 +68,9 @@ def train(
     dev = SplitTensors.of(prepared.dev, docs, config.query_length, target)
     sampler = Sampler(prepared.train, config.sampler, config.seed)
     optimizers = make_optimizers(model, config.optimizer)
-    with team.leader_first():  # it may have to mend what a kill left behind
-        progress = load_state(out / "last", model, optimizers) or Progress()
+    settings = {**run_settings(config), "arrays": prepared.fingerprint}
+    with team.leader_first():
+        progress = load_state(out / "last", model, optimizers, settings) or Progress()
     if progress.step != team.agreed(progress.step):
         raise InputError(f"{out} must be one folder for all processes")
     if progress.step and team.leads:
@@ -98,7 +101,7 @@ def train(
                 found = validate(model, dev, measure, most, validation_precision(config, model))
                 rate = (progress.step - first_step) / (time.perf_counter() - started)
                 _record(config, prepared, model, found, total, progress, rate, out, say)
-                save_state(out / "last", model, optimizers, progress)
+                save_state(out / "last", model, optimizers, progress, settings)
             progress = team.agreed(progress)
             running.zero_()
         if should_stop is not None and team.agreed(team.leads and should_stop(progress.step)):
@@ -139,9 +142,7 @@ def _record(
         "steps_per_second": round(rate, 3),
     }
     progress.history.append({name: row[name] for name in row if name != "steps_per_second"})
-    out.mkdir(parents=True, exist_ok=True)
-    with (out / "log.jsonl").open("a", encoding="utf-8") as file:
-        file.write(json.dumps(row) + "\n")
+    append_line(out, LOG, json.dumps(row))
     say(
         f"step {progress.step:,}: loss {row['loss']:.4f}, {config.validation.measure} "
         f"{found.value:.4f} at depth {found.depth} (first stage {found.first_stage:.4f}), "
@@ -189,7 +190,8 @@ def _finish(
     usage = _usage(config, final)
     text = card(config, prepared, best, progress, final)
     save_model(out / "best", best, usage, prepared.words, text, config.vectors.saved)
-    (out / "result.json").write_text(json.dumps(asdict(final), indent=1), "utf-8")
+    with atomic_write(out / "result.json") as file:
+        json.dump(asdict(final), file, indent=1)
     say(
         f"best at step {progress.best_step:,}: on all dev queries {config.validation.measure} "
         f"{final.value:.4f} at depth {final.depth} (first stage {final.first_stage:.4f})"

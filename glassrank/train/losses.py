@@ -27,7 +27,8 @@ def loss(config: LossConfig, scores: Tensor, grades: Tensor, teacher: Tensor | N
     if config.kind == "margin_mse":
         return margin_mse(scores, teacher)
     positives = (grades > 0) * config.positive_bonus
-    return listwise_kl(scores, config.temperature * teacher + positives)
+    wanted = standardized(teacher) if config.standardized else teacher
+    return listwise_kl(scores, config.temperature * wanted + positives)
 
 
 def hinge(scores: Tensor) -> Tensor:
@@ -63,6 +64,12 @@ def margin_mse(scores: Tensor, teacher: Tensor) -> Tensor:
     """The distance from positive to negative shall be the teacher's."""
     ours, theirs = scores[:, :1] - scores[:, 1:], teacher[:, :1] - teacher[:, 1:]
     return functional.mse_loss(ours, theirs)
+
+
+def standardized(scores: Tensor) -> Tensor:
+    """Mean 0 and deviation 1 in each row; a row of equal scores stays at 0."""
+    centred = scores - scores.mean(1, keepdim=True)
+    return centred / (centred.pow(2).mean(1, keepdim=True).sqrt() + 1e-4)
 
 
 def listwise_kl(scores: Tensor, teacher: Tensor) -> Tensor:

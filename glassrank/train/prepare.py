@@ -15,7 +15,8 @@ from glassrank.text.vocabulary import UNKNOWN, Vocabulary
 from glassrank.train.config import TrainConfig
 from glassrank.train.gathered import Candidates, Gathered
 from glassrank.train.prepared import Prepared, Ragged, Split, Subwords
-from glassrank.train.teachers import Teacher, find_teacher
+from glassrank.train.same_settings import preparation
+from glassrank.train.teachers import MeanTeacher, Teacher, find_teacher
 
 if TYPE_CHECKING:
     from glassrank.text.vectors import SubwordVectors
@@ -48,17 +49,23 @@ def prepare(
         vectors, subwords = _vectors(config, words, base, gathered.docs)
         idf = _idf(docs, words.rows)
     teacher = None
-    if config.candidates.teacher is not None:
+    if config.candidates.teacher is not None or config.candidates.teachers:
         say("teacher scores")
-        folder = local_folder(config.candidates.teacher, base)
-        teacher = find_teacher(folder, gathered.docs, device)
+        teacher = _teacher(config, base, gathered.docs, device)
+    splits = {n: _split(s, config, read, teacher) for n, s in gathered.splits().items()}
     return Prepared(
         words=list(words.words) if isinstance(words, Vocabulary) else words,
         vectors=vectors * np.float32(config.vectors.scale),
         idf=idf,
         docs=Ragged.of(docs, np.int32),
-        **{n: _split(s, config, read, teacher) for n, s in gathered.splits().items()},
-        description={"config": to_plain(config), "docs": len(docs)},
+        train=splits["train"],
+        dev=splits["dev"],
+        test=splits.get("test"),
+        description={
+            "config": to_plain(config),
+            "preparation": preparation(config),
+            "docs": len(docs),
+        },
         subwords=subwords,
     )
 
@@ -103,6 +110,19 @@ def _trained_reader(config: TrainConfig, base: Path) -> tuple[list[str], Reader]
         return [found.ids for found in encoder.encode([" ".join(t) for t in texts], longest)]
 
     return vocabulary, read
+
+
+def _teacher(
+    config: TrainConfig, base: Path, docs: Sequence[Sequence[str]], device: str
+) -> Teacher:
+    """The one that is named, or the mean of several."""
+
+    def found(name: str) -> Teacher:
+        return find_teacher(local_folder(name, base), docs, device)
+
+    if config.candidates.teacher is not None:
+        return found(config.candidates.teacher)
+    return MeanTeacher([(found(n), weight) for n, weight in config.candidates.teachers.items()])
 
 
 def _split(found: Candidates, config: TrainConfig, read: Reader, teacher: Teacher | None) -> Split:

@@ -6,9 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
+from glassrank.checked import parse_json
 from glassrank.errors import InputError
+from glassrank.models.vocabularies import check_words
+from glassrank.sealed import SealedFiles, about, read_sealed, sealed_folder
+from glassrank.train.array_files import read_array, write_array
+from glassrank.train.config import TrainConfig
+from glassrank.train.same_settings import check_same, preparation
 
 
 @dataclass(frozen=True)
@@ -34,6 +40,13 @@ class Ragged:
         out[mask] = self.values[starts + within]
         return out
 
+    def check(self, name: str, below: int) -> None:
+        """Whether all rows lie in `values`, and those between 0 and `below`."""
+        offsets, values = self.offsets, self.values
+        _check(len(offsets) >= 1 and offsets[0] == 0 and offsets[-1] == len(values), name)
+        _check(bool((np.diff(offsets) >= 0).all()), name)
+        _check(not len(values) or (values.min() >= 0 and values.max() < below), name)
+
     @classmethod
     def of(cls, rows: list[NDArray[Any]], dtype: Any) -> "Ragged":
         offsets = np.zeros(len(rows) + 1, np.int64)
@@ -55,6 +68,28 @@ class Split:
     teacher: NDArray[np.float32] | None  # beside docs.values
     triples: NDArray[np.int32] | None = None  # (T, 3) query, places of positive and negative
     folds: NDArray[np.int32] | None = None  # (Q,)
+
+    def check(self, name: str, words: int, docs: int) -> None:
+        """Whether queries, candidates and what stands beside them fit to each other."""
+        self.queries.check(f"{name}.queries", words)
+        self.docs.check(f"{name}.docs", docs)
+        queries, places = len(self.queries), len(self.docs.values)
+        beside = {"collection": queries, "grades": places, "ranks": places, "first_stage": places}
+        beside |= {"teacher": places, "folds": queries}
+        _check(len(self.docs) == queries, f"{name}.docs")
+        for column, length in beside.items():
+            values = getattr(self, column)
+            _check(values is None or len(values) == length, f"{name}.{column}")
+            _check(values is None or bool(np.isfinite(values).all()), f"{name}.{column}")
+        for column in ("collection", "folds"):  # they are counted up to the largest
+            values = getattr(self, column)
+            few = values is None or not len(values) or (values.min() >= 0 and values.max() < 10_000)
+            _check(few, f"{name}.{column}")
+        if self.triples is not None:
+            most = np.array([queries, places, places])
+            _check(self.triples.shape[1:] == (3,), f"{name}.triples")
+            inside = (self.triples >= 0).all() and (self.triples < most).all()
+            _check(bool(inside), f"{name}.triples")
 
     def only(self, queries: NDArray[np.int64]) -> "Split":
         """These queries with their candidates."""
@@ -90,84 +125,129 @@ class Prepared:
     description: dict[str, Any]
     test: Split | None = None
     subwords: Subwords | None = None
+    fingerprint: str = ""
+    """Of the files that this was read from."""
+
+    def splits(self) -> dict[str, Split]:
+        named = {"train": self.train, "dev": self.dev, "test": self.test}
+        return {name: split for name, split in named.items() if split is not None}
+
+    def check(self) -> None:
+        """Whether all numbers lead somewhere: training takes that for granted."""
+        rows = len(self.vectors)
+        words = len(self.idf) if rows else len(self.words)  # pieces have vectors of the model's own
+        if rows:
+            check_words(self.words)
+        _check(bool(np.isfinite(self.vectors).all()), "vectors")
+        _check(bool(np.isfinite(self.idf).all()), "idf")
+        if self.subwords is None:
+            _check(not rows or len(self.words) <= words == rows, "idf")
+        else:
+            self.subwords.rows.check("subwords", rows)
+            _check(len(self.subwords.rows) == words == len(self.words), "subwords")
+            buckets, shortest, longest = self.subwords.ngrams.tolist()
+            _check(0 <= buckets <= rows and 1 <= shortest <= longest <= 100, "subwords.ngrams")
+        self.docs.check("docs", words)
+        for name, split in self.splits().items():
+            split.check(name, words, len(self.docs))
+        _check(isinstance(self.description, dict), "prepared.json")
+
+
+def _check(sound: bool, name: str) -> None:
+    if not sound:
+        raise InputError(f"{name} does not belong to the other arrays; prepare them again")
+
+
+_KIND = "preparation"
+_HOLDS = ("prepared.json", "words.txt", "*.npy")
+_MOST_TEXT = 1 << 30
+# Beside each query, and beside each candidate; the last ones need not be there.
+_PARTS: dict[str, DTypeLike] = {
+    "collection": np.int32,
+    "grades": np.int32,
+    "ranks": np.int32,
+    "first_stage": np.float32,
+    "teacher": np.float32,
+    "triples": np.int32,
+    "folds": np.int32,
+}
+_OPTIONAL = ("teacher", "triples", "folds")
 
 
 def save_prepared(folder: Path, prepared: Prepared) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "words.txt").write_text("".join(f"{word}\n" for word in prepared.words), "utf-8")
-    np.save(folder / "vectors.npy", prepared.vectors.astype(np.float16))
-    np.save(folder / "idf.npy", prepared.idf)
-    save_ragged(folder, "docs", prepared.docs)
-    subwords = prepared.subwords
-    save_optional(folder / "subwords.ngrams.npy", None if subwords is None else subwords.ngrams)
-    if subwords is not None:
-        save_ragged(folder, "subwords", subwords.rows)
-    splits = {"train": prepared.train, "dev": prepared.dev, "test": prepared.test}
-    for name, split in splits.items():
-        if split is None:
-            continue
-        save_ragged(folder, f"{name}.queries", split.queries)
-        save_ragged(folder, f"{name}.docs", split.docs)
-        for part in ("collection", "grades", "ranks", "first_stage", "teacher", "triples", "folds"):
-            save_optional(folder / f"{name}.{part}.npy", getattr(split, part))
-    # Written last: its presence says that the rest is whole.
-    (folder / "prepared.json").write_text(json.dumps(prepared.description, indent=1), "utf-8")
+    """In the place of what was prepared there before, all at once."""
+    with sealed_folder(folder, _KIND, _HOLDS) as part:
+        text = "".join(f"{word}\n" for word in prepared.words)
+        (part / "words.txt").write_text(text, "utf-8")
+        write_array(part, "vectors", prepared.vectors, np.float16)
+        write_array(part, "idf", prepared.idf, np.float32)
+        _save_ragged(part, "docs", prepared.docs, np.int32)
+        if prepared.subwords is not None:
+            write_array(part, "subwords.ngrams", prepared.subwords.ngrams, np.int64)
+            _save_ragged(part, "subwords", prepared.subwords.rows, np.int64)
+        for name, split in prepared.splits().items():
+            _save_ragged(part, f"{name}.queries", split.queries, np.int32)
+            _save_ragged(part, f"{name}.docs", split.docs, np.int32)
+            for column, dtype in _PARTS.items():
+                if getattr(split, column) is not None:
+                    write_array(part, f"{name}.{column}", getattr(split, column), dtype)
+        description = json.dumps(prepared.description, indent=1)
+        (part / "prepared.json").write_text(description, "utf-8")
 
 
-def load_prepared(folder: str | Path) -> Prepared:
-    folder = Path(folder)
-    if not (folder / "prepared.json").exists():
-        raise InputError(
-            f"{folder} has no prepared arrays; make them with: glassrank prepare CONFIG.toml"
+def load_prepared(folder: str | Path, config: TrainConfig | None = None) -> Prepared:
+    """With `config`, only what was prepared with the same settings."""
+    remedy = "prepare the arrays with: glassrank prepare CONFIG.toml"
+    prepared = read_sealed(Path(folder), _KIND, _load, remedy)
+    if config is not None:
+        check_same(
+            prepared.description.get("preparation"), preparation(config), str(folder), remedy
         )
+    return prepared
 
-    def load(name: str) -> NDArray[Any]:
-        array: NDArray[Any] = np.load(folder / f"{name}.npy")
-        return array
 
-    def split(name: str) -> Split:
-        return Split(
-            load_ragged(folder, f"{name}.queries"),
-            load(f"{name}.collection"),
-            load_ragged(folder, f"{name}.docs"),
-            load(f"{name}.grades"),
-            load(f"{name}.ranks"),
-            load(f"{name}.first_stage"),
-            load_optional(folder / f"{name}.teacher.npy"),
-            load_optional(folder / f"{name}.triples.npy"),
-            load_optional(folder / f"{name}.folds.npy"),
+def _load(files: SealedFiles) -> Prepared:
+    with about(files.path, "it does not hold prepared arrays that can be used"):
+        text = files.read("words.txt", _MOST_TEXT).decode("utf-8")
+        ngrams = read_array(files, "subwords.ngrams", np.int64) if _has(files, "subwords") else None
+        prepared = Prepared(
+            text.split("\n")[:-1],
+            read_array(files, "vectors", np.float16, axes=2).astype(np.float32),
+            read_array(files, "idf", np.float32),
+            _load_ragged(files, "docs", np.int32),
+            _load_split(files, "train"),
+            _load_split(files, "dev"),
+            parse_json(files.read("prepared.json", _MOST_TEXT)),
+            _load_split(files, "test") if _has(files, "test.queries") else None,
+            None if ngrams is None else Subwords(_load_ragged(files, "subwords", np.int64), ngrams),
+            files.fingerprint,
         )
+        prepared.check()
+        return prepared
 
-    ngrams = load_optional(folder / "subwords.ngrams.npy")
-    return Prepared(
-        (folder / "words.txt").read_text("utf-8").split("\n")[:-1],
-        load("vectors").astype(np.float32),
-        load("idf"),
-        load_ragged(folder, "docs"),
-        split("train"),
-        split("dev"),
-        json.loads((folder / "prepared.json").read_text("utf-8")),
-        split("test") if (folder / "test.grades.npy").exists() else None,
-        None if ngrams is None else Subwords(load_ragged(folder, "subwords"), ngrams),
+
+def _has(files: SealedFiles, ragged: str) -> bool:
+    return f"{ragged}.offsets.npy" in files
+
+
+def _load_split(files: SealedFiles, name: str) -> Split:
+    columns = {
+        column: read_array(files, f"{name}.{column}", dtype, axes=2 if column == "triples" else 1)
+        if column not in _OPTIONAL or f"{name}.{column}.npy" in files
+        else None
+        for column, dtype in _PARTS.items()
+    }
+    queries = _load_ragged(files, f"{name}.queries", np.int32)
+    docs = _load_ragged(files, f"{name}.docs", np.int32)
+    return Split(queries=queries, docs=docs, **columns)  # type: ignore[arg-type]
+
+
+def _save_ragged(folder: Path, name: str, rows: Ragged, dtype: DTypeLike) -> None:
+    write_array(folder, f"{name}.offsets", rows.offsets, np.int64)
+    write_array(folder, f"{name}.values", rows.values, dtype)
+
+
+def _load_ragged(files: SealedFiles, name: str, dtype: DTypeLike) -> Ragged:
+    return Ragged(
+        read_array(files, f"{name}.offsets", np.int64), read_array(files, f"{name}.values", dtype)
     )
-
-
-def save_optional(path: Path, array: NDArray[Any] | None) -> None:
-    """What an earlier preparation left there is not this one's."""
-    if array is None:
-        path.unlink(missing_ok=True)
-    else:
-        np.save(path, array)
-
-
-def load_optional(path: Path) -> NDArray[Any] | None:
-    return np.load(path) if path.exists() else None
-
-
-def save_ragged(folder: Path, name: str, rows: Ragged) -> None:
-    np.save(folder / f"{name}.offsets.npy", rows.offsets)
-    np.save(folder / f"{name}.values.npy", rows.values)
-
-
-def load_ragged(folder: Path, name: str) -> Ragged:
-    return Ragged(np.load(folder / f"{name}.offsets.npy"), np.load(folder / f"{name}.values.npy"))

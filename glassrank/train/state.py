@@ -1,17 +1,22 @@
 """A training run's state on disk, as tensors and JSON: a run that was killed goes on from here."""
 
 import json
-import os
+import math
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from glassrank.files import recover_folder, whole_folder
+from glassrank.checked import parse_json
+from glassrank.errors import InputError
+from glassrank.models.weights import check_finite, write_tensors
+from glassrank.sealed import NoFolderError, SealedFiles, about, read_sealed, sealed_folder
+from glassrank.settings import from_plain
+from glassrank.train.same_settings import check_same
 
 
 @dataclass
@@ -30,40 +35,79 @@ class Progress:
     history: list[dict[str, Any]] = field(default_factory=list)
 
 
+_KIND = "training state"
+_TENSORS, _PROGRESS = "state.safetensors", "progress.json"
+_MOST_BYTES, _MOST_TEXT = 1 << 36, 1 << 28
+
+
 def save_state(
-    folder: Path, model: nn.Module, optimizers: dict[str, Optimizer], progress: Progress
+    folder: Path,
+    model: nn.Module,
+    optimizers: dict[str, Optimizer],
+    progress: Progress,
+    settings: dict[str, Any],
 ) -> None:
-    """Written beside and moved into place: there is always one whole state."""
+    """There is always one whole state. `settings` says what the run depends on."""
     tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
     for name, optimizer in optimizers.items():
         for number, values in optimizer.state_dict()["state"].items():
             for key, value in values.items():
                 tensors[f"{name}.{number}.{key}"] = torch.as_tensor(value)
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    with whole_folder(folder) as part:
-        save_file(plain, part / "state.safetensors")
-        with (part / "progress.json").open("w") as file:
-            json.dump(asdict(progress), file)
-            file.flush()
-            os.fsync(file.fileno())
+    with sealed_folder(folder, _KIND, (_TENSORS, _PROGRESS)) as part:
+        write_tensors(plain, part / _TENSORS)
+        done = _finite(asdict(progress))
+        best = -1.0 if done["best"] is None else done["best"]
+        stored = {"settings": settings, "progress": {**done, "best": best}}
+        (part / _PROGRESS).write_text(json.dumps(stored), "utf-8")
 
 
-def load_state(folder: Path, model: nn.Module, optimizers: dict[str, Optimizer]) -> Progress | None:
-    """None if there is nothing to go on from."""
-    recover_folder(folder)
-    if not folder.exists():
+def load_state(
+    folder: Path,
+    model: nn.Module,
+    optimizers: dict[str, Optimizer],
+    settings: dict[str, Any],
+) -> Progress | None:
+    """None if there is nothing to go on from. A state of other settings is refused."""
+    remedy = f"to begin again, remove {folder}, or choose another out"
+
+    def load_files(files: SealedFiles) -> Progress:
+        with about(files.path, "it does not hold a state to go on from"):
+            stored = parse_json(files.read(_PROGRESS, _MOST_TEXT))
+            check_same(stored["settings"], settings, str(files.path), remedy)
+            tensors = load(files.read(_TENSORS, _MOST_BYTES))
+            check_finite(tensors)
+            _fill(model, optimizers, tensors)
+            return from_plain(Progress, stored["progress"], "progress")
+
+    try:
+        return read_sealed(folder, _KIND, load_files, remedy)
+    except NoFolderError:
         return None
-    tensors = load_file(folder / "state.safetensors")
+
+
+def _fill(model: nn.Module, optimizers: dict[str, Optimizer], tensors: dict[str, Tensor]) -> None:
     model.load_state_dict(_under(tensors, "model."))
     for name, optimizer in optimizers.items():
+        shapes = [p.shape for group in optimizer.param_groups for p in group["params"]]
         state: dict[int, dict[str, Tensor]] = {}
         for key, tensor in _under(tensors, f"{name}.").items():
             number, value = key.split(".", 1)
+            if tensor.dim() and tensor.shape != shapes[int(number)]:
+                raise InputError(f"{key[:100]} does not belong to the model")
             state.setdefault(int(number), {})[value] = tensor
         groups = optimizer.state_dict()["param_groups"]
         optimizer.load_state_dict({"state": state, "param_groups": groups})
         _plain_steps(optimizer)
-    return Progress(**json.loads((folder / "progress.json").read_text("utf-8")))
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no word for a loss that is no number."""
+    if isinstance(value, dict):
+        return {name: _finite(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

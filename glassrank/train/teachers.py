@@ -7,8 +7,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from glassrank.errors import InputError
 from glassrank.nn.devices import device_named
+from glassrank.text.sentence_transformers import load_sentence_transformer
 from glassrank.train.gathered import Candidates
 from glassrank.train.prepared import Ragged, Split
 
@@ -21,9 +21,36 @@ class Teacher(Protocol):
 
 def find_teacher(folder: Path, docs: Sequence[Sequence[str]], device: str) -> Teacher:
     """A trained model of ours, whatever it is, or a sentence transformer."""
-    if (folder / "card.md").exists():
+    if (folder / "weights.safetensors").exists() or (folder / "checksums.json").exists():
         return ModelTeacher(folder, docs, device)
     return SentenceTeacher(str(folder), docs)
+
+
+class MeanTeacher:
+    """Several: the weighted mean of their scores, each of mean 0 and deviation 1 among a query's
+    candidates, since a cosine and a logit know nothing of each other's scale."""
+
+    def __init__(self, teachers: Sequence[tuple[Teacher, float]]) -> None:
+        self._teachers = teachers
+
+    def scores(self, found: Candidates) -> NDArray[np.float32]:
+        lengths = np.diff(found.docs.offsets)
+        owner = np.repeat(np.arange(len(lengths)), lengths)
+        total = np.zeros(len(owner), np.float64)
+        for teacher, weight in self._teachers:
+            total += weight * _standardized(teacher.scores(found), owner, lengths)
+        return (total / sum(weight for _, weight in self._teachers)).astype(np.float32)
+
+
+def _standardized(
+    scores: NDArray[np.float32], owner: NDArray[np.int64], lengths: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Within each query's own candidates."""
+    count = np.maximum(lengths, 1)
+    centred = scores - (np.bincount(owner, scores, len(lengths)) / count)[owner]
+    deviation = np.sqrt(np.bincount(owner, centred**2, len(lengths)) / count)
+    values: NDArray[np.float64] = centred / (deviation + 1e-6)[owner]
+    return values
 
 
 class ModelTeacher:
@@ -64,7 +91,7 @@ class SentenceTeacher:
     """A sentence transformer: the cosine of query and document, both encoded once."""
 
     def __init__(self, path: str, docs: Sequence[Sequence[str]]) -> None:
-        self._model: Any = _sentence_transformer(path)
+        self._model: Any = load_sentence_transformer(path)
         self._docs = self._encode(docs)
 
     def _encode(self, texts: Sequence[Sequence[str]]) -> NDArray[np.float32]:
@@ -81,13 +108,3 @@ class SentenceTeacher:
             part = slice(start, start + (1 << 16))
             out[part] = np.einsum("ij,ij->i", encoded[owner[part]], self._docs[docs.values[part]])
         return out
-
-
-def _sentence_transformer(path: str) -> Any:
-    try:
-        from sentence_transformers import SentenceTransformer
-    except ImportError:
-        raise InputError(
-            "teacher scores need sentence-transformers; pip install 'glassrank[vectors]'"
-        ) from None
-    return SentenceTransformer(path)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.errors import InputError
-from glassrank.files import read_lines
+from glassrank.files import LONGEST_ROW, read_lines
 from glassrank.train.config import CandidatesConfig
 from glassrank.train.prepared import Ragged
 from glassrank.types import Query
@@ -43,7 +43,7 @@ def read_triples(
 
 
 def _numbers(path: Path, queries: Mapping[str, int], docs: Mapping[str, int]) -> Iterator[int]:
-    for number, line in read_lines(path):
+    for number, line in read_lines(path, longest=LONGEST_ROW):
         if not line:
             continue
         ids = line.split("\t")

@@ -5,6 +5,8 @@ from pathlib import Path
 
 from command_line import Call
 
+from glassrank.retrieve.manifest import read_manifest
+
 
 def test_index_says_what_it_made(call: Call, files: Path) -> None:
     done = call("index", "docs.tsv", "--out", "my.index")
@@ -43,6 +45,18 @@ def test_add_replace_delete_and_merge(call: Call, index: Path, files: Path) -> N
     )
     found = json.loads(call("search", "my.index", "purr", "--json").stdout)
     assert [hit["doc_id"] for hit in found["hits"]] == ["cats"]
+
+
+def test_add_and_delete_are_one_change(call: Call, index: Path, files: Path) -> None:
+    (files / "more.jsonl").write_text('{"_id": "cats", "text": "Cats purr."}\n')
+    add = ("index", "more.jsonl", "--out", "my.index", "--add")
+    refused = call(*add, "--delete", "dogs")  # cats are there already
+    assert refused.returncode == 2
+    assert json.loads(call("search", "my.index", "barking", "--json").stdout)["hits"]
+    done = call(*add, "--delete", "dogs", "--delete", "cats", "--merge", "--json")
+    found = json.loads(done.stdout)
+    assert (found["docs"], found["added"], found["deleted"], found["segments"]) == (3, 1, 2, 1)
+    assert read_manifest(index).generation == 2
 
 
 def test_retrieve_then_evaluate(call: Call, index: Path, files: Path) -> None:

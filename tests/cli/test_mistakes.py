@@ -19,6 +19,7 @@ from command_line import Call
         (("index", "--out", "my.index"), "nothing to do"),
         (("index", "docs.tsv", "--out", "my.index", "--replace"), "--replace goes with --add"),
         (("index", "--out", "my.index", "--delete", "zebra"), "no document has the id 'zebra'"),
+        (("index", "docs.tsv", "--out", "my.index", "--delete", "cats"), "say --add too"),
         (("search", "docs.tsv", "cat"), "is not an index"),
         (("search", "nowhere", "cat"), "make one with: glassrank index"),
         (("search", "my.index", "cat", "--method", "bm52"), "did you mean bm25?"),

@@ -1,5 +1,6 @@
 """`glassrank rerank` from a model folder to a run."""
 
+import json
 from pathlib import Path
 
 import torch
@@ -61,3 +62,28 @@ def test_a_document_that_is_missing_is_named(call: Call, index: Path, files: Pat
     )
     assert done.returncode == 2
     assert "no document 'dragons'" in done.stderr
+
+
+def test_exact_writes_the_same_bytes_with_any_number_of_threads(
+    call: Call, index: Path, files: Path
+) -> None:
+    call("retrieve", "my.index", "queries.tsv", "--out", "first.run")
+    before, written = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2, 4):
+            torch.set_num_threads(threads)
+            done = call(
+                *("rerank", "first.run", "--index", "my.index", "--queries", "queries.tsv"),
+                *("--model", "default", "--exact", "--out", f"{threads}.run"),
+            )
+            assert done.returncode == 0, done.stderr
+            shown = call("explain", "my.index", "cheese for mice", "mice", "--exact", "--json")
+            found = json.loads(
+                call("search", "my.index", "cold cats", "--model", "default", "--exact", "--json")[
+                    1
+                ]
+            )
+            written.append(((files / f"{threads}.run").read_text(), shown.stdout, found["hits"]))
+    finally:
+        torch.set_num_threads(before)
+    assert written[0] == written[1] == written[2]

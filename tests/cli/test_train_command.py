@@ -47,3 +47,51 @@ def test_mistakes(call: Call, tmp_path: Path, arguments: tuple[str, ...], senten
     assert done.returncode == 2
     assert sentence in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+RUN = """
+model = "knrm"
+out = "out"
+prepared = "prepared"
+query_length = 4
+doc_length = {doc_length}
+vectors = {{ size = 8, min_count = 1 }}
+sampler = {{ batch = 4 }}
+optimizer = {{ steps = 2, rest = {rate} }}
+validation = {{ every = 1 }}
+[[collections]]
+name = "mine"
+docs = "docs.tsv"
+train_queries = "queries.tsv"
+train_qrels = "qrels.txt"
+dev_queries = "queries.tsv"
+dev_qrels = "qrels.txt"
+"""
+
+
+def test_arrays_and_runs_belong_to_their_settings(call: Call, tmp_path: Path) -> None:
+    """What was prepared, or begun, with other settings is refused, in one sentence."""
+    files, config = tmp_path, tmp_path / "run.toml"
+    texts = ("cats chase mice", "mice eat cheese", "cheese is yellow", "cats sleep")
+    (files / "docs.tsv").write_text("".join(f"d{i}\t{text}\n" for i, text in enumerate(texts)))
+    (files / "queries.tsv").write_text("q1\tmice cheese\nq2\tcats\n")
+    (files / "qrels.txt").write_text("q1 0 d1 1\nq2 0 d3 1\n")
+    config.write_text(RUN.format(doc_length=9, rate=0.1))
+    assert call("prepare", "run.toml").returncode == 0
+    config.write_text(RUN.format(doc_length=8, rate=0.1))
+    done = call("train", "run.toml")
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert "prepared was made with doc_length = 9, now it is 8" in done.stderr
+    assert "glassrank prepare CONFIG.toml" in done.stderr
+    assert call("prepare", "run.toml").returncode == 0
+    assert call("train", "run.toml").returncode == 0
+    assert call("train", "run.toml").returncode == 0  # done already
+    config.write_text(RUN.format(doc_length=8, rate=0.2))
+    done = call("train", "run.toml")
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert "last was made with optimizer.rest = 0.1, now it is 0.2" in done.stderr
+    config.write_text(RUN.format(doc_length=8, rate=0.1))
+    (files / "docs.tsv").write_text((files / "docs.tsv").read_text() + "new\tone more text\n")
+    assert call("prepare", "run.toml").returncode == 0
+    done = call("train", "run.toml")
+    assert done.returncode == 2 and "last was made with arrays = " in done.stderr

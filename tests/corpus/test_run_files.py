@@ -1,5 +1,7 @@
 """Runs: reading, and writing so that every evaluator sees our order."""
 
+import errno
+import os
 import re
 from pathlib import Path
 
@@ -9,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glassrank.corpus import read_run, runs, write_run
-from glassrank.errors import InputError
+from glassrank.errors import GlassrankError, InputError
 from glassrank.types import Run
 
 
@@ -154,3 +156,56 @@ def test_distinct_scores_come_back_exactly(
     path = tmp_path_factory.mktemp("run") / "a.run"
     write_run(Run.from_dict({"1": {f"d{i}": score for i, score in enumerate(scores)}}), path)
     assert read_run(path).scores.astype(np.float32).tolist() == sorted(scores, reverse=True)
+
+
+RUN = Run.from_dict({"1": {"a": 2.0, "b": 1.0}})
+
+
+@pytest.mark.parametrize("name", ["a.run", "a.run.gz"])
+def test_a_run_is_durable(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced = set()
+    sync = os.fsync
+
+    def noted(handle: int) -> None:
+        status = os.fstat(handle)
+        synced.add((status.st_ino, status.st_size if status.st_ino != folder else 0))
+        sync(handle)
+
+    folder = tmp_path.stat().st_ino
+    monkeypatch.setattr(os, "fsync", noted)
+    write_run(RUN, tmp_path / name)
+    status = (tmp_path / name).stat()
+    assert synced == {(status.st_ino, status.st_size), (folder, 0)}  # all of it, and its name
+
+
+def test_a_run_is_not_written_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("precious")
+    (tmp_path / "a.run").symlink_to("precious")
+    write_run(RUN, tmp_path / "a.run")
+    assert (tmp_path / "precious").read_text() == "precious"
+    assert read_run(tmp_path / "a.run").query_ids == ("1",)
+
+
+def test_a_device_is_not_replaced_by_a_run(tmp_path: Path) -> None:
+    (tmp_path / "null").symlink_to("/dev/null")
+    with pytest.raises(InputError, match="null: it is a device; name a file"):
+        write_run(RUN, tmp_path / "null")
+    assert (tmp_path / "null").is_symlink()
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EROFS])
+@pytest.mark.parametrize("call", ["open", "fsync", "write"])
+def test_a_disk_that_refuses_is_one_sentence(
+    call: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    (tmp_path / "a.run").write_text("old")
+    with monkeypatch.context() as patch:
+        patch.setattr(*((Path, "open") if call == "write" else (os, call)), refuse)
+        with pytest.raises(GlassrankError, match=os.strerror(code)) as caught:
+            write_run(RUN, tmp_path / "a.run")
+    assert "\n" not in str(caught.value) and "a.run" in str(caught.value)
+    assert (tmp_path / "a.run").read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["a.run"]

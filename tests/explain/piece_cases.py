@@ -40,8 +40,12 @@ _ENCODER = {
 SMALL_PIECES: dict[str, dict[str, object]] = {
     "bert": {"encoder": _ENCODER},
     "mores": {"document": {**_ENCODER, "size": 9}, "query": {**_ENCODER, "layers": 1}},
+    "kernel_bert": {"encoder": _ENCODER, "size": 8},
+    "maxsim": {"encoder": _ENCODER, "size": 8},
+    "single_vector": {"encoder": _ENCODER},
 }
-TRANSFORMERS = tuple(SMALL_PIECES)
+TRANSFORMERS = ("bert", "mores")
+"""Whose explanations are approximate, and show attention."""
 VARIANTS = [
     ("bert", {}),
     ("bert", {"pooler": False, "text": {"doc_words": 9, "query_words": 2}}),

@@ -58,6 +58,9 @@ _ENCODER = {
 SMALL_PIECES = {
     "bert": {"encoder": _ENCODER},
     "mores": {"document": {**_ENCODER, "size": 9}, "query": {**_ENCODER, "layers": 1}},
+    "kernel_bert": {"encoder": _ENCODER, "size": 8},
+    "maxsim": {"encoder": _ENCODER, "size": 8},
+    "single_vector": {"encoder": _ENCODER},
 }
 
 

@@ -122,7 +122,7 @@ def test_training_reaches_every_parameter() -> None:
 
 def test_save_then_load_is_the_identity(tmp_path: Path) -> None:
     model = bert(text={"doc_words": 200}, pooler=False)
-    vocabulary = ["[PAD]", *(f"p{number}" for number in range(39))]
+    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *(f"p{number}" for number in range(36))]
     save_model(tmp_path / "model", model, Usage(16, 128), vocabulary, "# card\n")
     again = load_model(tmp_path / "model")
     assert again.model.config == model.config

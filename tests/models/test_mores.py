@@ -1,5 +1,6 @@
 """MORES: three modules, and one score however much of it was computed beforehand."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,15 +9,18 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from model_cases import piece_batch, small_model, widened_ids
+from model_folders import PIECES, watched
 from torch.utils.flop_counter import FlopCounterMode
 
-from glassrank.errors import InputError
+from glassrank.errors import GlassrankError, InputError
+from glassrank.folders import Folder
 from glassrank.models import Ensemble, TokenBatch
 from glassrank.models.checkpoint import Usage, fingerprint, load_model, save_model
 from glassrank.models.mores import MORES, MORESConfig
 from glassrank.models.mores_parts import load_encoder, load_interaction, load_parts, save_parts
 from glassrank.models.pretrained import Pretrained
 from glassrank.nn.transformer import Encoder, EncoderConfig
+from glassrank.sealed import seal
 
 lengths = st.integers(2, 9)
 BERT = EncoderConfig(
@@ -228,7 +232,7 @@ def test_tied_encoders_are_one(tmp_path: Path) -> None:
     sizes = [sum(p.numel() for p in m.parameters()) for m in (tied, apart)]
     layers = sum(p.numel() for layer in apart.query.stack() for p in layer.parameters())
     assert sizes[1] - sizes[0] == layers
-    save_model(tmp_path / "model", tied, Usage(), ["[PAD]"] * 40, "")
+    save_model(tmp_path / "model", tied, Usage(), PIECES, "")
     assert torch.equal(load_model(tmp_path / "model").model(query, doc), scores(tied, query, doc))
 
 
@@ -256,13 +260,13 @@ def test_a_part_of_another_kind_is_refused(tmp_path: Path) -> None:
     save_parts(tmp_path / "parts", mores())
     with pytest.raises(InputError, match="kind 'encoder', expected 'interaction'"):
         load_interaction(tmp_path / "parts" / "query")
-    with pytest.raises(InputError, match="it has no config"):
+    with pytest.raises(InputError, match=r"checksums\.json is missing"):
         load_encoder(tmp_path)
 
 
 def test_save_then_load_is_the_identity(tmp_path: Path) -> None:
     model = mores(reuse="s2", two_logits=True)
-    save_model(tmp_path / "model", model, Usage(16, 128), ["[PAD]"] * 40, "# card\n")
+    save_model(tmp_path / "model", model, Usage(16, 128), PIECES, "# card\n")
     again = load_model(tmp_path / "model").model
     assert again.config == model.config
     assert fingerprint(again) == fingerprint(model)
@@ -315,3 +319,30 @@ def test_mistakes_are_one_sentence() -> None:
         MORESConfig(BERT, replace(BERT, size=24), tie_encoders=True)
     with pytest.raises(InputError, match="expected 1 to 4, found 0"):
         mores(blocks=0)
+
+
+def test_damaged_parts_are_named(tmp_path: Path) -> None:
+    save_parts(tmp_path / "parts", mores())
+    files = [path for path in sorted((tmp_path / "parts").rglob("*")) if path.is_file()]
+    assert len(files) == 2 + 3 * 3
+    for path in files:
+        content = path.read_bytes()
+        middle = len(content) // 2
+        for damaged in (b"", content[:-1], content[:middle] + b"\x7f" + content[middle + 1 :]):
+            path.write_bytes(damaged)
+            with pytest.raises(GlassrankError, match=str(path.parent)):
+                load_parts(tmp_path / "parts")
+        path.write_bytes(content)
+    load_parts(tmp_path / "parts")
+
+
+def test_a_part_with_a_million_layers_is_refused_before_they_are_made(tmp_path: Path) -> None:
+    save_parts(tmp_path / "parts", mores())
+    part = tmp_path / "parts" / "query"
+    stored = json.loads((part / "config.json").read_text())
+    stored["config"]["layers"] = 50_000
+    (part / "config.json").write_text(json.dumps(stored))
+    with Folder.open(part) as opened:
+        seal(opened, "part of a MORES", ["config.json", "weights.safetensors"])
+    with watched(), pytest.raises(GlassrankError, match="more layers than there are weights"):
+        load_encoder(part)

@@ -1,13 +1,16 @@
 """A BERT's folder as such models come: read without unpickling anything."""
 
 import json
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
+from model_folders import watched
 from safetensors.torch import save_file
 
-from glassrank.errors import InputError
+from glassrank.errors import GlassrankError, InputError
 from glassrank.models.bert import BERT
 from glassrank.models.pretrained import find_folder, our_names, read_pretrained
 from glassrank.nn.attention import key_bias
@@ -151,6 +154,9 @@ def test_a_folder_may_be_in_a_package(tmp_path: Path, monkeypatch: pytest.Monkey
     assert find_folder("package:carries_a_model/model") == package / "model"
     with pytest.raises(InputError, match="pip install no_such_package"):
         find_folder("package:no_such_package/model")
+    for name in ("", "os.path", "..", "__main__", "sys"):  # one with a dot would be imported
+        with pytest.raises(InputError, match="names no package"):
+            find_folder(f"package:{name}/model")
     with pytest.raises(InputError, match="is no name on the hub"):
         find_folder("a/b/c", tmp_path)
 
@@ -199,3 +205,83 @@ def test_the_hub_is_asked_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     (tmp_path / "bert").mkdir()
     assert find_folder("bert", tmp_path) == tmp_path / "bert"
     assert asked == ["some/bert", "some/other"]
+
+
+# Folders made to do harm
+
+
+def _edited(**changes: object) -> Callable[[Path], object]:
+    return lambda folder: (folder / "config.json").write_text(json.dumps({**CONFIG, **changes}))
+
+
+def _instead(name: str, make: Callable[[Path], object]) -> Callable[[Path], object]:
+    def change(folder: Path) -> None:
+        (folder / name).unlink()
+        make(folder / name)
+
+    return change
+
+
+def _with_weight(change: Callable[[dict[str, torch.Tensor]], object]) -> Callable[[Path], object]:
+    def write_again(folder: Path) -> None:
+        weights = bert_weights()
+        change(weights)
+        save_file(weights, folder / "model.safetensors")
+
+    return write_again
+
+
+FILES = ("config.json", "vocab.txt", "model.safetensors")
+HARM: dict[str, Callable[[Path], object]] = {
+    **{f"{name}: a pipe": _instead(name, os.mkfifo) for name in FILES},
+    **{
+        f"{name}: endless zeros": _instead(name, lambda path: path.symlink_to("/dev/zero"))
+        for name in FILES
+    },
+    **{f"{name}: a loop": _instead(name, lambda p: p.symlink_to(p.name)) for name in FILES},
+    **{f"{name}: a folder": _instead(name, lambda path: path.mkdir()) for name in FILES},
+    **{f"{name}: huge": lambda folder, n=name: os.truncate(folder / n, 1 << 40) for name in FILES},
+    **{
+        f"{name} = {value}": _edited(**{name: value})
+        for name in CONFIG
+        if name != "model_type"
+        for value in (0, -1, 10**6, 10**12, "x", None, 1.5, [])
+    },
+    "model_type = []": _edited(model_type=[]),
+    "hidden_act = {}": _edited(hidden_act={}),
+    "layer_norm_eps = 'x'": _edited(layer_norm_eps="x"),
+    "deep": lambda folder: (folder / "config.json").write_text("[" * 100_000),
+    "a list": lambda folder: (folder / "config.json").write_text("[]"),
+    "a pickle": lambda folder: (folder / "model.safetensors").write_bytes(b"\x80\x04." * 100),
+    "no pieces": lambda folder: (folder / "vocab.txt").write_text(""),
+    "too many pieces": lambda folder: (folder / "vocab.txt").write_text(
+        "".join(f"{piece}\n" for piece in [*PIECES, "one more"])
+    ),
+    "not UTF-8": lambda folder: (folder / "vocab.txt").write_bytes(b"\xff\n" * 30),
+    "no numbers": _with_weight(lambda found: found["pooler.dense.bias"].fill_(float("nan"))),
+    "a missing layer": _with_weight(lambda found: found.pop("encoder.layer.1.output.dense.bias")),
+    "half of attention": _with_weight(
+        lambda found: found.pop("encoder.layer.1.attention.self.key.bias")
+    ),
+    "other sizes": _with_weight(
+        lambda found: found.update({"embeddings.LayerNorm.bias": torch.ones(13)})
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", HARM)
+def test_a_folder_made_to_do_harm_is_one_sentence(kind: str, tmp_path: Path) -> None:
+    folder = write(tmp_path / "bert", bert_weights())
+    HARM[kind](folder)
+    with watched(), pytest.raises(GlassrankError) as caught:
+        read_pretrained(str(folder))
+    message = str(caught.value)
+    assert str(folder) in message and "\n" not in message and len(message) < 600, message
+
+
+def test_links_to_plain_files_are_followed_as_the_hub_makes_them(tmp_path: Path) -> None:
+    folder = write(tmp_path / "blobs", bert_weights())
+    (tmp_path / "snapshot").mkdir()
+    for path in folder.iterdir():
+        (tmp_path / "snapshot" / path.name).symlink_to(Path("..") / "blobs" / path.name)
+    assert read_pretrained(str(tmp_path / "snapshot")).config == OURS

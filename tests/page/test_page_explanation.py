@@ -7,9 +7,10 @@ import torch
 from page_service import EMOJI, QUERY, Site
 from playwright.sync_api import Page, expect
 
+from glassrank.errors import safe
 from glassrank.explain import Explanation, explain, html_page
 from glassrank.explain.palette import colour, letter, line
-from glassrank.explain.printing import number, safe, signed
+from glassrank.explain.printing import number, signed
 from glassrank.explain.reading import read
 from glassrank.store import text_of
 

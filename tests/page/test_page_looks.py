@@ -10,8 +10,9 @@ from page_service import QUERY
 from playwright.sync_api import Page, expect
 
 import glassrank.serve
+from glassrank.errors import safe
 from glassrank.explain.palette import letter
-from glassrank.explain.printing import number, safe, signed
+from glassrank.explain.printing import number, signed
 
 PAGE = Path(glassrank.serve.__file__).parent / "page"
 BRIGHTNESS = """name => {

@@ -8,7 +8,7 @@ import pytest
 from page_service import HTML, QUERY, Site, running
 from playwright.sync_api import Page, expect
 
-from glassrank.explain.printing import safe
+from glassrank.errors import safe
 from glassrank.serve import Options
 
 ODD = "../<b>?&"

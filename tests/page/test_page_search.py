@@ -7,7 +7,8 @@ from typing import Any
 from page_service import QUERY
 from playwright.sync_api import Error, Page, Response, expect
 
-from glassrank.explain.printing import number, safe
+from glassrank.errors import safe
+from glassrank.explain.printing import number
 
 
 def search(page: Page, query: str = QUERY) -> dict[str, Any]:

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glassrank.rank.budget import Deadline, score_in_time
+from glassrank.deadline import Deadline
+from glassrank.rank.budget import score_in_time
 from glassrank.rank.cost import CostModel
 
 

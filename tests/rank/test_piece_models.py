@@ -51,6 +51,7 @@ def test_batches_of_stored_documents_leave_no_trace(
     store = Store.open(tmp_path / "store", saved.model, index.snapshot)
     exact = Reranker(saved, exact=True)
     monkeypatch.setattr(candidates, "_PADDED_AT_ONCE", {"cpu": at_once})
+    monkeypatch.setattr(Reranker, "alone", False)  # in batches, though exact
     first = index.top_k(["return the list of a class"], 60)[0]
     assert len(first.docs) > 10
     ways = [Pipeline(index, exact, store=one, calibrate=False) for one in (None, store)]

@@ -1,5 +1,6 @@
 """What an index refuses, what it keeps, and who sees a change when."""
 
+import shutil
 from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
@@ -9,6 +10,7 @@ from index_files import contents, leftovers
 
 from glassrank.corpus import read_docs
 from glassrank.errors import DuplicateIdError, GlassrankError, InputError
+from glassrank.folders import Folder
 from glassrank.retrieve import Index
 from glassrank.retrieve.manifest import Manifest, write_manifest
 from glassrank.types import Doc
@@ -180,7 +182,7 @@ def test_an_interrupted_addition_changes_nothing(
     assert contents(index.path) == before
 
 
-@pytest.mark.parametrize("moment", ["os.fsync", "sync_folder"])
+@pytest.mark.parametrize("moment", ["os.fsync", "Folder.sync"])
 @pytest.mark.parametrize("error", [OSError(5, "Input/output error"), KeyboardInterrupt()])
 def test_a_commit_that_fails_before_or_after_its_rename_leaves_a_whole_index(
     index: Index, monkeypatch: pytest.MonkeyPatch, moment: str, error: BaseException
@@ -188,15 +190,18 @@ def test_a_commit_that_fails_before_or_after_its_rename_leaves_a_whole_index(
     def fails(_: object) -> None:
         raise error
 
-    def commit(folder: Path, manifest: Manifest) -> None:
+    def commit(folder: Folder, manifest: Manifest) -> None:
         with monkeypatch.context() as patched:
-            patched.setattr(f"glassrank.retrieve.manifest.{moment}", fails)
+            patched.setattr(f"glassrank.folders.{moment}", fails)
             write_manifest(folder, manifest)
 
     monkeypatch.setattr("glassrank.retrieve.writer.write_manifest", commit)
-    with pytest.raises((GlassrankError, KeyboardInterrupt)):
+    committed = moment == "Folder.sync"
+    with pytest.raises((GlassrankError, KeyboardInterrupt)) as raised:
         index.add([Doc("c1", "replaced"), *(Doc(f"n{i}", "new") for i in range(9))], replace=True)
-    committed = moment == "sync_folder"
+    if isinstance(error, OSError):
+        said = "it is in, but a power cut may undo it" if committed else "it is as it was before"
+        assert said in str(raised.value)
     again = Index(index.path)
     assert again.doc("c1").text == ("replaced" if committed else "Cats purr.")
     assert len(again) == len(CATS) + 9 * committed
@@ -241,3 +246,52 @@ def test_a_snapshot_stays_as_it_was(index: Index) -> None:
 
 def test_an_index_says_what_it_is(index: Index) -> None:
     assert repr(index) == f"Index({str(index.path)!r}: 3 documents)"
+
+
+# Built again
+
+
+def test_an_index_that_was_built_again_is_another(index: Index) -> None:
+    """Even if its changes are counted from 1 again and its files have the same sizes."""
+    reader = Index(index.path)
+    names = {segment.record.name for segment in reader.snapshot.segments}
+    shutil.rmtree(index.path)
+    again = Index.build([*CATS[:2], Doc("d2", "Dogs bark.")], index.path)
+    assert again.generation == reader.generation == 1
+    assert again.state != reader.state
+    assert reader.refresh()
+    assert "d1" not in reader
+    assert "d2" in reader
+    assert not names & {segment.record.name for segment in reader.snapshot.segments}
+    assert not reader.refresh()
+
+
+def test_every_change_has_a_state_of_its_own(index: Index, tmp_path: Path) -> None:
+    """Two copies that are changed in different ways have one generation."""
+    copy = Index(shutil.copytree(index.path, tmp_path / "copy"))
+    assert copy.state == index.state
+    copy.delete(["c1"])
+    index.delete(["c2"])
+    assert copy.generation == index.generation
+    assert copy.state != index.state
+
+
+# Several changes in one
+
+
+def test_several_changes_are_one_commit(index: Index) -> None:
+    generation = index.generation
+    done = index.change(delete=["c1"], add=[Doc("c1", "New."), Doc("n", "Newt.")], merge=True)
+    assert done == (2, 1)
+    assert index.generation == generation + 1
+    assert {doc.doc_id: doc.text for doc in index.docs()}["c1"] == "New."
+    assert len(index.snapshot.segments) == 1
+
+
+def test_several_changes_are_all_refused_if_one_is(index: Index) -> None:
+    before = contents(index.path)
+    with pytest.raises(DuplicateIdError, match="'c2' appears twice"):
+        index.change(delete=["c1"], add=[Doc("c2", "There already.")])
+    with pytest.raises(InputError, match="no document has the id 'x'"):
+        index.change(delete=["x"], add=[Doc("n", "Newt.")])
+    assert contents(index.path) == before

@@ -1,5 +1,7 @@
 """Methods by name."""
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -60,3 +62,37 @@ def test_a_wrong_name_says_what_is_right(text: str, problem: str) -> None:
         parse_method(text)
     assert problem in str(raised.value)
     assert repr(text) in str(raised.value)
+
+
+@pytest.mark.parametrize("text", ["+" * 60_000, "bm25" + " " * 60_000, "bm25(" * 20_000, "a" * 201])
+def test_a_method_is_short(text: str) -> None:
+    began = time.process_time()
+    with pytest.raises(InputError, match="at most 200 characters") as refused:
+        parse_method(text)
+    assert time.process_time() - began < 0.1 and len(str(refused.value)) < 200
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("bm25(", "bm25)", "bm25()x", "bm25((k1=1))", "(k1=1)", "", "+", "+rm3", "bm25+", "rm3"),
+        *("bm25 rm3", "bm25(k1=1)(b=0)", "bm25(k1=1", "ql+bm25", "bm25\u00b2", "bm25(+)"),
+        "bm25+rm3+rm3",
+    ],
+)
+def test_what_is_no_method_is_named(text: str) -> None:
+    with pytest.raises(InputError, match="method"):
+        parse_method(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ("BM25 ( k1 = 1e+0 , b=.5 ) + RM3 ( terms=3 )", "bm25(k1=1,b=0.5)+rm3(terms=3)"),
+        ("ql(mu=1e+06)", "ql(mu=1000000)"),
+        ("ql(mu=1e+06)+rm3", "ql(mu=1000000)+rm3()"),
+        (" bm25() ", "bm25"),
+    ],
+)
+def test_methods_may_be_written_in_several_ways(text: str, same: str) -> None:
+    assert parse_method(text) == parse_method(same)

@@ -1,9 +1,10 @@
 """A small index, two small models, and a service of them, in process or on a real socket."""
 
+import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from glassrank.models.tk import TK, TKConfig
 from glassrank.nn.contextual import ContextualConfig
 from glassrank.retrieve import Index
 from glassrank.serve import Options, Served, make_app
+from glassrank.serve.run import server_config
 from glassrank.store import encode_index
 from glassrank.types import Doc
 
@@ -82,10 +84,7 @@ def in_process(options: Options, served: Served | None = None) -> Iterator[TestC
 @contextmanager
 def on_a_socket(options: Options) -> Iterator[str]:
     """A real server on a free port of this machine; its address."""
-    config = uvicorn.Config(
-        make_app(options), port=0, log_level="warning", lifespan="on", ws="none"
-    )
-    server = uvicorn.Server(config)
+    server = uvicorn.Server(server_config(make_app(options), port=0))
     thread = threading.Thread(target=server.run)
     thread.start()
     try:
@@ -96,6 +95,19 @@ def on_a_socket(options: Options) -> Iterator[str]:
     finally:
         server.should_exit = True
         thread.join(timeout=60)
+
+
+def raw(address: str, *parts: bytes, timeout: float = 20) -> bytes:
+    """All that a server answers to these bytes until it closes, or for a while."""
+    host, _, port = address.removeprefix("http://").partition(":")
+    answer = b""
+    with socket.create_connection((host, int(port)), timeout) as connection:
+        for part in parts:
+            connection.sendall(part)
+        with suppress(TimeoutError, ConnectionResetError):
+            while data := connection.recv(1 << 16):
+                answer += data
+    return answer
 
 
 def message(response: Any) -> str:

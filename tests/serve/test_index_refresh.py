@@ -1,8 +1,10 @@
 """A changed index is picked up while requests go on, and none of them fails."""
 
+import shutil
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from starlette.testclient import TestClient
 
 from glassrank.retrieve import Index
 from glassrank.serve import Options
+from glassrank.serve.opened import Served
 from glassrank.store import encode_index
 from glassrank.types import Doc
 
@@ -65,6 +68,17 @@ def test_no_request_is_dropped(own: Options) -> None:
         assert client.get("/doc", params={"id": "new20"}).is_success
 
 
+def test_an_index_that_was_built_again_is_noticed(own: Options) -> None:
+    """It has generation 1, as the one before it had."""
+    with in_process(replace(own, models=())) as client:
+        assert client.get("/doc", params={"id": "d1"}).is_success
+        shutil.rmtree(own.index)
+        Index.build([Doc("other", "the cat sat")], own.index)
+        wait_until(lambda: client.get("/doc", params={"id": "other"}).is_success)
+        assert client.get("/doc", params={"id": "d1"}).status_code == 404
+        assert client.get("/info").json()["index"]["generation"] == 1
+
+
 def test_documents_that_are_not_encoded_yet_wait(
     own: Options, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -106,3 +120,34 @@ def test_an_index_that_vanishes_is_served_on(
         assert "is not an index" in caplog.text
         (tmp_path / "elsewhere").rename(own.index)
         wait_until(lambda: not client.get("/info").json()["index"]["behind"])
+
+
+def test_an_index_that_was_built_again_is_taken_up(own: Options, tmp_path: Path) -> None:
+    """Its changes are counted from 1 again, and there is no store that could tell."""
+    path = tmp_path / "built"
+    Index.build([Doc("old", "the cat sat"), Doc("kept", "a cat")], path)
+    with in_process(replace(own, index=path, models=())) as client:
+        assert client.get("/doc", params={"id": "old"}).is_success
+        shutil.rmtree(path)
+        Index.build([Doc("kept", "a cat")], path)
+        wait_until(lambda: client.get("/doc", params={"id": "old"}).status_code == 404)
+        found = client.post("/search", json={"query": "cat"}).json()
+        assert found["generation"] == 1
+        assert [hit["doc_id"] for hit in found["hits"]] == ["kept"]
+
+
+def test_a_disk_that_fails_for_a_moment_is_tried_again(
+    own: Options, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    served = Served(replace(own, models=()))
+    Index(own.index).delete(["d0"])
+    with monkeypatch.context() as patched:
+        patched.setattr("glassrank.arrays.mmap.mmap", fails)
+        assert not served.refresh()
+        assert "Input/output error" in served.behind
+    assert served.refresh()
+    assert not served.behind
+    assert "d0" not in served.now.index

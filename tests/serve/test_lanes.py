@@ -28,7 +28,7 @@ def clock() -> SetClock:
 def lane(clock: SetClock) -> Iterator[Lane]:
     lane = Lane("test", threads=1, longest=2, clock=clock)
     yield lane
-    lane.close()
+    lane.close(30)
 
 
 @contextmanager
@@ -142,8 +142,16 @@ def test_closing_finishes_what_was_taken(clock: SetClock) -> None:
     lane = Lane("test", threads=1, longest=2, clock=clock)
     with busy(lane, clock):
         job = lane.submit(lambda d: "done", Deadline.after(50, clock))
-    lane.close()
+    assert lane.close(30)
     assert job.result(0) == "done"
+
+
+def test_closing_does_not_wait_for_ever(clock: SetClock) -> None:
+    lane = Lane("test", threads=1, longest=2, clock=clock)
+    with busy(lane, clock):
+        waiting = lane.submit(lambda d: "done", Deadline.after(50, clock))
+        assert not lane.close(0.05)
+    assert waiting.cancelled()
 
 
 def test_how_many_wait_is_told(lane: Lane, clock: SetClock) -> None:
@@ -151,5 +159,5 @@ def test_how_many_wait_is_told(lane: Lane, clock: SetClock) -> None:
     lane.waits = counts.append
     with busy(lane, clock):
         lane.submit(lambda d: None, Deadline.after(50, clock))
-    lane.close()
+    lane.close(30)
     assert counts == [1, 0, 1, 0]

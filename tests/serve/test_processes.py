@@ -4,12 +4,13 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
@@ -61,9 +62,11 @@ class Running:
 
 
 @contextmanager
-def running(options: Options, tmp_path: Path, *more: str) -> Iterator[Running]:
+def running(
+    options: Options, tmp_path: Path, *more: str, program: Sequence[str] = _PROGRAM
+) -> Iterator[Running]:
     models = [word for name, folder in options.models for word in ("--model", f"{name}={folder}")]
-    command = [*_PROGRAM, "serve", str(options.index), *models, "--port", "0", *more]
+    command = [*program, "serve", str(options.index), *models, "--port", "0", *more]
     log = tmp_path / "log"
     with log.open("w") as file:
         process = subprocess.Popen(
@@ -98,10 +101,97 @@ def test_two_workers_share_the_work(options: Options, tmp_path: Path) -> None:
             answers = [json.loads(future.result()) for future in asked]
         assert len({answer["hits"][0]["doc_id"] for answer in answers}) == 1
         line = 'glassrank_requests_total{route="/search",status="200"} 40.0'
-        assert line in service.ask("/metrics")  # whichever worker is asked
+        # Whichever worker is asked; one counts when it has sent its answer.
+        service.wait_for(lambda: line in service.ask("/metrics"))
         workers = service.workers()
         service.ends_well()
     assert not any(Path(f"/proc/{worker}").exists() for worker in workers)
+
+
+def test_clients_that_send_nothing_do_not_delay_the_end(options: Options, tmp_path: Path) -> None:
+    half = b"POST /search HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\n{"
+    with running(options, tmp_path) as service, ExitStack() as stack:
+        port = int(service.address.rpartition(":")[2])
+        for data in (half, b"GET / HT", b"", half):
+            connection = stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+            connection.sendall(data)
+        service.ask("/healthz")
+        began = time.monotonic()
+        service.ends_well()
+        assert time.monotonic() - began < 8
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [1, 2])
+def test_work_that_does_not_end_is_left(options: Options, tmp_path: Path, workers: int) -> None:
+    """Should a request ever be computed for ever, the service ends all the same."""
+    program = tmp_path / "stuck.py"
+    program.write_text(
+        "import sys, time\n"
+        "from glassrank.serve import run, service\n"
+        "from glassrank.serve.explaining import Explainer\n"
+        "run._DRAIN_SECONDS, service._CLOSE_SECONDS = 1, 0.5\n"
+        "Explainer.answer = lambda *_: [time.sleep(0.1) for _ in range(3000)]\n"
+        "from glassrank.cli import main\n"
+        "if __name__ == '__main__':\n    main()\n"
+    )
+    command = [sys.executable, str(program)]
+    with running(options, tmp_path, "--workers", str(workers), program=command) as service:
+        service.wait_for(lambda: workers == 1 or len(service.workers()) == workers)
+        with ThreadPoolExecutor(1) as pool:
+            asked = pool.submit(service.ask, "/explain", query="cat", text="cat")
+            time.sleep(1)
+            began = time.monotonic()
+            service.process.send_signal(signal.SIGTERM)
+            assert service.process.wait(30) == 0
+            assert time.monotonic() - began < 20
+            assert asked.exception() is not None
+
+
+def metrics_folders(folder: Path) -> list[Path]:
+    return list(folder.glob("glassrank-metrics-*"))
+
+
+@pytest.mark.slow
+def test_a_service_that_is_killed_leaves_no_folder(
+    options: Options, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its workers remove it; and what was killed before it had any, the next service does."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    left = folder / "glassrank-metrics-999999999-x"
+    left.mkdir()
+    (left / "gauge.db").touch()
+    (folder / "glassrank-metrics-999999999-y").symlink_to(tmp_path)
+    (folder / f"glassrank-metrics-{os.getpid()}-z").mkdir()  # of one that runs
+    with running(options, tmp_path, "--workers", "2") as service:
+        service.wait_for(lambda: len(service.workers()) == 2)
+        service.ask("/search", query="cat", budget_ms=9000)
+        assert not left.exists() and len(metrics_folders(folder)) == 3
+        service.process.kill()
+        service.process.wait(60)
+    give_up = time.monotonic() + 60
+    while len(metrics_folders(folder)) > 2:
+        assert time.monotonic() < give_up
+        time.sleep(0.1)
+    assert tmp_path.exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_service_that_is_ended_at_its_start_leaves_nothing(
+    options: Options, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: str
+) -> None:
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    with running(options, tmp_path, "--workers", workers) as service:
+        began = time.monotonic()
+        service.process.terminate()
+        service.process.wait(60)
+        assert time.monotonic() - began < 30
+    assert metrics_folders(folder) == []
 
 
 @pytest.mark.slow

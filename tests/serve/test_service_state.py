@@ -70,6 +70,7 @@ def test_models_and_limits_are_told(client: TestClient) -> None:
     assert found["index"] == {"documents": COUNT, "generation": 1, "behind": False}
     assert found["limits"]["k"] == 1000
     assert found["budget_ms"] == 2000.0 and found["samples"] == []
+    assert found["subject"] == ""
 
 
 def test_every_address_is_in_the_reference_and_nothing_is_loaded_from_elsewhere(
@@ -103,6 +104,19 @@ def test_reports_of_other_commands_are_served(options: Options, tmp_path: Path) 
     (tmp_path / "bad.json").write_text("{")
     with pytest.raises(InputError, match=r"bad\.json cannot be read as JSON"):
         make_app(replace(options, curves=tmp_path / "bad.json"))
+
+
+def test_reports_may_follow_when_the_service_is_up(options: Options, tmp_path: Path) -> None:
+    path = tmp_path / "clusters.json"
+    with in_process(replace(options, clusters=path, reports_follow=True)) as client:
+        assert client.get("/info").json()["reports"] == ["clusters"]
+        early = client.get("/clusters")
+        assert early.status_code == 503 and int(early.headers["retry-after"]) >= 1
+        assert "being measured" in early.json()["message"]
+        path.write_text('{"clusters": []}')
+        assert client.get("/clusters").json() == {"clusters": []}
+    with pytest.raises(InputError, match=r"budget\.json cannot be read as JSON"):
+        make_app(replace(options, curves=tmp_path / "budget.json"))
 
 
 def test_answers_are_plain_json(client: TestClient) -> None:

@@ -1,5 +1,6 @@
 """A store follows its index: what is new is encoded, what only moved is copied."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -144,14 +145,34 @@ def test_an_index_built_over_another_keeps_its_stores(index: Index, path: Path) 
 
 
 def test_a_segment_of_the_same_name_in_another_index_is_another(
-    index: Index, path: Path, tmp_path: Path
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Names have a random part: that two are equal has to be brought about."""
+    monkeypatch.setattr("glassrank.retrieve.writer.secrets.token_hex", lambda size: "0" * 2 * size)
+    index = Index.build(some_docs(1, ids(0, 40)), tmp_path / "index")
+    path = encode_index(index, SAVED, dtype="float32").path
     other = Index.build(some_docs(8, ids(0, 40)), tmp_path / "other")
     assert other.snapshot.segments[0].record.name == index.snapshot.segments[0].record.name
     with pytest.raises(InputError, match="has not encoded all documents"):
         Store.open(path, SAVED.model, other.snapshot)
     encode_index(other, SAVED, path, "float32")
     assert_follows(other, SAVED, path, **CLOSE)
+
+
+def test_an_index_that_was_built_again_is_another(index: Index, path: Path) -> None:
+    """The same texts take no new work, but what belongs to them has to be said again."""
+    docs = list(index.docs())
+    stores = index.path / "stores"
+    stores.rename(index.path.with_name("kept"))
+    shutil.rmtree(index.path)
+    again = Index.build(docs, index.path)
+    index.path.with_name("kept").rename(stores)
+    assert again.generation == 1
+    with pytest.raises(InputError, match="has not encoded all documents"):
+        Store.open(path, SAVED.model, again.snapshot)
+    report = encode_index(again, SAVED, path, "float32")
+    assert (report.encoded, report.reused) == (0, len(docs))
+    assert_follows(again, SAVED, path, **CLOSE)
 
 
 def test_a_title_is_part_of_what_is_read(tmp_path: Path) -> None:

@@ -6,9 +6,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from glassrank.arrays import consecutive
 from glassrank.errors import InputError
-from glassrank.store.manifest import Layout, stride
-from glassrank.store.rows import DTYPES, consecutive, pack, row_bytes, unpack
+from glassrank.store.manifest import DTYPES, Layout, stride
+from glassrank.store.rows import pack, row_bytes, unpack
 
 CPU = torch.device("cpu")
 values = st.one_of(

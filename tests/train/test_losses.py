@@ -1,12 +1,16 @@
 """Each loss against its formula, written out for one small batch."""
 
 import math
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
 from glassrank.train import losses
 from glassrank.train.config import LossConfig
+from glassrank.train.prepared import Ragged
+from glassrank.train.teachers import MeanTeacher
 
 SCORES = torch.tensor([[2.0, 1.5, -1.0], [0.0, 1.0, 0.5]])
 GRADES = torch.tensor([[3, 1, 0], [1, 0, 0]])
@@ -57,6 +61,34 @@ def test_kl_is_zero_only_for_the_teachers_own_shares() -> None:
     wanted = 20 * TEACHER + 2 * (GRADES > 0)
     assert losses.loss(config, wanted + 5, GRADES, TEACHER).item() == pytest.approx(0, abs=1e-6)
     assert losses.loss(config, SCORES, GRADES, TEACHER).item() > 0.1
+
+
+def test_a_standardized_teacher_has_no_scale() -> None:
+    config = LossConfig("kl", temperature=1.5, positive_bonus=2.0, standardized=True)
+    found = losses.loss(config, SCORES, GRADES, TEACHER)
+    stretched = losses.loss(config, SCORES, GRADES, 40 * TEACHER - 3)
+    assert found.item() == pytest.approx(stretched.item(), rel=1e-2)
+    rows = losses.standardized(TEACHER)
+    assert rows.mean(1).tolist() == pytest.approx([0, 0], abs=1e-6)
+    assert rows.pow(2).mean(1).tolist() == pytest.approx([1, 1], rel=1e-2)
+    assert losses.standardized(torch.ones(1, 4)).tolist() == [[0, 0, 0, 0]]
+
+
+def test_several_teachers_are_one_mean_of_equal_scales() -> None:
+    class Fixed:
+        def __init__(self, values: list[float]) -> None:
+            self.values = values
+
+        def scores(self, _: object) -> np.ndarray:
+            return np.array(self.values, np.float32)
+
+    docs = Ragged(np.array([0, 3, 5]), np.arange(5, dtype=np.int32))
+    found = SimpleNamespace(docs=docs)
+    first, second = Fixed([1, 2, 3, 5, 7]), Fixed([300, 200, 100, -1, 1])
+    mean = MeanTeacher([(first, 1.0), (second, 2.0)]).scores(found)  # type: ignore[arg-type]
+    step = math.sqrt(1.5)  # of three evenly spaced values, in deviations
+    expected = [(-step + 2 * step) / 3, 0, (step - 2 * step) / 3, -1, 1]
+    assert mean.tolist() == pytest.approx(expected, abs=1e-4)
 
 
 def test_distillation_without_a_teacher_says_what_is_missing() -> None:

@@ -76,8 +76,29 @@ export async function explain(form, signal) {
   return kept.get(name);
 }
 
-export function getReport(name) {
-  return ask(name);
+// A report may still be in the making: whoever asked is told so, until it is there.
+const reports = new Map();
+const MOST_TRIES = 200;
+
+export function getReport(name, tell) {
+  if (!reports.has(name)) {
+    const coming = awaited(name, tell);
+    reports.set(name, coming);
+    coming.catch(() => reports.delete(name));
+  }
+  return reports.get(name);
+}
+
+async function awaited(name, tell) {
+  for (let tries = 1; ; tries += 1) {
+    try {
+      return await ask(name);
+    } catch (error) {
+      if (!BUSY.includes(error.status) || tries === MOST_TRIES) throw error;
+      tell(error.message);
+      await new Promise((done) => setTimeout(done, error.waitMs));
+    }
+  }
 }
 
 // Only the last of several questions is answered: what is stale is dropped, and resolves to null.

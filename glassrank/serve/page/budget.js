@@ -42,7 +42,9 @@ export class BudgetView {
       return;
     }
     try {
-      this._report ??= await getReport("budget");
+      this._report ??= await getReport("budget", (text) =>
+        replace(this._place, make("p", { class: "message" }, text)),
+      );
     } catch (error) {
       replace(this._place, make("p", { class: "message", role: "alert" }, error.message));
       return;

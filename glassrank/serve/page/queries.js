@@ -54,7 +54,9 @@ export class QueriesView {
       return;
     }
     try {
-      this._report ??= await getReport("clusters");
+      this._report ??= await getReport("clusters", (text) =>
+        replace(this._place, make("p", { class: "message" }, text)),
+      );
       this._draw(this._context.address.state);
     } catch (error) {
       replace(this._place, make("p", { class: "message", role: "alert" }, error.message));

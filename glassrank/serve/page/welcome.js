@@ -5,6 +5,8 @@ import { make } from "./dom.js";
 import { count } from "./printing.js";
 
 export function welcome(info) {
+  const documents = `${count(info.index.documents)} documents`;
+  const searched = info.subject ? `${info.subject} (${documents})` : documents;
   const models = info.models.length
     ? info.models.map((model) => model.name).join(", ")
     : "no model";
@@ -14,7 +16,7 @@ export function welcome(info) {
     make(
       "p",
       { class: "lead" },
-      `Search ${count(info.index.documents)} documents, and see why each result is where it is.`,
+      `Search ${searched}, and see why each result is where it is.`,
     ),
     make("p", { class: "faint" }, `Re-ranked by ${models}, within a time budget that you choose.`),
     samples(info.samples ?? []),

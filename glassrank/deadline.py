@@ -1,0 +1,63 @@
+"""The moment by which work must be done. Whatever computes in steps looks at it between them."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from glassrank.errors import GlassrankError
+
+Clock = Callable[[], float]
+"""Milliseconds since some moment."""
+
+
+def now() -> float:
+    return time.perf_counter_ns() / 1e6
+
+
+def computed() -> float:
+    """Milliseconds that this thread has computed: those in which others did are not counted."""
+    return time.thread_time_ns() / 1e6
+
+
+class LateError(GlassrankError):
+    """The time did not suffice for work of which a part is of no use."""
+
+
+@dataclass(frozen=True)
+class Deadline:
+    """The moment by which an answer is due; none at all without a budget."""
+
+    clock: Clock
+    at: float
+
+    @classmethod
+    def after(cls, budget_ms: float | None, clock: Clock = now) -> "Deadline":
+        return cls(clock, float("inf") if budget_ms is None else clock() + budget_ms)
+
+    def left(self) -> float:
+        return self.at - self.clock()
+
+    def passed(self) -> bool:
+        return self.left() <= 0
+
+    def earlier(self, by: float) -> "Deadline":
+        return Deadline(self.clock, self.at - by)
+
+    def or_computed(self, ms: float) -> "Deadline":
+        """This moment, or the one when the thread that calls has computed for so long: whichever
+        is first."""
+        ahead = self.at - ms - computed()
+        return Deadline(lambda: max(self.clock(), ahead + computed()), self.at)
+
+    def share(self, part: float) -> "Deadline":
+        """When so much of the time that is left will be gone."""
+        return Deadline(self.clock, self.clock() + part * self.left())
+
+    def check(self, what: str) -> None:
+        """Between two steps of work that must be done whole: it ends here if it is late."""
+        if self.passed():
+            raise LateError(f"there was not enough time for {what}; ask for less, or allow more")
+
+
+NEVER = Deadline(now, float("inf"))
+"""Of work that may take as long as it takes."""

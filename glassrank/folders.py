@@ -1,0 +1,301 @@
+"""Folders that may come from strangers, opened so that nothing in them can lead outside.
+
+A folder is held by its descriptor and every name in it is looked up there: a link is never
+followed, a name is plain (no slash, no `..`, no dot in front), a file is a plain file and not a
+pipe or a device, and what is new is really new. The path that a user gives may go through links.
+
+    with Folder.open(path) as folder, folder.lock():
+        content = folder.read("config.json", limit=1 << 20)   # a small file, whole
+        with folder.child("part") as part, part.open_file("weights.bin") as file: ...
+        with folder.create("new.bin") as file: ...            # must not be there yet
+        folder.write("config.json", content)                  # old or new, durable: the commit
+        folder.remove("old.bin")
+
+What is not there is a `FileNotFoundError` and a full disk an `OSError`, whose `filename` is the
+whole path; `explained` makes one sentence of them. What no writer of ours would make is a
+`CorruptError`. Systems differ in all this: such calls stand here and in `whole_folder.py` alone.
+"""
+
+import errno
+import fcntl
+import os
+import re
+import shutil
+import stat
+from collections.abc import Callable, Collection, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import IO
+
+from glassrank.errors import CorruptError, DiskError, GlassrankError
+
+LOCK = "write.lock"
+_PLAIN = re.compile(r"\w[\w.+@ =,-]{0,199}")
+_NOT_FOLLOWED = os.O_NOFOLLOW | os.O_CLOEXEC
+_PLAIN_FILE = _NOT_FOLLOWED | os.O_NONBLOCK | os.O_NOCTTY  # a pipe without a writer must not wait
+_NO_PLAIN_FILE = {errno.ELOOP, errno.ENXIO, errno.EISDIR, errno.ENODEV}
+_KINDS = {stat.S_IFREG: "file", stat.S_IFDIR: "folder", stat.S_IFLNK: "link"}
+_TRIES = 100
+
+
+def is_plain(name: object) -> bool:
+    """
+    >>> [is_plain(name) for name in ("a-1.npy", "..", "a/b", ".hidden", "a\\n", "", 7)]
+    [True, False, False, False, False, False, False]
+    """
+    return isinstance(name, str) and _PLAIN.fullmatch(name) is not None
+
+
+class NotDurableError(OSError):
+    """A file is in its place, but the disk does not confirm it: a power cut may undo it."""
+
+
+class Folder:
+    """An open folder, closed by `with` or `close`; `path` is for messages."""
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self.path = path
+        self._at = descriptor
+
+    @property
+    def descriptor(self) -> int:
+        return self._at
+
+    @classmethod
+    def open(cls, path: str | Path, *, follow: bool = True) -> "Folder":
+        flags = os.O_RDONLY | os.O_DIRECTORY | (os.O_CLOEXEC if follow else _NOT_FOLLOWED)
+        return cls(Path(path), os.open(path, flags))
+
+    def child(self, name: str) -> "Folder":
+        """A folder inside."""
+        with self._named(name) as path:
+            try:
+                flags = os.O_RDONLY | os.O_DIRECTORY | _NOT_FOLLOWED
+                return Folder(path, os.open(name, flags, dir_fd=self._at))
+            except OSError as error:
+                if error.errno in (errno.ELOOP, errno.ENOTDIR):
+                    raise CorruptError(f"{path} is not a folder of its own; remove it") from None
+                raise
+
+    def make_child(self, name: str, *, exist_ok: bool = False) -> "Folder":
+        """A new folder inside."""
+        with self._named(name):
+            try:
+                os.mkdir(name, dir_fd=self._at)
+            except FileExistsError:
+                if not exist_ok:
+                    raise
+        return self.child(name)
+
+    def names(self) -> list[str]:
+        """Everything that lies here, plain or not."""
+        with self._failing(self.path):
+            return sorted(os.listdir(self._at))  # noqa: PTH208
+
+    def kind(self, name: str) -> str | None:
+        """`file`, `folder`, `link` or `other`; None if nothing has this name."""
+        with self._failing(self.path / name):
+            try:
+                mode = os.stat(name, dir_fd=self._at, follow_symlinks=False).st_mode
+            except FileNotFoundError:
+                return None
+        return _KINDS.get(stat.S_IFMT(mode), "other")
+
+    def open_file(self, name: str) -> IO[bytes]:
+        """A plain file, to read."""
+        with self._named(name):
+            return self._open(name, os.O_RDONLY, "rb")
+
+    def create(self, name: str) -> IO[bytes]:
+        """A new file, to write and read."""
+        with self._named(name):
+            return self._open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL, "w+b")
+
+    def reopen(self, name: str) -> IO[bytes]:
+        """A file that is there, to go on writing; one that has a second name elsewhere is not."""
+        with self._named(name):
+            file = self._open(name, os.O_RDWR, "r+b")
+        if os.fstat(file.fileno()).st_nlink != 1:
+            file.close()
+            raise CorruptError(f"{self.path / name} has a second name (a hard link); remove it")
+        return file
+
+    def read(self, name: str, limit: int) -> bytes:
+        """A whole file of at most `limit` bytes."""
+        with self.open_file(name) as file, self._failing(self.path / name):
+            content = file.read(limit + 1)
+        if len(content) > limit:
+            raise CorruptError(
+                f"{self.path / name} is damaged: expected at most {limit:,} bytes; "
+                "restore it from a copy"
+            )
+        return content
+
+    def write(self, name: str, content: bytes) -> None:
+        """Puts a file in its place, whole and durable: until the rename it is the old one."""
+        part = f".{name}.part"
+        with self._named(name):
+            self._unlink(part)
+            try:
+                with self._open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL, "w+b") as file:
+                    file.write(content)
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.replace(part, name, src_dir_fd=self._at, dst_dir_fd=self._at)
+            finally:
+                with suppress(OSError):
+                    self._unlink(part)
+            try:
+                self.sync()
+            except OSError as error:
+                raise NotDurableError(error.errno, error.strerror) from error
+
+    def remove(self, name: str) -> None:
+        """A file, or a link, or nothing."""
+        with self._named(name):
+            self._unlink(name)
+
+    def remove_child(
+        self, name: str, ours: Callable[[str], bool], keep: Collection[str] = ()
+    ) -> None:
+        """What a writer made in a folder inside, and then the folder; all else is left alone.
+
+        `ours` knows the names that a writer gives; those in `keep` stay, and the folder with them.
+        A disk that fails here has cost some room, no more.
+        """
+        with suppress(OSError, CorruptError):
+            with self.child(name) as child:
+                for file in child.names():
+                    made = file[1:-5] if _is_part(file) else file
+                    if file not in keep and ours(made):
+                        with suppress(OSError):
+                            child._unlink(file)
+            if not keep:
+                os.rmdir(name, dir_fd=self._at)
+
+    def sync(self) -> None:
+        """Makes the names here durable, as `fsync` does for a file's content."""
+        with self._failing(self.path):
+            os.fsync(self._at)
+
+    @contextmanager
+    def lock(self, child: str | None = None) -> Iterator[None]:
+        """One writer at a time, of this folder, or of a child that is replaced as a whole."""
+        name = LOCK if child is None else f".{child}.lock"
+        with self._lock_file(name, self.path if child is None else self.path / child):
+            try:
+                yield
+            finally:
+                if child is not None:
+                    with suppress(OSError):
+                        self._unlink(name)
+
+    def _lock_file(self, name: str, what: Path) -> IO[bytes]:
+        for _ in range(_TRIES):
+            with self._failing(self.path / name), ExitStack() as stack:
+                file = stack.enter_context(self._open(name, os.O_RDWR | os.O_CREAT, "r+b"))
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    break
+                with suppress(FileNotFoundError):  # removed by its owner before it was ours
+                    status = os.stat(name, dir_fd=self._at, follow_symlinks=False)
+                    if os.path.samestat(status, os.fstat(file.fileno())):
+                        stack.pop_all()
+                        return file
+        raise GlassrankError(f"another process is writing to {what}; try again when it is done")
+
+    def is_current(self) -> bool:
+        """Whether the path still leads here: another folder may have taken its place."""
+        try:
+            return os.path.samestat(self.path.stat(), os.fstat(self._at))
+        except FileNotFoundError:
+            return False
+
+    def close(self) -> None:
+        if self._at >= 0:
+            os.close(self._at)
+            self._at = -1
+
+    def __enter__(self) -> "Folder":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: object, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _open(self, name: str, flags: int, mode: str) -> IO[bytes]:
+        try:
+            descriptor = os.open(name, flags | _PLAIN_FILE, 0o666, dir_fd=self._at)
+        except OSError as error:
+            if error.errno in _NO_PLAIN_FILE:
+                raise _no_plain_file(self.path / name) from None
+            raise
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise _no_plain_file(self.path / name)
+        return os.fdopen(descriptor, mode)
+
+    def _unlink(self, name: str) -> None:
+        with suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=self._at)
+
+    @contextmanager
+    def _named(self, name: str) -> Iterator[Path]:
+        if not is_plain(name):
+            raise _not_a_name(name, self.path)
+        with self._failing(self.path / name):
+            yield self.path / name
+
+    @contextmanager
+    def _failing(self, path: Path) -> Iterator[None]:
+        """Errors name the whole path: the system knows only the name within the folder."""
+        try:
+            yield
+        except OSError as error:
+            error.filename, error.filename2 = str(path), None
+            raise
+
+
+def _is_part(name: str) -> bool:
+    """Whether `Folder.write` was killed over it."""
+    return name.startswith(".") and name.endswith(".part")
+
+
+def _not_a_name(name: object, folder: Path) -> CorruptError:
+    return CorruptError(f"{folder} names a file {str(name)[:80]!r}, which is no plain name")
+
+
+def _no_plain_file(path: Path) -> CorruptError:
+    return CorruptError(
+        f"{path} is damaged: expected a plain file, not a link, a folder or a device; "
+        "restore it from a copy or remove it"
+    )
+
+
+def remove_tree(parent: Folder, name: str) -> None:
+    """Whatever has this name, with all inside, as far as that can be removed; links are removed,
+    not followed. Only for what this process made: a hidden name is allowed."""
+    with suppress(OSError, RecursionError):
+        try:
+            os.unlink(name, dir_fd=parent._at)
+        except (IsADirectoryError, PermissionError):
+            shutil.rmtree(name, ignore_errors=True, dir_fd=parent._at)
+
+
+@contextmanager
+def explained(doing: str, hint: str = "") -> Iterator[None]:
+    """A disk that is full, damaged or closed to us, as one sentence: `cannot DOING: WHY; HINT`."""
+    try:
+        yield
+    except OSError as error:
+        raise disk_error(error, doing, hint) from error
+
+
+def disk_error(error: OSError, doing: str, hint: str = "") -> DiskError:
+    where = f" ({error.filename})" if error.filename and str(error.filename) not in doing else ""
+    return DiskError(
+        f"cannot {doing}{where}: {error.strerror or error}{'; ' if hint else ''}{hint}"
+    )

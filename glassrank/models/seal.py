@@ -1,0 +1,51 @@
+"""Checksums for a model folder that an older version saved, or that somebody edited on purpose.
+
+python -m glassrank.models.seal FOLDER [FOLDER ...]
+"""
+
+import sys
+from pathlib import Path
+
+from glassrank.checked import record_of
+from glassrank.errors import GlassrankError
+from glassrank.folders import Folder, explained
+from glassrank.models.checkpoint import (
+    CONFIG,
+    VOCABULARY,
+    WEIGHTS,
+    load_config,
+    load_files,
+)
+from glassrank.sealed import SealedFiles, seal
+
+
+def seal_model(folder: Path) -> None:
+    """Writes the manifest, of an ensemble's members too, if the model can be used."""
+    with explained(f"add checksums to {folder}"), Folder.open(folder) as opened:
+        _seal(opened)
+
+
+def _seal(folder: Folder) -> None:
+    names = [name for name in (CONFIG, WEIGHTS, VOCABULARY) if folder.kind(name)]
+    files = SealedFiles(folder, {name: record_of(folder, name) for name in names})
+    for name in load_config(files).members:
+        with folder.child(name) as member:
+            _seal(member)
+    load_files(files)
+    seal(folder, "model", names)
+
+
+def main() -> None:
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    for name in sys.argv[1:]:
+        try:
+            seal_model(Path(name))
+        except GlassrankError as error:
+            print(f"error: {error}", file=sys.stderr)
+            sys.exit(error.exit_status)
+        print(f"{name}: its checksums are in checksums.json")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,172 @@
+"""Families over a pretrained encoder: kernels, MaxSim, one vector."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from model_cases import piece_batch, small_model, widened_ids
+
+from glassrank.models import MODELS, PieceRanker, TokenBatch, Words
+from glassrank.models.checkpoint import Usage, load_model, save_model
+from glassrank.models.kernel_bert import KernelBERT
+from glassrank.models.pretrained import Pretrained
+from glassrank.nn.kernels import Kernels
+from glassrank.settings import to_plain
+
+FAMILIES = ("kernel_bert", "maxsim", "single_vector")
+every_family = pytest.mark.parametrize("name", FAMILIES)
+lengths = st.integers(2, 9)
+
+
+def family(name: str, **changes: object) -> PieceRanker:
+    model = small_model(name, **changes)
+    assert isinstance(model, PieceRanker)
+    return model
+
+
+@every_family
+@settings(max_examples=10, deadline=None)
+@given(q=lengths, d=lengths, extra=st.integers(1, 5), seed=st.integers(0, 99))
+def test_padding_does_not_matter(name: str, q: int, d: int, extra: int, seed: int) -> None:
+    model = family(name)
+    query, doc = piece_batch([q], seed=seed), piece_batch([d], seed=seed + 1)
+    with torch.no_grad():
+        padded = model(widened_ids(query, extra), widened_ids(doc, 2 * extra))
+        torch.testing.assert_close(padded, model(query, doc), rtol=1e-4, atol=1e-5)
+
+
+@every_family
+@settings(max_examples=10, deadline=None)
+@given(pairs=st.lists(st.tuples(lengths, lengths), min_size=2, max_size=4), seed=st.integers(0, 99))
+def test_neighbours_and_order_do_not_matter(
+    name: str, pairs: list[tuple[int, int]], seed: int
+) -> None:
+    model = family(name)
+    query = piece_batch([q for q, _ in pairs], seed=seed)
+    doc = piece_batch([d for _, d in pairs], seed=seed + 1)
+    with torch.no_grad():
+        together = model(query, doc)
+        for number in range(len(pairs)):
+            own = [TokenBatch(b.ids[[number]], b.mask[[number]]) for b in (query, doc)]
+            torch.testing.assert_close(model(*own), together[[number]], rtol=1e-4, atol=1e-5)
+
+
+@every_family
+def test_one_query_is_as_good_as_many_of_it(name: str) -> None:
+    model = family(name)
+    with torch.no_grad():
+        query, doc = model.encode_query(piece_batch([5])), model.encode_doc(piece_batch([9, 4, 7]))
+        one = model.interact(model.for_many(query, 3), doc).score
+        many = model.interact(query.rows(torch.zeros(3).long()), doc).score
+    torch.testing.assert_close(one, many)
+
+
+@pytest.mark.parametrize("name", ["kernel_bert", "maxsim"])
+@settings(max_examples=10, deadline=None)
+@given(q=lengths, d=lengths, seed=st.integers(0, 99))
+def test_exact_parts_add_up(name: str, q: int, d: int, seed: int) -> None:
+    model = family(name)
+    with torch.no_grad():
+        out = model.explain(piece_batch([q, 3], seed=seed), piece_batch([d, 2], seed=seed + 1))
+    total = sum(out.parts[part].flatten(1).sum(1) for part in model.summands)
+    torch.testing.assert_close(total, out.score, rtol=1e-5, atol=1e-5)
+
+
+@every_family
+def test_training_reaches_every_parameter(name: str) -> None:
+    model = family(name).train()
+    out = model(piece_batch([5, 4]), piece_batch([9, 7], seed=1))
+    torch.autograd.backward((out * torch.tensor([1.0, -2.0])).sum())
+    untouched = [n for n, p in model.named_parameters() if p.grad is None or not p.grad.any()]
+    # All texts are of one segment.
+    assert [n for n in untouched if "types" not in n] == []
+
+
+@every_family
+def test_it_starts_with_a_pretrained_encoder(name: str) -> None:
+    model = family(name)
+    weights = {name: tensor.clone() for name, tensor in model.encoder.state_dict().items()}
+    pretrained = Pretrained(model.config.encoder, weights, ["[PAD]"], lowercase=False)
+    fresh = type(model).start(pretrained)
+    assert not fresh.config.text.lowercase
+    batch = piece_batch([6])
+    with torch.no_grad():
+        assert torch.equal(
+            fresh.eval().encoder(batch.ids, batch.mask), model.encoder(batch.ids, batch.mask)
+        )
+
+
+@every_family
+def test_rounding_leaves_the_trained_model_as_it_is(name: str) -> None:
+    model = family(name)
+    query, doc = piece_batch([5]), piece_batch([9])
+    with torch.no_grad():
+        before = model(query, doc)
+        fast = model.rounded(torch.bfloat16)
+        rounded = fast.interact(model.encode_query(query), fast.encode_doc(doc)).score
+        assert torch.equal(model(query, doc), before)
+    assert next(model.encoder.parameters()).dtype == torch.float32
+    torch.testing.assert_close(rounded.float(), before, rtol=0.1, atol=0.1)
+
+
+similarities = st.floats(-1, 1, width=32)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    rows=st.lists(similarities, min_size=1, max_size=6),
+    place=st.integers(0, 5),
+    closer=similarities,
+    seed=st.integers(0, 9),
+)
+def test_a_closer_match_never_counts_against_a_document(
+    rows: list[float], place: int, closer: float, seed: int
+) -> None:
+    """Whatever the weights: one document piece comes closer to the query's, and no score falls."""
+    model = family("kernel_bert", seed=seed)
+    assert isinstance(model, KernelBERT)
+    place %= len(rows)
+
+    def score(values: list[float]) -> float:
+        angles = torch.tensor(values, dtype=torch.float64).acos()
+        doc = torch.stack([angles.cos(), angles.sin()], 1).float()[None]  # (1, D, 2)
+        ones = torch.ones(1, len(values))
+        query = Words(torch.tensor([[[1.0, 0.0]]]), torch.ones(1, 1), torch.ones(1, 1))
+        with torch.no_grad():
+            return model.interact(query, Words(doc, ones, ones)).score.item()
+
+    nearer = [*rows[:place], max(rows[place], closer), *rows[place + 1 :]]
+    assert score(nearer) >= score(rows) - 1e-5
+
+
+def test_the_papers_kernels_can_be_asked_for() -> None:
+    plain = to_plain(Kernels.eleven())
+    model = family("kernel_bert", kernels=plain, monotone=False)
+    assert model.config.kernels == replace(Kernels.eleven())
+    with torch.no_grad():
+        assert torch.isfinite(model(piece_batch([4]), piece_batch([7]))).all()
+
+
+def test_families_are_named() -> None:
+    assert set(FAMILIES) <= set(MODELS)
+
+
+def test_a_packaged_form_takes_less_room_and_scores_alike(tmp_path: Path) -> None:
+    model = family("kernel_bert")
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *(f"w{i}" for i in range(36))]
+    usage = Usage(query_length=12, doc_length=20)
+    for name, kept in (("whole", ()), ("small", ("int8", "float16"))):
+        save_model(tmp_path / name, model, usage, words, "# card\n", *kept)
+    sizes = [(tmp_path / n / "weights.safetensors").stat().st_size for n in ("small", "whole")]
+    assert sizes[0] < 0.7 * sizes[1]  # headers are most of a model this small
+    small = load_model(tmp_path / "small").model
+    query, doc = piece_batch([5]), piece_batch([9])
+    with torch.no_grad():
+        torch.testing.assert_close(small(query, doc), model(query, doc), rtol=0.05, atol=0.05)
+    table = small.get_parameter("encoder.embeddings.pieces.weight")
+    original = model.get_parameter("encoder.embeddings.pieces.weight")
+    largest = original.abs().amax(1, keepdim=True)
+    assert bool(((table - original).abs() <= largest / 127).all())

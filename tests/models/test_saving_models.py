@@ -1,0 +1,130 @@
+"""Saving: durable, whole or not at all, beside readers; one sentence where it cannot be done."""
+
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from model_folders import KINDS, ensemble, outcome, word_model
+
+import glassrank
+from glassrank.errors import GlassrankError
+from glassrank.folders import Folder
+from glassrank.models.checkpoint import fingerprint, load_model
+
+HERE = Path(__file__).parent
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(glassrank.__file__).parents[1])}
+
+
+def start(job: str, folder: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-W", "error", HERE / "saver.py", job, folder],
+        env=ENVIRONMENT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finished(job: str, folder: Path) -> str:
+    saver = start(job, folder)
+    said, complaint = saver.communicate(timeout=300)
+    assert saver.returncode == 0, complaint
+    return said
+
+
+def test_a_reader_beside_a_saver_has_the_old_model_or_the_new_one(tmp_path: Path) -> None:
+    wanted = {outcome(word_model(tmp_path / str(seed), seed=seed)) for seed in (0, 1)}
+    word_model(tmp_path / "model")
+    saver = start("without_end", tmp_path / "model")
+    met = []
+    try:
+        for _ in range(5000):
+            met.append(fingerprint(load_model(tmp_path / "model").model))
+            if len(met) >= 40 and len(set(met)) == 2:
+                break
+        assert saver.poll() is None
+    finally:
+        saver.kill()
+        saver.communicate()
+    assert set(met) == wanted
+
+
+def test_killed_at_any_sync_the_old_model_or_the_new_one_is_there(tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
+    assert int(finished("at_every_sync", tmp_path / "runs" / "model")) >= 6
+
+
+def test_where_there_is_no_room_the_old_model_stays(tmp_path: Path) -> None:
+    assert int(finished("little_room", tmp_path / "model")) >= 2000
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_all_that_was_saved_is_durable(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced = set()
+    sync = os.fsync
+
+    def noted(handle: int) -> None:
+        synced.add(os.fstat(handle).st_ino)
+        sync(handle)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    folder = KINDS[kind](tmp_path / "model")
+    for path in [tmp_path, folder, *folder.rglob("*")]:
+        assert path.stat().st_ino in synced, path
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EROFS, errno.EDQUOT])
+@pytest.mark.parametrize("call", ["write_text", "mkdir"])
+def test_a_disk_that_refuses_is_one_sentence(
+    call: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    whole = outcome(word_model(tmp_path / "model"))
+    monkeypatch.setattr(*((Path, call) if call == "write_text" else (os, "mkdir")), refuse)
+    with pytest.raises(GlassrankError, match=os.strerror(code)) as caught:
+        word_model(tmp_path / "model", seed=1)
+    assert "\n" not in str(caught.value) and str(tmp_path / "model") in str(caught.value)
+    monkeypatch.undo()
+    assert outcome(tmp_path / "model") == whole
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.EACCES, errno.EMFILE, errno.ESTALE])
+def test_a_disk_that_cannot_be_read_is_one_sentence(
+    code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: Folder, name: str) -> None:
+        raise OSError(code, os.strerror(code), str(self.path / name))
+
+    folder = ensemble(tmp_path / "model")
+    monkeypatch.setattr(Folder, "open_file", refuse)
+    assert os.strerror(code) in outcome(folder)
+
+
+def test_a_link_in_the_place_of_the_folder_is_not_written_through(tmp_path: Path) -> None:
+    whole = outcome(word_model(tmp_path / "precious"))
+    (tmp_path / "model").symlink_to("precious")
+    with pytest.raises(GlassrankError, match="is a file or a link"):
+        word_model(tmp_path / "model", seed=1)
+    assert outcome(tmp_path / "precious") == whole
+    for name in (".new.part", ".new.old"):
+        (tmp_path / name).symlink_to("precious")
+    word_model(tmp_path / "new", seed=1)
+    assert outcome(tmp_path / "precious") == whole
+
+
+def test_what_is_no_part_of_a_model_is_not_removed(tmp_path: Path) -> None:
+    folder = word_model(tmp_path / "model")
+    (folder / "notes.txt").write_text("precious")
+    with pytest.raises(GlassrankError, match=r"holds 'notes.txt', .* would be lost"):
+        word_model(folder, seed=1)
+    with pytest.raises(GlassrankError, match="would be lost"):
+        word_model(tmp_path)
+    assert (folder / "notes.txt").read_text() == "precious"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model"]

@@ -1,0 +1,67 @@
+"""What tests tried to break and what happened, for docs/reliability.md.
+
+A test that makes something fail takes the fixture `reliability` and says at its end, when all of
+its assertions have held, what it did:
+
+    def test_a_killed_writer(tmp_path, reliability):
+        ...
+        reliability("Files", "SIGKILL while an index is built", "the old or the new state", tries=4)
+
+`area` is a heading of the page, `fault` and `result` are a row of its table, and `tries` are added
+up over all tests, parameters and processes that say the same. Without `--reliability FILE` nothing
+is kept. `./scripts/reliability` runs the tests with it and writes the page.
+"""
+
+import json
+import os
+from collections import Counter
+from pathlib import Path
+
+AREAS = ("Service", "Files", "Readers", "Supply", "Standing")
+_HEAD = """# What was tried, and what happened
+
+Written by `./scripts/reliability` from what the tests themselves report: every row is a fault that
+a test makes happen, how often, and what all of those tries ended in. A test that fails reports
+nothing. Tests that need what a machine lacks (a browser, a GPU, collections) are not counted there.
+"""
+
+
+class Recorder:
+    """Appends a line for each report: several processes may share the file."""
+
+    def __init__(self, path: str | None) -> None:
+        self._path = path
+
+    def __call__(self, area: str, fault: str, result: str, tries: int = 1) -> None:
+        assert area in AREAS, f"unknown area {area!r}; known are {', '.join(AREAS)}"
+        assert tries > 0, "nothing was tried"
+        if self._path is None:
+            return
+        line = json.dumps([area, fault, result, tries]) + "\n"
+        handle = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        try:
+            os.write(handle, line.encode())  # one call: lines of processes do not mix
+        finally:
+            os.close(handle)
+
+
+def page(lines: list[str]) -> str:
+    """The reports as Markdown, areas and rows in a fixed order."""
+    tries: Counter[tuple[str, str, str]] = Counter()
+    for line in lines:
+        area, fault, result, count = json.loads(line)
+        tries[area, fault, result] += count
+    parts = [_HEAD]
+    for area in AREAS:
+        rows = sorted(
+            (fault, result, n) for (one, fault, result), n in tries.items() if one == area
+        )
+        if not rows:
+            continue
+        parts.append(f"\n## {area}\n\n| fault | tries | what happened |\n|---|---:|---|\n")
+        parts += [f"| {fault} | {n:,} | {result} |\n" for fault, result, n in rows]
+    return "".join(parts)
+
+
+def write_page(reports: Path, target: Path) -> None:
+    target.write_text(page(reports.read_text("utf-8").splitlines()), "utf-8")

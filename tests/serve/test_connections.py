@@ -1,0 +1,184 @@
+"""Clients that are slow, silent or many do not keep others from being answered."""
+
+import socket
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+
+import httpx
+import pytest
+from small_service import on_a_socket, raw
+
+from glassrank.serve import Options, bodies
+from glassrank.serve.connections import BoundedConnection
+
+HEAD = b"POST /search HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+GET = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+@pytest.fixture
+def impatient(options: Options, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    monkeypatch.setattr(BoundedConnection, "head_seconds", 0.3)
+    monkeypatch.setattr(BoundedConnection, "idle_seconds", 0.3)
+    monkeypatch.setattr(BoundedConnection, "answer_seconds", 1.5)
+    monkeypatch.setattr(bodies, "SECONDS", 0.5)
+    with on_a_socket(replace(options, queue=1)) as address:
+        yield address
+
+
+def connect(address: str, data: bytes = b"") -> socket.socket:
+    host, _, port = address.removeprefix("http://").partition(":")
+    connection = socket.create_connection((host, int(port)), 20)
+    connection.sendall(data)
+    return connection
+
+
+def is_closed(connection: socket.socket, within: float) -> bool:
+    connection.settimeout(within)
+    try:
+        while connection.recv(1 << 16):
+            pass
+        return True
+    except TimeoutError:
+        return False
+    except ConnectionResetError:
+        return True
+
+
+def search(address: str) -> httpx.Response:
+    return httpx.post(f"{address}/search", json={"query": "cat"}, timeout=20)
+
+
+@pytest.mark.parametrize("data", [b"", b"G", b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nA: "])
+def test_headers_that_do_not_come_are_not_waited_for(impatient: str, data: bytes) -> None:
+    with connect(impatient, data) as connection:
+        assert is_closed(connection, within=5)
+
+
+def test_single_bytes_do_not_buy_time(impatient: str) -> None:
+    began = time.monotonic()
+    with connect(impatient, b"GET /healthz HTTP/1.1\r\nX: ") as connection, suppress(OSError):
+        while time.monotonic() - began < 5:
+            connection.sendall(b"a")
+            time.sleep(0.05)
+    assert time.monotonic() - began < 4
+
+
+def test_a_second_request_that_does_not_come_is_not_waited_for(impatient: str) -> None:
+    with connect(impatient, GET) as connection:
+        assert connection.recv(1 << 16).startswith(b"HTTP/1.1 200")
+        connection.sendall(b"GET /hea")
+        assert is_closed(connection, within=5)
+
+
+def test_a_body_that_does_not_come_is_refused(impatient: str) -> None:
+    answer = raw(impatient, HEAD + b"Content-Length: 100\r\n\r\n{")
+    assert answer.startswith(b"HTTP/1.1 408") and b"connection: close" in answer.lower()
+    assert b"was not there after" in answer
+
+
+def test_bodies_that_do_not_come_take_no_places(options: Options) -> None:
+    """One may wait and one be answered, but those who have sent nothing do neither."""
+    with on_a_socket(replace(options, queue=1)) as address, ExitStack() as stack:
+        for _ in range(20):
+            stack.enter_context(connect(address, HEAD + b"Content-Length: 100\r\n\r\n{"))
+        assert [search(address).status_code for _ in range(5)] == [200] * 5
+
+
+def test_who_has_waited_longest_makes_room(
+    options: Options, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(BoundedConnection, "most", 10)
+    half = HEAD + b"Content-Length: 100\r\n\r\n{"
+    with on_a_socket(options) as address, ExitStack() as stack:
+        idle = []
+        for number in range(30):
+            idle.append(stack.enter_context(connect(address, half if number % 2 else b"GET /")))
+            time.sleep(0.02)  # one after the other
+        for _ in range(5):
+            assert search(address).status_code == 200
+        assert all(is_closed(connection, within=5) for connection in idle[:15])
+        assert not is_closed(idle[-1], within=0.1)
+
+
+def test_who_does_not_read_is_left(impatient: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with connect(impatient) as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        connection.settimeout(0.2)
+        with suppress(OSError):  # the service stops reading, and then closes
+            for _ in range(2000):
+                connection.sendall(GET.replace(b"/healthz", b"/openapi.json"))
+        time.sleep(2.5)
+        with pytest.raises(OSError):
+            for _ in range(2000):
+                connection.sendall(GET)
+    assert search(impatient).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
+        b"Transfer-Encoding: chunked\r\nContent-Length: 0\r\n",
+        b"Content-Length: 4\r\nContent-Length: 5\r\n",
+        b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
+        b"Transfer-Encoding: gzip, chunked\r\n",
+        b"Content-Length: +5\r\n",
+        b"Content-Length : 5\r\n",
+        b"Content-Length: 99999999999999999999999999\r\n",
+    ],
+)
+def test_a_body_of_two_lengths_is_one_request_that_is_refused(address: str, headers: bytes) -> None:
+    hidden = b"0\r\n\r\nGET /info HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    answer = raw(address, HEAD + headers + b"\r\n" + hidden, timeout=2)
+    assert answer.count(b"HTTP/1.1 ") == 1
+    assert answer.split(b" ", 2)[1] in (b"400", b"413", b"501")
+
+
+def test_an_old_client_cannot_send_in_pieces(address: str) -> None:
+    head = HEAD.replace(b"HTTP/1.1", b"HTTP/1.0") + b"Transfer-Encoding: chunked\r\n\r\n"
+    answer = raw(address, head + b"0\r\n\r\n" + GET, timeout=2)
+    assert answer.count(b"HTTP/1.1 ") == 1 and b" 400 " in answer
+
+
+@pytest.mark.parametrize("body", [b"zz\r\n", b"5\r\nabcdefgh\r\n", b"-1\r\n", b"f" * 30 + b"\r\n"])
+def test_pieces_that_are_none_are_refused_in_silence(
+    address: str, body: bytes, capfd: pytest.CaptureFixture[str]
+) -> None:
+    answer = raw(address, HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + body, timeout=2)
+    assert answer.split(b" ", 2)[1:2] in ([b"400"], [])
+    assert search(address).status_code == 200
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_a_body_is_not_sent_byte_by_byte(address: str) -> None:
+    head = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
+    began = time.process_time()  # the service runs in this process
+    with suppress(OSError):
+        assert raw(address, head, *[b"1\r\n \r\n" * 10_000] * 50) == b""
+    assert time.process_time() - began < 1.5
+    body = b'9\r\n{"query":\r\n6\r\n"cat"}\r\n0\r\n\r\n'
+    assert raw(address, head + body, timeout=2).startswith(b"HTTP/1.1 200")
+
+
+def test_large_bodies_share_what_they_may_hold(
+    options: Options, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bodies, "MOST_HELD", 300_000)
+    head = HEAD.replace(b"/search", b"/v1/rerank") + b"Content-Length: 400000\r\n\r\n"
+    with on_a_socket(options) as address, ExitStack() as stack:
+        for _ in range(2):
+            stack.enter_context(connect(address, head + b" " * 200_000))
+        time.sleep(0.3)
+        assert raw(address, head + b" " * 200_000).startswith(b"HTTP/1.1 503")
+        assert search(address).status_code == 200  # small ones are read
+    assert bodies.Bodies()._held == 0
+
+
+def test_many_at_once_are_all_answered(address: str) -> None:
+    last = GET[:-2] + b"Connection: close\r\n\r\n"
+    with ThreadPoolExecutor(16) as pool:
+        answers = list(pool.map(lambda _: raw(address, last), range(200)))
+    assert all(answer.startswith(b"HTTP/1.1 200") for answer in answers)
