@@ -76,9 +76,10 @@ class FewRows:
         self._alone -= 1
         invited = 0 if self._alone > 0 else self._shares - 1
         job = (ids, entry, self._blocks, space, counters(), invited)
-        if lead(lambda leads: bool(pass_rows(*job, leads, out)), invited):
+        came: int = lead(lambda leads: pass_rows(*job, leads, out), invited)
+        if came:
             free.append(space)  # whoever comes later finds the door closed, and does not touch it
-        else:
+        if came <= invited:
             self._alone = _ALONE
         return out
 

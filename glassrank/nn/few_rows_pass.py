@@ -147,14 +147,15 @@ def _compiled(*sources: float) -> Any:
     @njit(nogil=True, cache=True)
     def pass_rows(
         ids: Any, entry: Any, blocks: Any, space: Any, met: Any, invited: int, leads: bool, out: Any
-    ) -> bool:
+    ) -> int:
         """The part of one thread: of the leader, which writes `out` (rows, size), or of one that
-        was invited. False if the leader had to go on alone: others may still write to `space`."""
+        was invited. Gives how many took part to the end; 0 if the leader had to dismiss the
+        others, who may still write to `space`."""
         _ = sources
         meeting = pointer(met)
         number = 0 if leads else enter(meeting)
         if not leads and not number:
-            return True
+            return 0
         count, size = out.shape
         width, shares = space.x.shape[2], space.sums.shape[1]
         before = flush_tiny()
@@ -190,7 +191,7 @@ def _compiled(*sources: float) -> Any:
             for row in range(count):
                 for column in range(size):
                     store_one(pointer(out), row * size + column, x[row * width + column])
-        return not alone
+        return 0 if alone else max(threads, 1)
 
     return pass_rows
 

@@ -213,6 +213,24 @@ def test_one_that_joins_and_then_never_works_is_not_waited_for() -> None:
         assert rows._alone == few_rows_cpu._ALONE
 
 
+def test_after_one_that_never_came_texts_are_encoded_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    fast = EncoderOnCPU(trained(Encoder(SMALL)), threads=2)
+    asked: list[int] = []
+
+    def lead(work: Any, invited: int) -> Any:
+        asked.append(invited)
+        return work(True)
+
+    monkeypatch.setattr(few_rows_cpu, "lead", lead)
+    fast._rows._alone = 0
+    for _ in range(few_rows_cpu._ALONE + 1):
+        fast(*text(5))
+    assert asked == [1, *[0] * (few_rows_cpu._ALONE - 1), 1]
+
+
 def test_many_callers_at_once() -> None:
     encoder = trained(Encoder(SMALL))
     fast = EncoderOnCPU(encoder, threads=2)
