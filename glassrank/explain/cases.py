@@ -41,18 +41,20 @@ class Case:
         query_words: Sequence[str],
         doc_words: Sequence[str],
         encoded_doc: Words | None = None,
+        encoded_query: Words | None = None,
         deadline: Deadline = NEVER,
     ) -> "Case":
-        """`encoded_doc`: the document as it was ranked, if that is not what `encode_doc` gives."""
+        """Both as they were ranked, if that is not what `encode_doc` and `encode_query` give."""
         with torch.no_grad():
             own_doc = model.encode_doc(doc) if encoded_doc is None else encoded_doc
-            encoded = model.encode_query(query), own_doc
+            own_query = model.encode_query(query) if encoded_query is None else encoded_query
+            encoded = own_query, own_doc
             output = model.interact(*encoded)
         # Some models cut texts by themselves: their layers have fixed sizes, or a document has no
         # room beside a long query.
         read = (query, doc) if model.one_row else encoded
         query_count, doc_count = (int(words.mask[0].sum()) for words in read)
-        own_query, own_doc_words = tuple(query_words[:query_count]), tuple(doc_words[:doc_count])
+        read_query, own_doc_words = tuple(query_words[:query_count]), tuple(doc_words[:doc_count])
         if "cut" in output.parts:
             left = len(own_doc_words) - int(output.parts["cut"][0])
             own_doc_words = own_doc_words[: max(0, left)]
@@ -60,7 +62,7 @@ class Case:
             model,
             query,
             doc,
-            own_query,
+            read_query,
             own_doc_words,
             *encoded,
             output,

@@ -60,7 +60,12 @@ def _explained(
     model = reranker.model
     asked, given = read(reranker, query, "query"), read(reranker, text, "document")
     ranked = reranker.encode_doc(given.batch) if words is None else words
-    case = Case.of(model, asked.batch, given.batch, asked.words, given.words, ranked, deadline)
+    # On a GPU, what `interact` takes of the model as it was trained is not what was ranked.
+    on_cpu = asked.batch.ids.device.type == "cpu"
+    query_words = reranker.encode_query_ids(asked.batch) if on_cpu else None
+    case = Case.of(
+        model, asked.batch, given.batch, asked.words, given.words, ranked, query_words, deadline
+    )
     case = replace(case, score=_score(reranker, case, None))
     found = explain_case(case)
     mixed = _first_stage(case, first_stage)

@@ -4,12 +4,14 @@ import copy
 from functools import lru_cache
 
 import torch
+from torch import nn
 
 from glassrank.models.contract import Ranker
 from glassrank.models.pieces import PieceRanker
 from glassrank.nn.contextual import ContextualLayers
 from glassrank.nn.contextual_cpu import ContextualOnCPU
 from glassrank.nn.contextual_gpu import ContextualOnGPU
+from glassrank.nn.transformer import Encoder
 
 
 def fast_form(model: Ranker) -> Ranker:
@@ -22,9 +24,31 @@ def fast_form(model: Ranker) -> Ranker:
     layers = getattr(model, "contextual", None)
     if not isinstance(layers, ContextualLayers):
         return model
+    return _with(model, contextual=(ContextualOnGPU if on_gpu else ContextualOnCPU)(layers, dtype))
+
+
+def query_form(model: Ranker) -> Ranker:
+    """For encoding one query at a time without gradients: on a CPU, by compiled code. Models whose
+    queries pass no transformer come back as they are."""
+    if next(model.parameters()).is_cuda:
+        return model
+    try:
+        from glassrank.nn.contextual_query_cpu import ContextualQueryOnCPU
+        from glassrank.nn.encoder_cpu import EncoderOnCPU
+    except ImportError:  # no numba, as on a machine that only trains
+        return model
+    layers, encoder = (getattr(model, name, None) for name in ("contextual", "encoder"))
+    if isinstance(layers, ContextualLayers) and len(layers.layers):
+        return _with(model, contextual=ContextualQueryOnCPU(layers))
+    if isinstance(encoder, Encoder) and model.stores_words:  # others read a query with a document
+        return _with(model, encoder=EncoderOnCPU(encoder))
+    return model
+
+
+def _with(model: Ranker, **modules: nn.Module) -> Ranker:
+    """The same model but for these, which the trained one keeps as they are."""
     fast = copy.copy(model)
-    fast._modules = dict(model._modules)  # its own, so that the trained model keeps its layers
-    fast.contextual = (ContextualOnGPU if on_gpu else ContextualOnCPU)(layers, dtype)
+    fast._modules = {**model._modules, **modules}
     return fast.eval()
 
 

@@ -14,21 +14,36 @@ Result = TypeVar("Result")
 _waiting: list[ThreadPoolExecutor] = []
 
 
+def _helpers() -> ThreadPoolExecutor:
+    if not _waiting:
+        _waiting.append(ThreadPoolExecutor(os.cpu_count() or 1, "glassrank"))
+    return _waiting[0]
+
+
 def together(work: Callable[[int], None], count: int) -> None:
     """`work(0)` to `work(count - 1)` at the same time, the first of them in this thread. What one
     of them raises is raised when all have ended."""
     if count == 1:
         work(0)
         return
-    if not _waiting:
-        _waiting.append(ThreadPoolExecutor(os.cpu_count() or 1, "glassrank"))
-    others = [_waiting[0].submit(work, number) for number in range(1, count)]
+    others = [_helpers().submit(work, number) for number in range(1, count)]
     try:
         work(0)
     finally:
         failed = [other.exception() for other in others]
     for error in filter(None, failed):
         raise error
+
+
+def lead(work: Callable[[bool], Result], invited: int) -> Result:
+    """What `work(True)` gives in this thread, with `work(False)` in as many others as come before
+    it ends: it waits for none, and must do without those who come late or not at all."""
+    others = [_helpers().submit(work, False) for _ in range(invited)]
+    try:
+        return work(True)
+    finally:
+        for other in others:
+            other.cancel()
 
 
 @contextmanager

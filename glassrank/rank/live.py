@@ -36,9 +36,9 @@ class Reranker:
 
     def __init__(self, saved: SavedModel, device: str = "cpu", *, exact: bool = False) -> None:
         """`exact` ranks with the trained layers as they are, in float32; otherwise those that
-        encode documents, and all of a transformer's, are rounded where that is faster. On a CPU
-        each document is then computed by itself in one thread, so that its score depends on
-        nothing but the query and itself."""
+        encode queries and documents, and all of a transformer's, are rounded where that is
+        faster. On a CPU each document is then computed by itself in one thread, so that its score
+        depends on nothing but the query and itself."""
         self.exact = exact
         self.saved = saved
         self.usage = saved.usage
@@ -48,11 +48,12 @@ class Reranker:
         self.texts = self._reader.encoder
         self.ranks = self.model if exact else fast_form(self.model)
         """The model as it encodes documents and scores them, and on a GPU a transformer's queries
-        too. `model` encodes other queries, and is what a store is tied to."""
+        too. Other queries have a form of their own, of `model`, which is what a store is tied to.
+        """
         self.cost = CostModel(base=2.0, rate=0.02)  # of live scoring; learned from the first use on
         rounded = self._device.type == "cuda" and isinstance(self.ranks, PieceRanker)
         encodes = self.ranks if rounded else self.model
-        self._encode_query = QueryEncoder(encodes, self.usage.query_length)
+        self._encode_query = QueryEncoder(encodes, self.usage.query_length, exact=exact)
 
     @classmethod
     def load(
@@ -76,7 +77,11 @@ class Reranker:
     def encode_query(self, query: str) -> Words:
         """One query: vectors (1, Q, …)."""
         found = self._reader.query(query)
-        return self._encode_query(batch_of([found.ids], torch.device("cpu")))
+        return self.encode_query_ids(batch_of([found.ids], torch.device("cpu")))
+
+    def encode_query_ids(self, batch: TokenBatch) -> Words:
+        """The same for a query that is read already: (1, Q) on the CPU."""
+        return self._encode_query(batch)
 
     @torch.no_grad()
     def encode_doc(self, batch: TokenBatch) -> Words:

@@ -1,4 +1,4 @@
-"""One query encoded as fast as the machine can: by a single thread, or by one replayed graph."""
+"""One query encoded as fast as the machine can: by compiled code, or by one replayed graph."""
 
 import threading
 from collections.abc import Callable
@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from glassrank.models import Ranker, TokenBatch, Words
+from glassrank.models.fast import query_form
 from glassrank.nn.graphs import Replayed, pad_to
 from glassrank.nn.helpers import one_thread
 
@@ -18,9 +19,10 @@ _LENGTHS = (8, 16, 32)
 class QueryEncoder:
     """`encode_query` of a model, for one query at a time; several threads may call it."""
 
-    def __init__(self, model: Ranker, longest: int) -> None:
-        """No query is longer than `longest`."""
-        self._encoding = _fastest(model, longest)
+    def __init__(self, model: Ranker, longest: int, *, exact: bool = False) -> None:
+        """No query is longer than `longest`. `exact` encodes with the layers as they are; otherwise
+        they are rounded where that is faster."""
+        self._encoding = model.encode_query if exact else _fastest(model, longest)
         self._device = next(model.parameters()).device
         self._lock = threading.Lock()
         self._lengths = sorted({min(length, longest) for length in _LENGTHS} | {longest})
@@ -57,4 +59,4 @@ def _fastest(model: Ranker, longest: int) -> Callable[[TokenBatch], Words]:
         fast = StoredMORES.of(model)
         if fast is not None and longest <= LONGEST_QUERY:
             return fast.encode_query
-    return model.encode_query
+    return query_form(model).encode_query

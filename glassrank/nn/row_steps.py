@@ -1,0 +1,179 @@
+"""What a query's few rows go through between products, compiled: activations, attention, norms.
+
+Rows are float32, or bfloat16 where tiles take them next. Arrays come as pointers; all widths are
+multiples of 32.
+"""
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from glassrank.nn.lane_rows import beyond, largest_across, put, square_root, sum_across
+from glassrank.nn.lanes import (
+    LANES,
+    larger,
+    load,
+    multiply_add,
+    smaller,
+    spread,
+    spread_at,
+    store,
+    store_one,
+)
+from glassrank.nn.vector_math import exp2
+
+RELU, GELU, GELU_TANH = 1, 2, 3
+ASKERS = 4
+"""Rows that attend at the same time."""
+
+_ZERO, _ONE, _HALF = np.float32(0), np.float32(1), np.float32(0.5)
+_LOWEST, _HIGHEST = np.float32(-126), np.float32(126)
+_NEVER = np.float32(-1e30)
+_LOG2_E = np.float32(np.log2(np.e))
+
+# erf as Abramowitz and Stegun have it (7.1.26): off by 1.5e-7 at most.
+_E0, _E1, _E2, _E3, _E4, _E5 = (
+    np.float32(x)
+    for x in (0.3275911, 0.254829592, -0.284496736, 1.421413741, -1.453152027, 1.061405429)
+)
+_ROOT_HALF = np.float32(0.5**0.5)
+_TANH_1, _TANH_3 = (np.float32(x) for x in ((8 / np.pi) ** 0.5, 0.044715))
+
+
+@njit
+def _exp(x: Any) -> Any:
+    return exp2(larger(x * spread(_LOG2_E), spread(_LOWEST)))
+
+
+@njit
+def _gelu(x: Any) -> Any:
+    """x times the share of a normal distribution that lies below it. Tails of it come from the
+    side where they are small, so that they keep their digits."""
+    size = larger(x, spread(_ZERO) - x) * spread(_ROOT_HALF)
+    t = spread(_ONE) / multiply_add(size, spread(_E0), spread(_ONE))
+    p = multiply_add(spread(_E5), t, spread(_E4))
+    p = multiply_add(p, t, spread(_E3))
+    p = multiply_add(p, t, spread(_E2))
+    p = multiply_add(p, t, spread(_E1))
+    tail = p * t * _exp(spread(_ZERO) - size * size) * spread(_HALF)
+    # x - x * tail above zero, x * tail below it: the larger part is x, or nothing.
+    above = larger(x, spread(_ZERO))
+    return above - larger(x, spread(_ZERO) - x) * tail
+
+
+@njit
+def _gelu_tanh(x: Any) -> Any:
+    """x / (1 + e^-2u), of which the tanh of u is another way to write."""
+    u = x * multiply_add(x * x, spread(_TANH_3), spread(_ONE)) * spread(_TANH_1)
+    power = larger(spread(_ZERO) - u * spread(_LOG2_E), spread(_LOWEST))
+    return x / (spread(_ONE) + exp2(smaller(power, spread(_HIGHEST))))
+
+
+@njit
+def activate(source: Any, size: int, kind: int, target: Any) -> None:
+    for at in range(0, size, LANES):
+        x = load(source, at)
+        if kind == RELU:
+            x = larger(x, spread(_ZERO))
+        elif kind == GELU:
+            x = _gelu(x)
+        elif kind == GELU_TANH:
+            x = _gelu_tanh(x)
+        put(target, at, x)
+
+
+@njit
+def attend(
+    source: Any, count: int, heads: int, channels: int, width: int, scale: Any,
+    turned: Any, most: int, scores: Any, target: Any,
+) -> None:  # fmt: skip
+    """Queries, keys and values of some heads, side by side in `source` (count, heads * 3 * width),
+    to what they attend to: `target` (count, heads * width). `scale` is in powers of two. `turned`
+    has room for keys, channels by `most` rows, and `scores` for those of ASKERS rows."""
+    stride, last = heads * 3 * width, count - 1
+    for head in range(heads):
+        query = head * 3 * width
+        key, value = query + width, query + 2 * width
+        for row in range(count):
+            for channel in range(channels):
+                store_one(turned, channel * most + row, source[row * stride + key + channel])
+        for row in range(0, count, ASKERS):
+            # Four rows at a time, so that no sum waits for the one before it; a last row that has
+            # no others beside it is there several times.
+            r0, r1, r2, r3 = row, min(row + 1, last), min(row + 2, last), min(row + 3, last)
+            q0, q1, q2, q3 = (
+                query + r0 * stride, query + r1 * stride, query + r2 * stride, query + r3 * stride
+            )  # fmt: skip
+            for other in range(0, count, LANES):
+                a = b = c = d = spread(_ZERO)
+                for channel in range(channels):
+                    keys = load(turned, channel * most + other)
+                    a = multiply_add(spread_at(source, q0 + channel), keys, a)
+                    b = multiply_add(spread_at(source, q1 + channel), keys, b)
+                    c = multiply_add(spread_at(source, q2 + channel), keys, c)
+                    d = multiply_add(spread_at(source, q3 + channel), keys, d)
+                times = spread(scale)
+                store(scores, other, a * times)
+                store(scores, most + other, b * times)
+                store(scores, 2 * most + other, c * times)
+                store(scores, 3 * most + other, d * times)
+            p0, p1 = _shares(scores, count), _shares(beyond(scores, most), count)
+            p2 = _shares(beyond(scores, 2 * most), count)
+            p3 = _shares(beyond(scores, 3 * most), count)
+            for channel in range(0, width, LANES):
+                a = b = c = d = spread(_ZERO)
+                for other in range(count):
+                    own = load(source, other * stride + value + channel)
+                    a = multiply_add(spread_at(scores, other), own, a)
+                    b = multiply_add(spread_at(scores, most + other), own, b)
+                    c = multiply_add(spread_at(scores, 2 * most + other), own, c)
+                    d = multiply_add(spread_at(scores, 3 * most + other), own, d)
+                put(target, (r0 * heads + head) * width + channel, a * p0)
+                put(target, (r1 * heads + head) * width + channel, b * p1)
+                put(target, (r2 * heads + head) * width + channel, c * p2)
+                put(target, (r3 * heads + head) * width + channel, d * p3)
+
+
+@njit
+def _shares(scores: Any, count: int) -> Any:
+    """The softmax of one row's scores, in their place, not yet divided by its sum: gives what to
+    multiply with. Places after the last one get a number so low that they have no share."""
+    for other in range(count, (count + LANES - 1) // LANES * LANES):
+        store_one(scores, other, _NEVER)
+    best = load(scores, 0)
+    for other in range(LANES, count, LANES):
+        best = larger(load(scores, other), best)
+    best = spread(largest_across(best))
+    total = spread(_ZERO)
+    for other in range(0, count, LANES):
+        share = exp2(larger(load(scores, other) - best, spread(_LOWEST)))
+        total = total + share
+        store(scores, other, share)
+    return spread(_ONE) / spread(sum_across(total))
+
+
+@njit
+def normalise(
+    x: Any, row: int, width: int, size: int, real: Any, gain: Any, shift: Any, inside: Any,
+    outside: Any, rows: Any,
+) -> None:  # fmt: skip
+    """One row of `size` values, and zeros up to `width`: its values less their mean, by the
+    deviation, of which epsilons keep the square (`inside`) or itself (`outside`) from zero. Once
+    more into `rows`, as products take them. `real` is 1 for each value."""
+    total = spread(_ZERO)
+    for column in range(0, width, LANES):
+        total = total + load(x, row * width + column)
+    part = spread(_ONE) / spread(np.float32(size))
+    mean = spread(sum_across(total)) * part
+    squares = spread(_ZERO)
+    for column in range(0, width, LANES):
+        centred = (load(x, row * width + column) - mean) * load(real, column)
+        squares = multiply_add(centred, centred, squares)
+    variance = spread(sum_across(squares)) * part + spread(inside)
+    factor = spread(_ONE) / (square_root(variance) + spread(outside))
+    for column in range(0, width, LANES):
+        at = row * width + column
+        made = multiply_add((load(x, at) - mean) * factor, load(gain, column), load(shift, column))
+        store(x, at, made)
+        put(rows, at, made)

@@ -1,0 +1,292 @@
+"""Compiled query encoding beside the plain modules: the same vectors, but for rounded weights."""
+
+import copy
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import assume, example, given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+pytest.importorskip("numba")
+from glassrank.errors import InputError
+from glassrank.nn import amx, few_rows_cpu
+from glassrank.nn.contextual import ContextualConfig, ContextualLayers
+from glassrank.nn.contextual_query_cpu import ContextualQueryOnCPU
+from glassrank.nn.encoder_cpu import EncoderOnCPU
+from glassrank.nn.transformer import Activation, Encoder, EncoderConfig
+
+needs_tiles = pytest.mark.skipif(not amx.usable(), reason="this processor has no AMX tiles")
+every_way = pytest.mark.parametrize(
+    "tiles", [pytest.param(True, marks=needs_tiles, id="tiles"), pytest.param(False, id="lanes")]
+)
+SMALL = EncoderConfig(vocabulary=50, size=40, layers=3, heads=4, feed_forward=72, positions=80)
+TK = ContextualConfig(layers=2, heads=10, attention_size=32, per_head=True, feed_forward=300)
+
+
+def trained(module: nn.Module, seed: int = 0, by: float = 0.05) -> Any:
+    """With weights as large as those of trained models: of fresh ones mistakes would not show.
+    Rounded to bfloat16 where they are multiplied, so that rounding them once more changes
+    nothing."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.add_(by * torch.randn(parameter.shape, generator=generator))
+        for part in module.modules():
+            if isinstance(part, nn.Linear):
+                part.weight.copy_(part.weight.bfloat16())
+    return module.eval()
+
+
+def text(length: int, seed: int = 0, vocabulary: int = 50) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(vocabulary, (1, length), generator=generator), torch.ones(1, length)
+
+
+def check(found: Tensor, plain: nn.Module, given: tuple[Tensor, Tensor], tiles: bool) -> None:
+    """No further from the plain module than that is in PyTorch's bfloat16, which rounds rows as
+    tiles do, and what it adds up besides. Lanes round nothing but the weights, which were rounded
+    beforehand."""
+    expected = plain(*given)
+    short = copy.deepcopy(plain).bfloat16()
+    first = given[0].bfloat16() if given[0].is_floating_point() else given[0]
+    usual = (short(first, given[1].bfloat16()).float() - expected).pow(2).mean().sqrt()
+    assert found.dtype == torch.float32 and found.shape == expected.shape
+    off = (found - expected).pow(2).mean().sqrt()
+    assert off <= (1.2 * usual if tiles else 0.02 * usual) + 1e-5
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["tiles", "lanes"])
+def small(request: pytest.FixtureRequest) -> Iterator[tuple[Encoder, EncoderOnCPU, bool]]:
+    if request.param and not amx.usable():
+        pytest.skip("this processor has no AMX tiles")
+    encoder = trained(Encoder(SMALL))
+    yield encoder, EncoderOnCPU(encoder, tiles=request.param), request.param
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("length", range(1, 81))
+def test_same_rows_for_every_length(small: tuple[Encoder, EncoderOnCPU, bool], length: int) -> None:
+    encoder, fast, tiles = small
+    ids, mask = text(length, length)
+    check(fast(ids, mask), encoder, (ids, mask), tiles)
+
+
+@every_way
+@settings(max_examples=15, deadline=None)
+@given(
+    layers=st.integers(0, 4),
+    heads=st.integers(1, 5),
+    channels=st.integers(1, 40),
+    feed_forward=st.integers(1, 150),
+    activation=st.sampled_from(["gelu", "gelu_tanh", "relu"]),
+    epsilon=st.sampled_from([1e-12, 1e-5]),
+    length=st.integers(1, 64),
+    threads=st.integers(1, 3),
+    seed=st.integers(0, 99),
+)
+@example(2, 12, 32, 1536, "gelu", 1e-12, 12, 2, 0)
+@example(1, 12, 64, 3072, "gelu", 1e-12, 33, 2, 0)
+@torch.no_grad()
+def test_same_rows_for_every_size(
+    tiles: bool,
+    layers: int,
+    heads: int,
+    channels: int,
+    feed_forward: int,
+    activation: Activation,
+    epsilon: float,
+    length: int,
+    threads: int,
+    seed: int,
+) -> None:
+    assume(heads * channels >= 16)  # norms of fewer values may divide by next to nothing
+    config = EncoderConfig(
+        50, heads * channels, layers, heads, feed_forward, 64,
+        activation=activation, epsilon=epsilon,
+    )  # fmt: skip
+    encoder = trained(Encoder(config), seed)
+    ids, mask = text(length, seed)
+    fast = EncoderOnCPU(encoder, tiles=tiles, threads=threads)
+    check(fast(ids, mask), encoder, (ids, mask), tiles)
+
+
+@every_way
+@settings(max_examples=15, deadline=None)
+@given(
+    config=st.builds(
+        ContextualConfig,
+        layers=st.integers(1, 3),
+        heads=st.integers(1, 4),
+        attention_size=st.integers(1, 36),
+        per_head=st.just(True),
+        feed_forward=st.integers(1, 80),
+    ),
+    size=st.integers(16, 90),
+    length=st.integers(0, 64),
+    padding=st.integers(0, 3),
+    seed=st.integers(0, 99),
+)
+@example(TK, 300, 30, 0, 0)
+@example(TK, 300, 1, 0, 0)
+@torch.no_grad()
+def test_same_words_as_the_plain_contextual_layers(
+    tiles: bool, config: ContextualConfig, size: int, length: int, padding: int, seed: int
+) -> None:
+    layers = trained(ContextualLayers(size, config), seed)
+    generator = torch.Generator().manual_seed(seed)
+    words = torch.randn(1, length + padding, size, generator=generator)
+    mask = (torch.arange(length + padding) < length).float()[None]
+    if length:
+        found = ContextualQueryOnCPU(layers, tiles=tiles)(words, mask)
+        check(found[:, :length], layers, (words[:, :length], mask[:, :length]), tiles)
+        assert not found[:, length:].any()
+    else:
+        assert not ContextualQueryOnCPU(layers, tiles=tiles)(words, mask).any()
+
+
+@every_way
+@torch.no_grad()
+def test_weights_are_rounded_to_bfloat16_and_no_further(tiles: bool) -> None:
+    encoder = Encoder(EncoderConfig(vocabulary=50, size=96, layers=6, heads=6, feed_forward=384))
+    for parameter in encoder.parameters():
+        parameter.add_(0.05 * torch.randn_like(parameter))
+    ids, mask = text(12)
+    expected, found = encoder.eval()(ids, mask), EncoderOnCPU(encoder, tiles=tiles)(ids, mask)
+    rounded = copy.deepcopy(encoder).bfloat16()(ids, mask).float()
+    off, usual = ((x - expected).pow(2).mean().sqrt() for x in (found, rounded))
+    assert off < 0.6 * usual  # PyTorch's bfloat16 rounds every step
+
+
+@torch.no_grad()
+def test_what_stands_in_padding_does_not_matter(small: tuple[Encoder, EncoderOnCPU, bool]) -> None:
+    _, fast, _ = small
+    ids, mask = text(7)
+    wider = torch.cat([ids, torch.tensor([[9, 9]])], 1)
+    found = fast(wider, torch.cat([mask, torch.zeros(1, 2)], 1))
+    assert found.shape == (1, 9, 40) and not found[:, 7:].any()
+    assert torch.equal(found[:, :7], fast(ids, mask))
+    assert fast(ids[:, :0], mask[:, :0]).shape == (1, 0, 40)
+
+
+@every_way
+def test_results_do_not_depend_on_who_comes(tiles: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The shares are the same, and so is the order in which they are added."""
+    encoder = trained(Encoder(SMALL))
+    monkeypatch.setattr("os.cpu_count", lambda: 3)
+    fast = EncoderOnCPU(encoder, tiles=tiles, threads=3)
+    batch = text(20)
+    together = [fast(*batch) for _ in range(50)]
+    monkeypatch.setattr(few_rows_cpu, "lead", lambda work, invited: work(True))
+    alone = fast(*batch)
+    assert all(torch.equal(found, alone) for found in together)
+
+
+def test_one_that_joins_and_then_never_works_is_not_waited_for() -> None:
+    """As if the machine had taken its processor away: it enters, and does nothing more."""
+    encoder = trained(Encoder(SMALL))
+    fast = EncoderOnCPU(encoder, threads=2)
+    rows, batch = fast._rows, text(20)
+    expected = fast(*batch)
+    seen: list[np.ndarray] = []
+
+    def lead(work: Any, invited: int) -> Any:
+        cells = dict(zip(work.__code__.co_freevars, work.__closure__, strict=True))
+        met = cells["job"].cell_contents[4]
+        met[0] = invited  # they came
+        seen.append(met)
+        return work(True)
+
+    before = few_rows_cpu.lead
+    few_rows_cpu.lead = lead
+    try:
+        rows._alone = 0
+        assert torch.equal(fast(*batch), expected)
+    finally:
+        few_rows_cpu.lead = before
+    if rows._shares > 1:
+        assert seen[0][16] >= 1 << 32  # dismissed
+        assert rows._alone == few_rows_cpu._ALONE
+
+
+def test_after_one_that_never_came_texts_are_encoded_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    fast = EncoderOnCPU(trained(Encoder(SMALL)), threads=2)
+    asked: list[int] = []
+
+    def lead(work: Any, invited: int) -> Any:
+        asked.append(invited)
+        return work(True)
+
+    monkeypatch.setattr(few_rows_cpu, "lead", lead)
+    fast._rows._alone = 0
+    for _ in range(few_rows_cpu._ALONE + 1):
+        fast(*text(5))
+    assert asked == [1, *[0] * (few_rows_cpu._ALONE - 1), 1]
+
+
+def test_many_callers_at_once() -> None:
+    encoder = trained(Encoder(SMALL))
+    fast = EncoderOnCPU(encoder, threads=2)
+    texts = [text(1 + 7 * number, number) for number in range(6)]
+    expected = [fast(*one) for one in texts]
+    wrong: list[int] = []
+
+    def call(number: int) -> None:
+        for _ in range(40):
+            if not torch.equal(fast(*texts[number]), expected[number]):
+                wrong.append(number)
+
+    callers = [threading.Thread(target=call, args=(number,)) for number in range(6)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join(timeout=60)
+        assert not caller.is_alive()
+    assert not wrong
+
+
+@pytest.mark.parametrize(
+    ("ids", "mask", "problem"),
+    [
+        ([[1, 50]], [[1, 1]], "between 0 and 49"),
+        ([[-1, 3]], [[1, 1]], "between 0 and 49"),
+        ([[1] * 81], [[1] * 81], "81 pieces is longer than the 80"),
+        ([[1], [2]], [[1], [1]], "one text at a time"),
+        ([[1, 2]], [[1]], "one text at a time"),
+        ([[1, 2]], [[0, 1]], "1 for a text's first words"),
+    ],
+)
+def test_what_cannot_be_read_is_refused(
+    small: tuple[Encoder, EncoderOnCPU, bool], ids: list[Any], mask: list[Any], problem: str
+) -> None:
+    with pytest.raises(InputError, match=problem):
+        small[1](torch.tensor(ids), torch.tensor(mask, dtype=torch.float32))
+
+
+def test_words_of_another_size_are_refused() -> None:
+    layers = trained(ContextualLayers(24, ContextualConfig(heads=2, attention_size=8)))
+    with pytest.raises(InputError, match="24 float32"):
+        ContextualQueryOnCPU(layers)(torch.zeros(1, 3, 25), torch.ones(1, 3))
+
+
+def test_the_way_is_what_the_processor_can_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = trained(Encoder(SMALL))
+    assert EncoderOnCPU(encoder)._rows.tiles == amx.usable()
+    monkeypatch.setattr(amx, "usable", lambda: False)
+    assert not EncoderOnCPU(encoder)._rows.tiles
+    with pytest.raises(InputError, match="tiles need a processor with AMX"):
+        EncoderOnCPU(encoder, tiles=True)
+
+
+def test_tiny_numbers_are_as_before_for_everyone_else(
+    small: tuple[Encoder, EncoderOnCPU, bool],
+) -> None:
+    small[1](*text(5))
+    assert np.float32(1e-30) * np.float32(1e-10) > 0
