@@ -5,6 +5,7 @@ is running ends on what it began with, and none ever sees half of a change.
 """
 
 import logging
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -80,13 +81,26 @@ class Opened:
 class Served:
     """What is served now. Reading `now` is all that a request does with it."""
 
-    def __init__(self, options: Options, *, verify: bool = True) -> None:
+    def __init__(self, options: Options, *, verify: bool = True, wait: bool = False) -> None:
+        """With `wait`, until it can be opened: a worker that takes the place of another may begin
+        when the index has documents that its stores do not have yet."""
         self._options = options
         self._rerankers = {
             name: Reranker.load(folder, options.device) for name, folder in options.models
         }
-        self._state = self._tried = _state(options.index)
-        self.now = Opened.open(options, self._rerankers, verify=verify)
+        said = ""
+        while True:
+            try:
+                self._state = self._tried = _state(options.index)
+                self.now = Opened.open(options, self._rerankers, verify=verify)
+                break
+            except (GlassrankError, OSError) as error:
+                if not wait:
+                    raise
+                if str(error) != said:
+                    _log.warning("a worker waits to begin: %s", error)
+                said = str(error)
+            time.sleep(options.refresh_seconds)
         self.behind = ""
         """Why there is a newer index that cannot be served, or not yet; empty if there is none."""
 
