@@ -271,6 +271,11 @@ class Client:
                 self.one()
         except Exception as error:
             self.faults.append(f"a client failed: {error!r}")
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        self._connection.close()
 
 
 def orders(chance: Random, history: History) -> Iterator[dict[str, Any]]:
@@ -403,11 +408,13 @@ def soak(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         asked = Client(service.place, history, 0)
         pipeline = Pipeline.open(index.path, options.model)
         faults += final_faults(asked, history, index, pipeline)
+        faults += asked.faults
+        asked.close()
     finally:
         stop.set()
         writer.end()
         status = service.end()
-    for client in (*clients, asked):
+    for client in clients:
         faults += client.faults
     if status:
         faults.append(f"the service ended with {status}")

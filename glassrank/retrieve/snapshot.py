@@ -13,7 +13,7 @@ from glassrank.errors import GlassrankError
 from glassrank.folders import explained
 from glassrank.retrieve.manifest import Manifest, manifest_in, open_index, read_manifest
 from glassrank.retrieve.scoring import BM25, QL, Collection, Floats, TermStatistics
-from glassrank.retrieve.segment import Segment
+from glassrank.retrieve.segment import Segment, SegmentRecord
 from glassrank.types import Doc
 
 _TERMS_KEPT = 50_000
@@ -47,7 +47,10 @@ class Snapshot:
         self.lengths = lru_cache(maxsize=4)(partial(_lengths, self.segments, self.collection))
 
     @classmethod
-    def open(cls, path: Path, *, verify: bool) -> "Snapshot":
+    def open(
+        cls, path: Path, *, verify: bool, seen: Sequence[SegmentRecord] | None = None
+    ) -> "Snapshot":
+        """`verify` and `seen` as in `Segment`."""
         with explained(f"read the index {path}"):
             while True:
                 with open_index(path) as folder:
@@ -56,7 +59,7 @@ class Snapshot:
                         return cls(
                             manifest,
                             [
-                                Segment(folder, record, verify=verify)
+                                Segment(folder, record, verify=verify, seen=seen)
                                 for record in manifest.segments
                             ],
                         )
@@ -64,6 +67,10 @@ class Snapshot:
                         # A writer may have replaced these segments meanwhile: begin again.
                         if read_manifest(path).state == manifest.state:
                             raise
+
+    @property
+    def records(self) -> list[SegmentRecord]:
+        return [segment.record for segment in self.segments]
 
     def place(self, number: int) -> tuple[Segment, int]:
         """The segment of a document, and its number there."""

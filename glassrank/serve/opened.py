@@ -6,7 +6,7 @@ is running ends on what it began with, and none ever sees half of a change.
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -17,6 +17,7 @@ from glassrank.rank import Pipeline, Reranker
 from glassrank.retrieve import Index
 from glassrank.retrieve.manifest import read_manifest
 from glassrank.retrieve.methods import method_name
+from glassrank.retrieve.segment import SegmentRecord
 from glassrank.serve.options import Options
 from glassrank.store import Store
 from glassrank.store.manifest import FILE_NAME as STORE_FILE
@@ -38,10 +39,17 @@ class Opened:
     """The first stage where there is no model."""
 
     @classmethod
-    def open(cls, options: Options, rerankers: Mapping[str, Reranker], *, verify: bool) -> "Opened":
+    def open(
+        cls,
+        options: Options,
+        rerankers: Mapping[str, Reranker],
+        *,
+        verify: bool,
+        seen: Sequence[SegmentRecord] = (),
+    ) -> "Opened":
         """With each model's documents where they are stored, and all code compiled: the first
         request takes as long as later ones."""
-        index = Index(options.index, verify=verify)
+        index = Index(options.index, verify=verify, seen=seen)
         pipelines = {
             name: Pipeline(
                 index,
@@ -115,7 +123,8 @@ class Served:
             if state == self._tried:  # in vain; something must be written first
                 return False
             self._tried = state
-            self.now = Opened.open(self._options, self._rerankers, verify=False)
+            seen = self.now.index.snapshot.records
+            self.now = Opened.open(self._options, self._rerankers, verify=False, seen=seen)
         except (GlassrankError, OSError) as error:
             if isinstance(error, OSError | DiskError):
                 self._tried = ()  # which may go by itself

@@ -198,6 +198,33 @@ def test_a_hostile_number_is_found_and_its_file_named(path: Path, name: str) -> 
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.tried("Files", "an index changed to numbers that lie, as it is served", "not taken up")
+@pytest.mark.parametrize("name", VALUES)
+def test_a_reader_does_not_move_on_to_hostile_numbers(path: Path, name: str) -> None:
+    """Checksums are not compared then, but what compiled code relies on is looked at."""
+    reader = Index(path)
+    expected = reader.search("ant bee cat", 50).hits
+    old = path.rename(path.with_name("old"))  # what is mapped does not change
+    shutil.copytree(old, path)
+    change_array(path, *VALUES[name])
+    change_manifest(path, lambda body: body.update(generation=body["generation"] + 1))
+    with pytest.raises(CorruptError, match=r"segment-[^/]*/[\w.-]+\.npy is damaged: "):
+        reader.refresh()
+    assert reader.search("ant bee cat", 50).hits == expected
+
+
+def test_only_numbers_of_new_segments_are_looked_at(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader, writer = Index(path), Index(path)
+    looked: list[int] = []
+    monkeypatch.setattr("glassrank.retrieve.segment.check_values", lambda s: looked.append(len(s)))
+    writer.delete(["d05"])
+    assert reader.refresh() and looked == []
+    writer.add([Doc("new", "ant"), Doc("newer", "ant")])
+    assert reader.refresh() and looked == [4]  # with those of the small segment, merged
+
+
 @pytest.mark.tried(
     "Files", "an index whose arrays have another type or length", "refused, the file named", tries=3
 )
