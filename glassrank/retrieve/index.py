@@ -14,7 +14,7 @@ from glassrank.errors import DuplicateIdError, GlassrankError, InputError
 from glassrank.folders import LOCK, Folder, explained
 from glassrank.retrieve.manifest import FILE_NAME, Manifest, read_manifest
 from glassrank.retrieve.methods import Method, parse_method, run_method
-from glassrank.retrieve.search import TopK
+from glassrank.retrieve.search import TopK, affordable
 from glassrank.retrieve.segment import SegmentRecord, is_segment_name
 from glassrank.retrieve.snapshot import Snapshot
 from glassrank.retrieve.snippets import CHARACTERS_READ, Snippet, make_snippet
@@ -167,6 +167,12 @@ class Index:
     ) -> list[TopK]:
         """The same as numbers: what the second stage starts from. See `Snapshot.doc`."""
         return self._run(queries, k, method, self._snapshot, threads, deadline)
+
+    def left_out(self, query: str) -> list[str]:
+        """The terms of a query that are too common to be looked for by a deadline, if any."""
+        terms = dict.fromkeys(self._analyzer(query), 1.0)
+        kept = affordable(self._snapshot, terms)
+        return [term for term in terms if term not in kept]
 
     def _run(
         self,
