@@ -194,11 +194,11 @@ class Service:
         status = _read(f"/proc/{self.workers()[0]}/status").decode()
         self.memory.append(int(status.split("VmRSS:")[1].split()[0]) / 1024)
 
-    def growth(self) -> float:
-        """Nothing is said of a run that is too short to tell it from warming up."""
+    def growth(self) -> float | None:
+        """None if the run is too short to tell it from warming up."""
         third = len(self.memory) // 3
         middle, last = self.memory[third : 2 * third], self.memory[2 * third :]
-        return max(last) - max(middle) if third >= FEWEST_SAMPLES else 0.0
+        return max(last) - max(middle) if third >= FEWEST_SAMPLES else None
 
     def end(self) -> int:
         self.process.send_signal(signal.SIGTERM)
@@ -427,7 +427,7 @@ def soak(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         faults.append(f"the service ended with {status}")
     if (cut := sum(client.cut for client in clients)) > CLIENTS * service.kills:
         faults.append(f"{cut} connections were cut, {service.kills} workers were killed")
-    if (growth := service.growth()) > GROWTH_MB:
+    if (growth := service.growth()) is not None and growth > GROWTH_MB:
         faults.append(f"a worker's memory has grown by {growth:.0f} MB")
     faults += left_over(path, temporary, logs)
     return {
@@ -439,7 +439,7 @@ def soak(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         "writers killed": writer.kills,
         "connections cut": cut,
         "memory MB": [round(mb) for mb in service.memory[:: max(1, len(service.memory) // 20)]],
-        "growth MB": round(growth, 1),
+        "growth MB": growth,
         "faults": faults,
     }
 

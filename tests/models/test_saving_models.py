@@ -66,7 +66,7 @@ def test_killed_at_any_sync_the_old_model_or_the_new_one_is_there(
 
 
 @pytest.mark.tried(
-    "Files", "kinds of changes on a full disk, at every size", "one sentence, as it was before"
+    "Files", "kinds of changes on a full disk, at every size", "one sentence, nothing lost"
 )
 def test_where_there_is_no_room_the_old_model_stays(tmp_path: Path) -> None:
     assert int(finished("little_room", tmp_path / "model")) >= 2000

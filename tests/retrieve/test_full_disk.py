@@ -9,7 +9,7 @@ from index_files import run_script
 @pytest.mark.tried(
     "Files",
     "kinds of changes on a full disk, at every size",
-    "one sentence, as it was before",
+    "one sentence, nothing lost",
     tries=6,
 )
 def test_a_change_that_does_not_fit_leaves_the_index_as_it_was(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from glassrank.models.checkpoint import save_model
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 from soak import arguments, soak
 
-HELD = "nothing acknowledged was lost, rankings as in a serial replay, memory flat"
+HELD = "nothing acknowledged was lost, rankings as in a serial replay"
 
 
 def soaked(folder: Path, *given: str) -> dict[str, Any]:
@@ -38,3 +38,5 @@ def test_a_service_under_everything(tmp_path: Path, reliability: Recorder) -> No
     reliability("Standing", "answers beside changes and kills", HELD, report["answers"].total())
     kills = report["writers killed"] + report["workers killed"]
     reliability("Standing", "SIGKILL of writers and workers under load", HELD, kills)
+    if report["growth MB"] is not None:  # a busy machine makes too few changes to tell
+        reliability("Standing", "memory of a worker over the time of a soak", "flat")

@@ -118,7 +118,7 @@ def test_progress_counts_what_was_done_before(tmp_path: Path) -> None:
 @pytest.mark.tried(
     "Files",
     "kinds of changes on a full disk, at every size",
-    "one sentence, as it was before",
+    "one sentence, nothing lost",
     tries=2,
 )
 def test_a_full_disk_ends_the_work_and_breaks_nothing(tmp_path: Path) -> None:
