@@ -24,6 +24,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--reliability", help="A file for what tests tried to break.")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", "tried(area, fault, result, tries=1): see tests/reliability.py"
+    )
+
+
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+    if call.when == "call" and call.excinfo is None:
+        for mark in item.iter_markers("tried"):
+            Recorder(item.config.getoption("--reliability"))(*mark.args, **mark.kwargs)
+
+
 @pytest.fixture(scope="session")
 def reliability(request: pytest.FixtureRequest) -> Recorder:
     """See tests/reliability.py."""

@@ -1,11 +1,16 @@
 """What tests tried to break and what happened, for docs/reliability.md.
 
-A test that makes something fail takes the fixture `reliability` and says at its end, when all of
-its assertions have held, what it did:
+A test that makes something fail has a mark that says what it does, and is counted if it passes:
+
+    @pytest.mark.tried("Files", "a byte of a model flipped", "refused, the file named", tries=3)
+    def test_a_flipped_byte(tmp_path): ...
+
+One that knows only at its end how often it did so takes the fixture `reliability`, and says it when
+all of its assertions have held:
 
     def test_a_killed_writer(tmp_path, reliability):
         ...
-        reliability("Files", "SIGKILL while an index is built", "the old or the new state", tries=4)
+        reliability("Files", "SIGKILL while an index is built", "the old or the new state", kills)
 
 `area` is a heading of the page, `fault` and `result` are a row of its table, and `tries` are added
 up over all tests, parameters and processes that say the same. Without `--reliability FILE` nothing

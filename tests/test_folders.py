@@ -50,6 +50,9 @@ HOSTILE: dict[str, Callable[[Path, Path], object]] = {
 hostile = pytest.mark.parametrize("kind", HOSTILE)
 
 
+@pytest.mark.tried(
+    "Files", "links, pipes and names that lead out of a folder", "nothing outside was touched"
+)
 @pytest.mark.parametrize("name", OUTSIDE)
 def test_only_plain_names_are_looked_up(folder: Folder, name: str) -> None:
     assert not is_plain(name)
@@ -69,6 +72,9 @@ def test_only_plain_names_are_looked_up(folder: Folder, name: str) -> None:
     assert folder.names() == []
 
 
+@pytest.mark.tried(
+    "Files", "links, pipes and names that lead out of a folder", "nothing outside was touched"
+)
 @hostile
 def test_only_a_plain_file_is_opened(folder: Folder, victim: Path, kind: str) -> None:
     HOSTILE[kind](folder.path / "a", victim)
@@ -81,6 +87,9 @@ def test_only_a_plain_file_is_opened(folder: Folder, victim: Path, kind: str) ->
     assert not victim.with_name("new").exists()
 
 
+@pytest.mark.tried(
+    "Files", "links, pipes and names that lead out of a folder", "nothing outside was touched"
+)
 @hostile
 def test_a_folder_inside_is_not_a_link(folder: Folder, victim: Path, kind: str) -> None:
     HOSTILE[kind](folder.path / "a", victim)
@@ -91,6 +100,9 @@ def test_a_folder_inside_is_not_a_link(folder: Folder, victim: Path, kind: str) 
         folder.make_child("a")
 
 
+@pytest.mark.tried(
+    "Files", "links, pipes and names that lead out of a folder", "nothing outside was touched"
+)
 @hostile
 @pytest.mark.parametrize("name", ["a", ".a.part"])
 def test_a_write_stays_inside(folder: Folder, victim: Path, kind: str, name: str) -> None:
@@ -120,6 +132,9 @@ def test_a_second_name_of_a_file_outside_is_not_written_through(
         folder.reopen("b")
 
 
+@pytest.mark.tried(
+    "Files", "links, pipes and names that lead out of a folder", "nothing outside was touched"
+)
 @hostile
 def test_a_lock_is_a_plain_file(folder: Folder, victim: Path, kind: str) -> None:
     HOSTILE[kind](folder.path / "write.lock", victim)
@@ -156,6 +171,9 @@ def test_no_more_is_read_than_allowed(folder: Folder) -> None:
         folder.read("a", 4)
 
 
+@pytest.mark.tried(
+    "Files", "links, pipes and names that lead out of a folder", "nothing outside was touched"
+)
 @hostile
 def test_removing_does_not_follow(folder: Folder, victim: Path, kind: str) -> None:
     (folder.path / "tree").mkdir()

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from reliability import Recorder
 
 from glassrank import whole_folder as module
 from glassrank.errors import GlassrankError, InputError
@@ -68,7 +69,7 @@ def dies_at(number: int, work: Callable[[], None]) -> bool:
 
 
 def test_a_killed_writer_leaves_the_old_or_the_new_and_the_next_one_tidies_up(
-    tmp_path: Path,
+    tmp_path: Path, reliability: Recorder
 ) -> None:
     folder, number = tmp_path / "model", 1
     seen = set()
@@ -80,6 +81,8 @@ def test_a_killed_writer_leaves_the_old_or_the_new_and_the_next_one_tidies_up(
         number += 1
     assert number > 5
     assert seen == {"old", "new"}
+    kill = "SIGKILL while a folder is replaced as a whole"
+    reliability("Files", kill, "the old folder or the new one", number - 1)
 
 
 def test_a_reader_that_was_overtaken_begins_again(tmp_path: Path) -> None:
@@ -114,6 +117,11 @@ def test_a_second_writer_is_refused(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
+@pytest.mark.tried(
+    "Files",
+    "links, pipes and folders where a folder is to be written",
+    "nothing outside was touched",
+)
 @pytest.mark.parametrize("name", [".model.part", ".model.old", ".model.lock", "model"])
 @pytest.mark.parametrize("kind", ["link", "folder link", "file", "pipe"])
 def test_what_stands_in_the_way_leads_nowhere(tmp_path: Path, name: str, kind: str) -> None:

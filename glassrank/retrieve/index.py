@@ -14,8 +14,8 @@ from glassrank.errors import DuplicateIdError, GlassrankError, InputError
 from glassrank.folders import LOCK, Folder, explained
 from glassrank.retrieve.manifest import FILE_NAME, Manifest, read_manifest
 from glassrank.retrieve.methods import Method, parse_method, run_method
-from glassrank.retrieve.search import TopK
-from glassrank.retrieve.segment import is_segment_name
+from glassrank.retrieve.search import TopK, affordable
+from glassrank.retrieve.segment import SegmentRecord, is_segment_name
 from glassrank.retrieve.snapshot import Snapshot
 from glassrank.retrieve.snippets import CHARACTERS_READ, Snippet, make_snippet
 from glassrank.retrieve.writer import UNCHANGED, changing
@@ -43,12 +43,19 @@ class Index:
     >>> folder.cleanup()
     """
 
-    def __init__(self, path: str | Path, *, verify: bool = True) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        verify: bool = True,
+        seen: Sequence[SegmentRecord] | None = None,
+    ) -> None:
         """Opens an index. `verify` reads every byte once and compares checksums; without it only
-        sizes are compared, which is enough for a process whose parent has verified."""
+        sizes are compared, which is enough for one's own. With `seen`, the numbers of segments that
+        are not among it are looked at, since compiled code relies on them."""
         self.path = Path(path)
         self._analyzer = EnglishAnalyzer()
-        self._snapshot = Snapshot.open(self.path, verify=verify)
+        self._snapshot = Snapshot.open(self.path, verify=verify, seen=seen)
         known = self._snapshot.manifest.analyzer
         if known != self._analyzer.name:
             raise InputError(
@@ -107,14 +114,15 @@ class Index:
         return Change(added, deleted)
 
     def refresh(self, *, verify: bool = False) -> bool:
-        """Moves on to the newest state, and says whether there was one.
+        """Moves on to the newest state, and says whether there was one. New segments' numbers are
+        looked at, and with `verify` all checksums.
 
         Searches that are running finish on the state they began with.
         """
         with explained(f"read the index {self.path}"):
             if read_manifest(self.path).state == self._snapshot.manifest.state:
                 return False
-        self._snapshot = Snapshot.open(self.path, verify=verify)
+        self._snapshot = Snapshot.open(self.path, verify=verify, seen=self._snapshot.records)
         return True
 
     def search(self, query: str, k: int = 10, method: str | Method = "bm25") -> Ranking:
@@ -159,6 +167,12 @@ class Index:
     ) -> list[TopK]:
         """The same as numbers: what the second stage starts from. See `Snapshot.doc`."""
         return self._run(queries, k, method, self._snapshot, threads, deadline)
+
+    def left_out(self, query: str) -> list[str]:
+        """The terms of a query that are too common to be looked for by a deadline, if any."""
+        terms = dict.fromkeys(self._analyzer(query), 1.0)
+        kept = affordable(self._snapshot, terms)
+        return [term for term in terms if term not in kept]
 
     def _run(
         self,

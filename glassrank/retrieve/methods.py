@@ -13,7 +13,7 @@ from glassrank.deadline import NEVER, Deadline
 from glassrank.errors import InputError
 from glassrank.retrieve.rm3 import RM3, expand
 from glassrank.retrieve.scoring import BM25, QL
-from glassrank.retrieve.search import TopK, search
+from glassrank.retrieve.search import TopK, WeightedQuery, affordable, search
 from glassrank.retrieve.snapshot import Snapshot
 
 Method = BM25 | QL | RM3
@@ -39,8 +39,17 @@ def run_method(
     threads: int | None = None,
     deadline: Deadline = NEVER,
 ) -> list[TopK]:
-    """The best k documents of each query, given as its terms. Late queries are not enriched."""
-    weighted = [Counter(query) for query in queries]
+    """The best k documents of each query, given as its terms. With a deadline, queries are cut to
+    what is affordable, and late ones are not enriched."""
+
+    def bounded(queries: Sequence[WeightedQuery]) -> Sequence[WeightedQuery]:
+        return (
+            queries
+            if deadline.at == float("inf")
+            else [affordable(snapshot, query) for query in queries]
+        )
+
+    weighted = bounded([Counter(query) for query in queries])
     if not isinstance(method, RM3):
         return search(snapshot, weighted, k, method, threads)
     first_pass = search(snapshot, weighted, method.docs, method.base, threads)
@@ -48,7 +57,7 @@ def run_method(
         expand(snapshot, query, found, method, deadline)
         for query, found in zip(weighted, first_pass, strict=True)
     ]
-    return search(snapshot, expanded, k, method.base, threads)
+    return search(snapshot, bounded(expanded), k, method.base, threads)
 
 
 def parse_method(text: str) -> Method:

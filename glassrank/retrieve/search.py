@@ -17,6 +17,9 @@ WeightedQuery = Mapping[str, float]
 
 _QUERIES_AT_ONCE = 32
 
+MOST_POSTINGS = 30_000_000
+"""That a query with a deadline has looked at: a fraction of a second, on an index of any size."""
+
 
 class TopK(NamedTuple):
     """The best documents of one query, best first."""
@@ -45,6 +48,22 @@ def search(
         with ThreadPoolExecutor(threads) as pool:
             found = list(pool.map(lambda chunk: _search_chunk(snapshot, chunk, k, method), chunks))
     return [result for chunk in found for result in chunk]
+
+
+def affordable(snapshot: Snapshot, query: WeightedQuery) -> WeightedQuery:
+    """The query's rarest terms, which say most about a document: as many as have MOST_POSTINGS
+    together, and one at least. Compiled code looks at no clock, so its work is bounded before."""
+    postings = {term: snapshot.term(term).statistics.docs for term in query}
+    if sum(postings.values()) <= MOST_POSTINGS:
+        return query
+    kept: set[str] = set()
+    total = 0
+    for term in sorted(query, key=lambda term: (postings[term], term)):
+        total += postings[term]
+        if kept and total > MOST_POSTINGS:
+            break
+        kept.add(term)
+    return {term: weight for term, weight in query.items() if term in kept}
 
 
 def _search_chunk(

@@ -15,6 +15,7 @@ compare as ids do, and either is found by bisection.
 import json
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -26,7 +27,7 @@ from glassrank.arrays import Kinds, consecutive, open_array, open_arrays
 from glassrank.checked import FileRecord
 from glassrank.errors import CorruptError, InputError
 from glassrank.folders import Folder
-from glassrank.retrieve.validate import check_shapes, check_values
+from glassrank.retrieve.validate import check_deleted, check_shapes, check_values
 from glassrank.strings import Strings
 from glassrank.types import Doc
 
@@ -72,12 +73,32 @@ class SegmentRecord:
     deleted: str | None = None
     """The file of `files` that lists deleted documents."""
 
+    def has_arrays_of(self, other: "SegmentRecord") -> bool:
+        """Whether it is the same segment, whatever is deleted of it."""
+        own, others = (
+            {name: file for name, file in record.files.items() if name != record.deleted}
+            for record in (self, other)
+        )
+        return own == others and (self.name, self.docs, self.tokens) == (
+            other.name,
+            other.docs,
+            other.tokens,
+        )
+
 
 class Segment:
     """The open arrays of a segment; safe to read from any number of threads."""
 
-    def __init__(self, parent: Folder, record: SegmentRecord, *, verify: bool) -> None:
-        """`verify` reads every byte, compares checksums, and looks at the numbers."""
+    def __init__(
+        self,
+        parent: Folder,
+        record: SegmentRecord,
+        *,
+        verify: bool,
+        seen: Sequence[SegmentRecord] | None = None,
+    ) -> None:
+        """`verify` reads every byte, compares checksums, and looks at the numbers; with `seen`, the
+        numbers of what is not among it are looked at."""
         self.folder = parent.path / record.name
         self.record = record
         try:
@@ -111,7 +132,8 @@ class Segment:
         self.posting_docs: NDArray[np.uint32] = arrays["postings.docs"]  # (P,)
         self.posting_counts: NDArray[Any] = arrays["postings.counts"]  # (P,)
         check_shapes(self)
-        if verify:
+        check_deleted(self)
+        if verify or (seen is not None and not any(map(record.has_arrays_of, seen))):
             check_values(self)
 
     def __len__(self) -> int:

@@ -5,7 +5,7 @@ Never changes, so any number of threads may search it while the index itself mov
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ from glassrank.errors import GlassrankError
 from glassrank.folders import explained
 from glassrank.retrieve.manifest import Manifest, manifest_in, open_index, read_manifest
 from glassrank.retrieve.scoring import BM25, QL, Collection, Floats, TermStatistics
-from glassrank.retrieve.segment import Segment
+from glassrank.retrieve.segment import Segment, SegmentRecord
 from glassrank.types import Doc
 
 _TERMS_KEPT = 50_000
@@ -41,12 +41,16 @@ class Snapshot:
                 segment.record.tokens - segment.deleted_statistics[0] for segment in self.segments
             ),
         )
-        # Queries repeat their words, and a method its parameters.
-        self.term = lru_cache(maxsize=_TERMS_KEPT)(self._term)
-        self.lengths = lru_cache(maxsize=4)(self._lengths)
+        # Queries repeat their words, and a method its parameters. Neither refers to the snapshot,
+        # so that its files are closed as soon as nobody searches it, and not some time later.
+        self.term = lru_cache(maxsize=_TERMS_KEPT)(partial(_term, self.segments))
+        self.lengths = lru_cache(maxsize=4)(partial(_lengths, self.segments, self.collection))
 
     @classmethod
-    def open(cls, path: Path, *, verify: bool) -> "Snapshot":
+    def open(
+        cls, path: Path, *, verify: bool, seen: Sequence[SegmentRecord] | None = None
+    ) -> "Snapshot":
+        """`verify` and `seen` as in `Segment`."""
         with explained(f"read the index {path}"):
             while True:
                 with open_index(path) as folder:
@@ -55,7 +59,7 @@ class Snapshot:
                         return cls(
                             manifest,
                             [
-                                Segment(folder, record, verify=verify)
+                                Segment(folder, record, verify=verify, seen=seen)
                                 for record in manifest.segments
                             ],
                         )
@@ -64,20 +68,9 @@ class Snapshot:
                         if read_manifest(path).state == manifest.state:
                             raise
 
-    def _term(self, term: str) -> Term:
-        numbers = tuple(segment.terms.find(term) for segment in self.segments)
-        docs = occurrences = 0
-        for segment, number in zip(self.segments, numbers, strict=True):
-            if number >= 0:
-                gone_docs, gone = segment.deleted_statistics[1].get(number, (0, 0))
-                first, last = segment.posting_offsets[number : number + 2]
-                docs += int(last - first) - gone_docs
-                occurrences += int(segment.term_totals[number]) - gone
-        return Term(numbers, TermStatistics(docs, occurrences))
-
-    def _lengths(self, method: BM25 | QL) -> tuple[Floats, ...]:
-        """The part of every document's score that its length decides, for each segment."""
-        return tuple(method.lengths(segment.lengths, self.collection) for segment in self.segments)
+    @property
+    def records(self) -> list[SegmentRecord]:
+        return [segment.record for segment in self.segments]
 
     def place(self, number: int) -> tuple[Segment, int]:
         """The segment of a document, and its number there."""
@@ -106,3 +99,22 @@ class Snapshot:
             for local in range(len(segment)):
                 if not len(segment.live) or segment.live[local]:
                     yield segment.doc(local)
+
+
+def _term(segments: Sequence[Segment], term: str) -> Term:
+    numbers = tuple(segment.terms.find(term) for segment in segments)
+    docs = occurrences = 0
+    for segment, number in zip(segments, numbers, strict=True):
+        if number >= 0:
+            gone_docs, gone = segment.deleted_statistics[1].get(number, (0, 0))
+            first, last = segment.posting_offsets[number : number + 2]
+            docs += int(last - first) - gone_docs
+            occurrences += int(segment.term_totals[number]) - gone
+    return Term(numbers, TermStatistics(docs, occurrences))
+
+
+def _lengths(
+    segments: Sequence[Segment], collection: Collection, method: BM25 | QL
+) -> tuple[Floats, ...]:
+    """The part of every document's score that its length decides, for each segment."""
+    return tuple(method.lengths(segment.lengths, collection) for segment in segments)

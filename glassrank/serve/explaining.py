@@ -45,7 +45,7 @@ class Explainer:
         texts = form.texts or [self._text(opened, doc_id) for doc_id in form.doc_ids]
         found = []
         for pipeline in pipelines:
-            first = _first_scores(opened, pipeline, form, form.doc_ids)
+            first = _first_scores(opened, pipeline, form, form.doc_ids, deadline)
             for number, text in enumerate(texts):
                 doc_id = form.doc_ids[number] if form.doc_ids else ""
                 own = first[number] if first else None
@@ -89,7 +89,7 @@ class Explainer:
             kept = sorted({doc, *range(min(count, len(ids)))})
             ids, texts, doc = [ids[n] for n in kept], [texts[n] for n in kept], kept.index(doc)
         alone = form.model_copy(update={"first_score": None})
-        first = _first_scores(opened, pipeline, alone, ids)
+        first = _first_scores(opened, pipeline, alone, ids, deadline)
         answer = what_if(
             pipeline.reranker,
             form.query,
@@ -108,7 +108,7 @@ def need_document(opened: Opened, doc_id: str) -> None:
 
 
 def _first_scores(
-    opened: Opened, pipeline: Pipeline, form: Explain, ids: list[str]
+    opened: Opened, pipeline: Pipeline, form: Explain, ids: list[str], deadline: Deadline
 ) -> list[float] | None:
     """The first stage's scores, where the model has a use for them. A document that it does not
     find has no word of the query, and the score 0."""
@@ -121,7 +121,7 @@ def _first_scores(
     method = form.method or opened.method(pipeline)
     numbers = [opened.index.snapshot.find(doc_id) for doc_id in ids]
     for depth in (pipeline.candidates, len(opened.index)):
-        found = opened.index.top_k([form.query], depth, method)[0]
+        found = opened.index.top_k([form.query], depth, method, deadline=deadline)[0]
         wanted = np.isin(found.docs, numbers)
         if wanted.sum() == len(numbers):
             break

@@ -5,7 +5,8 @@ is running ends on what it began with, and none ever sees half of a change.
 """
 
 import logging
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -16,6 +17,7 @@ from glassrank.rank import Pipeline, Reranker
 from glassrank.retrieve import Index
 from glassrank.retrieve.manifest import read_manifest
 from glassrank.retrieve.methods import method_name
+from glassrank.retrieve.segment import SegmentRecord
 from glassrank.serve.options import Options
 from glassrank.store import Store
 from glassrank.store.manifest import FILE_NAME as STORE_FILE
@@ -37,10 +39,17 @@ class Opened:
     """The first stage where there is no model."""
 
     @classmethod
-    def open(cls, options: Options, rerankers: Mapping[str, Reranker], *, verify: bool) -> "Opened":
+    def open(
+        cls,
+        options: Options,
+        rerankers: Mapping[str, Reranker],
+        *,
+        verify: bool,
+        seen: Sequence[SegmentRecord] = (),
+    ) -> "Opened":
         """With each model's documents where they are stored, and all code compiled: the first
         request takes as long as later ones."""
-        index = Index(options.index, verify=verify)
+        index = Index(options.index, verify=verify, seen=seen)
         pipelines = {
             name: Pipeline(
                 index,
@@ -80,13 +89,26 @@ class Opened:
 class Served:
     """What is served now. Reading `now` is all that a request does with it."""
 
-    def __init__(self, options: Options, *, verify: bool = True) -> None:
+    def __init__(self, options: Options, *, verify: bool = True, wait: bool = False) -> None:
+        """With `wait`, until it can be opened: a worker that takes the place of another may begin
+        when the index has documents that its stores do not have yet."""
         self._options = options
         self._rerankers = {
             name: Reranker.load(folder, options.device) for name, folder in options.models
         }
-        self._state = self._tried = _state(options.index)
-        self.now = Opened.open(options, self._rerankers, verify=verify)
+        said = ""
+        while True:
+            try:
+                self._state = self._tried = _state(options.index)
+                self.now = Opened.open(options, self._rerankers, verify=verify)
+                break
+            except (GlassrankError, OSError) as error:
+                if not wait:
+                    raise
+                if str(error) != said:
+                    _log.warning("a worker waits to begin: %s", error)
+                said = str(error)
+            time.sleep(options.refresh_seconds)
         self.behind = ""
         """Why there is a newer index that cannot be served, or not yet; empty if there is none."""
 
@@ -101,7 +123,8 @@ class Served:
             if state == self._tried:  # in vain; something must be written first
                 return False
             self._tried = state
-            self.now = Opened.open(self._options, self._rerankers, verify=False)
+            seen = self.now.index.snapshot.records
+            self.now = Opened.open(self._options, self._rerankers, verify=False, seen=seen)
         except (GlassrankError, OSError) as error:
             if isinstance(error, OSError | DiskError):
                 self._tried = ()  # which may go by itself

@@ -83,7 +83,7 @@ def _one_process(app: ASGIApp, listener: socket.socket) -> Callable[[], None]:
 
 def _several_processes(options: Options, listener: socket.socket) -> Callable[[], None]:
     app = partial(_worker_app, options, os.getpid())
-    supervisor = Multiprocess(server_config(app, factory=True, workers=options.workers), [listener])
+    supervisor = _Supervisor(server_config(app, factory=True, workers=options.workers), [listener])
 
     def run() -> None:
         with shared_folder():
@@ -92,6 +92,17 @@ def _several_processes(options: Options, listener: socket.socket) -> Callable[[]
             raise GlassrankError("a worker could not be started; the lines above say why")
 
     return run
+
+
+class _Supervisor(Multiprocess):
+    """Replaces workers that die."""
+
+    def keep_subprocess_alive(self) -> None:
+        # A worker has its own copy of this end. Without ours, one that dies while it is asked for a
+        # sign of life is noticed at once; else it would be waited for, and SIGTERM with it.
+        for worker in self.processes:
+            worker.child_conn.close()
+        super().keep_subprocess_alive()
 
 
 def _worker_app(options: Options, parent: int) -> ASGIApp:
@@ -105,7 +116,7 @@ def _worker_app(options: Options, parent: int) -> ASGIApp:
 
     threading.Thread(target=end_with_parent, name="parent", daemon=True).start()
     prepare_process(options)
-    app = make_app(options, stuck=_leave)
+    app = make_app(options, Served(options, verify=False, wait=True), _leave)
     _keep_what_is_loaded()
     return app
 

@@ -115,6 +115,8 @@ class Searcher:
                 "stages": stages(timing, ranking.depth),
                 "hits": hits,
             }
+            if left_out := opened.index.left_out(query):
+                answer["left_out"] = left_out  # terms that too many documents have
             if line:
                 last = pipeline is None or "scoring" in timing
                 line("final" if last else "first_stage", answer)

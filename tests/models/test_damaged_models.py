@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from model_folders import KINDS, outcome, word_model
+from reliability import Recorder
 
 from glassrank.models.checkpoint import DEFAULT, load_model
 
@@ -41,7 +42,7 @@ def files_of(folder: Path) -> list[Path]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_damage_is_named(kind: str, tmp_path: Path) -> None:
+def test_every_damage_is_named(kind: str, tmp_path: Path, reliability: Recorder) -> None:
     folder = KINDS[kind](tmp_path / "model")
     whole = outcome(folder)
     assert len(whole) == 32
@@ -60,6 +61,7 @@ def test_every_damage_is_named(kind: str, tmp_path: Path) -> None:
         path.write_bytes(content)
     assert tried >= 70
     assert outcome(folder) == whole
+    reliability("Files", "a file of a model damaged", "refused, the folder named", tried)
 
 
 def test_files_of_two_models_are_no_model(tmp_path: Path) -> None:

@@ -83,6 +83,12 @@ def fuzz(folder: Path, seed: int, tries: int) -> int:
     return loaded
 
 
+@pytest.mark.tried(
+    "Files",
+    "random values in a model folder, sealed again",
+    "a model, or refused in one sentence",
+    tries=12,
+)
 @pytest.mark.parametrize("name", sorted({*SMALL, *KINDS} - {"words"}))
 def test_a_model_or_a_sentence(name: str, tmp_path: Path) -> None:
     folder = tmp_path / "model"
@@ -90,6 +96,12 @@ def test_a_model_or_a_sentence(name: str, tmp_path: Path) -> None:
     assert fuzz(folder, seed=0, tries=12) < 12
 
 
+@pytest.mark.tried(
+    "Files",
+    "random values in a model folder, sealed again",
+    "a model, or refused in one sentence",
+    tries=1000,
+)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted({*SMALL, *KINDS} - {"words"}))
 def test_a_model_or_a_sentence_many_times(name: str, tmp_path: Path) -> None:

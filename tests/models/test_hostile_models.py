@@ -77,6 +77,7 @@ NOT_FILES: dict[str, Callable[[Path], object]] = {
 }
 
 
+@pytest.mark.tried("Files", "links, pipes and endless files in a model folder", "not opened")
 @pytest.mark.parametrize("kind", NOT_FILES)
 @pytest.mark.parametrize("name", FILES)
 def test_what_is_no_plain_file_is_not_opened(name: str, kind: str, tmp_path: Path) -> None:
@@ -86,6 +87,7 @@ def test_what_is_no_plain_file_is_not_opened(name: str, kind: str, tmp_path: Pat
     refused(folder)
 
 
+@pytest.mark.tried("Files", "links, pipes and endless files in a model folder", "not opened")
 @pytest.mark.parametrize("name", FILES)
 def test_a_link_is_not_followed_even_to_the_right_file(name: str, tmp_path: Path) -> None:
     folder = word_model(tmp_path / "model")
@@ -95,6 +97,7 @@ def test_a_link_is_not_followed_even_to_the_right_file(name: str, tmp_path: Path
     assert "not a link" in said if name != MANIFEST else "checksums.json is damaged" in said
 
 
+@pytest.mark.tried("Files", "links, pipes and endless files in a model folder", "not opened")
 @pytest.mark.parametrize("name", FILES)
 def test_a_file_that_pretends_to_be_endless_is_not_read(name: str, tmp_path: Path) -> None:
     folder = word_model(tmp_path / "model")
@@ -104,6 +107,7 @@ def test_a_file_that_pretends_to_be_endless_is_not_read(name: str, tmp_path: Pat
         refused(sealed(folder, **{name.partition(".")[0]: (1 << 40, 0)}))
 
 
+@pytest.mark.tried("Files", "links, pipes and endless files in a model folder", "not opened")
 @pytest.mark.parametrize("make", [os.mkfifo, Path.touch, lambda path: path.symlink_to("/dev/zero")])
 def test_a_folder_that_is_none(make: Callable[[Path], object], tmp_path: Path) -> None:
     make(tmp_path / "model")
@@ -150,6 +154,9 @@ WRONG: list[tuple[tuple[str | int, ...], object]] = [
 ]
 
 
+@pytest.mark.tried(
+    "Files", "a model folder whose settings, weights or words lie", "refused in one sentence"
+)
 @pytest.mark.parametrize(("path", "value"), WRONG, ids=lambda v: str(v)[:40])
 def test_a_config_that_lies(path: tuple[str | int, ...], value: object, tmp_path: Path) -> None:
     folder = word_model(tmp_path / "model")
@@ -157,6 +164,9 @@ def test_a_config_that_lies(path: tuple[str | int, ...], value: object, tmp_path
     refused(sealed(folder))
 
 
+@pytest.mark.tried(
+    "Files", "a model folder whose settings, weights or words lie", "refused in one sentence"
+)
 @pytest.mark.parametrize("missing", ["format", "model", "config", "words", "usage"])
 def test_a_config_that_says_too_little(missing: str, tmp_path: Path) -> None:
     folder = word_model(tmp_path / "model")
@@ -183,6 +193,9 @@ NOT_CONFIGS: dict[str, bytes] = {
 }
 
 
+@pytest.mark.tried(
+    "Files", "a model folder whose settings, weights or words lie", "refused in one sentence"
+)
 @pytest.mark.parametrize("name", ["config.json", "checksums.json"])
 @pytest.mark.parametrize("kind", NOT_CONFIGS)
 def test_json_that_is_none(name: str, kind: str, tmp_path: Path) -> None:
@@ -191,6 +204,9 @@ def test_json_that_is_none(name: str, kind: str, tmp_path: Path) -> None:
     refused(folder if name == "checksums.json" else sealed(folder))
 
 
+@pytest.mark.tried(
+    "Files", "a model folder whose settings, weights or words lie", "refused in one sentence"
+)
 @pytest.mark.parametrize(
     ("name", "part", "field"),
     [
@@ -244,6 +260,9 @@ RAW: dict[str, bytes] = {
 }
 
 
+@pytest.mark.tried(
+    "Files", "a model folder whose settings, weights or words lie", "refused in one sentence"
+)
 @pytest.mark.parametrize("kind", RAW)
 def test_weights_that_are_none(kind: str, tmp_path: Path) -> None:
     folder = word_model(tmp_path / "model")
@@ -289,6 +308,9 @@ CHANGED: dict[str, Callable[[Tensors], object]] = {
 }
 
 
+@pytest.mark.tried(
+    "Files", "a model folder whose settings, weights or words lie", "refused in one sentence"
+)
 @pytest.mark.parametrize("kind", CHANGED)
 def test_weights_of_another_model(kind: str, tmp_path: Path) -> None:
     folder = word_model(tmp_path / "model")
@@ -316,6 +338,9 @@ SUBWORDS: dict[str, tuple[str, object]] = {
 }
 
 
+@pytest.mark.tried(
+    "Files", "a model folder whose settings, weights or words lie", "refused in one sentence"
+)
 @pytest.mark.parametrize("kind", SUBWORDS)
 def test_subwords_out_of_bounds(kind: str, tmp_path: Path) -> None:
     folder = subword_model(tmp_path / "model")
@@ -333,6 +358,9 @@ def _lines(*words: str) -> bytes:
     return "".join(f"{word}\n" for word in words).encode("utf-8", "surrogatepass")
 
 
+@pytest.mark.tried(
+    "Files", "a model folder whose settings, weights or words lie", "refused in one sentence"
+)
 @pytest.mark.parametrize(
     "content",
     [
@@ -357,6 +385,9 @@ def test_words_that_are_not_the_models(
     refused(sealed(folder))
 
 
+@pytest.mark.tried(
+    "Files", "a model folder whose settings, weights or words lie", "refused in one sentence"
+)
 @pytest.mark.parametrize(
     "content",
     [b"", _lines(*PIECES, "more"), _lines("x", *PIECES[1:]), _lines(*WORDS), _lines(*PIECES[:3])],
@@ -377,6 +408,7 @@ MEMBERS = (
 )
 
 
+@pytest.mark.tried("Files", "links, pipes and endless files in a model folder", "not opened")
 @pytest.mark.parametrize("members", MEMBERS, ids=lambda v: str(v)[:40])
 def test_members_are_folders_inside(members: object, tmp_path: Path) -> None:
     folder = ensemble(tmp_path / "model")
@@ -384,6 +416,7 @@ def test_members_are_folders_inside(members: object, tmp_path: Path) -> None:
     refused(sealed(folder))
 
 
+@pytest.mark.tried("Files", "links, pipes and endless files in a model folder", "not opened")
 def test_a_member_is_not_a_link(tmp_path: Path) -> None:
     folder = ensemble(tmp_path / "model")
     (folder / "0").rename(tmp_path / "elsewhere")
@@ -394,6 +427,9 @@ def test_a_member_is_not_a_link(tmp_path: Path) -> None:
     refused(folder)
 
 
+@pytest.mark.tried(
+    "Files", "a model folder whose settings, weights or words lie", "refused in one sentence"
+)
 def test_an_ensemble_in_an_ensemble_is_refused(tmp_path: Path) -> None:
     folder = ensemble(tmp_path / "model")
     shutil.copytree(folder, tmp_path / "copy")
@@ -402,6 +438,9 @@ def test_an_ensemble_in_an_ensemble_is_refused(tmp_path: Path) -> None:
     refused(sealed(folder))
 
 
+@pytest.mark.tried(
+    "Files", "a model folder whose settings, weights or words lie", "refused in one sentence"
+)
 def test_lengths_that_fill_the_memory_are_refused(tmp_path: Path) -> None:
     """An ensemble tries its members' lengths when it is opened."""
     folder = ensemble(tmp_path / "model")

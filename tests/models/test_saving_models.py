@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from model_folders import KINDS, ensemble, outcome, word_model
+from reliability import Recorder
 
 import glassrank
 from glassrank.errors import GlassrankError
@@ -35,6 +36,9 @@ def finished(job: str, folder: Path) -> str:
     return said
 
 
+@pytest.mark.tried(
+    "Files", "models loaded beside one that saves", "the old model or the new one", tries=40
+)
 def test_a_reader_beside_a_saver_has_the_old_model_or_the_new_one(tmp_path: Path) -> None:
     wanted = {outcome(word_model(tmp_path / str(seed), seed=seed)) for seed in (0, 1)}
     word_model(tmp_path / "model")
@@ -52,11 +56,18 @@ def test_a_reader_beside_a_saver_has_the_old_model_or_the_new_one(tmp_path: Path
     assert set(met) == wanted
 
 
-def test_killed_at_any_sync_the_old_model_or_the_new_one_is_there(tmp_path: Path) -> None:
+def test_killed_at_any_sync_the_old_model_or_the_new_one_is_there(
+    tmp_path: Path, reliability: Recorder
+) -> None:
     (tmp_path / "runs").mkdir()
-    assert int(finished("at_every_sync", tmp_path / "runs" / "model")) >= 6
+    kills = int(finished("at_every_sync", tmp_path / "runs" / "model"))
+    assert kills >= 6
+    reliability("Files", "SIGKILL while a model is saved", "the old model or the new one", kills)
 
 
+@pytest.mark.tried(
+    "Files", "kinds of changes on a full disk, at every size", "one sentence, nothing lost"
+)
 def test_where_there_is_no_room_the_old_model_stays(tmp_path: Path) -> None:
     assert int(finished("little_room", tmp_path / "model")) >= 2000
 
@@ -78,6 +89,11 @@ def test_all_that_was_saved_is_durable(
         assert path.stat().st_ino in synced, path
 
 
+@pytest.mark.tried(
+    "Files",
+    "a disk that fails while a model is saved or loaded",
+    "one sentence, the old model stays",
+)
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EROFS, errno.EDQUOT])
 @pytest.mark.parametrize("call", ["write_text", "mkdir"])
 def test_a_disk_that_refuses_is_one_sentence(
@@ -95,6 +111,11 @@ def test_a_disk_that_refuses_is_one_sentence(
     assert outcome(tmp_path / "model") == whole
 
 
+@pytest.mark.tried(
+    "Files",
+    "a disk that fails while a model is saved or loaded",
+    "one sentence, the old model stays",
+)
 @pytest.mark.parametrize("code", [errno.EIO, errno.EACCES, errno.EMFILE, errno.ESTALE])
 def test_a_disk_that_cannot_be_read_is_one_sentence(
     code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

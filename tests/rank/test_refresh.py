@@ -50,6 +50,12 @@ def between(monkeypatch: pytest.MonkeyPatch, pipeline: Pipeline, step: str, act:
     monkeypatch.setattr(owner, name, acting)
 
 
+@pytest.mark.tried(
+    "Files",
+    "an index and its store changed in the middle of a query",
+    "the answer of one state",
+    tries=3,
+)
 @pytest.mark.parametrize("step", ["first stage", "query"])
 def test_a_refresh_in_the_middle_of_a_query_does_not_touch_it(
     pipeline: Pipeline, step: str, monkeypatch: pytest.MonkeyPatch

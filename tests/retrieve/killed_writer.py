@@ -1,4 +1,5 @@
-"""Kills a writer and looks at the index it leaves, again and again. Run by test_kill.py.
+"""Kills a writer and looks at the index it leaves, again and again; prints how often. Run by
+test_kill.py.
 
 Children are forked, so that each needs no start of its own: nothing else runs in this process.
 """
@@ -66,15 +67,16 @@ def check(folder: Path, generation: int) -> None:
     assert not leftovers(folder), leftovers(folder)
 
 
-def at_random_moments(folder: Path, kills: int) -> None:
+def at_random_moments(folder: Path, kills: int) -> int:
     Index.build(FIRST, folder)
     for _ in range(kills):
         generation = Index(folder).generation
         assert killed(lambda: forever(folder), random.uniform(0.01, 0.4))
         check(folder, generation)
+    return kills
 
 
-def at_every_sync(folder: Path, changes: int) -> None:
+def at_every_sync(folder: Path, changes: int) -> int:
     """Each change is tried with a death at its first sync, its second, and so on to the end.
 
     Five take in every kind of change: of two that follow each other, the second is the check's.
@@ -93,9 +95,10 @@ def at_every_sync(folder: Path, changes: int) -> None:
                 break  # it died after the commit
         check(folder, generation)
     assert deaths > 5 * changes
+    return deaths
 
 
-def while_building(folder: Path, kills: int) -> None:
+def while_building(folder: Path, kills: int) -> int:
     """The index is there with all its documents, or it is not there, and may be built again."""
     for number in range(1, kills + 1):
         killed(dies_at_sync(number, lambda: Index.build(FIRST, folder)))
@@ -108,6 +111,7 @@ def while_building(folder: Path, kills: int) -> None:
         assert not leftovers(folder), leftovers(folder)
         for path in sorted(folder.rglob("*"), reverse=True):
             path.rmdir() if path.is_dir() else path.unlink()
+    return kills
 
 
 if __name__ == "__main__":
@@ -117,4 +121,4 @@ if __name__ == "__main__":
     Index.build(FIRST, warm)
     while Index(warm).generation < 7:
         change(warm)
-    globals()[sys.argv[1]](Path(sys.argv[2]), int(sys.argv[3]))
+    print(globals()[sys.argv[1]](Path(sys.argv[2]), int(sys.argv[3])))

@@ -4,10 +4,13 @@ import re
 from pathlib import Path
 
 import pytest
+from reliability import Recorder
 
 from glassrank.errors import CorruptError, GlassrankError
 from glassrank.retrieve import Index
 from glassrank.types import Doc
+
+NAMED = "refused, the file named"
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +41,7 @@ def assert_named(index: Index, path: Path, problem: str) -> None:
     ("place", "flip"),
     [(0.0, 1), (0.01, 0x80), (0.1, 0x20), (0.3, 1), (0.5, 0x80), (0.9, 0x20), (1.0, 1)],
 )
-def test_a_flipped_byte(index: Index, place: float, flip: int) -> None:
+def test_a_flipped_byte(index: Index, place: float, flip: int, reliability: Recorder) -> None:
     for path in files(index):
         content = path.read_bytes()
         damaged = bytearray(content)
@@ -49,10 +52,11 @@ def test_a_flipped_byte(index: Index, place: float, flip: int) -> None:
         finally:
             path.write_bytes(content)
     assert len(Index(index.path)) == 40
+    reliability("Files", "a file of an index damaged", NAMED, len(files(index)))
 
 
 @pytest.mark.parametrize("kept", [0, 100, 128, -1])
-def test_a_cut_file(index: Index, kept: int) -> None:
+def test_a_cut_file(index: Index, kept: int, reliability: Recorder) -> None:
     for path in files(index):
         content = path.read_bytes()
         if kept < len(content):
@@ -61,6 +65,7 @@ def test_a_cut_file(index: Index, kept: int) -> None:
                 assert_named(index, path, "damaged")
             finally:
                 path.write_bytes(content)
+            reliability("Files", "a file of an index damaged", NAMED)
 
 
 def test_a_file_that_grew(index: Index) -> None:
@@ -73,7 +78,7 @@ def test_a_file_that_grew(index: Index) -> None:
             path.write_bytes(content)
 
 
-def test_a_missing_file(index: Index) -> None:
+def test_a_missing_file(index: Index, reliability: Recorder) -> None:
     for path in files(index):
         if path.name != "manifest.json":
             hidden = path.rename(path.with_suffix(".hidden"))
@@ -81,6 +86,7 @@ def test_a_missing_file(index: Index) -> None:
                 assert_named(index, path, "missing")
             finally:
                 hidden.rename(path)
+            reliability("Files", "a file of an index damaged", NAMED)
 
 
 def test_a_missing_segment(index: Index) -> None:

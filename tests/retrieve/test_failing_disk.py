@@ -9,12 +9,14 @@ import pytest
 from failing_disk import ERRORS, FailingDisk
 from hostile_index import build
 from index_files import leftovers
+from reliability import Recorder
 
 from glassrank.errors import GlassrankError, InputError
 from glassrank.retrieve import Index
 from glassrank.types import Doc
 
 SAYS = {"before": "it is as it was before", "after": "is in, but", "unread": "cannot read the"}
+FAILED = "a call to the disk fails while an index is read or changed", "one sentence, nothing lost"
 NEW = [Doc("n1", "ant yak"), Doc("n2", "bee")]
 CHANGES: dict[str, Callable[[Path], object]] = {
     "open": lambda path: Index(path),
@@ -83,14 +85,20 @@ def fails_everywhere(good: Path, tmp_path: Path, name: str, step: int) -> Counte
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_a_disk_that_fails_is_one_sentence(good: Path, tmp_path: Path, name: str) -> None:
-    fails_everywhere(good, tmp_path / "here", name, step=17)
+def test_a_disk_that_fails_is_one_sentence(
+    good: Path, tmp_path: Path, name: str, reliability: Recorder
+) -> None:
+    failed = fails_everywhere(good, tmp_path / "here", name, step=17)
+    reliability("Files", *FAILED, failed.total())
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CHANGES)
-def test_it_is_at_every_moment(good: Path, tmp_path: Path, name: str) -> None:
+def test_it_is_at_every_moment(
+    good: Path, tmp_path: Path, name: str, reliability: Recorder
+) -> None:
     failed = fails_everywhere(good, tmp_path / "here", name, step=1)
     assert failed.keys() >= {"open", "mmap", "read"}
     if name != "open":
         assert failed.keys() >= {"write", "fsync", "replace", "mkdir", "flock"}
+    reliability("Files", *FAILED, failed.total())

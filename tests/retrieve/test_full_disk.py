@@ -2,9 +2,16 @@
 
 from pathlib import Path
 
+import pytest
 from index_files import run_script
 
 
+@pytest.mark.tried(
+    "Files",
+    "kinds of changes on a full disk, at every size",
+    "one sentence, nothing lost",
+    tries=6,
+)
 def test_a_change_that_does_not_fit_leaves_the_index_as_it_was(tmp_path: Path) -> None:
     needed = dict(
         line.split() for line in run_script("full_disk.py", tmp_path / "index").splitlines()

@@ -90,6 +90,7 @@ MANIFESTS: dict[str, Callable[[Any], object]] = {
 }
 
 
+@pytest.mark.tried("Files", "an index whose manifest lies", "refused in one sentence", tries=2)
 @pytest.mark.parametrize("name", MANIFESTS)
 def test_a_hostile_manifest_is_one_sentence(path: Path, name: str) -> None:
     (path.parent / "elsewhere").mkdir()
@@ -109,6 +110,7 @@ def test_a_hostile_manifest_is_one_sentence(path: Path, name: str) -> None:
     assert (path.parent / "elsewhere" / "lengths.npy").read_text() == "precious"
 
 
+@pytest.mark.tried("Files", "an index whose manifest lies", "refused in one sentence")
 @pytest.mark.parametrize(
     "content", [b"", b"{}", b"[" * 10**5, b'{"index":' * 10**5, b'{"index": NaN}', b"\xff" * 99]
 )
@@ -184,6 +186,9 @@ VALUES: dict[str, tuple[str, Callable[[Any], object]]] = {
 }
 
 
+@pytest.mark.tried(
+    "Files", "an index whose numbers lie, with right checksums", "refused, the file named"
+)
 @pytest.mark.parametrize("name", VALUES)
 def test_a_hostile_number_is_found_and_its_file_named(path: Path, name: str) -> None:
     pattern, change = VALUES[name]
@@ -193,6 +198,36 @@ def test_a_hostile_number_is_found_and_its_file_named(path: Path, name: str) -> 
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.tried("Files", "an index changed to numbers that lie, as it is served", "not taken up")
+@pytest.mark.parametrize("name", VALUES)
+def test_a_reader_does_not_move_on_to_hostile_numbers(path: Path, name: str) -> None:
+    """Checksums are not compared then, but what compiled code relies on is looked at."""
+    reader = Index(path)
+    expected = reader.search("ant bee cat", 50).hits
+    old = path.rename(path.with_name("old"))  # what is mapped does not change
+    shutil.copytree(old, path)
+    change_array(path, *VALUES[name])
+    change_manifest(path, lambda body: body.update(generation=body["generation"] + 1))
+    with pytest.raises(CorruptError, match=r"segment-[^/]*/[\w.-]+\.npy is damaged: "):
+        reader.refresh()
+    assert reader.search("ant bee cat", 50).hits == expected
+
+
+def test_only_numbers_of_new_segments_are_looked_at(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader, writer = Index(path), Index(path)
+    looked: list[int] = []
+    monkeypatch.setattr("glassrank.retrieve.segment.check_values", lambda s: looked.append(len(s)))
+    writer.delete(["d05"])
+    assert reader.refresh() and looked == []
+    writer.add([Doc("new", "ant"), Doc("newer", "ant")])
+    assert reader.refresh() and looked == [4]  # with those of the small segment, merged
+
+
+@pytest.mark.tried(
+    "Files", "an index whose arrays have another type or length", "refused, the file named", tries=3
+)
 @pytest.mark.parametrize("name", [*(f"{name}.npy" for name in ARRAYS), "deleted-*.npy"])
 @pytest.mark.parametrize("verify", [False, True])
 def test_another_dtype_or_length_is_found_without_verifying(
@@ -214,6 +249,7 @@ def test_another_dtype_or_length_is_found_without_verifying(
             (path / file).write_bytes(content)
 
 
+@pytest.mark.tried("Files", "an index whose stored fields are none", "refused in one sentence")
 @pytest.mark.parametrize(
     "stored",
     [
@@ -246,10 +282,22 @@ def test_texts_that_are_no_texts_are_shown_as_far_as_they_go(path: Path) -> None
     assert len(index.search("ant", 50)) > 3
 
 
+@pytest.mark.tried(
+    "Files",
+    "random numbers in an index, with right checksums",
+    "refused, or strange rankings; no signal",
+    tries=40,
+)
 def test_random_numbers_are_refused_or_do_no_harm(tmp_path: Path) -> None:
     assert int(run_script("fuzzed_index.py", tmp_path, "40", "1")) > 20
 
 
+@pytest.mark.tried(
+    "Files",
+    "random numbers in an index, with right checksums",
+    "refused, or strange rankings; no signal",
+    tries=1000,
+)
 @pytest.mark.slow
 def test_many_random_numbers_are_refused_or_do_no_harm(tmp_path: Path) -> None:
     assert int(run_script("fuzzed_index.py", tmp_path, "1000", "3")) > 500
@@ -280,6 +328,12 @@ PLACES = [
 ]
 
 
+@pytest.mark.tried(
+    "Files",
+    "links, pipes and folders in an index's folder, read and changed",
+    "nothing outside was touched",
+    tries=6,
+)
 @pytest.mark.parametrize("kind", HOSTILE)
 @pytest.mark.parametrize("place", PLACES)
 def test_nothing_outside_is_touched(path: Path, kind: str, place: str) -> None:

@@ -128,6 +128,7 @@ def test_a_second_builder_of_a_new_index_leaves_the_first_ones_work(
     assert_whole(Index.build(docs(), tmp_path / "index"))
 
 
+@pytest.mark.tried("Files", "generations read beside a writer", "each was whole", tries=8)
 def test_readers_see_only_whole_states_of_a_changing_index(
     tmp_path: Path, processes: list["subprocess.Popen[str]"]
 ) -> None:

@@ -1,13 +1,16 @@
 """Methods by name."""
 
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from glassrank.deadline import Deadline
 from glassrank.errors import InputError
-from glassrank.retrieve import BM25, QL, RM3, Method, method_name, parse_method
+from glassrank.retrieve import BM25, QL, RM3, Index, Method, method_name, parse_method
+from glassrank.types import Doc
 
 bases = st.one_of(
     st.builds(BM25, st.floats(0, 1000), st.floats(0, 1), st.booleans()),
@@ -96,3 +99,22 @@ def test_what_is_no_method_is_named(text: str) -> None:
 )
 def test_methods_may_be_written_in_several_ways(text: str, same: str) -> None:
     assert parse_method(text) == parse_method(same)
+
+
+def test_a_query_with_a_deadline_looks_at_a_bounded_number_of_postings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    docs = [Doc(f"d{n:02}", f"ant {'bee ' * (n % 2)}{'cat' * (n % 10 == 0)}") for n in range(40)]
+    index = Index.build(docs, tmp_path / "index")  # 40 ants, 20 bees, 4 cats
+    deadline = Deadline.after(60_000)
+    for method in ("bm25", "ql", "bm25+rm3", "ql+rm3"):
+        for most, kept in ((64, "ant bee cat"), (63, "bee cat"), (23, "cat"), (3, "cat")):
+            monkeypatch.setattr("glassrank.retrieve.search.MOST_POSTINGS", most)
+            (bounded,) = index.top_k(["ant bee cat"], 40, method, deadline=deadline)
+            (expected,) = index.top_k([kept], 40, method, deadline=deadline)
+            assert bounded.docs.tolist() == expected.docs.tolist()
+            assert bounded.scores.tolist() == expected.scores.tolist()
+            left_out = [word for word in ("ant", "bee", "cat") if word not in kept]
+            assert index.left_out("ant bee cat") == left_out
+        (free,) = index.top_k(["ant bee cat"], 40, method)
+        assert len(free.docs) == 40

@@ -8,6 +8,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+from reliability import Recorder
 from small_service import in_process, on_a_socket, raw
 from starlette.testclient import TestClient
 from test_guard import KEY
@@ -67,7 +68,9 @@ def ask(address: str, method: str, target: str, *headers: str) -> bytes:
 
 
 @pytest.mark.parametrize("path", GUARDED)
-def test_no_way_to_write_an_address_leads_around_the_key(guarded: str, path: str) -> None:
+def test_no_way_to_write_an_address_leads_around_the_key(
+    guarded: str, path: str, reliability: Recorder
+) -> None:
     asked = [(method, target) for target in targets(path) for method in ("GET", "POST")]
     asked += [(method, path) for method in METHODS]
     with ThreadPoolExecutor(8) as pool:
@@ -76,6 +79,7 @@ def test_no_way_to_write_an_address_leads_around_the_key(guarded: str, path: str
         status = answer.split(b" ", 2)[1:2]
         assert status in ([b"400"], [b"401"], [b"404"], []), (one, answer[:200])
         assert not TELLS.search(answer), (one, answer[:200])
+    reliability("Service", "addresses written otherwise, without the key", "refused", len(asked))
 
 
 @pytest.mark.parametrize("path", GUARDED)
@@ -122,6 +126,7 @@ def test_other_kinds_of_connection_are_closed(client: TestClient) -> None:
         pass
 
 
+@pytest.mark.tried("Service", "requests of other sites' pages", "403", tries=3)
 @pytest.mark.parametrize(
     "path", ["/search?query=cat", "/doc?id=d1", "/info", "/metrics", "/nowhere"]
 )

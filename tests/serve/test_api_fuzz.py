@@ -71,6 +71,7 @@ def is_sound(answer: Any) -> None:
         assert message(answer)
 
 
+@pytest.mark.tried("Service", "random requests", "an answer, or one sentence; never 500", tries=150)
 @pytest.mark.parametrize("path", FORMS)
 def test_forms_that_are_almost_right(client: TestClient, path: str) -> None:
     required, *others = FORMS[path]
@@ -87,6 +88,7 @@ def test_forms_that_are_almost_right(client: TestClient, path: str) -> None:
     ask()
 
 
+@pytest.mark.tried("Service", "random requests", "an answer, or one sentence; never 500", tries=150)
 @pytest.mark.parametrize("path", FORMS)
 def test_bodies_that_are_none(client: TestClient, path: str) -> None:
     @BOUNDED
@@ -99,6 +101,7 @@ def test_bodies_that_are_none(client: TestClient, path: str) -> None:
     ask()
 
 
+@pytest.mark.tried("Service", "random requests", "an answer, or one sentence; never 500", tries=300)
 @BOUNDED
 @given(st.dictionaries(st.sampled_from(FORMS["/search"]), TEXTS | NUMBERS.map(str), max_size=5))
 def test_addresses_with_anything_in_them(client: TestClient, asked: dict[str, str]) -> None:

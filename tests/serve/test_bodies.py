@@ -85,6 +85,7 @@ ATTACKS = {
 }
 
 
+@pytest.mark.tried("Service", "bodies of 8 MB", "refused, in less than 100 MB")
 @pytest.mark.parametrize("name", ATTACKS)
 @pytest.mark.parametrize("path", ["/v1/rerank", "/search", "/explain"])
 def test_no_body_becomes_large(client: TestClient, path: str, name: str) -> None:
@@ -102,6 +103,9 @@ def test_no_body_becomes_large(client: TestClient, path: str, name: str) -> None
     assert most < 100 << 20
 
 
+@pytest.mark.tried(
+    "Service", "requests larger than allowed, or no requests", "refused in one sentence"
+)
 @pytest.mark.parametrize(
     ("path", "asked"),
     [
@@ -147,6 +151,7 @@ def test_a_field_that_is_named_often_is_read_once(client: TestClient) -> None:
     assert answer.json()["usage"]["total_tokens"] == 49_001
 
 
+@pytest.mark.tried("Service", "numbers that are none", "400", tries=7)
 @pytest.mark.parametrize("number", [b"1e999", b"-1e999", b"1" * 400 + b".0", b"NaN", b"Infinity"])
 def test_numbers_that_are_none_are_refused(client: TestClient, number: bytes) -> None:
     headers = {"Content-Type": "application/json"}

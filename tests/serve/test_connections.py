@@ -51,12 +51,14 @@ def search(address: str) -> httpx.Response:
     return httpx.post(f"{address}/search", json={"query": "cat"}, timeout=20)
 
 
+@pytest.mark.tried("Service", "clients that send slowly, or nothing", "closed, and others answered")
 @pytest.mark.parametrize("data", [b"", b"G", b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nA: "])
 def test_headers_that_do_not_come_are_not_waited_for(impatient: str, data: bytes) -> None:
     with connect(impatient, data) as connection:
         assert is_closed(connection, within=5)
 
 
+@pytest.mark.tried("Service", "clients that send slowly, or nothing", "closed, and others answered")
 def test_single_bytes_do_not_buy_time(impatient: str) -> None:
     began = time.monotonic()
     with connect(impatient, b"GET /healthz HTTP/1.1\r\nX: ") as connection, suppress(OSError):
@@ -66,6 +68,7 @@ def test_single_bytes_do_not_buy_time(impatient: str) -> None:
     assert time.monotonic() - began < 4
 
 
+@pytest.mark.tried("Service", "clients that send slowly, or nothing", "closed, and others answered")
 def test_a_second_request_that_does_not_come_is_not_waited_for(impatient: str) -> None:
     with connect(impatient, GET) as connection:
         assert connection.recv(1 << 16).startswith(b"HTTP/1.1 200")
@@ -73,12 +76,16 @@ def test_a_second_request_that_does_not_come_is_not_waited_for(impatient: str) -
         assert is_closed(connection, within=5)
 
 
+@pytest.mark.tried("Service", "clients that send slowly, or nothing", "closed, and others answered")
 def test_a_body_that_does_not_come_is_refused(impatient: str) -> None:
     answer = raw(impatient, HEAD + b"Content-Length: 100\r\n\r\n{")
     assert answer.startswith(b"HTTP/1.1 408") and b"connection: close" in answer.lower()
     assert b"was not there after" in answer
 
 
+@pytest.mark.tried(
+    "Service", "clients that send slowly, or nothing", "closed, and others answered", tries=20
+)
 def test_bodies_that_do_not_come_take_no_places(options: Options) -> None:
     """One may wait and one be answered, but those who have sent nothing do neither."""
     with on_a_socket(replace(options, queue=1)) as address, ExitStack() as stack:
@@ -87,6 +94,9 @@ def test_bodies_that_do_not_come_take_no_places(options: Options) -> None:
         assert [search(address).status_code for _ in range(5)] == [200] * 5
 
 
+@pytest.mark.tried(
+    "Service", "clients that send slowly, or nothing", "closed, and others answered", tries=30
+)
 def test_who_has_waited_longest_makes_room(
     options: Options, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -103,6 +113,7 @@ def test_who_has_waited_longest_makes_room(
         assert not is_closed(idle[-1], within=0.1)
 
 
+@pytest.mark.tried("Service", "clients that send slowly, or nothing", "closed, and others answered")
 def test_who_does_not_read_is_left(impatient: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with connect(impatient) as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
@@ -117,6 +128,7 @@ def test_who_does_not_read_is_left(impatient: str, monkeypatch: pytest.MonkeyPat
     assert search(impatient).status_code == 200
 
 
+@pytest.mark.tried("Service", "a request hidden in another", "one refusal")
 @pytest.mark.parametrize(
     "headers",
     [
@@ -137,12 +149,14 @@ def test_a_body_of_two_lengths_is_one_request_that_is_refused(address: str, head
     assert answer.split(b" ", 2)[1] in (b"400", b"413", b"501")
 
 
+@pytest.mark.tried("Service", "a request hidden in another", "one refusal")
 def test_an_old_client_cannot_send_in_pieces(address: str) -> None:
     head = HEAD.replace(b"HTTP/1.1", b"HTTP/1.0") + b"Transfer-Encoding: chunked\r\n\r\n"
     answer = raw(address, head + b"0\r\n\r\n" + GET, timeout=2)
     assert answer.count(b"HTTP/1.1 ") == 1 and b" 400 " in answer
 
 
+@pytest.mark.tried("Service", "bodies in pieces that are none", "closed, nothing in the log")
 @pytest.mark.parametrize("body", [b"zz\r\n", b"5\r\nabcdefgh\r\n", b"-1\r\n", b"f" * 30 + b"\r\n"])
 def test_pieces_that_are_none_are_refused_in_silence(
     address: str, body: bytes, capfd: pytest.CaptureFixture[str]

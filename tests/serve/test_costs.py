@@ -117,6 +117,11 @@ def ask(service: Running, path: str, body: bytes | None = None) -> int:
     return answer.status
 
 
+@pytest.mark.tried(
+    "Service",
+    "requests made to be costly",
+    "no more than 1 s and 200 MB, others answered meanwhile",
+)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ATTACKS)
 def test_no_request_costs_much(service: Running, name: str) -> None:

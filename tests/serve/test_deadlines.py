@@ -141,6 +141,17 @@ def test_a_late_search_is_answered_without_feedback(client: TestClient) -> None:
         assert ids[0] == ids[1]
 
 
+def test_words_that_too_many_documents_have_are_left_out_and_named(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = {"query": "cat dog", "model": "none", "k": 40}
+    assert "left_out" not in client.post("/search", json=asked).json()
+    monkeypatch.setattr("glassrank.retrieve.search.MOST_POSTINGS", 39)
+    answer = client.post("/search", json=asked).json()
+    assert answer["left_out"] == ["cat"]
+    assert 0 < len(answer["hits"]) < 40
+
+
 def test_a_snippet_reads_a_bounded_part() -> None:
     analyzer = EnglishAnalyzer()
     far = "word " * CHARACTERS_READ + "cat"

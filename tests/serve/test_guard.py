@@ -31,6 +31,7 @@ def guarded(options: Options) -> Iterator[TestClient]:
         yield client
 
 
+@pytest.mark.tried("Service", "a wrong key, or none", "401, and nothing is told")
 @pytest.mark.parametrize(
     "header", [None, "", KEY, f"Basic {KEY}", "Bearer", f"Bearer {KEY}x", f"Bearer {KEY[:-1]}"]
 )
@@ -83,6 +84,7 @@ def test_browsers_run_nothing_but_our_page(client: TestClient, path: str) -> Non
     assert "access-control-allow-origin" not in answer.headers
 
 
+@pytest.mark.tried("Service", "addresses that lead out of the page's folder", "400 or 404")
 @pytest.mark.parametrize(
     "path",
     [
@@ -103,6 +105,7 @@ def test_nothing_outside_the_page_is_served(client: TestClient, path: str) -> No
     assert "make_app" not in answer.text and "root:" not in answer.text
 
 
+@pytest.mark.tried("Service", "another site's name for this machine", "421", tries=5)
 def test_another_sites_name_for_this_machine_is_refused(client: TestClient) -> None:
     for name in ("evil.example", "evil.example:80", "localhost.evil.example", "[::2]:80", ""):
         answer = client.get("/search?query=cat", headers={"Host": name})

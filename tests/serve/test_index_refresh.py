@@ -1,9 +1,12 @@
 """A changed index is picked up while requests go on, and none of them fails."""
 
+import gc
 import shutil
 import threading
 import time
+import weakref
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +14,7 @@ import pytest
 from small_service import in_process, make_folders, tiny_knrm, tiny_tk
 from starlette.testclient import TestClient
 
+from glassrank.errors import GlassrankError
 from glassrank.retrieve import Index
 from glassrank.serve import Options
 from glassrank.serve.opened import Served
@@ -30,6 +34,9 @@ def wait_until(true: Callable[[], object]) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.tried(
+    "Service", "changes of the index while requests go on", "taken up, no request failed", tries=3
+)
 def test_no_request_is_dropped(own: Options) -> None:
     writer, saved = Index(own.index), tiny_tk()
     stop = threading.Event()
@@ -68,6 +75,11 @@ def test_no_request_is_dropped(own: Options) -> None:
         assert client.get("/doc", params={"id": "new20"}).is_success
 
 
+@pytest.mark.tried(
+    "Service",
+    "an index that vanishes, is built again, or cannot be read for a moment",
+    "served on, then taken up",
+)
 def test_an_index_that_was_built_again_is_noticed(own: Options) -> None:
     """It has generation 1, as the one before it had."""
     with in_process(replace(own, models=())) as client:
@@ -110,6 +122,11 @@ def test_a_new_store_is_taken_up(own: Options) -> None:
         wait_until(lambda: client.get("/info").json()["models"][1]["stored"])
 
 
+@pytest.mark.tried(
+    "Service",
+    "an index that vanishes, is built again, or cannot be read for a moment",
+    "served on, then taken up",
+)
 def test_an_index_that_vanishes_is_served_on(
     own: Options, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -122,6 +139,11 @@ def test_an_index_that_vanishes_is_served_on(
         wait_until(lambda: not client.get("/info").json()["index"]["behind"])
 
 
+@pytest.mark.tried(
+    "Service",
+    "an index that vanishes, is built again, or cannot be read for a moment",
+    "served on, then taken up",
+)
 def test_an_index_that_was_built_again_is_taken_up(own: Options, tmp_path: Path) -> None:
     """Its changes are counted from 1 again, and there is no store that could tell."""
     path = tmp_path / "built"
@@ -136,6 +158,11 @@ def test_an_index_that_was_built_again_is_taken_up(own: Options, tmp_path: Path)
         assert [hit["doc_id"] for hit in found["hits"]] == ["kept"]
 
 
+@pytest.mark.tried(
+    "Service",
+    "an index that vanishes, is built again, or cannot be read for a moment",
+    "served on, then taken up",
+)
 def test_a_disk_that_fails_for_a_moment_is_tried_again(
     own: Options, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -151,3 +178,38 @@ def test_a_disk_that_fails_for_a_moment_is_tried_again(
     assert served.refresh()
     assert not served.behind
     assert "d0" not in served.now.index
+
+
+def test_what_is_not_served_any_more_is_closed_at_once(own: Options) -> None:
+    """Its files would take room, and its arrays memory, until Python looked for cycles."""
+    served = Served(own)
+    writer, saved = Index(own.index), tiny_tk()
+    gc.collect()
+    gc.disable()
+    try:
+        for number in range(3):
+            before = weakref.ref(served.now.index.snapshot)
+            served.now.pipelines["tk"]("the cat sat")
+            served.now.index.search("cat", method="ql+rm3")
+            writer.add([Doc(f"new{number}", "the cat sat")])
+            encode_index(writer, saved, dtype="float16")
+            assert served.refresh()
+            assert before() is None
+    finally:
+        gc.enable()
+
+
+def test_a_worker_begins_when_the_store_has_all_documents(
+    own: Options, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One that takes the place of another, just when documents were added."""
+    writer = Index(own.index)
+    writer.add([Doc("new", "the cat sat")])
+    with pytest.raises(GlassrankError, match="has not encoded all documents"):
+        Served(own)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(Served, own, wait=True)
+        wait_until(lambda: "a worker waits to begin" in caplog.text)
+        encode_index(writer, tiny_tk(), dtype="float16")
+        assert "new" in waiting.result(30).now.index
+    assert caplog.text.count("a worker waits to begin") == 1

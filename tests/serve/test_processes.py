@@ -108,6 +108,7 @@ def test_two_workers_share_the_work(options: Options, tmp_path: Path) -> None:
     assert not any(Path(f"/proc/{worker}").exists() for worker in workers)
 
 
+@pytest.mark.tried("Service", "SIGTERM beside clients that send nothing", "ended in time")
 def test_clients_that_send_nothing_do_not_delay_the_end(options: Options, tmp_path: Path) -> None:
     half = b"POST /search HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\n{"
     with running(options, tmp_path) as service, ExitStack() as stack:
@@ -121,6 +122,7 @@ def test_clients_that_send_nothing_do_not_delay_the_end(options: Options, tmp_pa
         assert time.monotonic() - began < 8
 
 
+@pytest.mark.tried("Service", "SIGTERM while a request is computed for ever", "ended in time")
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_work_that_does_not_end_is_left(options: Options, tmp_path: Path, workers: int) -> None:
@@ -152,6 +154,7 @@ def metrics_folders(folder: Path) -> list[Path]:
     return list(folder.glob("glassrank-metrics-*"))
 
 
+@pytest.mark.tried("Service", "SIGKILL of a service", "nothing left in temporary folders")
 @pytest.mark.slow
 def test_a_service_that_is_killed_leaves_no_folder(
     options: Options, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -178,6 +181,9 @@ def test_a_service_that_is_killed_leaves_no_folder(
     assert tmp_path.exists()
 
 
+@pytest.mark.tried(
+    "Service", "SIGTERM at the start of a service", "nothing left in temporary folders"
+)
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_a_service_that_is_ended_at_its_start_leaves_nothing(
@@ -194,6 +200,7 @@ def test_a_service_that_is_ended_at_its_start_leaves_nothing(
     assert metrics_folders(folder) == []
 
 
+@pytest.mark.tried("Service", "SIGKILL of a worker", "replaced")
 @pytest.mark.slow
 def test_a_worker_that_dies_is_replaced(options: Options, tmp_path: Path) -> None:
     with running(options, tmp_path, "--workers", "2") as service:
@@ -206,6 +213,23 @@ def test_a_worker_that_dies_is_replaced(options: Options, tmp_path: Path) -> Non
         service.ends_well()
 
 
+@pytest.mark.slow
+@pytest.mark.tried("Service", "SIGKILL of a worker", "replaced", tries=3)
+def test_workers_that_die_as_they_begin_are_replaced(options: Options, tmp_path: Path) -> None:
+    """While the process that started them waits for a sign of life."""
+    with running(options, tmp_path, "--workers", "2") as service:
+        service.wait_for(lambda: len(service.workers()) == 2)
+        service.ask("/search", query="cat", budget_ms=9000)
+        for _ in range(3):
+            victim = max(service.workers())
+            os.kill(victim, signal.SIGKILL)
+            service.wait_for(lambda v=victim: v not in service.workers(), 30)
+            service.wait_for(lambda: len(service.workers()) == 2, 30)
+            time.sleep(1)  # and it is asked
+        service.ends_well()
+
+
+@pytest.mark.tried("Service", "SIGKILL of a service's first process", "its workers end")
 @pytest.mark.slow
 def test_workers_end_with_the_process_that_started_them(options: Options, tmp_path: Path) -> None:
     with running(options, tmp_path, "--workers", "2") as service:

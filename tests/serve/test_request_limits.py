@@ -31,6 +31,9 @@ def limited(options: Options) -> Iterator[TestClient]:
         yield client
 
 
+@pytest.mark.tried(
+    "Service", "requests larger than allowed, or no requests", "refused in one sentence"
+)
 @pytest.mark.parametrize(
     ("path", "asked", "sentence"),
     [
@@ -92,6 +95,9 @@ def test_a_body_that_does_not_say_is_cut_off(options: Options) -> None:
         fresh.close()
 
 
+@pytest.mark.tried(
+    "Service", "requests larger than allowed, or no requests", "refused in one sentence"
+)
 @pytest.mark.parametrize(
     ("body", "sentence"),
     [

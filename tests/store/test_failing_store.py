@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from reliability import Recorder
 from small_store import small_saved, some_docs
 from store_changes import contents
 
@@ -17,6 +18,7 @@ sys.path.append(str(Path(__file__).parents[1] / "retrieve"))
 from failing_disk import ERRORS, FailingDisk
 
 SAVED = small_saved("tk")
+FAILED = "a call to the disk fails while a store is read or written", "one sentence, nothing lost"
 
 
 def encoded(path: Path) -> None:
@@ -37,7 +39,7 @@ def change(path: Path) -> None:
     index.merge()
 
 
-def fails_everywhere(tmp_path: Path, name: str, step: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def fails_everywhere(tmp_path: Path, name: str, step: int, monkeypatch: pytest.MonkeyPatch) -> int:
     monkeypatch.setattr("glassrank.store.encode.BLOCK_DOCS", 5)
     begin, use = CASES[name]
     good, copy, tries = tmp_path / "good", tmp_path / "copy", 0
@@ -61,16 +63,19 @@ def fails_everywhere(tmp_path: Path, name: str, step: int, monkeypatch: pytest.M
         use(copy)
         assert contents(copy) == expected, (at, disk.failed)
     assert tries > 5
+    return tries
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_disk_that_fails_is_one_sentence(
-    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch, reliability: Recorder
 ) -> None:
-    fails_everywhere(tmp_path, name, 13, monkeypatch)
+    reliability("Files", *FAILED, fails_everywhere(tmp_path, name, 13, monkeypatch))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
-def test_it_is_at_every_moment(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    fails_everywhere(tmp_path, name, 1, monkeypatch)
+def test_it_is_at_every_moment(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch, reliability: Recorder
+) -> None:
+    reliability("Files", *FAILED, fails_everywhere(tmp_path, name, 1, monkeypatch))

@@ -95,6 +95,7 @@ MANIFESTS: dict[str, Callable[[Any], object]] = {
 }
 
 
+@pytest.mark.tried("Files", "a store whose manifest lies", "refused in one sentence", tries=2)
 @pytest.mark.parametrize("name", MANIFESTS)
 def test_a_hostile_manifest_is_one_sentence(index: Path, name: str) -> None:
     change_manifest(index / "stores" / "tk-bf16", MANIFESTS[name])
@@ -134,6 +135,9 @@ VALUES: dict[str, tuple[str, str, Callable[[Any], object]]] = {
 }
 
 
+@pytest.mark.tried(
+    "Files", "a store whose numbers lie, with right checksums", "refused, the file named"
+)
 @pytest.mark.parametrize("name", VALUES)
 def test_a_hostile_number_is_found(index: Path, name: str) -> None:
     store, array, change = VALUES[name]
@@ -190,6 +194,11 @@ PLACES = [
 ]
 
 
+@pytest.mark.tried(
+    "Files",
+    "links, pipes and folders in a store's folder, read and encoded",
+    "nothing outside was touched",
+)
 @pytest.mark.parametrize("kind", HOSTILE)
 @pytest.mark.parametrize("place", PLACES)
 def test_nothing_outside_is_touched(index: Path, kind: str, place: str) -> None:
@@ -231,6 +240,7 @@ PROGRESS = [
 ]
 
 
+@pytest.mark.tried("Files", "a store whose notes of progress lie", "begun anew")
 @pytest.mark.parametrize("stored", PROGRESS, ids=lambda stored: f"{stored!r:.60}")
 def test_hostile_progress_is_begun_anew(index: Path, stored: Any) -> None:
     store = index / "stores" / "tk-bf16"

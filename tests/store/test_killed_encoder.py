@@ -3,21 +3,27 @@
 from pathlib import Path
 
 import pytest
+from reliability import Recorder
 from store_changes import run_script
+
+KILLED = "SIGKILL while documents are encoded", "gone on with, to the same bytes"
 
 
 def kills(folder: Path, *trials: str) -> list[int]:
     return [int(line) for line in run_script("killed_encoder.py", folder, *trials).split()]
 
 
-def test_a_killed_encoder_goes_on(tmp_path: Path) -> None:
+def test_a_killed_encoder_goes_on(tmp_path: Path, reliability: Recorder) -> None:
     trials = "at_syncs:new:7", "at_syncs:changed:7", "at_random:new:3"
-    assert all(number >= 2 for number in kills(tmp_path / "index", *trials))
+    killed = kills(tmp_path / "index", *trials)
+    assert all(number >= 2 for number in killed)
+    reliability("Files", *KILLED, sum(killed))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("start", ["new", "changed"])
-def test_it_does_so_at_every_moment(tmp_path: Path, start: str) -> None:
+def test_it_does_so_at_every_moment(tmp_path: Path, start: str, reliability: Recorder) -> None:
     each, random = kills(tmp_path / "index", f"at_syncs:{start}:1", f"at_random:{start}:40")
     assert each >= 45
     assert random >= 40
+    reliability("Files", *KILLED, each + random)

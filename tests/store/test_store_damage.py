@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from reliability import Recorder
 from small_store import small_saved, some_docs
 
 from glassrank.errors import CorruptError, InputError
@@ -13,6 +14,7 @@ from glassrank.models.checkpoint import SavedModel, Usage, fingerprint
 from glassrank.retrieve import Index
 from glassrank.store import Store, encode_index
 
+NAMED = "refused, the file named"
 SAVED = {name: small_saved(name) for name in ("tk", "knrm")}
 
 
@@ -44,7 +46,7 @@ def assert_named(path: Path, file: Path, problem: str) -> None:
 
 
 @pytest.mark.parametrize(("place", "flip"), [(0.0, 1), (0.1, 0x80), (0.5, 4), (0.9, 1), (1.0, 2)])
-def test_a_flipped_byte(path: Path, place: float, flip: int) -> None:
+def test_a_flipped_byte(path: Path, place: float, flip: int, reliability: Recorder) -> None:
     for file in files(path):
         content = file.read_bytes()
         damaged = bytearray(content)
@@ -53,6 +55,7 @@ def test_a_flipped_byte(path: Path, place: float, flip: int) -> None:
         assert_named(path, file, "damaged")
         file.write_bytes(content)
     Store.open(path, SAVED[path.name.split("-")[0]].model)
+    reliability("Files", "a file of a store damaged", NAMED, len(files(path)))
 
 
 CUTS: dict[str, Callable[[bytes], bytes]] = {
@@ -64,12 +67,13 @@ CUTS: dict[str, Callable[[bytes], bytes]] = {
 
 
 @pytest.mark.parametrize("cut", CUTS)
-def test_a_cut_or_longer_file(path: Path, cut: str) -> None:
+def test_a_cut_or_longer_file(path: Path, cut: str, reliability: Recorder) -> None:
     for file in files(path):
         content = file.read_bytes()
         file.write_bytes(CUTS[cut](content))
         assert_named(path, file, "damaged")
         file.write_bytes(content)
+    reliability("Files", "a file of a store damaged", NAMED, len(files(path)))
 
 
 def test_a_missing_file(path: Path) -> None:

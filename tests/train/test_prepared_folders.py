@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from reliability import Recorder
 from tiny_run import tiny_config, tiny_prepared
 
 import glassrank
@@ -85,7 +86,7 @@ def test_what_was_saved_is_loaded(make: Callable[[], Prepared], tmp_path: Path) 
                 assert np.array_equal(one, other) if one is not None else other is None
 
 
-def test_every_damage_is_named(tmp_path: Path) -> None:
+def test_every_damage_is_named(tmp_path: Path, reliability: Recorder) -> None:
     folder = tmp_path / "arrays"
     save_prepared(folder, every_array())
     rng = random.Random(0)
@@ -107,6 +108,8 @@ def test_every_damage_is_named(tmp_path: Path) -> None:
         refused(folder)
         path.write_bytes(content)
     load_prepared(folder)
+    damage = "a file of prepared arrays damaged"
+    reliability("Files", damage, "refused, the folder named", 5 * len(paths))
 
 
 def _array(name: str, values: Any, dtype: Any = None) -> Callable[[Path], object]:
@@ -176,6 +179,7 @@ HARM: dict[str, Callable[[Path], object]] = {
 }
 
 
+@pytest.mark.tried("Files", "prepared arrays that lie", "refused in one sentence", tries=2)
 @pytest.mark.parametrize("kind", HARM)
 def test_arrays_that_lead_nowhere_are_one_sentence(kind: str, tmp_path: Path) -> None:
     save_prepared(tmp_path / "arrays", every_array())
@@ -184,6 +188,7 @@ def test_arrays_that_lead_nowhere_are_one_sentence(kind: str, tmp_path: Path) ->
     refused(sealed(tmp_path / "arrays"))
 
 
+@pytest.mark.tried("Files", "links, pipes and folders among prepared arrays", "not opened")
 @pytest.mark.parametrize("name", ["idf.npy", "words.txt", "prepared.json", "checksums.json"])
 @pytest.mark.parametrize("kind", ["pipe", "zeros", "link", "folder"])
 def test_what_is_no_plain_file_is_not_opened(name: str, kind: str, tmp_path: Path) -> None:
@@ -258,16 +263,20 @@ def marked(prepared: Prepared, mark: str) -> Prepared:
     return replace(prepared, description={"mark": mark})
 
 
-def test_killed_at_any_sync_the_old_or_the_new_arrays_are_there(tmp_path: Path) -> None:
+def test_killed_at_any_sync_the_old_or_the_new_arrays_are_there(
+    tmp_path: Path, reliability: Recorder
+) -> None:
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", KILLED, HERE, tmp_path / "arrays"],
-        env={**os.environ, "PYTHONPATH": str(Path(glassrank.__file__).parents[1])},
+        env={**os.environ, "PYTHONPATH": f"{Path(glassrank.__file__).parents[1]}:{HERE.parent}"},
         capture_output=True,
         text=True,
         timeout=300,
     )
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 30  # each file is synced
+    kill = "SIGKILL while arrays are prepared again"
+    reliability("Files", kill, "the old arrays or the new ones", int(done.stdout))
 
 
 # Of which settings

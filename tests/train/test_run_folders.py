@@ -90,6 +90,7 @@ def test_a_run_may_be_made_longer_and_saved_smaller(out: Path) -> None:
 # Damage
 
 
+@pytest.mark.tried("Files", "a run's state damaged", "one sentence that names it", tries=60)
 def test_every_damage_to_the_state_is_named(out: Path) -> None:
     rng = random.Random(0)
     tried = 0
@@ -160,6 +161,7 @@ HARM: dict[str, Callable[[Path], object]] = {
 }
 
 
+@pytest.mark.tried("Files", "a run's state that lies", "refused in one sentence")
 @pytest.mark.parametrize("kind", HARM)
 def test_a_state_that_lies_is_one_sentence(kind: str, out: Path) -> None:
     HARM[kind](out / "last")
@@ -168,6 +170,9 @@ def test_a_state_that_lies_is_one_sentence(kind: str, out: Path) -> None:
     refused(out)
 
 
+@pytest.mark.tried(
+    "Files", "links and pipes in a run's folder", "not opened, nothing outside was touched"
+)
 @pytest.mark.parametrize("name", ["progress.json", "state.safetensors", "checksums.json"])
 @pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
 def test_what_is_no_plain_file_is_not_opened(
@@ -186,6 +191,9 @@ def test_a_state_of_an_older_version_says_what_to_do(out: Path) -> None:
 # Links in the run's folder
 
 
+@pytest.mark.tried(
+    "Files", "links and pipes in a run's folder", "not opened, nothing outside was touched"
+)
 @pytest.mark.parametrize("name", ["log.jsonl", "result.json", "curves.svg", "last", "best"])
 def test_nothing_is_written_through_a_link(name: str, tmp_path: Path) -> None:
     precious = tmp_path / "precious"
