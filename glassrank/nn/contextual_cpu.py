@@ -55,9 +55,25 @@ class ContextualOnCPU(nn.Module):
         """(T, E) to (T, E)."""
         places = torch.cat([waves[:length] for length in lengths.tolist()])  # (T, E)
         context = (words + places).to(self.dtype)
+        spare = _rounded_up(len(words)) - len(words)
+        if spare:  # one more document, of zeros
+            context = functional.pad(context, (0, 0, 0, spare))
+            lengths = np.append(lengths, spare)
         for layer in self.layers:
             context = layer(context, lengths)
-        return torch.lerp(context.to(words.dtype), words, self.mix.to(words.dtype))
+        context = context[: len(words)].to(words.dtype)
+        return torch.lerp(context, words, self.mix.to(words.dtype))
+
+
+def _rounded_up(rows: int) -> int:
+    """To one of eight numbers between a power of two and the next: oneDNN compiles, and keeps, a
+    kernel for each number of rows that it meets.
+
+    >>> [_rounded_up(rows) for rows in (1, 16, 100, 1000, 1025)]
+    [16, 16, 112, 1024, 1152]
+    """
+    step = max(16, 1 << max(0, rows.bit_length() - 4))
+    return -(-rows // step) * step
 
 
 class _Layer(nn.Module):

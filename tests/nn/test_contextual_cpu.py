@@ -7,7 +7,7 @@ from glassrank.models import Words
 from glassrank.models.tk import TK, TKConfig
 from glassrank.nn import contextual_cpu
 from glassrank.nn.contextual import ContextualConfig, ContextualLayers
-from glassrank.nn.contextual_cpu import ContextualOnCPU, Packed
+from glassrank.nn.contextual_cpu import ContextualOnCPU, Packed, _rounded_up
 
 CONFIGS = [
     ContextualConfig(layers=2, heads=4, attention_size=8, feed_forward=10),
@@ -105,3 +105,13 @@ def test_a_document_without_words_stays_empty() -> None:
     torch.testing.assert_close(found, expected, **EXACT)
     nothing = random_words([0])
     assert (ContextualOnCPU(layers)(nothing.vectors, nothing.mask) == 0).all()
+
+
+def test_few_numbers_of_rows_ever_reach_the_products() -> None:
+    """oneDNN keeps a kernel for each: texts of many lengths took half a gigabyte that way."""
+    rounded = {rows: _rounded_up(rows) for rows in range(1, 4097)}
+    assert len(set(rounded.values())) <= 64
+    assert all(
+        rows <= up <= max(16, rows * 9 / 8 + 1) for rows, up in rounded.items() if rows > 128
+    )
+    assert all(rows <= up < rows + 16 for rows, up in rounded.items() if rows <= 128)
