@@ -12,6 +12,7 @@ from typing import Any
 
 from glassrank.errors import InputError
 from glassrank.files import read_whole
+from glassrank.folders import is_plain
 from glassrank.text.word_vectors import extra
 
 _MODULES = ("Transformer", "Pooling", "Normalize", "LayerNorm")
@@ -72,7 +73,7 @@ def _module_folder(folder: Path, module: dict[str, Any]) -> Path:
             f"{folder / 'modules.json'} names the class {kind!r}; "
             f"known are sentence-transformers' own {', '.join(_MODULES)}"
         )
-    if not isinstance(path, str) or Path(path).is_absolute() or ".." in Path(path).parts:
+    if not isinstance(path, str) or not (path == "" or is_plain(path)):  # "" is the folder itself
         raise InputError(f"{folder / 'modules.json'} leads out of its folder: {path!r}")
     return folder / path
 

@@ -44,6 +44,7 @@ HOSTILE: dict[str, tuple[str, Any]] = {
     "a list of texts": ("modules.json", ["evil.Boom"]),
     "a path outside": ("modules.json", [{**PLAIN, "path": "../elsewhere"}]),
     "an absolute path": ("modules.json", [{**PLAIN, "path": "/tmp"}]),
+    "a path too long for any disk": ("modules.json", [{**PLAIN, "path": "9" * 3000}]),
     "code in the config": ("config.json", {"auto_map": {"AutoModel": "modeling_evil.Boom"}}),
     "code in the tokenizer": ("tokenizer_config.json", {"auto_map": {"AutoTokenizer": ["evil"]}}),
     "trust": ("sentence_bert_config.json", {"model_args": {"trust_remote_code": True}}),
