@@ -13,6 +13,7 @@ from torch import nn
 
 from glassrank.models.contract import Output, Words, WordTable
 from glassrank.models.late_interaction import LateInteraction, LateInteractionConfig
+from glassrank.models.tk import two_paths
 from glassrank.nn.kernels import FLOOR, KernelBank, Kernels, Readout, kernel_pool, rising
 from glassrank.nn.match import match_matrix
 
@@ -50,17 +51,7 @@ class KernelBERT(LateInteraction):
         readout = self.readouts()[0]
         log_signal = counts.clamp(min=FLOOR).log() * weight  # (B, Q, K)
         length_signal = counts / length * weight  # (B, Q, K)
-        log_part, length_part = readout.log * log_signal, readout.length * length_signal
-        return Output(
-            score=log_part.sum((1, 2)) + length_part.sum((1, 2)),
-            parts={
-                "log": log_part,
-                "length": length_part,
-                "log_signal": log_signal,
-                "length_signal": length_signal,
-                "similarity": similarity,
-            },
-        )
+        return two_paths(similarity, (log_signal, length_signal), (readout.log, readout.length))
 
     def readouts(self) -> list[Readout]:
         if not self.config.monotone:

@@ -71,19 +71,7 @@ class TK(Ranker):
         weight = query.idf[..., None]  # (B, Q, 1)
         log_signal = self.scale * counts.clamp(min=FLOOR).log2() * weight  # (B, Q, K)
         length_signal = self.scale * (counts / length) * weight  # (B, Q, K)
-        log_weights, length_weights = self._weights()
-        log_part = log_weights * log_signal  # (B, Q, K)
-        length_part = length_weights * length_signal  # (B, Q, K)
-        return Output(
-            score=log_part.sum((1, 2)) + length_part.sum((1, 2)),
-            parts={
-                "log": log_part,
-                "length": length_part,
-                "log_signal": log_signal,
-                "length_signal": length_signal,
-                "similarity": similarity,
-            },
-        )
+        return two_paths(similarity, (log_signal, length_signal), self._weights())
 
     def readouts(self) -> list[Readout]:
         log_weights, length_weights = self._weights()
@@ -95,6 +83,25 @@ class TK(Ranker):
         if self.config.monotone:
             return log.abs() * rising(self.log_weights), length.abs() * rising(self.length_weights)
         return log * self.log_weights, length * self.length_weights
+
+
+def two_paths(
+    similarity: Tensor, signals: tuple[Tensor, Tensor], weights: tuple[Tensor, Tensor]
+) -> Output:
+    """The score as the sum of both paths: signals (B, Q, K) times the weights (K,) of kernels."""
+    log_part, length_part = (
+        weight * signal for weight, signal in zip(weights, signals, strict=True)
+    )
+    return Output(
+        score=log_part.sum((1, 2)) + length_part.sum((1, 2)),
+        parts={
+            "log": log_part,
+            "length": length_part,
+            "log_signal": signals[0],
+            "length_signal": signals[1],
+            "similarity": similarity,
+        },
+    )
 
 
 def _small(count: int) -> Tensor:
