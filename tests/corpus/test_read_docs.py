@@ -204,9 +204,9 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path, name: str) -> None:
         finally:
             tracemalloc.stop()
 
-    # A set of the ids alone would take 250,000 more. What runs the tests on every core has a
-    # thread of its own, whose 25,000 are counted too.
-    assert peak(5_000) < peak(500) + 80_000
+    # A set of the ids alone would take 250,000 more, every time. What runs the tests on every core
+    # has a thread of its own, which is counted too: 25,000 as a rule, and now and then megabytes.
+    assert min(peak(5_000) for _ in range(3)) < peak(500) + 80_000
 
 
 def test_the_error_for_a_missing_file_comes_at_once(tmp_path: Path) -> None:
