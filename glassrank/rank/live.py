@@ -35,10 +35,10 @@ class Reranker:
     """What ranks: the three calls of the contract, for texts."""
 
     def __init__(self, saved: SavedModel, device: str = "cpu", *, exact: bool = False) -> None:
-        """`exact` ranks with the trained layers as they are, in float32; otherwise those that
-        encode queries and documents, and all of a transformer's, are rounded where that is
-        faster. On a CPU each document is then computed by itself in one thread, so that its score
-        depends on nothing but the query and itself."""
+        """`exact` ranks with the trained layers as they are, in float32, and on a CPU computes each
+        document by itself in one thread, so that its score depends on nothing but the query and
+        itself. Otherwise layers that encode queries and documents, and all of a transformer's, are
+        rounded where that is faster."""
         self.exact = exact
         self.saved = saved
         self.usage = saved.usage
