@@ -25,9 +25,9 @@ from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
 
+from glassrank.nn.cpu.kernels import StoredRows, pool_cpu
 from glassrank.nn.kernels import FLOOR, KernelBank, Kernels, kernel_pool
 from glassrank.nn.match import match_matrix, unit
-from glassrank.nn.pool_cpu import StoredRows, pool_cpu
 
 MORE_THAN_CACHES = 700_000_000
 PLAIN_AT_ONCE = (4, 8, 16, 32, 128)

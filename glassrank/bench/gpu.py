@@ -17,8 +17,8 @@ from glassrank.bench.results import Case, MissingError, Result
 from glassrank.models import TokenBatch, Words, WordTable
 from glassrank.models.tk import TK, TKConfig
 from glassrank.nn.contextual import ContextualConfig
-from glassrank.nn.contextual_gpu import ContextualOnGPU
-from glassrank.nn.graphs import Replayed
+from glassrank.nn.gpu.contextual import ContextualOnGPU
+from glassrank.nn.gpu.graphs import Replayed
 
 _DEVICE = "cuda"
 _DOCS, _LENGTH, _SIZE, _STRIDE, _QUERY, _SETS, _WORDS = 1000, 200, 300, 320, 30, 8, 30_000
@@ -100,7 +100,7 @@ class Pooling:
         starts: Tensor,
         lengths: Tensor,
     ) -> Tensor:
-        from glassrank.nn.pool_triton import pool_triton
+        from glassrank.nn.gpu.kernels import pool_triton
 
         return pool_triton(
             query.vectors[0], query.idf[0], vectors, scales, starts, lengths,

@@ -77,7 +77,7 @@ class RandomStore:
         return torch.cat(found).numpy()
 
     def fused(self, model: TK, turn: int) -> NDArray[np.float32]:
-        from glassrank.nn.pool_cpu import StoredRows, pool_cpu
+        from glassrank.nn.cpu.kernels import StoredRows, pool_cpu
 
         readout = model.readouts()[0]
         return pool_cpu(

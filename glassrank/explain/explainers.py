@@ -26,7 +26,7 @@ from glassrank.explain.structure import Explanation, Part, Term
 from glassrank.explain.transformer_parts import explain_left_out_words
 from glassrank.explain.windows import explain_windows
 from glassrank.models import PieceRanker, Words
-from glassrank.nn.helpers import one_thread
+from glassrank.nn.threads import one_thread
 from glassrank.rank import Reranker
 
 

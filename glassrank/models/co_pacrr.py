@@ -16,8 +16,7 @@ from torch.nn import functional
 
 from glassrank.models.contract import Output, Ranker, Words, WordTable
 from glassrank.models.pacrr import PACRRConfig, cut, fill, with_idf_shares
-from glassrank.nn.kmax import k_max
-from glassrank.nn.match import match_matrix, pair_mask, unit
+from glassrank.nn.match import k_max, match_matrix, pair_mask, unit
 from glassrank.nn.ngrams import NGrams, RowsToScore, ngram_name
 
 

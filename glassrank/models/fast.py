@@ -9,8 +9,8 @@ from torch import nn
 from glassrank.models.contract import Ranker
 from glassrank.models.pieces import PieceRanker
 from glassrank.nn.contextual import ContextualLayers
-from glassrank.nn.contextual_cpu import ContextualOnCPU
-from glassrank.nn.contextual_gpu import ContextualOnGPU
+from glassrank.nn.cpu.contextual import ContextualOnCPU
+from glassrank.nn.gpu.contextual import ContextualOnGPU
 from glassrank.nn.transformer import Encoder
 
 
@@ -33,8 +33,7 @@ def query_form(model: Ranker) -> Ranker:
     if next(model.parameters()).is_cuda:
         return model
     try:
-        from glassrank.nn.contextual_query_cpu import ContextualQueryOnCPU
-        from glassrank.nn.encoder_cpu import EncoderOnCPU
+        from glassrank.nn.cpu.queries import ContextualQueryOnCPU, EncoderOnCPU
     except ImportError:  # no numba, as on a machine that only trains
         return model
     layers, encoder = (getattr(model, name, None) for name in ("contextual", "encoder"))
@@ -56,7 +55,7 @@ def _with(model: Ranker, **modules: nn.Module) -> Ranker:
 def _multiplies_bf16() -> bool:
     """Whether this processor has matrix units for bfloat16; elsewhere it would be slower."""
     try:
-        from glassrank.nn.amx import usable
+        from glassrank.nn.cpu.amx import usable
     except ImportError:  # no numba, as on a machine that only trains
         return False
     return usable()

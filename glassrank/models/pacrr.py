@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 
 from glassrank.models.contract import Output, Ranker, Words, WordTable
-from glassrank.nn.kmax import k_max
-from glassrank.nn.match import match_matrix, pair_mask, unit
+from glassrank.nn.match import k_max, match_matrix, pair_mask, unit
 from glassrank.nn.ngrams import NGrams, RowsToScore, masked_softmax, ngram_name
 
 

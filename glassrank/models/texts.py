@@ -12,7 +12,7 @@ from glassrank.errors import InputError
 from glassrank.models import Ensemble, PieceRanker, Ranker, TokenBatch
 from glassrank.models.checkpoint import SavedModel
 from glassrank.models.pieces import PieceText
-from glassrank.nn.helpers import apart
+from glassrank.nn.threads import apart
 from glassrank.text import Vocabulary, pad
 from glassrank.text.encoder import TextEncoder, TextIds, WordEncoder
 from glassrank.text.wordpieces import PieceEncoder

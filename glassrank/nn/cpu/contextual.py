@@ -1,9 +1,9 @@
 """TK's transformer for ranking on a CPU: the same words in, the same words out, sooner.
 
 Words of all documents stand in one matrix, one after another, so that nothing is computed for
-padding; only attention looks at documents. Weights are in bfloat16
-where the processor multiplies it, and lie as its matrix units read them. Takes the place of trained
-layers; `contextual_gpu` is the same for a GPU.
+padding; only attention looks at documents. Weights are in bfloat16 where the processor multiplies
+it, and lie as its matrix units read them. Takes the place of trained layers; the plain form is
+`nn.contextual.ContextualLayers`, and `nn/gpu/contextual.py` is the same for a GPU.
 """
 
 from functools import lru_cache
@@ -98,7 +98,7 @@ class _Layer(nn.Module):
     def _attend(self, projected: Tensor, lengths: NDArray[np.int64]) -> Tensor:
         """(T, 3 * H * A) to (T, H * A)."""
         if _has_tiles(projected.dtype, projected.shape[1] // (3 * self.heads)):
-            from glassrank.nn.attention_amx import attend_within
+            from glassrank.nn.cpu.attention import attend_within
 
             return attend_within(projected, lengths, self.heads, self.scale)
         found = []
@@ -160,10 +160,10 @@ def _in_order(weight: Tensor) -> Any:
 @lru_cache
 def _has_tiles(dtype: torch.dtype, channels: int) -> bool:
     try:
-        from glassrank.nn import attention_amx
+        from glassrank.nn.cpu import attention
     except ImportError:  # no numba, as on a machine that only trains
         return False
-    return attention_amx.usable(dtype, channels)
+    return attention.usable(dtype, channels)
 
 
 @lru_cache(maxsize=1)

@@ -6,19 +6,29 @@ goes down the rows, and its result is what the next product takes, two rows inte
 be turned for that grows with a document's length, and not with its square.
 """
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from llvmlite import ir
 from numba import njit, types
 from numpy.typing import NDArray
 from torch import Tensor
 
-from glassrank.nn import amx, lanes, vector_math
-from glassrank.nn.lanes import INTS, LANES, intrinsic, larger, load, pointer, room, spread
-from glassrank.nn.vector_math import exp2
+from glassrank.nn.cpu import amx, simd, simd_math
+from glassrank.nn.cpu.simd import (
+    INTS,
+    LANES,
+    aligned_zeros,
+    broadcast,
+    integers,
+    intrinsic,
+    load,
+    pointer,
+    rounded,
+    vector,
+    written,
+)
+from glassrank.nn.cpu.simd_math import exp2, maximum
 
 CHANNELS = 32
 """Of a head: what tiles take."""
@@ -33,23 +43,14 @@ def _store_pairs(typing: Any, target: Any, at: Any, low: Any, high: Any) -> Any:
     """Two vectors as bfloat16, interleaved: sixteen integers of 32 bits."""
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        def constant(value: int) -> Any:
-            return ir.Constant(INTS, [value] * LANES)
-
-        def rounded(vector: Any) -> Any:
-            """To the nearest, and to the even one of two."""
-            found = builder.bitcast(vector, INTS)
-            odd = builder.and_(builder.lshr(found, constant(16)), constant(1))
-            return builder.add(found, builder.add(odd, constant(0x7FFF)))
-
-        first = builder.lshr(rounded(args[2]), constant(16))
-        second = builder.and_(rounded(args[3]), constant(0xFFFF0000 - (1 << 32)))
+        first = builder.lshr(rounded(builder, args[2]), integers(16))
+        upper = integers(0xFFFF0000 - (1 << 32))
+        second = builder.and_(rounded(builder, args[3]), upper)
         place = builder.bitcast(builder.gep(args[0], [args[1]]), INTS.as_pointer())
         builder.store(builder.or_(first, second), place).align = 4
         return context.get_dummy_value()
 
-    low_high = (lanes.lanes, lanes.lanes)
-    return types.void(target, types.intp, *low_high), generate
+    return types.void(target, types.intp, vector, vector), generate
 
 
 @njit
@@ -79,21 +80,21 @@ def _shares(scores: Any, shares: Any, words: int, scale: Any) -> Any:
     """The softmax of sixteen askers over all words, not yet divided by its sum, which it gives."""
     best = load(scores, 0)
     for word in range(1, words):
-        best = larger(load(scores, word * LANES), best)
-    times, lowest = spread(scale), spread(_LOWEST)
+        best = maximum(load(scores, word * LANES), best)
+    times, lowest = broadcast(scale), broadcast(_LOWEST)
     base = best * times
-    total = spread(_ZERO)
+    total = broadcast(_ZERO)
     for word in range(0, words - 1, 2):
-        one = exp2(larger(load(scores, word * LANES) * times - base, lowest))
-        other = exp2(larger(load(scores, (word + 1) * LANES) * times - base, lowest))
+        one = exp2(maximum(load(scores, word * LANES) * times - base, lowest))
+        other = exp2(maximum(load(scores, (word + 1) * LANES) * times - base, lowest))
         total = total + one + other
         _store_pairs(shares, word // 2 * LANES, one, other)
     if words % 2:
-        one = exp2(larger(load(scores, (words - 1) * LANES) * times - base, lowest))
+        one = exp2(maximum(load(scores, (words - 1) * LANES) * times - base, lowest))
         total = total + one
-        _store_pairs(shares, words // 2 * LANES, one, spread(_ZERO))
+        _store_pairs(shares, words // 2 * LANES, one, broadcast(_ZERO))
     for two in range((words + 1) // 2, (words + 31) // 32 * LANES):
-        _store_pairs(shares, two * LANES, spread(_ZERO), spread(_ZERO))
+        _store_pairs(shares, two * LANES, broadcast(_ZERO), broadcast(_ZERO))
     return total
 
 
@@ -105,7 +106,7 @@ def _attend_head(
     query, steps = head * _PAIRS, (words + 31) // 32
     key = query + heads * _PAIRS
     _turn_keys_and_values(projected, first, words, key, key + heads * _PAIRS, keys, values)
-    one = spread(np.float32(1))
+    one = broadcast(np.float32(1))
     for begin in range(0, words, LANES):
         here = min(LANES, words - begin)
         for pair in range(_PAIRS):
@@ -146,20 +147,18 @@ def _attend_head(
 
 
 def _compiled(*sources: float) -> Any:
-    """Kept on disk until one of the files that are compiled into it changes."""
-
     @njit(nogil=True, cache=True)
     def attend_documents(projected: Any, out: Any, lengths: Any, heads: int, scale: Any) -> None:
         """Documents stand one after another."""
         _ = sources
         longest = (lengths.max() + 31) // 32 * 32
-        keys = room((longest + LANES) * _PAIRS, out)
-        values = room(CHANNELS * longest // 2, out)
-        asked = room(_TILE, out)
-        shares = room(longest * LANES // 2, out)
+        keys = aligned_zeros((longest + LANES) * _PAIRS, out)
+        values = aligned_zeros(CHANNELS * longest // 2, out)
+        asked = aligned_zeros(_TILE, out)
+        shares = aligned_zeros(longest * LANES // 2, out)
         floats = np.empty(0, np.float32)
-        scores = room(longest * LANES, floats)
-        sums = room(2 * _TILE, floats)
+        scores = aligned_zeros(longest * LANES, floats)
+        sums = aligned_zeros(2 * _TILE, floats)
         amx.configure(pointer(_CONFIGS), LANES)
         first = 0
         for words in lengths:
@@ -172,9 +171,7 @@ def _compiled(*sources: float) -> Any:
     return attend_documents
 
 
-_attend_documents = _compiled(
-    *(Path(str(module.__file__)).stat().st_mtime for module in (amx, lanes, vector_math))
-)
+_attend_documents = _compiled(*written(amx, simd, simd_math))
 
 
 def usable(dtype: torch.dtype, channels: int) -> bool:
@@ -194,5 +191,5 @@ def attend_within(
 
 
 def _as_pairs(tensor: Tensor) -> NDArray[np.uint32]:
-    found: NDArray[np.uint32] = tensor.view(torch.int32).numpy().view(np.uint32)
-    return found
+    pairs: NDArray[np.uint32] = tensor.view(torch.int32).numpy().view(np.uint32)
+    return pairs

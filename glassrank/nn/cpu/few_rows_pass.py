@@ -6,19 +6,27 @@ through both products, so that threads meet once in a block, with a sum of all o
 share. These are added in one order, however many threads there are.
 """
 
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from glassrank.nn import amx, lane_rows, lanes, meeting, row_products, row_steps, vector_math
-from glassrank.nn.lane_rows import beyond, put
-from glassrank.nn.lanes import LANES, flush_tiny, load, pointer, restore, store, store_one
-from glassrank.nn.meeting import all_came, arrive, close_door, enter, goes_on, taking_part
-from glassrank.nn.row_products import begin, end, multiply
-from glassrank.nn.row_steps import activate, attend, normalise
+from glassrank.nn.cpu import amx, barrier, row_products, row_steps, simd, simd_math
+from glassrank.nn.cpu.barrier import all_came, arrive, close_door, enter, goes_on, taking_part
+from glassrank.nn.cpu.row_products import begin, end, multiply
+from glassrank.nn.cpu.row_steps import activate, attend, normalise
+from glassrank.nn.cpu.simd import (
+    LANES,
+    flush_denormals,
+    load,
+    offset,
+    pointer,
+    restore_denormals,
+    store,
+    store_one,
+    written,
+)
 
 ATTENTION, FEED_FORWARD = 0, 1
 PLAN, NUMBERS = 9, 3
@@ -78,12 +86,12 @@ def _enter_rows(ids: Any, entry: Any, size: int, width: int, real: Any, x: Any, 
             store_one(x, to + column, value)
         if normed:
             normalise(
-                x, row, width, size, real, norm, beyond(norm, width), entry.epsilon,
+                x, row, width, size, real, norm, offset(norm, width), entry.epsilon,
                 np.float32(0), rows,
             )  # fmt: skip
         else:
             for column in range(0, width, LANES):
-                put(rows, to + column, load(x, to + column))
+                store(rows, to + column, load(x, to + column))
 
 
 @njit
@@ -92,29 +100,29 @@ def _work_on_share(
 ) -> None:
     """Its sums, of the rows that participant `number` has."""
     shares, most = space.sums.shape[1], space.x.shape[1]
-    plan, constants = beyond(pointer(blocks.plan), block * PLAN), pointer(blocks.constants)
+    plan, constants = offset(pointer(blocks.plan), block * PLAN), pointer(blocks.constants)
     kind, units, unit, channels = plan[0], plan[1], plan[2], plan[3]
     first, last = units * share // shares, units * (share + 1) // shares
-    rows = beyond(pointer(space.rows), number * most * width)
-    inside = beyond(pointer(space.inside), number * most * space.inside.shape[2])
-    inner = beyond(pointer(space.inner), number * most * space.inner.shape[2])
+    rows = offset(pointer(space.rows), number * most * width)
+    inside = offset(pointer(space.inside), number * most * space.inside.shape[2])
+    inner = offset(pointer(space.inner), number * most * space.inner.shape[2])
     weights = pointer(blocks.weights)
     before = unit * (3 if kind == ATTENTION else 1)  # columns of a unit after the first product
     at = multiply(
         rows, count, width, weights, pointer(blocks.starts)[share * len(blocks.plan) + block],
-        beyond(constants, plan[5] + first * before), (last - first) * before, inside,
+        offset(constants, plan[5] + first * before), (last - first) * before, inside,
     )  # fmt: skip
     if kind == ATTENTION:
         scale = pointer(blocks.numbers)[block * NUMBERS]
-        turned = beyond(pointer(space.turned), number * most * space.turned.shape[1])
-        scores = beyond(turned, channels * most)
+        turned = offset(pointer(space.turned), number * most * space.turned.shape[1])
+        scores = offset(turned, channels * most)
         attend(inside, count, last - first, channels, unit, scale, turned, most, scores, inner)
     else:
         activate(inside, count * (last - first) * unit, plan[4], inner)
     multiply(
         inner, count, (last - first) * unit, weights, at,
-        beyond(constants, 0 if share else plan[6]), width,
-        beyond(pointer(space.sums), (turn * shares + share) * most * width),
+        offset(constants, 0 if share else plan[6]), width,
+        offset(pointer(space.sums), (turn * shares + share) * most * width),
     )  # fmt: skip
 
 
@@ -123,14 +131,14 @@ def _add_and_norm(
     blocks: Any, block: int, count: int, size: int, width: int, number: int, space: Any, turn: int
 ) -> None:
     shares, apart = space.sums.shape[1], space.x.shape[1] * width
-    x = beyond(pointer(space.x), number * apart)
-    rows = beyond(pointer(space.rows), number * apart)
-    plan, constants = beyond(pointer(blocks.plan), block * PLAN), pointer(blocks.constants)
+    x = offset(pointer(space.x), number * apart)
+    rows = offset(pointer(space.rows), number * apart)
+    plan, constants = offset(pointer(blocks.plan), block * PLAN), pointer(blocks.constants)
     real, gain, shift = (
-        beyond(constants, width), beyond(constants, plan[7]), beyond(constants, plan[8])
+        offset(constants, width), offset(constants, plan[7]), offset(constants, plan[8])
     )  # fmt: skip
-    sums = beyond(pointer(space.sums), turn * shares * apart)
-    numbers = beyond(pointer(blocks.numbers), block * NUMBERS)
+    sums = offset(pointer(space.sums), turn * shares * apart)
+    numbers = offset(pointer(blocks.numbers), block * NUMBERS)
     for row in range(count):
         for column in range(0, width, LANES):
             at = row * width + column
@@ -142,8 +150,6 @@ def _add_and_norm(
 
 
 def _compiled(*sources: float) -> Any:
-    """Kept on disk until one of the files that are compiled into it changes."""
-
     @njit(nogil=True, cache=True)
     def pass_rows(
         ids: Any, entry: Any, blocks: Any, space: Any, met: Any, invited: int, leads: bool, out: Any
@@ -158,12 +164,12 @@ def _compiled(*sources: float) -> Any:
             return 0
         count, size = out.shape
         width, shares = space.x.shape[2], space.sums.shape[1]
-        before = flush_tiny()
+        before = flush_denormals()
         begin(pointer(space.rows), count)
-        x = beyond(pointer(space.x), number * space.x.shape[1] * width)
+        x = offset(pointer(space.x), number * space.x.shape[1] * width)
         _enter_rows(
-            ids, entry, size, width, beyond(pointer(blocks.constants), width), x,
-            beyond(pointer(space.rows), number * space.x.shape[1] * width),
+            ids, entry, size, width, offset(pointer(blocks.constants), width), x,
+            offset(pointer(space.rows), number * space.x.shape[1] * width),
         )  # fmt: skip
         threads, last, alone = 0, len(blocks.plan) - 1, False
         block = np.int64(0)  # of a literal 0, numba would compile all that takes it once more
@@ -186,7 +192,7 @@ def _compiled(*sources: float) -> Any:
             _add_and_norm(blocks, block, count, size, width, number, space, turn)
             block += 1
         end(pointer(space.rows))
-        restore(before)
+        restore_denormals(before)
         if leads:
             for row in range(count):
                 for column in range(size):
@@ -196,9 +202,4 @@ def _compiled(*sources: float) -> Any:
     return pass_rows
 
 
-pass_rows = _compiled(
-    *(
-        Path(str(module.__file__)).stat().st_mtime
-        for module in (amx, lane_rows, lanes, meeting, row_products, row_steps, vector_math)
-    )
-)
+pass_rows = _compiled(*written(amx, barrier, row_products, row_steps, simd, simd_math))

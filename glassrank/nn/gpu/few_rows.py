@@ -1,4 +1,5 @@
-"""BERT's layers for the few rows of one query on a GPU, in four steps each.
+"""BERT's layers for the few rows of one query on a GPU, in four steps each: the plain form is
+`nn.transformer.Layer`, and `nn/cpu/few_rows.py` is the same for a CPU.
 
 One query is so little work that a GPU spends its time between the steps. So a step takes rows as
 they were before their norm: gains and biases of the norm are part of the weights beforehand, and
@@ -15,8 +16,6 @@ import triton
 import triton.language as tl
 from torch import Tensor, nn
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
-
-from glassrank.nn.shared_sums_triton import last_to_arrive, of_norm, of_outputs, sum_of_parts
 
 _COLUMNS, _BLOCK, _WARPS = 64, 128, 4
 """Outputs of one program: few, so that all of the GPU reads the weights; and inputs at a time."""
@@ -54,6 +53,54 @@ class Rows(NamedTuple):
     values: Tensor
     spread: Tensor
     norm: nn.LayerNorm
+
+
+@triton.jit
+def _of_outputs(values: tl.tensor, output: tl.tensor, outputs: tl.constexpr) -> tl.tensor:
+    return tl.load(values + output, mask=output < outputs, other=0.0).to(tl.float32)[None, :]
+
+
+@triton.jit
+def _of_norm(
+    rows: tl.tensor, spread: tl.tensor, row: tl.tensor, output: tl.tensor, words: tl.tensor,
+    outputs: tl.constexpr,
+) -> tl.tensor:  # fmt: skip
+    """Some columns of rows, without mean and deviation."""
+    inside = (row < words)[:, None] & (output < outputs)[None, :]
+    values = tl.load(rows + row[:, None] * outputs + output[None, :], mask=inside, other=0.0)
+    mean = tl.load(spread + 2 * row, mask=row < words, other=0.0)
+    inverse = tl.load(spread + 2 * row + 1, mask=row < words, other=0.0)
+    return (values - mean[:, None]) * inverse[:, None]
+
+
+@triton.jit
+def _last_to_arrive(
+    total: tl.tensor, row: tl.tensor, output: tl.tensor, words: tl.tensor, partial: tl.tensor,
+    arrived: tl.tensor, tile: tl.tensor, part: tl.tensor, outputs: tl.constexpr,
+    parts: tl.constexpr,
+) -> tl.tensor:  # fmt: skip
+    """Leaves this program's sums where the others find them; says whether all are there now."""
+    inside = (row < words)[:, None] & (output < outputs)[None, :]
+    places = (part * words + row)[:, None] * outputs + output[None, :]
+    tl.store(partial + places, total, mask=inside)
+    tl.debug_barrier()
+    return tl.atomic_add(arrived + tile, 1, sem="acq_rel") == parts - 1
+
+
+@triton.jit
+def _sum_of_parts(
+    row: tl.tensor, output: tl.tensor, words: tl.tensor, partial: tl.tensor, arrived: tl.tensor,
+    tile: tl.tensor, outputs: tl.constexpr, parts: tl.constexpr, rows: tl.constexpr,
+    columns: tl.constexpr,
+) -> tl.tensor:  # fmt: skip
+    """Always in the same order, whichever program came last."""
+    inside = (row < words)[:, None] & (output < outputs)[None, :]
+    total = tl.zeros((rows, columns), tl.float32)
+    for part in tl.static_range(parts):
+        places = (part * words + row)[:, None] * outputs + output[None, :]
+        total += tl.load(partial + places, mask=inside, other=0.0, cache_modifier=".cg")
+    tl.store(arrived + tile, 0)
+    return total
 
 
 @triton.jit(do_not_specialize=["words"])
@@ -96,13 +143,13 @@ def _linear(
         column = (part * steps + step) * block + tl.arange(0, block)
         own = weight + output[:, None] * size + column[None, :]
         tiles += (tl.load(own, mask=wanted & (column < size)[None, :], other=0.0),)
-    base = of_outputs(bias, output, outputs)
-    own_sums = of_outputs(sums, output, outputs)
-    gains, shifts = of_outputs(gain, output, outputs), of_outputs(shift, output, outputs)
+    base = _of_outputs(bias, output, outputs)
+    own_sums = _of_outputs(sums, output, outputs)
+    gains, shifts = _of_outputs(gain, output, outputs), _of_outputs(shift, output, outputs)
     if early:
         gdc_wait()  # all that is known beforehand is on its way; the rest the step before has made
     if added:
-        base += of_norm(residual, spread, row, output, words, outputs) * gains + shifts
+        base += _of_norm(residual, spread, row, output, words, outputs) * gains + shifts
     total = tl.zeros((rows, columns), tl.float32)
     first = tl.zeros((rows,), tl.float32)
     second = tl.zeros((rows,), tl.float32)
@@ -131,8 +178,8 @@ def _linear(
         tl.store(places, total, mask=inside)
     else:
         tile = tl.program_id(0)
-        if last_to_arrive(total, row, output, words, partial, arrived, tile, part, outputs, parts):
-            total = sum_of_parts(row, output, words, partial, arrived, tile, outputs, parts, rows,
+        if _last_to_arrive(total, row, output, words, partial, arrived, tile, part, outputs, parts):
+            total = _sum_of_parts(row, output, words, partial, arrived, tile, outputs, parts, rows,
                                   columns)  # fmt: skip
             tl.store(places, total + base, mask=inside)
 
@@ -169,8 +216,8 @@ def _attended(
     dtype: tl.constexpr = tl.float32 if interpreted else weight.dtype.element_ty
     own = weight + output[:, None] * outputs + head * size + channel[None, :]
     tile = tl.load(own, mask=(output < outputs)[:, None] & used[None, :], other=0.0).to(dtype)
-    base = of_outputs(bias, output, outputs)
-    gains, shifts = of_outputs(gain, output, outputs), of_outputs(shift, output, outputs)
+    base = _of_outputs(bias, output, outputs)
+    gains, shifts = _of_outputs(gain, output, outputs), _of_outputs(shift, output, outputs)
     if early:
         gdc_wait()
     count = tl.load(length)
@@ -179,7 +226,7 @@ def _attended(
     query = tl.load(places, mask=inside, other=0.0).to(dtype)
     key = tl.load(places + outputs, mask=inside, other=0.0).to(dtype)
     value = tl.load(places + 2 * outputs, mask=inside, other=0.0).to(dtype)
-    base += of_norm(residual, spread, row, output, words, outputs) * gains + shifts
+    base += _of_norm(residual, spread, row, output, words, outputs) * gains + shifts
     scores = tl.dot(query, tl.trans(key), input_precision="ieee") * scale  # (rows, rows)
     scores = tl.where((row < count)[None, :], scores, -float("inf"))
     shares = tl.exp2(scores - tl.max(scores, 1)[:, None])
@@ -187,8 +234,8 @@ def _attended(
     found = tl.dot(shares.to(dtype), value, input_precision="ieee")  # (rows, padded)
     total = tl.dot(found.to(dtype), tl.trans(tile), input_precision="ieee")  # (rows, columns)
     number = tl.program_id(0)
-    if last_to_arrive(total, row, output, words, partial, arrived, number, head, outputs, heads):
-        total = sum_of_parts(row, output, words, partial, arrived, number, outputs, heads, rows,
+    if _last_to_arrive(total, row, output, words, partial, arrived, number, head, outputs, heads):
+        total = _sum_of_parts(row, output, words, partial, arrived, number, outputs, heads, rows,
                               columns)  # fmt: skip
         wanted = (row < words)[:, None] & (output < outputs)[None, :]
         made = out + row[:, None] * outputs + output[None, :]

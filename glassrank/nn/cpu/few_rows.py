@@ -2,29 +2,40 @@
 
 One query is so little work that a processor's time goes into reading the weights. So they are
 bfloat16, in the order in which one compiled pass reads them (`few_rows_pass`), by matrix tiles
-where the processor has them and by lanes elsewhere. `few_rows_triton` is the same for a GPU.
+where the processor has them and by vectors elsewhere. Heads, columns and rows are filled up with
+zeros to whole tiles, which changes nothing; each share of the work has its weights of all blocks
+one after another. `queries.py` names the plain forms; `nn/gpu/few_rows.py` is the same for a GPU.
 """
 
 import os
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from glassrank.errors import InputError
-from glassrank.nn import amx
-from glassrank.nn.few_rows_pass import Entry, Workspace, pass_rows
-from glassrank.nn.helpers import lead
-from glassrank.nn.lanes import LANES
-from glassrank.nn.meeting import counters
-from glassrank.nn.packed_blocks import Block, laid_out, packed_block, plain, whole, widest
-from glassrank.nn.row_products import STEP
-from glassrank.nn.row_steps import ASKERS
+from glassrank.nn.cpu import amx
+from glassrank.nn.cpu.barrier import counters
+from glassrank.nn.cpu.few_rows_pass import (
+    ATTENTION,
+    FEED_FORWARD,
+    NUMBERS,
+    PLAN,
+    Blocks,
+    Entry,
+    Workspace,
+    pass_rows,
+)
+from glassrank.nn.cpu.row_products import STEP
+from glassrank.nn.cpu.row_steps import ASKERS
+from glassrank.nn.cpu.simd import LANES
+from glassrank.nn.threads import lead
 
 _MOST_SHARES = 8
 """Each adds a sum as large as all rows."""
@@ -32,6 +43,25 @@ _WORTH = 2_000_000
 """Weights that take longer to read than waking a thread does."""
 _ALONE = 20
 """Texts that one thread encodes after others came too late: the machine is busy."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """norm(x + second(f(first(x)))): `f` is attention of some heads, whose queries, keys and values
+    `first` makes one after another, or an activation (see `row_steps`)."""
+
+    first: nn.Linear
+    second: nn.Linear
+    gain: Tensor
+    shift: Tensor
+    inside: float = 0.0
+    """The norm's epsilon, added to the variance."""
+    outside: float = 0.0
+    """The same, added to the deviation."""
+    heads: int = 0
+    """0: not attention."""
+    scale: float = 1.0
+    activation: int = 0
 
 
 class FewRows:
@@ -146,3 +176,107 @@ def _aligned(dtype: np.dtype[Any], *shape: int) -> NDArray[Any]:
     """Zeros that begin at a line of the cache, as torch's memory does."""
     size = int(np.prod(shape)) * dtype.itemsize
     return torch.zeros(size, dtype=torch.uint8).numpy().view(dtype).reshape(shape)
+
+
+@dataclass(frozen=True)
+class PackedBlock:
+    """A block with whole units: heads, or 32 columns between its products, with zeros in them."""
+
+    first: Tensor  # (units * columns, width)
+    bias: Tensor  # (units * columns,)
+    second: Tensor  # (width, units * unit)
+    other_bias: Tensor  # (width,)
+    units: int
+    unit: int
+    channels: int
+
+
+def whole(count: int) -> int:
+    return -(-count // STEP) * STEP
+
+
+def plain(tensor: Tensor) -> Tensor:
+    return tensor.detach().float().cpu()
+
+
+def packed_block(block: Block, width: int) -> PackedBlock:
+    """Heads and inner columns are padded with zeros, which change nothing."""
+    first, second = plain(block.first.weight), plain(block.second.weight)  # (N, K), (K, M)
+    bias, other_bias = plain(block.first.bias), plain(block.second.bias)
+    size, total = second.shape
+    if block.heads:
+        units, channels = block.heads, total // block.heads
+        unit = whole(channels)
+        split = first.view(3, units, channels, size).transpose(0, 1)  # (units, 3, channels, K)
+        own_bias = bias.view(3, units, channels).transpose(0, 1)
+        spare = unit - channels
+        first = functional.pad(split, (0, 0, 0, spare)).reshape(-1, size)
+        bias = functional.pad(own_bias, (0, spare)).flatten()
+        second = functional.pad(second.view(size, units, channels), (0, spare)).flatten(1)
+    else:
+        units, unit, channels = whole(total) // STEP, STEP, 0
+        spare = units * unit - total
+        first, bias = functional.pad(first, (0, 0, 0, spare)), functional.pad(bias, (0, spare))
+        second = functional.pad(second, (0, spare))
+    more = width - size
+    return PackedBlock(
+        functional.pad(first, (0, more)),
+        bias,
+        functional.pad(second, (0, 0, 0, more)),
+        functional.pad(other_bias, (0, more)),
+        units,
+        unit,
+        channels,
+    )
+
+
+def _in_tiles(weight: Tensor) -> Tensor:
+    """(N, K) flat, in the order in which two columns of tiles are read from top to bottom: in a
+    tile, two inputs of sixteen outputs stand in a line."""
+    outputs, inputs = weight.shape
+    cut = weight.view(outputs // STEP, 2, LANES, inputs // STEP, LANES, 2)
+    return cut.permute(0, 3, 1, 4, 2, 5).flatten().bfloat16()
+
+
+def _span(block: PackedBlock, share: int, shares: int) -> tuple[int, int]:
+    return block.units * share // shares, block.units * (share + 1) // shares
+
+
+def widest(block: PackedBlock, shares: int) -> int:
+    spans = (_span(block, share, shares) for share in range(shares))
+    return max((last - first) * block.unit for first, last in spans)
+
+
+def laid_out(
+    blocks: Sequence[Block], packed: Sequence[PackedBlock], size: int, shares: int
+) -> Blocks:
+    width = whole(size)
+    streams, starts, at = [torch.empty(0, dtype=torch.bfloat16)], [], 0
+    for share in range(shares):
+        for own in packed:
+            first, last = _span(own, share, shares)
+            columns = len(own.bias) // own.units
+            streams.append(_in_tiles(own.first[first * columns : last * columns]))
+            streams.append(_in_tiles(own.second[:, first * own.unit : last * own.unit]))
+            starts.append(at)
+            at += len(streams[-2]) + len(streams[-1])
+    constants = [torch.zeros(width), functional.pad(torch.ones(size), (0, width - size))]
+    plan, place = [], 2 * width
+    for block, own in zip(blocks, packed, strict=True):
+        spare = (0, width - size)
+        gain, shift = (functional.pad(plain(x), spare) for x in (block.gain, block.shift))
+        places = []
+        for constant in (own.bias, own.other_bias, gain, shift):
+            places.append(place)
+            constants.append(constant)
+            place += len(constant)
+        kind = ATTENTION if block.heads else FEED_FORWARD
+        plan.append([kind, own.units, own.unit, own.channels, block.activation, *places])
+    numbers = [[b.scale * np.log2(np.e), b.inside, b.outside] for b in blocks]
+    return Blocks(
+        plan=np.array(plan, np.int64).reshape(-1, PLAN),
+        numbers=np.array(numbers, np.float32).reshape(-1, NUMBERS),
+        weights=torch.cat(streams).view(torch.uint16).numpy(),
+        starts=np.array(starts, np.int64).reshape(shares, -1),
+        constants=torch.cat(constants).numpy(),
+    )

@@ -20,7 +20,7 @@ from llvmlite import ir
 from numba import njit, types
 from numpy.typing import NDArray
 
-from glassrank.nn.lanes import _on_x86, intrinsic, named
+from glassrank.nn.cpu.simd import intrinsic, named, on_x86
 
 _DOOR, _TAKING_PART, _ARRIVED = 0, 8, 16
 """Each counter has a line of the cache to itself."""
@@ -68,7 +68,7 @@ def _call(emit: Callable[[Any, Any], None]) -> Callable[..., Any]:
 
 
 def _emit_pause(context: Any, builder: Any) -> None:
-    if _on_x86(context):
+    if on_x86(context):
         named(builder, "llvm.x86.sse2.pause", ir.VoidType(), [])
 
 

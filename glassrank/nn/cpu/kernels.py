@@ -1,28 +1,26 @@
 """Kernel pooling over stored document words on the CPU, by compiled code: the same scores as
-`kernel_pool` and a model's readout of its counts."""
+`nn.kernels.kernel_pool` and a model's readout of its counts."""
 
-from typing import Any, Literal, NamedTuple, overload
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from glassrank.errors import InputError
-from glassrank.nn import amx
-from glassrank.nn.document_pass import score_documents
-from glassrank.nn.helpers import together
-from glassrank.nn.kernel_runs import kernel_runs
-from glassrank.nn.kernels import Kernels
-from glassrank.nn.lanes import LANES, LINE
-from glassrank.nn.packed_query import AT_ONCE, Kind, layout
-from glassrank.nn.soft_counts import Pooling
-from glassrank.nn.stored_products import Stored
+from glassrank.nn.cpu import amx
+from glassrank.nn.cpu.packed_query import AT_ONCE, Kind, layout
+from glassrank.nn.cpu.simd import LANES, LINE
+from glassrank.nn.cpu.soft_counts import Pooling, score_documents
+from glassrank.nn.cpu.stored_products import Stored
+from glassrank.nn.kernels import Kernels, kernel_runs
+from glassrank.nn.threads import together
 
 WORTH_A_THREAD = 1500
 """Document words, for each sixteen query words, that take longer than waking a thread."""
 
 _KINDS: dict[np.dtype[Any], Kind] = {
-    np.dtype(np.float32): "lanes",
+    np.dtype(np.float32): "simd",
     np.dtype(np.uint16): "bf16",
     np.dtype(np.int8): "int8",
 }
@@ -37,42 +35,6 @@ class StoredRows(NamedTuple):
     """(T,) what rows of int8 are to be multiplied with."""
 
 
-@overload
-def pool_cpu(
-    query: NDArray[np.float32],
-    weights: NDArray[np.float32],
-    rows: StoredRows,
-    starts: NDArray[np.int64],
-    lengths: NDArray[np.int64],
-    kernels: Kernels,
-    log: NDArray[np.float32],
-    length: NDArray[np.float32],
-    *,
-    first_column: int = ...,
-    counts: Literal[False] = ...,
-    threads: int | None = ...,
-    tiles: bool | None = ...,
-) -> NDArray[np.float32]: ...
-
-
-@overload
-def pool_cpu(
-    query: NDArray[np.float32],
-    weights: NDArray[np.float32],
-    rows: StoredRows,
-    starts: NDArray[np.int64],
-    lengths: NDArray[np.int64],
-    kernels: Kernels,
-    log: NDArray[np.float32],
-    length: NDArray[np.float32],
-    *,
-    first_column: int = ...,
-    counts: Literal[True],
-    threads: int | None = ...,
-    tiles: bool | None = ...,
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]: ...
-
-
 def pool_cpu(
     query: NDArray[np.float32],
     weights: NDArray[np.float32],
@@ -84,12 +46,10 @@ def pool_cpu(
     length: NDArray[np.float32],
     *,
     first_column: int = 0,
-    counts: bool = False,
     threads: int | None = None,
     tiles: bool | None = None,
-) -> NDArray[np.float32] | tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Scores (n,) of documents, as a `Readout` of their soft counts says, and where asked for the
-    counts (n, Q, K).
+) -> NDArray[np.float32]:
+    """Scores (n,) of documents, as a `Readout` of their soft counts says.
 
     Document i is the rows `starts[i]` to `starts[i] + lengths[i]`, of which the columns from
     `first_column` on meet the query's unit vectors (Q, E) with weights (Q,). `threads` are as many
@@ -100,7 +60,6 @@ def pool_cpu(
     _check(query, rows, starts, lengths, first_column)
     kind = _kind(rows, first_column, query.shape[1], tiles)
     scores = np.empty(len(starts), np.float32)
-    soft = np.empty((len(starts) if counts else 0, len(query), len(kernels)), np.float32)
     threads = _threads(threads or torch.get_num_threads(), len(query), int(lengths.sum()))
     job = (
         np.ascontiguousarray(query, np.float32),
@@ -111,8 +70,8 @@ def pool_cpu(
         starts,
         lengths,
     )
-    together(lambda number: score_documents(*job, number, threads, scores, soft), threads)
-    return (scores, soft) if counts else scores
+    together(lambda number: score_documents(*job, number, threads, scores), threads)
+    return scores
 
 
 def _check(
@@ -157,13 +116,13 @@ def _kind(rows: StoredRows, first_column: int, size: int, tiles: bool | None) ->
     kind = _KINDS[rows.vectors.dtype]
     # Tiles read whole steps of values, the last one too.
     padded = first_column + -(-size // AT_ONCE[kind]) * AT_ONCE[kind] <= rows.vectors.shape[1]
-    possible = kind != "lanes" and padded and amx.usable()
+    possible = kind != "simd" and padded and amx.usable()
     if tiles and not possible:
         raise InputError(
             "tiles need a processor with AMX, and rows of bfloat16 or int8 that are padded to "
             "a multiple of 64 bytes; leave the choice open"
         )
-    return kind if possible and tiles is not False else "lanes"
+    return kind if possible and tiles is not False else "simd"
 
 
 def _stored(rows: StoredRows, first_column: int, size: int) -> Stored:
@@ -200,12 +159,11 @@ def _pooling(kernels: Kernels, log: NDArray[np.float32], length: NDArray[np.floa
         steps=runs.steps,
         runs=len(runs.steps) // 3,
         kernels=len(order),
-        order=order,
         constants=runs.constants,
         log=np.asarray(log, np.float32)[order],
         length=np.asarray(length, np.float32)[order],
         at_least=kernels.at_least,
-        borders=np.asarray(kernels.centers, np.float32)[order],
+        centers=np.asarray(kernels.centers, np.float32)[order],
         tops=1 / runs.constants,
     )
 

@@ -1,4 +1,4 @@
-"""Soft counts from stored vectors, in Triton: what a program of `pool_triton` does with a block.
+"""Soft counts from stored vectors, in Triton: what a program of `gpu/kernels.py` does with a block.
 
 Functions here work on tensors in registers. What a compiler must know beforehand comes as a
 constant; collections are tuples, whose loops are unrolled.
@@ -126,7 +126,8 @@ def kernel_values(
     tops: tl.constexpr,
 ) -> tl.tensor:
     """A tensor like the cosines for each kernel, run by run, without the constants of the runs
-    (see `kernel_runs`). With `at_least`, kernels keep their top values from their centers on."""
+    (see `nn.kernels.kernel_runs`). With `at_least`, kernels keep their top values from their
+    centers on."""
     never = tl.where(inside, 0.0, NEVER)[None, :]
     values: tl.tuple = ()
     for number in tl.static_range(len(steps) // 3):

@@ -1,4 +1,5 @@
-"""The sum of a layer's input and output with its norm, in one pass on a GPU.
+"""The sum of a layer's input and output with its norm, in one pass on a GPU: the plain forms are
+`nn.contextual.Norm` and PyTorch's LayerNorm.
 
 Needs Triton: nothing imports this file unless the rows are on a GPU.
 """

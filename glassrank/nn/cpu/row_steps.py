@@ -9,19 +9,24 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from glassrank.nn.lane_rows import beyond, largest_across, put, square_root, sum_across
-from glassrank.nn.lanes import (
+from glassrank.nn.cpu.simd import (
     LANES,
-    larger,
+    broadcast,
+    broadcast_at,
     load,
-    multiply_add,
-    smaller,
-    spread,
-    spread_at,
+    offset,
     store,
     store_one,
 )
-from glassrank.nn.vector_math import exp2
+from glassrank.nn.cpu.simd_math import (
+    exp2,
+    maximum,
+    maximum_across,
+    minimum,
+    multiply_add,
+    square_root,
+    sum_across,
+)
 
 RELU, GELU, GELU_TANH = 1, 2, 3
 ASKERS = 4
@@ -43,31 +48,31 @@ _TANH_1, _TANH_3 = (np.float32(x) for x in ((8 / np.pi) ** 0.5, 0.044715))
 
 @njit
 def _exp(x: Any) -> Any:
-    return exp2(larger(x * spread(_LOG2_E), spread(_LOWEST)))
+    return exp2(maximum(x * broadcast(_LOG2_E), broadcast(_LOWEST)))
 
 
 @njit
 def _gelu(x: Any) -> Any:
     """x times the share of a normal distribution that lies below it. Tails of it come from the
     side where they are small, so that they keep their digits."""
-    size = larger(x, spread(_ZERO) - x) * spread(_ROOT_HALF)
-    t = spread(_ONE) / multiply_add(size, spread(_E0), spread(_ONE))
-    p = multiply_add(spread(_E5), t, spread(_E4))
-    p = multiply_add(p, t, spread(_E3))
-    p = multiply_add(p, t, spread(_E2))
-    p = multiply_add(p, t, spread(_E1))
-    tail = p * t * _exp(spread(_ZERO) - size * size) * spread(_HALF)
+    size = maximum(x, broadcast(_ZERO) - x) * broadcast(_ROOT_HALF)
+    t = broadcast(_ONE) / multiply_add(size, broadcast(_E0), broadcast(_ONE))
+    p = multiply_add(broadcast(_E5), t, broadcast(_E4))
+    p = multiply_add(p, t, broadcast(_E3))
+    p = multiply_add(p, t, broadcast(_E2))
+    p = multiply_add(p, t, broadcast(_E1))
+    tail = p * t * _exp(broadcast(_ZERO) - size * size) * broadcast(_HALF)
     # x - x * tail above zero, x * tail below it: the larger part is x, or nothing.
-    above = larger(x, spread(_ZERO))
-    return above - larger(x, spread(_ZERO) - x) * tail
+    above = maximum(x, broadcast(_ZERO))
+    return above - maximum(x, broadcast(_ZERO) - x) * tail
 
 
 @njit
 def _gelu_tanh(x: Any) -> Any:
     """x / (1 + e^-2u), of which the tanh of u is another way to write."""
-    u = x * multiply_add(x * x, spread(_TANH_3), spread(_ONE)) * spread(_TANH_1)
-    power = larger(spread(_ZERO) - u * spread(_LOG2_E), spread(_LOWEST))
-    return x / (spread(_ONE) + exp2(smaller(power, spread(_HIGHEST))))
+    u = x * multiply_add(x * x, broadcast(_TANH_3), broadcast(_ONE)) * broadcast(_TANH_1)
+    power = maximum(broadcast(_ZERO) - u * broadcast(_LOG2_E), broadcast(_LOWEST))
+    return x / (broadcast(_ONE) + exp2(minimum(power, broadcast(_HIGHEST))))
 
 
 @njit
@@ -75,12 +80,12 @@ def activate(source: Any, size: int, kind: int, target: Any) -> None:
     for at in range(0, size, LANES):
         x = load(source, at)
         if kind == RELU:
-            x = larger(x, spread(_ZERO))
+            x = maximum(x, broadcast(_ZERO))
         elif kind == GELU:
             x = _gelu(x)
         elif kind == GELU_TANH:
             x = _gelu_tanh(x)
-        put(target, at, x)
+        store(target, at, x)
 
 
 @njit
@@ -106,33 +111,33 @@ def attend(
                 query + r0 * stride, query + r1 * stride, query + r2 * stride, query + r3 * stride
             )  # fmt: skip
             for other in range(0, count, LANES):
-                a = b = c = d = spread(_ZERO)
+                a = b = c = d = broadcast(_ZERO)
                 for channel in range(channels):
                     keys = load(turned, channel * most + other)
-                    a = multiply_add(spread_at(source, q0 + channel), keys, a)
-                    b = multiply_add(spread_at(source, q1 + channel), keys, b)
-                    c = multiply_add(spread_at(source, q2 + channel), keys, c)
-                    d = multiply_add(spread_at(source, q3 + channel), keys, d)
-                times = spread(scale)
+                    a = multiply_add(broadcast_at(source, q0 + channel), keys, a)
+                    b = multiply_add(broadcast_at(source, q1 + channel), keys, b)
+                    c = multiply_add(broadcast_at(source, q2 + channel), keys, c)
+                    d = multiply_add(broadcast_at(source, q3 + channel), keys, d)
+                times = broadcast(scale)
                 store(scores, other, a * times)
                 store(scores, most + other, b * times)
                 store(scores, 2 * most + other, c * times)
                 store(scores, 3 * most + other, d * times)
-            p0, p1 = _shares(scores, count), _shares(beyond(scores, most), count)
-            p2 = _shares(beyond(scores, 2 * most), count)
-            p3 = _shares(beyond(scores, 3 * most), count)
+            p0, p1 = _shares(scores, count), _shares(offset(scores, most), count)
+            p2 = _shares(offset(scores, 2 * most), count)
+            p3 = _shares(offset(scores, 3 * most), count)
             for channel in range(0, width, LANES):
-                a = b = c = d = spread(_ZERO)
+                a = b = c = d = broadcast(_ZERO)
                 for other in range(count):
-                    own = load(source, other * stride + value + channel)
-                    a = multiply_add(spread_at(scores, other), own, a)
-                    b = multiply_add(spread_at(scores, most + other), own, b)
-                    c = multiply_add(spread_at(scores, 2 * most + other), own, c)
-                    d = multiply_add(spread_at(scores, 3 * most + other), own, d)
-                put(target, (r0 * heads + head) * width + channel, a * p0)
-                put(target, (r1 * heads + head) * width + channel, b * p1)
-                put(target, (r2 * heads + head) * width + channel, c * p2)
-                put(target, (r3 * heads + head) * width + channel, d * p3)
+                    values = load(source, other * stride + value + channel)
+                    a = multiply_add(broadcast_at(scores, other), values, a)
+                    b = multiply_add(broadcast_at(scores, most + other), values, b)
+                    c = multiply_add(broadcast_at(scores, 2 * most + other), values, c)
+                    d = multiply_add(broadcast_at(scores, 3 * most + other), values, d)
+                store(target, (r0 * heads + head) * width + channel, a * p0)
+                store(target, (r1 * heads + head) * width + channel, b * p1)
+                store(target, (r2 * heads + head) * width + channel, c * p2)
+                store(target, (r3 * heads + head) * width + channel, d * p3)
 
 
 @njit
@@ -143,14 +148,14 @@ def _shares(scores: Any, count: int) -> Any:
         store_one(scores, other, _NEVER)
     best = load(scores, 0)
     for other in range(LANES, count, LANES):
-        best = larger(load(scores, other), best)
-    best = spread(largest_across(best))
-    total = spread(_ZERO)
+        best = maximum(load(scores, other), best)
+    best = broadcast(maximum_across(best))
+    total = broadcast(_ZERO)
     for other in range(0, count, LANES):
-        share = exp2(larger(load(scores, other) - best, spread(_LOWEST)))
+        share = exp2(maximum(load(scores, other) - best, broadcast(_LOWEST)))
         total = total + share
         store(scores, other, share)
-    return spread(_ONE) / spread(sum_across(total))
+    return broadcast(_ONE) / broadcast(sum_across(total))
 
 
 @njit
@@ -161,19 +166,19 @@ def normalise(
     """One row of `size` values, and zeros up to `width`: its values less their mean, by the
     deviation, of which epsilons keep the square (`inside`) or itself (`outside`) from zero. Once
     more into `rows`, as products take them. `real` is 1 for each value."""
-    total = spread(_ZERO)
+    total = broadcast(_ZERO)
     for column in range(0, width, LANES):
         total = total + load(x, row * width + column)
-    part = spread(_ONE) / spread(np.float32(size))
-    mean = spread(sum_across(total)) * part
-    squares = spread(_ZERO)
+    part = broadcast(_ONE) / broadcast(np.float32(size))
+    mean = broadcast(sum_across(total)) * part
+    squares = broadcast(_ZERO)
     for column in range(0, width, LANES):
         centred = (load(x, row * width + column) - mean) * load(real, column)
         squares = multiply_add(centred, centred, squares)
-    variance = spread(sum_across(squares)) * part + spread(inside)
-    factor = spread(_ONE) / (square_root(variance) + spread(outside))
+    variance = broadcast(sum_across(squares)) * part + broadcast(inside)
+    factor = broadcast(_ONE) / (square_root(variance) + broadcast(outside))
     for column in range(0, width, LANES):
         at = row * width + column
         made = multiply_add((load(x, at) - mean) * factor, load(gain, column), load(shift, column))
         store(x, at, made)
-        put(rows, at, made)
+        store(rows, at, made)

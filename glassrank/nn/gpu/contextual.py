@@ -3,7 +3,8 @@
 What the plain layers spend their time on is not arithmetic but memory. Here weights and what they
 are multiplied with are in bfloat16; vectors get columns of zeros until their products suit the
 matrix units; sums and norms take one pass, and attention neither writes its matrix nor looks at
-padding. Takes the place of trained layers; `contextual_cpu` is the same for a CPU.
+padding. Takes the place of trained layers; the plain form is `nn.contextual.ContextualLayers`, and
+`nn/cpu/contextual.py` is the same for a CPU.
 
 Needs Triton where it is called.
 """
@@ -62,7 +63,7 @@ class _Layer(nn.Module):
         self.attention_norm = _SumNorm(layer.attention_norm, dtype)
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
-        from glassrank.nn.attention_triton import attend
+        from glassrank.nn.gpu.attention import attend
 
         hidden = self.first(x).relu_()  # (B, L, F)
         h = self.feed_forward_norm(self.second(hidden), x)  # (B, L, W)
@@ -83,7 +84,7 @@ class _SumNorm(nn.Module):
         self.register_buffer("bias", norm.bias.detach().to(dtype))
 
     def forward(self, x: Tensor, residual: Tensor) -> Tensor:
-        from glassrank.nn.norm_triton import add_norm
+        from glassrank.nn.gpu.norm import add_norm
 
         return add_norm(x, residual, self.gain, self.bias)
 

@@ -20,7 +20,7 @@ from numba import types
 from numba.core.registry import cpu_target
 from numpy.typing import NDArray
 
-from glassrank.nn.lanes import intrinsic, named
+from glassrank.nn.cpu.simd import intrinsic, named
 
 ROW_BYTES = 64
 
@@ -100,8 +100,8 @@ def _on_tiles(name: str, count: int) -> Callable[..., Any]:
         def operation(typing: Any, sums: Any, words: Any, query: Any) -> Any:
             return types.void(sums, words, query), generate
 
-    found: Callable[..., Any] = operation
-    return found
+    made: Callable[..., Any] = operation
+    return made
 
 
 def _to_memory(name: str) -> Callable[..., Any]:
@@ -118,8 +118,8 @@ def _to_memory(name: str) -> Callable[..., Any]:
 
         return types.void(tile, memory, types.intp, types.intp), generate
 
-    found: Callable[..., Any] = operation
-    return found
+    made: Callable[..., Any] = operation
+    return made
 
 
 zero = _on_tiles("llvm.x86.tilezero", 1)

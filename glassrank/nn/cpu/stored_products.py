@@ -1,7 +1,7 @@
 """Products of stored document words and query words, compiled.
 
 There are two ways to multiply: tiles (see `amx`), which take stored bfloat16 or int8 as they are,
-and lanes (see `lanes`), which take anything and run on any processor. The type of the packed
+and vectors (see `simd`), which take anything and run on any processor. The type of the packed
 query decides which way is compiled. Structures here hold pointers in the place of arrays.
 """
 
@@ -11,27 +11,27 @@ import numpy as np
 from numba import njit
 from numba.extending import overload
 
-from glassrank.nn import amx
-from glassrank.nn.lanes import (
+from glassrank.nn.cpu import amx
+from glassrank.nn.cpu.packed_query import INT8_PARTS, INT8_PLACE, Kind, PackedQuery, kind_of
+from glassrank.nn.cpu.simd import (
     LANES,
-    fetch_soon,
+    broadcast,
+    broadcast_at,
     load,
     load_one,
-    multiply_add,
     pointer,
-    spread,
-    spread_at,
+    prefetch,
     store,
     store_one,
 )
-from glassrank.nn.packed_query import INT8_PARTS, INT8_PLACE, Kind, PackedQuery, kind_of
+from glassrank.nn.cpu.simd_math import multiply_add
 
 CHUNK = 256
 """Document words, at most, whose products are complete before the first is read: tiles are slow to
 read right after they are written, and all should stay in the cache."""
 
-LANE_ROWS = 8
-"""Document words that lanes take at a time, so that no product waits for the one before it."""
+WORDS_AT_ONCE = 8
+"""Document words that vectors take at a time, so that no product waits for the one before it."""
 
 _CONFIGS = amx.tile_configs().reshape(-1)
 _BF16_TILE = 16 * 32
@@ -53,24 +53,24 @@ class Stored(NamedTuple):
 class Scratch(NamedTuple):
     """Memory for one thread to work in."""
 
-    wide: Any  # LANE_ROWS words as float32
+    wide: Any  # WORDS_AT_ONCE words as float32
     products: Any  # (groups, CHUNK, 16) float32, or (3, groups, CHUNK, 16) int32 for int8
     sums: Any  # (groups, kernels, 16)
     ahead: Any  # the next row to fetch, and where to stop
 
 
 @njit
-def fetch_row(stored: Any, ahead: Any) -> None:
+def prefetch_row(stored: Any, ahead: Any) -> None:
     """Asks for one of the words that come next, so that memory is never idle."""
     row = ahead[0]
     if row < ahead[1]:
         start = row * stored.stride + stored.column
         for number in range(stored.lines):
-            fetch_soon(stored.vectors, start + number * stored.line)
+            prefetch(stored.vectors, start + number * stored.line)
         store_one(ahead, 0, row + 1)
 
 
-def _way(query: Any) -> Kind:
+def _kind(query: Any) -> Kind:
     assert query.instance_class is PackedQuery
     return kind_of(query.types[0])
 
@@ -81,7 +81,7 @@ def multiply(*_: Any) -> Any:
 
 @overload(multiply, strict=False)
 def _multiply(query: Any, stored: Any, begin: Any, words: Any, scratch: Any) -> Any:
-    return {"bf16": _multiply_bf16, "int8": _multiply_int8, "lanes": _multiply_lanes}[_way(query)]
+    return {"bf16": _multiply_bf16, "int8": _multiply_int8, "simd": _multiply_vectors}[_kind(query)]
 
 
 def _multiply_bf16(query: Any, stored: Any, begin: Any, words: Any, scratch: Any) -> None:
@@ -104,7 +104,7 @@ def _multiply_bf16(query: Any, stored: Any, begin: Any, words: Any, scratch: Any
                 at = start + step * 32
                 amx.load_tile(4, stored.vectors, at + first * stored.stride, 2 * stored.stride)
                 amx.load_tile(5, stored.vectors, at + second * stored.stride, 2 * stored.stride)
-                fetch_row(stored, scratch.ahead)
+                prefetch_row(stored, scratch.ahead)
                 for _ in range(query.parts):
                     amx.load_tile(6, query.values, tile, amx.ROW_BYTES)
                     amx.add_bf16_products(0, 4, 6)
@@ -139,7 +139,7 @@ def _multiply_int8(query: Any, stored: Any, begin: Any, words: Any, scratch: Any
             amx.zero(2)
             for step in range(steps):
                 amx.load_tile(4, stored.vectors, start + step * 64, stored.stride)
-                fetch_row(stored, scratch.ahead)
+                prefetch_row(stored, scratch.ahead)
                 amx.load_tile(6, query.values, tile, amx.ROW_BYTES)
                 amx.add_int8_products(0, 4, 6)
                 amx.load_tile(7, query.values, tile + _INT8_TILE, amx.ROW_BYTES)
@@ -153,24 +153,24 @@ def _multiply_int8(query: Any, stored: Any, begin: Any, words: Any, scratch: Any
             amx.store_tile(2, scratch.products, to + 2 * part, amx.ROW_BYTES)
 
 
-def _multiply_lanes(query: Any, stored: Any, begin: Any, words: Any, scratch: Any) -> None:
+def _multiply_vectors(query: Any, stored: Any, begin: Any, words: Any, scratch: Any) -> None:
     size, wide = query.size, scratch.wide
-    for word in range(0, words, LANE_ROWS):
-        for other in range(min(LANE_ROWS, words - word)):
+    for word in range(0, words, WORDS_AT_ONCE):
+        for other in range(min(WORDS_AT_ONCE, words - word)):
             _widen(stored, begin + word + other, size, wide, other * size)
-            fetch_row(stored, scratch.ahead)
+            prefetch_row(stored, scratch.ahead)
         for group in range(query.groups):
-            a = b = c = d = e = f = g = h = spread(np.float32(0))
+            a = b = c = d = e = f = g = h = broadcast(np.float32(0))
             for i in range(size):
                 q = load(query.values, (group * size + i) * LANES)
-                a = multiply_add(spread_at(wide, i), q, a)
-                b = multiply_add(spread_at(wide, i + size), q, b)
-                c = multiply_add(spread_at(wide, i + 2 * size), q, c)
-                d = multiply_add(spread_at(wide, i + 3 * size), q, d)
-                e = multiply_add(spread_at(wide, i + 4 * size), q, e)
-                f = multiply_add(spread_at(wide, i + 5 * size), q, f)
-                g = multiply_add(spread_at(wide, i + 6 * size), q, g)
-                h = multiply_add(spread_at(wide, i + 7 * size), q, h)
+                a = multiply_add(broadcast_at(wide, i), q, a)
+                b = multiply_add(broadcast_at(wide, i + size), q, b)
+                c = multiply_add(broadcast_at(wide, i + 2 * size), q, c)
+                d = multiply_add(broadcast_at(wide, i + 3 * size), q, d)
+                e = multiply_add(broadcast_at(wide, i + 4 * size), q, e)
+                f = multiply_add(broadcast_at(wide, i + 5 * size), q, f)
+                g = multiply_add(broadcast_at(wide, i + 6 * size), q, g)
+                h = multiply_add(broadcast_at(wide, i + 7 * size), q, h)
             to = (group * CHUNK + word) * LANES
             store(scratch.products, to, a)
             store(scratch.products, to + LANES, b)
@@ -189,7 +189,7 @@ def _widen(stored: Any, row: int, size: int, wide: Any, to: int) -> None:
     start = row * stored.stride + stored.column
     whole = size - size % LANES
     for i in range(0, whole, LANES):
-        store(wide, to + i, load(stored.vectors, start + i) * spread(scale))
+        store(wide, to + i, load(stored.vectors, start + i) * broadcast(scale))
     for i in range(whole, size):
         store_one(wide, to + i, load_one(stored.vectors, start + i) * scale)
 
@@ -208,13 +208,13 @@ def _similarity(query: Any, stored: Any, begin: Any, word: Any, group: Any, scra
     def from_parts(query: Any, stored: Any, begin: Any, word: Any, group: Any, scratch: Any) -> Any:
         part = query.groups * CHUNK * LANES
         at = (group * CHUNK + word) * LANES
-        place = spread(np.float32(INT8_PLACE))
+        place = broadcast(np.float32(INT8_PLACE))
         upper = multiply_add(load(scratch.products, at), place, load(scratch.products, at + part))
         whole = multiply_add(upper, place, load(scratch.products, at + 2 * part))
-        scale = load(query.scales, group * LANES) * spread_at(stored.scales, begin + word)
+        scale = load(query.scales, group * LANES) * broadcast_at(stored.scales, begin + word)
         return whole * scale
 
-    return from_parts if _way(query) == "int8" else from_floats
+    return from_parts if _kind(query) == "int8" else from_floats
 
 
 def configure(*_: Any) -> Any:
@@ -232,7 +232,7 @@ def _configure(query: Any, words: Any, configured: Any) -> Any:
     def nothing(query: Any, words: Any, configured: Any) -> Any:
         return configured
 
-    return nothing if _way(query) == "lanes" else configure_tiles
+    return nothing if _kind(query) == "simd" else configure_tiles
 
 
 def finish(*_: Any) -> Any:
@@ -247,4 +247,4 @@ def _finish(query: Any) -> Any:
     def nothing(query: Any) -> None:
         pass
 
-    return nothing if _way(query) == "lanes" else release_tiles
+    return nothing if _kind(query) == "simd" else release_tiles

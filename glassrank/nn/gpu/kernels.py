@@ -1,4 +1,5 @@
-"""Kernel pooling over stored document words on a GPU: each stored vector is read once.
+"""Kernel pooling over stored document words on a GPU: each stored vector is read once. The plain
+form is `nn.kernels.kernel_pool` and a model's readout of its counts.
 
 Documents are runs of rows in one tensor of unit vectors. A program takes a document: blocks of its
 words are copied into fast memory while the block before is multiplied with the query, run through
@@ -9,7 +10,7 @@ Needs Triton: nothing imports this file unless the words are on a GPU.
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal, overload
+from typing import Any
 
 import torch
 import triton
@@ -17,16 +18,13 @@ import triton.language as tl
 from torch import Tensor
 
 from glassrank.errors import InputError
-from glassrank.nn.counts_triton import cosines, kernel_values, read_query
-from glassrank.nn.kernel_runs import kernel_runs
-from glassrank.nn.kernels import FLOOR, Kernels
+from glassrank.nn.gpu.soft_counts import cosines, kernel_values, read_query
+from glassrank.nn.kernels import FLOOR, LARGEST_COSINE, Kernels, kernel_runs
 
 _COLUMNS = 64
 """Vectors are multiplied in pieces of so many columns."""
 _LARGEST_QUERY = 32
 """A program holds so many query words; a longer query takes several, whose scores are added."""
-_LARGEST_COSINE = 1.05
-"""No similarity of unit vectors, rounded to a few bits, is farther from 0."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +61,6 @@ def _pool(
     log: tl.tensor,  # (K,)
     length: tl.tensor,  # (K,)
     scores: tl.tensor,  # (programs along the query, docs)
-    counts: tl.tensor,  # (docs, words, K) if counted
     docs: tl.tensor,
     words: tl.tensor,
     size: tl.constexpr,
@@ -73,7 +70,6 @@ def _pool(
     columns: tl.constexpr,
     parts: tl.constexpr,
     scaled: tl.constexpr,
-    counted: tl.constexpr,
     curves: tl.constexpr,
     steps: tl.constexpr,
     kernels: tl.constexpr,
@@ -118,48 +114,9 @@ def _pool(
         total = tl.zeros((rows,), tl.float32)
         for number in tl.static_range(len(kernels)):
             count = tl.sum(sums[number], 1) * constants[number]  # (rows,)
-            if counted:
-                place = (doc * words + row.to(tl.int64)) * len(kernels) + kernels[number]
-                tl.store(counts + place, count, mask=row < words)
             total += tl.load(log + kernels[number]) * tl.log(tl.maximum(count, floor))
             total += tl.load(length + kernels[number]) * (count / (doc_length + 1))
         tl.store(scores + tl.program_id(1) * docs + doc, tl.sum(total * weight, 0))
-
-
-@overload
-def pool_triton(
-    query: Tensor,
-    weights: Tensor,
-    vectors: Tensor,
-    scales: Tensor | None,
-    starts: Tensor,
-    lengths: Tensor,
-    kernels: Kernels,
-    log: Tensor,
-    length: Tensor,
-    *,
-    first_column: int = ...,
-    counts: Literal[False] = ...,
-    tuning: Tuning | None = ...,
-) -> Tensor: ...
-
-
-@overload
-def pool_triton(
-    query: Tensor,
-    weights: Tensor,
-    vectors: Tensor,
-    scales: Tensor | None,
-    starts: Tensor,
-    lengths: Tensor,
-    kernels: Kernels,
-    log: Tensor,
-    length: Tensor,
-    *,
-    first_column: int = ...,
-    counts: Literal[True],
-    tuning: Tuning | None = ...,
-) -> tuple[Tensor, Tensor]: ...
 
 
 def pool_triton(
@@ -174,16 +131,15 @@ def pool_triton(
     length: Tensor,
     *,
     first_column: int = 0,
-    counts: bool = False,
     tuning: Tuning | None = None,
-) -> Tensor | tuple[Tensor, Tensor]:
+) -> Tensor:
     """Scores (n,) of documents: sum over query words q and kernels k of
 
         weight_q (log_k ln max(count, FLOOR) + length_k count / (document length + 1))
 
     `query` (Q, E) and the rows of `vectors` (T, S) are unit vectors; rows in eight bits come with
     `scales` (T,). Document i is the `lengths[i]` rows from `starts[i]` on, of which the E columns
-    from `first_column` on take part. With `counts`, the soft counts (n, Q, K) follow the scores.
+    from `first_column` on take part.
     """
     if vectors.dtype not in _FASTEST or (scales is not None) != (vectors.dtype == torch.int8):
         raise InputError(
@@ -195,7 +151,6 @@ def pool_triton(
     docs, rows = len(starts), 16 if words <= 16 else _LARGEST_QUERY
     groups = triton.cdiv(max(words, 1), rows)
     scores = torch.empty(groups, docs, device=vectors.device)  # (groups, n)
-    soft = torch.empty((docs, words, len(kernels)) if counts else 0, device=vectors.device)
     if docs:
         with torch.cuda.device(vectors.get_device()):
             _pool[(min(docs, tuning.programs or docs), groups)](
@@ -208,7 +163,6 @@ def pool_triton(
                 log.float(),
                 length.float(),
                 scores,
-                soft,
                 docs,
                 words,
                 size=size,
@@ -219,7 +173,6 @@ def pool_triton(
                 columns=_COLUMNS,
                 parts=tuning.parts,
                 scaled=scales is not None,
-                counted=counts,
                 **_constants(kernels),
                 floor=FLOOR,
                 rows=rows,
@@ -229,8 +182,7 @@ def pool_triton(
                 num_warps=tuning.warps,
                 num_stages=tuning.stages,
             )
-    total = scores.sum(0) if groups > 1 else scores[0]  # (n,)
-    return (total, soft) if counts else total
+    return scores.sum(0) if groups > 1 else scores[0]  # (n,)
 
 
 @cache
@@ -239,7 +191,7 @@ def _constants(kernels: Kernels) -> dict[str, Any]:
     runs = kernel_runs(kernels)
     curves = runs.curves.tolist()
     for at in range(0, len(curves), 4):
-        if curves[at + 3] >= _LARGEST_COSINE + abs(curves[at]):
+        if curves[at + 3] >= LARGEST_COSINE + abs(curves[at]):
             curves[at + 3] = 0.0
     return {
         "curves": tuple(curves),

@@ -2,7 +2,7 @@
 
 Weights are bfloat16 in tiles (see `amx`) of 32 inputs by 16 outputs, two inputs side by side, and
 in the order in which they are read. There are two ways to multiply: tiles, which take rows of
-bfloat16, and lanes (see `lanes`), which take rows of float32 and run on any processor. The type of
+bfloat16, and vectors (see `simd`), which take rows of float32 and run on any processor. The type of
 the rows decides which way is compiled. Arrays come as pointers; all widths are multiples of 32.
 """
 
@@ -11,9 +11,9 @@ from typing import Any
 from numba import njit, types
 from numba.extending import overload
 
-from glassrank.nn import amx
-from glassrank.nn.lane_rows import load_pairs
-from glassrank.nn.lanes import LANES, fetch_soon, load, multiply_add, pointer, spread_at, store
+from glassrank.nn.cpu import amx
+from glassrank.nn.cpu.simd import LANES, broadcast_at, load, load_pairs, pointer, prefetch, store
+from glassrank.nn.cpu.simd_math import multiply_add
 
 STEP = 32
 """Inputs of a tile, and outputs of two."""
@@ -21,9 +21,9 @@ TILE = STEP * LANES
 
 _CONFIGS = amx.tile_configs().reshape(-1)
 _AHEAD = 16 * TILE
-"""Weights that are asked for before they are needed: they come from far."""
+"""Weights are prefetched so far ahead."""
 _LINE = 32
-_LANE_ROWS = 8
+_ROWS_AT_ONCE = 8
 
 
 def by_tiles(rows: Any) -> bool:
@@ -39,7 +39,7 @@ def multiply(*_: Any) -> Any:
 def _multiply(
     rows: Any, count: Any, inputs: Any, weights: Any, at: Any, bias: Any, outputs: Any, out: Any
 ) -> Any:
-    return _multiply_tiles if by_tiles(rows) else _multiply_lanes
+    return _multiply_tiles if by_tiles(rows) else _multiply_vectors
 
 
 def _multiply_tiles(
@@ -60,15 +60,15 @@ def _multiply_tiles(
                 tile = at + 2 * step * TILE
                 if row == 0:
                     for line in range(0, 2 * TILE, _LINE):
-                        fetch_soon(weights, tile + _AHEAD + line)
-                own = row * inputs + step * STEP
-                amx.load_tile(4, rows, own, 2 * inputs)
+                        prefetch(weights, tile + _AHEAD + line)
+                place = row * inputs + step * STEP
+                amx.load_tile(4, rows, place, 2 * inputs)
                 amx.load_tile(6, weights, tile, amx.ROW_BYTES)
                 amx.add_bf16_products(0, 4, 6)
                 amx.load_tile(7, weights, tile + TILE, amx.ROW_BYTES)
                 amx.add_bf16_products(1, 4, 7)
                 if two:
-                    amx.load_tile(5, rows, own + LANES * inputs, 2 * inputs)
+                    amx.load_tile(5, rows, place + LANES * inputs, 2 * inputs)
                     amx.add_bf16_products(2, 5, 6)
                     amx.add_bf16_products(3, 5, 7)
             to = row * outputs + column
@@ -81,31 +81,31 @@ def _multiply_tiles(
     return at
 
 
-def _multiply_lanes(
+def _multiply_vectors(
     rows: Any, count: Any, inputs: Any, weights: Any, at: Any, bias: Any, outputs: Any, out: Any
 ) -> Any:
     """Eight rows at a time, so that no sum waits for the one before it."""
     steps = inputs // STEP
     for column in range(0, outputs, LANES):
         first = at + column // STEP * 2 * steps * TILE + column % STEP // LANES * TILE
-        for row in range(0, count, _LANE_ROWS):
+        for row in range(0, count, _ROWS_AT_ONCE):
             a = b = c = d = e = f = g = h = load(bias, column)
             for step in range(steps):
                 tile = first + 2 * step * TILE
                 if row == 0:
                     for line in range(0, TILE, _LINE):
-                        fetch_soon(weights, tile + _AHEAD + line)
+                        prefetch(weights, tile + _AHEAD + line)
                 for pair in range(LANES):
                     even, odd = load_pairs(weights, tile + pair * STEP)
-                    own = row * inputs + step * STEP + 2 * pair
-                    a = _add_pair(rows, own, even, odd, a)
-                    b = _add_pair(rows, own + inputs, even, odd, b)
-                    c = _add_pair(rows, own + 2 * inputs, even, odd, c)
-                    d = _add_pair(rows, own + 3 * inputs, even, odd, d)
-                    e = _add_pair(rows, own + 4 * inputs, even, odd, e)
-                    f = _add_pair(rows, own + 5 * inputs, even, odd, f)
-                    g = _add_pair(rows, own + 6 * inputs, even, odd, g)
-                    h = _add_pair(rows, own + 7 * inputs, even, odd, h)
+                    place = row * inputs + step * STEP + 2 * pair
+                    a = _add_pair(rows, place, even, odd, a)
+                    b = _add_pair(rows, place + inputs, even, odd, b)
+                    c = _add_pair(rows, place + 2 * inputs, even, odd, c)
+                    d = _add_pair(rows, place + 3 * inputs, even, odd, d)
+                    e = _add_pair(rows, place + 4 * inputs, even, odd, e)
+                    f = _add_pair(rows, place + 5 * inputs, even, odd, f)
+                    g = _add_pair(rows, place + 6 * inputs, even, odd, g)
+                    h = _add_pair(rows, place + 7 * inputs, even, odd, h)
             to = row * outputs + column
             store(out, to, a)
             store(out, to + outputs, b)
@@ -120,8 +120,8 @@ def _multiply_lanes(
 
 @njit(inline="always")
 def _add_pair(rows: Any, at: int, even: Any, odd: Any, total: Any) -> Any:
-    total = multiply_add(spread_at(rows, at), even, total)
-    return multiply_add(spread_at(rows, at + 1), odd, total)
+    total = multiply_add(broadcast_at(rows, at), even, total)
+    return multiply_add(broadcast_at(rows, at + 1), odd, total)
 
 
 def begin(*_: Any) -> Any:

@@ -6,7 +6,7 @@ import threading
 import pytest
 import torch
 
-from glassrank.nn.helpers import apart, together
+from glassrank.nn.threads import apart, together
 
 
 @pytest.mark.parametrize("count", [1, 2, 7])

@@ -1,26 +1,24 @@
 """A query in the order in which compiled products read it.
 
 There are three kinds. Tiles of bfloat16 or int8 hold a query word as a sum of several parts, so
-that it is about as exact as float32 although it is multiplied in fewer bits. Lanes are plain
-float32. In all of them query words stand in groups of sixteen, with zeros for those that are
-missing.
+that it is about as exact as float32 although it is multiplied in fewer bits. Vectors (see `simd`)
+are plain float32. In all of them query words stand in groups of sixteen, with zeros for those that
+are missing.
 """
 
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from llvmlite import ir
 from numba import njit, types
 from numba.extending import overload
 from numpy.typing import NDArray
 
-from glassrank.nn.lanes import bits, from_bits
+from glassrank.nn.cpu.simd import INT, LANES, intrinsic
 
-Kind = Literal["bf16", "int8", "lanes"]
+Kind = Literal["bf16", "int8", "simd"]
 
-GROUP = 16
-"""Query words side by side."""
-
-AT_ONCE: dict[Kind, int] = {"bf16": 32, "int8": 64, "lanes": 1}
+AT_ONCE: dict[Kind, int] = {"bf16": 32, "int8": 64, "simd": 1}
 """Values of each word that are multiplied at once: no fewer are read."""
 
 INT8_PARTS = 3
@@ -43,7 +41,7 @@ class Layout(NamedTuple):
 
 class PackedQuery(NamedTuple):
     values: Any
-    """uint16 (bfloat16's bits) or int8 as tiles, or float32 as lanes."""
+    """uint16 (bfloat16's bits) or int8 as tiles, or float32 as vectors."""
     scales: Any  # (groups * 16,) what int8 is to be multiplied with
     weights: Any  # (groups * 16,) of the words in the score
     groups: int
@@ -64,17 +62,37 @@ def layout(kind: Kind, size: int) -> Layout:
 
 def kind_of(values: Any) -> Kind:
     """Of an array or pointer, by its type in compiled code."""
-    kinds: dict[Any, Kind] = {types.uint16: "bf16", types.int8: "int8", types.float32: "lanes"}
+    kinds: dict[Any, Kind] = {types.uint16: "bf16", types.int8: "int8", types.float32: "simd"}
     return kinds[values.dtype]
+
+
+@intrinsic
+def _bits(typing: Any, value: Any) -> Any:
+    """Of one float32, as an integer."""
+
+    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.zext(builder.bitcast(args[0], INT), ir.IntType(64))
+
+    return types.int64(types.float32), generate
+
+
+@intrinsic
+def _from_bits(typing: Any, value: Any) -> Any:
+    """The float32 with these bits."""
+
+    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.bitcast(builder.trunc(args[0], INT), ir.FloatType())
+
+    return types.float32(types.int64), generate
 
 
 @njit
 def _tile_place(word: Any, i: Any, part: Any, parts: Any, steps: Any, beside: Any) -> Any:
     """Where a value stands: tiles (groups, steps, parts) of 16 rows, which hold four bytes, that is
     some values beside each other, of each of 16 words."""
-    tile = (word // GROUP * steps + i // (GROUP * beside)) * parts + part
-    row = i % (GROUP * beside) // beside
-    return ((tile * GROUP + row) * GROUP + word % GROUP) * beside + i % beside
+    tile = (word // LANES * steps + i // (LANES * beside)) * parts + part
+    row = i % (LANES * beside) // beside
+    return ((tile * LANES + row) * LANES + word % LANES) * beside + i % beside
 
 
 def pack(*_: Any) -> Any:
@@ -83,14 +101,14 @@ def pack(*_: Any) -> Any:
 
 @overload(pack, strict=False)
 def _pack(query: Any, values: Any, scales: Any, parts: Any) -> Any:
-    return {"bf16": _pack_bf16, "int8": _pack_int8, "lanes": _pack_lanes}[kind_of(values)]
+    return {"bf16": _pack_bf16, "int8": _pack_int8, "simd": _pack_vectors}[kind_of(values)]
 
 
-def _pack_lanes(query: Any, values: Any, scales: Any, parts: Any) -> None:
+def _pack_vectors(query: Any, values: Any, scales: Any, parts: Any) -> None:
     words, size = query.shape
     for word in range(words):
         for i in range(size):
-            values[(word // GROUP * size + i) * GROUP + word % GROUP] = query[word, i]
+            values[(word // LANES * size + i) * LANES + word % LANES] = query[word, i]
 
 
 def _pack_bf16(query: Any, values: Any, scales: Any, parts: Any) -> None:
@@ -100,10 +118,10 @@ def _pack_bf16(query: Any, values: Any, scales: Any, parts: Any) -> None:
             rest = query[word, i]
             for part in range(parts):
                 # To the nearest number whose lower 16 bits are zeros, the even one of two.
-                whole = bits(rest)
+                whole = _bits(rest)
                 nearest = (whole + 0x7FFF + (whole >> 16 & 1)) >> 16
                 values[_tile_place(word, i, part, parts, (size + 31) // 32, 2)] = nearest
-                rest -= from_bits(nearest << 16)
+                rest -= _from_bits(nearest << 16)
 
 
 def _pack_int8(query: Any, values: Any, scales: Any, parts: Any) -> None:
