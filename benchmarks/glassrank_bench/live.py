@@ -6,13 +6,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from glassrank.bench.clocks import medians_ms
-from glassrank.bench.results import Result
-from glassrank.bench.texts import questions, texts
 from glassrank.models import TokenBatch
 from glassrank.nn.contextual import ContextualLayers, Layer, positions
 from glassrank.rank import Reranker, load
 from glassrank.text import pad, split_words
+from glassrank_bench.measuring import Result, medians_ms
+from glassrank_bench.workloads import questions, texts
 
 DOCS, AT_ONCE = 512, 256
 

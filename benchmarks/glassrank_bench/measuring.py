@@ -1,11 +1,17 @@
-"""What a benchmark gives: a figure beside what it should be at least, or why there is none."""
+"""How benchmarks measure, and what they give: medians in turn, a figure beside what it should be
+at least, or why there is none."""
 
 import platform
+import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
+
+from glassrank.deadline import now
+
+Work = Callable[[], object]
 
 
 @dataclass(frozen=True)
@@ -63,3 +69,23 @@ def machine() -> str:
     if torch.cuda.is_available():
         text += f"; {torch.cuda.get_device_name()}"
     return text
+
+
+def medians_ms(works: Sequence[Work], repeats: int = 7, warm_ups: int = 1) -> list[float]:
+    """Of several things in turn, after a warm-up: what disturbs one disturbs the others too."""
+    for work in works:
+        for _ in range(warm_ups):
+            work()
+    taken: list[list[float]] = [[] for _ in works]
+    for _ in range(repeats):
+        for times, work in zip(taken, works, strict=True):
+            began = now()
+            work()
+            times.append(now() - began)
+    return [statistics.median(times) for times in taken]
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    """The value that so large a share of the values does not exceed."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]

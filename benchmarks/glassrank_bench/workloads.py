@@ -1,32 +1,61 @@
-"""Scoring stored words: fused against plain on the same rows, and stored against live."""
+"""What is measured on: texts of this machine's Python documentation or a collection's own file,
+and a model and stored words made at random."""
 
-from collections.abc import Sequence
-from itertools import count
+import random
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import islice
+from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from glassrank.bench.clocks import medians_ms
-from glassrank.bench.results import Result
-from glassrank.models import TokenBatch, Words, WordTable
+from glassrank.corpus import python_docs, read_docs
+from glassrank.models import Words, WordTable
 from glassrank.models.tk import TK, TKConfig
 from glassrank.nn.contextual import ContextualConfig
+from glassrank.types import Doc
 
 DOCS, WORDS, SIZE, STRIDE, TERMS = 1000, 200, 300, 320, 30
 _SETS = 4
 """Different documents in turn, so that caches do not help: each set is larger than they are."""
-_IN_CACHE = 50
-"""Documents whose match matrices suit the caches: the plain form is fastest with about so many."""
+PACKAGED = ContextualConfig(heads=10, attention_size=32, per_head=True, feed_forward=300)
+"""As the packaged TK has them."""
 
 
-def tiny_table_tk(layers: int = 2) -> TK:
+@lru_cache(maxsize=1)
+def texts(path: Path | None = None, most: int = 20_000) -> tuple[str, ...]:
+    """As they come: short and long ones."""
+    docs = python_docs() if path is None else iter(read_docs(str(path)))
+    return tuple(doc.text for doc in islice(docs, most))
+
+
+def passages(count: int, words: int = 64, seed: int = 0) -> Iterator[Doc]:
+    """Windows of real text, as many as asked for; each begins somewhere else, and every seventh
+    word comes from elsewhere, so that no two are the same."""
+    rng = random.Random(seed)
+    running = [word for text in texts() for word in text.split()]
+    for number in range(count):
+        start = rng.randrange(len(running) - 2 * words)
+        window = running[start : start + rng.randrange(words // 2, words * 3 // 2)]
+        for place in range(0, len(window), 7):
+            window[place] = running[rng.randrange(len(running))]
+        yield Doc(f"p{number}", " ".join(window))
+
+
+def questions(count: int, seed: int = 1) -> list[str]:
+    """A few words that stand together somewhere."""
+    rng = random.Random(seed)
+    running = [word for text in texts() for word in text.split()]
+    starts = [rng.randrange(len(running) - 10) for _ in range(count)]
+    return [" ".join(running[start : start + rng.randrange(3, 9)]) for start in starts]
+
+
+def random_tk() -> TK:
     """A TK as the packaged one is, with random weights: speed does not depend on their values."""
     torch.manual_seed(0)
-    contextual = ContextualConfig(
-        layers, heads=10, attention_size=32, per_head=True, feed_forward=300
-    )
-    model = TK(TKConfig(contextual=contextual), WordTable(torch.randn(20_000, SIZE), trained=False))
+    model = TK(TKConfig(contextual=PACKAGED), WordTable(torch.randn(20_000, SIZE), trained=False))
     return model.eval().requires_grad_(False)
 
 
@@ -85,55 +114,3 @@ class RandomStore:
             self.starts[turn % _SETS], self.lengths, model.config.kernels,
             readout.log.numpy(), readout.length.numpy(),
         )  # fmt: skip
-
-
-def fused_against_plain() -> Sequence[Result]:
-    return [row for dtype in ("bf16", "int8", "float32") for row in _fused_against_plain(dtype)]
-
-
-def _fused_against_plain(dtype: str) -> Sequence[Result]:
-    """Plain as it is written, all documents in one call, and in parts that suit the caches."""
-    model, store, turns = tiny_table_tk(), RandomStore(dtype), count()
-    difference = np.abs(store.fused(model, 0) / store.plain(model, 0, _IN_CACHE) - 1).max()
-    (fused,) = medians_ms([lambda: store.fused(model, next(turns))], repeats=30, warm_ups=3)
-    again, plain, in_parts = medians_ms(
-        [
-            lambda: store.fused(model, next(turns)),
-            lambda: store.plain(model, next(turns), DOCS),
-            lambda: store.plain(model, next(turns), _IN_CACHE),
-        ]
-    )
-    fused = max(fused, again)  # the plain forms leave colder caches behind
-    details: dict[str, float | str] = {
-        "fused_ms": fused,
-        "plain_ms": plain,
-        "plain_in_parts_ms": in_parts,
-        "difference": float(difference),
-    }
-    name = f"stored scoring, {dtype}: fused against plain"
-    target = 25.0 if dtype == "bf16" else None
-    return [
-        Result(name, plain / fused, "times", target, details=details),
-        Result(f"{name} in parts of {_IN_CACHE}", in_parts / fused, "times", None),
-    ]
-
-
-def stored_against_live() -> Sequence[Result]:
-    model = tiny_table_tk()
-    store, turns = RandomStore("bf16"), count()
-    ids = torch.randint(2, 20_000, (DOCS, WORDS))
-    query = Words(store.query[None], torch.ones(1, TERMS), store.weights[None])
-
-    @torch.no_grad()
-    def live() -> None:
-        for begin in range(0, DOCS, _IN_CACHE):
-            part = ids[begin : begin + _IN_CACHE]
-            docs = model.encode_doc(TokenBatch(part, torch.ones(part.shape)))
-            same = query.rows(torch.zeros(len(part), dtype=torch.long))
-            model.interact(same, docs)
-
-    fused, lived = medians_ms([lambda: store.fused(model, next(turns)), live], repeats=3)
-    details: dict[str, float | str] = {"stored_ms": fused, "live_ms": lived}
-    return [
-        Result("stored TK against the same TK live", lived / fused, "times", 100.0, details=details)
-    ]

@@ -1,5 +1,7 @@
-"""Whole queries: against a cross-encoder on the same candidates, and against their budget."""
+"""Whole queries: against a cross-encoder on the same candidates, against their budget, and what
+small stores cost in quality."""
 
+import random
 import tempfile
 from collections.abc import Sequence
 from functools import lru_cache
@@ -10,15 +12,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from glassrank.bench.clocks import medians_ms, quantile
-from glassrank.bench.results import MissingError, Result
-from glassrank.bench.texts import passages, questions
 from glassrank.deadline import now
+from glassrank.measure import evaluate
 from glassrank.rank import Pipeline, Reranker, load
 from glassrank.retrieve import Index
 from glassrank.store import Store, encode_index, text_of
+from glassrank.types import Doc, Qrels, Run
+from glassrank_bench.measuring import MissingError, Result, medians_ms, quantile
+from glassrank_bench.workloads import passages, questions, texts
 
 PASSAGES, CANDIDATES, QUERIES = 100_000, 1000, 1000
+_KNOWN_DOCS, _KNOWN_QUERIES, _QUERY_WORDS, _KNOWN_CANDIDATES = 2000, 400, 3, 100
 _FOLDER = tempfile.TemporaryDirectory(prefix="glassrank-bench-")
 
 
@@ -43,19 +47,26 @@ def against_cross_encoder() -> Sequence[Result]:
     turns = iter(questions(200))
     query = next(turns)
     first = pipeline.index.search(query, CANDIDATES)
-    texts = [text_of(pipeline.index.doc(hit.doc_id)) for hit in first]
+    ranked = [text_of(pipeline.index.doc(hit.doc_id)) for hit in first]
     (ours,) = medians_ms([lambda: pipeline(next(turns), 10)], repeats=50, warm_ups=10)
     (theirs,) = medians_ms(
-        [lambda: cross_encoder.rank(query, texts, show_progress_bar=False)], repeats=1, warm_ups=0
+        [lambda: cross_encoder.rank(query, ranked, show_progress_bar=False)],
+        repeats=1,
+        warm_ups=0,
     )
-    words = float(np.mean([len(text.split()) for text in texts]))
+    words = float(np.mean([len(text.split()) for text in ranked]))
     return [
         Result(
             "whole query (BM25, TK on 1,000) against CrossEncoder.rank",
             theirs / ours,
             "times",
             100.0,
-            details={"ours_ms": ours, "theirs_ms": theirs, "words": words, "texts": len(texts)},
+            details={
+                "ours_ms": ours,
+                "theirs_ms": theirs,
+                "words": words,
+                "texts": len(ranked),
+            },
         )
     ]
 
@@ -128,4 +139,42 @@ def budget_kept(stored: bool, passages_count: int = 20_000) -> Sequence[Result]:
         if used:
             use = float(np.mean(used))
             results.append(Result(f"{name}: mean use when cut short", use, "of it", 0.85))
+    return results
+
+
+def small_stores() -> Sequence[Result]:
+    """Known documents, searched for by some of their own words."""
+    docs = [Doc(str(n), text) for n, text in enumerate(texts()) if len(text.split()) > 10][
+        :_KNOWN_DOCS
+    ]
+    rng = random.Random(0)
+    wanted = rng.sample(docs, min(_KNOWN_QUERIES, len(docs)))
+    queries = {doc.doc_id: " ".join(rng.sample(doc.text.split(), _QUERY_WORDS)) for doc in wanted}
+    qrels: Qrels = {doc.doc_id: {doc.doc_id: 1} for doc in wanted}
+    reranker = load()
+    results: list[Result] = []
+    with tempfile.TemporaryDirectory(prefix="glassrank-bench-") as folder:
+        index = Index.build(docs, Path(folder) / "index")
+        exact = 0.0
+        for dtype in ("float32", "bf16", "int8"):
+            path = Path(folder) / dtype
+            report = encode_index(index, reranker.saved, path, dtype)
+            store = Store.open(path, reranker.model, index.snapshot)
+            pipeline = Pipeline(index, reranker, store=store, candidates=_KNOWN_CANDIDATES)
+            run = {
+                query_id: {hit.doc_id: hit.score for hit in pipeline(text, _KNOWN_CANDIDATES)}
+                for query_id, text in queries.items()
+            }
+            found = evaluate(Run.from_dict(run), qrels, ["RR@10"]).mean["RR@10"]
+            if dtype == "float32":
+                exact = found
+                continue
+            share = report.of_float32 or 0.0
+            bytes_name = f"{dtype} store: bytes, of float32's"
+            least = 0.28 if dtype == "int8" else None
+            results.append(Result(bytes_name, share, "of it", least, at_most=True))
+            details: dict[str, float | str] = {"RR@10": found, "RR@10_float32": exact}
+            loss = 100 * (1 - found / exact)
+            name = f"{dtype} store: RR@10 lost"
+            results.append(Result(name, loss, "%", 0.5, at_most=True, details=details))
     return results

@@ -13,17 +13,16 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from glassrank.bench.results import Case, MissingError, Result
 from glassrank.models import TokenBatch, Words, WordTable
 from glassrank.models.tk import TK, TKConfig
-from glassrank.nn.contextual import ContextualConfig
 from glassrank.nn.gpu.contextual import ContextualOnGPU
 from glassrank.nn.gpu.graphs import Replayed
+from glassrank_bench.measuring import Case, MissingError, Result
+from glassrank_bench.workloads import PACKAGED
 
 _DEVICE = "cuda"
 _DOCS, _LENGTH, _SIZE, _STRIDE, _QUERY, _SETS, _WORDS = 1000, 200, 300, 320, 30, 8, 30_000
 _DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "int8": torch.int8}
-_PACKAGED = ContextualConfig(heads=10, attention_size=32, per_head=True, feed_forward=300)
 
 
 def cases() -> list[Case]:
@@ -110,7 +109,7 @@ class Pooling:
 
 def _model() -> TK:
     table = WordTable(torch.randn(_WORDS, _SIZE, device=_DEVICE), trained=False)
-    return TK(TKConfig(contextual=_PACKAGED, term_weights=True), table).to(_DEVICE).eval()
+    return TK(TKConfig(contextual=PACKAGED, term_weights=True), table).to(_DEVICE).eval()
 
 
 def _ids(docs: int, length: int) -> TokenBatch:
