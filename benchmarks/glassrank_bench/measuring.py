@@ -56,16 +56,18 @@ def run_cases(cases: Sequence[Case]) -> Iterator[Result | Skipped]:
             yield Skipped(case.name, str(missing))
 
 
+def processor() -> str:
+    """Its name, as far as this machine tells."""
+    cpuinfo = Path("/proc/cpuinfo")
+    for line in cpuinfo.read_text("utf-8").splitlines() if cpuinfo.exists() else ():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
 def machine() -> str:
     """The processor and what is used of it."""
-    name = platform.processor() or platform.machine()
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        for line in cpuinfo.read_text("utf-8").splitlines():
-            if line.startswith("model name"):
-                name = line.partition(":")[2].strip()
-                break
-    text = f"{name}, {torch.get_num_threads()} threads"
+    text = f"{processor()}, {torch.get_num_threads()} threads"
     if torch.cuda.is_available():
         text += f"; {torch.cuda.get_device_name()}"
     return text

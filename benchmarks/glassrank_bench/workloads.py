@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch.nn import functional
 
 from glassrank.corpus import python_docs, read_docs
 from glassrank.models import Words, WordTable
@@ -17,7 +19,7 @@ from glassrank.models.tk import TK, TKConfig
 from glassrank.nn.contextual import ContextualConfig
 from glassrank.types import Doc
 
-DOCS, WORDS, SIZE, STRIDE, TERMS = 1000, 200, 300, 320, 30
+DOCS, WORDS, SIZE, TERMS = 1000, 200, 300, 30
 _SETS = 4
 """Different documents in turn, so that caches do not help: each set is larger than they are."""
 PACKAGED = ContextualConfig(heads=10, attention_size=32, per_head=True, feed_forward=300)
@@ -52,65 +54,68 @@ def questions(count: int, seed: int = 1) -> list[str]:
     return [" ".join(running[start : start + rng.randrange(3, 9)]) for start in starts]
 
 
-def random_tk() -> TK:
+def random_tk(size: int = SIZE) -> TK:
     """A TK as the packaged one is, with random weights: speed does not depend on their values."""
     torch.manual_seed(0)
-    model = TK(TKConfig(contextual=PACKAGED), WordTable(torch.randn(20_000, SIZE), trained=False))
+    config = TKConfig(size=size, contextual=PACKAGED)
+    model = TK(config, WordTable(torch.randn(20_000, size), trained=False))
     return model.eval().requires_grad_(False)
 
 
 class RandomStore:
-    """Rows as a store has them, and one query."""
+    """Unit vectors as a store has them, in `sets` of documents that are taken in turn, and one
+    query."""
 
-    def __init__(self, dtype: str, words: int = WORDS) -> None:
+    def __init__(
+        self, dtype: str, words: int = WORDS, docs: int = DOCS, size: int = SIZE,
+        terms: int = TERMS, sets: int = _SETS,
+    ) -> None:  # fmt: skip
         generator = torch.Generator().manual_seed(0)
-        self.words = words
-        rows = torch.zeros(_SETS * DOCS * words, STRIDE, dtype=torch.bfloat16)
+        self.words, self.docs, self.size, self.sets = words, docs, size, sets
+        rows = torch.zeros(sets * docs * words, -(-size // 64) * 64, dtype=torch.bfloat16)
         self.scales: NDArray[np.float32] | None = None
-        for start in range(0, len(rows), DOCS * words):
-            vectors = torch.randn(DOCS * words, SIZE, generator=generator)
-            rows[start : start + DOCS * words, :SIZE] = torch.nn.functional.normalize(vectors)
-        query = torch.randn(TERMS, SIZE, generator=generator)
-        self.query = torch.nn.functional.normalize(query)  # (Q, E)
-        self.weights = torch.rand(TERMS, generator=generator)  # (Q,)
+        for start in range(0, len(rows), docs * words):
+            vectors = torch.randn(docs * words, size, generator=generator)
+            rows[start : start + docs * words, :size] = functional.normalize(vectors)
+        self.query = functional.normalize(torch.randn(terms, size, generator=generator))  # (Q, E)
+        self.weights = torch.rand(terms, generator=generator)  # (Q,)
         if dtype == "bf16":
-            self.rows = rows.view(torch.uint16).numpy()
+            self.rows: NDArray[Any] = rows.view(torch.uint16).numpy()
         elif dtype == "int8":
             largest = rows.float().abs().amax(1)
             self.scales = (largest / 127).numpy()
             self.rows = (rows.float() / (largest / 127)[:, None]).round().to(torch.int8).numpy()
         else:
             self.rows = rows.float().numpy()
-        order = torch.randperm(_SETS * DOCS, generator=generator).numpy()
-        self.starts = [
-            order[n * DOCS : (n + 1) * DOCS].astype(np.int64) * words for n in range(_SETS)
-        ]
-        self.lengths = np.full(DOCS, words, np.int64)
+        order = torch.randperm(sets * docs, generator=generator).numpy()
+        self.starts = order.astype(np.int64).reshape(sets, docs) * words
+        self.lengths = np.full(docs, words, np.int64)
 
     def plain(self, model: TK, turn: int, at_once: int) -> NDArray[np.float32]:
         """Rows to float32, then what the model itself does, with so many documents at a time."""
-        query = Words(self.query[None], torch.ones(1, TERMS), self.weights[None])
-        found = []
-        starts = self.starts[turn % _SETS]
-        for begin in range(0, DOCS, at_once):
+        query = Words(self.query[None], torch.ones(1, len(self.query)), self.weights[None])
+        scores = []
+        starts = self.starts[turn % self.sets]
+        for begin in range(0, self.docs, at_once):
             part = starts[begin : begin + at_once]
             places = (part[:, None] + np.arange(self.words)).ravel()
             raw = torch.from_numpy(self.rows[places])
             vectors = raw.view(torch.bfloat16).float() if raw.dtype == torch.uint16 else raw.float()
             if self.scales is not None:
                 vectors *= torch.from_numpy(self.scales[places])[:, None]
-            docs = torch.unflatten(vectors[:, :SIZE], 0, (len(part), self.words))
+            docs = torch.unflatten(vectors[:, : self.size], 0, (len(part), self.words))
             ones = torch.ones(len(part), self.words)
             same = query.rows(torch.zeros(len(part), dtype=torch.long))
-            found.append(model.interact(same, Words(docs, ones, ones)).score)
-        return torch.cat(found).numpy()
+            scores.append(model.interact(same, Words(docs, ones, ones)).score)
+        return torch.cat(scores).numpy()
 
-    def fused(self, model: TK, turn: int) -> NDArray[np.float32]:
+    def fused(self, model: TK, turn: int, threads: int | None = None) -> NDArray[np.float32]:
+        """The same scores in one pass of compiled code."""
         from glassrank.nn.cpu.kernels import StoredRows, pool_cpu
 
         readout = model.readouts()[0]
         return pool_cpu(
             self.query.numpy(), self.weights.numpy(), StoredRows(self.rows, self.scales),
-            self.starts[turn % _SETS], self.lengths, model.config.kernels,
-            readout.log.numpy(), readout.length.numpy(),
+            self.starts[turn % self.sets], self.lengths, model.config.kernels,
+            readout.log.numpy(), readout.length.numpy(), threads=threads,
         )  # fmt: skip
