@@ -13,7 +13,7 @@ PACKAGE = ROOT / "glassrank"
 # Top to bottom: code imports from its own package or from those above it, never below.
 ORDER = (
     *("types", "errors", "deadline", "settings", "folders", "checked", "whole_folder", "sealed"),
-    *("files", "arrays", "strings", "modules"),
+    *("files", "arrays", "ragged", "modules"),
     *("corpus", "text", "retrieve", "measure", "nn", "models", "store", "rank"),
     *("train", "explain", "serve", "cli"),
 )

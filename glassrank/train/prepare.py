@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 
 from glassrank.errors import InputError
 from glassrank.models.pretrained import local_folder
+from glassrank.ragged import Ragged
 from glassrank.settings import to_plain
 from glassrank.text.vocabulary import UNKNOWN, Vocabulary
 from glassrank.train.config import TrainConfig
-from glassrank.train.gathered import Candidates, Gathered
-from glassrank.train.prepared import Prepared, Ragged, Split, Subwords
+from glassrank.train.gather import Gathered, GatheredSplit
+from glassrank.train.prepared import Prepared, Split, Subwords
 from glassrank.train.same_settings import preparation
 from glassrank.train.teachers import MeanTeacher, Teacher, find_teacher
 
@@ -125,7 +126,9 @@ def _teacher(
     return MeanTeacher([(found(n), weight) for n, weight in config.candidates.teachers.items()])
 
 
-def _split(found: Candidates, config: TrainConfig, read: Reader, teacher: Teacher | None) -> Split:
+def _split(
+    found: GatheredSplit, config: TrainConfig, read: Reader, teacher: Teacher | None
+) -> Split:
     return Split(
         queries=Ragged.of(read(found.queries, config.query_length), np.int32),
         collection=found.collection,

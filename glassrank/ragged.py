@@ -1,10 +1,43 @@
-"""Many strings in two arrays, as they stand in files."""
+"""Rows of different lengths in two arrays, as they stand in files: numbers, and strings."""
 
 from collections.abc import Iterator, Sequence
-from typing import overload
+from dataclasses import dataclass
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Ragged:
+    """Rows of different lengths: row i is `values[offsets[i]:offsets[i + 1]]`."""
+
+    offsets: NDArray[np.int64]  # (n + 1,)
+    values: NDArray[Any]
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, row: int) -> NDArray[Any]:
+        return self.values[self.offsets[row] : self.offsets[row + 1]]
+
+    def padded(self, length: int) -> NDArray[np.int32]:
+        """(n, length), cut and filled with zeros."""
+        sizes = np.minimum(np.diff(self.offsets), length)
+        out = np.zeros((len(self), length), np.int32)
+        mask = np.arange(length) < sizes[:, None]
+        starts = np.repeat(self.offsets[:-1], sizes)
+        within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        out[mask] = self.values[starts + within]
+        return out
+
+    @classmethod
+    def of(cls, rows: list[NDArray[Any]], dtype: Any) -> "Ragged":
+        """Rows one after another, as values of one type."""
+        offsets = np.zeros(len(rows) + 1, np.int64)
+        np.cumsum([len(row) for row in rows], out=offsets[1:])
+        values = np.concatenate(rows).astype(dtype) if rows else np.empty(0, dtype)
+        return cls(offsets, values)
 
 
 class Strings(Sequence[str]):
@@ -60,8 +93,8 @@ class Strings(Sequence[str]):
         return low if low < len(self) and self.encoded(low) == key else -1
 
 
-def pack(strings: Sequence[bytes]) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
-    """Offsets and bytes of `Strings`."""
+def pack(strings: Sequence[bytes]) -> Ragged:
+    """As `Strings` reads them: offsets, and bytes as values."""
     offsets = np.zeros(len(strings) + 1, np.int64)
     np.cumsum(np.fromiter(map(len, strings), np.int64, len(strings)), out=offsets[1:])
-    return offsets, np.frombuffer(b"".join(strings), np.uint8)
+    return Ragged(offsets, np.frombuffer(b"".join(strings), np.uint8))
