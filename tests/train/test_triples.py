@@ -175,3 +175,15 @@ def test_old_triples_do_not_outlive_a_new_preparation(tmp_path: Path) -> None:
     save_prepared(tmp_path, replace(prepared, train=split_with_triples(5)))
     save_prepared(tmp_path, prepared)
     assert load_prepared(tmp_path).train.triples is None
+
+
+def test_candidates_are_the_first_stages_then_judged_ones_that_it_missed(tmp_path: Path) -> None:
+    collection(tmp_path, "")
+    written(tmp_path / "qrels.txt", "q1 0 d1 1\nq2 0 d3 1\n")  # "bird" is not in d1
+    files = {"queries": "queries.tsv", "qrels": "qrels.txt"}
+    splits = {f"{split}_{kind}": name for split in ("train", "dev") for kind, name in files.items()}
+    config = tiny_config(collections=[{"name": "small", "docs": "docs.tsv", **splits}])
+    dev = gather(config, tmp_path).dev
+    docs, ranks = dev.docs[0].tolist(), dev.ranks[: len(dev.docs[0])].tolist()
+    assert (docs, ranks) == ([3, 0], [1, 0])
+    assert dev.grades[:2].tolist() == [-1, 1]
