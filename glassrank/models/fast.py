@@ -8,6 +8,7 @@ from torch import nn
 
 from glassrank.models.contract import Ranker
 from glassrank.models.pieces import PieceRanker
+from glassrank.nn import gpu
 from glassrank.nn.contextual import ContextualLayers
 from glassrank.nn.cpu.contextual import ContextualOnCPU
 from glassrank.nn.gpu.contextual import ContextualOnGPU
@@ -22,7 +23,7 @@ def fast_form(model: Ranker) -> Ranker:
     if isinstance(model, PieceRanker):
         return model if dtype == torch.float32 else model.rounded(dtype)
     layers = getattr(model, "contextual", None)
-    if not isinstance(layers, ContextualLayers):
+    if not isinstance(layers, ContextualLayers) or (on_gpu and not gpu.usable()):
         return model
     return _with(model, contextual=(ContextualOnGPU if on_gpu else ContextualOnCPU)(layers, dtype))
 

@@ -60,7 +60,7 @@ class DocEncoder:
             dtype=dtype if axes else IDS,
             axes=axes,
             idf_axes=idf_axes,
-            stride=stride(int(np.prod(axes))) if axes else 1,
+            stride=stride(int(np.prod(axes)), dtype) if axes else 1,
             reuse=_reuse(self._encoder),
         )
 
