@@ -1,7 +1,9 @@
 """`glassrank budget`: quality against milliseconds, for several models over the same candidates."""
 
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -10,10 +12,10 @@ from glassrank.cli.json_file import JsonFile, check_writable, is_printed, write_
 from glassrank.errors import InputError
 
 if TYPE_CHECKING:
-    from glassrank.cli.budget_models import TimedModel
-    from glassrank.cli.budget_queries import JudgedQueries
-    from glassrank.cli.budget_report import Line
+    from glassrank.measure.budget import JudgedQueries, Line, TimedModel, Track
+    from glassrank.retrieve import Index
 
+Item = TypeVar("Item")
 _DEFAULT = ("RR@10", "R@10", "nDCG@10")
 
 
@@ -53,11 +55,10 @@ def budget(
     it comes in a given time: that of encoding the query and of scoring,
     without the first stage. Depths are chosen on dev queries if there are any.
     """
-    from glassrank.cli.budget_models import open_models
     from glassrank.cli.budget_plot import check_plot, draw
-    from glassrank.cli.budget_queries import JudgedQueries
-    from glassrank.cli.budget_report import Report, default_most_ms, summary, tables
+    from glassrank.cli.budget_tables import summary, tables
     from glassrank.measure import Measure
+    from glassrank.measure.budget import BudgetReport, JudgedQueries, default_most_ms
     from glassrank.retrieve import Index
 
     for file in (json, plot):
@@ -66,15 +67,16 @@ def budget(
         check_plot(plot)
     measures = [str(Measure.parse(name)) for name in measure or _DEFAULT]
     opened = Index(index)
-    here = JudgedQueries.read(run, qrels, queries, opened, depth, quiet=quiet)
+    say, track = partial(console.say, quiet=quiet), _tracker(quiet)
+    here = JudgedQueries.read(run, qrels, queries, opened, depth, say)
     dev = None
     if dev_run is not None and dev_qrels is not None and dev_queries is not None:
-        dev = JudgedQueries.read(dev_run, dev_qrels, dev_queries, opened, depth, quiet=quiet)
+        dev = JudgedQueries.read(dev_run, dev_qrels, dev_queries, opened, depth, say)
     elif (dev_run, dev_qrels, dev_queries) != (None, None, None):
         raise InputError("--dev-run, --dev-qrels and --dev-queries go together; give all three")
-    models = open_models(model, opened, max(here.deepest, (dev or here).deepest), device)
-    lines = _lines(models, here, dev, measures, repeats, quiet=quiet)
-    report = Report(
+    models = _open_models(model, opened, max(here.deepest, (dev or here).deepest), device)
+    lines = _lines(models, here, dev, measures, repeats, track)
+    report = BudgetReport(
         judged=len(here.qrels),
         deepest=here.deepest,
         chosen_on="run" if dev is None else "dev",
@@ -91,27 +93,52 @@ def budget(
         console.out.print(f"[dim]{summary(report)}[/]", soft_wrap=True)
 
 
+def _open_models(
+    models: list[str], index: "Index", deepest: int, device: str
+) -> "list[TimedModel]":
+    """Each live, and with its store if the index has one."""
+    from glassrank.measure.budget import TimedModel, Way, labels
+    from glassrank.rank import Pipeline, Reranker
+    from glassrank.store import Store
+
+    opened = []
+    for model, label in zip(models, labels(models), strict=True):
+        reranker = Reranker.load(model, device)
+        store = Store.find(index, reranker.model)
+        ways = [Way("live", Pipeline(index, reranker, candidates=deepest, calibrate=False))]
+        if store is not None:
+            stored = Pipeline(index, reranker, store=store, candidates=deepest, calibrate=False)
+            ways.append(Way(f"stored, {store.dtype}", stored))
+        opened.append(TimedModel(label, ways))
+    return opened
+
+
+def _tracker(quiet: bool) -> "Track":
+    def track(items: Sequence[Item], what: str, /) -> Iterator[Item]:
+        return console.track(items, what, total=len(items), quiet=quiet)
+
+    return track
+
+
 def _lines(
     models: "list[TimedModel]",
     here: "JudgedQueries",
     dev: "JudgedQueries | None",
     measures: list[str],
     repeats: int,
-    *,
-    quiet: bool,
+    track: "Track",
 ) -> "list[Line]":
     """One scoring pass for each model, one line for each of its ways to score."""
-    from glassrank.cli.budget_models import measure_speeds
-    from glassrank.cli.budget_report import Line
+    from glassrank.measure.budget import Line, measure_speeds
     from glassrank.measure.budget_curve import time_curves
 
-    speeds = measure_speeds(models, here.candidates, repeats, quiet=quiet)
+    speeds = measure_speeds(models, here.queries, repeats, track)
     lines = []
     for model, own_speeds in zip(models, speeds, strict=True):
-        values = model.values(here, measures, here.deepest, quiet=quiet)
+        values = model.values(here, measures, here.deepest, track)
         on_dev = None
         if dev is not None:
-            on_dev = model.values(dev, measures, here.deepest, quiet=quiet)
+            on_dev = model.values(dev, measures, here.deepest, track)
         for way, speed in zip(model.ways, own_speeds, strict=True):
             lines.append(Line(model.label, way.name, speed, time_curves(values, speed, on_dev)))
     return lines
