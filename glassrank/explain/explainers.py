@@ -15,6 +15,7 @@ import torch
 from glassrank.deadline import NEVER, Deadline
 from glassrank.explain.bert import explain_bert
 from glassrank.explain.cases import Case, Explainer, Findings
+from glassrank.explain.explanation import Explanation
 from glassrank.explain.gradients import explain_duet, explain_pyramid
 from glassrank.explain.kernels import explain_kernels, has_kernels
 from glassrank.explain.leave_one_out import explain_by_leaving_out
@@ -22,7 +23,7 @@ from glassrank.explain.members import explain_members
 from glassrank.explain.mores import explain_mores
 from glassrank.explain.ngrams import explain_ngrams
 from glassrank.explain.reading import Reading, read
-from glassrank.explain.structure import Explanation, Part, Term
+from glassrank.explain.structure import Part, Term
 from glassrank.explain.summands import explain_summands
 from glassrank.explain.transformer_parts import explain_left_out_words
 from glassrank.explain.windows import explain_windows

@@ -4,21 +4,27 @@ It works without scripts and without a network, and a policy in the file forbids
 """
 
 from glassrank.explain import page_parts as parts
-from glassrank.explain.differences import Comparison
+from glassrank.explain.differences import ComparisonData, comparison_in_words
 from glassrank.explain.page_style import style
 from glassrank.explain.printing import number
-from glassrank.explain.structure import Explanation
+from glassrank.explain.structure import ExplanationData
+from glassrank.explain.whole_words import in_words
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 
 
-def html_page(shown: Explanation | Comparison) -> str:
-    sides = (shown,) if isinstance(shown, Explanation) else (shown.left, shown.right)
+def html_page(shown: ExplanationData | ComparisonData) -> str:
+    """By whole words, where a model reads pieces of them."""
+    if isinstance(shown, ComparisonData):
+        shown = comparison_in_words(shown)
+        sides: tuple[ExplanationData, ...] = (shown.left, shown.right)
+    else:
+        sides = (in_words(shown),)
     marks = max(max(len(side.signals), len(side.query.words)) for side in sides)
     query = parts.escaped(sides[0].query.text)
     articles = "\n".join(map(_article, sides))
     compared = ""
-    if isinstance(shown, Comparison):
+    if isinstance(shown, ComparisonData):
         compared = f'<section class="wide">{parts.difference_table(shown)}</section>'
     return f"""<!doctype html>
 <html lang="en">
@@ -45,7 +51,7 @@ def html_page(shown: Explanation | Comparison) -> str:
 """
 
 
-def _article(explanation: Explanation) -> str:
+def _article(explanation: ExplanationData) -> str:
     kind = "an exact sum" if explanation.exact else "approximate parts"
     maps = "\n".join(parts.heat_map(matrix, explanation) for matrix in explanation.matrices)
     notes = "".join(f"<li>{parts.escaped(note)}</li>" for note in explanation.notes)

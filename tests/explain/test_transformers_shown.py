@@ -23,6 +23,7 @@ from glassrank.errors import InputError
 from glassrank.explain import Change, Explanation, compare, explain, html_page, what_if
 from glassrank.explain.printing import number, signed
 from glassrank.explain.terminal import as_text, draw
+from glassrank.explain.whole_words import in_words
 from glassrank.models import Ensemble
 from glassrank.models.checkpoint import SavedModel, Usage
 from glassrank.rank import Reranker
@@ -56,7 +57,9 @@ def test_any_texts_are_explained(name: str, query: str, text: str) -> None:
 @every_transformer
 def test_json_html_and_terminal_agree(name: str) -> None:
     found = explain(own_reranker(name), QUERY, DEFINITION)
-    plain, page = found.to_json(), Page(html_page(found))
+    whole = in_words(found)
+    assert isinstance(whole, Explanation)
+    plain, page = whole.to_json(), Page(html_page(found))
     lines = [line.split() for line in as_text(draw(found), width=200).splitlines()]
     assert f"score {number(plain['score'])}" in page.text
     for place, signal in enumerate(plain["signals"]):
