@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from glassrank.explain.structure import ExplanationData
-from glassrank.explain.whole_words import in_words
 
 Group = Literal["score", "part", "signal", "term"]
 
@@ -54,12 +53,6 @@ def differences_of(left: ExplanationData, right: ExplanationData) -> tuple[Diffe
         )
         for key in keys
     )
-
-
-def comparison_in_words(comparison: ComparisonData) -> ComparisonData:
-    """The same by whole words, where a model reads pieces."""
-    left, right = in_words(comparison.left), in_words(comparison.right)
-    return ComparisonData(left, right, differences_of(left, right))
 
 
 def _values(explanation: ExplanationData) -> dict[_Key, float]:

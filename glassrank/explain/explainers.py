@@ -26,6 +26,7 @@ from glassrank.explain.reading import Reading, read
 from glassrank.explain.structure import Part, Term
 from glassrank.explain.summands import explain_summands
 from glassrank.explain.transformer_parts import explain_left_out_words
+from glassrank.explain.whole_words import in_words
 from glassrank.explain.windows import explain_windows
 from glassrank.models import Ranker, Words
 from glassrank.nn.helpers import one_thread
@@ -40,14 +41,17 @@ def explain(
     doc_id: str = "",
     first_stage: float | None = None,
     words: Words | None = None,
+    pieces: bool = False,
     deadline: Deadline = NEVER,
 ) -> Explanation:
     """Why `text` has its score for `query`. `first_stage` is the first stage's score of it, which
     counts if the model mixes it in. `words` are the text's, as a store has them: then the very
-    score is explained that they were ranked with. An explanation that is not there by the
+    score is explained that they were ranked with. Where a model reads pieces of words, they are
+    joined to words again, unless `pieces` are asked for. An explanation that is not there by the
     deadline ends with a LateError."""
     with one_thread() if reranker.alone else nullcontext():
-        return _explained(reranker, query, text, doc_id, first_stage, words, deadline)
+        found = _explained(reranker, query, text, doc_id, first_stage, words, deadline)
+    return found if pieces else in_words(found)
 
 
 def _explained(

@@ -6,7 +6,6 @@ from typing import Any
 from glassrank.explain.differences import ComparisonData, differences_of
 from glassrank.explain.structure import ExplanationData
 from glassrank.explain.terminal import as_text, draw
-from glassrank.explain.whole_words import word_sums
 from glassrank.settings import from_plain, to_plain
 
 SCHEMA, COMPARISON_SCHEMA = "glassrank.explanation/1", "glassrank.comparison/1"
@@ -20,14 +19,12 @@ class Explanation(ExplanationData):
     def to_json(self) -> dict[str, Any]:
         """Plain data in full precision, as `docs/explanations.md` describes it."""
         plain: dict[str, Any] = to_plain(self)
-        sums = {side: to_plain(tuple(words)) for side, words in word_sums(self).items()}
-        return {"schema": SCHEMA, **plain, "whole_words": sums}
+        return {"schema": SCHEMA, **plain}
 
     @classmethod
     def from_json(cls, plain: dict[str, Any]) -> "Explanation":
         """What `to_json` was given."""
-        derived = ("schema", "whole_words")
-        return from_plain(cls, {name: v for name, v in plain.items() if name not in derived})
+        return from_plain(cls, {name: v for name, v in plain.items() if name != "schema"})
 
     def __str__(self) -> str:
         return as_text(draw(self))

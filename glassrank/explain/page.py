@@ -4,22 +4,17 @@ It works without scripts and without a network, and a policy in the file forbids
 """
 
 from glassrank.explain import page_parts as parts
-from glassrank.explain.differences import ComparisonData, comparison_in_words
+from glassrank.explain.differences import ComparisonData
 from glassrank.explain.page_style import style
 from glassrank.explain.printing import number
 from glassrank.explain.structure import ExplanationData
-from glassrank.explain.whole_words import in_words
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 
 
 def html_page(shown: ExplanationData | ComparisonData) -> str:
-    """By whole words, where a model reads pieces of them."""
-    if isinstance(shown, ComparisonData):
-        shown = comparison_in_words(shown)
-        sides: tuple[ExplanationData, ...] = (shown.left, shown.right)
-    else:
-        sides = (in_words(shown),)
+    """The whole file."""
+    sides = (shown,) if isinstance(shown, ExplanationData) else (shown.left, shown.right)
     marks = max(max(len(side.signals), len(side.query.words)) for side in sides)
     query = parts.escaped(sides[0].query.text)
     articles = "\n".join(map(_article, sides))

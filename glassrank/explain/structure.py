@@ -28,19 +28,6 @@ class Word:
 
 
 @dataclass(frozen=True)
-class WholeWord:
-    """A word of which a model reads pieces, and the sum of what they added."""
-
-    text: str
-    start: int | None
-    stop: int | None
-    pieces: tuple[int, ...]
-    """Their numbers."""
-    value: float | None
-    """None for what has none, as [CLS] where it cannot be left out."""
-
-
-@dataclass(frozen=True)
 class Text:
     text: str
     words: tuple[Word, ...]

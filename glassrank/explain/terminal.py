@@ -14,11 +14,10 @@ from rich.table import Table
 from rich.text import Text as RichText
 
 from glassrank.errors import safe
-from glassrank.explain.differences import ComparisonData, Difference, comparison_in_words
+from glassrank.explain.differences import ComparisonData, Difference
 from glassrank.explain.palette import colour, letter, raised
 from glassrank.explain.printing import number, signed
 from glassrank.explain.structure import ExplanationData, Part, Signal
-from glassrank.explain.whole_words import in_words
 
 MOST_CHILDREN = 12
 """Of a part, those with the largest values; the others are shown as one sum."""
@@ -34,10 +33,8 @@ def as_text(drawn: RenderableType, width: int = 100) -> str:
 
 
 def draw(shown: ExplanationData | ComparisonData) -> Group:
-    """By whole words, where a model reads pieces of them."""
-    if isinstance(shown, ExplanationData):
-        return _one(in_words(shown))
-    return _side_by_side(comparison_in_words(shown))
+    """For a `rich` console."""
+    return _one(shown) if isinstance(shown, ExplanationData) else _side_by_side(shown)
 
 
 def _one(explanation: ExplanationData) -> Group:

@@ -2,12 +2,13 @@
 
 A person would leave out a word, not half of one, and would read words, not halves. What is found
 for a whole word is divided evenly among its pieces; what is found for pieces is added up for the
-word, so that terminal and HTML show words.
+word, and that is what explanations show.
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from glassrank.explain.piece_reading import FIRST, LAST
 from glassrank.explain.structure import (
@@ -18,10 +19,10 @@ from glassrank.explain.structure import (
     Side,
     Term,
     Text,
-    WholeWord,
     Word,
 )
 
+Explained = TypeVar("Explained", bound=ExplanationData)
 Places = Sequence[int]
 """Of pieces that belong together."""
 
@@ -73,19 +74,19 @@ def reads_pieces(explanation: ExplanationData) -> bool:
     return [word.text for word in explanation.query.words[:1]] == [FIRST]
 
 
-def in_words(explanation: ExplanationData) -> ExplanationData:
+def in_words(explanation: Explained) -> Explained:
     """The same explanation by whole words, where a model reads pieces. Every value is the sum of
     its pieces' values, so that all sums are what they were."""
     if not reads_pieces(explanation):
         return explanation
     query, doc = _units(explanation.query), _units(explanation.doc)
-    names = [_word(explanation.query, unit) for unit in query]
+    asked, given = text_in_words(explanation.query), text_in_words(explanation.doc)
     number = {place: word for word, unit in enumerate(query) for place in unit}
     return replace(
         explanation,
-        query=replace(explanation.query, words=tuple(names)),
-        doc=replace(explanation.doc, words=tuple(_word(explanation.doc, unit) for unit in doc)),
-        parts=_joined_part(explanation.parts, number, names),
+        query=asked,
+        doc=given,
+        parts=_joined_part(explanation.parts, number, asked.words),
         terms=_terms(explanation.terms, number),
         signals=tuple(
             replace(signal, strength=tuple(max(signal.strength[p] for p in unit) for unit in doc))
@@ -99,27 +100,9 @@ def in_words(explanation: ExplanationData) -> ExplanationData:
     )
 
 
-def word_sums(explanation: ExplanationData) -> dict[Side, list[WholeWord]]:
-    """What each whole word added, for the JSON form; nothing for a model on words."""
-    if not reads_pieces(explanation):
-        return {"query": [], "document": []}
-    joined = in_words(explanation)
-    added = {term.word: term.value for term in joined.terms}
-    values: dict[Side, list[float | None]] = {
-        "query": [added.get(place) for place in range(len(joined.query.words))],
-        "document": [mark.share for mark in joined.marks],
-    }
-    texts: dict[Side, tuple[Text, Text]] = {
-        "query": (explanation.query, joined.query),
-        "document": (explanation.doc, joined.doc),
-    }
-    return {
-        side: [
-            WholeWord(word.text, word.start, word.stop, tuple(unit), value)
-            for word, unit, value in zip(whole.words, _units(pieces), values[side], strict=True)
-        ]
-        for side, (pieces, whole) in texts.items()
-    }
+def text_in_words(text: Text) -> Text:
+    """A text of pieces with whole words in their place."""
+    return replace(text, words=tuple(_word(text, unit) for unit in _units(text)))
 
 
 def _units(text: Text) -> list[Places]:

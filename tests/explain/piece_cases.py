@@ -1,12 +1,13 @@
 """Small transformers with a vocabulary of pieces, as model folders and as rerankers."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 from explain_cases import DEFINITION, QUERY, THERAPY
 
-from glassrank.explain import Explanation
+from glassrank.explain import Explanation, explain
 from glassrank.explain.structure import Matrix
 from glassrank.models import MODELS, PieceRanker, TokenBatch
 from glassrank.models.checkpoint import SavedModel, Usage, save_model
@@ -44,6 +45,9 @@ SMALL_PIECES: dict[str, dict[str, object]] = {
     "maxsim": {"encoder": _ENCODER, "size": 8},
     "single_vector": {"encoder": _ENCODER},
 }
+explain_pieces = partial(explain, pieces=True)
+"""By pieces, as the models read them: what is measured, before it is added up for words."""
+
 TRANSFORMERS = ("bert", "mores")
 """Whose explanations are approximate, and show attention."""
 VARIANTS = [

@@ -26,7 +26,6 @@ DOCUMENTED = [
     *(
         explanation.Explanation,
         structure.Text,
-        structure.WholeWord,
         structure.Word,
         structure.Part,
         structure.Term,

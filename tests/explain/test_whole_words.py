@@ -7,13 +7,19 @@ import pytest
 from explain_cases import DEFINITION, QUERY, THERAPY, small_ranker
 from explain_cases import reranker as word_reranker
 from html_reader import Page
-from piece_cases import PIECES, SMALL_PIECES, own_reranker, piece_ranker, piece_reranker
+from piece_cases import (
+    PIECES,
+    SMALL_PIECES,
+    explain_pieces,
+    own_reranker,
+    piece_ranker,
+    piece_reranker,
+)
 
 from glassrank.explain import Explanation, compare, explain, html_page
 from glassrank.explain.printing import number, signed
-from glassrank.explain.structure import Part
+from glassrank.explain.structure import Part, Word
 from glassrank.explain.terminal import as_text, draw
-from glassrank.explain.whole_words import in_words
 from glassrank.models import Ensemble
 from glassrank.models.checkpoint import SavedModel, Usage
 from glassrank.rank import Reranker
@@ -23,10 +29,20 @@ KERNEL_WORDS = ["[CLS]", "androgen", "receptor", "define", "[SEP]"]
 
 
 def both(name: str, text: str = DEFINITION) -> tuple[Explanation, Explanation]:
-    found = explain(own_reranker(name), QUERY, text)
-    whole = in_words(found)
-    assert isinstance(whole, Explanation)
-    return found, whole
+    """By pieces and by words."""
+    own = own_reranker(name)
+    return explain_pieces(own, QUERY, text), explain(own, QUERY, text)
+
+
+def pieces_of(found: Explanation, word: Word) -> list[int]:
+    """Of a document word: by where it stands, or by its name if it stands nowhere."""
+    if word.start is None:
+        return [place for place, piece in enumerate(found.doc.words) if piece.text == word.text]
+    return [
+        place
+        for place, piece in enumerate(found.doc.words)
+        if piece.start is not None and word.start <= piece.start < (word.stop or 0)
+    ]
 
 
 @every_model
@@ -43,25 +59,22 @@ def test_words_are_whole_and_stand_in_the_text(name: str) -> None:
 @every_model
 def test_every_value_is_the_sum_over_pieces(name: str) -> None:
     found, whole = both(name)
-    plain = json.loads(json.dumps(found.to_json()))["whole_words"]
-    terms = {term.word: term.value for term in found.terms}
-    joined = {term.word: term.value for term in whole.terms}
-    for place, word in enumerate(plain["query"]):
-        expected = [terms[piece] for piece in word["pieces"] if piece in terms]
-        assert word["text"] == whole.query.words[place].text
-        assert word["value"] == joined.get(place)
-        if expected:
-            assert word["value"] == math.fsum(expected)
-    for place, word in enumerate(plain["document"]):
-        pieces = [found.marks[piece] for piece in word["pieces"]]
-        mark = whole.marks[place]
-        assert word["value"] == mark.share == math.fsum(own.share for own in pieces)
+    terms = {found.query.words[term.word].text: term.value for term in found.terms}
+    joined = {whole.query.words[term.word].text: term.value for term in whole.terms}
+    assert joined["androgen"] == math.fsum([terms["andro"], terms["##gen"]])
+    assert joined["receptor"] == math.fsum([terms["recep"], terms["##tor"]])
+    assert joined["define"] == terms["define"]
+    assert ("[CLS]" in joined) == ("[CLS]" in terms)
+    counted = 0
+    for word, mark in zip(whole.doc.words, whole.marks, strict=True):
+        pieces = [found.marks[place] for place in pieces_of(found, word)]
+        counted += len(pieces)
+        assert mark.share == math.fsum(own.share for own in pieces)
         assert math.fsum(mark.by_signal) == pytest.approx(mark.share, abs=1e-5)
         if mark.by_term:
             assert len(mark.by_term) == len(whole.query.words)
             assert math.fsum(mark.by_term) == pytest.approx(mark.share, abs=1e-5)
-    pieces = [piece for word in plain["document"] for piece in word["pieces"]]
-    assert pieces == list(range(len(found.doc.words)))
+    assert counted == len(found.doc.words)
 
 
 @every_model
@@ -85,8 +98,8 @@ def test_all_sums_are_what_they_were(name: str) -> None:
 
 @every_model
 def test_terminal_and_html_show_words(name: str) -> None:
-    found, whole = both(name)
-    text, page = as_text(draw(found), width=200), Page(html_page(found))
+    whole = explain(own_reranker(name), QUERY, DEFINITION)
+    text, page = as_text(draw(whole), width=200), Page(html_page(whole))
     assert "##" not in text and "##" not in page.text
     lines = [line.split() for line in text.splitlines()]
     rows = page.tables["What each query word adds"][1:]
@@ -101,11 +114,11 @@ def test_terminal_and_html_show_words(name: str) -> None:
 
 @every_model
 def test_two_documents_are_compared_by_words(name: str) -> None:
-    left, right = (explain(own_reranker(name), QUERY, text) for text in (DEFINITION, THERAPY))
-    shown = compare(left, right)
+    apart, whole = zip(*(both(name, text) for text in (DEFINITION, THERAPY)), strict=True)
+    shown = compare(*whole)
     text, page = as_text(draw(shown), width=200), Page(html_page(shown))
     assert "##" not in text and "##" not in page.text
-    pieces = [row for row in shown.differences if row.group == "term" and not row.path]
+    pieces = [row for row in compare(*apart).differences if row.group == "term" and not row.path]
     expected = signed(math.fsum(row.difference for row in pieces if row.name in ("andro", "##gen")))
     rows = [row for row in page.tables["Left less right"] if row[:2] == ["androgen", ""]]
     assert {row[4].split()[0] for row in rows} == {expected}
@@ -140,21 +153,23 @@ def test_texts_of_any_kind(name: str, query: str, text: str) -> None:
 def test_an_ensemble_is_shown_by_words_too() -> None:
     members = [piece_ranker("maxsim"), piece_ranker("mores")]
     saved = SavedModel(Ensemble(members, [(16, 40), (16, 48)]), Usage(16, 48), PIECES)
-    found = explain(Reranker(saved, exact=True), QUERY, DEFINITION)
-    whole = in_words(found)
+    found = explain_pieces(Reranker(saved, exact=True), QUERY, DEFINITION)
+    whole = explain(Reranker(saved, exact=True), QUERY, DEFINITION)
     assert [word.text for word in whole.query.words] == KERNEL_WORDS
-    assert whole.parts.value == found.parts.value
-    assert "##" not in str(found)
+    assert whole.parts.value == pytest.approx(found.parts.value, abs=1e-6)
+    assert "##" not in str(whole)
 
 
 def test_a_model_on_words_is_left_as_it_is() -> None:
     """Even where its words look like pieces."""
-    found = explain(word_reranker(small_ranker("tk")), QUERY, "receptor ##tor [CLS]")
-    assert in_words(found) is found
-    assert found.to_json()["whole_words"] == {"query": [], "document": []}
+    own = word_reranker(small_ranker("tk"))
+    text = "receptor ##tor [CLS]"
+    assert explain(own, QUERY, text) == explain_pieces(own, QUERY, text)
+    found = explain(own, "[CLS] ##tor", text)
+    assert found == explain_pieces(own, "[CLS] ##tor", text)
 
 
 def test_a_word_of_one_piece_keeps_its_mark() -> None:
-    found = explain(piece_reranker(piece_ranker("kernel_bert")), "define", "cells of cells")
-    whole = in_words(found)
+    own = piece_reranker(piece_ranker("kernel_bert"))
+    found, whole = (ask(own, "define", "cells of cells") for ask in (explain_pieces, explain))
     assert whole.marks == found.marks and whole.terms == found.terms
