@@ -1,11 +1,11 @@
 """What each word, query term and kernel added to the score."""
 
 from glassrank.explain.changes import Change, WhatIf, what_if
-from glassrank.explain.differences import Comparison, compare
 from glassrank.explain.explainers import EXPLAINERS, explain
+from glassrank.explain.explanation import Comparison, Explanation, compare
 from glassrank.explain.hits import explain_any, explain_hits
 from glassrank.explain.page import html_page
-from glassrank.explain.structure import Explanation, Part
+from glassrank.explain.structure import Part
 from glassrank.modules import make_callable
 
 __all__ = [

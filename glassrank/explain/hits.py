@@ -3,9 +3,8 @@
 from typing import Any
 
 from glassrank.errors import InputError
-from glassrank.explain.differences import Comparison, compare
 from glassrank.explain.explainers import explain
-from glassrank.explain.structure import Explanation
+from glassrank.explain.explanation import Comparison, Explanation, compare
 from glassrank.rank import Pipeline, Reranker
 from glassrank.store import text_of
 from glassrank.types import Hit

@@ -7,7 +7,6 @@ import torch
 from torch import nn
 
 from glassrank.models.contract import Ranker
-from glassrank.models.pieces import PieceRanker
 from glassrank.nn import gpu
 from glassrank.nn.contextual import ContextualLayers
 from glassrank.nn.cpu.contextual import ContextualOnCPU
@@ -20,10 +19,10 @@ def fast_form(model: Ranker) -> Ranker:
     is rounded too; models without contextual layers come back as they are."""
     on_gpu = next(model.parameters()).is_cuda
     dtype = torch.bfloat16 if on_gpu or _multiplies_bf16() else torch.float32
-    if isinstance(model, PieceRanker):
-        return model if dtype == torch.float32 else model.rounded(dtype)
     layers = getattr(model, "contextual", None)
-    if not isinstance(layers, ContextualLayers) or (on_gpu and not gpu.usable()):
+    if not isinstance(layers, ContextualLayers):
+        return model if dtype == torch.float32 else model.rounded(dtype)
+    if on_gpu and not gpu.usable():
         return model
     return _with(model, contextual=(ContextualOnGPU if on_gpu else ContextualOnCPU)(layers, dtype))
 

@@ -13,7 +13,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from glassrank.models.contract import Output, Ranker, Words, WordTable
+from glassrank.models.contract import Output, WordRanker, Words, WordTable
 from glassrank.nn.match import k_max, match_matrix, pair_mask, unit
 from glassrank.nn.ngrams import NGrams, RowsToScore, masked_softmax, ngram_name
 
@@ -55,8 +55,9 @@ class PACRRConfig:
         )
 
 
-class PACRR(Ranker):
+class PACRR(WordRanker):
     name = "pacrr"
+    config_type = PACRRConfig
     config: PACRRConfig
 
     def __init__(self, config: PACRRConfig, words: WordTable | None = None) -> None:

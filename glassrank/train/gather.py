@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from glassrank.errors import InputError
 from glassrank.ragged import Ragged
-from glassrank.train.config import Collection, FoldsConfig, TrainConfig
+from glassrank.train.config import Collection, FoldsConfig, TrainConfig, family_of
 from glassrank.train.triples import first_stage_of, group_triples, read_triples
 from glassrank.types import Qrels, Query
 
@@ -168,20 +168,19 @@ def splitters(config: TrainConfig, base: Path) -> tuple[Splitter, Splitter]:
     """How queries and documents are split, and cut. What reads pieces of words and has no limit in
     words gets texts as they are, apart from white space, which means nothing to it. A model that
     was trained before keeps its own limits."""
-    from glassrank.models import MODELS, PieceRanker
-    from glassrank.models.checkpoint import load_model
     from glassrank.settings import from_plain
     from glassrank.text import split_words
+    from glassrank.train.build import start_model
 
-    family = MODELS[config.model]
+    family = family_of(config)
     lengths = config.query_length, config.doc_length
-    if not issubclass(family.model, PieceRanker):
+    if not family.reads_pieces:
         query, doc = (partial(_cut, split_words, length) for length in lengths)
         return query, doc
     settings: Any = (
-        from_plain(family.config, config.config, "config")
+        from_plain(family.config_type, config.config, "config")
         if config.start.model is None
-        else load_model(base / config.start.model).model.config
+        else start_model(config, base).model.config
     )
     text = settings.text
     # A word is one piece at least, so pieces to fill the length are never missing.

@@ -13,7 +13,7 @@ from glassrank.models.pretrained import local_folder
 from glassrank.ragged import Ragged
 from glassrank.settings import to_plain
 from glassrank.text.vocabulary import UNKNOWN, Vocabulary
-from glassrank.train.config import TrainConfig
+from glassrank.train.config import TrainConfig, family_of
 from glassrank.train.gather import Gathered, GatheredSplit
 from glassrank.train.prepared import Prepared, Split, Subwords
 from glassrank.train.same_settings import preparation
@@ -86,18 +86,17 @@ def _new_vocabulary(config: TrainConfig, gathered: Gathered) -> tuple[Vocabulary
 
 def _trained_reader(config: TrainConfig, base: Path) -> tuple[list[str], Reader] | None:
     """Words or pieces that a model knows already; None where the texts themselves say."""
-    from glassrank.models import MODELS, PieceRanker
-    from glassrank.models.checkpoint import load_model
     from glassrank.models.pretrained import read_pretrained
     from glassrank.models.texts import text_encoder
     from glassrank.text.encoder import TextEncoder
     from glassrank.text.wordpieces import PieceEncoder
+    from glassrank.train.build import start_model
 
     encoder: TextEncoder
     if config.start.model is not None:
-        saved = load_model(base / config.start.model)
+        saved = start_model(config, base)
         vocabulary, encoder = saved.vocabulary, text_encoder(saved)
-    elif not issubclass(MODELS[config.model].model, PieceRanker):
+    elif not family_of(config).reads_pieces:
         return None
     elif config.start.bert is None:
         raise InputError(

@@ -274,7 +274,7 @@ def test_readouts_of_models_score_as_the_models_do(name: str) -> None:
     torch.manual_seed(1)
     small = {"tk": {"contextual": {"heads": 2, "attention_size": 4}}, "conv_knrm": {"channels": 6}}
     family = MODELS[name]
-    model = family.model(from_plain(family.config, {"size": 12, **small.get(name, {})})).eval()
+    model = family(from_plain(family.config_type, {"size": 12, **small.get(name, {})})).eval()
     with torch.no_grad():
         query, docs = model.query_words(random_words([5])), model.doc_words(random_words([9, 1, 4]))
         every = query.rows(torch.zeros(3, dtype=torch.long))
