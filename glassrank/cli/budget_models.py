@@ -41,10 +41,7 @@ class TimedModel:
         asked = queries.candidates
         tracked = console.track(asked, f"Scoring with {self.label}", total=len(asked), quiet=quiet)
         rankings = ((one.query_id, _rerank(self.ways[-1].pipeline, one)) for one in tracked)
-        scored = Run.from_rows(
-            (query_id, [hit.doc_id for hit in ranking], np.array([hit.score for hit in ranking]))
-            for query_id, ranking in rankings
-        )
+        scored = Run.from_rankings(rankings)
         return depth_values(queries.run, scored, queries.qrels, measures, deepest)
 
 
@@ -53,7 +50,8 @@ def open_models(models: Sequence[str], index: Index, deepest: int, device: str) 
     for model, label in zip(models, labels(models), strict=True):
         reranker = Reranker.load(model, device)
         store = Store.find(index, reranker.model)
-        ways = [Way("live", Pipeline(index, reranker, candidates=deepest, calibrate=False))]
+        live = Pipeline(index, reranker, store=None, candidates=deepest, calibrate=False)
+        ways = [Way("live", live)]
         if store is not None:
             stored = Pipeline(index, reranker, store=store, candidates=deepest, calibrate=False)
             ways.append(Way(f"stored, {store.dtype}", stored))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from glassrank.cli import console
 from glassrank.corpus import read_qrels, read_queries, read_run
 from glassrank.errors import InputError
-from glassrank.measure.judged import trec_order
+from glassrank.rank.pipeline import candidates_of
 from glassrank.retrieve import Index
 from glassrank.types import Qrels, Run
 
@@ -45,15 +45,8 @@ class JudgedQueries:
                 raise InputError(
                     f"{queries} has no query {query_id!r}, which {run} has; give its queries"
                 )
-            order = trec_order(doc_ids, scores)[:depth]
-            numbers = np.array([index.snapshot.find(doc_ids[i]) for i in order], np.int64)
-            if (numbers < 0).any():
-                missing = doc_ids[order[np.argmax(numbers < 0)]]
-                raise InputError(
-                    f"{index.path} has no document {missing!r}, which {run} has; "
-                    "give the index that the run was made from"
-                )
-            found.append(Candidates(query_id, texts[query_id], numbers, scores[order]))
+            rows_here = candidates_of(index, doc_ids, scores, depth, run=str(run))
+            found.append(Candidates(query_id, texts[query_id], *rows_here))
         if not found:
             raise InputError(f"no query of {run} is judged in {qrels}; give its judgments")
         if len(found) < len(judgments):

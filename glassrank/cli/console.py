@@ -20,6 +20,10 @@ MethodName = Annotated[
     str,
     typer.Option(help="bm25, ql, bm25+rm3 or ql+rm3; with parameters: 'bm25(k1=1.2,b=0.75)'."),
 ]
+ModelsMethod = Annotated[
+    str | None,
+    typer.Option(help="The first stage, as 'bm25(k1=1.2,b=0.75)'; as the model says if not given."),
+]
 ModelName = Annotated[
     str | None,
     typer.Option(help="Re-rank with this model: a folder, or 'default' for the one that is here."),

@@ -28,7 +28,6 @@ def rerank(
     """Re-rank a run with a trained model, from its document store if the index has one."""
     from glassrank.corpus import read_queries, read_run, write_run
     from glassrank.rank import Pipeline, rerank_run
-    from glassrank.rank.runs import as_row
     from glassrank.types import Run
 
     first = read_run(run)
@@ -45,7 +44,7 @@ def rerank(
     ranked = rerank_run(pipeline, first, texts)
     rows = list(console.track(ranked, "Re-ranking", total=len(first), quiet=quiet))
     seconds = time.perf_counter() - started
-    write_run(Run.from_rows(as_row(*row) for row in rows), out)
+    write_run(Run.from_rankings(rows), out)
     depths = [ranking.depth for _, ranking in rows]
     deep = f"{sum(depths) / max(1, len(depths)):,.0f} candidates each" if rows else "nothing"
     console.say(f"{out}: {len(rows):,} queries, {deep}, in {seconds:.1f} s", quiet=quiet)

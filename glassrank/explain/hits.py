@@ -1,32 +1,104 @@
-"""`gr.explain(search, query, hit, hit)`: hits of a pipeline, by the scores they ranked with."""
+"""Documents of a pipeline's index, explained by the scores that its search lists: from the same
+store, with the same first stage, rounded or exact as the pipeline ranks."""
 
+from collections.abc import Sequence
 from typing import Any
 
+from glassrank.deadline import NEVER, Deadline
 from glassrank.errors import InputError
+from glassrank.explain.changes import Change, WhatIf, docs_in_time, what_if
 from glassrank.explain.differences import Comparison, compare
 from glassrank.explain.explainers import explain
 from glassrank.explain.structure import Explanation
 from glassrank.rank import Pipeline, Reranker
+from glassrank.rank.candidates import characters_read
 from glassrank.store import text_of
 from glassrank.types import Hit
+
+_CHANGED_AMONG = 100
+"""So many first-stage results, unless the model says how deep it ranks."""
+
+
+def explain_docs(
+    pipeline: Pipeline,
+    query: str,
+    doc_ids: Sequence[str],
+    *,
+    first_scores: Sequence[float] | None = None,
+    characters: int | None = None,
+    method: str | None = None,
+    deadline: Deadline = NEVER,
+) -> list[Explanation]:
+    """Each document's own explanation. The first stage's scores are looked up where the model has
+    a use for them, unless they are given; `characters` bounds what is read of a text."""
+    model = pipeline.models[0]
+    texts = [text_of(pipeline.index.doc(doc_id, characters)) for doc_id in doc_ids]
+    first: Sequence[float | None] = [None] * len(doc_ids)
+    if model.reranker.model.first_stage_weight is not None:
+        first = first_scores or pipeline.first_scores(
+            query, doc_ids, method=method, deadline=deadline
+        )
+    return [
+        explain(
+            model.reranker,
+            query,
+            text,
+            doc_id=doc_id,
+            first_stage=score,
+            words=model.words(doc_id),
+            deadline=deadline,
+        )
+        for doc_id, text, score in zip(doc_ids, texts, first, strict=True)
+    ]
 
 
 def explain_hits(pipeline: Pipeline, query: str, *hits: Hit) -> Explanation | Comparison:
     """Why a hit has its score, or how two differ."""
     if len(hits) not in (1, 2):
         raise InputError(f"one hit or two can be explained, not {len(hits)}")
-    found = [
-        explain(
-            pipeline.reranker,
-            query,
-            text_of(pipeline.index.doc(hit.doc_id)),
-            doc_id=hit.doc_id,
-            first_stage=hit.first_score,
-            words=pipeline.stored_words(hit.doc_id),
-        )
-        for hit in hits
-    ]
-    return compare(*found) if len(found) == 2 else found[0]
+    given = [hit.first_score for hit in hits if hit.first_score is not None]
+    first = given if len(given) == len(hits) else None
+    return one_or_both(
+        explain_docs(pipeline, query, [hit.doc_id for hit in hits], first_scores=first)
+    )
+
+
+def one_or_both(explanations: Sequence[Explanation]) -> Explanation | Comparison:
+    """One by itself; two side by side."""
+    return compare(*explanations) if len(explanations) == 2 else explanations[0]
+
+
+def what_if_doc(
+    pipeline: Pipeline,
+    query: str,
+    doc_id: str,
+    change: Change,
+    *,
+    most: int | None = None,
+    characters: int | None = None,
+    method: str | None = None,
+    deadline: Deadline = NEVER,
+) -> tuple[WhatIf, list[str]]:
+    """How a document moves among the first stage's results, `most` of them at most and as many as
+    there is time for; and their ids. All are scored live: a changed text is in no store."""
+    reranker, index = pipeline.reranker, pipeline.index
+    depth = reranker.usage.depth or _CHANGED_AMONG
+    depth = depth if most is None else min(depth, most)
+    found = index.top_k([query], depth, method or pipeline.method, deadline=deadline)[0]
+    ids = [index.snapshot.doc_id(number) for number in found.docs.tolist()]
+    ids = ids if doc_id in ids else [*ids, doc_id]
+    doc = ids.index(doc_id)
+    read = characters_read(reranker)
+    texts = [text_of(index.doc(found_id, read)) for found_id in ids]
+    texts[doc] = text_of(index.doc(doc_id, characters))
+    count = docs_in_time(reranker, texts, change, deadline)
+    kept = sorted({doc, *range(min(count, len(ids)))})
+    ids, texts, doc = [ids[n] for n in kept], [texts[n] for n in kept], kept.index(doc)
+    first = None
+    if reranker.model.first_stage_weight is not None:
+        first = pipeline.first_scores(query, ids, method=method, deadline=deadline)
+    answer = what_if(reranker, query, texts, change, doc=doc, first_stage=first, deadline=deadline)
+    return answer, ids
 
 
 def explain_any(ranks: Pipeline | Reranker, query: str, *what: Any, **options: Any) -> Any:

@@ -18,6 +18,8 @@ from glassrank.rank.query_encoding import QueryEncoder
 from glassrank.text import Vocabulary
 from glassrank.text.encoder import WordEncoder
 
+WORDS_AT_ONCE = 16_384.0
+"""That are encoded as one piece when there is no budget to cut it shorter."""
 TOKENS_AT_ONCE = 4_096
 """Texts of like length go together, up to this many words with padding: memory stays small, and
 little of it is padding."""

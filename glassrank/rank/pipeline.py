@@ -1,42 +1,86 @@
 """The whole query within one budget: first stage, query encoding, scoring, sorting."""
 
-import threading
-from dataclasses import dataclass
+import copy
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glassrank.deadline import Clock, Deadline, now
+from glassrank.deadline import NEVER, Clock, Deadline, now
 from glassrank.errors import InputError
+from glassrank.measure.judged import trec_order
 from glassrank.models import Words
-from glassrank.rank.budget import score_in_time
 from glassrank.rank.candidates import Candidates, StoredCandidates, TextCandidates
+from glassrank.rank.cascade import Cascade, Stage
 from glassrank.rank.cost import CostModel
-from glassrank.rank.fused import FusedPooling, fused_pooling
-from glassrank.rank.fused_gpu import OnGPU
-from glassrank.rank.live import Reranker, best_first
+from glassrank.rank.fused import fused_pooling
+from glassrank.rank.live import WORDS_AT_ONCE, Reranker
+from glassrank.rank.planner import Planner
 from glassrank.retrieve import Index
-from glassrank.retrieve.methods import Method
+from glassrank.retrieve.methods import Method, method_name
 from glassrank.retrieve.search import TopK
 from glassrank.retrieve.snapshot import Snapshot
 from glassrank.store import Store
-from glassrank.types import Hit, Ranking
+from glassrank.types import Ranking, Run
 
-_WORDS_AT_ONCE = {"live": 16_384.0, "stored": 1_048_576.0}
-"""The most that is scored as one piece when there is no budget to cut it shorter."""
-_SPARE, _MOST_SPARE_MS = 0.08, 5.0
-"""The share of the time left for scoring that is kept for what no prediction knows of."""
+_STORED_AT_ONCE = 1_048_576.0
+_CANDIDATES = 1000
 _CALIBRATION_DOCS = (2, 8, 32, 64)
 
 
-@dataclass(frozen=True)
-class _State:
-    """What a query reads. It never changes: a query that is running ends on what it began with."""
+class IndexStage(Stage):
+    """A model on the documents of an index: their stored words, or their texts, encoded live."""
 
-    index: Index
-    store: Store | None
-    fused: FusedPooling | OnGPU | None
+    def __init__(
+        self, reranker: Reranker, snapshot: Snapshot, store: Store | None, *, found: bool
+    ) -> None:
+        """`found` says whether the store is the model's own in the index, or was given."""
+        if store is None:
+            super().__init__(reranker, reranker.cost, WORDS_AT_ONCE)
+        else:
+            store.require(snapshot)
+            super().__init__(reranker, CostModel(), _STORED_AT_ONCE)
+        self.store = store
+        self.snapshot = snapshot
+        self.found = found
+        self._fused = None if store is None else fused_pooling(reranker.ranks, store)
+
+    def ready(
+        self, query: Words, docs: NDArray[np.int64], first_stage: NDArray[np.float32]
+    ) -> Candidates:
+        if self.store is None:
+            return TextCandidates.of_index(self.reranker, query, self.snapshot, docs, first_stage)
+        return StoredCandidates(
+            self.reranker, self._fused, self.store, query, self.snapshot, docs, first_stage
+        )
+
+    def words(self, doc_id: str) -> Words | None:
+        """A document's words as they are ranked; None where it is encoded live."""
+        if self.store is None:
+            return None
+        number = self.snapshot.find(doc_id)
+        (located,) = self.store.locate(self.snapshot, np.array([number]))
+        return self.store.words(located.part, located.starts, located.lengths)
+
+    def calibrate(self, clock: Clock) -> None:
+        """Scores a few documents, so that the first query is predicted as well as later ones."""
+        docs = _some_documents(self.snapshot, max(_CALIBRATION_DOCS))
+        if not len(docs):
+            return
+        query = " ".join(self.snapshot.doc(int(docs[0])).text.split()[:8])
+        for warm in (False, True):
+            for size in _CALIBRATION_DOCS:
+                began = clock()
+                words = self.reranker.encode_query(query)
+                some = docs[:size]
+                candidates = self.ready(words, some, np.zeros(len(some), np.float32))
+                ready = clock()
+                candidates.scores(0, len(some))
+                if warm:
+                    self.query_cost.learn(len(some), ready - began)
+                    self.cost.learn(float(candidates.sizes.sum()), clock() - ready)
 
 
 class Pipeline:
@@ -44,35 +88,48 @@ class Pipeline:
     search = Pipeline(index, Reranker.load(), budget_ms=50)
     ranking = search("how do I read a csv file?", k=10)
 
-    With a store, the documents' words are read from it; without, texts are encoded live, within the
-    same budget. What the time does not allow keeps the first stage's order below what was
-    re-ranked.
+    Where the index has a store of the model, the documents' words are read from it; otherwise texts
+    are encoded live, within the same budget. What the time does not allow keeps the first stage's
+    order below what was re-ranked. A pipeline never changes, and threads may share it: it stays
+    on the index as it was when it was made.
     """
 
     def __init__(
         self,
         index: Index,
-        reranker: Reranker,
+        models: Reranker | Sequence[Reranker] = (),
         *,
-        store: Store | None = None,
+        store: Store | Literal["own"] | None = "own",
         budget_ms: float | None = None,
-        method: str | Method = "bm25",
+        method: str | Method | None = None,
         candidates: int | None = None,
         clock: Clock = now,
         calibrate: bool = True,
+        verify: bool = True,
     ) -> None:
+        """How models are used is decided here, for everybody: the first stage is the one that the
+        (first) model was trained on, unless `method` names another; a model ranks with its own
+        store in the index if there is one, unless `store` is another one or None; as deep as it
+        was best on dev queries, unless `candidates` says otherwise; and rounded where that is
+        faster, unless it was loaded as exact. `verify` reads every byte of a store once."""
         _check_budget(budget_ms)
-        self.reranker = reranker
+        rerankers = [models] if isinstance(models, Reranker) else list(models)
+        self.index = index.pinned()
         self.budget_ms = budget_ms
-        self.method = method
-        self.candidates = candidates or reranker.usage.depth or 1000
-        self._clock = clock
-        self._state = self._of(index.pinned(), store)
-        self.scoring_cost = CostModel() if store is not None else reranker.cost
-        self._closing_cost = CostModel()
-        self._lock = threading.Lock()
-        if store is not None:
-            store.require(index.snapshot)
+        usage = rerankers[0].usage if rerankers else None
+        method = method or (usage.first_stage if usage else "bm25")
+        self.method = method if isinstance(method, str) else method_name(method)
+        self.candidates = (candidates or usage.depth or _CANDIDATES) if usage else 0
+        self.planner = Planner(clock)
+        self.models = tuple(
+            IndexStage(
+                reranker,
+                self.index.snapshot,
+                Store.find(self.index, reranker.model, verify=verify) if store == "own" else store,
+                found=store == "own",
+            )
+            for reranker in rerankers
+        )
         if calibrate:
             self.calibrate()
 
@@ -80,39 +137,35 @@ class Pipeline:
     def open(
         cls,
         index: str | Path,
-        model: str | Path = "default",
+        model: str | Path | None = "default",
         *,
         budget_ms: float | None = None,
-        method: str | Method = "bm25",
+        method: str | Method | None = None,
         candidates: int | None = None,
         device: str = "cpu",
         exact: bool = False,
+        calibrate: bool = True,
     ) -> "Pipeline":
-        """From folders; the model's document store is used if the index has one. `exact` as in
-        `Reranker`."""
-        opened, reranker = Index(index), Reranker.load(model, device, exact=exact)
-        store = Store.find(opened, reranker.model)
+        """From folders; without a model, the first stage alone. `exact` as in `Reranker`."""
+        opened = Index(index)
         return cls(
             opened,
-            reranker,
-            store=store,
+            [] if model is None else [Reranker.load(model, device, exact=exact)],
             budget_ms=budget_ms,
             method=method,
             candidates=candidates,
+            calibrate=calibrate,
         )
 
     @property
-    def index(self) -> Index:
-        """As it was when the pipeline was made, or refreshed."""
-        return self._state.index
+    def reranker(self) -> Reranker:
+        """The first model."""
+        return self.models[0].reranker
 
     @property
     def store(self) -> Store | None:
-        return self._state.store
-
-    def _of(self, index: Index, store: Store | None) -> _State:
-        fused = None if store is None else fused_pooling(self.reranker.ranks, store)
-        return _State(index, store, fused)
+        """Of the first model."""
+        return self.models[0].store
 
     def __call__(
         self,
@@ -123,139 +176,149 @@ class Pipeline:
         method: str | Method | None = None,
     ) -> Ranking:
         """The best k. `budget_ms` counts from now, and from the call on covers everything."""
-        _check_budget(budget_ms)
-        deadline = Deadline.after(budget_ms or self.budget_ms, self._clock)
-        began = self._clock()
-        state, depth = self._state, max(k, self.candidates)
-        first = state.index.top_k([query], depth, method or self.method, deadline=deadline)[0]
-        found = self._clock()
-        return self._rerank(query, state, first, k, deadline, {"first_stage": found - began})
+        deadline = self._deadline(budget_ms)
+        *_, final = self.stages(query, k, deadline=deadline, method=method, first=False)
+        return final
+
+    def stages(
+        self,
+        query: str,
+        k: int = 10,
+        *,
+        deadline: Deadline = NEVER,
+        method: str | Method | None = None,
+        first: bool = True,
+    ) -> Iterator[Ranking]:
+        """The first stage's ranking as soon as it is there, unless nobody waits for the `first`;
+        then the final one. When it is too late for more, the first stage's is the final one."""
+        clock = self.planner.clock
+        began = clock()
+        depth = max(k, self.candidates)
+        found = self.index.top_k([query], depth, method or self.method, deadline=deadline)[0]
+        cascade = Cascade(found, timing={"first_stage": clock() - began})
+        if first and self.models:
+            yield self._ranking(query, cascade, k, "first_stage")
+        yield self._final(query, cascade, k, deadline)
 
     def rerank(
         self,
         query: str,
-        numbers: NDArray[np.int64],
+        docs: NDArray[np.int64],
         scores: NDArray[np.floating],
         *,
         budget_ms: float | None = None,
     ) -> Ranking:
         """Candidates that are there already, by their numbers in the index, best first."""
-        _check_budget(budget_ms)
-        deadline = Deadline.after(budget_ms or self.budget_ms, self._clock)
-        first = TopK(numbers, scores.astype(np.float32))
-        return self._rerank(query, self._state, first, len(numbers), deadline, {})
+        first = TopK(docs, scores.astype(np.float32))
+        return self._final(query, Cascade(first), len(docs), self._deadline(budget_ms))
 
-    def _rerank(
+    def _deadline(self, budget_ms: float | None) -> Deadline:
+        _check_budget(budget_ms)
+        return Deadline.after(budget_ms or self.budget_ms, self.planner.clock)
+
+    def _final(self, query: str, cascade: Cascade, k: int, deadline: Deadline) -> Ranking:
+        depths = [self.candidates] * len(self.models)
+        cascade.rerank(query, self.models, depths, deadline, self.planner)
+        return self._ranking(query, cascade, k, "sorting" if self.models else "first_stage")
+
+    def _ranking(self, query: str, cascade: Cascade, k: int, hop: str) -> Ranking:
+        """What the stages so far have made of it; the time to build it belongs to this hop."""
+        began = self.planner.clock()
+        hits = cascade.hits(k, self.index.snapshot.doc_id)
+        took = self.planner.clock() - began
+        self.planner.learn("sorting", len(cascade.places), took)
+        cascade.timing[hop] = cascade.timing.get(hop, 0.0) + took
+        timing = {**cascade.timing, "total": sum(cascade.timing.values())}
+        depths = cascade.depths
+        found = min(self.candidates, len(cascade.places))
+        return Ranking(query, hits, max(depths, default=0), timing, found, depths)
+
+    def first_scores(
         self,
         query: str,
-        state: _State,
-        first: TopK,
-        k: int,
-        deadline: Deadline,
-        timing: dict[str, float],
-    ) -> Ranking:
-        began = self._clock()
-        words = self.reranker.encode_query(query)
-        depth = min(self.candidates, len(first.docs))
-        candidates = self._ready(words, state, TopK(first.docs[:depth], first.scores[:depth]))
-        encoded = self._clock()
-        reserve = self._closing_cost.predict(len(first.docs))
-        reserve += min(_SPARE * deadline.left(), _MOST_SPARE_MS)
-        at_once = _WORDS_AT_ONCE["live" if state.store is None else "stored"]
-        scored = score_in_time(
-            candidates.scores,
-            candidates.sizes,
-            self.scoring_cost,
-            deadline.earlier(reserve),
-            at_once,
-        )
-        done = self._clock()
-        hits = _hits(state.index.snapshot, first, scored.values, k)
-        ended = self._clock()
-        self._closing_cost.learn(len(first.docs), ended - done)
-        timing |= {"query": encoded - began, "scoring": done - encoded, "sorting": ended - done}
-        timing["total"] = sum(timing.values())
-        return Ranking(query, hits, scored.depth, timing, depth)
-
-    def stored_words(self, doc_id: str) -> Words | None:
-        """A document's words as they are ranked; None where it is encoded live."""
-        state = self._state
-        snapshot, store = state.index.snapshot, state.store
-        if store is None:
-            return None
-        number = snapshot.find(doc_id)
-        (found,) = store.locate(snapshot, np.array([number]))
-        return store.words(found.part, found.starts, found.lengths)
-
-    def _ready(self, query: Words, state: _State, first: TopK) -> Candidates:
-        reranker, snapshot = self.reranker, state.index.snapshot
-        if state.store is None:
-            return TextCandidates.of_index(reranker, query, snapshot, first.docs, first.scores)
-        return StoredCandidates(
-            reranker, state.fused, state.store, query, snapshot, first.docs, first.scores
-        )
+        doc_ids: Sequence[str],
+        *,
+        method: str | Method | None = None,
+        deadline: Deadline = NEVER,
+    ) -> list[float]:
+        """The first stage's scores of documents. One that it does not find has no word of the
+        query, and the score 0."""
+        numbers = [self.index.snapshot.find(doc_id) for doc_id in doc_ids]
+        for depth in (max(1, self.candidates), len(self.index)):
+            found = self.index.top_k([query], depth, method or self.method, deadline=deadline)[0]
+            wanted = np.isin(found.docs, numbers)
+            if wanted.sum() == len(set(numbers)):
+                break
+        scores = dict(zip(found.docs[wanted].tolist(), found.scores[wanted].tolist(), strict=True))
+        return [scores.get(number, 0.0) for number in numbers]
 
     def calibrate(self) -> None:
-        """Scores a few documents, so that the first query is predicted as well as later ones."""
-        state = self._state
-        snapshot = state.index.snapshot
-        numbers = _some_documents(snapshot, max(_CALIBRATION_DOCS))
-        if not len(numbers):
-            return
-        query = " ".join(snapshot.doc(int(numbers[0])).text.split()[:8])
-        words = self.reranker.encode_query(query)
-        for warm in (False, True):
-            for size in _CALIBRATION_DOCS:
-                part = numbers[:size]
-                first = TopK(part, np.zeros(len(part), np.float32))
-                ready = self._ready(words, state, first)
-                began = self._clock()
-                ready.scores(0, len(part))
-                if warm:
-                    self.scoring_cost.learn(float(ready.sizes.sum()), self._clock() - began)
-                    self._close_once(snapshot, first)
+        """Scores and sorts a few documents, so that the first query is predicted as well."""
+        for model in self.models:
+            model.calibrate(self.planner.clock)
+        docs = _some_documents(self.index.snapshot, max(_CALIBRATION_DOCS))
+        for size in _CALIBRATION_DOCS if self.models and len(docs) else ():
+            few = Cascade(TopK(docs[:size], np.zeros(len(docs[:size]), np.float32)))
+            self._ranking("", few, 10, "sorting")
 
-    def _close_once(self, snapshot: Snapshot, first: TopK) -> None:
-        began = self._clock()
-        _hits(snapshot, first, first.scores, 10)
-        self._closing_cost.learn(len(first.docs), self._clock() - began)
-
-    def refresh(self) -> bool:
-        """Takes up a changed index, and a store that follows it; True if anything is new.
-
+    def follow(self, index: Index, *, verify: bool = False) -> "Pipeline":
+        """The same for a changed index, and stores that follow it, with all that was learned.
         Queries that are running end on what they began with. An index whose new documents are not
-        in the store yet is not taken up.
-        """
-        with self._lock:
-            store = self.store
-            fresh = self.index.pinned()
-            if not fresh.refresh():
-                return False
-            if store is not None:
-                store = Store.open(store.path, self.reranker.model, fresh.snapshot, verify=False)
-            self._state = self._of(fresh, store)  # all at once
-            return True
+        in a store yet is not taken up."""
+        fresh = copy.copy(self)
+        fresh.index = index.pinned()
+        fresh.models = tuple(_following(model, fresh.index, verify) for model in self.models)
+        for old, new in zip(self.models, fresh.models, strict=True):
+            if (old.store is None) == (new.store is None):
+                new.cost, new.query_cost = old.cost, old.query_cost
+            new.calibrate(self.planner.clock)
+        return fresh
+
+
+def _following(stage: IndexStage, index: Index, verify: bool) -> IndexStage:
+    model, store = stage.reranker.model, stage.store
+    if stage.found:
+        store = Store.find(index, model, verify=verify)
+    elif store is not None:
+        store = Store.open(store.path, model, index.snapshot, verify=verify)
+    return IndexStage(stage.reranker, index.snapshot, store, found=stage.found)
+
+
+def rerank_run(
+    pipeline: Pipeline, run: Run, queries: Mapping[str, str]
+) -> Iterator[tuple[str, Ranking]]:
+    """Each query's candidates in the model's order, as deep as the pipeline goes; the rest keep the
+    first stage's order below them, with scores that say so."""
+    for query_id, doc_ids, scores in run.items():
+        yield (
+            query_id,
+            pipeline.rerank(queries[query_id], *candidates_of(pipeline.index, doc_ids, scores)),
+        )
+
+
+def candidates_of(
+    index: Index,
+    doc_ids: Sequence[str],
+    scores: NDArray[np.float64],
+    depth: int | None = None,
+    run: str = "the run",
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """One query's rows of a run as an index numbers them, in the order in which they are measured,
+    with their scores; the first `depth` of them."""
+    order = trec_order(doc_ids, scores)[:depth]
+    numbers = np.array([index.snapshot.find(doc_ids[row]) for row in order], np.int64)
+    if (numbers < 0).any():
+        missing = doc_ids[order[np.argmax(numbers < 0)]]
+        raise InputError(
+            f"{index.path} has no document {missing!r}, which {run} has; "
+            "give the index that the run was made from"
+        )
+    return numbers, scores[order]
 
 
 def _check_budget(budget_ms: float | None) -> None:
     if budget_ms is not None and not budget_ms > 0:
         raise InputError(f"a budget must be more than 0 milliseconds, not {budget_ms}")
-
-
-def _hits(snapshot: Snapshot, first: TopK, scores: NDArray[np.float32], k: int) -> tuple[Hit, ...]:
-    places, values = best_first(scores, len(first.docs))
-    return tuple(
-        Hit(
-            rank,
-            snapshot.doc_id(int(first.docs[place])),
-            value,
-            place + 1,
-            float(first.scores[place]),
-        )
-        for rank, (place, value) in enumerate(
-            zip(places[:k].tolist(), values[:k].tolist(), strict=True), 1
-        )
-    )
 
 
 def _some_documents(snapshot: Snapshot, count: int) -> NDArray[np.int64]:

@@ -45,7 +45,7 @@ class TextsReranker:
             form.query,
             texts,
             model=pipeline.reranker,
-            budget_ms=max(deadline.left(), 0.1),
+            deadline=deadline,
             k=form.top_n,
         )
         self._service.metrics.depth.labels(model).observe(ranking.depth)

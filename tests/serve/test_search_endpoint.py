@@ -124,7 +124,7 @@ def test_without_snippets_there_are_ids_and_scores_alone(client: TestClient) -> 
 def test_a_budget_that_is_too_small_leaves_the_first_stages_order(options: Options) -> None:
     served = Served(options)
     pipeline = served.now.pipelines["tk"]
-    pipeline.scoring_cost = CostModel(base=1000.0)  # for anything at all: more than there is
+    pipeline.models[0].cost = CostModel(base=1000.0)  # for anything at all: more than there is
     with in_process(options, served) as client:
         found = client.post("/search", json={"query": QUERY, "budget_ms": 500, "k": 5}).json()
     own = pipeline.index.search(QUERY, 5)
