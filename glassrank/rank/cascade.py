@@ -4,7 +4,6 @@ What the time does not allow a model keeps the order of those before it, below w
 A pipeline over an index and a list of texts both go this way.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -12,36 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.deadline import Deadline
-from glassrank.models import Words
-from glassrank.rank.candidates import Candidates
-from glassrank.rank.cost import CostModel
-from glassrank.rank.live import Reranker, best_first
+from glassrank.rank.candidates import Stage
+from glassrank.rank.live import best_first
 from glassrank.rank.planner import Planner
 from glassrank.retrieve.search import TopK
 from glassrank.types import Hit, query_name, scoring_name
-
-
-class Stage(ABC):
-    """One model, and how it comes by the words of documents."""
-
-    def __init__(self, reranker: Reranker, cost: CostModel, at_once: float) -> None:
-        """`cost` is that of scoring, by the number of words; `at_once` the most words that are
-        scored as one piece when there is no budget to cut it shorter."""
-        self.reranker = reranker
-        self.cost = cost
-        self.query_cost = CostModel()
-        """Of all that comes before scoring: encoding the query, finding so many documents."""
-        self.at_once = at_once
-
-    @abstractmethod
-    def ready(
-        self, query: Words, docs: NDArray[np.int64], first_stage: NDArray[np.float32]
-    ) -> Candidates:
-        """Documents by their numbers, with the first stage's scores."""
-
-    def least_ms(self) -> float:
-        """What it is likely to take to score a single document."""
-        return self.query_cost.predict(1) + self.cost.predict(1)
 
 
 @dataclass

@@ -13,7 +13,7 @@ from glassrank.models.checkpoint import SavedModel, load_model, model_folder
 from glassrank.models.fast import fast_form
 from glassrank.models.texts import TextReader, batch_of, in_batches
 from glassrank.nn.devices import device_named
-from glassrank.rank.cost import CostModel
+from glassrank.rank.planner import CostModel
 from glassrank.rank.query_encoding import QueryEncoder
 from glassrank.text import Vocabulary
 from glassrank.text.encoder import WordEncoder

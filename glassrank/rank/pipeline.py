@@ -11,76 +11,17 @@ from numpy.typing import NDArray
 from glassrank.deadline import NEVER, Clock, Deadline, now
 from glassrank.errors import InputError
 from glassrank.measure.judged import trec_order
-from glassrank.models import Words
-from glassrank.rank.candidates import Candidates, StoredCandidates, TextCandidates
-from glassrank.rank.cascade import Cascade, Stage
-from glassrank.rank.cost import CostModel
-from glassrank.rank.fused import fused_pooling
-from glassrank.rank.live import WORDS_AT_ONCE, Reranker
+from glassrank.rank.candidates import CALIBRATION_DOCS, IndexStage, some_documents
+from glassrank.rank.cascade import Cascade
+from glassrank.rank.live import Reranker
 from glassrank.rank.planner import Planner
 from glassrank.retrieve import Index
 from glassrank.retrieve.methods import Method, method_name
 from glassrank.retrieve.search import TopK
-from glassrank.retrieve.snapshot import Snapshot
 from glassrank.store import Store
 from glassrank.types import Ranking, Run
 
-_STORED_AT_ONCE = 1_048_576.0
 _CANDIDATES = 1000
-_CALIBRATION_DOCS = (2, 8, 32, 64)
-
-
-class IndexStage(Stage):
-    """A model on the documents of an index: their stored words, or their texts, encoded live."""
-
-    def __init__(
-        self, reranker: Reranker, snapshot: Snapshot, store: Store | None, *, found: bool
-    ) -> None:
-        """`found` says whether the store is the model's own in the index, or was given."""
-        if store is None:
-            super().__init__(reranker, reranker.cost, WORDS_AT_ONCE)
-        else:
-            store.require(snapshot)
-            super().__init__(reranker, CostModel(), _STORED_AT_ONCE)
-        self.store = store
-        self.snapshot = snapshot
-        self.found = found
-        self._fused = None if store is None else fused_pooling(reranker.ranks, store)
-
-    def ready(
-        self, query: Words, docs: NDArray[np.int64], first_stage: NDArray[np.float32]
-    ) -> Candidates:
-        if self.store is None:
-            return TextCandidates.of_index(self.reranker, query, self.snapshot, docs, first_stage)
-        return StoredCandidates(
-            self.reranker, self._fused, self.store, query, self.snapshot, docs, first_stage
-        )
-
-    def words(self, doc_id: str) -> Words | None:
-        """A document's words as they are ranked; None where it is encoded live."""
-        if self.store is None:
-            return None
-        number = self.snapshot.find(doc_id)
-        (located,) = self.store.locate(self.snapshot, np.array([number]))
-        return self.store.words(located.part, located.starts, located.lengths)
-
-    def calibrate(self, clock: Clock) -> None:
-        """Scores a few documents, so that the first query is predicted as well as later ones."""
-        docs = _some_documents(self.snapshot, max(_CALIBRATION_DOCS))
-        if not len(docs):
-            return
-        query = " ".join(self.snapshot.doc(int(docs[0])).text.split()[:8])
-        for warm in (False, True):
-            for size in _CALIBRATION_DOCS:
-                began = clock()
-                words = self.reranker.encode_query(query)
-                some = docs[:size]
-                candidates = self.ready(words, some, np.zeros(len(some), np.float32))
-                ready = clock()
-                candidates.scores(0, len(some))
-                if warm:
-                    self.query_cost.learn(len(some), ready - began)
-                    self.cost.learn(float(candidates.sizes.sum()), clock() - ready)
 
 
 class Pipeline:
@@ -256,8 +197,8 @@ class Pipeline:
         """Scores and sorts a few documents, so that the first query is predicted as well."""
         for model in self.models:
             model.calibrate(self.planner.clock)
-        docs = _some_documents(self.index.snapshot, max(_CALIBRATION_DOCS))
-        for size in _CALIBRATION_DOCS if self.models and len(docs) else ():
+        docs = some_documents(self.index.snapshot, max(CALIBRATION_DOCS))
+        for size in CALIBRATION_DOCS if self.models and len(docs) else ():
             few = Cascade(TopK(docs[:size], np.zeros(len(docs[:size]), np.float32)))
             self._ranking("", few, 10, "sorting")
 
@@ -267,21 +208,10 @@ class Pipeline:
         in a store yet is not taken up."""
         fresh = copy.copy(self)
         fresh.index = index.pinned()
-        fresh.models = tuple(_following(model, fresh.index, verify) for model in self.models)
-        for old, new in zip(self.models, fresh.models, strict=True):
-            if (old.store is None) == (new.store is None):
-                new.cost, new.query_cost = old.cost, old.query_cost
-            new.calibrate(self.planner.clock)
+        fresh.models = tuple(model.follow(fresh.index, verify=verify) for model in self.models)
+        for model in fresh.models:
+            model.calibrate(self.planner.clock)
         return fresh
-
-
-def _following(stage: IndexStage, index: Index, verify: bool) -> IndexStage:
-    model, store = stage.reranker.model, stage.store
-    if stage.found:
-        store = Store.find(index, model, verify=verify)
-    elif store is not None:
-        store = Store.open(store.path, model, index.snapshot, verify=verify)
-    return IndexStage(stage.reranker, index.snapshot, store, found=stage.found)
 
 
 def rerank_run(
@@ -319,9 +249,3 @@ def candidates_of(
 def _check_budget(budget_ms: float | None) -> None:
     if budget_ms is not None and not budget_ms > 0:
         raise InputError(f"a budget must be more than 0 milliseconds, not {budget_ms}")
-
-
-def _some_documents(snapshot: Snapshot, count: int) -> NDArray[np.int64]:
-    """Spread over the whole index: their lengths are like those of all."""
-    total = snapshot.bases[-1]
-    return np.unique(np.linspace(0, total - 1, min(count, total)).astype(np.int64))

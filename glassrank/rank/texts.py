@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from glassrank.deadline import Clock, Deadline, now
 from glassrank.models import Words
-from glassrank.rank.candidates import TextCandidates
-from glassrank.rank.cascade import Cascade, Stage
+from glassrank.rank.candidates import Stage, TextCandidates
+from glassrank.rank.cascade import Cascade
 from glassrank.rank.live import TOKENS_AT_ONCE, Reranker
 from glassrank.rank.planner import Planner
 from glassrank.retrieve.search import TopK

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glassrank.deadline import Deadline
-from glassrank.rank.cost import CostModel
-from glassrank.rank.planner import Planner
+from glassrank.rank.planner import CostModel, Planner
 
 
 class FakeClock:
