@@ -19,7 +19,7 @@ from torch.nn import functional
 from glassrank.errors import InputError
 from glassrank.nn import amx
 from glassrank.nn.few_rows_pass import Entry, Workspace, pass_rows
-from glassrank.nn.helpers import lead
+from glassrank.nn.helpers import lead, threads_allowed
 from glassrank.nn.lanes import LANES
 from glassrank.nn.meeting import counters
 from glassrank.nn.packed_blocks import Block, laid_out, packed_block, plain, whole, widest
@@ -46,7 +46,8 @@ class FewRows:
         threads: int | None = None,
         tiles: bool | None = None,
     ) -> None:
-        """`threads` are torch's unless told otherwise, or fewer where there is little to do.
+        """`threads` are torch's unless told otherwise, or fewer where there is little to do; if
+        torch is given fewer later on, no more are used.
         `tiles` says whether to use the processor's matrix tiles: None is yes, where there are
         any."""
         if tiles and not amx.usable():
@@ -58,6 +59,7 @@ class FewRows:
         worth = sum(block.first.numel() + block.second.numel() for block in packed) // _WORTH
         wanted = min(worth, torch.get_num_threads()) if threads is None else threads
         self._shares = max(1, min(most, wanted)) if packed else 1
+        self._threads = threads
         self._blocks = laid_out(blocks, packed, size, self._shares)
         self._widest = max((widest(block, self._shares) for block in packed), default=STEP)
         self._channels = max((block.channels for block in packed), default=0)
@@ -74,7 +76,8 @@ class FewRows:
         free = self._free[most]
         space = free.pop() if free else self._workspace(most)
         self._alone -= 1
-        invited = 0 if self._alone > 0 else self._shares - 1
+        threads = self._threads or threads_allowed()
+        invited = 0 if self._alone > 0 else min(self._shares, threads) - 1
         job = (ids, entry, self._blocks, space, counters(), invited)
         came: int = lead(lambda leads: pass_rows(*job, leads, out), invited)
         if came:
