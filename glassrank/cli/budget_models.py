@@ -8,9 +8,9 @@ import numpy as np
 
 from glassrank.cli import console
 from glassrank.cli.budget_queries import Candidates, JudgedQueries
+from glassrank.deadline import now
 from glassrank.errors import InputError
-from glassrank.measure.budget_curve import Speed, depth_values
-from glassrank.measure.measures import Floats
+from glassrank.measure.budget_curve import Speed
 from glassrank.rank import Pipeline, Reranker
 from glassrank.retrieve import Index
 from glassrank.store import Store
@@ -33,16 +33,16 @@ class TimedModel:
     label: str
     ways: list[Way]
 
-    def values(
-        self, queries: JudgedQueries, measures: Sequence[str], deepest: int, *, quiet: bool
-    ) -> dict[str, Floats]:
-        """Each measure at every depth, from one scoring pass over all candidates: from the store if
-        there is one, as it would be in use, and far faster than live."""
+    @property
+    def used(self) -> Pipeline:
+        """From the store if there is one, as it would be in use, and far faster than live."""
+        return self.ways[-1].pipeline
+
+    def scored(self, queries: JudgedQueries, *, quiet: bool) -> Run:
+        """One scoring pass over all candidates."""
         asked = queries.candidates
         tracked = console.track(asked, f"Scoring with {self.label}", total=len(asked), quiet=quiet)
-        rankings = ((one.query_id, _rerank(self.ways[-1].pipeline, one)) for one in tracked)
-        scored = Run.from_rankings(rankings)
-        return depth_values(queries.run, scored, queries.qrels, measures, deepest)
+        return Run.from_rankings((one.query_id, _rerank(self.used, one)) for one in tracked)
 
 
 def open_models(models: Sequence[str], index: Index, deepest: int, device: str) -> list[TimedModel]:
@@ -97,6 +97,17 @@ def measure_speeds(
                 encoding[position, again, number] = timing["query"]
     speeds = iter(map(Speed.median, docs, scoring, encoding))
     return [[next(speeds) for _ in model.ways] for model in models]
+
+
+def first_stage_ms(index: Index, method: str, queries: Sequence[Candidates], depth: int) -> float:
+    """What it takes to find candidates: a median, of which the first round is not counted."""
+    took = []
+    for again in range(2):
+        for one in _timed(queries):
+            began = now()
+            index.top_k([one.text], depth, method)
+            took += [now() - began] if again else []
+    return float(np.median(took))
 
 
 def _timed(queries: Sequence[Candidates]) -> list[Candidates]:

@@ -20,8 +20,12 @@ def explain(
         list[str], typer.Argument(metavar="DOC [DOC]", help="One document id, or two.")
     ],
     model: Annotated[
-        str, typer.Option(help="A folder, or 'default' for the model that comes with the package.")
-    ] = "default",
+        list[str] | None,
+        typer.Option(
+            help="A folder, or 'default' for the model that comes with the package. Of several, "
+            "the one explains that placed the document."
+        ),
+    ] = None,
     html: Annotated[Path | None, typer.Option(help="An HTML file to write.")] = None,
     json: console.AsJson = False,
     what_if: Annotated[
@@ -48,7 +52,7 @@ def explain(
     if what_if is not None and html is not None:
         raise InputError("--what-if is not drawn as HTML; leave one of the two out")
     pipeline = Pipeline.open(
-        index, model, method=method, device=device, exact=exact, calibrate=False
+        index, model or "default", method=method, device=device, exact=exact, calibrate=False
     )
     if what_if is not None:
         _answer(pipeline, query, docs[0], _change(what_if), json)

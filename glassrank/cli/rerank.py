@@ -14,13 +14,20 @@ def rerank(
     run: Annotated[Path, typer.Argument(help="The first stage's run.")],
     index: Annotated[Path, typer.Option(help="The index that holds the documents' text.")],
     queries: Annotated[str, typer.Option(help="TSV, JSONL or TREC topics (or .gz).")],
-    model: Annotated[str, typer.Option(help="A model folder, or 'default'.")],
+    model: Annotated[
+        list[str],
+        typer.Option(
+            help="A model folder, or 'default'. Of several, each further one re-ranks the best of "
+            "those before it."
+        ),
+    ],
     out: Annotated[Path, typer.Option(help="The run to write.")],
     depth: Annotated[
         int | None,
         typer.Option(min=1, help="How many to re-rank; the model's own depth unless given."),
     ] = None,
     budget_ms: console.BudgetMs = None,
+    plan: console.PlanFile = None,
     device: console.Device = "cpu",
     exact: console.Exact = False,
     quiet: console.Quiet = False,
@@ -30,6 +37,7 @@ def rerank(
     from glassrank.rank import Pipeline, rerank_run
     from glassrank.types import Run
 
+    console.check_plan(plan, model)
     first = read_run(run)
     texts = {query.query_id: query.text for query in read_queries(queries)}
     unknown = [query_id for query_id in first.query_ids if query_id not in texts]
@@ -38,7 +46,13 @@ def rerank(
             f"{queries} has no query {unknown[0]!r}, which {run} has; give its queries"
         )
     pipeline = Pipeline.open(
-        index, model, budget_ms=budget_ms, candidates=depth, device=device, exact=exact
+        index,
+        model,
+        budget_ms=budget_ms,
+        candidates=depth,
+        plan=plan,
+        device=device,
+        exact=exact,
     )
     started = time.perf_counter()
     ranked = rerank_run(pipeline, first, texts)

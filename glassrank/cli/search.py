@@ -22,8 +22,9 @@ def search(
     query: Annotated[str, typer.Argument(help="What to look for.")],
     method: console.ModelsMethod = None,
     k: Annotated[int, typer.Option("--k", "-k", help="How many results.")] = 10,
-    model: console.ModelName = None,
+    model: console.ModelNames = None,
     budget_ms: console.BudgetMs = None,
+    plan: console.PlanFile = None,
     device: console.Device = "cpu",
     exact: console.Exact = False,
     json: console.AsJson = False,
@@ -33,13 +34,15 @@ def search(
 
     if budget_ms is not None and model is None:
         raise InputError("--budget-ms is for re-ranking; it goes with --model")
+    console.check_plan(plan, model)
     pipeline = Pipeline.open(
-        index, model, budget_ms=budget_ms, method=method, device=device, exact=exact
+        index, model, budget_ms=budget_ms, method=method, plan=plan, device=device, exact=exact
     )
     ranking = pipeline(query, k)
     if json:
         described = _described(pipeline.index, query)
-        answer = {"method": pipeline.method, "model": model, **ranking.to_json(described)}
+        named = model[0] if model and len(model) == 1 else model
+        answer = {"method": pipeline.method, "model": named, **ranking.to_json(described)}
         console.print_json(answer)
         return
     show(pipeline.index, ranking)

@@ -1,7 +1,9 @@
 """Documents of a pipeline's index, explained by the scores that its search lists: from the same
 store, with the same first stage, rounded or exact as the pipeline ranks."""
 
+import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from glassrank.deadline import NEVER, Deadline
@@ -24,17 +26,23 @@ def explain_docs(
     query: str,
     doc_ids: Sequence[str],
     *,
+    placed_by: Sequence[int] | None = None,
     first_scores: Sequence[float] | None = None,
     characters: int | None = None,
     method: str | None = None,
     deadline: Deadline = NEVER,
 ) -> list[Explanation]:
-    """Each document's own explanation. The first stage's scores are looked up where the model has
-    a use for them, unless they are given; `characters` bounds what is read of a text."""
-    model = pipeline.models[0]
+    """Each document's own explanation, by the model of a cascade that placed it: the one of this
+    number, or the one that does so without a budget. The first stage's scores are looked up where
+    a model has a use for them, unless they are given; `characters` bounds what is read of a text.
+    """
     texts = [text_of(pipeline.index.doc(doc_id, characters)) for doc_id in doc_ids]
+    models = [
+        pipeline.models[max(number, 1) - 1]  # one that no model came to is explained by the first
+        for number in placed_by or _placed_by(pipeline, query, doc_ids, method, deadline)
+    ]
     first: Sequence[float | None] = [None] * len(doc_ids)
-    if model.reranker.model.first_stage_weight is not None:
+    if any(model.reranker.model.first_stage_weight is not None for model in models):
         first = first_scores or pipeline.first_scores(
             query, doc_ids, method=method, deadline=deadline
         )
@@ -48,8 +56,24 @@ def explain_docs(
             words=model.words(doc_id),
             deadline=deadline,
         )
-        for doc_id, text, score in zip(doc_ids, texts, first, strict=True)
+        for model, doc_id, text, score in zip(models, doc_ids, texts, first, strict=True)
     ]
+
+
+def _placed_by(
+    pipeline: Pipeline,
+    query: str,
+    doc_ids: Sequence[str],
+    method: str | None,
+    deadline: Deadline,
+) -> list[int]:
+    """Numbers of models, as a ranking has them."""
+    if len(pipeline.models) == 1:
+        return [1] * len(doc_ids)
+    k = pipeline.candidates
+    *_, final = pipeline.stages(query, k, deadline=deadline, method=method, first=False)
+    placed = {hit.doc_id: hit.placed_by for hit in final}
+    return [placed.get(doc_id, 0) for doc_id in doc_ids]
 
 
 def explain_hits(pipeline: Pipeline, query: str, *hits: Hit) -> Explanation | Comparison:
@@ -57,10 +81,25 @@ def explain_hits(pipeline: Pipeline, query: str, *hits: Hit) -> Explanation | Co
     if len(hits) not in (1, 2):
         raise InputError(f"one hit or two can be explained, not {len(hits)}")
     given = [hit.first_score for hit in hits if hit.first_score is not None]
-    first = given if len(given) == len(hits) else None
-    return one_or_both(
-        explain_docs(pipeline, query, [hit.doc_id for hit in hits], first_scores=first)
+    explanations = explain_docs(
+        pipeline,
+        query,
+        [hit.doc_id for hit in hits],
+        placed_by=[hit.placed_by for hit in hits],
+        first_scores=given if len(given) == len(hits) else None,
     )
+    return one_or_both(list(map(_as_listed, explanations, hits)))
+
+
+def _as_listed(explanation: Explanation, hit: Hit) -> Explanation:
+    """With a note where the list has another score, to keep a hit below those of later models."""
+    if math.isclose(explanation.score, hit.score, rel_tol=1e-3, abs_tol=1e-3):
+        return explanation
+    note = (
+        f"In the list it has the score {hit.score:.4f}, to stand below what was ranked by "
+        "another model, or in time."
+    )
+    return replace(explanation, notes=(*explanation.notes, note))
 
 
 def one_or_both(explanations: Sequence[Explanation]) -> Explanation | Comparison:

@@ -180,8 +180,7 @@ class Stage(ABC):
         scored as one piece when there is no budget to cut it shorter."""
         self.reranker = reranker
         self.cost = cost
-        self.query_cost = CostModel()
-        """Of all that comes before scoring: encoding the query, finding so many documents."""
+        self.query_cost = reranker.query_cost
         self.at_once = at_once
 
     @abstractmethod
@@ -256,7 +255,7 @@ class IndexStage(Stage):
             store = Store.open(store.path, self.reranker.model, index.snapshot, verify=verify)
         fresh = IndexStage(self.reranker, index.snapshot, store, found=self.found)
         if (self.store is None) == (store is None):
-            fresh.cost, fresh.query_cost = self.cost, self.query_cost
+            fresh.cost = self.cost
         return fresh
 
 

@@ -53,6 +53,7 @@ class Reranker:
         too. Other queries have a form of their own, of `model`, which is what a store is tied to.
         """
         self.cost = CostModel(base=2.0, rate=0.02)  # of live scoring; learned from the first use on
+        self.query_cost = CostModel()  # of all that comes before scoring, by the documents
         rounded = self._device.type == "cuda" and isinstance(self.ranks, PieceRanker)
         encodes = self.ranks if rounded else self.model
         self._encode_query = QueryEncoder(encodes, self.usage.query_length, exact=exact)

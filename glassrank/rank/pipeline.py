@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 
 from glassrank.deadline import NEVER, Clock, Deadline, now
 from glassrank.errors import InputError
+from glassrank.measure.cascade_plan import CascadePlan
 from glassrank.measure.judged import trec_order
+from glassrank.models.checkpoint import fingerprint
 from glassrank.rank.candidates import CALIBRATION_DOCS, IndexStage, some_documents
 from glassrank.rank.cascade import Cascade
 from glassrank.rank.live import Reranker
@@ -29,6 +31,9 @@ class Pipeline:
     search = Pipeline(index, Reranker.load(), budget_ms=50)
     ranking = search("how do I read a csv file?", k=10)
 
+    With several models, the first orders all candidates, and each further one the best of them, as
+    many as the time left allows or a plan says.
+
     Where the index has a store of the model, the documents' words are read from it; otherwise texts
     are encoded live, within the same budget. What the time does not allow keeps the first stage's
     order below what was re-ranked. A pipeline never changes, and threads may share it: it stays
@@ -44,6 +49,7 @@ class Pipeline:
         budget_ms: float | None = None,
         method: str | Method | None = None,
         candidates: int | None = None,
+        plan: CascadePlan | None = None,
         clock: Clock = now,
         calibrate: bool = True,
         verify: bool = True,
@@ -52,7 +58,8 @@ class Pipeline:
         (first) model was trained on, unless `method` names another; a model ranks with its own
         store in the index if there is one, unless `store` is another one or None; as deep as it
         was best on dev queries, unless `candidates` says otherwise; and rounded where that is
-        faster, unless it was loaded as exact. `verify` reads every byte of a store once."""
+        faster, unless it was loaded as exact. `plan` says how deep each of several models goes.
+        `verify` reads every byte of a store once."""
         _check_budget(budget_ms)
         rerankers = [models] if isinstance(models, Reranker) else list(models)
         self.index = index.pinned()
@@ -61,6 +68,13 @@ class Pipeline:
         method = method or (usage.first_stage if usage else "bm25")
         self.method = method if isinstance(method, str) else method_name(method)
         self.candidates = (candidates or usage.depth or _CANDIDATES) if usage else 0
+        self._depths = [
+            min(self.candidates, reranker.usage.depth or self.candidates)
+            if number
+            else self.candidates
+            for number, reranker in enumerate(rerankers)
+        ]
+        self.plan = plan
         self.planner = Planner(clock)
         self.models = tuple(
             IndexStage(
@@ -71,6 +85,8 @@ class Pipeline:
             )
             for reranker in rerankers
         )
+        if plan is not None:
+            _check_plan(plan, rerankers)
         if calibrate:
             self.calibrate()
 
@@ -78,23 +94,27 @@ class Pipeline:
     def open(
         cls,
         index: str | Path,
-        model: str | Path | None = "default",
+        model: str | Path | Sequence[str | Path] | None = "default",
         *,
         budget_ms: float | None = None,
         method: str | Method | None = None,
         candidates: int | None = None,
+        plan: str | Path | None = None,
         device: str = "cpu",
         exact: bool = False,
         calibrate: bool = True,
     ) -> "Pipeline":
-        """From folders; without a model, the first stage alone. `exact` as in `Reranker`."""
+        """From folders; without a model, the first stage alone. `plan` is a file that `glassrank
+        budget` wrote, `exact` as in `Reranker`."""
         opened = Index(index)
+        names = [model] if isinstance(model, str | Path) else model or []
         return cls(
             opened,
-            [] if model is None else [Reranker.load(model, device, exact=exact)],
+            [Reranker.load(name, device, exact=exact) for name in names],
             budget_ms=budget_ms,
             method=method,
             candidates=candidates,
+            plan=None if plan is None else CascadePlan.read(plan),
             calibrate=calibrate,
         )
 
@@ -133,13 +153,14 @@ class Pipeline:
         """The first stage's ranking as soon as it is there, unless nobody waits for the `first`;
         then the final one. When it is too late for more, the first stage's is the final one."""
         clock = self.planner.clock
+        depths = self._planned(deadline)
         began = clock()
         depth = max(k, self.candidates)
         found = self.index.top_k([query], depth, method or self.method, deadline=deadline)[0]
         cascade = Cascade(found, timing={"first_stage": clock() - began})
         if first and self.models:
             yield self._ranking(query, cascade, k, "first_stage")
-        yield self._final(query, cascade, k, deadline)
+        yield self._final(query, cascade, k, depths, deadline)
 
     def rerank(
         self,
@@ -151,14 +172,22 @@ class Pipeline:
     ) -> Ranking:
         """Candidates that are there already, by their numbers in the index, best first."""
         first = TopK(docs, scores.astype(np.float32))
-        return self._final(query, Cascade(first), len(docs), self._deadline(budget_ms))
+        deadline = self._deadline(budget_ms)
+        return self._final(query, Cascade(first), len(docs), self._planned(deadline), deadline)
 
     def _deadline(self, budget_ms: float | None) -> Deadline:
         _check_budget(budget_ms)
         return Deadline.after(budget_ms or self.budget_ms, self.planner.clock)
 
-    def _final(self, query: str, cascade: Cascade, k: int, deadline: Deadline) -> Ranking:
-        depths = [self.candidates] * len(self.models)
+    def _planned(self, deadline: Deadline) -> Sequence[int]:
+        """How deep each model goes at most, in the time that the whole query has."""
+        if self.plan is None:
+            return self._depths
+        return [min(depth, self.candidates) for depth in self.plan.depths(deadline.left())]
+
+    def _final(
+        self, query: str, cascade: Cascade, k: int, depths: Sequence[int], deadline: Deadline
+    ) -> Ranking:
         cascade.rerank(query, self.models, depths, deadline, self.planner)
         return self._ranking(query, cascade, k, "sorting" if self.models else "first_stage")
 
@@ -244,6 +273,14 @@ def candidates_of(
             "give the index that the run was made from"
         )
     return numbers, scores[order]
+
+
+def _check_plan(plan: CascadePlan, rerankers: Sequence[Reranker]) -> None:
+    if list(plan.models) != [fingerprint(reranker.model) for reranker in rerankers]:
+        raise InputError(
+            "this plan was made for other models, or for these in another order; give those, or "
+            "make a plan for these with: glassrank budget … --plan FILE"
+        )
 
 
 def _check_budget(budget_ms: float | None) -> None:

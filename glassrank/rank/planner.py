@@ -170,7 +170,7 @@ class Planner:
     def scored_by(self, deadline: Deadline, candidates: int) -> Deadline:
         """When so many candidates must be scored so that there is time to sort them."""
         kept = self._cost("sorting").predict(candidates)
-        return deadline.earlier(kept + min(_SPARE_OF_SCORING * deadline.left(), _MOST_SPARE_MS))
+        return deadline.earlier(kept + spare_ms(deadline.left()))
 
     def score(
         self,
@@ -196,6 +196,11 @@ class Planner:
             cost.learn(float(sizes[start : start + count].sum()), self.clock() - began)
             start += count
         return Scored(start, np.concatenate([np.empty(0, np.float32), *values]))
+
+
+def spare_ms(left: float) -> float:
+    """Of the time left for scoring, what is kept for what no prediction knows of."""
+    return min(_SPARE_OF_SCORING * left, _MOST_SPARE_MS)
 
 
 def _next_piece(

@@ -42,7 +42,7 @@ def rank(
     query: str,
     texts: Sequence[str],
     *,
-    model: Reranker | str | Path = "default",
+    model: Reranker | str | Path | Sequence[Reranker] = "default",
     budget_ms: float | None = None,
     deadline: Deadline | None = None,
     k: int | None = None,
@@ -51,21 +51,24 @@ def rank(
     """The texts, best first; a hit's `doc_id` is its text's place in the list, from 0.
 
     What the budget, or the deadline, does not allow keeps its order below the rest. Loading the
-    model, the first time, is not part of the budget.
+    model, the first time, is not part of the budget. Several models are a cascade, as in a
+    `Pipeline`.
 
     >>> texts = ["Dogs bark at night.", "The cat sat on the mat."]
     >>> rank("where did the cat sit?", texts).hits[0].doc_id
     '1'
     """
-    reranker = model if isinstance(model, Reranker) else load(model)
+    models = [load(model)] if isinstance(model, str | Path) else model
+    rerankers = [models] if isinstance(models, Reranker) else models
     deadline = deadline or Deadline.after(budget_ms, clock)
     # Nobody has ranked them before: their order is all there is.
     first = TopK(np.arange(len(texts)), -np.arange(1, len(texts) + 1, dtype=np.float32))
     cascade = Cascade(first)
-    stages = [TextsStage(reranker, texts)]
-    cascade.rerank(query, stages, [len(texts)], deadline, Planner(clock))
+    stages = [TextsStage(reranker, texts) for reranker in rerankers]
+    cascade.rerank(query, stages, [len(texts)] * len(stages), deadline, Planner(clock))
     began = clock()
     hits = tuple(hit._replace(first_score=None) for hit in cascade.hits(k, str))
     timing = {**cascade.timing, "sorting": clock() - began}
     timing["total"] = sum(timing.values())
-    return Ranking(query, hits, cascade.depths[0], timing, len(texts), cascade.depths)
+    depth = max(cascade.depths, default=0)
+    return Ranking(query, hits, depth, timing, len(texts), cascade.depths)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from glassrank.errors import DiskError, GlassrankError, InputError
 from glassrank.folders import explained
+from glassrank.measure.cascade_plan import CascadePlan
 from glassrank.rank import Pipeline, Reranker
 from glassrank.retrieve import Index
 from glassrank.retrieve.manifest import read_manifest
@@ -39,15 +40,17 @@ class Opened:
     def open(cls, options: Options, rerankers: Mapping[str, Reranker], *, verify: bool) -> "Opened":
         """With each model's documents where they are stored."""
         index = Index(options.index, verify=verify, seen=())
+        plan = None if options.plan is None else CascadePlan.read(options.plan)
         pipelines = {
             name: Pipeline(
                 index,
-                reranker,
+                [rerankers[model] for model in models],
                 method=options.method,
                 candidates=options.candidates,
+                plan=plan if len(models) > 1 else None,
                 verify=verify,
             )
-            for name, reranker in rerankers.items()
+            for name, models in options.pipelines.items()
         }
         opened = cls(index, pipelines, Pipeline(index, method=options.method))
         return opened.compiled()

@@ -44,7 +44,7 @@ class TextsReranker:
         ranking = rank(
             form.query,
             texts,
-            model=pipeline.reranker,
+            model=[stage.reranker for stage in pipeline.models],
             deadline=deadline,
             k=form.top_n,
         )

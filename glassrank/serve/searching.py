@@ -15,7 +15,7 @@ from glassrank.serve.forms import Search, check_method
 from glassrank.serve.opened import Opened
 from glassrank.serve.refusals import RefusedError
 from glassrank.serve.service import Service, json_response, to_bytes
-from glassrank.types import Ranking
+from glassrank.types import Hit, Ranking
 
 NDJSON = "application/x-ndjson"
 
@@ -96,6 +96,13 @@ class Searcher:
             method=form.method,
             first=line is not None,
         )
+        models = self._service.options.pipelines.get(model, ())
+
+        def placed_by(hit: Hit) -> dict[str, str]:
+            """The model of a cascade that did: it is the one to ask for an explanation."""
+            named = len(models) > 1 and hit.placed_by
+            return {"placed_by": models[hit.placed_by - 1]} if named else {}
+
         answer: dict[str, Any] = {}
         for ranking in stages:
             ranked = now()
@@ -111,7 +118,9 @@ class Searcher:
                 "method": form.method or pipeline.method,
                 "generation": opened.index.generation,
                 "candidates": pipeline.candidates,
-                **replace(ranking, timing=timing).to_json(lambda hit: texts[hit.rank - 1]),  # noqa: B023
+                **replace(ranking, timing=timing).to_json(
+                    lambda hit: {**texts[hit.rank - 1], **placed_by(hit)}  # noqa: B023
+                ),
             }
             if left_out := opened.index.left_out(query):
                 answer["left_out"] = left_out  # terms that too many documents have
