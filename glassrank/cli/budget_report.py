@@ -137,7 +137,7 @@ def _shown_ms(report: Report, width: int) -> list[int]:
 
 def plan_table(plan: CascadePlan, labels: Sequence[str]) -> Table:
     """Depths at each budget of a whole query; those of the first model alone for comparison."""
-    table = _table("As a cascade: how deep each model goes", "budget")
+    table = _table("As a cascade: depths", "budget")
     for column in (*labels, plan.measure, f"{labels[0]} alone"):
         table.add_column(escape(column), justify="right")
     for row in plan.budgets:

@@ -101,13 +101,13 @@ def learn_plan(
     `time_ms` says how much of each budget is left for the models.
 
     >>> first = Run.from_dict({"q": {"a": 3.0, "b": 2.0, "c": 1.0}})
-    >>> fast = Run.from_dict({"q": {"a": 0.0, "b": 1.0, "c": 2.0}})
+    >>> fast = Run.from_dict({"q": {"a": 1.0, "b": 0.0, "c": 2.0}})
     >>> strong = Run.from_dict({"q": {"a": 0.0, "b": 9.0, "c": 1.0}})
     >>> speeds = [Speed(docs_per_ms=3.0, query_ms=0.0), Speed(docs_per_ms=1.0, query_ms=1.0)]
     >>> time_ms = {1.0: 1.0, 4.0: 4.0}
     >>> plan = learn_plan(["f", "s"], first, [fast, strong], speeds, {"q": {"b": 1}}, "RR", time_ms)
     >>> [(row.depths, row.value, row.first_alone) for row in plan.budgets]
-    [((0, 0), 0.5, 0.5), ((3, 2), 1.0, 0.5)]
+    [((0, 0), 0.5, 0.5), ((0, 2), 1.0, 0.5)]
     """
     lists = _Lists(first_stage, scored, qrels, Measure.parse(measure))
     rows = []
