@@ -3,10 +3,10 @@
 Field names are those of ir-measures (`query_id`, `doc_id`, `score`, `relevance`).
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,22 +38,24 @@ class Qrel(NamedTuple):
 
 
 class Hit(NamedTuple):
-    """One line of a ranking. `rank` counts from 1. Where there was a second stage, `first_rank` and
-    `first_score` say what the first stage thought."""
+    """One line of a ranking. `rank` counts from 1. `first_rank` and `first_score` say what the
+    first stage of a pipeline thought; `placed_by` is the number of the model that placed the hit,
+    from 1 on, or 0 where none has come as far as this."""
 
     rank: int
     doc_id: str
     score: float
     first_rank: int | None = None
     first_score: float | None = None
+    placed_by: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
     """The answer to one query, best first.
 
-    `depth` is how many candidates the second stage re-ranked (0: first stage only), of `found`;
-    `timing` has the milliseconds of each hop.
+    `depth` is how many candidates were re-ranked (0: first stage only), of `found`, and `depths`
+    the same for each model; `timing` has the milliseconds of each hop.
     """
 
     query: str
@@ -61,12 +63,57 @@ class Ranking:
     depth: int = 0
     timing: Mapping[str, float] = field(default_factory=dict)
     found: int = 0
+    depths: tuple[int, ...] = ()
 
     def __iter__(self) -> Iterator[Hit]:
         return iter(self.hits)
 
     def __len__(self) -> int:
         return len(self.hits)
+
+    def to_json(self, shown: Callable[[Hit], Mapping[str, Any]] = lambda hit: {}) -> dict[str, Any]:
+        """As every interface writes it; `shown` says what else there is to tell of a hit.
+
+        `stages` are the hops in the order in which they were gone through; scoring says how many
+        documents it took.
+        """
+        documents = dict(zip(map(scoring_name, range(len(self.depths))), self.depths, strict=True))
+        return {
+            "query": self.query,
+            "depth": self.depth,
+            "timing_ms": {name: round(ms, 3) for name, ms in self.timing.items()},
+            "stages": [
+                {
+                    "name": name,
+                    "ms": round(ms, 3),
+                    **({"documents": documents[name]} if name in documents else {}),
+                }
+                for name, ms in self.timing.items()
+                if name != "total"
+            ],
+            "hits": [
+                {
+                    "rank": hit.rank,
+                    "doc_id": hit.doc_id,
+                    "score": hit.score,
+                    "first_rank": hit.first_rank,
+                    "first_score": hit.first_score,
+                    "reranked": hit.placed_by > 0,
+                    **shown(hit),
+                }
+                for hit in self.hits
+            ],
+        }
+
+
+def query_name(number: int) -> str:
+    """The hop in which a pipeline's model of this number, from 0 on, encodes the query."""
+    return f"query_{number + 1}" if number else "query"
+
+
+def scoring_name(number: int) -> str:
+    """The hop in which it scores documents."""
+    return f"scoring_{number + 1}" if number else "scoring"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,6 +152,14 @@ class Run:
             offsets.append(len(doc_ids))
             scores.append(np.asarray(values, np.float64))
         return cls(tuple(query_ids), np.array(offsets, np.int64), doc_ids, np.concatenate(scores))
+
+    @classmethod
+    def from_rankings(cls, rankings: Iterable[tuple[str, Ranking]]) -> "Run":
+        """One (query id, ranking) for each query."""
+        return cls.from_rows(
+            (query_id, [hit.doc_id for hit in ranking], np.array([hit.score for hit in ranking]))
+            for query_id, ranking in rankings
+        )
 
     def items(self) -> Iterator[tuple[str, list[str], NDArray[np.float64]]]:
         """(query id, document ids, scores) of each query."""

@@ -1,6 +1,7 @@
 """`glassrank budget`: quality against milliseconds, for several models over the same candidates."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -13,7 +14,11 @@ from glassrank.errors import InputError
 
 if TYPE_CHECKING:
     from glassrank.measure.budget import JudgedQueries, Line, TimedModel, Track
+    from glassrank.measure.budget_curve import Speed
+    from glassrank.measure.cascade_plan import CascadePlan
+    from glassrank.rank import Pipeline
     from glassrank.retrieve import Index
+    from glassrank.types import Run
 
 Item = TypeVar("Item")
 _DEFAULT = ("RR@10", "R@10", "nDCG@10")
@@ -44,6 +49,13 @@ def budget(
     ] = None,
     repeats: Annotated[int, typer.Option(min=1, help="How often each timing is repeated.")] = 5,
     plot: Annotated[Path | None, typer.Option(help="A picture: .svg, .png or .pdf.")] = None,
+    plan: Annotated[
+        Path | None,
+        typer.Option(
+            help="A file for how deep each model goes, at any budget, when each re-ranks the best "
+            "of those before it: search, rerank and serve take it. By the first measure."
+        ),
+    ] = None,
     json: JsonFile = None,
     device: console.Device = "cpu",
     quiet: console.Quiet = False,
@@ -56,13 +68,14 @@ def budget(
     without the first stage. Depths are chosen on dev queries if there are any.
     """
     from glassrank.cli.budget_plot import check_plot, draw
-    from glassrank.cli.budget_tables import summary, tables
+    from glassrank.cli.budget_tables import plan_table, summary, tables
     from glassrank.measure import Measure
     from glassrank.measure.budget import BudgetReport, JudgedQueries, default_most_ms
     from glassrank.retrieve import Index
 
-    for file in (json, plot):
+    for file in (json, plot, plan):
         check_writable(file)
+    console.check_plan(plan, model)
     if plot is not None:
         check_plot(plot)
     measures = [str(Measure.parse(name)) for name in measure or _DEFAULT]
@@ -74,8 +87,9 @@ def budget(
         dev = JudgedQueries.read(dev_run, dev_qrels, dev_queries, opened, depth, say)
     elif (dev_run, dev_qrels, dev_queries) != (None, None, None):
         raise InputError("--dev-run, --dev-qrels and --dev-queries go together; give all three")
-    models = _open_models(model, opened, max(here.deepest, (dev or here).deepest), device)
-    lines = _lines(models, here, dev, measures, repeats, track)
+    models, used = _open_models(model, opened, max(here.deepest, (dev or here).deepest), device)
+    measured = _Measured.of(models, here, dev, repeats, track)
+    lines = measured.lines(measures)
     report = BudgetReport(
         judged=len(here.qrels),
         deepest=here.deepest,
@@ -85,32 +99,40 @@ def budget(
         lines=lines,
     )
     write_json(report.to_json(), json)
+    planned = None
+    if plan is not None:
+        planned = measured.plan(opened, measures[0], used)
+        write_json(planned.to_json(), plan)
     if plot is not None:
         draw(report, plot)
     if not is_printed(json):
         for table in tables(report, console.out.width):
             console.out.print(table, "")
+        if planned is not None:
+            console.out.print(plan_table(planned, [one.label for one in models]), "")
         console.out.print(f"[dim]{summary(report)}[/]", soft_wrap=True)
 
 
 def _open_models(
     models: list[str], index: "Index", deepest: int, device: str
-) -> "list[TimedModel]":
-    """Each live, and with its store if the index has one."""
+) -> "tuple[list[TimedModel], list[Pipeline]]":
+    """Each live, and with its store if the index has one; and each as it would be used."""
     from glassrank.measure.budget import TimedModel, Way, labels
     from glassrank.rank import Pipeline, Reranker
     from glassrank.store import Store
 
-    opened = []
+    opened, used = [], []
     for model, label in zip(models, labels(models), strict=True):
         reranker = Reranker.load(model, device)
         store = Store.find(index, reranker.model)
-        ways = [Way("live", Pipeline(index, reranker, candidates=deepest, calibrate=False))]
+        last = Pipeline(index, reranker, store=None, candidates=deepest, calibrate=False)
+        ways = [Way("live", last)]
         if store is not None:
-            stored = Pipeline(index, reranker, store=store, candidates=deepest, calibrate=False)
-            ways.append(Way(f"stored, {store.dtype}", stored))
+            last = Pipeline(index, reranker, store=store, candidates=deepest, calibrate=False)
+            ways.append(Way(f"stored, {store.dtype}", last))
         opened.append(TimedModel(label, ways))
-    return opened
+        used.append(last)
+    return opened, used
 
 
 def _tracker(quiet: bool) -> "Track":
@@ -120,28 +142,73 @@ def _tracker(quiet: bool) -> "Track":
     return track
 
 
-def _lines(
-    models: "list[TimedModel]",
-    here: "JudgedQueries",
-    dev: "JudgedQueries | None",
-    measures: list[str],
-    repeats: int,
-    track: "Track",
-) -> "list[Line]":
-    """One scoring pass for each model, one line for each of its ways to score."""
-    from glassrank.measure.budget import Line, measure_speeds
-    from glassrank.measure.budget_curve import time_curves
+@dataclass(frozen=True)
+class _Measured:
+    """Models with their speeds, and what they made of the queries."""
 
-    speeds = measure_speeds(models, here.queries, repeats, track)
-    lines = []
-    for model, own_speeds in zip(models, speeds, strict=True):
-        values = model.values(here, measures, here.deepest, track)
-        on_dev = None
-        if dev is not None:
-            on_dev = model.values(dev, measures, here.deepest, track)
-        for way, speed in zip(model.ways, own_speeds, strict=True):
-            lines.append(Line(model.label, way.name, speed, time_curves(values, speed, on_dev)))
-    return lines
+    models: "list[TimedModel]"
+    speeds: "list[list[Speed]]"
+    here: "JudgedQueries"
+    dev: "JudgedQueries | None"
+    scored: "list[Run]"
+    dev_scored: "list[Run]"
+
+    @classmethod
+    def of(
+        cls,
+        models: "list[TimedModel]",
+        here: "JudgedQueries",
+        dev: "JudgedQueries | None",
+        repeats: int,
+        track: "Track",
+    ) -> "_Measured":
+        """One scoring pass for each model."""
+        from glassrank.measure.budget import measure_speeds
+
+        speeds = measure_speeds(models, here.queries, repeats, track)
+        scored = [model.scored(here, track) for model in models]
+        on_dev = [] if dev is None else [model.scored(dev, track) for model in models]
+        return cls(models, speeds, here, dev, scored, on_dev)
+
+    def lines(self, measures: list[str]) -> "list[Line]":
+        """One for each of a model's ways to score."""
+        from glassrank.measure.budget import Line
+        from glassrank.measure.budget_curve import depth_values, time_curves
+
+        deepest = self.here.deepest
+        lines = []
+        for number, model in enumerate(self.models):
+            run, qrels = self.here.run, self.here.qrels
+            values = depth_values(run, self.scored[number], qrels, measures, deepest)
+            on_dev = None
+            if self.dev is not None:
+                run, qrels = self.dev.run, self.dev.qrels
+                on_dev = depth_values(run, self.dev_scored[number], qrels, measures, deepest)
+            for way, speed in zip(model.ways, self.speeds[number], strict=True):
+                lines.append(Line(model.label, way.name, speed, time_curves(values, speed, on_dev)))
+        return lines
+
+    def plan(self, index: "Index", measure: str, used: "list[Pipeline]") -> "CascadePlan":
+        """The models as a cascade, each as it is used: learned on dev queries if there are any."""
+        from glassrank.measure.budget import first_stage_ms
+        from glassrank.measure.cascade_plan import BUDGETS_MS, learn_plan
+        from glassrank.models.checkpoint import fingerprint
+        from glassrank.rank.planner import spare_ms
+
+        on, scored = (self.here, self.scored)
+        if self.dev is not None:
+            on, scored = (self.dev, self.dev_scored)
+        before = first_stage_ms(index, used[0].method, on.queries, on.deepest)
+        left = {budget: max(0.0, budget - before) for budget in BUDGETS_MS}
+        return learn_plan(
+            [fingerprint(pipeline.reranker.model) for pipeline in used],
+            on.run,
+            scored,
+            [speeds[-1] for speeds in self.speeds],
+            on.qrels,
+            measure,
+            {budget: ms - spare_ms(ms) for budget, ms in left.items()},
+        )
 
 
 def _machine(device: str) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from glassrank.measure.budget import BudgetReport
+from glassrank.measure.cascade_plan import CascadePlan
 
 _SHOWN_MS = (1, 2, 5, 10, 20, 50, 100, 200, 300, 500, 1000, 2000, 5000, 10_000)
 _TIME_WIDTH = 10
@@ -35,6 +36,19 @@ def _shown_ms(report: BudgetReport, width: int) -> list[int]:
     columns = max(1, (width - names) // _TIME_WIDTH)
     places = np.linspace(len(able) - 1, 0, min(columns, len(able))).round().astype(int)
     return [able[place] for place in reversed(places)]
+
+
+def plan_table(plan: CascadePlan, labels: Sequence[str]) -> Table:
+    """Depths at each budget of a whole query; those of the first model alone for comparison."""
+    table = _table("As a cascade: depths", "budget")
+    for column in (*labels, plan.measure, f"{labels[0]} alone"):
+        table.add_column(escape(column), justify="right")
+    for row in plan.budgets:
+        depths = (f"{depth:,}" for depth in row.depths)
+        table.add_row(
+            f"{row.budget_ms:,g} ms", *depths, f"{row.value:.4f}", f"{row.first_alone:.4f}"
+        )
+    return table
 
 
 def _best_table(report: BudgetReport) -> Table:

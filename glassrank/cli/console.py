@@ -3,14 +3,15 @@
 import json
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, TypeVar
 
 import typer
 from rich.console import Console
 
-from glassrank.errors import UNSAFE, safe
+from glassrank.errors import UNSAFE, InputError, safe
 
 Item = TypeVar("Item")
 
@@ -20,9 +21,23 @@ MethodName = Annotated[
     str,
     typer.Option(help="bm25, ql, bm25+rm3 or ql+rm3; with parameters: 'bm25(k1=1.2,b=0.75)'."),
 ]
-ModelName = Annotated[
+ModelsMethod = Annotated[
     str | None,
-    typer.Option(help="Re-rank with this model: a folder, or 'default' for the one that is here."),
+    typer.Option(help="The first stage, as 'bm25(k1=1.2,b=0.75)'; as the model says if not given."),
+]
+ModelNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--model",
+        help="Re-rank with this model: a folder, or 'default' for the one that is here. "
+        "Of several, each further one re-ranks the best of those before it.",
+    ),
+]
+PlanFile = Annotated[
+    Path | None,
+    typer.Option(
+        help="How deep each of several models goes: what `glassrank budget --plan` wrote."
+    ),
 ]
 BudgetMs = Annotated[
     float | None, typer.Option(min=0.001, help="Milliseconds for the whole query.")
@@ -40,6 +55,11 @@ _PLAIN_LINE_SECONDS = 10.0
 
 out = Console(highlight=False)
 _err = Console(stderr=True, highlight=False)
+
+
+def check_plan(plan: Path | None, models: Sequence[str] | None) -> None:
+    if plan is not None and len(models or ()) < 2:
+        raise InputError("--plan is for several models; give --model for each of them")
 
 
 def error(message: str) -> None:

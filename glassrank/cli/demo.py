@@ -26,7 +26,7 @@ def demo(
     once: Annotated[
         bool, typer.Option("--once", help="Answer and end; so it does with no terminal.")
     ] = False,
-    method: console.MethodName = "bm25",
+    method: console.ModelsMethod = None,
     budget_ms: Annotated[float, typer.Option(min=1, help="For each query.")] = 50.0,
     k: Annotated[int, typer.Option("--k", "-k", help="How many results for each.")] = 3,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Of the search page.")] = 8000,
@@ -43,7 +43,7 @@ def demo(
 
 
 def _serve(
-    index: Path, model: "Ranker", method: str, budget_ms: float, port: int, *, quiet: bool
+    index: Path, model: "Ranker", method: str | None, budget_ms: float, port: int, *, quiet: bool
 ) -> None:
     """The page, with questions to click; its judged ones are measured when it is up."""
     from glassrank.cli.demo_reports import DemoReports
@@ -81,7 +81,13 @@ def _serve(
 
 
 def _answer(
-    path: Path, query: list[str] | None, method: str, budget_ms: float, k: int, *, quiet: bool
+    path: Path,
+    query: list[str] | None,
+    method: str | None,
+    budget_ms: float,
+    k: int,
+    *,
+    quiet: bool,
 ) -> None:
     from glassrank.cli.search import show, timing_line
     from glassrank.corpus import SAMPLE_QUERIES

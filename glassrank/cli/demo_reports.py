@@ -74,7 +74,7 @@ def make_reports(index: Path, folder: Path, model: str = "default") -> None:
         made = Path(name)
         first, second = made / "first.run", made / "second.run"
         retrieve(index, queries, first, depth=_DEPTH, threads=1, quiet=True)
-        rerank(first, index, queries, model, second, depth=_DEPTH, quiet=True)
+        rerank(first, index, queries, [model], second, depth=_DEPTH, quiet=True)
         types, curves = (made / name for name in NAMES)
         clusters(second, first, queries, qrels, model, k=_CLUSTERS, json=types, quiet=True)
         types.replace(folder / types.name)

@@ -10,11 +10,7 @@ from glassrank.errors import InputError
 
 if TYPE_CHECKING:
     from glassrank.explain import Change, WhatIf
-    from glassrank.rank import Reranker
-    from glassrank.retrieve import Index
-
-_CANDIDATES = 100
-"""Among so many first-stage results a what-if's ranks are counted, unless the model says."""
+    from glassrank.rank import Pipeline
 
 
 def explain(
@@ -24,8 +20,12 @@ def explain(
         list[str], typer.Argument(metavar="DOC [DOC]", help="One document id, or two.")
     ],
     model: Annotated[
-        str, typer.Option(help="A folder, or 'default' for the model that comes with the package.")
-    ] = "default",
+        list[str] | None,
+        typer.Option(
+            help="A folder, or 'default' for the model that comes with the package. Of several, "
+            "the one explains that placed the document."
+        ),
+    ] = None,
     html: Annotated[Path | None, typer.Option(help="An HTML file to write.")] = None,
     json: console.AsJson = False,
     what_if: Annotated[
@@ -35,17 +35,15 @@ def explain(
             help="Remove a word of the (first) document or of the query, or replace it.",
         ),
     ] = None,
+    method: console.ModelsMethod = None,
     device: console.Device = "cpu",
     exact: console.Exact = False,
 ) -> None:
     """Explain a document's score, or two documents side by side."""
-    from glassrank.explain import compare, html_page
-    from glassrank.explain import explain as explain_one
+    from glassrank.explain import explain_docs, html_page, one_or_both
     from glassrank.explain.terminal import draw
     from glassrank.files import atomic_write
-    from glassrank.rank import Reranker
-    from glassrank.retrieve import Index
-    from glassrank.store import text_of
+    from glassrank.rank import Pipeline
 
     if len(docs) > 2:
         raise InputError(f"one or two document ids can be explained, not {len(docs)}")
@@ -53,18 +51,13 @@ def explain(
         raise InputError("choose one of --json and --html")
     if what_if is not None and html is not None:
         raise InputError("--what-if is not drawn as HTML; leave one of the two out")
-    opened = Index(index)
-    texts = {doc_id: text_of(opened.doc(doc_id)) for doc_id in docs}
-    reranker = Reranker.load(model, device, exact=exact)
+    pipeline = Pipeline.open(
+        index, model or "default", method=method, device=device, exact=exact, calibrate=False
+    )
     if what_if is not None:
-        _answer(opened, reranker, query, docs[0], _change(what_if), json)
+        _answer(pipeline, query, docs[0], _change(what_if), json)
         return
-    first = _first_stage(opened, reranker, query, docs)
-    found = [
-        explain_one(reranker, query, texts[doc_id], doc_id=doc_id, first_stage=first.get(doc_id))
-        for doc_id in docs
-    ]
-    shown = compare(*found) if len(found) == 2 else found[0]
+    shown = one_or_both(explain_docs(pipeline, query, docs))
     if html is not None:
         with atomic_write(html) as file:
             file.write(html_page(shown))
@@ -73,17 +66,6 @@ def explain(
         console.print_json(shown.to_json())
     else:
         console.out.print(draw(shown))
-
-
-def _first_stage(
-    index: "Index", reranker: "Reranker", query: str, docs: list[str]
-) -> dict[str, float]:
-    """The first stage's scores, where the model has a use for them. A document that it does not
-    find has no word of the query, and the score 0."""
-    if reranker.model.first_stage_weight is None:
-        return {}
-    found = index.search(query, len(index), reranker.usage.first_stage)
-    return dict.fromkeys(docs, 0.0) | {hit.doc_id: hit.score for hit in found}
 
 
 def _change(text: str) -> "Change":
@@ -100,26 +82,11 @@ def _change(text: str) -> "Change":
     return Change("query" if asked != text else "document", word, by)
 
 
-def _answer(
-    index: "Index", reranker: "Reranker", query: str, doc_id: str, change: "Change", json: bool
-) -> None:
+def _answer(pipeline: "Pipeline", query: str, doc_id: str, change: "Change", json: bool) -> None:
     """How the document moves among the first stage's results."""
-    from glassrank.explain import what_if
-    from glassrank.store import text_of
+    from glassrank.explain import what_if_doc
 
-    depth = reranker.usage.depth or _CANDIDATES
-    found = index.search(query, depth, reranker.usage.first_stage)
-    ids = [hit.doc_id for hit in found]
-    ids = ids if doc_id in ids else [*ids, doc_id]
-    first = _first_stage(index, reranker, query, ids)
-    answer = what_if(
-        reranker,
-        query,
-        [text_of(index.doc(one)) for one in ids],
-        change,
-        doc=ids.index(doc_id),
-        first_stage=[first[one] for one in ids] if first else None,
-    )
+    answer, ids = what_if_doc(pipeline, query, doc_id, change)
     if json:
         console.print_json({**answer.to_json(), "doc_ids": ids})
     else:

@@ -14,13 +14,20 @@ def rerank(
     run: Annotated[Path, typer.Argument(help="The first stage's run.")],
     index: Annotated[Path, typer.Option(help="The index that holds the documents' text.")],
     queries: Annotated[str, typer.Option(help="TSV, JSONL or TREC topics (or .gz).")],
-    model: Annotated[str, typer.Option(help="A model folder, or 'default'.")],
+    model: Annotated[
+        list[str],
+        typer.Option(
+            help="A model folder, or 'default'. Of several, each further one re-ranks the best of "
+            "those before it."
+        ),
+    ],
     out: Annotated[Path, typer.Option(help="The run to write.")],
     depth: Annotated[
         int | None,
         typer.Option(min=1, help="How many to re-rank; the model's own depth unless given."),
     ] = None,
     budget_ms: console.BudgetMs = None,
+    plan: console.PlanFile = None,
     device: console.Device = "cpu",
     exact: console.Exact = False,
     quiet: console.Quiet = False,
@@ -28,9 +35,9 @@ def rerank(
     """Re-rank a run with a trained model, from its document store if the index has one."""
     from glassrank.corpus import read_queries, read_run, write_run
     from glassrank.rank import Pipeline, rerank_run
-    from glassrank.rank.runs import as_row
     from glassrank.types import Run
 
+    console.check_plan(plan, model)
     first = read_run(run)
     texts = {query.query_id: query.text for query in read_queries(queries)}
     unknown = [query_id for query_id in first.query_ids if query_id not in texts]
@@ -39,13 +46,19 @@ def rerank(
             f"{queries} has no query {unknown[0]!r}, which {run} has; give its queries"
         )
     pipeline = Pipeline.open(
-        index, model, budget_ms=budget_ms, candidates=depth, device=device, exact=exact
+        index,
+        model,
+        budget_ms=budget_ms,
+        candidates=depth,
+        plan=plan,
+        device=device,
+        exact=exact,
     )
     started = time.perf_counter()
     ranked = rerank_run(pipeline, first, texts)
     rows = list(console.track(ranked, "Re-ranking", total=len(first), quiet=quiet))
     seconds = time.perf_counter() - started
-    write_run(Run.from_rows(as_row(*row) for row in rows), out)
+    write_run(Run.from_rankings(rows), out)
     depths = [ranking.depth for _, ranking in rows]
     deep = f"{sum(depths) / max(1, len(depths)):,.0f} candidates each" if rows else "nothing"
     console.say(f"{out}: {len(rows):,} queries, {deep}, in {seconds:.1f} s", quiet=quiet)

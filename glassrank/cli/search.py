@@ -11,6 +11,8 @@ from glassrank.cli import console
 from glassrank.errors import InputError, safe
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from glassrank.retrieve import Index
     from glassrank.types import Hit, Ranking
 
@@ -18,58 +20,43 @@ if TYPE_CHECKING:
 def search(
     index: Annotated[Path, typer.Argument(help="The index folder.")],
     query: Annotated[str, typer.Argument(help="What to look for.")],
-    method: console.MethodName = "bm25",
+    method: console.ModelsMethod = None,
     k: Annotated[int, typer.Option("--k", "-k", help="How many results.")] = 10,
-    model: console.ModelName = None,
+    model: console.ModelNames = None,
     budget_ms: console.BudgetMs = None,
+    plan: console.PlanFile = None,
     device: console.Device = "cpu",
     exact: console.Exact = False,
     json: console.AsJson = False,
 ) -> None:
     """Search for one query; with a model, re-rank what was found."""
-    from glassrank.retrieve import Index
+    from glassrank.rank import Pipeline
 
     if budget_ms is not None and model is None:
         raise InputError("--budget-ms is for re-ranking; it goes with --model")
-    if model is None:
-        opened = Index(index)
-        ranking = opened.search(query, k, method)
-    else:
-        from glassrank.rank import Pipeline
-
-        pipeline = Pipeline.open(
-            index, model, budget_ms=budget_ms, method=method, device=device, exact=exact
-        )
-        opened, ranking = pipeline.index, pipeline(query, k)
+    console.check_plan(plan, model)
+    pipeline = Pipeline.open(
+        index, model, budget_ms=budget_ms, method=method, plan=plan, device=device, exact=exact
+    )
+    ranking = pipeline(query, k)
     if json:
-        console.print_json(_as_json(opened, ranking, method, model))
+        described = _described(pipeline.index, query)
+        named = model[0] if model and len(model) == 1 else model
+        answer = {"method": pipeline.method, "model": named, **ranking.to_json(described)}
+        console.print_json(answer)
         return
-    show(opened, ranking)
+    show(pipeline.index, ranking)
     if model is not None:
         console.say(timing_line(ranking))
 
 
-def _as_json(index: "Index", ranking: "Ranking", method: str, model: str | None) -> object:
-    return {
-        "query": ranking.query,
-        "method": method,
-        "model": model,
-        "depth": ranking.depth,
-        "timing_ms": dict(ranking.timing),
-        "hits": [
-            {
-                "rank": hit.rank,
-                "doc_id": hit.doc_id,
-                "score": hit.score,
-                "first_rank": hit.first_rank,
-                "first_score": hit.first_score,
-                "title": (doc := index.doc(hit.doc_id)).title,
-                "source": doc.source,
-                "snippet": index.snippet(ranking.query, hit.doc_id).text,
-            }
-            for hit in ranking
-        ],
-    }
+def _described(index: "Index", query: str) -> "Callable[[Hit], dict[str, str]]":
+    def described(hit: "Hit") -> dict[str, str]:
+        doc = index.doc(hit.doc_id)
+        snippet = index.snippet(query, hit.doc_id).text
+        return {"title": doc.title, "source": doc.source, "snippet": snippet}
+
+    return described
 
 
 def timing_line(ranking: "Ranking") -> str:

@@ -17,6 +17,14 @@ def serve(
             help="A model folder, NAME=FOLDER, 'default', or 'none'; several may be given."
         ),
     ] = None,
+    cascade: Annotated[
+        bool,
+        typer.Option(
+            "--cascade",
+            help="Also search with all models, each re-ranking the best of those before it.",
+        ),
+    ] = False,
+    plan: console.PlanFile = None,
     device: console.Device = "cpu",
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 for any that is free.")] = 8000,
@@ -71,6 +79,8 @@ def serve(
     options = Options(
         index=index,
         models=() if model == ["none"] else named_models(model or ["default"]),
+        cascade=cascade,
+        plan=plan,
         device=device,
         host=host,
         port=port,

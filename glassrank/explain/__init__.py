@@ -3,7 +3,13 @@
 from glassrank.explain.changes import Change, WhatIf, what_if
 from glassrank.explain.explainers import EXPLAINERS, explain
 from glassrank.explain.explanation import Comparison, Explanation, compare
-from glassrank.explain.hits import explain_any, explain_hits
+from glassrank.explain.hits import (
+    explain_any,
+    explain_docs,
+    explain_hits,
+    one_or_both,
+    what_if_doc,
+)
 from glassrank.explain.page import html_page
 from glassrank.explain.structure import Part
 from glassrank.modules import make_callable
@@ -17,9 +23,12 @@ __all__ = [
     "WhatIf",
     "compare",
     "explain",
+    "explain_docs",
     "explain_hits",
     "html_page",
+    "one_or_both",
     "what_if",
+    "what_if_doc",
 ]
 
 make_callable(__name__, explain_any)

@@ -90,7 +90,7 @@ def _explained(
         marks=found.marks,
         rest=(*found.rest, *mixed),
         matrices=found.matrices,
-        notes=(*found.notes, *_notes(reranker, asked, given, first_stage)),
+        notes=(*found.notes, *_notes(reranker, asked, given, first_stage, words)),
     )
 
 
@@ -167,11 +167,26 @@ def _by_term(part: Part, terms: int) -> list[float]:
 
 
 def _notes(
-    reranker: Reranker, query: Reading, doc: Reading, first_stage: float | None
+    reranker: Reranker,
+    query: Reading,
+    doc: Reading,
+    first_stage: float | None,
+    stored: Words | None,
 ) -> Iterator[str]:
     yield from query.notes("query")
     yield from doc.notes("document")
     if reranker.model.first_stage_weight is not None and first_stage is None:
         yield "The model mixes in the first stage's score, which was not given: it is left out."
+    yield from _precision(reranker, stored)
     if reranker.ranks.reads_pieces and reranker.ranks is not reranker.model:
         yield "Layers are rounded for speed: beside other documents the score's last digits differ."
+
+
+def _precision(reranker: Reranker, stored: Words | None) -> Iterator[str]:
+    """Which of the scores that a document can have is explained, where there is more than one."""
+    if stored is not None:
+        yield "What is explained is the score of the document's words as the store has them."
+    elif reranker.exact:
+        yield "What is explained is the exact score, of unrounded layers."
+    elif reranker.ranks is not reranker.model:
+        yield "What is explained is the score as ranked, of layers rounded for speed."

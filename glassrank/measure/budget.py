@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.corpus import read_qrels, read_queries, read_run
+from glassrank.deadline import now
 from glassrank.errors import InputError
-from glassrank.measure.budget_curve import Speed, TimeCurve, depth_values
-from glassrank.measure.judged import trec_order
-from glassrank.measure.measures import Floats
+from glassrank.measure.budget_curve import Speed, TimeCurve
+from glassrank.measure.judged import candidates_of
 from glassrank.retrieve import Index
 from glassrank.types import Qrels, Ranking, Run
 
@@ -72,15 +72,8 @@ class JudgedQueries:
                 raise InputError(
                     f"{queries} has no query {query_id!r}, which {run} has; give its queries"
                 )
-            order = trec_order(doc_ids, scores)[:depth]
-            numbers = np.array([index.snapshot.find(doc_ids[i]) for i in order], np.int64)
-            if (numbers < 0).any():
-                missing = doc_ids[order[np.argmax(numbers < 0)]]
-                raise InputError(
-                    f"{index.path} has no document {missing!r}, which {run} has; "
-                    "give the index that the run was made from"
-                )
-            judged.append(JudgedQuery(query_id, texts[query_id], numbers, scores[order]))
+            rows_here = candidates_of(index, doc_ids, scores, depth, run=str(run))
+            judged.append(JudgedQuery(query_id, texts[query_id], *rows_here))
         if not judged:
             raise InputError(f"no query of {run} is judged in {qrels}; give its judgments")
         if len(judged) < len(judgments):
@@ -112,18 +105,13 @@ class TimedModel:
     label: str
     ways: list[Way]
 
-    def values(
-        self, judged: JudgedQueries, measures: Sequence[str], deepest: int, track: Track
-    ) -> dict[str, Floats]:
-        """Each measure at every depth, from one scoring pass over all candidates: from the store if
-        there is one, as it would be in use, and far faster than live."""
+    def scored(self, judged: JudgedQueries, track: Track) -> Run:
+        """One scoring pass over all candidates: from the store if there is one, as it would be in
+        use, and far faster than live."""
         queries = track(judged.queries, f"Scoring with {self.label}")
-        rankings = ((query.query_id, _rerank(self.ways[-1], query)) for query in queries)
-        scored = Run.from_rows(
-            (query_id, [hit.doc_id for hit in ranking], np.array([hit.score for hit in ranking]))
-            for query_id, ranking in rankings
+        return Run.from_rankings(
+            (query.query_id, _rerank(self.ways[-1], query)) for query in queries
         )
-        return depth_values(judged.run, scored, judged.qrels, measures, deepest)
 
 
 def labels(models: Sequence[str]) -> list[str]:
@@ -164,6 +152,17 @@ def measure_speeds(
                 encoding[position, again, number] = timing["query"]
     speeds = iter(map(Speed.median, docs, scoring, encoding))
     return [[next(speeds) for _ in model.ways] for model in models]
+
+
+def first_stage_ms(index: Index, method: str, queries: Sequence[JudgedQuery], depth: int) -> float:
+    """What it takes to find candidates: a median, of which the first round is not counted."""
+    took = []
+    for again in range(2):
+        for query in _timed(queries):
+            began = now()
+            index.top_k([query.text], depth, method)
+            took += [now() - began] if again else []
+    return float(np.median(took))
 
 
 def _timed(queries: Sequence[JudgedQuery]) -> list[JudgedQuery]:

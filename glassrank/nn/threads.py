@@ -1,6 +1,7 @@
 """Threads that wait for work: to wake one takes less than half the time of starting one."""
 
 import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _waiting: list[ThreadPoolExecutor] = []
+_outside = threading.local()
 
 
 def _helpers() -> ThreadPoolExecutor:
@@ -49,12 +51,19 @@ def lead(work: Callable[[bool], Result], invited: int) -> Result:
 @contextmanager
 def one_thread() -> Iterator[None]:
     """Steps of PyTorch in this thread alone."""
-    threads = torch.get_num_threads()
+    threads, allowed = torch.get_num_threads(), threads_allowed()
     torch.set_num_threads(1)  # for the thread that says so
+    _outside.threads = allowed
     try:
         yield
     finally:
         torch.set_num_threads(threads)
+        _outside.threads = None if threads == allowed else allowed
+
+
+def threads_allowed() -> int:
+    """PyTorch's number of threads, also where its own steps are kept to one of them."""
+    return getattr(_outside, "threads", None) or torch.get_num_threads()
 
 
 def apart(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:

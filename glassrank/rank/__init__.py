@@ -2,10 +2,9 @@
 
 from glassrank.deadline import Deadline
 from glassrank.modules import make_callable
-from glassrank.rank.cost import CostModel
 from glassrank.rank.live import Reranker
-from glassrank.rank.pipeline import Pipeline
-from glassrank.rank.runs import rerank_run
+from glassrank.rank.pipeline import Pipeline, rerank_run
+from glassrank.rank.planner import CostModel
 from glassrank.rank.texts import load, rank
 
 __all__ = ["CostModel", "Deadline", "Pipeline", "Reranker", "load", "rank", "rerank_run"]

@@ -13,11 +13,13 @@ from glassrank.models.checkpoint import SavedModel, load_named
 from glassrank.models.fast import fast_form
 from glassrank.models.texts import TextReader, batch_of, in_batches
 from glassrank.nn.devices import device_named
-from glassrank.rank.cost import CostModel
+from glassrank.rank.planner import CostModel
 from glassrank.rank.query_encoding import QueryEncoder
 from glassrank.text import Vocabulary
 from glassrank.text.encoder import WordEncoder
 
+WORDS_AT_ONCE = 16_384.0
+"""That are encoded as one piece when there is no budget to cut it shorter."""
 TOKENS_AT_ONCE = 4_096
 """Texts of like length go together, up to this many words with padding: memory stays small, and
 little of it is padding."""
@@ -51,6 +53,7 @@ class Reranker:
         too. Other queries have a form of their own, of `model`, which is what a store is tied to.
         """
         self.cost = CostModel(base=2.0, rate=0.02)  # of live scoring; learned from the first use on
+        self.query_cost = CostModel()  # of all that comes before scoring, by the documents
         rounded = self._device.type == "cuda" and self.ranks.reads_pieces
         encodes = self.ranks if rounded else self.model
         self._encode_query = QueryEncoder(encodes, self.usage.query_length, exact=exact)

@@ -1,42 +1,29 @@
 """The whole query within one budget: first stage, query encoding, scoring, sorting."""
 
-import threading
-from dataclasses import dataclass
+import copy
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glassrank.deadline import Clock, Deadline, now
+from glassrank.deadline import NEVER, Clock, Deadline, now
 from glassrank.errors import InputError
-from glassrank.models import Words
-from glassrank.rank.budget import score_in_time
-from glassrank.rank.candidates import Candidates, StoredCandidates, TextCandidates
-from glassrank.rank.cost import CostModel
-from glassrank.rank.fused import FusedPooling, fused_pooling
-from glassrank.rank.fused_gpu import OnGPU
-from glassrank.rank.live import Reranker, best_first
+from glassrank.measure.cascade_plan import CascadePlan
+from glassrank.measure.judged import candidates_of
+from glassrank.models.checkpoint import fingerprint
+from glassrank.rank.candidates import CALIBRATION_DOCS, IndexStage, some_documents
+from glassrank.rank.cascade import Cascade
+from glassrank.rank.live import Reranker
+from glassrank.rank.planner import Planner
 from glassrank.retrieve import Index
-from glassrank.retrieve.methods import Method
+from glassrank.retrieve.methods import Method, method_name
 from glassrank.retrieve.search import TopK
-from glassrank.retrieve.snapshot import Snapshot
 from glassrank.store import Store
-from glassrank.types import Hit, Ranking
+from glassrank.types import Ranking, Run
 
-_WORDS_AT_ONCE = {"live": 16_384.0, "stored": 1_048_576.0}
-"""The most that is scored as one piece when there is no budget to cut it shorter."""
-_SPARE, _MOST_SPARE_MS = 0.08, 5.0
-"""The share of the time left for scoring that is kept for what no prediction knows of."""
-_CALIBRATION_DOCS = (2, 8, 32, 64)
-
-
-@dataclass(frozen=True)
-class _State:
-    """What a query reads. It never changes: a query that is running ends on what it began with."""
-
-    index: Index
-    store: Store | None
-    fused: FusedPooling | OnGPU | None
+_CANDIDATES = 1000
 
 
 class Pipeline:
@@ -44,35 +31,62 @@ class Pipeline:
     search = Pipeline(index, Reranker.load(), budget_ms=50)
     ranking = search("how do I read a csv file?", k=10)
 
-    With a store, the documents' words are read from it; without, texts are encoded live, within the
-    same budget. What the time does not allow keeps the first stage's order below what was
-    re-ranked.
+    With several models, the first orders all candidates, and each further one the best of them, as
+    many as the time left allows or a plan says.
+
+    Where the index has a store of the model, the documents' words are read from it; otherwise texts
+    are encoded live, within the same budget. What the time does not allow keeps the first stage's
+    order below what was re-ranked. A pipeline never changes, and threads may share it: it stays
+    on the index as it was when it was made.
     """
 
     def __init__(
         self,
         index: Index,
-        reranker: Reranker,
+        models: Reranker | Sequence[Reranker] = (),
         *,
-        store: Store | None = None,
+        store: Store | Literal["own"] | None = "own",
         budget_ms: float | None = None,
-        method: str | Method = "bm25",
+        method: str | Method | None = None,
         candidates: int | None = None,
+        plan: CascadePlan | None = None,
         clock: Clock = now,
         calibrate: bool = True,
+        verify: bool = True,
     ) -> None:
+        """How models are used is decided here, for everybody: the first stage is the one that the
+        (first) model was trained on, unless `method` names another; a model ranks with its own
+        store in the index if there is one, unless `store` is another one or None; as deep as it
+        was best on dev queries, unless `candidates` says otherwise; and rounded where that is
+        faster, unless it was loaded as exact. `plan` says how deep each of several models goes.
+        `verify` reads every byte of a store once."""
         _check_budget(budget_ms)
-        self.reranker = reranker
+        rerankers = [models] if isinstance(models, Reranker) else list(models)
+        self.index = index.pinned()
         self.budget_ms = budget_ms
-        self.method = method
-        self.candidates = candidates or reranker.usage.depth or 1000
-        self._clock = clock
-        self._state = self._of(index.pinned(), store)
-        self.scoring_cost = CostModel() if store is not None else reranker.cost
-        self._closing_cost = CostModel()
-        self._lock = threading.Lock()
-        if store is not None:
-            store.require(index.snapshot)
+        usage = rerankers[0].usage if rerankers else None
+        method = method or (usage.first_stage if usage else "bm25")
+        self.method = method if isinstance(method, str) else method_name(method)
+        self.candidates = (candidates or usage.depth or _CANDIDATES) if usage else 0
+        self._depths = [
+            min(self.candidates, reranker.usage.depth or self.candidates)
+            if number
+            else self.candidates
+            for number, reranker in enumerate(rerankers)
+        ]
+        self.plan = plan
+        self.planner = Planner(clock)
+        self.models = tuple(
+            IndexStage(
+                reranker,
+                self.index.snapshot,
+                Store.find(self.index, reranker.model, verify=verify) if store == "own" else store,
+                found=store == "own",
+            )
+            for reranker in rerankers
+        )
+        if plan is not None:
+            _check_plan(plan, rerankers)
         if calibrate:
             self.calibrate()
 
@@ -80,39 +94,39 @@ class Pipeline:
     def open(
         cls,
         index: str | Path,
-        model: str | Path = "default",
+        model: str | Path | Sequence[str | Path] | None = "default",
         *,
         budget_ms: float | None = None,
-        method: str | Method = "bm25",
+        method: str | Method | None = None,
         candidates: int | None = None,
+        plan: str | Path | None = None,
         device: str = "cpu",
         exact: bool = False,
+        calibrate: bool = True,
     ) -> "Pipeline":
-        """From folders; the model's document store is used if the index has one. `exact` as in
-        `Reranker`."""
-        opened, reranker = Index(index), Reranker.load(model, device, exact=exact)
-        store = Store.find(opened, reranker.model)
+        """From folders; without a model, the first stage alone. `plan` is a file that `glassrank
+        budget` wrote, `exact` as in `Reranker`."""
+        opened = Index(index)
+        names = [model] if isinstance(model, str | Path) else model or []
         return cls(
             opened,
-            reranker,
-            store=store,
+            [Reranker.load(name, device, exact=exact) for name in names],
             budget_ms=budget_ms,
             method=method,
             candidates=candidates,
+            plan=None if plan is None else CascadePlan.read(plan),
+            calibrate=calibrate,
         )
 
     @property
-    def index(self) -> Index:
-        """As it was when the pipeline was made, or refreshed."""
-        return self._state.index
+    def reranker(self) -> Reranker:
+        """The first model."""
+        return self.models[0].reranker
 
     @property
     def store(self) -> Store | None:
-        return self._state.store
-
-    def _of(self, index: Index, store: Store | None) -> _State:
-        fused = None if store is None else fused_pooling(self.reranker.ranks, store)
-        return _State(index, store, fused)
+        """Of the first model."""
+        return self.models[0].store
 
     def __call__(
         self,
@@ -123,142 +137,132 @@ class Pipeline:
         method: str | Method | None = None,
     ) -> Ranking:
         """The best k. `budget_ms` counts from now, and from the call on covers everything."""
-        _check_budget(budget_ms)
-        deadline = Deadline.after(budget_ms or self.budget_ms, self._clock)
-        began = self._clock()
-        state, depth = self._state, max(k, self.candidates)
-        first = state.index.top_k([query], depth, method or self.method, deadline=deadline)[0]
-        found = self._clock()
-        return self._rerank(query, state, first, k, deadline, {"first_stage": found - began})
+        deadline = self._deadline(budget_ms)
+        *_, final = self.stages(query, k, deadline=deadline, method=method, first=False)
+        return final
+
+    def stages(
+        self,
+        query: str,
+        k: int = 10,
+        *,
+        deadline: Deadline = NEVER,
+        method: str | Method | None = None,
+        first: bool = True,
+    ) -> Iterator[Ranking]:
+        """The first stage's ranking as soon as it is there, unless nobody waits for the `first`;
+        then the final one. When it is too late for more, the first stage's is the final one."""
+        clock = self.planner.clock
+        depths = self._planned(deadline)
+        began = clock()
+        depth = max(k, self.candidates)
+        found = self.index.top_k([query], depth, method or self.method, deadline=deadline)[0]
+        cascade = Cascade(found, timing={"first_stage": clock() - began})
+        if first and self.models:
+            yield self._ranking(query, cascade, k, "first_stage")
+        yield self._final(query, cascade, k, depths, deadline)
 
     def rerank(
         self,
         query: str,
-        numbers: NDArray[np.int64],
+        docs: NDArray[np.int64],
         scores: NDArray[np.floating],
         *,
         budget_ms: float | None = None,
     ) -> Ranking:
         """Candidates that are there already, by their numbers in the index, best first."""
-        _check_budget(budget_ms)
-        deadline = Deadline.after(budget_ms or self.budget_ms, self._clock)
-        first = TopK(numbers, scores.astype(np.float32))
-        return self._rerank(query, self._state, first, len(numbers), deadline, {})
+        first = TopK(docs, scores.astype(np.float32))
+        deadline = self._deadline(budget_ms)
+        return self._final(query, Cascade(first), len(docs), self._planned(deadline), deadline)
 
-    def _rerank(
+    def _deadline(self, budget_ms: float | None) -> Deadline:
+        _check_budget(budget_ms)
+        return Deadline.after(budget_ms or self.budget_ms, self.planner.clock)
+
+    def _planned(self, deadline: Deadline) -> Sequence[int]:
+        """How deep each model goes at most, in the time that the whole query has."""
+        if self.plan is None:
+            return self._depths
+        return [min(depth, self.candidates) for depth in self.plan.depths(deadline.left())]
+
+    def _final(
+        self, query: str, cascade: Cascade, k: int, depths: Sequence[int], deadline: Deadline
+    ) -> Ranking:
+        cascade.rerank(query, self.models, depths, deadline, self.planner)
+        return self._ranking(query, cascade, k, "sorting" if self.models else "first_stage")
+
+    def _ranking(self, query: str, cascade: Cascade, k: int, hop: str) -> Ranking:
+        """What the stages so far have made of it; the time to build it belongs to this hop."""
+        began = self.planner.clock()
+        hits = cascade.hits(k, self.index.snapshot.doc_id)
+        took = self.planner.clock() - began
+        self.planner.learn("sorting", len(cascade.places), took)
+        cascade.timing[hop] = cascade.timing.get(hop, 0.0) + took
+        timing = {**cascade.timing, "total": sum(cascade.timing.values())}
+        depths = cascade.depths
+        found = min(self.candidates, len(cascade.places))
+        return Ranking(query, hits, max(depths, default=0), timing, found, depths)
+
+    def first_scores(
         self,
         query: str,
-        state: _State,
-        first: TopK,
-        k: int,
-        deadline: Deadline,
-        timing: dict[str, float],
-    ) -> Ranking:
-        began = self._clock()
-        words = self.reranker.encode_query(query)
-        depth = min(self.candidates, len(first.docs))
-        candidates = self._ready(words, state, TopK(first.docs[:depth], first.scores[:depth]))
-        encoded = self._clock()
-        reserve = self._closing_cost.predict(len(first.docs))
-        reserve += min(_SPARE * deadline.left(), _MOST_SPARE_MS)
-        at_once = _WORDS_AT_ONCE["live" if state.store is None else "stored"]
-        scored = score_in_time(
-            candidates.scores,
-            candidates.sizes,
-            self.scoring_cost,
-            deadline.earlier(reserve),
-            at_once,
-        )
-        done = self._clock()
-        hits = _hits(state.index.snapshot, first, scored.values, k)
-        ended = self._clock()
-        self._closing_cost.learn(len(first.docs), ended - done)
-        timing |= {"query": encoded - began, "scoring": done - encoded, "sorting": ended - done}
-        timing["total"] = sum(timing.values())
-        return Ranking(query, hits, scored.depth, timing, depth)
-
-    def stored_words(self, doc_id: str) -> Words | None:
-        """A document's words as they are ranked; None where it is encoded live."""
-        state = self._state
-        snapshot, store = state.index.snapshot, state.store
-        if store is None:
-            return None
-        number = snapshot.find(doc_id)
-        (found,) = store.locate(snapshot, np.array([number]))
-        return store.words(found.part, found.starts, found.lengths)
-
-    def _ready(self, query: Words, state: _State, first: TopK) -> Candidates:
-        reranker, snapshot = self.reranker, state.index.snapshot
-        if state.store is None:
-            return TextCandidates.of_index(reranker, query, snapshot, first.docs, first.scores)
-        return StoredCandidates(
-            reranker, state.fused, state.store, query, snapshot, first.docs, first.scores
-        )
+        doc_ids: Sequence[str],
+        *,
+        method: str | Method | None = None,
+        deadline: Deadline = NEVER,
+    ) -> list[float]:
+        """The first stage's scores of documents. One that it does not find has no word of the
+        query, and the score 0."""
+        numbers = [self.index.snapshot.find(doc_id) for doc_id in doc_ids]
+        for depth in (max(1, self.candidates), len(self.index)):
+            found = self.index.top_k([query], depth, method or self.method, deadline=deadline)[0]
+            wanted = np.isin(found.docs, numbers)
+            if wanted.sum() == len(set(numbers)):
+                break
+        scores = dict(zip(found.docs[wanted].tolist(), found.scores[wanted].tolist(), strict=True))
+        return [scores.get(number, 0.0) for number in numbers]
 
     def calibrate(self) -> None:
-        """Scores a few documents, so that the first query is predicted as well as later ones."""
-        state = self._state
-        snapshot = state.index.snapshot
-        numbers = _some_documents(snapshot, max(_CALIBRATION_DOCS))
-        if not len(numbers):
-            return
-        query = " ".join(snapshot.doc(int(numbers[0])).text.split()[:8])
-        words = self.reranker.encode_query(query)
-        for warm in (False, True):
-            for size in _CALIBRATION_DOCS:
-                part = numbers[:size]
-                first = TopK(part, np.zeros(len(part), np.float32))
-                ready = self._ready(words, state, first)
-                began = self._clock()
-                ready.scores(0, len(part))
-                if warm:
-                    self.scoring_cost.learn(float(ready.sizes.sum()), self._clock() - began)
-                    self._close_once(snapshot, first)
+        """Scores and sorts a few documents, so that the first query is predicted as well."""
+        for model in self.models:
+            model.calibrate(self.planner.clock)
+        docs = some_documents(self.index.snapshot, max(CALIBRATION_DOCS))
+        for size in CALIBRATION_DOCS if self.models and len(docs) else ():
+            few = Cascade(TopK(docs[:size], np.zeros(len(docs[:size]), np.float32)))
+            self._ranking("", few, 10, "sorting")
 
-    def _close_once(self, snapshot: Snapshot, first: TopK) -> None:
-        began = self._clock()
-        _hits(snapshot, first, first.scores, 10)
-        self._closing_cost.learn(len(first.docs), self._clock() - began)
-
-    def refresh(self) -> bool:
-        """Takes up a changed index, and a store that follows it; True if anything is new.
-
+    def follow(self, index: Index, *, verify: bool = False) -> "Pipeline":
+        """The same for a changed index, and stores that follow it, with all that was learned.
         Queries that are running end on what they began with. An index whose new documents are not
-        in the store yet is not taken up.
-        """
-        with self._lock:
-            store = self.store
-            fresh = self.index.pinned()
-            if not fresh.refresh():
-                return False
-            if store is not None:
-                store = Store.open(store.path, self.reranker.model, fresh.snapshot, verify=False)
-            self._state = self._of(fresh, store)  # all at once
-            return True
+        in a store yet is not taken up."""
+        fresh = copy.copy(self)
+        fresh.index = index.pinned()
+        fresh.models = tuple(model.follow(fresh.index, verify=verify) for model in self.models)
+        for model in fresh.models:
+            model.calibrate(self.planner.clock)
+        return fresh
+
+
+def rerank_run(
+    pipeline: Pipeline, run: Run, queries: Mapping[str, str]
+) -> Iterator[tuple[str, Ranking]]:
+    """Each query's candidates in the model's order, as deep as the pipeline goes; the rest keep the
+    first stage's order below them, with scores that say so."""
+    for query_id, doc_ids, scores in run.items():
+        yield (
+            query_id,
+            pipeline.rerank(queries[query_id], *candidates_of(pipeline.index, doc_ids, scores)),
+        )
+
+
+def _check_plan(plan: CascadePlan, rerankers: Sequence[Reranker]) -> None:
+    if list(plan.models) != [fingerprint(reranker.model) for reranker in rerankers]:
+        raise InputError(
+            "this plan was made for other models, or for these in another order; give those, or "
+            "make a plan for these with: glassrank budget … --plan FILE"
+        )
 
 
 def _check_budget(budget_ms: float | None) -> None:
     if budget_ms is not None and not budget_ms > 0:
         raise InputError(f"a budget must be more than 0 milliseconds, not {budget_ms}")
-
-
-def _hits(snapshot: Snapshot, first: TopK, scores: NDArray[np.float32], k: int) -> tuple[Hit, ...]:
-    places, values = best_first(scores, len(first.docs))
-    return tuple(
-        Hit(
-            rank,
-            snapshot.doc_id(int(first.docs[place])),
-            value,
-            place + 1,
-            float(first.scores[place]),
-        )
-        for rank, (place, value) in enumerate(
-            zip(places[:k].tolist(), values[:k].tolist(), strict=True), 1
-        )
-    )
-
-
-def _some_documents(snapshot: Snapshot, count: int) -> NDArray[np.int64]:
-    """Spread over the whole index: their lengths are like those of all."""
-    total = snapshot.bases[-1]
-    return np.unique(np.linspace(0, total - 1, min(count, total)).astype(np.int64))

@@ -137,7 +137,7 @@ class Index:
                 zip(found.docs.tolist(), found.scores.tolist(), strict=True), 1
             )
         )
-        return Ranking(query, hits, timing={"retrieve": 1e3 * (time.perf_counter() - started)})
+        return Ranking(query, hits, timing={"first_stage": 1e3 * (time.perf_counter() - started)})
 
     def retrieve(
         self,

@@ -99,7 +99,7 @@ def _addresses(app: FastAPI, service: Service) -> dict[str, Address]:
 
 def _name_models(app: FastAPI, options: Options) -> None:
     """The schema names the models that there are, for programs that read it."""
-    names = [name for name, _ in options.models]
+    names = list(options.pipelines)
     schema = app.openapi()
     forms = schema["components"]["schemas"]
     (asked,) = (p for p in schema["paths"]["/search"]["get"]["parameters"] if p["name"] == "model")

@@ -37,16 +37,19 @@ def information(service: Service) -> dict[str, Any]:
 
 
 def _model(name: str, pipeline: Pipeline) -> dict[str, Any]:
-    model, usage = pipeline.reranker.model, pipeline.reranker.usage
+    """Of a cascade, its first model; `kind` and `stored` name all of them."""
+    usage = pipeline.reranker.usage
+    rankers = [stage.reranker.model for stage in pipeline.models]
+    stored = [stage.store.dtype for stage in pipeline.models if stage.store is not None]
     return {
         "name": name,
-        "kind": model.name,
+        "kind": "+".join(ranker.name for ranker in rankers),
         "candidates": pipeline.candidates,
         "query_words": usage.query_length,
         "doc_words": usage.doc_length,
         "first_stage": pipeline.method,
-        "mixes_first_stage": model.first_stage_weight is not None,
-        "stored": None if pipeline.store is None else pipeline.store.dtype,
+        "mixes_first_stage": any(ranker.first_stage_weight is not None for ranker in rankers),
+        "stored": "+".join(stored) or None,
     }
 
 

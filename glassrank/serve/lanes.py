@@ -13,13 +13,10 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, TypeVar
 
 from glassrank.deadline import Clock, Deadline, now
+from glassrank.rank.planner import Load
 from glassrank.serve.refusals import RefusedError
 
 Result = TypeVar("Result")
-
-_NEW = 0.1
-"""How much the newest request says about how long they take."""
-_TRUSTED = 4.0
 
 
 class Lane:
@@ -27,19 +24,15 @@ class Lane:
         self.name = name
         self.threads = threads
         self.longest = longest
-        self.usual_ms = 0.0
-        """How long a request has lately taken, once it began."""
+        self.load = Load(threads, clock)
         self.refused: Callable[[str], None] = lambda reason: None
         """Is told why, each time."""
         self.waits: Callable[[int], None] = lambda count: None
         """Is told how many wait, whenever that changes."""
-        self._clock = clock
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._lock = threading.Lock()
         self._inside = 0
-        self._waiting = 0
         self._jobs: set[Future[Any]] = set()
-        self._began: dict[int, float] = {}  # thread -> when it began what it is at
 
     def enter(self) -> bool:
         """Takes a place, if there is one: at a thread, or in the queue."""
@@ -60,7 +53,7 @@ class Lane:
         """`work` is called with the moment by which it must be done; `needs_ms` is the least that
         is of any use to it."""
         with self._lock:
-            expected = self._expected_wait()
+            expected = self.load.expected_wait()
             # With nothing to wait for, no time to come would be better than now.
             if expected > 0 and expected + needs_ms > deadline.left():
                 why = "others that wait would use up this budget"
@@ -84,42 +77,23 @@ class Lane:
     def _run(
         self, work: Callable[[Deadline], Result], deadline: Deadline, needs_ms: float
     ) -> Result:
-        began = self._clock()
         with self._lock:
             self._wait(-1)
-            self._began[threading.get_ident()] = began
-            sharers = 1 + self._waiting / self.threads
+            share = self.load.begin()
+        done = False
         try:
-            left = deadline.left()
-            if left <= needs_ms:
+            if deadline.left() <= needs_ms:
                 raise self._refusal("too_late", "this budget was used up by waiting", 0.0)
-            done = work(deadline.earlier(left - left / sharers))
-            with self._lock:
-                self._learn(self._clock() - began)
-            return done
+            result = work(deadline.share(share))
+            done = True
+            return result
         finally:
             with self._lock:
-                del self._began[threading.get_ident()]
-
-    def _learn(self, took: float) -> None:
-        """One long pause of the machine says little about the requests to come."""
-        if self.usual_ms:
-            took = min(took, _TRUSTED * self.usual_ms)
-        self.usual_ms += (_NEW if self.usual_ms else 1.0) * (took - self.usual_ms)
+                self.load.end(done=done)
 
     def _wait(self, change: int) -> None:
-        self._waiting += change
-        self.waits(self._waiting)
-
-    def _expected_wait(self) -> float:
-        if len(self._began) + self._waiting < self.threads:
-            return 0.0
-        # One that takes longer than usual may end at any moment, or not: half as long again.
-        at = self._clock()
-        running = sum(
-            max(self.usual_ms - (at - began), self.usual_ms / 2) for began in self._began.values()
-        )
-        return (running + self._waiting * self.usual_ms) / self.threads
+        self.load.waiting += change
+        self.waits(self.load.waiting)
 
     def _refusal(self, reason: str, why: str, wait_ms: float) -> RefusedError:
         self.refused(reason)

@@ -6,20 +6,18 @@ is running ends on what it began with, and none ever sees half of a change.
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
 from glassrank.errors import DiskError, GlassrankError, InputError
 from glassrank.folders import explained
+from glassrank.measure.cascade_plan import CascadePlan
 from glassrank.rank import Pipeline, Reranker
 from glassrank.retrieve import Index
 from glassrank.retrieve.manifest import read_manifest
-from glassrank.retrieve.methods import method_name
-from glassrank.retrieve.segment import SegmentRecord
 from glassrank.serve.options import Options
-from glassrank.store import Store
 from glassrank.store.manifest import FILE_NAME as STORE_FILE
 from glassrank.store.manifest import stores_of
 
@@ -35,45 +33,46 @@ class Opened:
     index: Index
     pipelines: Mapping[str, Pipeline]
     """By the models' names; the first is used unless a request names another."""
-    alone: str = "bm25"
-    """The first stage where there is no model."""
+    alone: Pipeline
+    """The first stage, where there is no model."""
 
     @classmethod
-    def open(
-        cls,
-        options: Options,
-        rerankers: Mapping[str, Reranker],
-        *,
-        verify: bool,
-        seen: Sequence[SegmentRecord] = (),
-    ) -> "Opened":
-        """With each model's documents where they are stored, and all code compiled: the first
-        request takes as long as later ones."""
-        index = Index(options.index, verify=verify, seen=seen)
+    def open(cls, options: Options, rerankers: Mapping[str, Reranker], *, verify: bool) -> "Opened":
+        """With each model's documents where they are stored."""
+        index = Index(options.index, verify=verify, seen=())
+        plan = None if options.plan is None else CascadePlan.read(options.plan)
         pipelines = {
             name: Pipeline(
                 index,
-                reranker,
-                store=Store.find(index, reranker.model, verify=verify),
-                method=options.method or reranker.usage.first_stage,
+                [rerankers[model] for model in models],
+                method=options.method,
                 candidates=options.candidates,
+                plan=plan if len(models) > 1 else None,
+                verify=verify,
             )
-            for name, reranker in rerankers.items()
+            for name, models in options.pipelines.items()
         }
-        for doc in islice(index.docs(), 1):
+        opened = cls(index, pipelines, Pipeline(index, method=options.method))
+        return opened.compiled()
+
+    def follow(self) -> "Opened":
+        """The same, as index and stores are now."""
+        seen = self.index.snapshot.records
+        index = Index(self.index.path, verify=False, seen=seen)
+        pipelines = {name: pipeline.follow(index) for name, pipeline in self.pipelines.items()}
+        return Opened(index, pipelines, self.alone.follow(index)).compiled()
+
+    def compiled(self) -> "Opened":
+        """With all code compiled: the first request takes as long as later ones."""
+        for doc in islice(self.index.docs(), 1):
             for method in METHODS:
-                index.top_k([" ".join(doc.text.split()[:5])], 10, method)
-        return cls(index, pipelines, options.method or "bm25")
+                self.index.top_k([" ".join(doc.text.split()[:5])], 10, method)
+        return self
 
-    def method(self, pipeline: Pipeline | None) -> str:
-        """The first stage, unless a request names another."""
-        method = self.alone if pipeline is None else pipeline.method
-        return method if isinstance(method, str) else method_name(method)
-
-    def choose(self, model: str | None) -> tuple[str, Pipeline | None]:
+    def choose(self, model: str | None) -> tuple[str, Pipeline]:
         """By name; the first if none is named, and none at all where that was asked for."""
         if model == NO_MODEL or (model is None and not self.pipelines):
-            return NO_MODEL, None
+            return NO_MODEL, self.alone
         return self.need(model)
 
     def need(self, model: str | None) -> tuple[str, Pipeline]:
@@ -93,14 +92,12 @@ class Served:
         """With `wait`, until it can be opened: a worker that takes the place of another may begin
         when the index has documents that its stores do not have yet."""
         self._options = options
-        self._rerankers = {
-            name: Reranker.load(folder, options.device) for name, folder in options.models
-        }
+        rerankers = {name: Reranker.load(folder, options.device) for name, folder in options.models}
         said = ""
         while True:
             try:
                 self._state = self._tried = _state(options.index)
-                self.now = Opened.open(options, self._rerankers, verify=verify)
+                self.now = Opened.open(options, rerankers, verify=verify)
                 break
             except (GlassrankError, OSError) as error:
                 if not wait:
@@ -123,8 +120,7 @@ class Served:
             if state == self._tried:  # in vain; something must be written first
                 return False
             self._tried = state
-            seen = self.now.index.snapshot.records
-            self.now = Opened.open(self._options, self._rerankers, verify=False, seen=seen)
+            self.now = self.now.follow()
         except (GlassrankError, OSError) as error:
             if isinstance(error, OSError | DiskError):
                 self._tried = ()  # which may go by itself

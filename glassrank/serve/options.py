@@ -49,6 +49,10 @@ class Options:
     index: Path
     models: tuple[tuple[str, str], ...]
     """(name, folder) of each; the first is used unless a request names another."""
+    cascade: bool = False
+    """Whether the models, in their order, are also one pipeline, which is then the first."""
+    plan: Path | None = None
+    """How deep each of them goes in it: what `glassrank budget --plan` wrote."""
     device: str = "cpu"
     """Where the models run."""
     host: str = "127.0.0.1"
@@ -97,12 +101,24 @@ class Options:
                 f"{self.host} can be reached from other machines, so an API key is needed: "
                 "--api-key-file FILE, or GLASSRANK_API_KEY, or --no-auth if everybody may search"
             )
+        if self.cascade and len(self.models) < 2:
+            raise InputError("--cascade is for several models; give --model for each of them")
+        if self.plan is not None and not self.cascade:
+            raise InputError("--plan goes with --cascade: it says how deep each model goes")
         for name in ("budget_ms", "texts_budget_ms", "work_ms"):
             if not 0 < getattr(self, name) <= self.limits.budget_ms:
                 raise InputError(
                     f"{name} must be more than 0 and at most {self.limits.budget_ms:g}, "
                     f"not {getattr(self, name):g}"
                 )
+
+    @property
+    def pipelines(self) -> dict[str, tuple[str, ...]]:
+        """The models of each pipeline, by its name; the first is used unless a request names
+        another."""
+        names = [name for name, _ in self.models]
+        together = {"+".join(names): tuple(names)} if self.cascade else {}
+        return {**together, **{name: (name,) for name in names}}
 
     @property
     def known_hosts(self) -> frozenset[str] | None:

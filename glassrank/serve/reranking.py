@@ -44,8 +44,8 @@ class TextsReranker:
         ranking = rank(
             form.query,
             texts,
-            model=pipeline.reranker,
-            budget_ms=max(deadline.left(), 0.1),
+            model=[stage.reranker for stage in pipeline.models],
+            deadline=deadline,
             k=form.top_n,
         )
         self._service.metrics.depth.labels(model).observe(ranking.depth)

@@ -2,19 +2,20 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from fastapi import Request
 from starlette.responses import Response, StreamingResponse
 
-from glassrank.deadline import Deadline, computed, now
-from glassrank.rank import CostModel
+from glassrank.deadline import NEVER, Deadline, computed, now
+from glassrank.retrieve import Index
 from glassrank.serve.forms import Search, check_method
 from glassrank.serve.opened import Opened
 from glassrank.serve.refusals import RefusedError
-from glassrank.serve.results import Shown, rankings, stages
 from glassrank.serve.service import Service, json_response, to_bytes
+from glassrank.types import Hit, Ranking
 
 NDJSON = "application/x-ndjson"
 
@@ -26,12 +27,9 @@ Emit = Callable[[bytes], None]
 
 
 class Searcher:
-    """Knows what an answer costs besides scoring, so that scoring leaves time for it."""
-
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._besides = CostModel()  # all but scoring, by the number of snippets
-        self._closing = CostModel()  # what comes after ranking
+        self._planner = service.planner
 
     async def __call__(self, request: Request, form: Search) -> Response:
         service, options = self._service, self._service.options
@@ -41,7 +39,7 @@ class Searcher:
         check_method(form.method, service.limits)
         budget_ms = form.budget_ms or options.budget_ms
         work = partial(self.answer, opened, form, request.state.arrived)
-        needs = self._besides.predict(form.snippets * form.k * len(form.queries))
+        needs = self._planner.least_for_answer(form.snippets * form.k * len(form.queries))
 
         def run(work: Callable[[Deadline], bytes]) -> Awaitable[bytes]:
             return service.run(request, service.searches, work, budget_ms, needs)
@@ -67,14 +65,15 @@ class Searcher:
             # bounds for the whole request.
             whole.check(f"{len(form.queries)} queries at once")
             # Queries of one request share its time evenly; what one leaves over is the others'.
-            share = deadline.left() / (len(form.queries) - number)
+            granted = deadline.share(1 / (len(form.queries) - number))
             line = None if emit is None else partial(_line, emit, number)
-            own = Deadline(now, now() + share)
-            answers.append(self._one(opened, form, query, arrived, own, line))
+            answers.append(self._one(opened, form, query, arrived, granted, line))
         body = b"" if emit else to_bytes(_joined(form, answers))
-        scoring = sum(answer["timing_ms"].get("scoring", 0.0) for answer in answers)
+        scoring = sum(
+            stage["ms"] for answer in answers for stage in answer["stages"] if "documents" in stage
+        )
         made = sum("snippet" in hit for answer in answers for hit in answer["hits"])
-        self._besides.learn(made, now() - began - scoring)
+        self._planner.learn("answer", made, now() - began - scoring)
         return body
 
     def _one(
@@ -88,41 +87,87 @@ class Searcher:
     ) -> dict[str, Any]:
         queued = now() - arrived
         model, pipeline = opened.choose(form.model)
-        method = form.method or opened.method(pipeline)
         always = max(1, _ALWAYS_SHOWN // len(form.queries))
         shown = Shown(opened.index, query, snippets=form.snippets, always=always)
+        stages = pipeline.stages(
+            query,
+            form.k,
+            deadline=self._planner.ranked_by(deadline, form.snippets * form.k),
+            method=form.method,
+            first=line is not None,
+        )
+        models = self._service.options.pipelines.get(model, ())
+
+        def placed_by(hit: Hit) -> dict[str, str]:
+            """The model of a cascade that did: it is the one to ask for an explanation."""
+            named = len(models) > 1 and hit.placed_by
+            return {"placed_by": models[hit.placed_by - 1]} if named else {}
+
         answer: dict[str, Any] = {}
-        reserve = self._closing.predict(form.snippets * form.k)
-        ranked_by = deadline.earlier(min(reserve, max(0.0, deadline.left() / 2)))
-        for ranking in rankings(
-            opened.index, pipeline, query, form.k, method, ranked_by, both=line is not None
-        ):
+        for ranking in stages:
             ranked = now()
-            hits = shown.hits(ranking, deadline)
+            texts = shown.texts(ranking, deadline)
             ended = now()
-            self._closing.learn(shown.made, ended - ranked)
+            self._planner.learn("snippets", shown.made, ended - ranked)
             timing = {"queue": queued, **ranking.timing, "snippets": ended - ranked}
-            timing.pop("total", None)  # which was that of ranking alone
+            del timing["total"]  # which was that of ranking alone
             timing["total"] = ended - arrived
             answer = {
                 "query": query,
                 "model": model,
-                "method": method,
+                "method": form.method or pipeline.method,
                 "generation": opened.index.generation,
-                "depth": ranking.depth,
-                "candidates": pipeline.candidates if pipeline else 0,
-                "timing_ms": {name: round(ms, 3) for name, ms in timing.items()},
-                "stages": stages(timing, ranking.depth),
-                "hits": hits,
+                "candidates": pipeline.candidates,
+                **replace(ranking, timing=timing).to_json(
+                    lambda hit: {**texts[hit.rank - 1], **placed_by(hit)}  # noqa: B023
+                ),
             }
             if left_out := opened.index.left_out(query):
                 answer["left_out"] = left_out  # terms that too many documents have
             if line:
-                last = pipeline is None or "scoring" in timing
-                line("final" if last else "first_stage", answer)
-        if pipeline is not None:
+                final = len(ranking.depths) == len(pipeline.models)
+                line("final" if final else "first_stage", answer)
+        if pipeline.models:
             self._service.metrics.depth.labels(model).observe(answer["depth"])
         return answer
+
+
+class Shown:
+    """Titles and snippets of hits. What was made once, for the first stage's, is not made again,
+    and what there is no time for is not made at all."""
+
+    def __init__(self, index: Index, query: str, *, snippets: bool, always: int) -> None:
+        """The first hits, so many, are `always` shown whole."""
+        self._always = always
+        self._index = index
+        self._query = query
+        self._snippets = snippets
+        self._texts: dict[str, dict[str, Any]] = {}
+        self.made = 0
+        """Snippets, for the last ranking."""
+
+    def texts(self, ranking: Ranking, deadline: Deadline = NEVER) -> list[dict[str, Any]]:
+        """One for each hit."""
+        before = len(self._texts)
+        texts = [
+            self._text(hit.doc_id) if self._is_shown(hit.rank, deadline) else {} for hit in ranking
+        ]
+        self.made = len(self._texts) - before
+        return texts
+
+    def _is_shown(self, rank: int, deadline: Deadline) -> bool:
+        return self._snippets and (rank <= self._always or not deadline.passed())
+
+    def _text(self, doc_id: str) -> dict[str, Any]:
+        if doc_id not in self._texts:
+            doc = self._index.doc(doc_id, 0)
+            snippet = self._index.snippet(self._query, doc_id)
+            self._texts[doc_id] = {
+                "title": doc.title,
+                "source": doc.source,
+                "snippet": {"text": snippet.text, "matches": snippet.matches},
+            }
+        return self._texts[doc_id]
 
 
 def _joined(form: Search, answers: list[dict[str, Any]]) -> dict[str, Any]:

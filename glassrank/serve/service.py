@@ -12,16 +12,13 @@ from fastapi import Request
 from starlette.responses import Response
 
 from glassrank.deadline import Deadline, now
-from glassrank.rank import CostModel
+from glassrank.rank.planner import Planner
 from glassrank.serve.lanes import Lane
 from glassrank.serve.metrics import Metrics
 from glassrank.serve.opened import Opened, Served
 from glassrank.serve.options import Options
 
 Result = TypeVar("Result")
-
-_SPARE = 0.06
-"""The share of a budget that is kept for what nobody can predict, such as other programs."""
 
 _CLOSE_SECONDS = 2.0
 """That are waited for threads when nobody waits for their answers any more."""
@@ -38,7 +35,7 @@ class Service:
         self.searches = self._lane("search", options.threads)
         # Re-ranking given texts and explaining take long: searches do not wait for them.
         self.texts = self._lane("texts", 1)
-        self._sending = CostModel()
+        self.planner = Planner()
         self.closing = False
         self._publish()
 
@@ -64,9 +61,7 @@ class Service:
         arrival to the end of its answer."""
         state = request.state
         state.budget_ms = budget_ms
-        # Never all of the budget: then nothing would be answered, and nothing learned any more.
-        reserve = min(self._sending.predict(1) + _SPARE * budget_ms, budget_ms / 4)
-        deadline = Deadline(now, state.arrived + budget_ms - reserve)
+        deadline = self.planner.answer_by(state.arrived, budget_ms)
 
         def timed(deadline: Deadline) -> Result:
             try:
@@ -78,7 +73,7 @@ class Service:
 
     def sent(self, took: float) -> None:
         """An answer that was ready has been sent so many milliseconds later."""
-        self._sending.learn(1, took)
+        self.planner.learn("sending", 1, took)
 
     @contextmanager
     def running(self, stuck: Callable[[], None]) -> Iterator[None]:

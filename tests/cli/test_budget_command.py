@@ -172,3 +172,61 @@ def test_without_matplotlib_it_says_so_before_it_works(
     done = call("budget", *BASIC, "--model", "one", "--plot", "budget.svg")
     assert done.returncode == 2
     assert "pip install 'glassrank[plots]'" in done.stderr
+
+
+def test_a_plan_is_learned_written_and_used(call: Call, ready: Path) -> None:
+    found = budget(call, "--plan", "plan.json", "-m", "nDCG@10", models=("one", "two"))
+    plan = json.loads((ready / "plan.json").read_text())
+    assert plan["measure"] == "nDCG@10" and len(plan["models"]) == 2
+    best_alone = max(found["models"][0]["measures"]["nDCG@10"]["at_depth"])
+    for row in plan["budgets"]:
+        assert row["value"] >= row["first_alone"] and max(row["depths"]) <= 3
+    assert plan["budgets"][-1]["first_alone"] == pytest.approx(best_alone)
+    models = ("--model", "one", "--model", "two", "--plan", "plan.json")
+    done = call(
+        *("rerank", "first.run", "--index", "my.index", "--queries", "queries.tsv"),
+        *(*models, "--out", "second.run"),
+    )
+    assert done.returncode == 0, done.stderr
+    value = evaluate(read_run("second.run"), read_qrels("qrels.txt"), ["nDCG@10"]).mean["nDCG@10"]
+    assert value == pytest.approx(plan["budgets"][-1]["value"])
+    shown = call("budget", *BASIC, *models[:4], "--repeats", "1", "--plan", "again.json").stdout
+    assert "As a cascade: depths" in shown and "2,000 ms" in shown
+
+
+@pytest.mark.parametrize(
+    ("models", "message"),
+    [
+        (("one",), "--plan is for several models"),
+        (("two", "one"), "this plan was made for other models, or for these in another order"),
+    ],
+)
+def test_a_plan_is_for_its_own_models(
+    call: Call, ready: Path, models: tuple[str, ...], message: str
+) -> None:
+    budget(call, "--plan", "plan.json", models=("one", "two"))
+    chosen = [word for model in models for word in ("--model", model)]
+    for command in (
+        ("search", "my.index", "cats", "--plan", "plan.json"),
+        ("rerank", *("first.run", "--index", "my.index", "--queries", "queries.tsv")),
+    ):
+        out = ("--out", "x.run", "--plan", "plan.json") if command[0] == "rerank" else ()
+        done = call(*command, *chosen, *out)
+        assert done.returncode == 2 and message in done.stderr
+    done = call("budget", *BASIC, "--model", "one", "--plan", "plan.json")
+    assert done.returncode == 2 and "--plan is for several models" in done.stderr
+
+
+def test_several_models_search_one_after_the_other(call: Call, ready: Path) -> None:
+    options = ("--model", "one", "--model", "two", "--json")
+    found = json.loads(call("search", "my.index", "cats for mice", *options).stdout)
+    assert found["model"] == ["one", "two"]
+    hops = [stage["name"] for stage in found["stages"]]
+    assert hops == ["first_stage", "query", "scoring", "query_2", "scoring_2", "sorting"]
+    best = found["hits"][0]
+    shown = json.loads(call("explain", "my.index", "cats for mice", best["doc_id"], *options)[1])
+    assert shown["score"] == pytest.approx(best["score"], abs=1e-4)
+    alone = json.loads(
+        call("search", "my.index", "cats for mice", "--model", "two", "--json").stdout
+    )
+    assert [hit["doc_id"] for hit in found["hits"]] == [hit["doc_id"] for hit in alone["hits"]]

@@ -10,7 +10,7 @@ from command_line import DOCS, Call
 from glassrank.explain import Explanation
 from glassrank.explain.printing import number
 from glassrank.models import WordTable
-from glassrank.models.checkpoint import Usage, save_model
+from glassrank.models.checkpoint import Usage, load_model, save_model
 from glassrank.models.knrm import KNRM, KNRMConfig
 from glassrank.rank import Reranker
 from glassrank.retrieve import Index
@@ -100,3 +100,37 @@ def test_mistakes_are_named(
     done = call("explain", "my.index", QUERY, *arguments, "--model", "model")
     assert done.returncode == 2
     assert message in done.stderr
+
+
+def test_what_is_explained_is_the_score_that_search_lists(call: Call, index: Path) -> None:
+    """From the store, whose words are rounded; live; and exactly. Each says what it is."""
+    said = {}
+    for way, more in (("live", ()), ("exact", ("--exact",)), ("stored", ())):
+        if way == "stored":
+            done = call("encode", "my.index", "--model", "default", "--dtype", "int8")
+            assert done.returncode == 0, done.stderr
+        options = ("--model", "default", "--json", *more)
+        listed = json.loads(call("search", "my.index", QUERY, *options).stdout)["hits"]
+        scores = []
+        for hit in listed:
+            found = json.loads(call("explain", "my.index", QUERY, hit["doc_id"], *options).stdout)
+            scores.append(found["score"])
+            said[way] = [note for note in found["notes"] if "What is explained" in note]
+        assert scores == pytest.approx([hit["score"] for hit in listed], abs=2e-5)
+    assert len(listed) == 3
+    assert "unrounded" in said["exact"][0] and "store" in said["stored"][0]
+    assert said["live"] == [] or "rounded for speed" in said["live"][0]
+
+
+def test_the_first_stage_is_the_one_that_the_model_was_trained_on(
+    call: Call, index: Path, files: Path, model: Path
+) -> None:
+    own = load_model(model)
+    save_model(files / "ql", own.model, Usage(first_stage="ql(mu=50)"), WORDS, "# card\n")
+    for more in ((), ("--method", "bm25")):
+        options = ("--model", "ql", "--json", *more)
+        listed = json.loads(call("search", "my.index", QUERY, *options).stdout)
+        assert listed["method"] == (more[1] if more else "ql(mu=50)")
+        best = listed["hits"][0]
+        found = json.loads(call("explain", "my.index", QUERY, best["doc_id"], *options).stdout)
+        assert found["score"] == pytest.approx(best["score"], abs=1e-5)

@@ -1,6 +1,7 @@
 """The whole query: same scores as the model alone, in time, and in an order that says how far it
 came."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from step_clock import StepClock
 
+from glassrank.deadline import Deadline, now
 from glassrank.errors import InputError
 from glassrank.models import WordTable
 from glassrank.models.checkpoint import SavedModel, Usage, save_model
@@ -80,7 +82,7 @@ def test_what_the_time_does_not_allow_keeps_the_first_stages_order(
     index: Index, reranker: Reranker, budget: float, base: float, rate: float
 ) -> None:
     pipeline = Pipeline(index, reranker, clock=StepClock(), calibrate=False)
-    pipeline.scoring_cost = CostModel(base, rate)
+    pipeline.models[0].cost = CostModel(base, rate)
     ranking = pipeline("the cat sat", k=40, budget_ms=budget)
     places = [hit.first_rank for hit in ranking]
     assert sorted(places[: ranking.depth]) == list(range(1, ranking.depth + 1))
@@ -133,15 +135,15 @@ def test_a_store_follows_the_index_before_it_is_taken_up(tmp_path: Path) -> None
     encode_index(index, saved)
     save_model(tmp_path / "m", saved.model, saved.usage, saved.vocabulary, "")
     pipeline = Pipeline.open(tmp_path / "i", tmp_path / "m")
-    assert pipeline.store is not None and not pipeline.refresh()
+    assert pipeline.store is not None
     writer = Index(tmp_path / "i")
     writer.add([Doc("new", "the cat sat on the warm mat")])
     with pytest.raises(InputError, match="glassrank encode"):
-        pipeline.refresh()
+        pipeline.follow(writer)
     assert len(pipeline("cat", k=9)) == 5  # still served as it was
     encode_index(writer, saved)
-    assert pipeline.refresh()
-    assert "new" in {hit.doc_id for hit in pipeline("cat", k=9)}
+    assert "new" in {hit.doc_id for hit in pipeline.follow(writer)("cat", k=9)}
+    assert len(pipeline("cat", k=9)) == 5
 
 
 def test_texts_without_an_index(reranker: Reranker) -> None:
@@ -151,3 +153,70 @@ def test_texts_without_an_index(reranker: Reranker) -> None:
     assert [hit.doc_id for hit in ranking] == [str(n) for n in np.argsort(-own)[:4]]
     assert ranking.depth == 12
     assert rank("cat", [], model=reranker).hits == ()
+
+
+def test_the_first_stage_is_the_models_own_unless_another_is_named(tmp_path: Path) -> None:
+    saved = tiny_model()
+    saved = replace(saved, usage=replace(saved.usage, first_stage="ql(mu=50)"))
+    index = Index.build([Doc(f"d{n}", text) for n, text in enumerate(texts(9))], tmp_path / "i")
+    save_model(tmp_path / "m", saved.model, saved.usage, saved.vocabulary, "")
+    own = Pipeline.open(tmp_path / "i", tmp_path / "m")
+    for pipeline in (own, Pipeline(index, Reranker(saved))):
+        assert pipeline.method == "ql(mu=50)"
+    expected = {hit.doc_id: hit.score for hit in index.search("the cat", 9, "ql(mu=50)")}
+    assert {hit.doc_id: hit.first_score for hit in own("the cat", 9)} == expected
+    assert Pipeline.open(tmp_path / "i", tmp_path / "m", method="bm25").method == "bm25"
+    assert Pipeline.open(tmp_path / "i", None).method == "bm25"
+
+
+def test_a_models_own_store_is_used_unless_told_otherwise(tmp_path: Path) -> None:
+    saved = tiny_model()
+    index = Index.build([Doc(f"d{n}", text) for n, text in enumerate(texts(5))], tmp_path / "i")
+    encode_index(index, saved, dtype="int8")
+    found = Pipeline(index, Reranker(saved)).store
+    assert found is not None and found.dtype == "int8"
+    assert Pipeline(index, Reranker(saved), store=None).store is None
+
+
+def test_the_first_stage_comes_first_and_then_the_final_ranking(
+    index: Index, reranker: Reranker
+) -> None:
+    pipeline = Pipeline(index, reranker)
+    first, final = pipeline.stages("the cat sat", 5)
+    assert [hit[:3] for hit in first] == [hit[:3] for hit in index.search("the cat sat", 5)]
+    assert (first.depth, first.depths, set(first.timing)) == (0, (), {"first_stage", "total"})
+    assert final.hits == pipeline("the cat sat", 5).hits and final.depths == (40,)
+    assert {hit.placed_by for hit in first} == {0} and {hit.placed_by for hit in final} == {1}
+    [alone] = Pipeline(index).stages("the cat sat", 5)
+    assert alone.hits == first.hits
+
+
+def test_a_late_query_has_the_first_stages_ranking(index: Index, reranker: Reranker) -> None:
+    pipeline = Pipeline(index, reranker, calibrate=False)
+    *_, final = pipeline.stages("the cat sat", 5, deadline=Deadline(now, now() - 1))
+    assert [hit[:3] for hit in final] == [hit[:3] for hit in index.search("the cat sat", 5)]
+    assert final.depth == 0 and "scoring" not in final.timing
+
+
+def test_the_hop_has_one_name(index: Index) -> None:
+    assert list(index.search("cat").timing) == ["first_stage"]
+    assert list(Pipeline(index)("cat").timing) == ["first_stage", "total"]
+
+
+def test_ties_of_a_run_are_ordered_as_they_are_measured(index: Index, reranker: Reranker) -> None:
+    run = Run.from_dict({"q": {"d1": 5.0, "d3": 5.0, "d2": 9.0, "d0": 5.0}})
+    [(_, ranking)] = rerank_run(Pipeline(index, reranker), run, {"q": "the cat sat"})
+    ordered = sorted(ranking, key=lambda hit: hit.first_rank or 0)
+    assert [hit.doc_id for hit in ordered] == ["d2", "d3", "d1", "d0"]
+
+
+def test_a_ranking_is_one_kind_of_json(index: Index, reranker: Reranker) -> None:
+    ranking = Pipeline(index, reranker, candidates=3)("the cat sat", k=5)
+    plain = ranking.to_json(lambda hit: {"title": hit.doc_id.upper()})
+    assert list(plain) == ["query", "depth", "timing_ms", "stages", "hits"]
+    assert [stage["name"] for stage in plain["stages"]] == [
+        *("first_stage", "query", "scoring", "sorting")
+    ]
+    assert [stage.get("documents") for stage in plain["stages"]] == [None, None, 3, None]
+    assert [hit["reranked"] for hit in plain["hits"]] == [True, True, True, False, False]
+    assert plain["hits"][0]["title"] == ranking.hits[0].doc_id.upper()

@@ -1,5 +1,6 @@
 """Queries as rankers encode them on a CPU: near the model's own, and the model's own if exact."""
 
+import os
 from collections.abc import Callable
 
 import pytest
@@ -17,6 +18,7 @@ from glassrank.models.tk import TK, TKConfig
 from glassrank.models.tk_windowed import TKWindowed, TKWindowedConfig
 from glassrank.nn.contextual import ContextualConfig, ContextualLayers
 from glassrank.nn.cpu.queries import ContextualQueryOnCPU, EncoderOnCPU
+from glassrank.nn.threads import lead, one_thread
 from glassrank.nn.transformer import EncoderConfig
 from glassrank.rank import Reranker
 from glassrank.rank.query_encoding import QueryEncoder
@@ -106,3 +108,29 @@ def test_the_score_that_was_ranked_is_explained() -> None:
     ranked = reranker.scores("word4 word5 word9", [text]).values[0]
     assert explained.score == pytest.approx(float(ranked), rel=1e-6)
     assert explained.parts.value == pytest.approx(float(ranked), rel=1e-5)
+
+
+def test_threads_are_those_that_torch_has_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not those that it had when the encoder was made."""
+    invited: list[int] = []
+
+    def noting(work: Callable[[bool], int], others: int) -> int:
+        invited.append(others)
+        return lead(work, others)
+
+    monkeypatch.setattr("glassrank.nn.few_rows_cpu.lead", noting)
+    monkeypatch.setattr("glassrank.nn.few_rows_cpu._WORTH", 1)
+    monkeypatch.setattr("glassrank.nn.few_rows_cpu._ALONE", 0)
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        encode = QueryEncoder(trained("kernel_bert"), 20)
+        invited.clear()
+        with one_thread():  # of PyTorch's own: what is allowed stays the same
+            encode(query(9))
+        torch.set_num_threads(1)
+        encode(query(9))
+        assert torch.get_num_threads() == 1
+    finally:
+        torch.set_num_threads(before)
+    assert invited == [min(2, os.cpu_count() or 1) - 1, 0]

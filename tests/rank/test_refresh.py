@@ -11,32 +11,44 @@ from test_pipeline import WORDS, texts, tiny_model
 
 from glassrank.rank import CostModel, Pipeline, Reranker
 from glassrank.retrieve import Index
-from glassrank.store import Store, encode_index
-from glassrank.types import Doc
+from glassrank.store import encode_index
+from glassrank.types import Doc, Ranking
+
+
+class Followed:
+    """A pipeline, and the one that takes its place when the index has changed, as in a service."""
+
+    def __init__(self, pipeline: Pipeline, index: Index) -> None:
+        self.now = pipeline
+        self.index = index  # the very object that the first pipeline was made with
+
+    def __call__(self, query: str, k: int, budget_ms: float | None = None) -> Ranking:
+        return self.now(query, k, budget_ms=budget_ms)
+
+    def change(self, number: int) -> None:
+        """Others take the place of documents: numbers of documents mean something else after it."""
+        writer = Index(self.index.path)
+        writer.add([Doc(f"n{number}", f"the cat sat on the {WORDS[2 + number % 9]} mat")])
+        writer.delete([f"d{number}"])
+        writer.merge()
+        if self.now.store is not None:
+            encode_index(writer, self.now.reranker.saved)
+        assert self.index.refresh()
+        self.now = self.now.follow(self.index)
 
 
 @pytest.fixture(params=["stored", "live"])
-def pipeline(request: pytest.FixtureRequest, tmp_path: Path) -> Pipeline:
+def pipeline(request: pytest.FixtureRequest, tmp_path: Path) -> Followed:
     index = Index.build([Doc(f"d{n}", text) for n, text in enumerate(texts(20))], tmp_path / "i")
     reranker = Reranker(tiny_model(), exact=True)
-    if request.param == "live":
-        return Pipeline(index, reranker)
-    encode_index(index, reranker.saved)
-    return Pipeline(index, reranker, store=Store.find(index, reranker.model))
+    if request.param == "stored":
+        encode_index(index, reranker.saved)
+    made = Pipeline(index, reranker)
+    assert (made.store is None) == (request.param == "live")
+    return Followed(made, index)
 
 
-def change(pipeline: Pipeline, number: int) -> None:
-    """Other documents take the place of all: numbers of documents mean something else after it."""
-    writer = Index(pipeline.index.path)
-    writer.add([Doc(f"n{number}", f"the cat sat on the {WORDS[2 + number % 9]} mat")])
-    writer.delete([f"d{number}"])
-    writer.merge()
-    if pipeline.store is not None:
-        encode_index(writer, pipeline.reranker.saved)
-    assert pipeline.refresh()
-
-
-def between(monkeypatch: pytest.MonkeyPatch, pipeline: Pipeline, step: str, act: Callable) -> None:
+def between(monkeypatch: pytest.MonkeyPatch, step: str, act: Callable) -> None:
     """`act` happens once, in the middle of the next query."""
     owner = {"first stage": Index, "query": Reranker}[step]
     name = {"first stage": "top_k", "query": "encode_query"}[step]
@@ -57,18 +69,18 @@ def between(monkeypatch: pytest.MonkeyPatch, pipeline: Pipeline, step: str, act:
     tries=3,
 )
 @pytest.mark.parametrize("step", ["first stage", "query"])
-def test_a_refresh_in_the_middle_of_a_query_does_not_touch_it(
-    pipeline: Pipeline, step: str, monkeypatch: pytest.MonkeyPatch
+def test_a_change_in_the_middle_of_a_query_does_not_touch_it(
+    pipeline: Followed, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = pipeline("the cat sat", k=30).hits
     for number in range(3):
-        between(monkeypatch, pipeline, step, lambda number=number: change(pipeline, number))
+        between(monkeypatch, step, lambda number=number: pipeline.change(number))
         assert pipeline("the cat sat", k=30).hits == expected
         expected = pipeline("the cat sat", k=30).hits
         assert {f"n{number}"} <= {hit.doc_id for hit in expected}
 
 
-def test_queries_beside_refreshes_are_all_right(pipeline: Pipeline) -> None:
+def test_queries_beside_changes_are_all_right(pipeline: Followed) -> None:
     done = threading.Event()
     seen: set[frozenset[str]] = set()
 
@@ -86,12 +98,19 @@ def test_queries_beside_refreshes_are_all_right(pipeline: Pipeline) -> None:
         asking = [pool.submit(ask) for _ in range(3)]
         try:
             for number in range(6):
-                change(pipeline, number)
+                pipeline.change(number)
                 states.add(frozenset(hit.doc_id for hit in pipeline("the cat sat", k=30)))
         finally:
             done.set()
         assert sum(job.result(60) for job in asking) > 6
     assert seen <= states
+
+
+def test_what_was_learned_is_kept_when_the_index_changes(pipeline: Followed) -> None:
+    before = pipeline.now
+    pipeline.change(0)
+    assert pipeline.now.models[0].cost is before.models[0].cost
+    assert pipeline.now.planner is before.planner
 
 
 class Watched(CostModel):

@@ -54,7 +54,7 @@ def own(pipeline: Pipeline, doc_id: str, first_stage: float) -> Explanation:
         text_of(pipeline.index.doc(doc_id)),
         doc_id=doc_id,
         first_stage=first_stage,
-        words=pipeline.stored_words(doc_id),
+        words=pipeline.models[0].words(doc_id),
     )
 
 

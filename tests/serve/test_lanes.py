@@ -64,7 +64,7 @@ def test_no_more_are_let_in_than_there_are_places(lane: Lane) -> None:
 
 
 def test_a_wait_that_would_eat_the_budget_is_refused_at_once(lane: Lane, clock: SetClock) -> None:
-    lane.usual_ms = 40.0
+    lane.load.usual_ms = 40.0
     with busy(lane, clock):
         clock.time += 10  # of the 40 that such work takes: 30 are to come
         with pytest.raises(RefusedError, match="use up this budget") as refused:
@@ -79,7 +79,7 @@ def test_a_wait_that_would_eat_the_budget_is_refused_at_once(lane: Lane, clock: 
 
 
 def test_an_idle_lane_takes_the_smallest_budget(lane: Lane, clock: SetClock) -> None:
-    lane.usual_ms = 40.0
+    lane.load.usual_ms = 40.0
     done = lane.submit(lambda d: "done", Deadline.after(0.1, clock), needs_ms=5)
     assert done.result(30) == "done"
 
@@ -99,7 +99,7 @@ def test_what_is_late_when_its_turn_comes_is_not_computed(lane: Lane, clock: Set
 
 def test_what_waited_and_has_too_little_left_is_not_computed(lane: Lane, clock: SetClock) -> None:
     with busy(lane, clock):
-        lane.usual_ms = 10.0
+        lane.load.usual_ms = 10.0
         jobs = [lane.submit(lambda d: "done", Deadline.after(50, clock), need) for need in (10, 12)]
         clock.time += 39
     assert jobs[0].result(30) == "done"
@@ -115,11 +115,11 @@ def test_how_long_requests_take_is_learned(lane: Lane, clock: SetClock) -> None:
         lane.submit(work, Deadline.after(1e6, clock)).result(30)
 
     takes(20)
-    assert lane.usual_ms == 20
+    assert lane.load.usual_ms == 20
     takes(30)
-    assert lane.usual_ms == pytest.approx(21)
+    assert lane.load.usual_ms == pytest.approx(21)
     takes(10_000)  # a pause of the machine counts no more than four times the usual
-    assert lane.usual_ms == pytest.approx(21 + 0.1 * 3 * 21)
+    assert lane.load.usual_ms == pytest.approx(21 + 0.1 * 3 * 21)
 
 
 def test_those_who_wait_share_the_time(lane: Lane, clock: SetClock) -> None:

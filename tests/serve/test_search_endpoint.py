@@ -8,6 +8,7 @@ import pytest
 from small_service import COUNT, SCRIPT, in_process, message
 from starlette.testclient import TestClient
 
+from glassrank.errors import InputError
 from glassrank.rank import CostModel, Pipeline
 from glassrank.retrieve import Index
 from glassrank.serve import Options, Served
@@ -124,7 +125,7 @@ def test_without_snippets_there_are_ids_and_scores_alone(client: TestClient) -> 
 def test_a_budget_that_is_too_small_leaves_the_first_stages_order(options: Options) -> None:
     served = Served(options)
     pipeline = served.now.pipelines["tk"]
-    pipeline.scoring_cost = CostModel(base=1000.0)  # for anything at all: more than there is
+    pipeline.models[0].cost = CostModel(base=1000.0)  # for anything at all: more than there is
     with in_process(options, served) as client:
         found = client.post("/search", json={"query": QUERY, "budget_ms": 500, "k": 5}).json()
     own = pipeline.index.search(QUERY, 5)
@@ -190,3 +191,38 @@ def test_without_a_model_there_is_still_the_first_stage(options: Options) -> Non
         assert (found["model"], found["method"], found["depth"]) == ("none", "ql", 0)
         answer = client.post("/v2/rerank", json={"query": "cat", "documents": ["a"]})
         assert answer.status_code == 400 and "without a model" in message(answer)
+
+
+def test_models_one_after_the_other(options: Options) -> None:
+    """Under their names joined, and first: each hit says who placed it, and who explains it."""
+    with in_process(replace(options, cascade=True)) as client:
+        info = client.get("/info").json()["models"]
+        assert [(model["name"], model["kind"]) for model in info] == [
+            *(("tk+knrm", "tk+knrm"), ("tk", "tk"), ("knrm", "knrm"))
+        ]
+        found = client.post("/search", json={"query": QUERY, "k": 5}).json()
+        assert found["model"] == "tk+knrm"
+        names = [stage["name"] for stage in found["stages"]]
+        assert names[2:6] == ["query", "scoring", "query_2", "scoring_2"]
+        assert {hit["placed_by"] for hit in found["hits"]} == {"knrm"}
+        alone = client.post("/search", json={"query": QUERY, "k": 5, "model": "knrm"}).json()
+        assert "placed_by" not in alone["hits"][0]
+        for hit in found["hits"]:
+            asked = {"query": QUERY, "doc_id": hit["doc_id"]}
+            shown = [
+                client.post("/explain", json={**asked, "model": model}).json()
+                for model in (hit["placed_by"], "tk+knrm")
+            ]
+            assert shown[0] == shown[1] and shown[0]["model"] == "knrm"
+            assert shown[0]["score"] == pytest.approx(hit["score"], abs=1e-4)
+        lines = client.post("/search", json={"query": QUERY, "stream": True}).text.splitlines()
+        assert [json.loads(line)["stage"] for line in lines] == ["first_stage", "final"]
+        ranked = client.post("/v2/rerank", json={"query": QUERY, "documents": ["dog", "the cat"]})
+        assert ranked.json()["model"] == "tk+knrm" and len(ranked.json()["results"]) == 2
+
+
+def test_a_cascade_needs_several_models(options: Options) -> None:
+    with pytest.raises(InputError, match="--cascade is for several models"):
+        replace(options, cascade=True, models=options.models[:1])
+    with pytest.raises(InputError, match="--plan goes with --cascade"):
+        replace(options, plan=Path("plan.json"))

@@ -17,7 +17,7 @@ from glassrank.deadline import now
 from glassrank.rank import Deadline, Pipeline
 from glassrank.serve import Options, Served
 from glassrank.serve.lanes import Lane
-from glassrank.serve.results import Shown
+from glassrank.serve.searching import Shown
 from glassrank.serve.service import Service
 
 
@@ -74,7 +74,7 @@ def test_a_full_queue_is_told_when_to_come_again(loaded: SimpleNamespace) -> Non
     client, lane = loaded.client, loaded.lanes["search"]
     with ThreadPoolExecutor(1) as pool, busy(lane):
         waiting = pool.submit(client.post, "/search", json={"query": "cat", "budget_ms": 9000})
-        while not lane._waiting:
+        while not lane.load.waiting:
             threading.Event().wait(0.005)
         answer = client.post("/search", json={"query": "cat"})
         assert answer.status_code == 429
@@ -91,7 +91,7 @@ def test_a_full_queue_is_told_when_to_come_again(loaded: SimpleNamespace) -> Non
 
 def test_a_wait_that_is_too_long_for_the_budget_is_refused(loaded: SimpleNamespace) -> None:
     client, lane = loaded.client, loaded.lanes["search"]
-    lane.usual_ms = 5000.0
+    lane.load.usual_ms = 5000.0
     with busy(lane):
         answer = client.post("/search", json={"query": "cat", "budget_ms": 50})
     assert answer.status_code == 503
@@ -109,7 +109,7 @@ def test_a_request_past_its_deadline_is_dropped(loaded: SimpleNamespace, stream:
             late = pool.submit(
                 client.post, "/search", json={"query": "cat", "budget_ms": 60, "stream": stream}
             )
-            while not lane._waiting or now() - began < 100:
+            while not lane.load.waiting or now() - began < 100:
                 threading.Event().wait(0.005)
         answer = late.result()
     assert answer.status_code == 503
@@ -125,7 +125,7 @@ def test_a_failure_in_the_middle_of_a_stream_is_its_last_line(
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("broken")
 
-    monkeypatch.setattr(Pipeline, "rerank", fail)
+    monkeypatch.setattr(Pipeline, "_final", fail)
     with in_process(options) as client:
         answer = client.post("/search", json={"query": "cat", "stream": True})
     first, last = answer.text.splitlines()
@@ -137,7 +137,7 @@ def test_a_bug_is_an_error_in_json(options: Options, monkeypatch: pytest.MonkeyP
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("a secret")
 
-    monkeypatch.setattr(Pipeline, "__call__", fail)
+    monkeypatch.setattr(Pipeline, "stages", fail)
     with in_process(options) as client:
         answer = client.post("/search", json={"query": "cat"})
         assert answer.status_code == 500
@@ -148,13 +148,13 @@ def test_a_bug_is_an_error_in_json(options: Options, monkeypatch: pytest.MonkeyP
 def test_an_answer_after_its_budget_is_counted(
     options: Options, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original = Shown.hits
+    original = Shown.texts
 
     def slow(*arguments: Any) -> Any:
         threading.Event().wait(0.06)
         return original(*arguments)
 
-    monkeypatch.setattr(Shown, "hits", slow)
+    monkeypatch.setattr(Shown, "texts", slow)
     with in_process(options) as client:
         assert client.post("/search", json={"query": "cat", "budget_ms": 50}).is_success
         assert client.post("/search", json={"query": "cat", "budget_ms": 9000}).is_success

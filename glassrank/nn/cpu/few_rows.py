@@ -35,7 +35,7 @@ from glassrank.nn.cpu.few_rows_pass import (
 from glassrank.nn.cpu.row_products import STEP
 from glassrank.nn.cpu.row_steps import ASKERS
 from glassrank.nn.cpu.simd import LANES
-from glassrank.nn.threads import lead
+from glassrank.nn.threads import lead, threads_allowed
 
 _MOST_SHARES = 8
 """Each adds a sum as large as all rows."""
@@ -76,7 +76,8 @@ class FewRows:
         threads: int | None = None,
         tiles: bool | None = None,
     ) -> None:
-        """`threads` are torch's unless told otherwise, or fewer where there is little to do.
+        """`threads` are torch's unless told otherwise, or fewer where there is little to do; if
+        torch is given fewer later on, no more are used.
         `tiles` says whether to use the processor's matrix tiles: None is yes, where there are
         any."""
         if tiles and not amx.usable():
@@ -88,6 +89,7 @@ class FewRows:
         worth = sum(block.first.numel() + block.second.numel() for block in packed) // _WORTH
         wanted = min(worth, torch.get_num_threads()) if threads is None else threads
         self._shares = max(1, min(most, wanted)) if packed else 1
+        self._threads = threads
         self._blocks = laid_out(blocks, packed, size, self._shares)
         self._widest = max((widest(block, self._shares) for block in packed), default=STEP)
         self._channels = max((block.channels for block in packed), default=0)
@@ -104,7 +106,8 @@ class FewRows:
         free = self._free[most]
         space = free.pop() if free else self._workspace(most)
         self._alone -= 1
-        invited = 0 if self._alone > 0 else self._shares - 1
+        threads = self._threads or threads_allowed()
+        invited = 0 if self._alone > 0 else min(self._shares, threads) - 1
         job = (ids, entry, self._blocks, space, counters(), invited)
         came: int = lead(lambda leads: pass_rows(*job, leads, out), invited)
         if came:

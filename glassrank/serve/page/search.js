@@ -205,7 +205,7 @@ export class SearchView {
     return {
       query: state.q,
       doc_id: [docId],
-      model: model ? [model.name] : [],
+      model: hit?.placed_by ? [hit.placed_by] : model ? [model.name] : [],
       method: state.method ?? null,
       ...(hit ? { first_score: [hit.first_score] } : {}),
     };

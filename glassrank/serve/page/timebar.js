@@ -33,13 +33,10 @@ export class TimeBar {
   }
 
   show(answer, budgetMs) {
-    const stages = answer.stages.map((stage) => ({
-      ...stage,
-      label: NAMES[stage.name] ?? stage.name,
-    }));
+    const stages = answer.stages.map(named);
     const total = answer.timing_ms.total;
     const whole = Math.max(total, budgetMs);
-    const pieces = stages.map((stage) => piece(`stage ${stage.name}`, stage.ms / whole));
+    const pieces = stages.map((stage) => piece(`stage ${stage.kind}`, stage.ms / whole));
     const limit = make("i", { class: "limit" });
     limit.style.left = `${(100 * budgetMs) / whole}%`;
     replace(this._track, ...pieces, limit);
@@ -48,7 +45,7 @@ export class TimeBar {
       ...stages.map((stage) =>
         make(
           "li",
-          { class: `stage-name ${stage.name}` },
+          { class: `stage-name ${stage.kind}` },
           `${stage.label} `,
           make("b", {}, milliseconds(stage.ms)),
         ),
@@ -62,6 +59,13 @@ export class TimeBar {
       ` ${budgetText(budgetMs)}`,
     );
   }
+}
+
+// The second model of a cascade has hops named query_2 and scoring_2.
+function named(stage) {
+  const [, kind, number] = stage.name.match(/^(query|scoring)_(\d+)$/) ?? [null, stage.name];
+  const label = NAMES[kind] ?? kind;
+  return { ...stage, kind, label: number ? `${label} ${number}` : label };
 }
 
 function depthLine(answer) {

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glassrank.deadline import Deadline
-from glassrank.rank.budget import score_in_time
-from glassrank.rank.cost import CostModel
+from glassrank.rank.planner import CostModel, Planner
 
 
 class FakeClock:
@@ -44,7 +43,7 @@ def test_no_piece_begins_whose_prediction_passes_the_deadline(
         pieces.append((start, stop))
         return np.arange(start, stop, dtype=np.float32)
 
-    scored = score_in_time(score, np.array(sizes), cost, deadline, most)
+    scored = Planner(clock).score(score, np.array(sizes), cost, deadline, most)
     # Without a gap, from the first candidate on, each once.
     assert [n for start, stop in pieces for n in range(start, stop)] == list(range(scored.depth))
     assert scored.values.tolist() == list(range(scored.depth))
@@ -70,7 +69,7 @@ def test_known_costs_use_the_budget_to_the_last_candidate_that_fits(
         return np.zeros(stop - start, np.float32)
 
     deadline = Deadline.after(budget, clock)
-    scored = score_in_time(score, np.array(sizes), cost, deadline, 1e9)
+    scored = Planner(clock).score(score, np.array(sizes), cost, deadline, 1e9)
     assert clock.time <= budget * (1 + 1e-6)
     if scored.depth < len(sizes):
         assert clock.time + base + rate * sizes[scored.depth] > budget * (1 - 1e-6)
@@ -83,7 +82,7 @@ def test_without_a_budget_all_are_scored_in_pieces_that_fit_in_memory() -> None:
         pieces.append(stop - start)
         return np.zeros(stop - start, np.float32)
 
-    scored = score_in_time(score, np.full(10, 4.0), CostModel(), Deadline.after(None), 12)
+    scored = Planner().score(score, np.full(10, 4.0), CostModel(), Deadline.after(None), 12)
     assert scored.depth == 10 and pieces == [3, 3, 3, 1]
 
 

@@ -1,0 +1,252 @@
+"""The planner of time: by when each piece of work must be done, and what may still begin.
+
+Every rule that divides time stands here: what is kept for the work that follows, what is kept for
+what nobody can predict, how large a piece of scoring may be, and what a request may take while
+others wait. Pipelines and the service ask; what work costs is learned while it runs.
+"""
+
+import threading
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassrank.deadline import Clock, Deadline, now
+
+Work = Literal["sending", "answer", "snippets", "sorting"]
+"""What is done besides encoding and scoring: an answer's way to its client, all of an answer but
+its scoring, its titles and snippets, its hits."""
+
+_SPARE_OF_ANSWER, _MOST_OF_ANSWER = 0.06, 0.25
+"""Of a request's budget: kept for what nobody can predict, such as other programs; and the most
+that is kept in all, or nothing would be answered, and nothing learned any more."""
+_MOST_FOR_SNIPPETS = 0.5
+"""The share of a query's time that titles and snippets may claim before ranking begins."""
+_SPARE_OF_SCORING, _MOST_SPARE_MS = 0.08, 5.0
+"""The share of the time left for scoring that is kept for what no prediction knows of."""
+_PIECE = 1 / 3
+"""Of the time that is left: a wrong prediction, or a pause of the machine, is noticed while there
+is time to make up for it."""
+_LONGEST_MS, _LONGEST_SHARE = 8.0, 0.25
+"""Of a piece, where there is a budget; and no more than this share of the time that scoring has."""
+_WORTH_ITS_START = 4.0
+"""A piece that is to take less than so many times its fixed cost is not worth its start."""
+_NEW = 0.1
+"""How much the newest request says about how long they take."""
+
+
+_FORGET = 0.99
+"""How much of what was known stays when something new is seen: about the last hundred count."""
+_TRUSTED = 4.0
+"""What took longer than this many times its prediction was interrupted: it counts no more than
+that, so that one pause of the machine does not spoil the predictions after it."""
+_FOLLOW = 0.2
+"""How fast predictions follow a machine that is slower or faster than usual just now."""
+_RISE, _FALL = 0.3, 0.03
+"""How fast the margin follows what runs over it, and what does not: being late is worse than
+stopping a little early, so one piece that is late weighs as much as ten that are not."""
+
+_LIKELY_SIZE = 256.0
+_SHORTEST_MS = 0.1
+
+
+class Scored(NamedTuple):
+    """Scores of the first `depth` candidates."""
+
+    depth: int
+    values: NDArray[np.float32]  # (depth,)
+
+
+class CostModel:
+    """base + rate * size, by least squares over what was seen, newer things counting more.
+
+    Predictions are this line, times how slow the machine is just now, and above that by as much as
+    work has lately run over it, so that a deadline is seldom missed.
+
+    >>> cost = CostModel(base=1.0, rate=0.5)
+    >>> cost.predict(10)
+    6.0
+    >>> cost.fitting(np.array([4.0, 4.0, 4.0]), within=5.5)
+    2
+    """
+
+    def __init__(self, base: float = 0.0, rate: float = 0.0) -> None:
+        self.base = base
+        self.rate = rate
+        self.slowness = 1.0
+        """What work takes just now, as a share of the line."""
+        self.margin = 0.0
+        """How far work runs over that, as a share of it."""
+        self._lock = threading.Lock()  # threads may share what they learn
+        self._weight = self._size = self._square = self._time = self._product = 0.0
+        if base or rate:  # what is known beforehand counts as two pieces that were seen
+            for size in (0.0, _LIKELY_SIZE):
+                self._add(size, base + rate * size)
+
+    def predict(self, size: float) -> float:
+        return (self.base + self.rate * size) * self.slowness * (1 + self.margin)
+
+    def fitting(self, sizes: NDArray[np.floating], within: float) -> int:
+        """How many of these, from the first on, are predicted to end in time as one piece."""
+        line = self.base + self.rate * np.cumsum(sizes)
+        predicted = line * self.slowness * (1 + self.margin)
+        return int(np.searchsorted(predicted, within, side="right"))
+
+    def learn(self, size: float, took: float) -> None:
+        """A piece of this size took so many milliseconds."""
+        with self._lock:
+            line = self.base + self.rate * size
+            if self._weight and line > 0:
+                took = min(took, _TRUSTED * line)
+                over = min(1.0, max(0.0, took / (line * self.slowness) - 1))
+                self.margin += (_RISE if over > self.margin else _FALL) * (over - self.margin)
+                self.slowness += _FOLLOW * (took / line - self.slowness)
+            self._add(size, took)
+            self._fit()
+
+    def relax(self) -> None:
+        """Nothing could be tried for lack of time. Predictions that were spoilt by a slow moment
+        would stay so, since they change only when something is tried."""
+        with self._lock:
+            self.margin *= 1 - _FALL
+            self.slowness += _FALL * (1 - self.slowness)
+
+    def _add(self, size: float, took: float) -> None:
+        # Errors grow with the time that work takes: what counts is how large a share they are. A
+        # few long pieces would drown the short ones otherwise, and with them what a piece costs
+        # that is all but empty.
+        weight = 1 / max(took, _SHORTEST_MS) ** 2
+        self._weight = _FORGET * self._weight + weight
+        self._size = _FORGET * self._size + weight * size
+        self._square = _FORGET * self._square + weight * size * size
+        self._time = _FORGET * self._time + weight * took
+        self._product = _FORGET * self._product + weight * size * took
+
+    def _fit(self) -> None:
+        spread = self._weight * self._square - self._size**2
+        if spread > 1e-6 * self._square * self._weight:
+            rate = (self._weight * self._product - self._size * self._time) / spread
+            base = (self._time - rate * self._size) / self._weight
+            if rate > 0 and base >= 0:
+                self.base, self.rate = base, rate
+                return
+        # Sizes all alike, or a line that slopes the wrong way: all of it goes by size.
+        if self._size > 1e-6 * self._weight:
+            self.base, self.rate = 0.0, self._time / self._size
+        else:
+            self.base, self.rate = self._time / self._weight, 0.0
+
+
+class Planner:
+    """Knows what each kind of work costs here, and what is promised to it by a deadline."""
+
+    def __init__(self, clock: Clock = now) -> None:
+        self.clock = clock
+        """What work is timed by; a deadline may look at other clocks besides."""
+        self._costs: dict[Work, CostModel] = {}
+
+    def _cost(self, work: Work) -> CostModel:
+        return self._costs.setdefault(work, CostModel())
+
+    def learn(self, work: Work, size: float, took: float) -> None:
+        """Work of this size took so many milliseconds."""
+        self._cost(work).learn(size, took)
+
+    def answer_by(self, arrived: float, budget_ms: float) -> Deadline:
+        """When a request's answer must be ready to be sent."""
+        kept = self._cost("sending").predict(1) + _SPARE_OF_ANSWER * budget_ms
+        return Deadline(self.clock, arrived + budget_ms - min(kept, _MOST_OF_ANSWER * budget_ms))
+
+    def least_for_answer(self, snippets: int) -> float:
+        """Milliseconds without which no answer of so many snippets is of any use."""
+        return self._cost("answer").predict(snippets)
+
+    def ranked_by(self, deadline: Deadline, snippets: int) -> Deadline:
+        """When a query must be ranked so that there is time to show its hits."""
+        most = max(0.0, _MOST_FOR_SNIPPETS * deadline.left())
+        return deadline.earlier(min(self._cost("snippets").predict(snippets), most))
+
+    def scored_by(self, deadline: Deadline, candidates: int) -> Deadline:
+        """When so many candidates must be scored so that there is time to sort them."""
+        kept = self._cost("sorting").predict(candidates)
+        return deadline.earlier(kept + spare_ms(deadline.left()))
+
+    def score(
+        self,
+        score: Callable[[int, int], NDArray[np.float32]],
+        sizes: NDArray[np.floating],
+        cost: CostModel,
+        deadline: Deadline,
+        most_at_once: float,
+    ) -> Scored:
+        """`score(start, stop)` for as many candidates as the time allows, from the first on, in
+        pieces; no piece begins that is predicted to end too late."""
+        values: list[NDArray[np.float32]] = []
+        start = 0
+        longest = min(_LONGEST_MS, _LONGEST_SHARE * deadline.left())
+        while start < len(sizes):
+            count = _next_piece(sizes[start:], cost, deadline.left(), longest, most_at_once)
+            if count == 0:
+                if start == 0:
+                    cost.relax()
+                break
+            began = self.clock()
+            values.append(score(start, start + count))
+            cost.learn(float(sizes[start : start + count].sum()), self.clock() - began)
+            start += count
+        return Scored(start, np.concatenate([np.empty(0, np.float32), *values]))
+
+
+def spare_ms(left: float) -> float:
+    """Of the time left for scoring, what is kept for what no prediction knows of."""
+    return min(_SPARE_OF_SCORING * left, _MOST_SPARE_MS)
+
+
+def _next_piece(
+    sizes: NDArray[np.floating], cost: CostModel, left: float, longest: float, most_at_once: float
+) -> int:
+    """How many candidates come next; none when the next one alone would end too late."""
+    largest = max(1, int(np.searchsorted(np.cumsum(sizes), most_at_once, side="right")))
+    if left == float("inf"):
+        return largest
+    in_piece = cost.fitting(sizes, min(_PIECE * left, longest))
+    # Then the rest is used as one piece.
+    if in_piece == 0 or _WORTH_ITS_START * cost.predict(0) > left:
+        return min(cost.fitting(sizes, left), largest)
+    return min(in_piece, largest)
+
+
+class Load:
+    """What some threads have promised to those who wait for them: how long until one is free, and
+    how much of its time a request may take, so that those behind it have any."""
+
+    def __init__(self, threads: int, clock: Clock = now) -> None:
+        self.threads = threads
+        self.clock = clock
+        self.usual_ms = 0.0
+        """How long a request has lately taken, once it began."""
+        self.waiting = 0
+        self._began: dict[int, float] = {}  # thread -> when it began what it is at
+
+    def expected_wait(self) -> float:
+        if len(self._began) + self.waiting < self.threads:
+            return 0.0
+        # One that takes longer than usual may end at any moment, or not: half as long again.
+        at = self.clock()
+        running = sum(
+            max(self.usual_ms - (at - began), self.usual_ms / 2) for began in self._began.values()
+        )
+        return (running + self.waiting * self.usual_ms) / self.threads
+
+    def begin(self) -> float:
+        """This thread begins a request; the share of its time that the request may take."""
+        self._began[threading.get_ident()] = self.clock()
+        return 1 / (1 + self.waiting / self.threads)
+
+    def end(self, *, done: bool) -> None:
+        """This thread has ended its request; one that failed says nothing about others."""
+        took = self.clock() - self._began.pop(threading.get_ident())
+        if done:
+            took = min(took, _TRUSTED * self.usual_ms) if self.usual_ms else took
+            self.usual_ms += (_NEW if self.usual_ms else 1.0) * (took - self.usual_ms)
