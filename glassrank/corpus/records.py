@@ -214,10 +214,10 @@ def _missing(names: tuple[str, ...], fields: Mapping[str, object]) -> str:
     )
 
 
-def _wrong_width(path: Path, line: int, expected: int, found: int) -> InputError:
+def _wrong_width(path: Path, line: int, expected: int, columns: int) -> InputError:
     return InputError.at(
         path,
         line,
-        f"expected {expected} columns, as in the first line, found {found}; "
+        f"expected {expected} columns, as in the first line, found {columns}; "
         "look for a missing or unescaped separator",
     )

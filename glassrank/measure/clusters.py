@@ -120,7 +120,7 @@ def telling_terms(texts: Sequence[str], labels: Sequence[int]) -> list[tuple[str
     [('how', 'long'), ('what',)]
     """
     words = [list(filter(_is_word, split_words(text))) for text in texts]
-    groups = [[w for w, own in zip(words, labels, strict=True) if own == label]
+    groups = [[w for w, label_of in zip(words, labels, strict=True) if label_of == label]
               for label in range(max(labels) + 1)]  # fmt: skip
     everywhere = _texts_with(words)
     return [_own_terms(group, everywhere, len(texts)) for group in groups]

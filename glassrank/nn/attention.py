@@ -80,8 +80,8 @@ def attend_unprojected(
     asked = per_head(_scaled(query), key).flatten(1, 2)  # (1 or B, heads * Q, X)
     scores = asked.expand(len(rows), -1, -1) @ rows.transpose(1, 2)  # (B, heads * Q, L)
     weights = _shares(scores, None if bias is None else bias[:, 0])
-    found = functional.dropout(weights, dropout) @ rows  # (B, heads * Q, X)
-    values = per_head(torch.unflatten(found, 1, (heads, -1)), value.transpose(1, 2))
+    means = functional.dropout(weights, dropout) @ rows  # (B, heads * Q, X)
+    values = per_head(torch.unflatten(means, 1, (heads, -1)), value.transpose(1, 2))
     return values + value_bias.view(heads, 1, size)  # (B, heads, Q, A)
 
 

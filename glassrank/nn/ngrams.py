@@ -53,7 +53,7 @@ class NGrams(nn.Module):
 
     def forward(self, matrix: Tensor) -> dict[str, Tensor]:
         """(B, C, Q, D) to a matrix (B, Q, D) for each n-gram size, by name."""
-        found = {}
+        matrices = {}
         for i, (n, convolution) in enumerate(zip(self.sizes, self.convolutions, strict=True)):
             sides = window_padding(n, self.centred)
             signals = convolution(functional.pad(matrix, sides * 2))  # (B, F, Q, D)
@@ -62,8 +62,8 @@ class NGrams(nn.Module):
                 pooled = self.pools[i](signals).squeeze(1)  # (B, Q, D)
             else:
                 pooled = signals.amax(1)  # (B, Q, D); ReLU afterwards gives the same, for less
-            found[ngram_name(n)] = torch.relu(pooled) if self.relu else pooled
-        return found
+            matrices[ngram_name(n)] = torch.relu(pooled) if self.relu else pooled
+        return matrices
 
 
 class RowsToScore(nn.Module):

@@ -132,8 +132,8 @@ class Encoder(nn.Module):
                 "this model has positions for; cut it before it is encoded"
             )
         x: Tensor = self.embeddings(ids)
-        own = self.stack() if layers is None else layers
-        return through(own, x, key_bias(mask, x), maps)
+        stack = self.stack() if layers is None else layers
+        return through(stack, x, key_bias(mask, x), maps)
 
     def stack(self) -> list[Layer]:
         """The layers, first to last, with their type."""

@@ -75,11 +75,11 @@ class SegmentRecord:
 
     def has_arrays_of(self, other: "SegmentRecord") -> bool:
         """Whether it is the same segment, whatever is deleted of it."""
-        own, others = (
+        mine, others = (
             {name: file for name, file in record.files.items() if name != record.deleted}
             for record in (self, other)
         )
-        return own == others and (self.name, self.docs, self.tokens) == (
+        return mine == others and (self.name, self.docs, self.tokens) == (
             other.name,
             other.docs,
             other.tokens,

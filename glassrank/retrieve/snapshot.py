@@ -9,8 +9,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
-from glassrank.errors import GlassrankError
-from glassrank.folders import explained
+from glassrank.errors import GlassrankError, explained
 from glassrank.retrieve.manifest import Manifest, manifest_in, open_index, read_manifest
 from glassrank.retrieve.scoring import BM25, QL, Collection, Floats, TermStatistics
 from glassrank.retrieve.segment import Segment, SegmentRecord
@@ -20,7 +19,7 @@ _TERMS_KEPT = 50_000
 """About 20 megabytes, whatever strangers search for."""
 
 
-class Term(NamedTuple):
+class IndexTerm(NamedTuple):
     """A term's number in each segment (-1: not there), and its statistics over all of them."""
 
     numbers: tuple[int, ...]
@@ -101,7 +100,7 @@ class Snapshot:
                     yield segment.doc(local)
 
 
-def _term(segments: Sequence[Segment], term: str) -> Term:
+def _term(segments: Sequence[Segment], term: str) -> IndexTerm:
     numbers = tuple(segment.terms.find(term) for segment in segments)
     docs = occurrences = 0
     for segment, number in zip(segments, numbers, strict=True):
@@ -110,7 +109,7 @@ def _term(segments: Sequence[Segment], term: str) -> Term:
             first, last = segment.posting_offsets[number : number + 2]
             docs += int(last - first) - gone_docs
             occurrences += int(segment.term_totals[number]) - gone
-    return Term(numbers, TermStatistics(docs, occurrences))
+    return IndexTerm(numbers, TermStatistics(docs, occurrences))
 
 
 def _lengths(

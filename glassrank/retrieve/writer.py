@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from glassrank.arrays import ArrayWriter
-from glassrank.errors import DuplicateIdError, GlassrankError, InputError
-from glassrank.folders import LOCK, Folder, NotDurableError, disk_error
+from glassrank.errors import DuplicateIdError, GlassrankError, InputError, disk_error
+from glassrank.folders import LOCK, Folder, NotDurableError
 from glassrank.retrieve.manifest import (
     FILE_NAME,
     Manifest,

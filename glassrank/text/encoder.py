@@ -61,10 +61,10 @@ class WordEncoder:
         self, texts: Sequence[str], longest: int, most_words: int | None = None
     ) -> list[TextIds]:
         most = longest if most_words is None else min(longest, most_words)
-        found = []
+        encoded = []
         for text in texts:
             read, behind = readable(text)
             words = split_words(read)
             cut = max(0, len(words) - most) + behind
-            found.append(TextIds(self.vocabulary.ids(words[:most]), cut_words=cut))
-        return found
+            encoded.append(TextIds(self.vocabulary.ids(words[:most]), cut_words=cut))
+        return encoded

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import torch
 
-from glassrank.errors import GlassrankError
-from glassrank.folders import disk_error
+from glassrank.errors import GlassrankError, disk_error
 from glassrank.train.config import read_config
 from glassrank.train.distributed import joined
 from glassrank.train.loop import train

@@ -276,10 +276,10 @@ def _plain(path: Path, depth: int = 0) -> dict[str, Any]:
     return _merged(_plain(path.parent / extends, depth + 1), plain)
 
 
-def _merged(base: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+def _merged(base: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
     both = {
         name: _merged(base[name], value)
-        for name, value in own.items()
+        for name, value in settings.items()
         if isinstance(value, dict) and isinstance(base.get(name), dict)
     }
-    return base | own | both
+    return base | settings | both
