@@ -53,6 +53,7 @@ class SealedFiles:
         ).hexdigest()
 
     def size(self, name: str) -> int:
+        """In bytes, as the manifest says."""
         return self._record(name).size
 
     def read(self, name: str, limit: int) -> bytes:
@@ -83,6 +84,7 @@ class SealedFiles:
         return content
 
     def check(self, name: str, crc32: int) -> None:
+        """Holds a checksum against the manifest's."""
         expected = self._record(name).crc32
         if crc32 != expected:
             raise self._damaged(name, f"its checksum is {crc32:08x}, expected {expected:08x}")

@@ -144,6 +144,7 @@ def check_size(size: int, path: Path, line: int) -> None:
 
 
 def parse_object(line: str, path: Path, number: int) -> dict[str, object]:
+    """One line of JSONL; an error names file and line."""
     try:
         fields = json.loads(line)
     except (ValueError, RecursionError) as error:

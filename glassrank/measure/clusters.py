@@ -37,6 +37,8 @@ class RankedQuery:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
+    """Queries of one type, and where the first relevant documents stand."""
+
     terms: tuple[str, ...]
     """In the order in which queries mostly have them."""
     queries: tuple[RankedQuery, ...]
@@ -44,6 +46,7 @@ class Cluster:
 
     @property
     def name(self) -> str:
+        """Its most telling terms."""
         return " ".join(self.terms) or "(no telling words)"
 
     @property
@@ -68,10 +71,12 @@ class Cluster:
 
     @property
     def worse(self) -> int:
+        """How many queries have their first relevant document lower than before."""
         return sum(query.model > query.baseline for query in self.queries)
 
     @property
     def examples(self) -> tuple[RankedQuery, ...]:
+        """Queries near the middle of the cluster."""
         return self.queries[:_EXAMPLES]
 
 

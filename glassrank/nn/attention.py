@@ -115,6 +115,7 @@ class SelfAttention(nn.Module):
         self.norm = nn.LayerNorm(size, eps=epsilon)
 
     def forward(self, x: Tensor, bias: Tensor | None, maps: list[Tensor] | None = None) -> Tensor:
+        """(B, L, H) to (B, L, H); `maps` collects the shares of attention."""
         three = self.query_key_value(x).unflatten(-1, (3, self.heads, -1))  # (B, L, 3, heads, A)
         query, key, value = three.permute(2, 0, 3, 1, 4)  # each (B, heads, L, A)
         attended = attend(query, key, value, bias, self._dropped, maps)

@@ -9,6 +9,7 @@ from torch.nn import functional
 
 
 def ngram_name(n: int) -> str:
+    """unigram, bigram, trigram, 4-gram, …"""
     return {1: "unigram", 2: "bigram", 3: "trigram"}.get(n, f"{n}-gram")
 
 
@@ -87,6 +88,7 @@ class RowsToScore(nn.Module):
         self.apply(glorot)
 
     def forward(self, rows: Tensor) -> Tensor:
+        """(B, Q, F), Q at most the length it was made for, to (B,)."""
         missing = self.query_length - rows.shape[1]
         x = functional.pad(rows, (0, 0, 0, missing)).flatten(1)  # (B, query_length * F)
         for layer in self.hidden:

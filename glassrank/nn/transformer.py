@@ -86,18 +86,22 @@ class FeedForward(nn.Module):
         self.activation = _ACTIVATIONS[config.activation]
 
     def forward(self, x: Tensor) -> Tensor:
+        """(B, L, H) to (B, L, H)."""
         inside = self.activation(self.inner(x))  # (B, L, F)
         result: Tensor = self.norm(x + self.dropout(self.outer(inside)))
         return result
 
 
 class Layer(nn.Module):
+    """Attention, then feed-forward."""
+
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         self.attention = SelfAttention(config.size, config.heads, config.dropout, config.epsilon)
         self.feed_forward = FeedForward(config)
 
     def forward(self, x: Tensor, bias: Tensor | None, maps: list[Tensor] | None = None) -> Tensor:
+        """(B, L, H) to (B, L, H); `bias` as `key_bias` gives it."""
         result: Tensor = self.feed_forward(self.attention(x, bias, maps))
         return result
 
@@ -143,6 +147,7 @@ class Encoder(nn.Module):
 def through(
     layers: Sequence[Layer], x: Tensor, bias: Tensor | None, maps: list[Tensor] | None = None
 ) -> Tensor:
+    """One layer after another."""
     for layer in layers:
         x = layer(x, bias, maps)
     return x

@@ -198,6 +198,7 @@ class Index:
         return snapshot.doc(number, characters)
 
     def docs(self) -> Iterator[Doc]:
+        """All documents that are not deleted."""
         return self._snapshot.docs()
 
     def snippet(self, query: str, doc_id: str, length: int = 240) -> Snippet:
@@ -211,6 +212,7 @@ class Index:
 
     @property
     def snapshot(self) -> Snapshot:
+        """The index as it was read last."""
         return self._snapshot
 
     @property
@@ -220,6 +222,7 @@ class Index:
 
     @property
     def generation(self) -> int:
+        """Counts the changes to the index."""
         return self._snapshot.manifest.generation
 
     def __len__(self) -> int:

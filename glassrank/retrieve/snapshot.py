@@ -27,6 +27,8 @@ class IndexTerm(NamedTuple):
 
 
 class Snapshot:
+    """Segments that do not change any more, with the statistics of all of them together."""
+
     def __init__(self, manifest: Manifest, segments: Sequence[Segment]) -> None:
         self.manifest = manifest
         self.segments = tuple(segments)
@@ -69,6 +71,7 @@ class Snapshot:
 
     @property
     def records(self) -> list[SegmentRecord]:
+        """Of its segments, as the manifest has them."""
         return [segment.record for segment in self.segments]
 
     def place(self, number: int) -> tuple[Segment, int]:
@@ -77,6 +80,7 @@ class Snapshot:
         return self.segments[position], number - self.bases[position]
 
     def doc_id(self, number: int) -> str:
+        """Of a document's number."""
         segment, local = self.place(number)
         return segment.ids[local]
 

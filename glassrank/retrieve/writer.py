@@ -125,6 +125,7 @@ class IndexWriter:
         self._segments[-count:] = [self._open(merged)] if merged.docs else []
 
     def commit(self) -> None:
+        """Makes what was changed the index: one rename."""
         records = tuple(segment.record for segment in self._segments)
         generation = self.manifest.generation + 1
         write_manifest(

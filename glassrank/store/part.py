@@ -191,6 +191,7 @@ class PartWriter:
 
     @property
     def rows(self) -> int:
+        """How many rows are written."""
         return self._writers[self._layout.rows_name].rows // self._layout.stride
 
     def append(self, contents: NDArray[np.uint64], lengths: NDArray[np.int64], rows: Rows) -> None:
@@ -203,6 +204,7 @@ class PartWriter:
         write_checked(self._folder, PROGRESS, written)
 
     def finish(self) -> dict[str, FileRecord]:
+        """Makes all durable; gives the files as the manifest names them."""
         records = {f"{name}.npy": writer.close() for name, writer in self._writers.items()}
         self._folder.sync()
         self._parent.sync()

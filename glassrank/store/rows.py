@@ -85,6 +85,7 @@ def _any_has(values: NDArray[Any], bits: Any) -> bool:
 
 
 def row_bytes(layout: Layout) -> int:
+    """That one row takes."""
     scales = 4 * layout.scales if layout.dtype == "int8" else 0
     return layout.stride * np.dtype(_ARRAYS[layout.dtype]).itemsize + scales
 

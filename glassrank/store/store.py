@@ -115,6 +115,7 @@ class Store:
 
     @property
     def dtype(self) -> str:
+        """Of its rows; `ids` where it keeps those."""
         return self.layout.dtype
 
     @property

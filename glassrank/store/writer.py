@@ -56,6 +56,7 @@ class StoreWriter:
         return OldRows(parts)
 
     def add(self, segment: Segment, rows: int, files: dict[str, FileRecord]) -> None:
+        """Commits a segment's part."""
         source = source_of(segment.record)
         record = PartRecord(segment.record.name, source, len(segment), rows, files)
         self._commit((*self.manifest.parts, record))

@@ -21,6 +21,7 @@ class TextIds(NamedTuple):
 
     @property
     def cut(self) -> int:
+        """Words and pieces together."""
         return self.cut_words + self.cut_pieces
 
 
@@ -29,7 +30,8 @@ class TextEncoder(Protocol):
 
     def encode(
         self, texts: Sequence[str], longest: int, most_words: int | None = None
-    ) -> list[TextIds]: ...
+    ) -> list[TextIds]:
+        """Ids of each text."""
 
 
 LONGEST_READ = 1 << 20
@@ -60,6 +62,7 @@ class WordEncoder:
     def encode(
         self, texts: Sequence[str], longest: int, most_words: int | None = None
     ) -> list[TextIds]:
+        """Ids of each text's words."""
         most = longest if most_words is None else min(longest, most_words)
         encoded = []
         for text in texts:

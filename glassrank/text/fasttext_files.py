@@ -27,6 +27,7 @@ _BLOCK = 1 << 22
 
 
 def read_fasttext(path: Path) -> SubwordVectors:
+    """From the `.bin` that fastText writes."""
     with open_bytes(path) as file:
         read_exactly(file, len(FASTTEXT_BEGINS), path)
         version, size, *_ = settings = _unpack(file, "<i12id", path)

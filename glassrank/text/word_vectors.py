@@ -35,10 +35,12 @@ class WordVectors:
 
     @property
     def words(self) -> int:
+        """Without padding and the unknown word."""
         return len(self.matrix) - _SPECIAL
 
     @property
     def missing(self) -> int:
+        """How many words have a vector that was drawn."""
         return self.words - self.found
 
     def __repr__(self) -> str:
@@ -88,6 +90,7 @@ class SubwordVectors:
 
     @property
     def buckets(self) -> int:
+        """Into how many n-grams are hashed."""
         return len(self.table) - len(self.words)
 
     def __repr__(self) -> str:

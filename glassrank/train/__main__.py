@@ -18,6 +18,7 @@ from glassrank.train.prepared import load_prepared
 
 
 def main() -> None:
+    """Trains by the config that is named on the command line."""
     if len(sys.argv) not in (2, 3):
         sys.exit(__doc__)
     path = Path(sys.argv[1])

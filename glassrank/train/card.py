@@ -30,6 +30,7 @@ def card(
     progress: RunProgress,
     final: Validation | None = None,
 ) -> str:
+    """What the model is, what it was trained on, and how good it is, in Markdown."""
     words = sum(p.numel() for n, p in model.named_parameters() if n.startswith("words."))
     rest = sum(p.numel() for n, p in model.named_parameters() if not n.startswith("words."))
     lines = [

@@ -122,6 +122,8 @@ class CandidatesConfig:
 
 @dataclass(frozen=True)
 class SamplerConfig:
+    """What a batch is made of."""
+
     kind: Sampling = "first_stage"
     positives: Literal["judged", "found"] = "judged"
     """All relevant documents, or only those that the first stage found. Where it misses many, a
@@ -145,6 +147,8 @@ class SamplerConfig:
 
 @dataclass(frozen=True)
 class LossConfig:
+    """What is minimised."""
+
     kind: Loss = "hinge"
     temperature: float = 20.0
     """Teacher scores are multiplied by this before the softmax (kl)."""
@@ -157,6 +161,8 @@ class LossConfig:
 
 @dataclass(frozen=True)
 class OptimizerConfig:
+    """How weights move, and for how long."""
+
     vectors: float = 1e-4
     contextual: float = 1e-4
     rest: float = 1e-3
@@ -175,6 +181,8 @@ class OptimizerConfig:
 
 @dataclass(frozen=True)
 class ValidationConfig:
+    """How a run is watched, and when it ends."""
+
     every: int = 500
     measure: str = "RR@10"
     patience: int = 35
@@ -201,6 +209,8 @@ class FoldsConfig:
 
 @dataclass(frozen=True)
 class TrainConfig:
+    """A whole run, as its TOML says."""
+
     model: str
     collections: tuple[Collection, ...]
     out: str

@@ -47,6 +47,7 @@ class Gathered:
     test: GatheredSplit | None = None
 
     def splits(self) -> dict[str, GatheredSplit]:
+        """Those that there are, by name."""
         named = {"train": self.train, "dev": self.dev, "test": self.test}
         return {name: split for name, split in named.items() if split is not None}
 

@@ -38,6 +38,8 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Trained:
+    """What a run has led to."""
+
     model: Ranker
     progress: RunProgress
     final: Validation

@@ -98,6 +98,7 @@ class Prepared:
     """Of the files that this was read from."""
 
     def splits(self) -> dict[str, Split]:
+        """Those that there are, by name."""
         named = {"train": self.train, "dev": self.dev, "test": self.test}
         return {name: split for name, split in named.items() if split is not None}
 

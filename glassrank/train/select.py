@@ -29,6 +29,8 @@ Quality = Callable[[NDArray[np.float64]], float]
 
 @dataclass(frozen=True)
 class Selection:
+    """Which models are kept."""
+
     chosen: tuple[int, ...]
     """Numbers of the models, best first."""
     value: float
@@ -141,6 +143,7 @@ def _card(folders: Sequence[Path], selection: Selection, measure: str, usage: Us
 
 
 def main() -> None:
+    """Selects among the models that are named on the command line."""
     if len(sys.argv) < 4:
         sys.exit(__doc__)
     prepared, out, *folders = map(Path, sys.argv[1:])

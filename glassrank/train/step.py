@@ -41,6 +41,7 @@ def pair_scores(
 
 
 def rounding(precision: str, device: torch.device) -> torch.autocast:
+    """A context in which products are rounded as the config says."""
     return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16")
 
 

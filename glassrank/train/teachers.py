@@ -15,8 +15,10 @@ from glassrank.train.prepared import Split
 
 
 class Teacher(Protocol):
+    """Whose scores a model learns from."""
+
     def scores(self, split: GatheredSplit) -> NDArray[np.float32]:
-        """Beside `found.docs.values`."""
+        """Beside `split.docs.values`."""
         ...
 
 
@@ -35,6 +37,7 @@ class MeanTeacher:
         self._teachers = teachers
 
     def scores(self, split: GatheredSplit) -> NDArray[np.float32]:
+        """The weighted mean of standardised scores."""
         lengths = np.diff(split.docs.offsets)
         owner = np.repeat(np.arange(len(lengths)), lengths)
         total = np.zeros(len(owner), np.float64)
@@ -71,15 +74,16 @@ class ModelTeacher:
             self._ids(docs, saved.usage.doc_length), saved.usage.doc_length, self._device
         )
 
-    def scores(self, given: GatheredSplit) -> NDArray[np.float32]:
+    def scores(self, split: GatheredSplit) -> NDArray[np.float32]:
+        """By a model of ours."""
         from glassrank.train.tensors import SplitTensors
         from glassrank.train.validate import score_candidates
 
-        queries = self._ids(given.queries, self._usage.query_length)
-        split = Split(
-            queries, given.collection, given.docs, given.grades, given.ranks, given.scores, None
+        queries = self._ids(split.queries, self._usage.query_length)
+        read = Split(
+            queries, split.collection, split.docs, split.grades, split.ranks, split.scores, None
         )
-        data = SplitTensors.of(split, self._docs, self._usage.query_length, self._device)
+        data = SplitTensors.of(read, self._docs, self._usage.query_length, self._device)
         precision = "bf16" if self._device.type == "cuda" else "float32"
         return score_candidates(self._model, data, np.arange(len(queries)), precision)
 
@@ -101,6 +105,7 @@ class SentenceTeacher:
         return np.asarray(vectors, np.float32)
 
     def scores(self, split: GatheredSplit) -> NDArray[np.float32]:
+        """Cosines of a sentence encoder."""
         encoded = self._encode(split.queries)
         docs = split.docs
         owner = np.repeat(np.arange(len(split.queries)), np.diff(docs.offsets))

@@ -175,6 +175,7 @@ _attend_documents = _compiled(*written(amx, simd, simd_math))
 
 
 def usable(dtype: torch.dtype, channels: int) -> bool:
+    """Whether tiles take heads like these, and there are tiles."""
     return dtype == torch.bfloat16 and channels == CHANNELS and amx.usable()
 
 

@@ -144,6 +144,7 @@ class Packed(nn.Module):
         self.packed = _in_order(self.weight) if dtype == torch.bfloat16 and _packs() else None
 
     def forward(self, x: Tensor) -> Tensor:
+        """(T, inputs) to (T, outputs)."""
         if self.packed is None:
             made = functional.linear(x, self.weight, self.bias)
             return made.relu_() if self.activation == "relu" else made

@@ -192,10 +192,12 @@ class PackedBlock:
 
 
 def whole(count: int) -> int:
+    """As many as whole tiles hold."""
     return -(-count // STEP) * STEP
 
 
 def plain(tensor: Tensor) -> Tensor:
+    """As float32 on the CPU, without gradients."""
     return tensor.detach().float().cpu()
 
 
@@ -243,6 +245,7 @@ def _span(block: PackedBlock, share: int, shares: int) -> tuple[int, int]:
 
 
 def widest(block: PackedBlock, shares: int) -> int:
+    """The most columns between the products that a share has."""
     spans = (_span(block, share, shares) for share in range(shares))
     return max((last - first) * block.unit for first, last in spans)
 
@@ -250,6 +253,7 @@ def widest(block: PackedBlock, shares: int) -> int:
 def laid_out(
     blocks: Sequence[Block], packed: Sequence[PackedBlock], size: int, shares: int
 ) -> Blocks:
+    """All blocks as one compiled pass reads them."""
     width = whole(size)
     streams, starts, at = [torch.empty(0, dtype=torch.bfloat16)], [], 0
     for share in range(shares):

@@ -40,6 +40,8 @@ class QueryLayout(NamedTuple):
 
 
 class PackedQuery(NamedTuple):
+    """A query as products read it; in compiled code, pointers stand in the place of arrays."""
+
     values: Any
     """uint16 (bfloat16's bits) or int8 as tiles, or float32 as vectors."""
     scales: Any  # (groups * 16,) what int8 is to be multiplied with
