@@ -17,8 +17,8 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from glassrank.checked import parse_json
-from glassrank.errors import InputError
-from glassrank.folders import Folder, explained
+from glassrank.errors import InputError, explained
+from glassrank.folders import Folder
 from glassrank.models.vocabularies import check_pieces
 from glassrank.models.weights import build, check_finite, header_of, read_tensors
 from glassrank.nn.transformer import Activation, Encoder, EncoderConfig

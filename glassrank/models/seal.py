@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 from glassrank.checked import record_of
-from glassrank.errors import GlassrankError
-from glassrank.folders import Folder, explained
+from glassrank.errors import GlassrankError, explained
+from glassrank.folders import Folder
 from glassrank.models.checkpoint import (
     CONFIG,
     VOCABULARY,
