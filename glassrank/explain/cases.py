@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from glassrank.deadline import NEVER, Deadline
-from glassrank.explain.structure import Mark, Matrix, Part, Side, Signal, Term
+from glassrank.explain.structure import Mark, Matrix, QueryTerm, ScorePart, Side, Signal
 from glassrank.models import Output, Ranker, TokenBatch, Words
 
 
@@ -98,13 +98,13 @@ class Case:
 @dataclass(frozen=True)
 class Findings:
     exact: bool
-    parts: tuple[Part, ...]
+    parts: tuple[ScorePart, ...]
     """Of `interact`'s score."""
     signals: tuple[Signal, ...]
     marks: tuple[Mark, ...]  # (D,)
-    rest: tuple[Part, ...]
+    rest: tuple[ScorePart, ...]
     matrices: tuple[Matrix, ...]
-    terms: tuple[Term, ...] | None = None
+    terms: tuple[QueryTerm, ...] | None = None
     """None: they can be read off the parts."""
     notes: tuple[str, ...] = ()
 

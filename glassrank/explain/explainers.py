@@ -18,14 +18,13 @@ from glassrank.explain.cases import Case, Explainer, Findings
 from glassrank.explain.explanation import Explanation
 from glassrank.explain.gradients import explain_duet, explain_pyramid
 from glassrank.explain.kernels import explain_kernels, has_kernels
-from glassrank.explain.leave_one_out import explain_by_leaving_out
+from glassrank.explain.leave_one_out import explain_by_leaving_out, explain_left_out_words
 from glassrank.explain.members import explain_members
 from glassrank.explain.mores import explain_mores
 from glassrank.explain.ngrams import explain_ngrams
 from glassrank.explain.reading import Reading, read
-from glassrank.explain.structure import Part, Term
+from glassrank.explain.structure import QueryTerm, ScorePart
 from glassrank.explain.summands import explain_summands
-from glassrank.explain.transformer_parts import explain_left_out_words
 from glassrank.explain.whole_words import in_words
 from glassrank.explain.windows import explain_windows
 from glassrank.models import Ranker, Words
@@ -75,7 +74,7 @@ def _explained(
     case = replace(case, score=_score(reranker, case, None))
     found = explain_case(case)
     mixed = _first_stage(case, first_stage)
-    root = Part.total("score", "score", (*found.parts, *mixed))
+    root = ScorePart.total("score", "score", (*found.parts, *mixed))
     asked, given = asked.cut_to(len(case.query_words)), given.cut_to(case.doc_count)
     return Explanation(
         query=asked.text,
@@ -129,24 +128,25 @@ def _score(reranker: Reranker, case: Case, first_stage: float | None) -> float:
         return reranker.ranks.rank(case.query, case.doc, given).score.item()
 
 
-def _first_stage(case: Case, first_stage: float | None) -> list[Part]:
+def _first_stage(case: Case, first_stage: float | None) -> list[ScorePart]:
     weight = case.model.first_stage_weight
     if weight is None or first_stage is None:
         return []
-    return [Part("first stage", "first stage", weight.item() * first_stage)]
+    return [ScorePart("first stage", "first stage", weight.item() * first_stage)]
 
 
-def _terms(root: Part, words: tuple[str, ...]) -> tuple[Term, ...]:
+def _terms(root: ScorePart, words: tuple[str, ...]) -> tuple[QueryTerm, ...]:
     """What each query word added: the same parts, summed the other way."""
     paths = list(_paths(root, ""))
     by_path = [(name, _by_term(path, len(words))) for name, path in paths]
     whole = _by_term(root, len(words))
     return tuple(
-        Term(q, whole[q], {name: values[q] for name, values in by_path}) for q in range(len(words))
+        QueryTerm(q, whole[q], {name: values[q] for name, values in by_path})
+        for q in range(len(words))
     )
 
 
-def _paths(part: Part, prefix: str) -> Iterator[tuple[str, Part]]:
+def _paths(part: ScorePart, prefix: str) -> Iterator[tuple[str, ScorePart]]:
     for child in part.children:
         if child.kind == "path":
             yield prefix + child.name, child
@@ -154,7 +154,7 @@ def _paths(part: Part, prefix: str) -> Iterator[tuple[str, Part]]:
             yield from _paths(child, f"{child.name}: ")
 
 
-def _by_term(part: Part, terms: int) -> list[float]:
+def _by_term(part: ScorePart, terms: int) -> list[float]:
     found: list[list[float]] = [[] for _ in range(terms)]
     waiting = [part]
     while waiting:

@@ -4,13 +4,13 @@ from typing import Any
 
 from glassrank.errors import InputError
 from glassrank.explain.explainers import explain
-from glassrank.explain.explanation import Comparison, Explanation, compare
+from glassrank.explain.explanation import Explanation, ExplanationPair, compare
 from glassrank.rank import Pipeline, Reranker
 from glassrank.store import text_of
 from glassrank.types import Hit
 
 
-def explain_hits(pipeline: Pipeline, query: str, *hits: Hit) -> Explanation | Comparison:
+def explain_hits(pipeline: Pipeline, query: str, *hits: Hit) -> Explanation | ExplanationPair:
     """Why a hit has its score, or how two differ."""
     if len(hits) not in (1, 2):
         raise InputError(f"one hit or two can be explained, not {len(hits)}")

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from glassrank.explain.cases import Case, Findings, as_matrix, marks_of, spread
-from glassrank.explain.structure import Part, PathShare, Signal
+from glassrank.explain.structure import PathShare, ScorePart, Signal
 from glassrank.models import Ranker
 from glassrank.nn.kernels import FLOOR, KernelBank, Kernels, Readout, kernel_values
 from glassrank.nn.ngrams import ngram_name
@@ -24,7 +24,7 @@ NEAR = 0.4
 
 
 @dataclass(frozen=True)
-class Path:
+class KernelPath:
     name: str
     weight: Tensor  # (K,)
     signal: Tensor  # (Q, K)
@@ -43,7 +43,7 @@ def explain_kernels(case: Case) -> Findings:
     kernels: Kernels = case.model.config.kernels
     readouts = case.model.readouts()
     names = _matrix_names(len(readouts))
-    paths: list[Path] = []
+    paths: list[KernelPath] = []
     similarities: list[Tensor] = []
     strength = torch.zeros(case.doc_count, len(kernels), dtype=torch.double)  # (D, K)
     for number, (name, readout) in enumerate(zip(names, readouts, strict=True)):
@@ -84,7 +84,7 @@ def _similarity(case: Case, readout: Readout) -> Tensor:
 
 def _paths(
     case: Case, readout: Readout, number: int, matrix: str, values: Tensor
-) -> Iterator[Path]:
+) -> Iterator[KernelPath]:
     """The log path of one match matrix, and the length path where the model has one."""
     model, parts = case.model, case.output.parts
     weight = (case.query.idf if model.weighs_terms else case.query.mask)[0].cpu().double()
@@ -99,7 +99,7 @@ def _paths(
     log = readout.log.detach().cpu().double()  # (K,)
     signal = weight * log_counts(counts)  # (Q, K)
     shares = log * (signal[:, None] - weight[:, None] * log_counts(left))  # (Q, D, K)
-    yield Path(
+    yield KernelPath(
         "log" if matrices == 1 else matrix,
         log,
         signal,
@@ -110,7 +110,7 @@ def _paths(
         by_length = readout.length.detach().cpu().double()  # (K,)
         words = case.doc_count
         signal = weight * counts / (words + 1)  # (Q, K)
-        yield Path(
+        yield KernelPath(
             "length",
             by_length,
             signal,
@@ -130,25 +130,25 @@ def _own(part: Tensor, number: int) -> Tensor:
     return part if part.dim() == 2 else part[:, number]
 
 
-def _tree(path: Path, terms: tuple[str, ...], kernels: Kernels) -> Part:
+def _tree(path: KernelPath, terms: tuple[str, ...], kernels: Kernels) -> ScorePart:
     values = path.part.tolist()
     names = kernel_names(kernels)
     rows = [
-        Part.total(
+        ScorePart.total(
             term,
             "term",
             (
-                Part(name, "signal", value, k)
+                ScorePart(name, "signal", value, k)
                 for k, (name, value) in enumerate(zip(names, values[q], strict=True))
             ),
             q,
         )
         for q, term in enumerate(terms)
     ]
-    return Part.total(path.name, "path", rows)
+    return ScorePart.total(path.name, "path", rows)
 
 
-def _column(path: Path) -> list[PathShare]:
+def _column(path: KernelPath) -> list[PathShare]:
     columns = path.weight.tolist(), path.signal.sum(0).tolist(), path.part.sum(0).tolist()
     return [PathShare(path.name, *row) for row in zip(*columns, strict=True)]
 
@@ -192,10 +192,10 @@ def _standing_out(kernels: Kernels, nearest: list[int]) -> set[int]:
     return found
 
 
-def together(parts: tuple[Part, ...], shares: Tensor) -> Part:
+def together(parts: tuple[ScorePart, ...], shares: Tensor) -> ScorePart:
     """What is left when each word has its share."""
     whole = math.fsum(part.value for part in parts)
-    return Part("together", "constant", whole - float(shares.sum()))
+    return ScorePart("together", "constant", whole - float(shares.sum()))
 
 
 def nearest_kernels(similarity: Tensor, kernels: Kernels) -> list[int]:

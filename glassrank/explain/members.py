@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 
 from glassrank.explain.cases import Case, Explainer, Findings
-from glassrank.explain.structure import Mark, Matrix, Part, Signal
+from glassrank.explain.structure import Mark, Matrix, ScorePart, Signal
 from glassrank.models import Ensemble, TokenBatch
 
 
@@ -24,7 +24,7 @@ def explain_members(case: Case, explain_one: Explainer) -> Findings:
     return Findings(
         exact=all(findings.exact for findings in found),
         parts=tuple(
-            Part.total(name, "member", (part.scaled(share) for part in findings.parts))
+            ScorePart.total(name, "member", (part.scaled(share) for part in findings.parts))
             for name, findings in described
         ),
         signals=tuple(
@@ -34,7 +34,7 @@ def explain_members(case: Case, explain_one: Explainer) -> Findings:
         ),
         marks=_marks(found, share, case),
         rest=tuple(
-            Part.total(name, "member", (part.scaled(share) for part in findings.rest))
+            ScorePart.total(name, "member", (part.scaled(share) for part in findings.rest))
             for name, findings in described
         ),
         matrices=tuple(

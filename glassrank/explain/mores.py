@@ -16,15 +16,15 @@ from torch import Tensor
 from torch.nn import functional
 
 from glassrank.explain.cases import Case, Findings, as_matrix
-from glassrank.explain.leave_one_out import Units
-from glassrank.explain.structure import Matrix, PathShare, Signal
-from glassrank.explain.transformer_parts import (
+from glassrank.explain.leave_one_out import (
+    Units,
     piece_marks,
     query_parts,
     shades_of_pieces,
     terms_of,
     together,
 )
+from glassrank.explain.structure import Matrix, PathShare, Signal
 from glassrank.explain.whole_words import shared_evenly, whole_words
 from glassrank.models.mores import MORES
 from glassrank.nn.attention import key_bias

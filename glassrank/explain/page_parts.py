@@ -7,10 +7,8 @@ import html
 from collections.abc import Iterable, Iterator
 
 from glassrank.errors import safe
-from glassrank.explain.differences import ComparisonData
-from glassrank.explain.palette import letter
-from glassrank.explain.printing import number, signed
-from glassrank.explain.structure import ExplanationData, Mark, Matrix, Part
+from glassrank.explain.printing import letter, number, signed
+from glassrank.explain.structure import ExplanationData, Mark, Matrix, PairData, ScorePart
 
 STRONGEST = 0.6
 """The deepest shade of a heat map: numbers stay readable on it."""
@@ -131,11 +129,11 @@ def _shaded(value: float, largest: float) -> str:
     return f'<td{less} style="--v:{STRONGEST * abs(value) / largest:.2f}">{number(value)}</td>'
 
 
-def tree(part: Part) -> str:
+def tree(part: ScorePart) -> str:
     return f'<ul class="tree">{_branch(part, 0)}</ul>'
 
 
-def _branch(part: Part, depth: int) -> str:
+def _branch(part: ScorePart, depth: int) -> str:
     line = f"{escaped(part.name)} <b>{number(part.value)}</b>"
     if not part.children:
         return f'<li data-kind="{part.kind}">{line}</li>'
@@ -147,7 +145,7 @@ def _branch(part: Part, depth: int) -> str:
     )
 
 
-def difference_table(comparison: ComparisonData) -> str:
+def difference_table(comparison: PairData) -> str:
     rows = []
     for row in comparison.differences:
         text = signed(row.difference)

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from glassrank.explain.cases import Case, Findings, as_matrix, marks_of, shades
 from glassrank.explain.leave_one_out import stand_out
-from glassrank.explain.structure import Part, PathShare, Signal
+from glassrank.explain.structure import PathShare, ScorePart, Signal
 from glassrank.models import Output
 
 _CELLS_AT_ONCE = 1 << 16
@@ -63,21 +63,21 @@ def explain_summands(case: Case) -> Findings:
             for part in parts
         ),
         marks=marks,
-        rest=(Part("together", "constant", left),),
+        rest=(ScorePart("together", "constant", left),),
         matrices=() if matrix is None else (as_matrix("similarity", matrix),),
     )
 
 
-def _path(name: str, values: Tensor, case: Case) -> Part:
+def _path(name: str, values: Tensor, case: Case) -> ScorePart:
     """A summand (Q + 1,) as a part: its query words, or itself where it has none."""
     *by_word, other = values.tolist()
     terms = [
-        Part(word, "term", value, q)
+        ScorePart(word, "term", value, q)
         for q, (word, value) in enumerate(zip(case.query_words, by_word, strict=True))
     ]
     if other:
-        return Part.total(name, "path", [*terms, Part(name, "constant", other)])
-    return Part.total(name, "path", terms)
+        return ScorePart.total(name, "path", [*terms, ScorePart(name, "constant", other)])
+    return ScorePart.total(name, "path", terms)
 
 
 def _by_word(case: Case, out: Output) -> Tensor:

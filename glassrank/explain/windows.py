@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from glassrank.explain.cases import Case, Findings, as_matrix, marks_of
 from glassrank.explain.kernels import kernel_table, log_counts, nearest_kernels, together
-from glassrank.explain.structure import Part, PathShare
+from glassrank.explain.structure import PathShare, ScorePart
 from glassrank.models.tk_windowed import TKWindowed
 from glassrank.nn.kernels import Kernels, kernel_values
 
@@ -129,15 +129,17 @@ def _rank_weights(model: TKWindowed, number: int, scores: Tensor) -> Tensor:
     return torch.zeros_like(scores).scatter(1, order, weights)
 
 
-def _tree(size: Size, case: Case) -> Part:
+def _tree(size: Size, case: Case) -> ScorePart:
     windows = []
     by_term = size.summands.sum(2).T.tolist()  # (W, Q)
     for number, base in enumerate(size.base.tolist()):
         start, stop = number * size.size, min((number + 1) * size.size, case.doc_count)
         terms = [
-            Part(term, "term", value, q)
+            ScorePart(term, "term", value, q)
             for q, (term, value) in enumerate(zip(case.query_words, by_term[number], strict=True))
         ]
         name = f"words {start + 1} to {stop}"
-        windows.append(Part.total(name, "window", [*terms, Part("base", "constant", base)]))
-    return Part.total(size.name, "path", windows)
+        windows.append(
+            ScorePart.total(name, "window", [*terms, ScorePart("base", "constant", base)])
+        )
+    return ScorePart.total(size.name, "path", windows)

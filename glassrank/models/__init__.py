@@ -24,11 +24,11 @@ from glassrank.models.contract import (
 )
 from glassrank.models.ensemble import Ensemble
 from glassrank.models.pieces import PieceRanker
-from glassrank.models.subwords import SubwordTable
+from glassrank.models.word_tables import SubwordTable
 
 _NO_FAMILIES = frozenset(
-    "checkpoint contract ensemble fast mores_gpu mores_interaction mores_parts pieces pretrained "
-    "seal subwords texts vocabularies weights".split()
+    "checkpoint contract ensemble fast mores_gpu pieces pretrained seal text_batches weights "
+    "word_tables".split()
 )
 """Files here that other files share; some need packages that a machine which trains has not."""
 _OUTSIDE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")

@@ -32,7 +32,6 @@ from glassrank.models import (
     is_outside,
     name_of,
 )
-from glassrank.models.vocabularies import check_vocabulary
 from glassrank.models.weights import (
     MOST_BYTES,
     TensorInfo,
@@ -45,6 +44,7 @@ from glassrank.models.weights import (
     whole_vectors,
     write_tensors,
 )
+from glassrank.models.word_tables import check_vocabulary
 from glassrank.sealed import (
     MANIFEST,
     SealedFiles,

@@ -1,4 +1,4 @@
-"""MORES over stored keys and values on a GPU: the same sums as `mores_interaction`, in fewer steps.
+"""MORES over stored keys and values on a GPU: the same sums as `mores.py`, in fewer steps.
 
 One query and many documents, whose keys and values (Reuse-S2) lie in the GPU's memory as a store
 has them. Attention reads each of them once; sums and norms are one step; of the last block, only
@@ -17,8 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from glassrank.models.contract import Ranker, TokenBatch, Words
-from glassrank.models.mores import MORES
-from glassrank.models.mores_interaction import InteractionBlock
+from glassrank.models.mores import MORES, InteractionBlock
 from glassrank.nn.attention import SelfAttention
 from glassrank.nn.attention_triton import attend
 from glassrank.nn.cross_triton import cross_attend

@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from glassrank.models import Words
-from glassrank.models.texts import in_batches, like_length
+from glassrank.models.text_batches import in_batches, like_length
 from glassrank.rank.fused import FusedPooling
 from glassrank.rank.fused_gpu import OnGPU
 from glassrank.rank.live import Reranker

@@ -10,7 +10,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from glassrank.checked import parse_json
 from glassrank.errors import InputError
-from glassrank.models.vocabularies import check_words
+from glassrank.models.word_tables import check_words
 from glassrank.sealed import SealedFiles, about, read_sealed, sealed_folder
 from glassrank.train.array_files import read_array, write_array
 from glassrank.train.config import TrainConfig
