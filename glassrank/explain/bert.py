@@ -34,6 +34,7 @@ ATTENTION = (
 
 
 def explain_bert(case: Case) -> Findings:
+    """By texts without a word, each read anew, and attention."""
     assert isinstance(case.model, BERT)
     with torch.no_grad():
         maps = case.model.interact(case.query, case.doc, explain=True).parts["attention"]

@@ -49,8 +49,8 @@ def explain(
     joined to words again, unless `pieces` are asked for. An explanation that is not there by the
     deadline ends with a LateError."""
     with one_thread() if reranker.alone else nullcontext():
-        found = _explained(reranker, query, text, doc_id, first_stage, words, deadline)
-    return found if pieces else in_words(found)
+        explanation = _explained(reranker, query, text, doc_id, first_stage, words, deadline)
+    return explanation if pieces else in_words(explanation)
 
 
 def _explained(
@@ -72,9 +72,9 @@ def _explained(
         model, asked.batch, given.batch, asked.words, given.words, ranked, query_words, deadline
     )
     case = replace(case, score=_score(reranker, case, None))
-    found = explain_case(case)
+    findings = explain_case(case)
     mixed = _first_stage(case, first_stage)
-    root = ScorePart.total("score", "score", (*found.parts, *mixed))
+    root = ScorePart.total("score", "score", (*findings.parts, *mixed))
     asked, given = asked.cut_to(len(case.query_words)), given.cut_to(case.doc_count)
     return Explanation(
         query=asked.text,
@@ -82,14 +82,14 @@ def _explained(
         doc=given.text,
         model=model.name,
         score=_score(reranker, case, first_stage),
-        exact=found.exact,
+        exact=findings.exact,
         parts=root,
-        terms=_terms(root, case.query_words) if found.terms is None else found.terms,
-        signals=found.signals,
-        marks=found.marks,
-        rest=(*found.rest, *mixed),
-        matrices=found.matrices,
-        notes=(*found.notes, *_notes(reranker, asked, given, first_stage)),
+        terms=_terms(root, case.query_words) if findings.terms is None else findings.terms,
+        signals=findings.signals,
+        marks=findings.marks,
+        rest=(*findings.rest, *mixed),
+        matrices=findings.matrices,
+        notes=(*findings.notes, *_notes(reranker, asked, given, first_stage)),
     )
 
 
@@ -155,15 +155,15 @@ def _paths(part: ScorePart, prefix: str) -> Iterator[tuple[str, ScorePart]]:
 
 
 def _by_term(part: ScorePart, terms: int) -> list[float]:
-    found: list[list[float]] = [[] for _ in range(terms)]
+    by_term: list[list[float]] = [[] for _ in range(terms)]
     waiting = [part]
     while waiting:
         part = waiting.pop()
         if part.kind == "term" and part.number is not None:
-            found[part.number].append(part.value)
+            by_term[part.number].append(part.value)
         else:
             waiting += part.children
-    return [math.fsum(values) for values in found]
+    return [math.fsum(values) for values in by_term]
 
 
 def _notes(

@@ -27,6 +27,7 @@ DUET = (
 
 
 def explain_pyramid(case: Case) -> Findings:
+    """By the score's slope at each cell of the match matrix."""
     out = case.with_gradients()
     (slope,) = torch.autograd.grad(out.score.sum(), out.parts["similarity"])
     similarity = case.words_alone(out.parts["similarity"])  # (Q, D)
@@ -60,6 +61,7 @@ def explain_pyramid(case: Case) -> Findings:
 
 
 def explain_duet(case: Case) -> Findings:
+    """By slopes at the two halves, and by leaving words out."""
     out = case.with_gradients()
     halves = [out.parts["local"], out.parts["distributed"]]
     slopes = torch.autograd.grad(out.score.sum(), halves)

@@ -14,7 +14,7 @@ def explain_hits(pipeline: Pipeline, query: str, *hits: Hit) -> Explanation | Ex
     """Why a hit has its score, or how two differ."""
     if len(hits) not in (1, 2):
         raise InputError(f"one hit or two can be explained, not {len(hits)}")
-    found = [
+    explanations = [
         explain(
             pipeline.reranker,
             query,
@@ -25,7 +25,7 @@ def explain_hits(pipeline: Pipeline, query: str, *hits: Hit) -> Explanation | Ex
         )
         for hit in hits
     ]
-    return compare(*found) if len(found) == 2 else found[0]
+    return compare(*explanations) if len(explanations) == 2 else explanations[0]
 
 
 def explain_any(ranks: Pipeline | Reranker, query: str, *what: Any, **options: Any) -> Any:

@@ -25,6 +25,8 @@ NEAR = 0.4
 
 @dataclass(frozen=True)
 class KernelPath:
+    """A score path: one way on which soft counts become score."""
+
     name: str
     weight: Tensor  # (K,)
     signal: Tensor  # (Q, K)
@@ -38,6 +40,7 @@ def has_kernels(model: Ranker) -> bool:
 
 
 def explain_kernels(case: Case) -> Findings:
+    """By the model's own sums over paths, query words and kernels."""
     bank = case.model.kernels
     assert isinstance(bank, KernelBank)
     kernels: Kernels = case.model.config.kernels
@@ -121,6 +124,7 @@ def _paths(
 
 
 def log_counts(counts: Tensor) -> Tensor:
+    """Logarithms of soft counts, with the models' floor."""
     return counts.clamp(min=FLOOR).log()
 
 
@@ -154,6 +158,7 @@ def _column(path: KernelPath) -> list[PathShare]:
 
 
 def kernel_names(kernels: Kernels) -> list[str]:
+    """As tables have them."""
     return [f"kernel {center}" for center in kernels.centers]
 
 
@@ -163,6 +168,7 @@ def kernel_table(
     strength: Tensor,  # (D, K)
     nearest: list[int],  # (D,)
 ) -> tuple[Signal, ...]:
+    """A signal for each kernel, with what it added on each path."""
     coloured = _standing_out(kernels, nearest)
     return tuple(
         Signal(
@@ -181,15 +187,15 @@ def kernel_table(
 def _standing_out(kernels: Kernels, nearest: list[int]) -> set[int]:
     """Kernels of high similarity, from the highest down to the first that has words, and on while
     no more than half of all words would be coloured: contextual words may all be alike."""
-    found: set[int] = set()
+    coloured: set[int] = set()
     words = 0
     for k in sorted(range(len(kernels)), key=lambda k: -kernels.centers[k]):
-        own = nearest.count(k)
-        if kernels.centers[k] < NEAR or (words and words + own > len(nearest) / 2):
+        count = nearest.count(k)
+        if kernels.centers[k] < NEAR or (words and words + count > len(nearest) / 2):
             break
-        found.add(k)
-        words += own
-    return found
+        coloured.add(k)
+        words += count
+    return coloured
 
 
 def together(parts: tuple[ScorePart, ...], shares: Tensor) -> ScorePart:

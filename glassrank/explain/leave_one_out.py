@@ -55,27 +55,28 @@ def _one_by_one(words: int) -> Units:
 @torch.no_grad()
 def lost_without_query_words(case: Case, units: Units | None = None) -> list[float]:
     """Word by word, or unit by unit."""
-    own = case.output.score.item()
+    score = case.output.score.item()
     lost: list[float] = []
     units = _one_by_one(len(case.query_words)) if units is None else units
     for part in _each_left_out(case.query_batch, units, case.doc.mask.shape[1]):
         case.check_time()
         same = case.doc.rows(torch.zeros(len(part.ids), dtype=torch.long))
         left = case.model.interact(case.model.encode_query(part), same).score
-        lost += (own - left.double()).tolist()
+        lost += (score - left.double()).tolist()
     return lost
 
 
 @torch.no_grad()
 def lost_without_doc_words(case: Case, units: Units | None = None) -> list[float]:
-    own = case.output.score.item()
+    """The same for document words, of which the others are encoded anew."""
+    score = case.output.score.item()
     lost: list[float] = []
     units = _one_by_one(case.doc_count) if units is None else units
     for part in _each_left_out(case.doc_batch, units, case.query.mask.shape[1]):
         case.check_time()
         same = case.model.for_many(case.query, len(part.ids))
         left = case.model.interact(same, case.model.encode_doc(part)).score
-        lost += (own - left.double()).tolist()
+        lost += (score - left.double()).tolist()
     return lost
 
 
@@ -162,10 +163,12 @@ def query_parts(case: Case) -> tuple[ScorePart, ...]:
 
 
 def terms_of(parts: Sequence[ScorePart]) -> tuple[QueryTerm, ...]:
+    """What each query word added, where the parts say so at their top."""
     return tuple(QueryTerm(p.number, p.value, {}) for p in parts if p.number is not None)
 
 
 def together(case: Case, shares: Sequence[float]) -> ScorePart:
+    """What is left of the score when each word has its share."""
     return ScorePart("together", "constant", case.score - math.fsum(shares))
 
 
@@ -185,13 +188,13 @@ def piece_marks(
     return tuple(
         Mark(
             terms[place],
-            max(range(len(own)), key=own.__getitem__) if place in coloured else None,
+            max(range(len(values)), key=values.__getitem__) if place in coloured else None,
             None,
             shares[place],
             (),
-            own,
+            values,
         )
-        for place, own in enumerate(zip(*by_signal, strict=True))
+        for place, values in enumerate(zip(*by_signal, strict=True))
     )
 
 
@@ -199,10 +202,10 @@ def _closest(case: Case, attention: Tensor) -> list[int | None]:
     """Of each document piece the query piece that looks at it most. [CLS] and [SEP], which look at
     everything and are looked at by everyone, are left out on both sides."""
     rows = _own_places(case.query_words)
-    found: list[int | None] = [None] * case.doc_count
+    terms: list[int | None] = [None] * case.doc_count
     for place in _own_places(case.doc_words) if rows else ():
-        found[place] = rows[int(attention[rows, place].argmax())]
-    return found
+        terms[place] = rows[int(attention[rows, place].argmax())]
+    return terms
 
 
 def shades_of_pieces(weights: Tensor, pieces: Sequence[str]) -> tuple[float, ...]:

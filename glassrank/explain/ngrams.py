@@ -37,6 +37,7 @@ class NGramPath:
 
 
 def explain_ngrams(case: Case) -> Findings:
+    """By slopes at the chosen values."""
     out = case.with_gradients()
     slopes = _slopes(out)
     names = [name.removesuffix("_values") for name in slopes if name.endswith("_values")]
@@ -75,10 +76,10 @@ def _slopes(out: Output) -> dict[str, Tensor]:
         for name, part in out.parts.items()
         if name == "idf" or name.endswith(("_values", "_context"))
     }
-    found = torch.autograd.grad(out.score.sum(), list(wanted.values()), allow_unused=True)
+    slopes = torch.autograd.grad(out.score.sum(), list(wanted.values()), allow_unused=True)
     return {
         name: torch.zeros_like(part) if slope is None else slope
-        for (name, part), slope in zip(wanted.items(), found, strict=True)
+        for (name, part), slope in zip(wanted.items(), slopes, strict=True)
     }
 
 

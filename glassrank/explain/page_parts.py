@@ -15,6 +15,7 @@ STRONGEST = 0.6
 
 
 def escaped(text: str) -> str:
+    """Text that no browser takes for anything else."""
     return html.escape(safe(text), quote=True)
 
 
@@ -59,6 +60,7 @@ def _hover(explanation: ExplanationData, mark: Mark) -> str:
 
 
 def legend(explanation: ExplanationData) -> str:
+    """Which colour, letter or number means what."""
     signals = (
         f'<span class="key s{place}">{escaped(signal.name)}<sup>{letter(place)}</sup></span>'
         for place, signal in enumerate(explanation.signals)
@@ -72,6 +74,7 @@ def legend(explanation: ExplanationData) -> str:
 
 
 def signal_table(explanation: ExplanationData) -> str:
+    """What each signal added, on each path."""
     paths = explanation.signal_paths
     heads = ["", "signal", "center", "width"]
     for path in paths:
@@ -86,6 +89,7 @@ def signal_table(explanation: ExplanationData) -> str:
 
 
 def term_table(explanation: ExplanationData) -> str:
+    """What each query word added, on each path."""
     paths = list(explanation.terms[0].paths) if explanation.terms else []
     rows = []
     for term in explanation.terms:
@@ -97,6 +101,7 @@ def term_table(explanation: ExplanationData) -> str:
 
 
 def word_table(explanation: ExplanationData) -> str:
+    """Every document word's share, and what belongs to none."""
     rows = []
     for word, mark in zip(explanation.doc.words, explanation.marks, strict=True):
         near = "" if mark.term is None else escaped(explanation.query.words[mark.term].text)
@@ -130,6 +135,7 @@ def _shaded(value: float, largest: float) -> str:
 
 
 def tree(part: ScorePart) -> str:
+    """The score as a tree of parts, the first levels open."""
     return f'<ul class="tree">{_branch(part, 0)}</ul>'
 
 
@@ -146,6 +152,7 @@ def _branch(part: ScorePart, depth: int) -> str:
 
 
 def difference_table(comparison: PairData) -> str:
+    """What adds more to the left side than to the right."""
     rows = []
     for row in comparison.differences:
         text = signed(row.difference)

@@ -57,8 +57,10 @@ def raised(place: int) -> str:
 
 
 def colour(place: int) -> str:
+    """Of a signal or a query word, by its number."""
     return COLOURS[place % len(COLOURS)]
 
 
 def line(place: int) -> str:
+    """The style of the line below it."""
     return LINES[place % len(LINES)]

@@ -18,6 +18,8 @@ from glassrank.text.wordpieces import PieceEncoder
 
 @dataclass(frozen=True)
 class Reading:
+    """A text, the words that the model reads of it, and their ids."""
+
     text: Text
     batch: TokenBatch  # of one text; one place of padding if it has no words
     unit: Literal["words", "pieces"] = "words"
@@ -26,6 +28,7 @@ class Reading:
 
     @property
     def words(self) -> tuple[str, ...]:
+        """As the model has them."""
         return tuple(word.text for word in self.text.words)
 
     def cut_to(self, count: int) -> "Reading":
@@ -77,13 +80,13 @@ def _pieces(
 ) -> Reading:
     most = settings.query_words if side == "query" else settings.doc_words
     vocabulary = tuple(reranker.saved.vocabulary)
-    found = read_pieces(vocabulary, settings.lowercase, text, longest, most)
+    pieces = read_pieces(vocabulary, settings.lowercase, text, longest, most)
     # Where both texts are read as one, there is a single [CLS]: the query's.
     joined = side == "document" and reranker.model.one_text
     shown = Text(
-        text, found.words[1:] if joined else found.words, found.cut_words + found.cut_pieces
+        text, pieces.words[1:] if joined else pieces.words, pieces.cut_words + pieces.cut_pieces
     )
-    return Reading(shown, _batch(reranker, found.ids), "pieces", found.cut_words)
+    return Reading(shown, _batch(reranker, pieces.ids), "pieces", pieces.cut_words)
 
 
 def _batch(reranker: Reranker, ids: list[int]) -> TokenBatch:
@@ -103,6 +106,8 @@ FIRST, LAST, UNKNOWN = "[CLS]", "[SEP]", "[UNK]"
 
 
 class Pieces(NamedTuple):
+    """A text's pieces, with [CLS] and [SEP], and how much was cut."""
+
     words: tuple[Word, ...]  # (L,) each a piece
     ids: list[int]  # (L,)
     cut_words: int
@@ -127,6 +132,7 @@ class PieceReader(PieceEncoder):
     """An encoder that also tells where the pieces stand in the text."""
 
     def read(self, text: str, longest: int, most_words: int | None) -> Pieces:
+        """The pieces that the encoder gives, each with its place."""
         (encoded,) = self.encode([text], longest, most_words)
         spans = self._spans(text, most_words)
         ids = encoded.ids.tolist()
@@ -163,12 +169,12 @@ def _apart(spans: Sequence[Span | None], text: str) -> list[Span | None]:
     """One after the other. Of one character that makes several pieces, as a Korean syllable does,
     the last piece has it. An accent that is a character of its own belongs to what it stands on.
     """
-    found: list[Span | None] = []
+    apart: list[Span | None] = []
     begin = len(text)  # of the next piece
     for span in reversed(spans):
         start, stop = span or (begin, begin)
         while stop < begin and unicodedata.combining(text[stop]):
             stop += 1
-        found.append((start, min(stop, begin)) if start < begin else None)
+        apart.append((start, min(stop, begin)) if start < begin else None)
         begin = min(start, begin)
-    return found[::-1]
+    return apart[::-1]

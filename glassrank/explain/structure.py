@@ -30,6 +30,8 @@ class Word:
 
 @dataclass(frozen=True)
 class Text:
+    """A text and what the model read of it."""
+
     text: str
     words: tuple[Word, ...]
     cut: int
@@ -51,16 +53,19 @@ class ScorePart:
     def total(
         cls, name: str, kind: Kind, children: Iterable["ScorePart"], number: int | None = None
     ) -> "ScorePart":
+        """A part that is the sum of these."""
         parts = tuple(children)
         return cls(name, kind, math.fsum(part.value for part in parts), number, parts)
 
     def leaves(self) -> Iterator["ScorePart"]:
+        """The parts below it that have none themselves."""
         if not self.children:
             yield self
         for child in self.children:
             yield from child.leaves()
 
     def scaled(self, share: float) -> "ScorePart":
+        """It and all below it, times a share."""
         children = tuple(child.scaled(share) for child in self.children)
         return replace(self, value=self.value * share, children=children)
 
@@ -154,7 +159,7 @@ class ExplanationData:
     def signal_paths(self) -> list[str]:
         """Those that all signals share; members of an ensemble have their own, and so none."""
         paths = [[share.path for share in signal.paths] for signal in self.signals]
-        return paths[0] if paths and all(own == paths[0] for own in paths) else []
+        return paths[0] if paths and all(names == paths[0] for names in paths) else []
 
 
 Group = Literal["score", "part", "signal", "term"]
@@ -205,12 +210,12 @@ def _values(explanation: ExplanationData) -> dict[_Key, float]:
     """Named values in the order in which they are shown. A name that comes twice, as a word may in
     a query, has a number."""
     seen: Counter[tuple[Group, str, str]] = Counter()
-    found: dict[_Key, float] = {}
+    values: dict[_Key, float] = {}
     for group, name, path, value in _listed(explanation):
         key = group, name, path
-        found[(*key, seen[key])] = value
+        values[(*key, seen[key])] = value
         seen[key] += 1
-    return found
+    return values
 
 
 def _listed(explanation: ExplanationData) -> Iterator[tuple[Group, str, str, float]]:

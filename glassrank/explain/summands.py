@@ -24,13 +24,14 @@ _CELLS_AT_ONCE = 1 << 16
 
 
 def explain_summands(case: Case) -> Findings:
+    """By the parts that the model names as its summands."""
     names = case.model.summands
-    own = _by_word(case, case.output)[:, 0]  # (S, Q + 1)
+    totals = _by_word(case, case.output)[:, 0]  # (S, Q + 1)
     shares = _lost(case)  # (S, Q + 1, D)
     words = len(case.query_words)
     similarity = case.output.parts.get("similarity")
     matrix = None if similarity is None else case.words_alone(similarity)  # (Q, D)
-    parts = tuple(_path(name, own[s], case) for s, name in enumerate(names))
+    parts = tuple(_path(name, totals[s], case) for s, name in enumerate(names))
     by_query_word = shares[:, :words].permute(1, 2, 0)  # (Q, D, S)
     lost = shares.sum((0, 1)).tolist()  # (D,)
     marks = marks_of(
@@ -102,9 +103,9 @@ def _by_word(case: Case, out: Output) -> Tensor:
 @torch.no_grad()
 def _lost(case: Case) -> Tensor:
     """What each summand and query word loses without each document word: (S, Q + 1, D)."""
-    own = _by_word(case, case.output)  # (S, 1, Q + 1)
+    whole = _by_word(case, case.output)  # (S, 1, Q + 1)
     step = max(1, _CELLS_AT_ONCE // max(1, case.query.mask.shape[1] * case.doc.mask.shape[1]))
-    found = [own.new_zeros(len(own), 0, own.shape[2])]
+    lost = [whole.new_zeros(len(whole), 0, whole.shape[2])]
     for start in range(0, case.doc_count, step):
         case.check_time()
         places = torch.arange(start, min(start + step, case.doc_count))
@@ -113,8 +114,8 @@ def _lost(case: Case) -> Tensor:
         mask[torch.arange(len(places)), places] = 0
         query = case.model.for_many(case.query, len(places))
         left = case.model.interact(query, docs._replace(mask=mask))
-        found.append(own - _by_word(case, left))
-    return torch.cat(found, 1).transpose(1, 2)
+        lost.append(whole - _by_word(case, left))
+    return torch.cat(lost, 1).transpose(1, 2)
 
 
 def _coloured(shares: Tensor, similarity: Tensor | None, lost: Sequence[float]) -> list[int | None]:

@@ -91,6 +91,8 @@ class Usage:
 
 @dataclass(frozen=True)
 class SavedModel:
+    """A model with all that is needed to use it."""
+
     model: Ranker
     usage: Usage
     vocabulary: list[str]
@@ -209,6 +211,7 @@ def load_model(folder: Path, *, trusted: Collection[str] = ()) -> SavedModel:
 
 
 def load_files(files: SealedFiles, trusted: Collection[str] = ()) -> SavedModel:
+    """The model whose files these are, checksums looked at."""
     with about(files.path, "it does not hold a model that can be used"):
         stored = load_config(files)
         if stored.model == Ensemble.name:
@@ -242,17 +245,19 @@ def load_files(files: SealedFiles, trusted: Collection[str] = ()) -> SavedModel:
 
 
 def load_config(files: SealedFiles) -> _Config:
+    """What `config.json` says, as far as it can be without the model's class."""
     with about(files.path, f"{CONFIG} is not what a model has"):
         plain = parse_json(files.read(CONFIG, _CONFIG_BYTES))
         if not isinstance(plain, dict):
             raise InputError(f"{CONFIG} is not a table")
         if type(plain.get("format")) is not int or plain["format"] != FORMAT:
-            found = str(plain.get("format"))[:40]
-            raise InputError(f"it has model format {found}, this version reads {FORMAT}")
+            version = str(plain.get("format"))[:40]
+            raise InputError(f"it has model format {version}, this version reads {FORMAT}")
         return modest(from_plain(_Config, plain), CONFIG)
 
 
 def load_ensemble(folder: Folder, stored: _Config, trusted: Collection[str] = ()) -> SavedModel:
+    """An ensemble's members, each from the folder of its name."""
     names = stored.members
     if not 1 <= len(names) <= _MOST_MEMBERS or len(set(names)) < len(names):
         raise InputError(f"{folder.path}: an ensemble has 1 to {_MOST_MEMBERS} different members")

@@ -36,6 +36,7 @@ class Words(NamedTuple):
     idf: Tensor  # (B, L); ones where a model has no use for it; an ensemble has one per member
 
     def rows(self, which: Tensor | slice) -> "Words":
+        """Those of some texts of the batch."""
         return Words(self.vectors[which], self.mask[which], self.idf[which])
 
 
@@ -71,6 +72,7 @@ class WordTable(nn.Module):
         self.register_buffer("idf", torch.ones(len(vectors)) if idf is None else idf)
 
     def forward(self, batch: TokenBatch) -> Words:
+        """Each word's vector and idf."""
         return Words(self.embedding(batch.ids), batch.mask, self.idf[batch.ids] * batch.mask)
 
 

@@ -22,6 +22,8 @@ from glassrank.nn.transformer import Encoder, EncoderConfig
 
 @dataclass(frozen=True)
 class LateInteractionConfig:
+    """The encoder, and the size of what its pieces become."""
+
     encoder: EncoderConfig = field(default_factory=EncoderConfig)
     text: PieceText = field(default_factory=PieceText)
     size: int = 128
@@ -60,8 +62,8 @@ class LateInteraction(PieceRanker):
 
     def weights(self, states: Tensor) -> Tensor:
         """Of query pieces: (B, Q)."""
-        own = self.term_weight(states.to(self.term_weight.weight)).squeeze(-1)
-        return 2 * torch.sigmoid(own.float())
+        logits = self.term_weight(states.to(self.term_weight.weight)).squeeze(-1)
+        return 2 * torch.sigmoid(logits.float())
 
     def rounded(self, dtype: torch.dtype) -> Self:
         """Only the encoder: kernels see the last bits of a similarity."""

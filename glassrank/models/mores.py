@@ -83,12 +83,12 @@ class InteractionBlock(nn.Module):
         attention, size = source.attention, len(source.attention.output.weight)
         fused = attention.query_key_value
         with torch.no_grad():
-            for own, rows in (
+            for target, rows in (
                 (self.cross.query, slice(size)),
                 (self.cross.key_value, slice(size, None)),
             ):
-                own.weight.copy_(fused.weight[rows])
-                own.bias.copy_(fused.bias[rows])
+                target.weight.copy_(fused.weight[rows])
+                target.bias.copy_(fused.bias[rows])
         self.cross.output.load_state_dict(attention.output.state_dict())
         self.cross.norm.load_state_dict(attention.norm.state_dict())
 
@@ -121,12 +121,12 @@ class Interaction(nn.Module):
         own_maps: list[Tensor] = []
         *before, last = self.stack()
         if explain:
-            for block, own in zip(self.stack(), docs, strict=True):
-                x = block(x, own, query_bias, doc_bias, cross_maps, own_maps)
+            for block, seen in zip(self.stack(), docs, strict=True):
+                x = block(x, seen, query_bias, doc_bias, cross_maps, own_maps)
             first = x[:, 0]  # (B, H)
         else:
-            for block, own in zip(before, docs, strict=False):
-                x = block(x, own, query_bias, doc_bias)
+            for block, seen in zip(before, docs, strict=False):
+                x = block(x, seen, query_bias, doc_bias)
             first = last.first_row(x, docs[-1], query_bias, doc_bias)  # (B, H)
         # In full precision: two documents may differ by less than a short float can say.
         logits = functional.linear(first.float(), weight.float(), self.head.bias.float())
@@ -149,6 +149,7 @@ class Interaction(nn.Module):
         return doc[:, :, block]  # (B, D, 2, H)
 
     def stack(self) -> list[InteractionBlock]:
+        """The blocks, in order."""
         return [block for block in self.blocks if isinstance(block, InteractionBlock)]
 
 
@@ -188,10 +189,13 @@ class MORESConfig:
 
     @property
     def interaction(self) -> InteractionConfig:
+        """The settings of the interaction module."""
         return InteractionConfig(self.query, self.document.size, self.blocks, self.two_logits)
 
 
 class MORES(PieceRanker):
+    """A document module, a query module, and blocks in which they meet."""
+
     name = "mores"
     config_type = MORESConfig
     stores_words = True
@@ -265,8 +269,8 @@ class MORES(PieceRanker):
         encoded_doc = _encoded(self.document, doc, self.document.stack(), doc_maps)
         out = self.interact(encoded_query, encoded_doc, explain=True)
         maps = {"query_attention": query_maps, "doc_attention": doc_maps}
-        own = {name: joined_maps(found) for name, found in maps.items() if found}
-        return Output(out.score, {**out.parts, **own})
+        attention = {name: joined_maps(layers) for name, layers in maps.items() if layers}
+        return Output(out.score, {**out.parts, **attention})
 
 
 def _encoded(

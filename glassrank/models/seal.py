@@ -36,6 +36,7 @@ def _seal(folder: Folder) -> None:
 
 
 def main() -> None:
+    """As a command."""
     if len(sys.argv) < 2:
         sys.exit(__doc__)
     for name in sys.argv[1:]:
