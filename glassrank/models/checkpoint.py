@@ -190,10 +190,20 @@ def _write_config(folder: Path, config: dict[str, Any]) -> None:
 def load_named(model: str | Path) -> SavedModel:
     """A model as people name it: `default` for the one that comes with the package, a folder's
     path, or `module:Class@FOLDER` for a folder whose model is a class of that module."""
+    folder, trusted = named_folder(model)
+    return load_model(folder, trusted=trusted)
+
+
+def named_folder(model: str | Path) -> tuple[Path, list[str]]:
+    """The folder that a name stands for, and the class outside this package that it trusts.
+
+    >>> named_folder("runs/tk"), named_folder("mine:Siamese@runs/siamese")
+    ((PosixPath('runs/tk'), []), (PosixPath('runs/siamese'), ['mine:Siamese']))
+    """
     name, at, folder = str(model).partition("@")
     if at and is_outside(name):
-        return load_model(Path(folder), trusted=[name])
-    return load_model(DEFAULT if str(model) == "default" else Path(model))
+        return Path(folder), [name]
+    return DEFAULT if str(model) == "default" else Path(model), []
 
 
 def load_model(folder: Path, *, trusted: Collection[str] = ()) -> SavedModel:

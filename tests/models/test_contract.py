@@ -38,7 +38,7 @@ from glassrank.models.checkpoint import (
     save_ensemble,
     save_model,
 )
-from glassrank.models.seal import seal_model
+from glassrank.models.seal import main, seal_model
 from glassrank.rank import Reranker
 
 PACKAGE = Path(glassrank.__file__).parent
@@ -195,6 +195,17 @@ def test_a_strangers_module_is_not_even_imported(
         else:
             load_model(folder)
     assert not proof.exists()
+
+
+def test_its_folder_is_sealed_by_the_same_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = outside_folder(tmp_path / "model")
+    (folder / "checksums.json").unlink()
+    monkeypatch.setattr(sys, "argv", ["seal", f"{NAME}@{folder}"])
+    main()
+    assert "its checksums are in checksums.json" in capsys.readouterr().out
+    assert fingerprint(load_named(f"{NAME}@{folder}").model) == fingerprint(soft_tf())
 
 
 @pytest.mark.parametrize(
