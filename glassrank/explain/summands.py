@@ -87,16 +87,11 @@ def _by_word(case: Case, out: Output) -> Tensor:
     rows = []
     for name in case.model.summands:
         part = out.parts[name].detach().cpu().double()
-        by_word = part.dim() > 1 and part.shape[1] == padded
-        values = part.flatten(2).sum(2) if part.dim() > 2 else part  # (B, Q') or (B, anything)
-        if not by_word:
-            values = torch.cat(
-                [values.new_zeros(len(part), words), values.reshape(len(part), -1).sum(1)[:, None]],
-                1,
-            )
+        if part.dim() > 1 and part.shape[1] == padded:
+            values = part.reshape(len(part), padded, -1).sum(2)  # (B, Q')
         else:
-            values = torch.cat([values[:, :words], values[:, words:].sum(1)[:, None]], 1)
-        rows.append(values)
+            values = torch.cat([part.new_zeros(len(part), words), part.reshape(len(part), -1)], 1)
+        rows.append(torch.cat([values[:, :words], values[:, words:].sum(1, keepdim=True)], 1))
     return torch.stack(rows)
 
 

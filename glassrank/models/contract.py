@@ -89,8 +89,8 @@ class Ranker(nn.Module, ABC):
     exact: bool = False
     """Whether the summands add up to the score."""
     summands: tuple[str, ...] = ()
-    """Parts (B, Q, ...): what each query word adds, on one path to the score each. Explanations
-    show them by these names; those that are not by query word are shown as they are."""
+    """The parts that add up, one for each path to the score: (B, Q, ...) by query word, or (B,)
+    where it is not by query word. Explanations show them by these names."""
     weighs_terms: bool = False
     """Whether an encoded query's `idf` is the weight of each word in the score."""
     stores_words: bool = False

@@ -42,7 +42,7 @@ class TKWindowed(WordRanker):
     name = "tk_windowed"
     config_type = TKWindowedConfig
     exact = True
-    summands = ("sizes",)
+    summands = ("sizes",)  # (B, S), by window size: its explainer divides them further
     stores_words = True
 
     def __init__(self, config: TKWindowedConfig, words: WordTable | None = None) -> None:

@@ -136,6 +136,10 @@ def test_declared_summands_are_explained_without_a_line() -> None:
     shares = [mark.share for mark in found.marks] + [part.value for part in found.rest]
     assert math.fsum(shares) == pytest.approx(found.score, abs=1e-6)
     assert len(explain(own, "w1 w2", "").marks) == 0
+    (alone,) = explain(own, "w1", TEXT).terms  # which the length is no part of
+    assert alone.value == pytest.approx(
+        own.model.interact(own.encode_query("w1"), doc).parts["soft tf"].sum().item(), abs=1e-6
+    )
 
 
 def saved_soft_tf() -> SavedModel:
