@@ -13,7 +13,7 @@ from glassrank.models import Ranker, Words
 from glassrank.models.checkpoint import SavedModel, fingerprint
 from glassrank.models.fast import fast_form
 from glassrank.models.mores import MORES
-from glassrank.models.texts import TextReader, batch_of, in_batches
+from glassrank.models.text_batches import TextReader, batch_of, in_batches
 from glassrank.nn.devices import device_named
 from glassrank.store.manifest import DTYPES, IDS, Layout, stride
 from glassrank.store.rows import EncodedDocs, pack

@@ -87,7 +87,7 @@ def _new_vocabulary(config: TrainConfig, gathered: Gathered) -> tuple[Vocabulary
 def _trained_reader(config: TrainConfig, base: Path) -> tuple[list[str], Reader] | None:
     """Words or pieces that a model knows already; None where the texts themselves say."""
     from glassrank.models.pretrained import read_pretrained
-    from glassrank.models.texts import text_encoder
+    from glassrank.models.text_batches import text_encoder
     from glassrank.text.encoder import TextEncoder
     from glassrank.text.wordpieces import PieceEncoder
     from glassrank.train.build import start_model

@@ -62,7 +62,7 @@ class ModelTeacher:
 
     def __init__(self, folder: Path, docs: Sequence[Sequence[str]], device: str) -> None:
         from glassrank.models.checkpoint import load_model
-        from glassrank.models.texts import text_encoder
+        from glassrank.models.text_batches import text_encoder
         from glassrank.train.tensors import Tokens
 
         saved = load_model(folder)

@@ -13,7 +13,7 @@ from glassrank.models.bert import BERT, BERTConfig
 from glassrank.models.checkpoint import SavedModel, Usage
 from glassrank.models.fast import query_form
 from glassrank.models.kernel_bert import KernelBERT, KernelBERTConfig
-from glassrank.models.maxsim import MaxSim
+from glassrank.models.late_interaction import MaxSim
 from glassrank.models.tk import TK, TKConfig
 from glassrank.models.tk_windowed import TKWindowed, TKWindowedConfig
 from glassrank.nn.contextual import ContextualConfig, ContextualLayers
