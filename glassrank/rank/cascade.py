@@ -86,7 +86,11 @@ class Cascade:
 
     def hits(self, k: int | None, doc_id: Callable[[int], str]) -> tuple[Hit, ...]:
         """The best k; `doc_id` names a document by its number."""
-        rows = zip(self.places[:k].tolist(), self.scores[:k].tolist(), strict=True)
+        placed_by = np.zeros(len(self.places), np.int64)
+        for number, depth in enumerate(self.depths, 1):
+            placed_by[:depth] = number  # the last model that came as far as this
+        columns = self.places[:k], self.scores[:k], placed_by[:k]
+        rows = zip(*(column.tolist() for column in columns), strict=True)
         return tuple(
             Hit(
                 rank,
@@ -94,11 +98,7 @@ class Cascade:
                 score,
                 place + 1,
                 float(self.first.scores[place]),
-                self._placed_by(rank),
+                number,
             )
-            for rank, (place, score) in enumerate(rows, 1)
+            for rank, (place, score, number) in enumerate(rows, 1)
         )
-
-    def _placed_by(self, rank: int) -> int:
-        """The number of the last model that came as far as this rank."""
-        return max((n for n, depth in enumerate(self.depths, 1) if depth >= rank), default=0)

@@ -21,6 +21,8 @@ its scoring, its titles and snippets, its hits."""
 _SPARE_OF_ANSWER, _MOST_OF_ANSWER = 0.06, 0.25
 """Of a request's budget: kept for what nobody can predict, such as other programs; and the most
 that is kept in all, or nothing would be answered, and nothing learned any more."""
+_FOR_COUNTING = 0.2
+"""The share of its time in which a request may have the words of its texts counted."""
 _MOST_FOR_SNIPPETS = 0.5
 """The share of a query's time that titles and snippets may claim before ranking begins."""
 _SPARE_OF_SCORING, _MOST_SPARE_MS = 0.08, 5.0
@@ -161,6 +163,10 @@ class Planner:
     def least_for_answer(self, snippets: int) -> float:
         """Milliseconds without which no answer of so many snippets is of any use."""
         return self._cost("answer").predict(snippets)
+
+    def counted_by(self, deadline: Deadline) -> Deadline:
+        """When the words of given texts must be counted, or are guessed."""
+        return deadline.share(_FOR_COUNTING)
 
     def ranked_by(self, deadline: Deadline, snippets: int) -> Deadline:
         """When a query must be ranked so that there is time to show its hits."""

@@ -39,7 +39,7 @@ class TextsReranker:
         texts = form.texts(self._service.limits)
         known = form.model in opened.pipelines
         model, pipeline = opened.need(form.model if known else None)
-        lengths = list(_lengths(texts, deadline.share(0.2)))
+        lengths = list(_lengths(texts, self._service.planner.counted_by(deadline)))
         words = len(split_words(form.query)) * len(texts) + sum(lengths)
         ranking = rank(
             form.query,

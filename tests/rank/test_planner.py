@@ -114,3 +114,40 @@ def test_predictions_are_numbers_that_grow_with_size(seen: list[tuple[float, flo
         cost.learn(size, took)
     predicted = [cost.predict(size) for size in (0, 1, 10, 1000)]
     assert all(np.isfinite(predicted)) and predicted == sorted(predicted) and predicted[0] >= 0
+
+
+def test_time_is_kept_for_what_comes_after() -> None:
+    """What it has cost, and something to spare; but never so much that nothing is done."""
+    clock = FakeClock()
+    planner = Planner(clock)
+    assert planner.answer_by(arrived=0.0, budget_ms=100.0).at == pytest.approx(94)
+    deadline = Deadline.after(100.0, clock)
+    assert planner.ranked_by(deadline, snippets=10).at == 100
+    assert planner.scored_by(deadline, candidates=50).at == pytest.approx(95)
+    assert planner.scored_by(Deadline.after(10.0, clock), 50).at == pytest.approx(9.2)
+    assert planner.counted_by(deadline).at == pytest.approx(20)
+    for _ in range(50):
+        planner.learn("sending", 1, 4.0)
+        planner.learn("snippets", 10, 20.0)
+        planner.learn("answer", 10, 30.0)
+        planner.learn("sorting", 50, 2.0)
+    assert planner.answer_by(0.0, 100.0).at == pytest.approx(90, abs=0.1)
+    assert planner.answer_by(0.0, 10.0).at == pytest.approx(7.5)
+    assert planner.ranked_by(deadline, 10).at == pytest.approx(80, abs=0.1)
+    assert planner.ranked_by(Deadline.after(30.0, clock), 10).at == pytest.approx(15)
+    assert planner.ranked_by(Deadline.after(-5.0, clock), 10).at == -5
+    assert planner.scored_by(deadline, 50).at == pytest.approx(93, abs=0.1)
+    assert planner.least_for_answer(10) == pytest.approx(30, abs=0.1)
+
+
+def test_work_is_timed_by_the_wall_whatever_clock_a_deadline_has() -> None:
+    """A deadline may count what a thread has computed; what a piece costs is how long it took."""
+    wall, cost = FakeClock(), CostModel()
+
+    def score(start: int, stop: int) -> np.ndarray:
+        wall.time += 10.0
+        return np.zeros(stop - start, np.float32)
+
+    stands_still = Deadline(lambda: 0.0, 1e6)
+    Planner(wall).score(score, np.full(1, 5.0), cost, stands_still, 100.0)
+    assert cost.predict(5.0) == pytest.approx(10.0)
