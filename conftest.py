@@ -17,7 +17,7 @@ settings.load_profile("any machine")
 # A conftest is read before the tests beside it; as one module among others it would be read twice.
 collect_ignore_glob = ["tests/*/conftest.py"]
 if find_spec("triton") is None:
-    collect_ignore_glob.append("glassrank/nn/*_triton.py")
+    collect_ignore_glob.append("glassrank/nn/gpu/*.py")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -12,7 +12,6 @@ are named and left out. The last line is JSON.
 import argparse
 import json
 import os
-import platform
 import random
 import resource
 import statistics
@@ -21,6 +20,8 @@ import time
 from collections.abc import Callable, Iterator
 from itertools import chain, islice
 from pathlib import Path
+
+from glassrank_bench.measuring import processor
 
 from glassrank.corpus import read_docs, read_queries
 from glassrank.retrieve import Index, parse_method
@@ -132,7 +133,7 @@ def bench(options: argparse.Namespace, work: Path) -> dict[str, object]:
     index = Index.build(docs, work / "glassrank")
     indexing = time.perf_counter() - started
     print(
-        f"{_processor()}, {os.cpu_count()} cores; "
+        f"{processor()}, {os.cpu_count()} cores; "
         f"{len(docs):,} passages of {sum(map(len, tokens)) / len(docs):.0f} terms, "
         f"{len(queries):,} queries of {sum(map(len, queries)) / len(queries):.1f}, depth {DEPTH}"
     )
@@ -185,14 +186,6 @@ def _query_texts(options: argparse.Namespace, docs: list[Doc]) -> list[str]:
         texts = [" ".join(rng.sample(doc.text.split(), 6)) for doc in rng.sample(docs, 1000)]
     rng.shuffle(texts)
     return texts[: options.most_queries]
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.machine()
 
 
 def report(result: dict[str, object], threads: list[int]) -> None:

@@ -17,14 +17,13 @@ JSON.
 
 import argparse
 import json
-import platform
 import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
+from glassrank_bench.measuring import processor
 from torch import Tensor
 
 from glassrank.models import TokenBatch, Words
@@ -167,12 +166,7 @@ def now(device: torch.device) -> float:
 def device_name(device: torch.device) -> str:
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        model = next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        model = platform.machine()
-    return f"{model}, {torch.get_num_threads()} threads"
+    return f"{processor()}, {torch.get_num_threads()} threads"
 
 
 def table(

@@ -11,23 +11,18 @@ them alike. The last line is JSON.
 
 import argparse
 import json
-import platform
 import statistics
 import time
 from collections.abc import Callable
-from pathlib import Path
 from threading import Thread
 from typing import Any
 
 import numpy as np
 import torch
+from glassrank_bench.measuring import processor
+from glassrank_bench.workloads import RandomStore, random_tk
 from numba import njit
 from numpy.typing import NDArray
-from torch import Tensor
-
-from glassrank.nn.kernels import FLOOR, KernelBank, Kernels, kernel_pool
-from glassrank.nn.match import match_matrix, unit
-from glassrank.nn.pool_cpu import StoredRows, pool_cpu
 
 MORE_THAN_CACHES = 700_000_000
 PLAIN_AT_ONCE = (4, 8, 16, 32, 128)
@@ -38,65 +33,26 @@ class Workload:
     """Random unit vectors, stored; each turn takes other documents."""
 
     def __init__(self, dtype: str, options: argparse.Namespace) -> None:
-        generator = torch.Generator().manual_seed(0)
-        self.options = options
-        self.stride = -(-options.size // 64) * 64
-        self.bytes = options.docs * options.words * self.stride * BYTES[dtype]
-        self.sets = max(2, -(-MORE_THAN_CACHES // self.bytes))
-        few = torch.zeros(options.docs * options.words, self.stride)
-        few[:, : options.size] = unit(
-            torch.randn(len(few), options.size, generator=generator) + 0.5
-        )
-        scales = None
-        if dtype == "bf16":
-            few = few.bfloat16()
-        elif dtype == "int8":
-            largest = few.abs().amax(1, keepdim=True)
-            few = (few / largest * 127).round().to(torch.int8)
-            scales = np.tile((largest / 127).squeeze(1).numpy(), self.sets)
-        rows = few.repeat(self.sets, 1)  # from torch, whose memory begins at a line of the cache
-        rows = rows.view(torch.uint16) if dtype == "bf16" else rows
-        self.rows = StoredRows(rows.numpy(), scales)
-        self.query = unit(torch.randn(options.query_words, options.size, generator=generator) + 0.5)
-        self.weights = torch.rand(options.query_words, generator=generator)
-        self.kernels = Kernels.eleven()
-        self.log, self.length = 0.01 * torch.randn(2, len(self.kernels), generator=generator)
-        order = torch.randperm(options.docs * self.sets, generator=generator)
-        self.starts = (order * options.words).view(self.sets, options.docs).numpy()
-        self.lengths = np.full(options.docs, options.words, np.int64)
-
-    def fused(self, turn: int) -> NDArray[np.float32]:
-        return pool_cpu(
-            self.query.numpy(), self.weights.numpy(), self.rows, self.starts[turn % self.sets],
-            self.lengths, self.kernels, self.log.numpy(), self.length.numpy(),
-            threads=self.options.threads,
+        self.threads, self.model = options.threads, random_tk(options.size)
+        stride = -(-options.size // 64) * 64
+        self.bytes = options.docs * options.words * stride * BYTES[dtype]
+        self.store = RandomStore(
+            dtype, options.words, options.docs, options.size, options.query_words,
+            sets=max(2, -(-MORE_THAN_CACHES // self.bytes)),
         )  # fmt: skip
 
-    def plain(self, turn: int, at_once: int) -> Tensor:
-        words, size = self.options.words, self.options.size
-        bank, ones = KernelBank(self.kernels), torch.ones(1, self.options.query_words)
-        mask = torch.ones(1, words)
-        starts = self.starts[turn % self.sets]
-        scores = []
-        for begin in range(0, len(starts), at_once):
-            places = (starts[begin : begin + at_once, None] + np.arange(words)).ravel()
-            raw = torch.from_numpy(self.rows.vectors[places])
-            vectors = raw.view(torch.bfloat16).float() if raw.dtype == torch.uint16 else raw.float()
-            if self.rows.scales is not None:
-                vectors *= torch.from_numpy(self.rows.scales[places])[:, None]
-            docs = vectors[:, :size].reshape(-1, words, size)
-            similarity = match_matrix(self.query[None], docs, ones, mask)
-            counts = kernel_pool(similarity, ones, mask, bank)
-            parts = self.log * counts.clamp(min=FLOOR).log() + self.length * counts / (words + 1)
-            scores.append((parts.sum(-1) * self.weights).sum(-1))
-        return torch.cat(scores)
+    def fused(self, turn: int) -> NDArray[np.float32]:
+        return self.store.fused(self.model, turn, self.threads)
+
+    def plain(self, turn: int, at_once: int) -> NDArray[np.float32]:
+        return self.store.plain(self.model, turn, at_once)
 
     def read(self, turn: int) -> None:
         """One turn's bytes, read in their order and added up: the speed of memory."""
-        numbers = self.rows.vectors.reshape(-1).view(np.int64)
+        numbers = self.store.rows.reshape(-1).view(np.int64)
         share = self.bytes // 8
-        mine = numbers[turn % self.sets * share :][:share]
-        pieces = np.array_split(mine, self.options.threads)
+        mine = numbers[turn % self.store.sets * share :][:share]
+        pieces = np.array_split(mine, self.threads)
         others = [Thread(target=_add_up, args=(piece,)) for piece in pieces[1:]]
         for other in others:
             other.start()
@@ -136,7 +92,7 @@ def measure(dtype: str, options: argparse.Namespace) -> dict[str, object]:
             "plain"
         ],
     )
-    difference = float(np.abs(work.fused(0) / work.plain(0, at_once).numpy() - 1).max())
+    difference = float(np.abs(work.fused(0) / work.plain(0, at_once) - 1).max())
     found = medians(
         {"plain": lambda turn: work.plain(turn, at_once), "fused": work.fused, "read": work.read},
         {"plain": options.rounds, "fused": 5 * options.rounds, "read": 5 * options.rounds},
@@ -151,14 +107,6 @@ def measure(dtype: str, options: argparse.Namespace) -> dict[str, object]:
         "memory_gigabytes_per_second": work.bytes / found["read"] / 1e6,
         "largest_relative_difference": difference,
     }
-
-
-def processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
 
 
 def main() -> None:

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from glassrank.models import TokenBatch
-from glassrank.nn.encoder_cpu import EncoderOnCPU
+from glassrank.nn.cpu.queries import EncoderOnCPU
 from glassrank.nn.transformer import Encoder, EncoderConfig
 from glassrank.rank import Reranker
 from glassrank.rank.query_encoding import QueryEncoder
@@ -52,7 +52,7 @@ def encoder_rows(options: argparse.Namespace) -> list[dict[str, Any]]:
     forms: dict[str, Callable[..., Tensor]] = {
         "plain": plain,
         "compiled": EncoderOnCPU(plain, threads=options.threads),
-        "lanes": EncoderOnCPU(plain, threads=options.threads, tiles=False),
+        "simd": EncoderOnCPU(plain, threads=options.threads, tiles=False),
     }
     rows = []
     for pieces in options.pieces:
@@ -101,11 +101,11 @@ def main() -> None:
     with torch.inference_mode():
         rows = [*encoder_rows(options), *tk_rows(options)]
     print(
-        f"{'median (fastest tenth), ms':28}{'PyTorch':>16}{'compiled':>16}{'lanes':>16}{'times':>7}"
+        f"{'median (fastest tenth), ms':28}{'PyTorch':>16}{'compiled':>16}{'simd':>16}{'times':>7}"
     )
     for row in rows:
         print(f"{row['name']:28}", end="")
-        for form in ("plain", "compiled", "lanes"):
+        for form in ("plain", "compiled", "simd"):
             own = row.get(f"{form}_ms")
             print(f"{own['median']:8.2f} ({own['tenth']:.2f})" if own else " " * 16, end=" ")
         print(f"{row['times']:6.1f}")

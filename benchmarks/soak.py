@@ -36,7 +36,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from glassrank.models.checkpoint import load_model, model_folder
+from glassrank.models.checkpoint import load_named
 from glassrank.rank import Pipeline
 from glassrank.retrieve import Index
 from glassrank.retrieve.manifest import read_manifest
@@ -103,7 +103,7 @@ def follow(order: dict[str, Any], index: Index, saved: Any) -> None:
 
 def write_for_ever(path: Path, model: str) -> None:
     """The writer: an order a line, and its number when it has been carried out."""
-    saved = load_model(model_folder(model))
+    saved = load_named(model)
     print("ready", flush=True)
     for line in sys.stdin:
         follow(json.loads(line), Index(path), saved)
@@ -378,7 +378,7 @@ def soak(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     first = [[f"d{n}", f"uniqued{n}at0 {words(chance, 30)}"] for n in range(DOCS)]
     Index.build([Doc(*one) for one in first], path)
     history.add({"add": first}, 1)
-    saved = load_model(model_folder(options.model))
+    saved = load_named(options.model)
     follow({"encode": "bf16"}, Index(path), saved)
     history.add({"encode": "bf16"}, 1)
 

@@ -11,7 +11,6 @@ Needs torch, numpy and safetensors. The last line is JSON.
 
 import argparse
 import json
-import platform
 import statistics
 import tempfile
 import time
@@ -19,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from glassrank_bench.measuring import processor
 from numpy.typing import NDArray
 
 from glassrank.settings import from_plain
@@ -142,11 +142,7 @@ def measure(
 def device_name(device: torch.device) -> str:
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.machine()
+    return processor()
 
 
 def main() -> None:

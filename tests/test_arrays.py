@@ -12,7 +12,7 @@ from glassrank.arrays import ArrayFolder, ArrayWriter, divides, open_array, open
 from glassrank.checked import FileRecord
 from glassrank.errors import CorruptError
 from glassrank.folders import Folder
-from glassrank.strings import Strings, pack
+from glassrank.ragged import Strings, pack
 
 
 @pytest.fixture
@@ -199,9 +199,14 @@ def test_failed_work_closes_its_files_and_records_only_what_was_finished(folder:
     assert out.records.keys() == {"done.npy"}
 
 
+def as_strings(encoded: list[bytes]) -> Strings:
+    rows = pack(encoded)
+    return Strings(rows.offsets, rows.values)
+
+
 @given(strings=st.lists(st.text(max_size=5)))
 def test_packed_strings_come_back(strings: list[str]) -> None:
-    packed = Strings(*pack([string.encode() for string in strings]))
+    packed = as_strings([string.encode() for string in strings])
     assert list(packed) == packed[:] == strings
     assert [packed[i] for i in range(len(packed))] == strings
     assert packed[1:-1] == strings[1:-1]
@@ -212,18 +217,18 @@ def test_packed_strings_come_back(strings: list[str]) -> None:
 @given(strings=st.sets(st.text(max_size=3)), wanted=st.text(max_size=3))
 def test_bisection_finds_what_is_there_and_nothing_else(strings: set[str], wanted: str) -> None:
     ordered = sorted(strings)  # by code points, which is the order of their bytes
-    packed = Strings(*pack([string.encode() for string in ordered]))
+    packed = as_strings([string.encode() for string in ordered])
     assert [packed.find(string) for string in ordered] == list(range(len(ordered)))
     assert packed.find(wanted) == (ordered.index(wanted) if wanted in strings else -1)
 
 
 def test_half_a_surrogate_pair_is_nowhere() -> None:
-    assert Strings(*pack([b"?", b"a"])).find("\ud800") == -1
+    assert as_strings([b"?", b"a"]).find("\ud800") == -1
 
 
 @given(st.lists(st.text(), min_size=1), st.integers(0, 20))
 def test_a_string_begins_as_the_whole_does(strings: list[str], characters: int) -> None:
     encoded = [text.encode("utf-8", "replace") for text in strings]
-    found = Strings(*pack(encoded))
+    found = as_strings(encoded)
     for number, text in enumerate(encoded):
         assert found.beginning(number, characters) == text.decode()[:characters]

@@ -13,9 +13,9 @@ PACKAGE = ROOT / "glassrank"
 # Top to bottom: code imports from its own package or from those above it, never below.
 ORDER = (
     *("types", "errors", "deadline", "settings", "folders", "checked", "whole_folder", "sealed"),
-    *("files", "arrays", "strings", "modules"),
+    *("files", "arrays", "ragged", "modules"),
     *("corpus", "text", "retrieve", "measure", "nn", "models", "store", "rank"),
-    *("train", "explain", "scale", "serve", "bench", "cli"),
+    *("train", "explain", "serve", "cli"),
 )
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
 
@@ -62,3 +62,8 @@ def test_the_tree_in_the_readme_names_every_file_and_no_other() -> None:
 def test_every_file_says_what_it_is_for() -> None:
     for path in MODULES:
         assert ast.get_docstring(ast.parse(path.read_text("utf-8"))), path
+
+
+def test_only_its_command_knows_the_benchmarks() -> None:
+    know = [path for path in MODULES if "glassrank_bench" in path.read_text("utf-8")]
+    assert know == [PACKAGE / "cli" / "bench.py"]

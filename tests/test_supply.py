@@ -7,10 +7,12 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
+from packaging.specifiers import SpecifierSet
 from reliability import Recorder
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -72,7 +74,7 @@ def test_the_bill_of_materials_names_all_that_is_needed() -> None:
 @pytest.mark.slow
 def test_the_wheel_comes_with_its_bill(tmp_path: Path) -> None:
     copy = tmp_path / "copy"
-    for name in ("glassrank", "scripts"):
+    for name in ("glassrank", "benchmarks", "scripts"):
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy)
@@ -83,8 +85,28 @@ def test_the_wheel_comes_with_its_bill(tmp_path: Path) -> None:
     assert hashes[0]["content"] == hashlib.sha256(wheel.read_bytes()).hexdigest()
     with zipfile.ZipFile(wheel) as packed:
         names = packed.namelist()
-    assert all(name.startswith(("glassrank/", "glassrank-")) for name in names)
+        packed.extractall(tmp_path / "installed")
+    ours = ("glassrank/", "glassrank_bench/", "glassrank-")
+    assert all(name.startswith(ours) for name in names)
     assert "glassrank/models/default/weights.safetensors" in names
+    done = subprocess.run(
+        [sys.executable, "-c", RUN, json.dumps([["bench", "--only", "none"]])],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path / "installed")},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 2, done.stderr
+    assert "known are fused, stored, live" in done.stderr  # the cases came with the wheel
+
+
+def test_uvicorn_is_as_new_as_the_service_needs() -> None:
+    """0.37 is the first whose supervisor can be told how long a worker may be silent."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    (needed,) = (need for need in project["dependencies"] if need.startswith("uvicorn"))
+    assert SpecifierSet(needed.removeprefix("uvicorn")).contains("0.37.0")
+    assert not SpecifierSet(needed.removeprefix("uvicorn")).contains("0.36.9")
 
 
 WATCH = """
@@ -97,6 +119,7 @@ def watch(event, arguments):
 sys.addaudithook(watch)
 """
 RUN = """
+import json, sys
 from glassrank.cli import main
 for command in json.loads(sys.argv[1]):
     sys.argv = ["glassrank", *command]

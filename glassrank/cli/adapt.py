@@ -28,15 +28,13 @@ def adapt(
 ) -> None:
     """Adapt a model to other texts, by cross-validation over their queries."""
     from glassrank.measure import compare
-    from glassrank.models import MODELS
-    from glassrank.models.mores import MORES
     from glassrank.train.adapt import MODES, Mode
     from glassrank.train.adapt import adapt as run
-    from glassrank.train.config import read_config
+    from glassrank.train.config import family_of, read_config
     from glassrank.train.prepared import load_prepared
 
     plan = read_config(config)
-    usual = MODES if MODELS[plan.model].model is MORES else MODES[:2]
+    usual = MODES if family_of(plan).modular else MODES[:2]
     modes: list[Mode] = []
     for name in mode or usual:
         if name not in MODES:

@@ -1,5 +1,7 @@
-"""`glassrank bench`: speed on this machine, as ratios."""
+"""`glassrank bench`: speed on this machine, as ratios. What it runs lies in `benchmarks/`."""
 
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +12,7 @@ from glassrank.cli import console
 from glassrank.errors import InputError
 
 if TYPE_CHECKING:
-    from glassrank.bench import Case, Result
+    from glassrank_bench import Result
 
 
 def bench(
@@ -26,10 +28,10 @@ def bench(
     quiet: console.Quiet = False,
 ) -> None:
     """Measure speed against plain code and against peers, as ratios in one run."""
-    from glassrank.bench import Skipped, run_cases
-    from glassrank.bench.results import machine
+    _find_cases()
+    from glassrank_bench import Skipped, all_cases, machine, run_cases
 
-    cases = _cases(passages, device)
+    cases = all_cases(device, passages)
     names = [case.name for case in cases]
     for name in only or ():
         if name not in names:
@@ -38,13 +40,13 @@ def bench(
     results: list[Result] = []
     skipped: list[Skipped] = []
     console.say(f"{machine()}; {len(chosen)} cases, a few minutes", quiet=quiet)
-    for found in run_cases(chosen):
-        if isinstance(found, Skipped):
-            skipped.append(found)
-            console.say(f"skipped {found.name}: {found.why}", quiet=quiet)
+    for result in run_cases(chosen):
+        if isinstance(result, Skipped):
+            skipped.append(result)
+            console.say(f"skipped {result.name}: {result.why}", quiet=quiet)
         else:
-            results.append(found)
-            console.say(f"{found.name}: {found.value:.3g} {found.unit}", quiet=quiet)
+            results.append(result)
+            console.say(f"{result.name}: {result.value:.3g} {result.unit}", quiet=quiet)
     if json:
         console.print_json(
             {
@@ -57,24 +59,10 @@ def bench(
         console.out.print(_table(results))
 
 
-def _cases(passages: Path | None, device: str) -> "list[Case]":
-    from glassrank.bench import Case, live, peers, queries, sizes, stored
-
-    if device != "cpu":
-        from glassrank.bench import gpu
-
-        return gpu.cases()
-    return [
-        Case("fused", stored.fused_against_plain),
-        Case("stored", stored.stored_against_live),
-        Case("live", lambda: live.against_the_authors(passages)),
-        Case("sizes", sizes.small_stores),
-        Case("late-interaction", peers.against_late_interaction),
-        Case("query", queries.against_cross_encoder),
-        Case("noise", queries.machine_noise),
-        Case("budget-stored", lambda: queries.budget_kept(stored=True)),
-        Case("budget-live", lambda: queries.budget_kept(stored=False)),
-    ]
+def _find_cases() -> None:
+    """Installed, they are a package of their own; in a checkout they lie beside this one."""
+    if find_spec("glassrank_bench") is None:
+        sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 
 
 def _table(results: "list[Result]") -> Table:

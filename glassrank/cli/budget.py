@@ -1,8 +1,10 @@
 """`glassrank budget`: quality against milliseconds, for several models over the same candidates."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -11,14 +13,14 @@ from glassrank.cli.json_file import JsonFile, check_writable, is_printed, write_
 from glassrank.errors import InputError
 
 if TYPE_CHECKING:
-    from glassrank.cli.budget_models import TimedModel
-    from glassrank.cli.budget_queries import JudgedQueries
-    from glassrank.cli.budget_report import Line
+    from glassrank.measure.budget import JudgedQueries, Line, TimedModel, Track
     from glassrank.measure.budget_curve import Speed
     from glassrank.measure.cascade_plan import CascadePlan
+    from glassrank.rank import Pipeline
     from glassrank.retrieve import Index
     from glassrank.types import Run
 
+Item = TypeVar("Item")
 _DEFAULT = ("RR@10", "R@10", "nDCG@10")
 
 
@@ -65,11 +67,10 @@ def budget(
     it comes in a given time: that of encoding the query and of scoring,
     without the first stage. Depths are chosen on dev queries if there are any.
     """
-    from glassrank.cli.budget_models import open_models
     from glassrank.cli.budget_plot import check_plot, draw
-    from glassrank.cli.budget_queries import JudgedQueries
-    from glassrank.cli.budget_report import Report, default_most_ms, plan_table, summary, tables
+    from glassrank.cli.budget_tables import plan_table, summary, tables
     from glassrank.measure import Measure
+    from glassrank.measure.budget import BudgetReport, JudgedQueries, default_most_ms
     from glassrank.retrieve import Index
 
     for file in (json, plot, plan):
@@ -79,16 +80,17 @@ def budget(
         check_plot(plot)
     measures = [str(Measure.parse(name)) for name in measure or _DEFAULT]
     opened = Index(index)
-    here = JudgedQueries.read(run, qrels, queries, opened, depth, quiet=quiet)
+    say, track = partial(console.say, quiet=quiet), _tracker(quiet)
+    here = JudgedQueries.read(run, qrels, queries, opened, depth, say)
     dev = None
     if dev_run is not None and dev_qrels is not None and dev_queries is not None:
-        dev = JudgedQueries.read(dev_run, dev_qrels, dev_queries, opened, depth, quiet=quiet)
+        dev = JudgedQueries.read(dev_run, dev_qrels, dev_queries, opened, depth, say)
     elif (dev_run, dev_qrels, dev_queries) != (None, None, None):
         raise InputError("--dev-run, --dev-qrels and --dev-queries go together; give all three")
-    models = open_models(model, opened, max(here.deepest, (dev or here).deepest), device)
-    measured = _Measured.of(models, here, dev, repeats, quiet=quiet)
+    models, used = _open_models(model, opened, max(here.deepest, (dev or here).deepest), device)
+    measured = _Measured.of(models, here, dev, repeats, track)
     lines = measured.lines(measures)
-    report = Report(
+    report = BudgetReport(
         judged=len(here.qrels),
         deepest=here.deepest,
         chosen_on="run" if dev is None else "dev",
@@ -99,7 +101,7 @@ def budget(
     write_json(report.to_json(), json)
     planned = None
     if plan is not None:
-        planned = measured.plan(opened, measures[0])
+        planned = measured.plan(opened, measures[0], used)
         write_json(planned.to_json(), plan)
     if plot is not None:
         draw(report, plot)
@@ -109,6 +111,35 @@ def budget(
         if planned is not None:
             console.out.print(plan_table(planned, [one.label for one in models]), "")
         console.out.print(f"[dim]{summary(report)}[/]", soft_wrap=True)
+
+
+def _open_models(
+    models: list[str], index: "Index", deepest: int, device: str
+) -> "tuple[list[TimedModel], list[Pipeline]]":
+    """Each live, and with its store if the index has one; and each as it would be used."""
+    from glassrank.measure.budget import TimedModel, Way, labels
+    from glassrank.rank import Pipeline, Reranker
+    from glassrank.store import Store
+
+    opened, used = [], []
+    for model, label in zip(models, labels(models), strict=True):
+        reranker = Reranker.load(model, device)
+        store = Store.find(index, reranker.model)
+        last = Pipeline(index, reranker, store=None, candidates=deepest, calibrate=False)
+        ways = [Way("live", last)]
+        if store is not None:
+            last = Pipeline(index, reranker, store=store, candidates=deepest, calibrate=False)
+            ways.append(Way(f"stored, {store.dtype}", last))
+        opened.append(TimedModel(label, ways))
+        used.append(last)
+    return opened, used
+
+
+def _tracker(quiet: bool) -> "Track":
+    def track(items: Sequence[Item], what: str, /) -> Iterator[Item]:
+        return console.track(items, what, total=len(items), quiet=quiet)
+
+    return track
 
 
 @dataclass(frozen=True)
@@ -129,20 +160,19 @@ class _Measured:
         here: "JudgedQueries",
         dev: "JudgedQueries | None",
         repeats: int,
-        *,
-        quiet: bool,
+        track: "Track",
     ) -> "_Measured":
         """One scoring pass for each model."""
-        from glassrank.cli.budget_models import measure_speeds
+        from glassrank.measure.budget import measure_speeds
 
-        speeds = measure_speeds(models, here.candidates, repeats, quiet=quiet)
-        scored = [model.scored(here, quiet=quiet) for model in models]
-        on_dev = [] if dev is None else [model.scored(dev, quiet=quiet) for model in models]
+        speeds = measure_speeds(models, here.queries, repeats, track)
+        scored = [model.scored(here, track) for model in models]
+        on_dev = [] if dev is None else [model.scored(dev, track) for model in models]
         return cls(models, speeds, here, dev, scored, on_dev)
 
     def lines(self, measures: list[str]) -> "list[Line]":
         """One for each of a model's ways to score."""
-        from glassrank.cli.budget_report import Line
+        from glassrank.measure.budget import Line
         from glassrank.measure.budget_curve import depth_values, time_curves
 
         deepest = self.here.deepest
@@ -158,9 +188,9 @@ class _Measured:
                 lines.append(Line(model.label, way.name, speed, time_curves(values, speed, on_dev)))
         return lines
 
-    def plan(self, index: "Index", measure: str) -> "CascadePlan":
+    def plan(self, index: "Index", measure: str, used: "list[Pipeline]") -> "CascadePlan":
         """The models as a cascade, each as it is used: learned on dev queries if there are any."""
-        from glassrank.cli.budget_models import first_stage_ms
+        from glassrank.measure.budget import first_stage_ms
         from glassrank.measure.cascade_plan import BUDGETS_MS, learn_plan
         from glassrank.models.checkpoint import fingerprint
         from glassrank.rank.planner import spare_ms
@@ -168,11 +198,10 @@ class _Measured:
         on, scored = (self.here, self.scored)
         if self.dev is not None:
             on, scored = (self.dev, self.dev_scored)
-        method = self.models[0].used.method
-        before = first_stage_ms(index, method, on.candidates, on.deepest)
+        before = first_stage_ms(index, used[0].method, on.queries, on.deepest)
         left = {budget: max(0.0, budget - before) for budget in BUDGETS_MS}
         return learn_plan(
-            [fingerprint(model.used.reranker.model) for model in self.models],
+            [fingerprint(pipeline.reranker.model) for pipeline in used],
             on.run,
             scored,
             [speeds[-1] for speeds in self.speeds],

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glassrank.cli.budget_report import Report
 from glassrank.errors import InputError
 from glassrank.files import whole_file
+from glassrank.measure.budget import BudgetReport
 from glassrank.measure.budget_curve import TimeCurve
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def check_plot(path: Path) -> None:
         ) from None
 
 
-def draw(report: Report, path: Path) -> None:
+def draw(report: BudgetReport, path: Path) -> None:
     import matplotlib
 
     kind = path.suffix.lower().removeprefix(".")
@@ -54,7 +54,7 @@ def draw(report: Report, path: Path) -> None:
         _figure(report).savefig(part, format=kind, dpi=160, metadata=metadata)
 
 
-def _figure(report: Report) -> "Figure":
+def _figure(report: BudgetReport) -> "Figure":
     from matplotlib.figure import Figure  # not pyplot, which looks for a screen
 
     measures = list(report.first_stage)
@@ -77,7 +77,7 @@ def _figure(report: Report) -> "Figure":
     return figure
 
 
-def _left_end(report: Report) -> float:
+def _left_end(report: BudgetReport) -> float:
     """0, unless one line would be lost in the corner beside another that is far slower: then the
     axis is one of ratios, which has no 0, and begins a little before the fastest."""
     fastest = min(float(line.speed.ms(report.deepest)) for line in report.lines)
@@ -113,7 +113,7 @@ def _draw_line(
     )  # fmt: skip
 
 
-def _draw_legend(figure: "Figure", report: Report) -> None:
+def _draw_legend(figure: "Figure", report: BudgetReport) -> None:
     from matplotlib.lines import Line2D
 
     chosen = "best on dev queries" if report.chosen_on == "dev" else "best"

@@ -43,14 +43,14 @@ def encode(
     json: console.AsJson = False,
 ) -> None:
     """Encode an index's documents with a model; run it again when the index has changed."""
-    from glassrank.models.checkpoint import load_model, model_folder
+    from glassrank.models.checkpoint import load_named
     from glassrank.retrieve import Index
     from glassrank.store import store_folder
 
     if name is not None and not is_plain(name):
         raise InputError(f"a store's name is one folder inside the index, which {name!r} is not")
     path = None if name is None else store_folder(index, name)
-    opened, saved = Index(index), load_model(model_folder(model))
+    opened, saved = Index(index), load_named(model)
     report = encoded(opened, saved, path, dtype, device, reuse, quiet=quiet)
     if json:
         console.print_json(plain(report))

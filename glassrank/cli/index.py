@@ -66,9 +66,9 @@ def index(
         raise InputError("--delete with documents changes an index; say --add too")
     saved = None
     if model is not None:  # before the work: a name that is wrong is said at once
-        from glassrank.models.checkpoint import load_model, model_folder
+        from glassrank.models.checkpoint import load_named
 
-        saved = load_model(model_folder(model))
+        saved = load_named(model)
     started = time.perf_counter()
     added = deleted = 0
     counted = None

@@ -1,8 +1,8 @@
 """What each word, query term and kernel added to the score."""
 
 from glassrank.explain.changes import Change, WhatIf, what_if
-from glassrank.explain.differences import Comparison, compare
 from glassrank.explain.explainers import EXPLAINERS, explain
+from glassrank.explain.explanation import Comparison, Explanation, compare
 from glassrank.explain.hits import (
     explain_any,
     explain_docs,
@@ -11,7 +11,7 @@ from glassrank.explain.hits import (
     what_if_doc,
 )
 from glassrank.explain.page import html_page
-from glassrank.explain.structure import Explanation, Part
+from glassrank.explain.structure import Part
 from glassrank.modules import make_callable
 
 __all__ = [

@@ -80,7 +80,9 @@ def _matrices(case: Case, layers: Tensor) -> Iterator[Matrix]:
         wanted += [(last - 1, "query", "document"), (last - 1, "document", "query")]
     for layer, rows, columns in wanted:
         values = _between(case, layers[layer - 1], rows, columns)
-        yield as_matrix(f"layer {layer}: {rows} to {columns}", values, rows, columns)
+        yield as_matrix(
+            f"layer {layer}: {rows} to {columns}", values, rows, columns, attention=True
+        )
 
 
 def _runs(words: int, runs: int) -> Iterator[str]:

@@ -131,9 +131,15 @@ def marks_of(
 
 
 def as_matrix(
-    name: str, values: Tensor, rows: Side = "query", columns: Side = "document"
+    name: str,
+    values: Tensor,
+    rows: Side = "query",
+    columns: Side = "document",
+    *,
+    attention: bool = False,
 ) -> Matrix:
-    return Matrix(name, rows, columns, tuple(map(tuple, values.tolist())))
+    """Values (rows, columns) as plain numbers."""
+    return Matrix(name, rows, columns, tuple(map(tuple, values.tolist())), attention)
 
 
 def shades(matrix: Tensor) -> tuple[float, ...]:

@@ -12,7 +12,7 @@ from glassrank.errors import InputError
 from glassrank.explain.reading import read
 from glassrank.explain.spans import Span, word_spans
 from glassrank.explain.structure import Side
-from glassrank.explain.whole_words import whole_words
+from glassrank.explain.whole_words import text_in_words
 from glassrank.rank import Reranker
 from glassrank.rank.candidates import TextCandidates
 from glassrank.settings import to_plain
@@ -29,8 +29,7 @@ Spans = Sequence[Span | None]
 @dataclass(frozen=True)
 class Change:
     """One word of the query or of the document, by its number in an explanation, or a word wherever
-    it stands; `by` takes its place, or nothing does. Where a model reads pieces, a piece's number
-    stands for its whole word."""
+    it stands; `by` takes its place, or nothing does."""
 
     side: Side
     word: int | str
@@ -155,18 +154,14 @@ def apply_change(text: str, change: Change, numbered: Spans | None = None) -> st
 
 
 def _numbered(reranker: Reranker, text: str, change: Change) -> Spans | None:
-    """Where words stand for a model on pieces: every piece of a word from its begin to its end."""
+    """Where words stand for a model on pieces, [CLS] and [SEP] among them."""
     reading = read(reranker, text, change.side)
     if reading.unit == "words":
         return None  # also those that the model does not read
-    pieces = reading.text.words
-    spans: list[Span | None] = [None] * len(pieces)
-    for places in whole_words(reading.words):
-        starts = [start for place in places if (start := pieces[place].start) is not None]
-        stops = [stop for place in places if (stop := pieces[place].stop) is not None]
-        for place in places if starts else ():
-            spans[place] = starts[0], stops[-1]
-    return spans
+    return [
+        None if word.start is None or word.stop is None else (word.start, word.stop)
+        for word in text_in_words(reading.text).words
+    ]
 
 
 def _joined(pieces: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""`compare`: two explanations side by side, with signed differences, as in the TK paper's Figure 3.
+"""Two explanations side by side, with signed differences, as in the TK paper's Figure 3.
 
 Parts are matched by name. So two documents of one query can be compared, and two models on one
 document, and a document before and after a change.
@@ -7,12 +7,9 @@ document, and a document before and after a change.
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-from glassrank.explain.structure import Explanation
-from glassrank.settings import to_plain
-
-SCHEMA = "glassrank.comparison/1"
+from glassrank.explain.structure import ExplanationData
 
 Group = Literal["score", "part", "signal", "term"]
 
@@ -32,48 +29,33 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Comparison:
-    left: Explanation
-    right: Explanation
+class ComparisonData:
+    """Two explanations and how they differ; `Comparison` prints it."""
+
+    left: ExplanationData
+    right: ExplanationData
     differences: tuple[Difference, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "schema": SCHEMA,
-            "left": self.left.to_json(),
-            "right": self.right.to_json(),
-            "differences": to_plain(self.differences),
-        }
-
-    def __str__(self) -> str:
-        from glassrank.explain.terminal import as_text, draw
-
-        return as_text(draw(self))
 
 
 _Key = tuple[Group, str, str, int]
 
 
-def compare(left: Explanation, right: Explanation) -> Comparison:
+def differences_of(left: ExplanationData, right: ExplanationData) -> tuple[Difference, ...]:
     """What each path, kernel and query word adds to the left document more than to the right."""
     mine, others = _values(left), _values(right)
     keys = [*mine, *(key for key in others if key not in mine)]
-    return Comparison(
-        left,
-        right,
-        tuple(
-            Difference(
-                *key[:3],
-                mine.get(key),
-                others.get(key),
-                mine.get(key, 0.0) - others.get(key, 0.0),
-            )
-            for key in keys
-        ),
+    return tuple(
+        Difference(
+            *key[:3],
+            mine.get(key),
+            others.get(key),
+            mine.get(key, 0.0) - others.get(key, 0.0),
+        )
+        for key in keys
     )
 
 
-def _values(explanation: Explanation) -> dict[_Key, float]:
+def _values(explanation: ExplanationData) -> dict[_Key, float]:
     """Named values in the order in which they are shown. A name that comes twice, as a word may in
     a query, has a number."""
     seen: Counter[tuple[Group, str, str]] = Counter()
@@ -85,7 +67,7 @@ def _values(explanation: Explanation) -> dict[_Key, float]:
     return found
 
 
-def _listed(explanation: Explanation) -> Iterator[tuple[Group, str, str, float]]:
+def _listed(explanation: ExplanationData) -> Iterator[tuple[Group, str, str, float]]:
     yield "score", "score", "", explanation.score
     for part in explanation.parts.children:
         yield "part", part.name, "", part.value

@@ -1,7 +1,8 @@
 """`explain`: one document's score, taken apart by the explainer of its model.
 
-A new model's explainer is one function and one line in `EXPLAINERS`; a model without one is
-explained by leaving words out, and marked approximate.
+A model says by its properties how it is explained: by its kernels, by the summands that it
+declares, or, marked approximate, by leaving words out. Families of which more can be shown have an
+explainer of their own in `EXPLAINERS`.
 """
 
 import math
@@ -13,20 +14,22 @@ import torch
 
 from glassrank.deadline import NEVER, Deadline
 from glassrank.explain.bert import explain_bert
-from glassrank.explain.best_matches import explain_best_matches
 from glassrank.explain.cases import Case, Explainer, Findings
+from glassrank.explain.explanation import Explanation
 from glassrank.explain.gradients import explain_duet, explain_pyramid
-from glassrank.explain.kernels import explain_kernels
+from glassrank.explain.kernels import explain_kernels, has_kernels
 from glassrank.explain.leave_one_out import explain_by_leaving_out
 from glassrank.explain.members import explain_members
 from glassrank.explain.mores import explain_mores
 from glassrank.explain.ngrams import explain_ngrams
 from glassrank.explain.reading import Reading, read
-from glassrank.explain.structure import Explanation, Part, Term
+from glassrank.explain.structure import Part, Term
+from glassrank.explain.summands import explain_summands
 from glassrank.explain.transformer_parts import explain_left_out_words
+from glassrank.explain.whole_words import in_words
 from glassrank.explain.windows import explain_windows
-from glassrank.models import PieceRanker, Words
-from glassrank.nn.helpers import one_thread
+from glassrank.models import Ranker, Words
+from glassrank.nn.threads import one_thread
 from glassrank.rank import Reranker
 
 
@@ -38,14 +41,17 @@ def explain(
     doc_id: str = "",
     first_stage: float | None = None,
     words: Words | None = None,
+    pieces: bool = False,
     deadline: Deadline = NEVER,
 ) -> Explanation:
     """Why `text` has its score for `query`. `first_stage` is the first stage's score of it, which
     counts if the model mixes it in. `words` are the text's, as a store has them: then the very
-    score is explained that they were ranked with. An explanation that is not there by the
+    score is explained that they were ranked with. Where a model reads pieces of words, they are
+    joined to words again, unless `pieces` are asked for. An explanation that is not there by the
     deadline ends with a LateError."""
     with one_thread() if reranker.alone else nullcontext():
-        return _explained(reranker, query, text, doc_id, first_stage, words, deadline)
+        found = _explained(reranker, query, text, doc_id, first_stage, words, deadline)
+    return found if pieces else in_words(found)
 
 
 def _explained(
@@ -89,22 +95,25 @@ def _explained(
 
 
 def explain_case(case: Case) -> Findings:
-    return EXPLAINERS.get(case.model.name, explain_by_leaving_out)(case)
+    """By the explainer that the model's properties ask for."""
+    return _explainer(case.model)(case)
+
+
+def _explainer(model: Ranker) -> Explainer:
+    if model.name in EXPLAINERS:
+        return EXPLAINERS[model.name]
+    if model.exact:
+        return explain_kernels if has_kernels(model) else explain_summands
+    return explain_left_out_words if model.reads_pieces else explain_by_leaving_out
 
 
 EXPLAINERS: dict[str, Explainer] = {
-    "tk": explain_kernels,
-    "knrm": explain_kernels,
-    "conv_knrm": explain_kernels,
     "tk_windowed": explain_windows,
     "pacrr": explain_ngrams,
     "co_pacrr": explain_ngrams,
     "rpacrr": explain_ngrams,
     "matchpyramid": explain_pyramid,
     "duet": explain_duet,
-    "kernel_bert": explain_kernels,
-    "maxsim": explain_best_matches,
-    "single_vector": explain_left_out_words,
     "bert": explain_bert,
     "mores": explain_mores,
     "ensemble": lambda case: explain_members(case, explain_case),
@@ -169,7 +178,7 @@ def _notes(
     if reranker.model.first_stage_weight is not None and first_stage is None:
         yield "The model mixes in the first stage's score, which was not given: it is left out."
     yield from _precision(reranker, stored)
-    if isinstance(reranker.ranks, PieceRanker) and reranker.ranks is not reranker.model:
+    if reranker.ranks.reads_pieces and reranker.ranks is not reranker.model:
         yield "Layers are rounded for speed: beside other documents the score's last digits differ."
 
 

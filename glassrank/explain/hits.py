@@ -9,9 +9,8 @@ from typing import Any
 from glassrank.deadline import NEVER, Deadline
 from glassrank.errors import InputError
 from glassrank.explain.changes import Change, WhatIf, docs_in_time, what_if
-from glassrank.explain.differences import Comparison, compare
 from glassrank.explain.explainers import explain
-from glassrank.explain.structure import Explanation
+from glassrank.explain.explanation import Comparison, Explanation, compare
 from glassrank.rank import Pipeline, Reranker
 from glassrank.rank.candidates import characters_read
 from glassrank.store import text_of

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from glassrank.explain.cases import Case, Findings, as_matrix, marks_of, spread
 from glassrank.explain.structure import Part, PathShare, Signal
+from glassrank.models import Ranker
 from glassrank.nn.kernels import FLOOR, KernelBank, Kernels, Readout, kernel_values
 from glassrank.nn.ngrams import ngram_name
 
@@ -29,6 +30,11 @@ class Path:
     signal: Tensor  # (Q, K)
     part: Tensor  # (Q, K), the model's own: weight times signal
     shares: Tensor  # (Q, D, K), of the words
+
+
+def has_kernels(model: Ranker) -> bool:
+    """Whether the score is a sum of soft counts on TK's two paths, and no more."""
+    return bool(model.readouts()) and set(model.summands) <= {"log", "length"}
 
 
 def explain_kernels(case: Case) -> Findings:

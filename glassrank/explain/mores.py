@@ -92,12 +92,12 @@ def _matrices(case: Case, maps: dict[str, Tensor], blocks: Tensor) -> Iterator[M
     if "doc_attention" in maps and case.doc_count <= LARGEST:
         own = _plain(maps["doc_attention"])
         name = f"document module, layer {len(own)}"
-        yield as_matrix(name, own[-1], rows="document")
+        yield as_matrix(name, own[-1], rows="document", attention=True)
     if "query_attention" in maps:
         own = _plain(maps["query_attention"])
-        yield as_matrix(f"query module, layer {len(own)}", own[-1], columns="query")
+        yield as_matrix(f"query module, layer {len(own)}", own[-1], columns="query", attention=True)
     for number, block in enumerate(blocks):
-        yield as_matrix(f"block {number + 1}: query to document", block)
+        yield as_matrix(f"block {number + 1}: query to document", block, attention=True)
 
 
 def _left_out(case: Case) -> Iterator[str]:

@@ -4,21 +4,22 @@ It works without scripts and without a network, and a policy in the file forbids
 """
 
 from glassrank.explain import page_parts as parts
-from glassrank.explain.differences import Comparison
+from glassrank.explain.differences import ComparisonData
 from glassrank.explain.page_style import style
 from glassrank.explain.printing import number
-from glassrank.explain.structure import Explanation
+from glassrank.explain.structure import ExplanationData
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 
 
-def html_page(shown: Explanation | Comparison) -> str:
-    sides = (shown,) if isinstance(shown, Explanation) else (shown.left, shown.right)
+def html_page(shown: ExplanationData | ComparisonData) -> str:
+    """The whole file."""
+    sides = (shown,) if isinstance(shown, ExplanationData) else (shown.left, shown.right)
     marks = max(max(len(side.signals), len(side.query.words)) for side in sides)
     query = parts.escaped(sides[0].query.text)
     articles = "\n".join(map(_article, sides))
     compared = ""
-    if isinstance(shown, Comparison):
+    if isinstance(shown, ComparisonData):
         compared = f'<section class="wide">{parts.difference_table(shown)}</section>'
     return f"""<!doctype html>
 <html lang="en">
@@ -45,7 +46,7 @@ def html_page(shown: Explanation | Comparison) -> str:
 """
 
 
-def _article(explanation: Explanation) -> str:
+def _article(explanation: ExplanationData) -> str:
     kind = "an exact sum" if explanation.exact else "approximate parts"
     maps = "\n".join(parts.heat_map(matrix, explanation) for matrix in explanation.matrices)
     notes = "".join(f"<li>{parts.escaped(note)}</li>" for note in explanation.notes)

@@ -7,10 +7,10 @@ import html
 from collections.abc import Iterable, Iterator
 
 from glassrank.errors import safe
-from glassrank.explain.differences import Comparison
+from glassrank.explain.differences import ComparisonData
 from glassrank.explain.palette import letter
 from glassrank.explain.printing import number, signed
-from glassrank.explain.structure import Explanation, Mark, Matrix, Part
+from glassrank.explain.structure import ExplanationData, Mark, Matrix, Part
 
 STRONGEST = 0.6
 """The deepest shade of a heat map: numbers stay readable on it."""
@@ -20,7 +20,7 @@ def escaped(text: str) -> str:
     return html.escape(safe(text), quote=True)
 
 
-def marked_text(explanation: Explanation) -> str:
+def marked_text(explanation: ExplanationData) -> str:
     """The whole text. Every word tells on hover what it is to the query; words of signals that are
     worth a first look are coloured, underlined, and followed by a letter or number."""
     text, at = explanation.doc.text, 0
@@ -35,7 +35,7 @@ def marked_text(explanation: Explanation) -> str:
     return "".join(pieces)
 
 
-def _word(explanation: Explanation, mark: Mark, start: int, stop: int) -> str:
+def _word(explanation: ExplanationData, mark: Mark, start: int, stop: int) -> str:
     shown = escaped(explanation.doc.text[start:stop])
     classes, cues = "w", ""
     if mark.signal is not None and explanation.signals[mark.signal].first_look:
@@ -49,7 +49,7 @@ def _word(explanation: Explanation, mark: Mark, start: int, stop: int) -> str:
     )
 
 
-def _hover(explanation: Explanation, mark: Mark) -> str:
+def _hover(explanation: ExplanationData, mark: Mark) -> str:
     pieces = []
     if mark.term is not None and mark.similarity is not None:
         near = explanation.query.words[mark.term].text
@@ -60,7 +60,7 @@ def _hover(explanation: Explanation, mark: Mark) -> str:
     return ", ".join(pieces)
 
 
-def legend(explanation: Explanation) -> str:
+def legend(explanation: ExplanationData) -> str:
     signals = (
         f'<span class="key s{place}">{escaped(signal.name)}<sup>{letter(place)}</sup></span>'
         for place, signal in enumerate(explanation.signals)
@@ -73,7 +73,7 @@ def legend(explanation: Explanation) -> str:
     return f'<p class="faint">Signals: {" ".join(signals)}. Query words: {" ".join(terms)}.</p>'
 
 
-def signal_table(explanation: Explanation) -> str:
+def signal_table(explanation: ExplanationData) -> str:
     paths = explanation.signal_paths
     heads = ["", "signal", "center", "width"]
     for path in paths:
@@ -87,7 +87,7 @@ def signal_table(explanation: Explanation) -> str:
     return table("What each signal adds", [*map(escaped, heads), "total"], rows)
 
 
-def term_table(explanation: Explanation) -> str:
+def term_table(explanation: ExplanationData) -> str:
     paths = list(explanation.terms[0].paths) if explanation.terms else []
     rows = []
     for term in explanation.terms:
@@ -98,7 +98,7 @@ def term_table(explanation: Explanation) -> str:
     return table("What each query word adds", heads, rows)
 
 
-def word_table(explanation: Explanation) -> str:
+def word_table(explanation: ExplanationData) -> str:
     rows = []
     for word, mark in zip(explanation.doc.words, explanation.marks, strict=True):
         near = "" if mark.term is None else escaped(explanation.query.words[mark.term].text)
@@ -109,7 +109,7 @@ def word_table(explanation: Explanation) -> str:
     return table("What each word of the document adds", heads, rows)
 
 
-def heat_map(matrix: Matrix, explanation: Explanation) -> str:
+def heat_map(matrix: Matrix, explanation: ExplanationData) -> str:
     """Words of the document downwards, as there are more of them."""
     words = {"query": explanation.query.words, "document": explanation.doc.words}
     rows, columns, values = matrix.rows, matrix.columns, matrix.values
@@ -147,7 +147,7 @@ def _branch(part: Part, depth: int) -> str:
     )
 
 
-def difference_table(comparison: Comparison) -> str:
+def difference_table(comparison: ComparisonData) -> str:
     rows = []
     for row in comparison.differences:
         text = signed(row.difference)

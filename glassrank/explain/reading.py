@@ -9,10 +9,7 @@ import torch
 from glassrank.explain.piece_reading import FIRST, LAST, read_pieces
 from glassrank.explain.spans import word_spans
 from glassrank.explain.structure import Side, Text, Word
-from glassrank.models import TokenBatch
-from glassrank.models.bert import BERT
-from glassrank.models.pieces import PieceText
-from glassrank.models.texts import piece_text
+from glassrank.models import PieceText, TokenBatch
 from glassrank.rank import Reranker
 from glassrank.text import split_words
 
@@ -53,7 +50,7 @@ def read(reranker: Reranker, text: str, side: Side) -> Reading:
     """As much of a text as the model reads of it."""
     # Half a surrogate pair can be neither read nor printed; the tokenizer sees a question mark.
     text = text.encode("utf-8", "replace").decode()
-    usage, pieces = reranker.usage, piece_text(reranker.saved)
+    usage, pieces = reranker.usage, reranker.model.piece_text
     longest = usage.query_length if side == "query" else usage.doc_length
     if pieces is None:
         return _words(reranker, text, longest)
@@ -79,8 +76,8 @@ def _pieces(
     most = settings.query_words if side == "query" else settings.doc_words
     vocabulary = tuple(reranker.saved.vocabulary)
     found = read_pieces(vocabulary, settings.lowercase, text, longest, most)
-    # BERT reads both texts as one, which has a single [CLS]: the query's.
-    joined = side == "document" and isinstance(reranker.model, BERT)
+    # Where both texts are read as one, there is a single [CLS]: the query's.
+    joined = side == "document" and reranker.model.one_text
     shown = Text(
         text, found.words[1:] if joined else found.words, found.cut_words + found.cut_pieces
     )

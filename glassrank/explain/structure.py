@@ -8,12 +8,7 @@ one way on which signals become score: TK has logarithms of counts, and counts b
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Literal
-
-from glassrank.settings import from_plain, to_plain
-
-SCHEMA = "glassrank.explanation/1"
-"""The name and version of the JSON form; the number changes when a reader would have to."""
+from typing import Literal
 
 Kind = Literal["score", "member", "path", "window", "term", "signal", "first stage", "constant"]
 Side = Literal["query", "document"]
@@ -127,10 +122,14 @@ class Matrix:
     rows: Side
     columns: Side
     values: tuple[tuple[float, ...], ...]
+    attention: bool = False
+    """Whether each row says how a word divides its attention; otherwise values are similarities."""
 
 
 @dataclass(frozen=True)
-class Explanation:
+class ExplanationData:
+    """All that is said of one score; `Explanation` prints it."""
+
     query: Text
     doc_id: str
     doc: Text
@@ -155,17 +154,3 @@ class Explanation:
         """Those that all signals share; members of an ensemble have their own, and so none."""
         paths = [[share.path for share in signal.paths] for signal in self.signals]
         return paths[0] if paths and all(own == paths[0] for own in paths) else []
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain data in full precision, as `docs/explanations.md` describes it."""
-        plain: dict[str, Any] = to_plain(self)
-        return {"schema": SCHEMA, **plain}
-
-    @classmethod
-    def from_json(cls, plain: dict[str, Any]) -> "Explanation":
-        return from_plain(cls, {name: v for name, v in plain.items() if name != "schema"})
-
-    def __str__(self) -> str:
-        from glassrank.explain.terminal import as_text, draw
-
-        return as_text(draw(self))

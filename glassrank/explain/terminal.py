@@ -14,10 +14,10 @@ from rich.table import Table
 from rich.text import Text as RichText
 
 from glassrank.errors import safe
-from glassrank.explain.differences import Comparison, Difference
+from glassrank.explain.differences import ComparisonData, Difference
 from glassrank.explain.palette import colour, letter, raised
 from glassrank.explain.printing import number, signed
-from glassrank.explain.structure import Explanation, Part, Signal
+from glassrank.explain.structure import ExplanationData, Part, Signal
 
 MOST_CHILDREN = 12
 """Of a part, those with the largest values; the others are shown as one sum."""
@@ -32,11 +32,12 @@ def as_text(drawn: RenderableType, width: int = 100) -> str:
     return file.getvalue()
 
 
-def draw(shown: Explanation | Comparison) -> Group:
-    return _one(shown) if isinstance(shown, Explanation) else _side_by_side(shown)
+def draw(shown: ExplanationData | ComparisonData) -> Group:
+    """For a `rich` console."""
+    return _one(shown) if isinstance(shown, ExplanationData) else _side_by_side(shown)
 
 
-def _one(explanation: Explanation) -> Group:
+def _one(explanation: ExplanationData) -> Group:
     return Group(
         _head(explanation),
         RichText(),
@@ -51,7 +52,7 @@ def _one(explanation: Explanation) -> Group:
     )
 
 
-def _side_by_side(comparison: Comparison) -> Group:
+def _side_by_side(comparison: ComparisonData) -> Group:
     """Both texts in columns, the differences between what they got below."""
     sides = (comparison.left, comparison.right)
     texts = Table.grid(expand=True, padding=(0, 2))
@@ -72,7 +73,7 @@ def _side_by_side(comparison: Comparison) -> Group:
     return Group(texts, RichText(), *legends.values(), table, *notes.values())
 
 
-def marked_text(explanation: Explanation) -> RichText:
+def marked_text(explanation: ExplanationData) -> RichText:
     """The whole text; words of the signals that are worth a first look are coloured, underlined and
     lettered. What the model did not read is dim."""
     text = explanation.doc.text
@@ -93,7 +94,7 @@ def marked_text(explanation: Explanation) -> RichText:
     return drawn
 
 
-def _head(explanation: Explanation) -> RichText:
+def _head(explanation: ExplanationData) -> RichText:
     head = RichText()
     if explanation.doc_id:
         head.append(safe(explanation.doc_id), style="bold")
@@ -105,7 +106,7 @@ def _head(explanation: Explanation) -> RichText:
     return head
 
 
-def _legend(explanation: Explanation) -> Iterator[RichText]:
+def _legend(explanation: ExplanationData) -> Iterator[RichText]:
     legend = RichText()
     for place, signal in enumerate(explanation.signals):
         if signal.first_look:
@@ -115,7 +116,7 @@ def _legend(explanation: Explanation) -> Iterator[RichText]:
         yield legend
 
 
-def _signal_table(explanation: Explanation) -> Iterator[RenderableType]:
+def _signal_table(explanation: ExplanationData) -> Iterator[RenderableType]:
     """With the weight and signal of each path where there is room, else with values alone."""
     signals, paths = explanation.signals, explanation.signal_paths
     if not signals:
@@ -164,7 +165,7 @@ def _cells(signal: Signal, full: bool) -> Iterator[str]:
         yield number(share.value)
 
 
-def _term_table(explanation: Explanation) -> Iterator[RenderableType]:
+def _term_table(explanation: ExplanationData) -> Iterator[RenderableType]:
     if not explanation.terms:
         return
     names = list(explanation.terms[0].paths)
@@ -177,7 +178,7 @@ def _term_table(explanation: Explanation) -> Iterator[RenderableType]:
     yield table
 
 
-def _word_table(explanation: Explanation) -> Iterator[RenderableType]:
+def _word_table(explanation: ExplanationData) -> Iterator[RenderableType]:
     """The document words with the largest shares, as they stand in the text."""
     described = list(zip(explanation.doc.words, explanation.marks, strict=True))
     order = sorted(range(len(described)), key=lambda word: -abs(described[word][1].share))
@@ -218,7 +219,7 @@ def _largest(parts: Sequence[Part]) -> Iterator[tuple[str, float]]:
         yield f"{len(others)} more", math.fsum(part.value for part in others)
 
 
-def _notes(explanation: Explanation) -> Iterator[RichText]:
+def _notes(explanation: ExplanationData) -> Iterator[RichText]:
     for note in explanation.notes:
         yield RichText(note, style="italic")
 

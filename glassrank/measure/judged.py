@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.errors import InputError
+from glassrank.retrieve import Index
 from glassrank.types import Qrels, Run
 
 ScoredList = tuple[list[str], NDArray[np.float64]]
@@ -137,3 +138,23 @@ def padded(rows: Iterable[NDArray[np.int64]], fill: float, dtype: type[Number]) 
     for line, row in zip(out, rows, strict=True):
         line[: len(row)] = row
     return out
+
+
+def candidates_of(
+    index: Index,
+    doc_ids: Sequence[str],
+    scores: NDArray[np.float64],
+    depth: int | None = None,
+    run: str = "the run",
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """One query's rows of a run as an index numbers them, in the order in which they are measured,
+    with their scores; the first `depth` of them."""
+    order = trec_order(doc_ids, scores)[:depth]
+    numbers = np.array([index.snapshot.find(doc_ids[row]) for row in order], np.int64)
+    if (numbers < 0).any():
+        missing = doc_ids[order[np.argmax(numbers < 0)]]
+        raise InputError(
+            f"{index.path} has no document {missing!r}, which {run} has; "
+            "give the index that the run was made from"
+        )
+    return numbers, scores[order]

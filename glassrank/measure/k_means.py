@@ -1,9 +1,12 @@
-"""k-means: points in groups around their means, and how many groups there should be."""
+"""k-means: points in groups around their means, as SciPy finds them, and how many groups there
+should be."""
 
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.cluster.vq import kmeans2
 
 from glassrank.errors import InputError
 from glassrank.measure.measures import Floats, Ints
@@ -17,6 +20,8 @@ _LEAST_POINTS = 5
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Grouping:
+    """Points in groups."""
+
     labels: Ints  # (N,), the group of each point
     centers: Floats  # (K, E)
     inertia: float
@@ -27,57 +32,38 @@ def k_means(points: Floats, k: int, *, restarts: int = 4, seed: int = 0) -> Grou
     """The best of some attempts, each begun with other centers. Where there are fewer different
     points than `k`, there are fewer groups.
 
-    >>> found = k_means(np.array([[0.0], [0.1], [5.0], [5.2]]), 2)
-    >>> found.labels.tolist(), round(found.inertia, 3)
+    >>> grouping = k_means(np.array([[0.0], [0.1], [5.0], [5.2]]), 2)
+    >>> grouping.labels.tolist(), round(grouping.inertia, 3)
     ([0, 0, 1, 1], 0.025)
     """
     if not 1 <= k <= len(points):
         raise InputError(f"{len(points)} points make 1 to {len(points)} groups, not {k}")
     rng = np.random.default_rng(seed)
     points = np.asarray(points, np.float64)
-    attempts = (_settled(points, _first_centers(points, k, rng)) for _ in range(restarts))
-    return _numbered(min(attempts, key=lambda found: found.inertia))
+    different = len(np.unique(points, axis=0))
+    attempts = (_settled(points, min(k, different), rng) for _ in range(restarts))
+    return _numbered(min(attempts, key=lambda grouping: grouping.inertia))
 
 
-def _first_centers(points: Floats, k: int, rng: np.random.Generator) -> Floats:
-    """k-means++: a point far from the centers so far is a likely next one."""
-    chosen = [int(rng.integers(len(points)))]
-    distance = _distances(points, points[chosen])[:, 0]  # (N,)
-    while len(chosen) < k and distance.sum() > 0:
-        chosen.append(int(rng.choice(len(points), p=distance / distance.sum())))
-        distance = np.minimum(distance, _distances(points, points[chosen[-1:]])[:, 0])
-    return points[chosen]
-
-
-def _settled(points: Floats, centers: Floats) -> Grouping:
-    """Lloyd's rounds: each point to its nearest center, each center to its points' mean."""
-    labels = np.full(len(points), -1)
-    for _ in range(_ROUNDS):
-        distance = _distances(points, centers)  # (N, K)
-        nearest = distance.argmin(1)
-        if (nearest == labels).all():
-            break
-        labels = nearest
-        member = (labels == np.arange(len(centers))[:, None]).astype(np.float64)  # (K, N)
-        sizes = member.sum(1, keepdims=True)  # a center without points stays where it is
-        centers = np.where(sizes > 0, member @ points / np.maximum(sizes, 1), centers)
+def _settled(points: Floats, k: int, rng: np.random.Generator) -> Grouping:
+    """SciPy's Lloyd's rounds from k-means++, until no point changes its group."""
+    with warnings.catch_warnings(action="ignore"):  # of a center without points, which stays
+        centers, labels = kmeans2(points, k, iter=1, minit="++", rng=rng)
+        for _ in range(_ROUNDS):
+            before = labels
+            centers, labels = kmeans2(points, centers, iter=1, minit="matrix")
+            if (labels == before).all():
+                break
     inertia = ((points - centers[labels]) ** 2).sum()
-    return Grouping(labels, centers, float(inertia))
+    return Grouping(labels.astype(np.int64), centers, float(inertia))
 
 
-def _distances(points: Floats, centers: Floats) -> Floats:
-    """Squared."""  # (N, K)
-    lengths = (points**2).sum(1)[:, None] + (centers**2).sum(1)
-    squares: Floats = np.maximum(lengths - 2 * points @ centers.T, 0)
-    return squares
-
-
-def _numbered(found: Grouping) -> Grouping:
+def _numbered(grouping: Grouping) -> Grouping:
     """Groups by the first point they have, without those that have none."""
-    used, first, labels = np.unique(found.labels, return_index=True, return_inverse=True)
+    used, first, labels = np.unique(grouping.labels, return_index=True, return_inverse=True)
     order = np.argsort(first)
     place = np.argsort(order)
-    return Grouping(place[labels], found.centers[used[order]], found.inertia)
+    return Grouping(place[labels], grouping.centers[used[order]], grouping.inertia)
 
 
 def candidate_ks(points: int) -> list[int]:

@@ -1,62 +1,121 @@
-"""One file for each family of models, one contract for all."""
+"""One file for each family of models, one contract for all.
 
-from dataclasses import dataclass
+A new family is one file here, and nothing else: the class in it that has a `name` is found by it. A
+model of somebody else's is named `module:Class`.
+"""
 
-from glassrank.models.bert import BERT, BERTConfig
-from glassrank.models.co_pacrr import CoPACRR, CoPACRRConfig
-from glassrank.models.contract import Output, Ranker, TokenBatch, Words, WordTable
-from glassrank.models.conv_knrm import ConvKNRM, ConvKNRMConfig
-from glassrank.models.duet import Duet, DuetConfig
+import difflib
+import pkgutil
+import re
+from collections.abc import Collection
+from importlib import import_module
+from inspect import isabstract
+from types import ModuleType
+
+from glassrank.errors import InputError
+from glassrank.models.contract import (
+    Output,
+    PieceText,
+    Ranker,
+    TokenBatch,
+    WordRanker,
+    Words,
+    WordTable,
+)
 from glassrank.models.ensemble import Ensemble
-from glassrank.models.kernel_bert import KernelBERT, KernelBERTConfig
-from glassrank.models.knrm import KNRM, KNRMConfig
-from glassrank.models.late_interaction import LateInteractionConfig
-from glassrank.models.matchpyramid import MatchPyramid, MatchPyramidConfig
-from glassrank.models.maxsim import MaxSim
-from glassrank.models.mores import MORES, MORESConfig
-from glassrank.models.pacrr import PACRR, PACRRConfig
 from glassrank.models.pieces import PieceRanker
-from glassrank.models.rpacrr import RPACRR, RPACRRConfig
-from glassrank.models.single_vector import SingleVector, SingleVectorConfig
 from glassrank.models.subwords import SubwordTable
-from glassrank.models.tk import TK, TKConfig
-from glassrank.models.tk_windowed import TKWindowed, TKWindowedConfig
+
+_NO_FAMILIES = frozenset(
+    "checkpoint contract ensemble fast mores_gpu mores_interaction mores_parts pieces pretrained "
+    "seal subwords texts vocabularies weights".split()
+)
+"""Files here that other files share; some need packages that a machine which trains has not."""
+_OUTSIDE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
-@dataclass(frozen=True)
-class Family:
-    """A model and the dataclass that configures it."""
+def _in(module: ModuleType) -> dict[str, type[Ranker]]:
+    """The models that a file defines, by name."""
+    return {
+        vars(found)["name"]: found
+        for found in vars(module).values()
+        if isinstance(found, type)
+        and issubclass(found, Ranker)
+        and found.__module__ == module.__name__
+        and "name" in vars(found)
+    }
 
-    model: type[Ranker]
-    config: type
+
+MODELS: dict[str, type[Ranker]] = {}
+"""The families of this package, by name."""
+for _file in pkgutil.iter_modules(__path__):
+    if _file.name not in _NO_FAMILIES:
+        MODELS.update(_in(import_module(f"{__name__}.{_file.name}")))
 
 
-MODELS: dict[str, Family] = {
-    "tk": Family(TK, TKConfig),
-    "tk_windowed": Family(TKWindowed, TKWindowedConfig),
-    "knrm": Family(KNRM, KNRMConfig),
-    "conv_knrm": Family(ConvKNRM, ConvKNRMConfig),
-    "matchpyramid": Family(MatchPyramid, MatchPyramidConfig),
-    "duet": Family(Duet, DuetConfig),
-    "pacrr": Family(PACRR, PACRRConfig),
-    "co_pacrr": Family(CoPACRR, CoPACRRConfig),
-    "rpacrr": Family(RPACRR, RPACRRConfig),
-    "bert": Family(BERT, BERTConfig),
-    "mores": Family(MORES, MORESConfig),
-    "kernel_bert": Family(KernelBERT, KernelBERTConfig),
-    "maxsim": Family(MaxSim, LateInteractionConfig),
-    "single_vector": Family(SingleVector, SingleVectorConfig),
-}
+def find_family(name: str, trusted: Collection[str] = ()) -> type[Ranker]:
+    """A family of this package by its name, or a class outside of it as `module:Class`. That must
+    be named among `trusted` too, because it is code, which runs as soon as it is imported."""
+    if name in MODELS:
+        return MODELS[name]
+    if not is_outside(name):
+        raise InputError(f"{name!r} is not known; {meant(name)}")
+    if name not in trusted:
+        raise InputError(
+            f"{name} is code from outside this package, which is not run unless you ask for it; "
+            f"if you trust that module, name the model {name}@FOLDER"
+        )
+    return _outside(name)
+
+
+def meant(name: str) -> str:
+    """For whoever asks for a family that there is not."""
+    near = difflib.get_close_matches(name[:100], MODELS, n=1)
+    return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(MODELS)}"
+
+
+def is_outside(name: str) -> bool:
+    """Whether it is written as `module:Class`."""
+    return _OUTSIDE.fullmatch(name) is not None
+
+
+def name_of(family: type[Ranker]) -> str:
+    """What `find_family` finds it by."""
+    own = MODELS.get(family.name) is family or family is Ensemble
+    return family.name if own else f"{family.__module__}:{family.__qualname__}"
+
+
+def _outside(name: str) -> type[Ranker]:
+    module, _, attribute = name.partition(":")
+    try:
+        found = getattr(import_module(module), attribute)
+    except Exception as error:  # whatever code may do that is not ours
+        raise InputError(
+            f"{name} cannot be imported: {type(error).__name__}: {error}; its module must be "
+            "installed, or in a folder that PYTHONPATH names"
+        ) from None
+    if not isinstance(found, type) or not issubclass(found, Ranker) or isabstract(found):
+        raise InputError(f"{name} is not a whole subclass of glassrank.models.Ranker")
+    missing = [need for need in ("name", "config_type") if not hasattr(found, need)]
+    if missing or found.name in (*MODELS, Ensemble.name):
+        raise InputError(f"{name} needs a {missing[0] if missing else 'name that is not taken'}")
+    return found
+
 
 __all__ = [
     "MODELS",
     "Ensemble",
-    "Family",
     "Output",
     "PieceRanker",
+    "PieceText",
     "Ranker",
     "SubwordTable",
     "TokenBatch",
+    "WordRanker",
     "WordTable",
     "Words",
+    "find_family",
+    "is_outside",
+    "meant",
+    "name_of",
 ]

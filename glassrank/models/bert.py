@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from glassrank.errors import InputError
-from glassrank.models.contract import Output, TokenBatch, Words, WordTable
-from glassrank.models.pieces import PieceRanker, PieceText
+from glassrank.models.contract import Output, PieceText, TokenBatch, Words, WordTable
+from glassrank.models.pieces import PieceRanker
 from glassrank.models.pretrained import Pretrained
 from glassrank.nn.attention import key_bias
 from glassrank.nn.transformer import Encoder, EncoderConfig, joined_maps, start_as_bert, through
@@ -46,6 +46,7 @@ class Pair(NamedTuple):
 class BERT(PieceRanker):
     name = "bert"
     config_type = BERTConfig
+    one_text = True
 
     def __init__(self, config: BERTConfig, words: WordTable | None = None) -> None:
         super().__init__(config, words)

@@ -8,8 +8,9 @@ cannot vouch for is refused in one sentence. The card is for people, who may edi
 import hashlib
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,17 @@ from torch import Tensor
 from glassrank.checked import parse_json
 from glassrank.errors import InputError
 from glassrank.folders import Folder
-from glassrank.models import MODELS, Ensemble, Ranker, SubwordTable, TokenBatch, WordTable
+from glassrank.models import (
+    MODELS,
+    Ensemble,
+    Ranker,
+    SubwordTable,
+    TokenBatch,
+    WordTable,
+    find_family,
+    is_outside,
+    name_of,
+)
 from glassrank.models.vocabularies import check_vocabulary
 from glassrank.models.weights import (
     MOST_BYTES,
@@ -88,8 +99,7 @@ class SavedModel:
     @property
     def unknown_buckets(self) -> int:
         """How many vectors words share that are not in the vocabulary: those behind its own."""
-        model = self.model
-        words = next(model.rankers()).words if isinstance(model, Ensemble) else model.words
+        words = self.model.rankers()[0].words
         if words is None or isinstance(words, SubwordTable):
             return 0
         return len(words.embedding.weight) - len(self.vocabulary)
@@ -121,14 +131,14 @@ def save_model(
     """`vectors` says how vectors of words or pieces are kept: float32, float16, or int8 with a
     scale for each, which takes a quarter of the room; `layers`, how other matrices are: float32 or
     float16."""
-    if isinstance(model, Ensemble):
+    if model.name == Ensemble.name:
         raise TypeError("an ensemble is made of saved models; write it with save_ensemble")
     weights = {name: tensor.detach().cpu().contiguous() for name, tensor in _state(model).items()}
     check_finite(weights)
     check_vocabulary(model, vocabulary)
     config = {
         "format": FORMAT,
-        "model": model.name,
+        "model": name_of(type(model)),
         "config": to_plain(model.config),
         "usage": to_plain(usage),
         "words": None if model.words is None else list(model.words.embedding.weight.shape),
@@ -141,7 +151,14 @@ def save_model(
         (part / CARD).write_text(card, "utf-8")
 
 
-def save_ensemble(folder: Path, members: Sequence[Path], usage: Usage, card: str) -> None:
+def save_ensemble(
+    folder: Path,
+    members: Sequence[Path],
+    usage: Usage,
+    card: str,
+    *,
+    trusted: Collection[str] = (),
+) -> None:
     """`members` are model folders, which are copied as they are: 0, 1, and so on."""
     names = [str(number) for number in range(len(members))]
     config = {"format": FORMAT, "model": Ensemble.name, "members": names, "usage": to_plain(usage)}
@@ -151,7 +168,7 @@ def save_ensemble(folder: Path, members: Sequence[Path], usage: Usage, card: str
         _write_config(part, config)
         (part / CARD).write_text(card, "utf-8")
         with Folder.open(part) as written:  # what cannot be opened is not written
-            load_ensemble(written, from_plain(_Config, config))
+            load_ensemble(written, from_plain(_Config, config), trusted)
 
 
 def _copy(member: Path, target: Path) -> None:
@@ -168,38 +185,44 @@ def _write_config(folder: Path, config: dict[str, Any]) -> None:
     (folder / CONFIG).write_text(json.dumps(config, indent=2) + "\n", "utf-8")
 
 
-def model_folder(model: str | Path) -> Path:
-    """`default` is the model that comes with the package, anything else a folder's path."""
-    return DEFAULT if str(model) == "default" else Path(model)
+def load_named(model: str | Path) -> SavedModel:
+    """A model as people name it: `default` for the one that comes with the package, a folder's
+    path, or `module:Class@FOLDER` for a folder whose model is a class of that module."""
+    name, at, folder = str(model).partition("@")
+    if at and is_outside(name):
+        return load_model(Path(folder), trusted=[name])
+    return load_model(DEFAULT if str(model) == "default" else Path(model))
 
 
-def load_model(folder: Path) -> SavedModel:
-    """Reads and never writes; beside a process that saves, the old model or the new one."""
+def load_model(folder: Path, *, trusted: Collection[str] = ()) -> SavedModel:
+    """Reads and never writes; beside a process that saves, the old model or the new one. Only
+    classes that are `trusted`, as `module:Class`, are looked for outside this package: a folder
+    cannot say by itself that code is run."""
     folder = Path(folder)
     return read_sealed(
         folder,
         "model",
-        load_files,
+        partial(load_files, trusted=trusted),
         remedy="train one with: glassrank train CONFIG.toml",
         unsealed=f"if an older version saved it: python -m glassrank.models.seal {folder}",
     )
 
 
-def load_files(files: SealedFiles) -> SavedModel:
+def load_files(files: SealedFiles, trusted: Collection[str] = ()) -> SavedModel:
     with about(files.path, "it does not hold a model that can be used"):
         stored = load_config(files)
         if stored.model == Ensemble.name:
-            return load_ensemble(files.folder, stored)
-        family = MODELS.get(stored.model)
-        if family is None:
+            return load_ensemble(files.folder, stored, trusted)
+        if stored.model not in MODELS and not is_outside(stored.model):
             raise InputError(f"it holds a {stored.model!r}, which this version does not know")
-        config: Any = modest(from_plain(family.config, stored.config, "config"), "config")
+        family = find_family(stored.model, trusted)
+        config: Any = modest(from_plain(family.config_type, stored.config, "config"), "config")
         with files.open(WEIGHTS, MOST_BYTES) as file:
             header = read_header(file, files.size(WEIGHTS))
 
             def make() -> Ranker:
                 table = None if stored.words is None else _empty_table(stored.words, header)
-                model = family.model(config, table)
+                model = family(config, table)
                 if stored.first_stage_weight:
                     model.mix_first_stage()
                 return model
@@ -229,11 +252,11 @@ def load_config(files: SealedFiles) -> _Config:
         return modest(from_plain(_Config, plain), CONFIG)
 
 
-def load_ensemble(folder: Folder, stored: _Config) -> SavedModel:
+def load_ensemble(folder: Folder, stored: _Config, trusted: Collection[str] = ()) -> SavedModel:
     names = stored.members
     if not 1 <= len(names) <= _MOST_MEMBERS or len(set(names)) < len(names):
         raise InputError(f"{folder.path}: an ensemble has 1 to {_MOST_MEMBERS} different members")
-    members = [_load_member(folder, name) for name in names]
+    members = [_load_member(folder, name, trusted) for name in names]
     first = members[0]
     if any(
         (member.vocabulary, member.unknown_buckets) != (first.vocabulary, first.unknown_buckets)
@@ -245,12 +268,12 @@ def load_ensemble(folder: Folder, stored: _Config) -> SavedModel:
     return SavedModel(model.eval(), stored.usage, first.vocabulary)
 
 
-def _load_member(folder: Folder, name: str) -> SavedModel:
+def _load_member(folder: Folder, name: str, trusted: Collection[str]) -> SavedModel:
     with folder.child(name) as inner:
         files = sealed_files(inner, "model", "make the ensemble again")
         if load_config(files).model == Ensemble.name:
             raise InputError(f"{inner.path} is an ensemble, and no ensemble has one in it")
-        return load_files(files)
+        return load_files(files, trusted)
 
 
 @torch.no_grad()

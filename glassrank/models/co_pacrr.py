@@ -14,10 +14,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from glassrank.models.contract import Output, Ranker, Words, WordTable
+from glassrank.models.contract import Output, WordRanker, Words, WordTable
 from glassrank.models.pacrr import PACRRConfig, cut, fill, with_idf_shares
-from glassrank.nn.kmax import k_max
-from glassrank.nn.match import match_matrix, pair_mask, unit
+from glassrank.nn.match import k_max, match_matrix, pair_mask, unit
 from glassrank.nn.ngrams import NGrams, RowsToScore, ngram_name
 
 
@@ -45,8 +44,9 @@ class CoPACRRConfig(PACRRConfig):
         return [max(1, int(self.doc_length * part)) for part in self.cascade]
 
 
-class CoPACRR(Ranker):
+class CoPACRR(WordRanker):
     name = "co_pacrr"
+    config_type = CoPACRRConfig
     config: CoPACRRConfig
 
     def __init__(self, config: CoPACRRConfig, words: WordTable | None = None) -> None:

@@ -4,12 +4,16 @@
     d = model.encode_doc(batch)      # what a store keeps
     out = model.interact(q, d)       # out.score, out.parts
 
-Live ranking, stored representations and explanations all go through these three calls.
+Live ranking, stored representations and explanations all go through these three calls. What they
+ask of a model beyond that are the properties of `Ranker`, never its class. A new family is a
+subclass in a file of its own: of `WordRanker` over word vectors that models share, of `PieceRanker`
+(`pieces.py`) over a transformer's pieces of words.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
@@ -44,6 +48,17 @@ class Output:
     parts: dict[str, Tensor]
 
 
+@dataclass(frozen=True)
+class PieceText:
+    """How texts become pieces of words."""
+
+    lowercase: bool = True
+    query_words: int | None = None
+    """Words of a query that are kept before it is cut into pieces: 30 in the TK paper, all here."""
+    doc_words: int | None = None
+    """The same of a document: 200 in the TK paper."""
+
+
 class WordTable(nn.Module):
     """A vector and an inverse document frequency for each word id; id 0 is padding."""
 
@@ -60,13 +75,20 @@ class WordTable(nn.Module):
 
 
 class Ranker(nn.Module, ABC):
-    """A model over word vectors. What differs between models is below the line of `query_words`,
-    `doc_words` and `interact`; the words come from a table that all models share."""
+    """What is common to all models. A model is made of its settings, a `config_type`, and of the
+    table of its words where it has one."""
 
     name: str
+    """As model folders and training configs have it."""
+    config_type: ClassVar[type[Any]]
+    """The dataclass that configures it."""
+    reads_pieces: bool = False
+    """Whether texts become pieces of words, as `config.text` says, or else words."""
     exact: bool = False
     """Whether the summands add up to the score."""
     summands: tuple[str, ...] = ()
+    """Parts (B, Q, ...): what each query word adds, on one path to the score each. Explanations
+    show them by these names; those that are not by query word are shown as they are."""
     weighs_terms: bool = False
     """Whether an encoded query's `idf` is the weight of each word in the score."""
     stores_words: bool = False
@@ -77,14 +99,33 @@ class Ranker(nn.Module, ABC):
     one_row: bool = False
     """Whether an encoded text is a single row, whatever its length; otherwise each word, or piece,
     that the model reads has its own."""
+    one_text: bool = False
+    """Whether query and document are read as one text, so that nothing of either can be computed
+    beforehand."""
     interacts_rounded: bool = False
     """Whether `interact` may be computed in bfloat16 where that is faster: soft counts may not."""
+    large: bool = False
+    """Whether one batch keeps all cores busy; of other models, each core takes a batch."""
+    encoders: tuple[str, ...] = ("contextual",)
+    """The modules that read a text by itself: they learn at a rate of their own."""
+    modular: bool = False
+    """Whether the encoders and what lets texts interact can be trained apart."""
 
     def __init__(self, config: Any, words: WordTable | None = None) -> None:
         super().__init__()
         self.config = config
         self.words = words
         self.first_stage_weight: nn.Parameter | None = None
+
+    @property
+    def piece_text(self) -> PieceText | None:
+        """How texts become pieces; None for a model on words."""
+        text: PieceText | None = self.config.text if self.reads_pieces else None
+        return text
+
+    def rankers(self) -> "Sequence[Ranker]":
+        """The models that this one is made of: itself, or an ensemble's members."""
+        return [self]
 
     def mix_first_stage(self, weight: float = 0.1) -> None:
         """Lets the first stage's score count, by a learned weight; off unless asked for."""
@@ -98,26 +139,14 @@ class Ranker(nn.Module, ABC):
         part = self.first_stage_weight * first_stage  # (B,)
         return Output(out.score + part, {**out.parts, "first_stage": part})
 
-    def encode_query(self, batch: TokenBatch) -> Words:
-        return self.query_words(self._look_up(batch))
-
-    def encode_doc(self, batch: TokenBatch) -> Words:
-        """Does not see the query: it can be computed beforehand and stored."""
-        return self.doc_words(self._look_up(batch))
-
-    def _look_up(self, batch: TokenBatch) -> Words:
-        if self.words is None:
-            raise ValueError(f"this {self.name} has no word vectors; give it a WordTable")
-        found: Words = self.words(batch)
-        return found
-
     @abstractmethod
-    def query_words(self, words: Words) -> Words:
+    def encode_query(self, batch: TokenBatch) -> Words:
         """The query as `interact` needs it."""
 
     @abstractmethod
-    def doc_words(self, words: Words) -> Words:
-        """The document as `interact` needs it."""
+    def encode_doc(self, batch: TokenBatch) -> Words:
+        """The document as `interact` needs it. Does not see the query: it can be computed
+        beforehand and stored."""
 
     @abstractmethod
     def interact(self, query: Words, doc: Words) -> Output:
@@ -129,10 +158,40 @@ class Ranker(nn.Module, ABC):
 
     def readouts(self) -> list[Readout]:
         """How `interact` turns soft counts into a score, where that is all it does: one for each
-        match matrix. The fast paths then score stored words without calling it; a model without
-        any is scored by `interact`. Words must be unit vectors, and a query word's weight stands
-        in the place of its idf where `weighs_terms` says so."""
+        match matrix, counted by the model's `kernels`. The fast paths then score stored words
+        without calling it; a model without any is scored by `interact`. Words must be unit
+        vectors, and a query word's weight stands in the place of its idf where `weighs_terms` says
+        so."""
         return []
+
+    def rounded(self, dtype: torch.dtype) -> Self:
+        """The same weights in another type, where the model has layers that may be rounded."""
+        return self
 
     def forward(self, query: TokenBatch, doc: TokenBatch) -> Tensor:
         return self.interact(self.encode_query(query), self.encode_doc(doc)).score
+
+
+class WordRanker(Ranker):
+    """A model over word vectors, which come from a table that all such models share. What differs
+    between models is below the line of `query_words`, `doc_words` and `interact`."""
+
+    def encode_query(self, batch: TokenBatch) -> Words:
+        return self.query_words(self._look_up(batch))
+
+    def encode_doc(self, batch: TokenBatch) -> Words:
+        return self.doc_words(self._look_up(batch))
+
+    def _look_up(self, batch: TokenBatch) -> Words:
+        if self.words is None:
+            raise ValueError(f"this {self.name} has no word vectors; give it a WordTable")
+        looked_up: Words = self.words(batch)
+        return looked_up
+
+    @abstractmethod
+    def query_words(self, words: Words) -> Words:
+        """The query as `interact` needs it."""
+
+    @abstractmethod
+    def doc_words(self, words: Words) -> Words:
+        """The document as `interact` needs it."""

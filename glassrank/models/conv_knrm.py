@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from glassrank.models.contract import Output, Ranker, Words, WordTable
+from glassrank.models.contract import Output, WordRanker, Words, WordTable
 from glassrank.models.knrm import SCALE, log_counts
 from glassrank.nn.kernels import KernelBank, Kernels, Readout
 from glassrank.nn.match import match_matrix, unit
@@ -28,8 +28,9 @@ class ConvKNRMConfig:
     code, which relies on padding being zero."""
 
 
-class ConvKNRM(Ranker):
+class ConvKNRM(WordRanker):
     name = "conv_knrm"
+    config_type = ConvKNRMConfig
     exact = True
     summands = ("log",)
     stores_words = True

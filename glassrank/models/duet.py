@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from glassrank.models.contract import Output, Ranker, Words, WordTable
+from glassrank.models.contract import Output, WordRanker, Words, WordTable
 from glassrank.nn.match import match_matrix, unit
 
 SAME_WORD = 1 - 1e-4
@@ -69,8 +69,9 @@ class DuetConfig:
         )
 
 
-class Duet(Ranker):
+class Duet(WordRanker):
     name = "duet"
+    config_type = DuetConfig
 
     def __init__(self, config: DuetConfig, words: WordTable | None = None) -> None:
         super().__init__(config, words)

@@ -6,7 +6,7 @@ used as any other model: what it encodes is its members' encodings, side by side
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from glassrank.errors import InputError
-from glassrank.models.contract import Output, Ranker, TokenBatch, Words
+from glassrank.models.contract import Output, PieceText, Ranker, TokenBatch, Words
 
 
 @dataclass(frozen=True)
@@ -46,13 +46,15 @@ class Ensemble(Ranker):
     as in `0.log`; summands have the member's share in the mean, so that they still add up."""
 
     name = "ensemble"
+    config_type = EnsembleConfig
 
     def __init__(self, members: Sequence[Ranker], lengths: Sequence[tuple[int, int]]) -> None:
-        if not members or any(isinstance(member, Ensemble) for member in members):
+        if not members or any(list(member.rankers()) != [member] for member in members):
             raise InputError("an ensemble needs one model or more, and none that is an ensemble")
         described = zip(members, lengths, strict=True)
         super().__init__(EnsembleConfig(tuple(Member(m.name, m.config, *n) for m, n in described)))
         self.members = nn.ModuleList(members).eval()
+        self.reads_pieces = any(member.reads_pieces for member in members)
         self.exact = all(member.exact for member in members)
         self.stores_words = all(member.stores_words for member in members)
         self.summands = tuple(
@@ -88,12 +90,6 @@ class Ensemble(Ranker):
         encoded = [m.encode_doc(_cut(batch, own.doc_length)) for m, own in described]
         return _side_by_side(encoded, batch.mask)
 
-    def query_words(self, words: Words) -> Words:
-        raise TypeError("an ensemble's members look words up themselves; use encode_query")
-
-    def doc_words(self, words: Words) -> Words:
-        raise TypeError("an ensemble's members look words up themselves; use encode_doc")
-
     def interact(self, query: Words, doc: Words) -> Output:
         queries, docs = _apart(query, self._query_shapes), _apart(doc, self._doc_shapes)
         share = 1 / len(self.members)
@@ -106,10 +102,17 @@ class Ensemble(Ranker):
                 parts[f"{number}.{name}"] = share * part if name in member.summands else part
         return Output(score, parts)
 
-    def rankers(self) -> Iterator[Ranker]:
-        for member in self.members:
-            assert isinstance(member, Ranker)
-            yield member
+    def rankers(self) -> Sequence[Ranker]:
+        return [member for member in self.members if isinstance(member, Ranker)]
+
+    @property
+    def piece_text(self) -> PieceText | None:
+        """Its members must read texts alike."""
+        texts = {member.piece_text for member in self.rankers()}
+        if len(texts) > 1:
+            raise InputError("an ensemble's members must read texts alike; these do not")
+        (text,) = texts
+        return text
 
 
 def _any_text(member: Ranker) -> TokenBatch:

@@ -7,10 +7,10 @@ import torch
 from torch import nn
 
 from glassrank.models.contract import Ranker
-from glassrank.models.pieces import PieceRanker
+from glassrank.nn import gpu
 from glassrank.nn.contextual import ContextualLayers
-from glassrank.nn.contextual_cpu import ContextualOnCPU
-from glassrank.nn.contextual_gpu import ContextualOnGPU
+from glassrank.nn.cpu.contextual import ContextualOnCPU
+from glassrank.nn.gpu.contextual import ContextualOnGPU
 from glassrank.nn.transformer import Encoder
 
 
@@ -19,10 +19,10 @@ def fast_form(model: Ranker) -> Ranker:
     is rounded too; models without contextual layers come back as they are."""
     on_gpu = next(model.parameters()).is_cuda
     dtype = torch.bfloat16 if on_gpu or _multiplies_bf16() else torch.float32
-    if isinstance(model, PieceRanker):
-        return model if dtype == torch.float32 else model.rounded(dtype)
     layers = getattr(model, "contextual", None)
     if not isinstance(layers, ContextualLayers):
+        return model if dtype == torch.float32 else model.rounded(dtype)
+    if on_gpu and not gpu.usable():
         return model
     return _with(model, contextual=(ContextualOnGPU if on_gpu else ContextualOnCPU)(layers, dtype))
 
@@ -33,8 +33,7 @@ def query_form(model: Ranker) -> Ranker:
     if next(model.parameters()).is_cuda:
         return model
     try:
-        from glassrank.nn.contextual_query_cpu import ContextualQueryOnCPU
-        from glassrank.nn.encoder_cpu import EncoderOnCPU
+        from glassrank.nn.cpu.queries import ContextualQueryOnCPU, EncoderOnCPU
     except ImportError:  # no numba, as on a machine that only trains
         return model
     layers, encoder = (getattr(model, name, None) for name in ("contextual", "encoder"))
@@ -56,7 +55,7 @@ def _with(model: Ranker, **modules: nn.Module) -> Ranker:
 def _multiplies_bf16() -> bool:
     """Whether this processor has matrix units for bfloat16; elsewhere it would be slower."""
     try:
-        from glassrank.nn.amx import usable
+        from glassrank.nn.cpu.amx import usable
     except ImportError:  # no numba, as on a machine that only trains
         return False
     return usable()

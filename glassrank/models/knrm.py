@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from glassrank.models.contract import Output, Ranker, Words, WordTable
+from glassrank.models.contract import Output, WordRanker, Words, WordTable
 from glassrank.nn.kernels import FLOOR, KernelBank, Kernels, Readout, kernel_pool
 from glassrank.nn.match import match_matrix, unit
 
@@ -23,8 +23,9 @@ class KNRMConfig:
     kernels: Kernels = field(default_factory=lambda: Kernels.eleven(exact_width=1e-4))
 
 
-class KNRM(Ranker):
+class KNRM(WordRanker):
     name = "knrm"
+    config_type = KNRMConfig
     exact = True
     summands = ("log",)
 

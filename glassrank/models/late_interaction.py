@@ -13,8 +13,8 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from glassrank.models.contract import TokenBatch, Words, WordTable
-from glassrank.models.pieces import PieceRanker, PieceText
+from glassrank.models.contract import PieceText, TokenBatch, Words, WordTable
+from glassrank.models.pieces import PieceRanker
 from glassrank.models.pretrained import Pretrained
 from glassrank.nn.match import unit
 from glassrank.nn.transformer import Encoder, EncoderConfig

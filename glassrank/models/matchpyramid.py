@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from glassrank.models.contract import Output, Ranker, Words, WordTable
+from glassrank.models.contract import Output, WordRanker, Words, WordTable
 from glassrank.nn.match import pair_mask, unit
 
 _LARGEST_POOL = 100_000
@@ -44,8 +44,9 @@ class MatchPyramidConfig:
         return cls(masked=False)
 
 
-class MatchPyramid(Ranker):
+class MatchPyramid(WordRanker):
     name = "matchpyramid"
+    config_type = MatchPyramidConfig
 
     def __init__(self, config: MatchPyramidConfig, words: WordTable | None = None) -> None:
         super().__init__(config, words)

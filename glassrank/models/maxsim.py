@@ -16,7 +16,7 @@ class MaxSim(LateInteraction):
     name = "maxsim"
     config_type = LateInteractionConfig
     exact = True
-    summands = ("best",)
+    summands = ("best match",)
 
     def __init__(self, config: LateInteractionConfig, words: WordTable | None = None) -> None:
         super().__init__(config, words)
@@ -28,4 +28,4 @@ class MaxSim(LateInteraction):
         # A document without pieces, or padding, is as far away as can be.
         best = similarity.masked_fill(pair_mask(*masks) == 0, -1.0).amax(2)  # (B, Q)
         part = self.scale.exp() * query.idf.float() * best * masks[0]  # (B, Q)
-        return Output(part.sum(1), {"best": part, "similarity": similarity})
+        return Output(part.sum(1), {"best match": part, "similarity": similarity})

@@ -17,9 +17,9 @@ from typing import Literal
 from torch import Tensor
 
 from glassrank.errors import InputError
-from glassrank.models.contract import Output, TokenBatch, Words, WordTable
+from glassrank.models.contract import Output, PieceText, TokenBatch, Words, WordTable
 from glassrank.models.mores_interaction import Interaction, InteractionConfig
-from glassrank.models.pieces import PieceRanker, PieceText
+from glassrank.models.pieces import PieceRanker
 from glassrank.models.pretrained import Pretrained
 from glassrank.nn.transformer import Encoder, EncoderConfig, Layer, joined_maps
 
@@ -69,6 +69,8 @@ class MORES(PieceRanker):
     name = "mores"
     config_type = MORESConfig
     stores_words = True
+    encoders = ("document", "query")
+    modular = True
 
     def __init__(self, config: MORESConfig, words: WordTable | None = None) -> None:
         super().__init__(config, words)

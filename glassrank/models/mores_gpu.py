@@ -20,11 +20,9 @@ from glassrank.models.contract import Ranker, TokenBatch, Words
 from glassrank.models.mores import MORES
 from glassrank.models.mores_interaction import InteractionBlock
 from glassrank.nn.attention import SelfAttention
-from glassrank.nn.attention_triton import attend
-from glassrank.nn.cross_triton import cross_attend
-from glassrank.nn.few_rows_triton import Folded, Rows, attended, linear
-from glassrank.nn.first_row_triton import look_at_rows
-from glassrank.nn.norm_triton import add_norm
+from glassrank.nn.gpu.attention import attend, cross_attend, look_at_rows
+from glassrank.nn.gpu.few_rows import Folded, Rows, attended, linear
+from glassrank.nn.gpu.norm import add_norm
 from glassrank.nn.transformer import Embeddings, FeedForward, Layer
 
 LONGEST_QUERY = 128

@@ -13,8 +13,7 @@ from torch.nn import functional
 
 from glassrank.errors import InputError
 from glassrank.models.contract import Output, Words
-from glassrank.nn.attention import key_bias
-from glassrank.nn.cross_attention import CrossAttention
+from glassrank.nn.attention import CrossAttention, key_bias
 from glassrank.nn.transformer import EncoderConfig, Layer, joined_maps, start_as_bert
 
 

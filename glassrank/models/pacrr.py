@@ -13,9 +13,8 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from glassrank.models.contract import Output, Ranker, Words, WordTable
-from glassrank.nn.kmax import k_max
-from glassrank.nn.match import match_matrix, pair_mask, unit
+from glassrank.models.contract import Output, WordRanker, Words, WordTable
+from glassrank.nn.match import k_max, match_matrix, pair_mask, unit
 from glassrank.nn.ngrams import NGrams, RowsToScore, masked_softmax, ngram_name
 
 
@@ -56,8 +55,9 @@ class PACRRConfig:
         )
 
 
-class PACRR(Ranker):
+class PACRR(WordRanker):
     name = "pacrr"
+    config_type = PACRRConfig
     config: PACRRConfig
 
     def __init__(self, config: PACRRConfig, words: WordTable | None = None) -> None:

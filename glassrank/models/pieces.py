@@ -6,31 +6,22 @@ all of them, which is then neither repeated nor computed again.
 
 import copy
 from abc import abstractmethod
-from dataclasses import dataclass
 from typing import Any, Self
 
 import torch
 
+from glassrank.errors import InputError
 from glassrank.models.contract import Output, Ranker, TokenBatch, Words
 from glassrank.models.pretrained import Pretrained
-
-
-@dataclass(frozen=True)
-class PieceText:
-    """How texts become pieces."""
-
-    lowercase: bool = True
-    query_words: int | None = None
-    """Words of a query that are kept before it is cut into pieces: 30 in the TK paper, all here."""
-    doc_words: int | None = None
-    """The same of a document: 200 in the TK paper."""
 
 
 class PieceRanker(Ranker):
     """A transformer over pieces; `config.text` is a PieceText."""
 
-    config_type: type[Any]
+    reads_pieces = True
     interacts_rounded = True
+    large = True
+    encoders: tuple[str, ...] = ("encoder",)
 
     @classmethod
     @abstractmethod
@@ -45,12 +36,6 @@ class PieceRanker(Ranker):
         return fast.eval()
 
     @abstractmethod
-    def encode_query(self, batch: TokenBatch) -> Words: ...
-
-    @abstractmethod
-    def encode_doc(self, batch: TokenBatch) -> Words: ...
-
-    @abstractmethod
     def interact(self, query: Words, doc: Words, explain: bool = False) -> Output:
         """Scores (B,) of B documents and as many queries or one. With `explain`, attention stands
         among the parts, which costs time and memory."""
@@ -59,12 +44,13 @@ class PieceRanker(Ranker):
         """The score with everything that the model can show for it."""
         return self.interact(self.encode_query(query), self.encode_doc(doc), explain=True)
 
-    def query_words(self, words: Words) -> Words:
-        raise TypeError(f"a {self.name} has its own vectors for pieces; use encode_query")
-
-    def doc_words(self, words: Words) -> Words:
-        raise TypeError(f"a {self.name} has its own vectors for pieces; use encode_doc")
-
     def for_many(self, query: Words, count: int) -> Words:
         """As it is: one query serves any number of documents."""
         return query
+
+
+def start_with(bert: Pretrained, family: type[Ranker], **settings: Any) -> Ranker:
+    """A model of this family with the weights of a pretrained encoder."""
+    if not issubclass(family, PieceRanker):
+        raise InputError(f"a {family.name} cannot begin with a BERT; leave start.bert out")
+    return family.start(bert, **settings)

@@ -16,10 +16,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from glassrank.models.contract import Output, Ranker, Words, WordTable
+from glassrank.models.contract import Output, WordRanker, Words, WordTable
 from glassrank.models.pacrr import cut, fill, with_idf_shares
-from glassrank.nn.kmax import k_max
-from glassrank.nn.match import match_matrix, pair_mask, unit
+from glassrank.nn.match import k_max, match_matrix, pair_mask, unit
 from glassrank.nn.ngrams import (
     NGrams,
     RowsToScore,
@@ -73,8 +72,9 @@ class RPACRRConfig:
         return cls(one_by_one=True)
 
 
-class RPACRR(Ranker):
+class RPACRR(WordRanker):
     name = "rpacrr"
+    config_type = RPACRRConfig
     config: RPACRRConfig
 
     def __init__(self, config: RPACRRConfig, words: WordTable | None = None) -> None:

@@ -10,8 +10,8 @@ from typing import Self
 import torch
 from torch import nn
 
-from glassrank.models.contract import Output, TokenBatch, Words, WordTable
-from glassrank.models.pieces import PieceRanker, PieceText
+from glassrank.models.contract import Output, PieceText, TokenBatch, Words, WordTable
+from glassrank.models.pieces import PieceRanker
 from glassrank.models.pretrained import Pretrained
 from glassrank.nn.match import unit
 from glassrank.nn.transformer import Encoder, EncoderConfig

@@ -8,11 +8,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from glassrank.errors import InputError
-from glassrank.models import Ensemble, PieceRanker, Ranker, TokenBatch
+from glassrank.models import Ranker, TokenBatch
 from glassrank.models.checkpoint import SavedModel
-from glassrank.models.pieces import PieceText
-from glassrank.nn.helpers import apart
+from glassrank.nn.threads import apart
 from glassrank.text import Vocabulary, pad
 from glassrank.text.encoder import TextEncoder, TextIds, WordEncoder
 from glassrank.text.wordpieces import PieceEncoder
@@ -26,7 +24,7 @@ class TextReader:
     def __init__(self, saved: SavedModel) -> None:
         self.encoder = text_encoder(saved)
         self._usage = saved.usage
-        self._pieces = piece_text(saved)
+        self._pieces = saved.model.piece_text
 
     def query(self, text: str) -> TextIds:
         most = None if self._pieces is None else self._pieces.query_words
@@ -39,21 +37,10 @@ class TextReader:
 
 def text_encoder(saved: SavedModel) -> TextEncoder:
     """What turns texts into the ids that a model reads: words, or pieces of words."""
-    pieces = piece_text(saved)
+    pieces = saved.model.piece_text
     if pieces is not None:
         return PieceEncoder(saved.vocabulary, pieces.lowercase)
     return WordEncoder(Vocabulary(saved.vocabulary[2:], saved.unknown_buckets))
-
-
-def piece_text(saved: SavedModel) -> PieceText | None:
-    """How texts become pieces; None for a model on words."""
-    model = saved.model
-    members = list(model.rankers()) if isinstance(model, Ensemble) else [model]
-    found = {m.config.text if isinstance(m, PieceRanker) else None for m in members}
-    if len(found) > 1:
-        raise InputError("an ensemble's members must read texts alike; these do not")
-    (text,) = found
-    return text
 
 
 def batch_of(ids: Sequence[NDArray[np.int32]], device: torch.device) -> TokenBatch:
@@ -93,7 +80,7 @@ def in_batches(
     enough to do with one. With `alone` every text is a batch of its own, in one thread: what is
     made of it does not depend on its neighbours, nor on how many threads there are."""
     on_cpu = next(model.parameters()).device.type == "cpu"
-    small = on_cpu and (alone or not isinstance(model, PieceRanker))
+    small = on_cpu and (alone or not model.large)
     threads = torch.get_num_threads() if small else 1
     fair = -(-int(lengths.sum()) // threads)
     batches = list(like_length(lengths, 1 if alone else max(1, min(at_once, fair))))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from glassrank.models.contract import Output, Ranker, Words, WordTable
+from glassrank.models.contract import Output, WordRanker, Words, WordTable
 from glassrank.nn.contextual import ContextualConfig, ContextualLayers
 from glassrank.nn.kernels import FLOOR, KernelBank, Kernels, Readout, kernel_pool, rising
 from glassrank.nn.match import match_matrix, unit
@@ -30,8 +30,9 @@ class TKConfig:
     counts against a document."""
 
 
-class TK(Ranker):
+class TK(WordRanker):
     name = "tk"
+    config_type = TKConfig
     exact = True
     summands = ("log", "length")
     weighs_terms = True

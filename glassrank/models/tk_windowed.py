@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from glassrank.models.contract import Output, Ranker, Words, WordTable
+from glassrank.models.contract import Output, WordRanker, Words, WordTable
 from glassrank.nn.contextual import ContextualConfig, ContextualLayers
 from glassrank.nn.kernels import FLOOR, KernelBank, Kernels, kernel_values
 from glassrank.nn.match import match_matrix, pair_mask, unit
@@ -33,8 +33,9 @@ class TKWindowedConfig:
         return math.ceil(self.longest_doc / size)
 
 
-class TKWindowed(Ranker):
+class TKWindowed(WordRanker):
     name = "tk_windowed"
+    config_type = TKWindowedConfig
     exact = True
     summands = ("sizes",)
     stores_words = True

@@ -2,8 +2,7 @@
 
 from glassrank.nn.contextual import ContextualLayers, positions
 from glassrank.nn.kernels import kernel_pool, kernel_values
-from glassrank.nn.kmax import k_max
-from glassrank.nn.match import match_matrix, unit
+from glassrank.nn.match import k_max, match_matrix, unit
 
 __all__ = [
     "ContextualLayers",

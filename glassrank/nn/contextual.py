@@ -13,8 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-_NEVER = -1e32
-"""Added to the scores of padding: finite, so that a row of padding alone attends evenly."""
+from glassrank.nn.attention import NEVER
 
 
 @dataclass(frozen=True)
@@ -104,7 +103,7 @@ class ContextualLayers(nn.Module):
     def forward(self, vectors: Tensor, mask: Tensor) -> Tensor:
         words = vectors * mask[..., None]  # (B, L, E)
         context = words + positions(words)
-        allowed = ((1 - mask) * _NEVER)[:, None, None, :].to(words.dtype)  # (B, 1, 1, L)
+        allowed = ((1 - mask) * NEVER)[:, None, None, :].to(words.dtype)  # (B, 1, 1, L)
         for layer in self.layers:
             context = layer(context, allowed)
         return (self.mix * words + (1 - self.mix) * context) * mask[..., None]

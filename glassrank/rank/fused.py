@@ -53,7 +53,7 @@ class FusedPooling:
         lengths: NDArray[np.int64],
         first_stage: NDArray[np.float32],
     ) -> NDArray[np.float32]:
-        from glassrank.nn.pool_cpu import StoredRows, pool_cpu  # numba: only where it is used
+        from glassrank.nn.cpu.kernels import StoredRows, pool_cpu  # numba: only where it is used
 
         vectors = query.vectors[0].flatten(1).numpy()  # (Q, E)
         weights = (query.idf if self._weighs_terms else query.mask)[0].numpy()  # (Q,)

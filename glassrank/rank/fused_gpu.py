@@ -91,7 +91,7 @@ class GPUPooling(OnGPU):
     def _score(
         self, query: Words, rows: Tensor, scales: Tensor | None, starts: Tensor, lengths: Tensor
     ) -> Tensor:
-        from glassrank.nn.pool_triton import pool_triton
+        from glassrank.nn.gpu.kernels import pool_triton
 
         vectors = query.vectors[0].flatten(1)  # (Q, E)
         weights = (query.idf if self._weighs_terms else query.mask)[0]  # (Q,)

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from glassrank.models import PieceRanker, TokenBatch, Words
-from glassrank.models.checkpoint import SavedModel, load_model, model_folder
+from glassrank.models import TokenBatch, Words
+from glassrank.models.checkpoint import SavedModel, load_named
 from glassrank.models.fast import fast_form
 from glassrank.models.texts import TextReader, batch_of, in_batches
 from glassrank.nn.devices import device_named
@@ -54,7 +54,7 @@ class Reranker:
         """
         self.cost = CostModel(base=2.0, rate=0.02)  # of live scoring; learned from the first use on
         self.query_cost = CostModel()  # of all that comes before scoring, by the documents
-        rounded = self._device.type == "cuda" and isinstance(self.ranks, PieceRanker)
+        rounded = self._device.type == "cuda" and self.ranks.reads_pieces
         encodes = self.ranks if rounded else self.model
         self._encode_query = QueryEncoder(encodes, self.usage.query_length, exact=exact)
 
@@ -63,7 +63,7 @@ class Reranker:
         cls, model: str | Path = "default", device: str = "cpu", *, exact: bool = False
     ) -> "Reranker":
         """A model folder, or `default` for the model that comes with the package."""
-        return cls(load_model(model_folder(model)), device, exact=exact)
+        return cls(load_named(model), device, exact=exact)
 
     @property
     def alone(self) -> bool:
@@ -94,7 +94,7 @@ class Reranker:
     @property
     def dtype(self) -> torch.dtype:
         """What stored words are best read as: what a transformer computes in."""
-        if isinstance(self.ranks, PieceRanker):
+        if self.ranks.reads_pieces:
             return next(self.ranks.parameters()).dtype
         return torch.float32
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from glassrank.deadline import NEVER, Clock, Deadline, now
 from glassrank.errors import InputError
 from glassrank.measure.cascade_plan import CascadePlan
-from glassrank.measure.judged import trec_order
+from glassrank.measure.judged import candidates_of
 from glassrank.models.checkpoint import fingerprint
 from glassrank.rank.candidates import CALIBRATION_DOCS, IndexStage, some_documents
 from glassrank.rank.cascade import Cascade
@@ -253,26 +253,6 @@ def rerank_run(
             query_id,
             pipeline.rerank(queries[query_id], *candidates_of(pipeline.index, doc_ids, scores)),
         )
-
-
-def candidates_of(
-    index: Index,
-    doc_ids: Sequence[str],
-    scores: NDArray[np.float64],
-    depth: int | None = None,
-    run: str = "the run",
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """One query's rows of a run as an index numbers them, in the order in which they are measured,
-    with their scores; the first `depth` of them."""
-    order = trec_order(doc_ids, scores)[:depth]
-    numbers = np.array([index.snapshot.find(doc_ids[row]) for row in order], np.int64)
-    if (numbers < 0).any():
-        missing = doc_ids[order[np.argmax(numbers < 0)]]
-        raise InputError(
-            f"{index.path} has no document {missing!r}, which {run} has; "
-            "give the index that the run was made from"
-        )
-    return numbers, scores[order]
 
 
 def _check_plan(plan: CascadePlan, rerankers: Sequence[Reranker]) -> None:

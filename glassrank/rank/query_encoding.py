@@ -9,8 +9,8 @@ from torch import Tensor
 
 from glassrank.models import Ranker, TokenBatch, Words
 from glassrank.models.fast import query_form
-from glassrank.nn.graphs import Replayed, pad_to
-from glassrank.nn.helpers import one_thread
+from glassrank.nn.gpu.graphs import Replayed, pad_to
+from glassrank.nn.threads import one_thread
 
 _LENGTHS = (8, 16, 32)
 """On a GPU, queries are padded to the next of these: each is recorded once, beforehand."""

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from glassrank.errors import DuplicateIdError
 from glassrank.folders import Folder
+from glassrank.ragged import Ragged, Strings
 from glassrank.retrieve.segment import Segment, SegmentRecord
-from glassrank.retrieve.segment_writer import Block, Ragged, write_segment
-from glassrank.strings import Strings
+from glassrank.retrieve.segment_writer import Block, write_segment
 
 DOCS_AT_ONCE = 1 << 15
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from glassrank.retrieve.scoring import BM25, QL, Floats
 from glassrank.retrieve.snapshot import Snapshot
-from glassrank.retrieve.topk import KIND_BM25, KIND_QL, search_segment
+from glassrank.retrieve.topk import KIND_BM25, KIND_QL, Best, Postings, Queries, search_segment
 
 WeightedQuery = Mapping[str, float]
 """Term -> how much it counts."""
@@ -72,37 +72,35 @@ def _search_chunk(
     parts: list[list[TopK]] = [[] for _ in queries]
     lengths = snapshot.lengths(method)
     for position, segment in enumerate(snapshot.segments):
-        offsets, terms, weights, scales = _query_arrays(snapshot, queries, position, method)
-        docs = np.empty((len(queries), k), np.uint32)
-        scores = np.empty((len(queries), k), np.float32)
-        sizes = np.empty(len(queries), np.int64)
+        best = Best(
+            np.empty((len(queries), k), np.uint32),
+            np.empty((len(queries), k), np.float32),
+            np.empty(len(queries), np.int64),
+        )
         search_segment(
             KIND_BM25 if isinstance(method, BM25) else KIND_QL,
-            offsets,
-            terms,
-            weights,
-            scales,
-            segment.posting_offsets,
-            segment.posting_docs,
-            segment.posting_counts,
-            lengths[position],
-            segment.live,
-            docs,
-            scores,
-            sizes,
+            _segment_queries(snapshot, queries, position, method),
+            Postings(
+                segment.posting_offsets,
+                segment.posting_docs,
+                segment.posting_counts,
+                lengths[position],
+                segment.live,
+            ),
+            best,
         )
         base = snapshot.bases[position]
         for part, size, row_docs, row_scores in zip(
-            parts, sizes.tolist(), docs, scores, strict=True
+            parts, best.sizes.tolist(), best.docs, best.scores, strict=True
         ):
             part.append(TopK(row_docs[:size].astype(np.int64) + base, row_scores[:size].copy()))
     return [_join(snapshot, part, k) for part in parts]
 
 
-def _query_arrays(
+def _segment_queries(
     snapshot: Snapshot, queries: Sequence[WeightedQuery], position: int, method: BM25 | QL
-) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats, Floats]:
-    """Queries as arrays for one segment: where each begins, its terms, their weights and scales."""
+) -> Queries:
+    """Those of their terms that one segment has."""
     offsets, terms, weights, scales = [0], [], [], []
     for query in queries:
         for text, weight in query.items():
@@ -113,7 +111,7 @@ def _query_arrays(
                 weights.append(weight * factors.weight)
                 scales.append(factors.scale)
         offsets.append(len(terms))
-    return (
+    return Queries(
         np.array(offsets, np.int64),
         np.array(terms, np.int64),
         np.array(weights, np.float32),

@@ -9,9 +9,9 @@ from numpy.typing import DTypeLike, NDArray
 
 from glassrank.errors import DuplicateIdError, InputError
 from glassrank.folders import Folder
+from glassrank.ragged import Ragged, pack
 from glassrank.retrieve.segment import SegmentRecord, encode_fields
-from glassrank.retrieve.segment_writer import Block, Ragged, write_segment
-from glassrank.strings import pack
+from glassrank.retrieve.segment_writer import Block, write_segment
 from glassrank.text import EnglishAnalyzer
 from glassrank.types import Doc
 
@@ -76,9 +76,9 @@ class SegmentBuilder:
             np.array(order, np.int64),
         )
         block = Block(
-            ids=Ragged(*pack(ids)),
-            texts=Ragged(*pack([self._texts[i] for i in order])),
-            fields=Ragged(*pack([self._fields[i] for i in order])),
+            ids=pack(ids),
+            texts=pack([self._texts[i] for i in order]),
+            fields=pack([self._fields[i] for i in order]),
             terms=Ragged(vector_offsets, vector_terms),
             counts=vector_counts,
         )

@@ -12,17 +12,10 @@ from numpy.typing import DTypeLike, NDArray
 
 from glassrank.arrays import ArrayFolder, ArrayWriter
 from glassrank.folders import Folder
+from glassrank.ragged import Ragged, pack
 from glassrank.retrieve.segment import SegmentRecord
-from glassrank.strings import pack
 
 POSTINGS_AT_ONCE = 1 << 23
-
-
-class Ragged(NamedTuple):
-    """Rows of different lengths: row i is `values[offsets[i]:offsets[i + 1]]`."""
-
-    offsets: NDArray[np.int64]  # (n + 1,)
-    values: NDArray[Any]
 
 
 class Block(NamedTuple):
@@ -60,7 +53,7 @@ def write_segment(
     """`terms` are sorted; `count_dtype` is the smallest that holds the largest count."""
     docs = tokens = 0
     with ArrayFolder(folder, name) as out:
-        _RaggedWriter(out, "terms").append(Ragged(*pack(terms)))
+        _RaggedWriter(out, "terms").append(pack(terms))
         ids, texts, fields = (_RaggedWriter(out, part) for part in ("ids", "texts", "fields"))
         vectors = _RaggedWriter(out, "vectors", np.uint32, "terms")
         counts = out.writer("vectors.counts", count_dtype)

@@ -8,7 +8,7 @@ Ties go to the smaller number, which is the smaller id.
 Loops that decide about each document do so without a branch: it would be guessed wrong too often.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -24,6 +24,43 @@ _ALMOST_NOTHING = np.float32(1e-30)
 
 KIND_BM25 = 0
 KIND_QL = 1
+
+
+class Queries(NamedTuple):
+    """Several queries, one after another: query i has terms `offsets[i]` to `offsets[i + 1]`."""
+
+    offsets: NDArray[np.int64]  # (Q + 1,)
+    terms: NDArray[np.int64]  # (query terms,) by their numbers in the segment
+    weights: NDArray[np.float32]  # (query terms,)
+    scales: NDArray[np.float32]  # (query terms,) of query likelihood
+
+
+class Postings(NamedTuple):
+    """Of a segment: term t is in the documents `docs[offsets[t] : offsets[t + 1]]`."""
+
+    offsets: NDArray[np.int64]  # (T + 1,)
+    docs: NDArray[np.uint32]  # (P,)
+    counts: NDArray[Any]  # (P,)
+    lengths: NDArray[np.float32]  # (N,) what a document's length adds, by the method
+    live: NDArray[np.bool_]  # (N,), or empty when no document is deleted
+
+
+class Best(NamedTuple):
+    """Room for what is found, best first."""
+
+    docs: NDArray[np.uint32]  # (Q, k)
+    scores: NDArray[np.float32]  # (Q, k)
+    sizes: NDArray[np.int64]  # (Q,) how many of the k there are
+
+
+class _Work(NamedTuple):
+    """Memory for one window of documents."""
+
+    window: NDArray[np.float32]  # (WINDOW,) scores
+    marks: NDArray[np.bool_]  # (WINDOW,) those above the floor
+    words: NDArray[np.uint64]  # the same memory, eight marks at a time
+    cursors: NDArray[np.int64]  # (terms,) where postings go on
+    logs: NDArray[np.float32]  # (terms, _LOG_TABLE)
 
 
 @njit(cache=True, nogil=True)
@@ -127,122 +164,120 @@ def _sort_descending(
 
 
 @njit(cache=True, nogil=True)
-def search_segment(
-    kind: int,
-    query_offsets: NDArray[np.int64],  # (Q + 1,)
-    terms: NDArray[np.int64],  # (query terms,)
-    weights: NDArray[np.float32],  # (query terms,)
-    scales: NDArray[np.float32],  # (query terms,)
-    posting_offsets: NDArray[np.int64],  # (T + 1,)
-    posting_docs: NDArray[np.uint32],  # (P,)
-    posting_counts: Any,  # (P,)
-    lengths: NDArray[np.float32],  # (N,)
-    live: NDArray[np.bool_],  # (N,), or empty when no document is deleted
-    out_docs: NDArray[np.uint32],  # (Q, k)
-    out_scores: NDArray[np.float32],  # (Q, k)
-    out_sizes: NDArray[np.int64],  # (Q,)
-) -> None:
-    k = out_docs.shape[1]
-    docs_in_segment = len(lengths)
+def _begin_query(kind: int, queries: Any, first: int, count: int, postings: Any, work: Any) -> Any:
+    """Where each of its `count` terms' postings begin, and the logarithms that query likelihood
+    needs often; gives what hardly any score is above."""
+    bound = np.float32(0)
+    for t in range(count):
+        work.cursors[t] = postings.offsets[queries.terms[first + t]]
+        if kind == KIND_BM25:
+            bound += queries.weights[first + t]
+        else:
+            for tf in range(_LOG_TABLE):
+                work.logs[t, tf] = np.log1p(queries.scales[first + t] * np.float32(tf))
+            bound += queries.weights[first + t] * work.logs[t, _OFTEN]
+    return bound
+
+
+@njit(cache=True, nogil=True)
+def _score_window(
+    kind: int, queries: Any, first: int, count: int, postings: Any, base: int, end: int,
+    floor: Any, work: Any,
+) -> bool:  # fmt: skip
+    """Adds what documents `base` to `end` have of each term; says whether any has one."""
+    touched = False
+    lengths = postings.lengths[base:end]
+    for t in range(count):
+        start = work.cursors[t]
+        last = postings.offsets[queries.terms[first + t] + 1]
+        stop = _first_not_below(postings.docs, start, last, end)
+        work.cursors[t] = stop
+        if stop == start:
+            continue
+        touched = True
+        docs, counts = postings.docs[start:stop], postings.counts[start:stop]
+        weight = queries.weights[first + t]
+        if kind == KIND_BM25:
+            _add_bm25(
+                docs, counts, lengths, np.uint32(base), weight, work.window, floor, work.marks
+            )
+        else:
+            _add_ql(
+                docs, counts, lengths, np.uint32(base), weight, queries.scales[first + t],
+                work.logs[t], work.window, floor, work.marks,
+            )  # fmt: skip
+    return touched
+
+
+@njit(cache=True, nogil=True)
+def _collect(work: Any, base: int, size: int, floor: Any, scores: Any, docs: Any, kept: int) -> int:
+    """The marked documents of a window that are above the floor, behind the `kept` ones."""
+    for word in range((size + 7) >> 3):  # eight documents at a time
+        if work.words[word]:
+            work.words[word] = 0
+            for local in range(word << 3, (word << 3) + 8):
+                scores[kept] = work.window[local]
+                docs[kept] = base + local
+                kept += work.window[local] > floor
+    work.window[:size] = 0
+    return kept
+
+
+@njit(cache=True, nogil=True)
+def search_segment(kind: int, queries: Any, postings: Any, best: Any) -> None:
+    """Writes the best documents of one segment for each query: `Queries`, `Postings`, `Best`."""
+    k = best.docs.shape[1]
+    docs_in_segment = len(postings.lengths)
     capacity = 3 * WINDOW + 4 * k + 8
-    window = np.zeros(WINDOW, np.float32)
     marks = np.zeros(WINDOW, np.bool_)
-    words = marks.view(np.uint64)
+    most_terms = np.max(np.diff(queries.offsets)) if len(queries.offsets) > 1 else 0
+    work = _Work(
+        np.zeros(WINDOW, np.float32),
+        marks,
+        marks.view(np.uint64),
+        np.empty(most_terms, np.int64),
+        np.zeros((most_terms, _LOG_TABLE), np.float32),
+    )
     scores, other_scores = np.empty(capacity, np.float32), np.empty(capacity, np.float32)
     docs, other_docs = np.empty(capacity, np.uint32), np.empty(capacity, np.uint32)
     starts = np.empty(_RADIX, np.int32)
     histogram = np.empty(_BUCKETS + 1, np.int32)
-    most_terms = np.max(np.diff(query_offsets)) if len(query_offsets) > 1 else 0
-    cursors = np.empty(most_terms, np.int64)
-    logs = np.zeros((most_terms, _LOG_TABLE), np.float32)
 
-    for query in range(len(query_offsets) - 1):
-        first = query_offsets[query]
-        count = query_offsets[query + 1] - first
-        bound = np.float32(0)  # hardly any score is above this; the last bucket takes the rest
-        for t in range(count):
-            cursors[t] = posting_offsets[terms[first + t]]
-            if kind == KIND_BM25:
-                bound += weights[first + t]
-            else:
-                for tf in range(_LOG_TABLE):
-                    logs[t, tf] = np.log1p(scales[first + t] * np.float32(tf))
-                bound += weights[first + t] * logs[t, _OFTEN]
-        to_bucket = np.float32(_BUCKETS) / max(bound, np.float32(1e-20))
+    for query in range(len(queries.offsets) - 1):
+        first = queries.offsets[query]
+        count = queries.offsets[query + 1] - first
+        bound = _begin_query(kind, queries, first, count, postings, work)
+        to_bucket = np.float32(_BUCKETS) / max(bound, np.float32(1e-20))  # the last takes the rest
         histogram[:] = 0
         kept = 0  # candidates in `scores` and `docs`
         floor = np.float32(0)  # only scores above it can matter
         bucket = 0  # the bucket that `floor` is the lower edge of
         passed = 0  # candidates in this bucket or above
 
-        base = 0
-        while base < docs_in_segment:
+        for base in range(0, docs_in_segment, WINDOW):
             end = min(base + WINDOW, docs_in_segment)
-            size = end - base
-            touched = False
-            window_lengths = lengths[base:end]
-            for t in range(count):
-                start = cursors[t]
-                stop = _first_not_below(
-                    posting_docs, start, posting_offsets[terms[first + t] + 1], end
-                )
-                cursors[t] = stop
-                if stop == start:
-                    continue
-                touched = True
-                if kind == KIND_BM25:
-                    _add_bm25(
-                        posting_docs[start:stop],
-                        posting_counts[start:stop],
-                        window_lengths,
-                        np.uint32(base),
-                        weights[first + t],
-                        window,
-                        floor,
-                        marks,
-                    )
-                else:
-                    _add_ql(
-                        posting_docs[start:stop],
-                        posting_counts[start:stop],
-                        window_lengths,
-                        np.uint32(base),
-                        weights[first + t],
-                        scales[first + t],
-                        logs[t],
-                        window,
-                        floor,
-                        marks,
-                    )
-            if touched:
-                before = kept
-                for word in range((size + 7) >> 3):  # eight documents at a time
-                    if words[word]:
-                        words[word] = 0
-                        for local in range(word << 3, (word << 3) + 8):
-                            scores[kept] = window[local]
-                            docs[kept] = base + local
-                            kept += window[local] > floor
-                if len(live):
-                    kept = _drop_deleted(scores, docs, before, kept, live)
-                for i in range(before, kept):
-                    reached = min(int(scores[i] * to_bucket), _BUCKETS)
-                    histogram[reached] += 1
-                    passed += reached >= bucket
-                window[:size] = 0
-                while passed - histogram[bucket] >= k:
-                    passed -= histogram[bucket]
-                    bucket += 1
-                # a little below the edge, so that rounding loses nothing
-                floor = max(floor, np.float32(bucket) / to_bucket * np.float32(0.99999))
-                if kept + WINDOW + 8 > capacity:  # many with almost one score: keep exactly k
-                    _sort_descending(scores, docs, kept, other_scores, other_docs, starts)
-                    kept = min(kept, k)
-                    scores, other_scores = other_scores, scores
-                    docs, other_docs = other_docs, docs
-                    if kept == k:  # a later document of the same score has a larger id
-                        floor = max(floor, scores[k - 1])
-            base = end
+            if not _score_window(kind, queries, first, count, postings, base, end, floor, work):
+                continue
+            before = kept
+            kept = _collect(work, base, end - base, floor, scores, docs, kept)
+            if len(postings.live):
+                kept = _drop_deleted(scores, docs, before, kept, postings.live)
+            for i in range(before, kept):
+                reached = min(int(scores[i] * to_bucket), _BUCKETS)
+                histogram[reached] += 1
+                passed += reached >= bucket
+            while passed - histogram[bucket] >= k:
+                passed -= histogram[bucket]
+                bucket += 1
+            # a little below the edge, so that rounding loses nothing
+            floor = max(floor, np.float32(bucket) / to_bucket * np.float32(0.99999))
+            if kept + WINDOW + 8 > capacity:  # many with almost one score: keep exactly k
+                _sort_descending(scores, docs, kept, other_scores, other_docs, starts)
+                kept = min(kept, k)
+                scores, other_scores = other_scores, scores
+                docs, other_docs = other_docs, docs
+                if kept == k:  # a later document of the same score has a larger id
+                    floor = max(floor, scores[k - 1])
 
         n = 0
         for i in range(kept):
@@ -251,6 +286,6 @@ def search_segment(
             n += scores[i] >= floor
         _sort_descending(scores, docs, n, other_scores, other_docs, starts)
         n = min(n, k)
-        out_docs[query, :n] = other_docs[:n]
-        out_scores[query, :n] = other_scores[:n]
-        out_sizes[query] = n
+        best.docs[query, :n] = other_docs[:n]
+        best.scores[query, :n] = other_scores[:n]
+        best.sizes[query] = n

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from glassrank.arrays import divides
 from glassrank.errors import CorruptError
-from glassrank.strings import Strings
+from glassrank.ragged import Strings
 
 if TYPE_CHECKING:
     from glassrank.retrieve.segment import Segment

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from glassrank.errors import InputError
-from glassrank.models import PieceRanker, Ranker, Words
+from glassrank.models import Ranker, Words
 from glassrank.models.checkpoint import SavedModel, fingerprint
 from glassrank.models.fast import fast_form
 from glassrank.models.mores import MORES
@@ -32,7 +32,7 @@ class DocEncoder:
     ) -> None:
         if dtype not in DTYPES:
             raise InputError(f"unknown dtype {dtype!r}; expected {', '.join(DTYPES)}")
-        if isinstance(saved.model, PieceRanker) and not saved.model.stores_words:
+        if saved.model.one_text:
             raise InputError(
                 f"a {saved.model.name} reads query and document as one text, so there is nothing "
                 "of a document to store; it ranks without a store"
@@ -60,7 +60,7 @@ class DocEncoder:
             dtype=dtype if axes else IDS,
             axes=axes,
             idf_axes=idf_axes,
-            stride=stride(int(np.prod(axes))) if axes else 1,
+            stride=stride(int(np.prod(axes)), dtype) if axes else 1,
             reuse=_reuse(self._encoder),
         )
 

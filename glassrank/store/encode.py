@@ -46,10 +46,10 @@ def encode_index(
     The store stands inside the index unless `path` says otherwise.
     """
     encoder = DocEncoder(saved, dtype, device, reuse)
-    layout = encoder.layout
-    folder = store_folder(index.path, layout.name) if path is None else Path(path)
+    folder = store_folder(index.path, encoder.layout.name) if path is None else Path(path)
     tally = Tally(progress)
-    with changing_store(folder, layout, index.snapshot) as writer:
+    with changing_store(folder, encoder.layout, index.snapshot) as writer:
+        layout = encoder.layout = writer.manifest.layout
         missing = writer.missing()
         tally.total = sum(map(len, missing.values()))
         old = writer.old_rows() if missing else OldRows([])

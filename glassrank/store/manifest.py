@@ -26,8 +26,10 @@ DTYPES = ("bf16", "int8", "float16", "float32")
 _STORES = "stores"
 _SOURCE = re.compile("-[0-9a-f]{16}")
 _LONGEST, _LARGEST, _MOST_AXES = 200, 1 << 20, 4
-_ROW_MULTIPLE = 32
-"""Rows are filled up with zeros to a multiple of this many values: a processor's tiles want it."""
+_ROW_MULTIPLE = {"int8": 64}
+_USUAL_MULTIPLE = 32
+"""Rows are filled up with zeros to a multiple of so many values, as a processor's tiles take them:
+64 bytes, or more."""
 
 
 @dataclass(frozen=True)
@@ -81,12 +83,21 @@ def store_folder(index: Path, name: str) -> Path:
     return index / _STORES / name
 
 
-def stride(width: int) -> int:
+def stride(width: int, dtype: str) -> int:
     """
-    >>> stride(300), stride(384)
-    (320, 384)
+    >>> stride(200, "bf16"), stride(200, "int8")
+    (224, 256)
     """
-    return -(-width // _ROW_MULTIPLE) * _ROW_MULTIPLE
+    multiple = _ROW_MULTIPLE.get(dtype, _USUAL_MULTIPLE)
+    return -(-width // multiple) * multiple
+
+
+def _strides(layout: "Layout") -> set[int]:
+    """Those of now, and of stores that were made when all types had one multiple."""
+    if not layout.axes:
+        return {1}
+    before = -(-layout.width // _USUAL_MULTIPLE) * _USUAL_MULTIPLE
+    return {stride(layout.width, layout.dtype), before}
 
 
 @dataclass(frozen=True)
@@ -219,7 +230,7 @@ def _layout(stored: Any) -> Layout:
         and len(layout.idf_axes) <= _MOST_AXES
         and bool(layout.axes) == (layout.dtype != IDS)
         and layout.width <= _LARGEST
-        and layout.stride == (stride(layout.width) if layout.axes else 1)
+        and layout.stride in _strides(layout)
     )
     if not known:
         raise ValueError("no model writes rows like these")

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from glassrank.errors import CorruptError, GlassrankError, InputError
 from glassrank.folders import explained
-from glassrank.models import Ensemble, Ranker, TokenBatch, Words
+from glassrank.models import Ranker, TokenBatch, Words
 from glassrank.models.checkpoint import fingerprint
 from glassrank.models.mores import MORES
 from glassrank.retrieve import Index
@@ -218,8 +218,7 @@ def _check_rows(
 ) -> None:
     """That rows are what this model writes: its fingerprint is easily copied from another store."""
     if layout.dtype == IDS:
-        rankers = model.rankers() if isinstance(model, Ensemble) else [model]
-        known = min((len(r.words.idf) for r in rankers if r.words is not None), default=0)
+        known = min((len(r.words.idf) for r in model.rankers() if r.words is not None), default=0)
         fits = not verify or all(part.ids.max(initial=0) < known for part in parts)
     else:
         encoder = model

@@ -113,7 +113,7 @@ def _begun(folder: Folder, layout: Layout) -> Manifest:
             f"{folder.path} belongs to another model (its fingerprint is {there.fingerprint}, this "
             f"model's {layout.fingerprint}); choose another name, or remove that folder"
         )
-    if there != layout:
+    if replace(there, stride=layout.stride) != layout:  # a store keeps the rows that it began with
         raise InputError(
             f"{folder.path} holds {there.described} of at most {there.doc_length} words a "
             f"document, not {layout.described} of {layout.doc_length}; choose another name, or "

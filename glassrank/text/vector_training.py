@@ -52,19 +52,6 @@ def train_word2vec(
     return WordVectors.complete(matrix, rows >= 0, seed)
 
 
-def train_fasttext(
-    texts: Iterable[Sequence[str]],
-    vocabulary: Vocabulary,
-    size: int = 300,
-    *,
-    seed: int = 0,
-    **options: int,
-) -> WordVectors:
-    """`subword_vectors` of the vocabulary's words; `options` are those of `subword_vectors`."""
-    subwords = subword_vectors(texts, vocabulary, size, seed=seed, **options)
-    return subwords.word_vectors(vocabulary, seed)
-
-
 def subword_vectors(
     texts: Iterable[Sequence[str]],
     vocabulary: Vocabulary,

@@ -2,7 +2,6 @@
 
     vectors = read_vectors("glove.42B.300d.txt.gz", vocabulary)
     print(vectors)     # how many words were found, how many drawn
-    vectors.save("vectors.npy")
 
 All give `WordVectors`, a row for each word of a vocabulary. `subword_vectors` and `read_subwords`
 give `SubwordVectors`, which have a vector for any word.
@@ -14,7 +13,6 @@ from glassrank.text.vector_files import read_subwords, read_vectors
 from glassrank.text.vector_training import (
     from_sentence_transformer,
     subword_vectors,
-    train_fasttext,
     train_word2vec,
 )
 from glassrank.text.vocabulary import PADDING, Vocabulary
@@ -28,7 +26,6 @@ __all__ = [
     "read_subwords",
     "read_vectors",
     "subword_vectors",
-    "train_fasttext",
     "train_word2vec",
 ]
 

@@ -8,13 +8,11 @@ and a rare word of the query still finds itself in a document.
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.errors import InputError
-from glassrank.files import atomic_write, read_lines
 
 PADDING = 0
 UNKNOWN = 1
@@ -60,21 +58,6 @@ class Vocabulary:
             counts.pop(special, None)
         kept = [word for word, count in counts.items() if count >= min_count]
         return cls(sorted(kept, key=lambda word: (-counts[word], word))[:most], buckets)
-
-    @classmethod
-    def load(cls, path: str | Path) -> "Vocabulary":
-        """From a text file of one word a line, as `save` writes it."""
-        words = [line for _, line in read_lines(path)]
-        if tuple(words[:2]) != _SPECIAL:
-            raise InputError(
-                f"{path} is not a vocabulary: its first two lines should be "
-                f"{_SPECIAL[0]} and {_SPECIAL[1]}; write it with Vocabulary.save"
-            )
-        return cls(words[2:])
-
-    def save(self, path: str | Path) -> None:
-        with atomic_write(path) as file:
-            file.writelines(f"{word}\n" for word in self.words)
 
     def ids(self, words: Iterable[str]) -> NDArray[np.int32]:
         get = self._ids.get

@@ -9,17 +9,14 @@ What makes them, and all names together, is in `vectors`.
 """
 
 import importlib
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.errors import InputError
-from glassrank.files import atomic_write, read_whole, whole_file
 from glassrank.text.vocabulary import PADDING, UNKNOWN, Vocabulary
 
 _SPECIAL = UNKNOWN + 1
@@ -67,56 +64,6 @@ class WordVectors:
         matrix[drawn] = values * np.float32(deviation) + np.float32(mean)
         matrix[PADDING] = 0
         return cls(matrix, int(known[_SPECIAL:].sum()))
-
-    def scaled(self, factor: float) -> "WordVectors":
-        """All values times `factor`: TK learns better from FastText's small ones times 10."""
-        return WordVectors(self.matrix * np.float32(factor), self.found)
-
-    def save(self, path: str | Path) -> None:
-        """The matrix as `.npy`, and how many words were found as `.json` beside it."""
-        path = Path(path)
-        with whole_file(path) as part, part.open("wb") as file:
-            np.save(file, self.matrix)
-        with atomic_write(path.with_suffix(".json")) as text:
-            json.dump({"found": self.found}, text)
-
-    @classmethod
-    def load(cls, path: str | Path, vocabulary: Vocabulary | None = None) -> "WordVectors":
-        """Without the `.json`, as for a matrix from elsewhere, all words count as found."""
-        path = Path(path)
-        try:
-            # Mapped, so that a file shorter than its header says is noticed before any allocation.
-            matrix = np.lib.format.open_memmap(path, mode="r")
-        except FileNotFoundError:
-            raise InputError(f"{path} does not exist") from None
-        except OSError as error:
-            raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
-        except Exception:  # numpy reads the header as Python: what can go wrong there has no end
-            raise InputError(f"{path} is not an array; expected a .npy of numbers") from None
-        if matrix.dtype.kind not in "fiu":
-            raise InputError(f"{path} is not an array; expected a .npy of numbers")
-        if matrix.ndim != 2 or len(matrix) < _SPECIAL:
-            raise InputError(f"{path}: expected a row for each word, found shape {matrix.shape}")
-        if vocabulary is not None and len(matrix) != len(vocabulary):
-            raise InputError(
-                f"{path} has {len(matrix)} rows, the vocabulary {len(vocabulary)} words; "
-                "they must be made together"
-            )
-        described = path.with_suffix(".json")
-        found = len(matrix) - _SPECIAL
-        if described.exists():
-            found = _found(described, found)
-        return cls(np.array(matrix, np.float32), found)
-
-
-def _found(path: Path, most: int) -> int:
-    try:
-        found = json.loads(read_whole(path, 1 << 16))["found"]
-    except (ValueError, RecursionError, KeyError, TypeError):
-        found = None
-    if type(found) is not int or not 0 <= found <= most:
-        raise InputError(f"{path} does not say how many words were found; remove it, or make both")
-    return found
 
 
 class SubwordVectors:
@@ -169,43 +116,6 @@ class SubwordVectors:
         if not known.any():
             raise InputError("none of the vocabulary's words has n-grams with a vector")
         return WordVectors.complete(matrix, known, seed)
-
-    def save(self, path: str | Path) -> None:
-        """As `.safetensors`."""
-        from safetensors.numpy import save_file
-
-        text = "\n".join(self.words).encode("utf-8", "surrogatepass")
-        tensors: dict[str, NDArray[Any]] = {
-            "table": np.ascontiguousarray(self.table),
-            "words": np.frombuffer(text, np.uint8),
-            "lengths": np.array([self.shortest, self.longest]),
-        }
-        with whole_file(Path(path)) as part:
-            save_file(tensors, part)
-
-    @classmethod
-    def load(cls, path: str | Path) -> "SubwordVectors":
-        from safetensors import SafetensorError
-        from safetensors.numpy import load_file
-
-        try:
-            tensors = load_file(path)
-            text = tensors["words"].tobytes().decode("utf-8", "surrogatepass")
-            shortest, longest = tensors["lengths"].tolist()
-            words, table = text.split("\n") if text else [], tensors["table"]
-            if table.dtype.kind != "f" or table.ndim != 2 or len(table) < len(words):
-                raise ValueError
-            if not all(type(n) is int and 0 <= n <= LONGEST_NGRAM for n in (shortest, longest)):
-                raise ValueError
-        except FileNotFoundError:
-            raise InputError(f"{path} does not exist") from None
-        except OSError as error:
-            raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
-        except (SafetensorError, KeyError, ValueError, TypeError):
-            raise InputError(
-                f"{path} has no subword vectors; write it with SubwordVectors.save"
-            ) from None
-        return cls(words, table, shortest, longest)
 
 
 def ngram_hashes(word: str, shortest: int, longest: int) -> Iterator[int]:

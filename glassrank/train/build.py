@@ -6,23 +6,21 @@ from typing import Any
 import torch
 
 from glassrank.errors import InputError
-from glassrank.models import MODELS, PieceRanker, Ranker, SubwordTable, WordTable
+from glassrank.models import Ranker, SubwordTable, WordTable, name_of
 from glassrank.models.checkpoint import SavedModel, load_model
-from glassrank.models.mores import MORES
+from glassrank.models.pieces import start_with
 from glassrank.models.pretrained import read_pretrained
 from glassrank.settings import from_plain
-from glassrank.train.config import StartConfig, TrainConfig
+from glassrank.train.config import StartConfig, TrainConfig, family_of
 from glassrank.train.prepared import Prepared
-
-_REPRESENTATION = ("document.", "query.")
 
 
 def build_model(config: TrainConfig, prepared: Prepared, base: Path = Path()) -> Ranker:
     """Paths in the config are relative to `base`."""
     torch.manual_seed(config.seed)
     if config.start.model is not None:
-        model = _trained(config, prepared, load_model(base / config.start.model))
-    elif issubclass(MODELS[config.model].model, PieceRanker):
+        model = _trained(config, prepared, start_model(config, base))
+    elif family_of(config).reads_pieces:
         model = _transformer(config, prepared, base)
     else:
         model = _term_model(config, prepared)
@@ -33,7 +31,7 @@ def build_model(config: TrainConfig, prepared: Prepared, base: Path = Path()) ->
 
 
 def _term_model(config: TrainConfig, prepared: Prepared) -> Ranker:
-    family = MODELS[config.model]
+    family = family_of(config)
     settings = {"size": prepared.vectors.shape[1], **config.config}
     vectors, idf = torch.from_numpy(prepared.vectors.copy()), torch.from_numpy(prepared.idf)
     if prepared.subwords is None:
@@ -48,15 +46,15 @@ def _term_model(config: TrainConfig, prepared: Prepared) -> Ranker:
             idf,
             trained=config.vectors.train,
         )
-    return family.model(from_plain(family.config, settings, "config"), table)
+    return family(from_plain(family.config_type, settings, "config"), table)
 
 
 def _transformer(config: TrainConfig, prepared: Prepared, base: Path) -> Ranker:
-    family = MODELS[config.model]
+    family = family_of(config)
     # What the file says, checked, as the dataclasses have it; what it does not say is the BERT's.
-    checked: Any = from_plain(family.config, config.config, "config")
+    checked: Any = from_plain(family.config_type, config.config, "config")
     if config.start.bert is None:
-        return family.model(checked)
+        return family(checked)
     for name in ("encoder", "document", "query"):
         if name in config.config:
             raise InputError(f"config.{name} is given by start.bert; leave one of them out")
@@ -67,17 +65,23 @@ def _transformer(config: TrainConfig, prepared: Prepared, base: Path) -> Ranker:
             "start.bert has another vocabulary than the prepared texts; prepare them again with "
             "this start.bert"
         )
-    if family.model is MORES:
+    if family.modular:
         settings["interaction"] = config.start.interaction
-    assert issubclass(family.model, PieceRanker)
-    return family.model.start(bert, **settings)
+    return start_with(bert, family, **settings)
+
+
+def start_model(config: TrainConfig, base: Path) -> SavedModel:
+    """The trained model that a run begins with."""
+    assert config.start.model is not None
+    return load_model(base / config.start.model, trusted=[config.model])
 
 
 def _trained(config: TrainConfig, prepared: Prepared, saved: SavedModel) -> Ranker:
     model = saved.model
-    if model.name != config.model:
+    name = name_of(type(model))
+    if name != config.model:
         raise InputError(
-            f"start.model is a {model.name}, not a {config.model}; name the model that it is"
+            f"start.model is a {name}, not a {config.model}; name the model that it is"
         )
     if saved.vocabulary != prepared.words:
         raise InputError(
@@ -92,11 +96,11 @@ def _trained(config: TrainConfig, prepared: Prepared, saved: SavedModel) -> Rank
 def _freeze(model: Ranker, start: StartConfig) -> None:
     if start.parts == "all":
         return
-    if not isinstance(model, MORES):
+    if not model.modular:
         raise InputError(
             f"start.parts = {start.parts!r} needs a model in modules, that is mores, not a "
             f"{model.name}"
         )
     for name, parameter in model.named_parameters():
-        encodes = name.startswith(_REPRESENTATION)
+        encodes = name.split(".")[0] in model.encoders
         parameter.requires_grad_(encodes == (start.parts == "representation"))

@@ -1,15 +1,17 @@
 """One TOML file for a training run."""
 
-import difflib
 import re
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from glassrank.errors import InputError
 from glassrank.files import read_whole
 from glassrank.settings import from_plain
+
+if TYPE_CHECKING:
+    from glassrank.models import Ranker
 
 Loss = Literal["hinge", "ranknet", "pointwise", "softmax", "gains", "margin_mse", "kl"]
 VectorFormat = Literal["float32", "float16", "int8"]
@@ -235,18 +237,24 @@ def read_config(path: str | Path) -> TrainConfig:
     """Paths in it are relative to the file's own folder. `extends` names another file, whose
     settings hold where this one says nothing. The model's own settings are checked here too:
     before the minutes that preparing takes."""
-    from glassrank.models import MODELS  # here: whoever only needs the dataclasses needs no torch
-
     try:
         config = from_plain(TrainConfig, _plain(Path(path)), "")
     except RecursionError:
         raise InputError(f"{path}: tables are nested too deeply") from None
-    if config.model not in MODELS:
-        near = difflib.get_close_matches(config.model[:100], MODELS, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(MODELS)}"
-        raise InputError(f"model: {config.model!r} is not known; {hint}")
-    from_plain(MODELS[config.model].config, config.config, "config")
+    family = family_of(config)
+    from_plain(family.config_type, config.config, "config")
     return config
+
+
+def family_of(config: TrainConfig) -> "type[Ranker]":
+    """The class of the model that a run trains. Its file may name one outside this package, as
+    `module:Class`: whoever runs a file trusts it that far."""
+    from glassrank.models import find_family  # here: whoever only needs dataclasses needs no torch
+
+    try:
+        return find_family(config.model, trusted=[config.model])
+    except InputError as error:
+        raise InputError(f"model: {error}") from None
 
 
 def _plain(path: Path, depth: int = 0) -> dict[str, Any]:

@@ -6,7 +6,6 @@ so that an example cannot tell another story than the code.
 
 import ast
 import dataclasses
-import difflib
 import inspect
 import json
 import textwrap
@@ -14,7 +13,7 @@ import typing
 from typing import Any
 
 from glassrank.errors import InputError
-from glassrank.models import MODELS, PieceRanker
+from glassrank.models import MODELS, find_family, is_outside, meant
 from glassrank.nn.transformer import EncoderConfig
 from glassrank.train.config import TrainConfig
 
@@ -80,11 +79,10 @@ _TITLES = {
 
 def example(name: str) -> str:
     """The file, with a comment where a setting needs one."""
-    if name not in MODELS:
-        near = difflib.get_close_matches(name, MODELS, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(MODELS)}"
-        raise InputError(f"there is no model {name!r}; {hint}")
-    settings = MODELS[name].config()
+    if name not in MODELS and not is_outside(name):
+        raise InputError(f"there is no model {name!r}; {meant(name)}")
+    family = find_family(name, trusted=[name])
+    settings = family.config_type()
     parts = [
         _comment(f"Training {name}. Paths are relative to this file. Change what you need, then:")
         + "#   glassrank prepare CONFIG.toml\n#   glassrank train CONFIG.toml\n"
@@ -97,8 +95,7 @@ def example(name: str) -> str:
         *_tables("config", settings, f"The settings of {name}; left out, they are as here."),
     ]
     kinds = typing.get_type_hints(TrainConfig)
-    pieces = issubclass(MODELS[name].model, PieceRanker)
-    for section, values in (_PIECE_SECTIONS if pieces else _SECTIONS).items():
+    for section, values in (_PIECE_SECTIONS if family.reads_pieces else _SECTIONS).items():
         keys = _keys(values, _notes(kinds[section]))
         parts.append(_comment(_TITLES[section]) + f"[{section}]\n" + keys)
     return "\n".join(parts)

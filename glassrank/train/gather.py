@@ -1,11 +1,8 @@
-"""Collections to texts and candidates: the part of training that reads and searches.
-
-What it gives is plain files, so that the next part (words, vectors, teacher scores) may run on a
-machine that has a GPU and nothing else of ours.
-"""
+"""Collections to texts and candidates: the part of training that reads and searches."""
 
 import tempfile
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.errors import InputError
-from glassrank.train.config import Collection, FoldsConfig, TrainConfig
-from glassrank.train.gathered import Candidates, Gathered
-from glassrank.train.prepared import Ragged
+from glassrank.ragged import Ragged
+from glassrank.train.config import Collection, FoldsConfig, TrainConfig, family_of
 from glassrank.train.triples import first_stage_of, group_triples, read_triples
 from glassrank.types import Qrels, Query
 
@@ -24,6 +20,35 @@ if TYPE_CHECKING:
     from glassrank.retrieve import Index
 
 Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class GatheredSplit:
+    """Queries, split into words, and what may answer them: the first stage's documents, then
+    judged ones that it missed."""
+
+    queries: list[list[str]]
+    collection: NDArray[np.int32]  # (Q,)
+    docs: Ragged
+    grades: NDArray[np.int32]  # beside docs.values; -1 where nobody judged
+    ranks: NDArray[np.int32]  # beside docs.values; 0 where the first stage missed it
+    scores: NDArray[np.float32]  # beside docs.values
+    triples: NDArray[np.int32] | None = None  # (T, 3) query, places of positive and negative
+    folds: NDArray[np.int32] | None = None  # (Q,)
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """All collections of a run: their documents, split into words, and its queries."""
+
+    docs: list[list[str]]
+    train: GatheredSplit
+    dev: GatheredSplit
+    test: GatheredSplit | None = None
+
+    def splits(self) -> dict[str, GatheredSplit]:
+        named = {"train": self.train, "dev": self.dev, "test": self.test}
+        return {name: split for name, split in named.items() if split is not None}
 
 
 class _Split:
@@ -39,8 +64,8 @@ class _Split:
         self.triples: NDArray[np.int32] | None = None
         self.folds: list[int] = []
 
-    def finished(self) -> Candidates:
-        return Candidates(
+    def finished(self) -> GatheredSplit:
+        return GatheredSplit(
             self.queries,
             np.array(self.collection, np.int32),
             Ragged.of(self.docs, np.int32),
@@ -143,20 +168,19 @@ def splitters(config: TrainConfig, base: Path) -> tuple[Splitter, Splitter]:
     """How queries and documents are split, and cut. What reads pieces of words and has no limit in
     words gets texts as they are, apart from white space, which means nothing to it. A model that
     was trained before keeps its own limits."""
-    from glassrank.models import MODELS, PieceRanker
-    from glassrank.models.checkpoint import load_model
     from glassrank.settings import from_plain
     from glassrank.text import split_words
+    from glassrank.train.build import start_model
 
-    family = MODELS[config.model]
+    family = family_of(config)
     lengths = config.query_length, config.doc_length
-    if not issubclass(family.model, PieceRanker):
+    if not family.reads_pieces:
         query, doc = (partial(_cut, split_words, length) for length in lengths)
         return query, doc
     settings: Any = (
-        from_plain(family.config, config.config, "config")
+        from_plain(family.config_type, config.config, "config")
         if config.start.model is None
-        else load_model(base / config.start.model).model.config
+        else start_model(config, base).model.config
     )
     text = settings.text
     # A word is one piece at least, so pieces to fill the length are never missing.

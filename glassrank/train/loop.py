@@ -16,7 +16,7 @@ from torch import Tensor
 
 from glassrank.errors import InputError
 from glassrank.files import append_line, atomic_write
-from glassrank.models import PieceRanker, Ranker
+from glassrank.models import Ranker
 from glassrank.models.checkpoint import Usage, load_model, save_model
 from glassrank.nn.devices import device_named
 from glassrank.train.build import build_model
@@ -110,12 +110,16 @@ def train(
         if team.leads:
             return _finish(config, prepared, model, dev, progress, out, say)
     final = json.loads((out / "result.json").read_text("utf-8"))
-    return Trained(load_model(out / "best").model.to(target), progress, Validation(**final))
+    return Trained(
+        load_model(out / "best", trusted=[config.model]).model.to(target),
+        progress,
+        Validation(**final),
+    )
 
 
 def validation_precision(config: TrainConfig, model: Ranker) -> str:
     """Transformers are measured as they are trained, since they take long."""
-    return config.optimizer.precision if isinstance(model, PieceRanker) else "float32"
+    return config.optimizer.precision if model.reads_pieces else "float32"
 
 
 def _record(
@@ -174,7 +178,9 @@ def _finish(
     say: Say,
 ) -> Trained:
     """The best weights, measured on all dev queries, with the depth that suits them."""
-    best = load_model(out / "best").model.to(next(model.parameters()).device)
+    best = load_model(out / "best", trusted=[config.model]).model.to(
+        next(model.parameters()).device
+    )
     if config.fixed_first_stage_weight is not None:
         best.mix_first_stage(config.fixed_first_stage_weight)
     precision = validation_precision(config, best)

@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 
 from glassrank.errors import InputError
 from glassrank.models.pretrained import local_folder
+from glassrank.ragged import Ragged
 from glassrank.settings import to_plain
 from glassrank.text.vocabulary import UNKNOWN, Vocabulary
-from glassrank.train.config import TrainConfig
-from glassrank.train.gathered import Candidates, Gathered
-from glassrank.train.prepared import Prepared, Ragged, Split, Subwords
+from glassrank.train.config import TrainConfig, family_of
+from glassrank.train.gather import Gathered, GatheredSplit
+from glassrank.train.prepared import Prepared, Split, Subwords
 from glassrank.train.same_settings import preparation
 from glassrank.train.teachers import MeanTeacher, Teacher, find_teacher
 
@@ -85,18 +86,17 @@ def _new_vocabulary(config: TrainConfig, gathered: Gathered) -> tuple[Vocabulary
 
 def _trained_reader(config: TrainConfig, base: Path) -> tuple[list[str], Reader] | None:
     """Words or pieces that a model knows already; None where the texts themselves say."""
-    from glassrank.models import MODELS, PieceRanker
-    from glassrank.models.checkpoint import load_model
     from glassrank.models.pretrained import read_pretrained
     from glassrank.models.texts import text_encoder
     from glassrank.text.encoder import TextEncoder
     from glassrank.text.wordpieces import PieceEncoder
+    from glassrank.train.build import start_model
 
     encoder: TextEncoder
     if config.start.model is not None:
-        saved = load_model(base / config.start.model)
+        saved = start_model(config, base)
         vocabulary, encoder = saved.vocabulary, text_encoder(saved)
-    elif not issubclass(MODELS[config.model].model, PieceRanker):
+    elif not family_of(config).reads_pieces:
         return None
     elif config.start.bert is None:
         raise InputError(
@@ -125,7 +125,9 @@ def _teacher(
     return MeanTeacher([(found(n), weight) for n, weight in config.candidates.teachers.items()])
 
 
-def _split(found: Candidates, config: TrainConfig, read: Reader, teacher: Teacher | None) -> Split:
+def _split(
+    found: GatheredSplit, config: TrainConfig, read: Reader, teacher: Teacher | None
+) -> Split:
     return Split(
         queries=Ragged.of(read(found.queries, config.query_length), np.int32),
         collection=found.collection,

@@ -1,63 +1,30 @@
-"""What training reads: plain arrays in a folder, so that a machine with nothing else can train."""
+"""What training reads: plain arrays in a sealed folder, one `.npy` file each, so that a machine
+with nothing else can train."""
 
 import json
+import math
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.lib import format as npy
 from numpy.typing import DTypeLike, NDArray
 
 from glassrank.checked import parse_json
 from glassrank.errors import InputError
 from glassrank.models.vocabularies import check_words
+from glassrank.ragged import Ragged
 from glassrank.sealed import SealedFiles, about, read_sealed, sealed_folder
-from glassrank.train.array_files import read_array, write_array
 from glassrank.train.config import TrainConfig
 from glassrank.train.same_settings import check_same, preparation
 
 
 @dataclass(frozen=True)
-class Ragged:
-    """Row i is `values[offsets[i]:offsets[i + 1]]`."""
-
-    offsets: NDArray[np.int64]  # (n + 1,)
-    values: NDArray[Any]
-
-    def __len__(self) -> int:
-        return len(self.offsets) - 1
-
-    def __getitem__(self, row: int) -> NDArray[Any]:
-        return self.values[self.offsets[row] : self.offsets[row + 1]]
-
-    def padded(self, length: int) -> NDArray[np.int32]:
-        """(n, length), cut and filled with zeros."""
-        sizes = np.minimum(np.diff(self.offsets), length)
-        out = np.zeros((len(self), length), np.int32)
-        mask = np.arange(length) < sizes[:, None]
-        starts = np.repeat(self.offsets[:-1], sizes)
-        within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        out[mask] = self.values[starts + within]
-        return out
-
-    def check(self, name: str, below: int) -> None:
-        """Whether all rows lie in `values`, and those between 0 and `below`."""
-        offsets, values = self.offsets, self.values
-        _check(len(offsets) >= 1 and offsets[0] == 0 and offsets[-1] == len(values), name)
-        _check(bool((np.diff(offsets) >= 0).all()), name)
-        _check(not len(values) or (values.min() >= 0 and values.max() < below), name)
-
-    @classmethod
-    def of(cls, rows: list[NDArray[Any]], dtype: Any) -> "Ragged":
-        offsets = np.zeros(len(rows) + 1, np.int64)
-        np.cumsum([len(row) for row in rows], out=offsets[1:])
-        values = np.concatenate(rows).astype(dtype) if rows else np.empty(0, dtype)
-        return cls(offsets, values)
-
-
-@dataclass(frozen=True)
 class Split:
-    """Queries with their candidates: judged documents first, then the first stage's."""
+    """Queries with their candidates: the first stage's documents, then judged ones that it
+    missed."""
 
     queries: Ragged  # word ids
     collection: NDArray[np.int32]  # (Q,) which collection a query belongs to
@@ -71,8 +38,8 @@ class Split:
 
     def check(self, name: str, words: int, docs: int) -> None:
         """Whether queries, candidates and what stands beside them fit to each other."""
-        self.queries.check(f"{name}.queries", words)
-        self.docs.check(f"{name}.docs", docs)
+        _check_rows(self.queries, f"{name}.queries", words)
+        _check_rows(self.docs, f"{name}.docs", docs)
         queries, places = len(self.queries), len(self.docs.values)
         beside = {"collection": queries, "grades": places, "ranks": places, "first_stage": places}
         beside |= {"teacher": places, "folds": queries}
@@ -116,6 +83,8 @@ class Subwords:
 
 @dataclass(frozen=True)
 class Prepared:
+    """A run's documents, queries and vectors, as numbers."""
+
     words: list[str]
     vectors: NDArray[np.float32]  # (V, E); with subwords one row for each of those
     idf: NDArray[np.float32]  # (V,)
@@ -143,11 +112,11 @@ class Prepared:
         if self.subwords is None:
             _check(not rows or len(self.words) <= words == rows, "idf")
         else:
-            self.subwords.rows.check("subwords", rows)
+            _check_rows(self.subwords.rows, "subwords", rows)
             _check(len(self.subwords.rows) == words == len(self.words), "subwords")
             buckets, shortest, longest = self.subwords.ngrams.tolist()
             _check(0 <= buckets <= rows and 1 <= shortest <= longest <= 100, "subwords.ngrams")
-        self.docs.check("docs", words)
+        _check_rows(self.docs, "docs", words)
         for name, split in self.splits().items():
             split.check(name, words, len(self.docs))
         _check(isinstance(self.description, dict), "prepared.json")
@@ -158,9 +127,18 @@ def _check(sound: bool, name: str) -> None:
         raise InputError(f"{name} does not belong to the other arrays; prepare them again")
 
 
+def _check_rows(rows: Ragged, name: str, below: int) -> None:
+    """Whether all rows lie in their values, and those between 0 and `below`."""
+    offsets, values = rows.offsets, rows.values
+    _check(len(offsets) >= 1 and offsets[0] == 0 and offsets[-1] == len(values), name)
+    _check(bool((np.diff(offsets) >= 0).all()), name)
+    _check(not len(values) or (values.min() >= 0 and values.max() < below), name)
+
+
 _KIND = "preparation"
 _HOLDS = ("prepared.json", "words.txt", "*.npy")
 _MOST_TEXT = 1 << 30
+_MOST_BYTES = 1 << 40
 # Beside each query, and beside each candidate; the last ones need not be there.
 _PARTS: dict[str, DTypeLike] = {
     "collection": np.int32,
@@ -179,18 +157,18 @@ def save_prepared(folder: Path, prepared: Prepared) -> None:
     with sealed_folder(folder, _KIND, _HOLDS) as part:
         text = "".join(f"{word}\n" for word in prepared.words)
         (part / "words.txt").write_text(text, "utf-8")
-        write_array(part, "vectors", prepared.vectors, np.float16)
-        write_array(part, "idf", prepared.idf, np.float32)
+        _write_array(part, "vectors", prepared.vectors, np.float16)
+        _write_array(part, "idf", prepared.idf, np.float32)
         _save_ragged(part, "docs", prepared.docs, np.int32)
         if prepared.subwords is not None:
-            write_array(part, "subwords.ngrams", prepared.subwords.ngrams, np.int64)
+            _write_array(part, "subwords.ngrams", prepared.subwords.ngrams, np.int64)
             _save_ragged(part, "subwords", prepared.subwords.rows, np.int64)
         for name, split in prepared.splits().items():
             _save_ragged(part, f"{name}.queries", split.queries, np.int32)
             _save_ragged(part, f"{name}.docs", split.docs, np.int32)
             for column, dtype in _PARTS.items():
                 if getattr(split, column) is not None:
-                    write_array(part, f"{name}.{column}", getattr(split, column), dtype)
+                    _write_array(part, f"{name}.{column}", getattr(split, column), dtype)
         description = json.dumps(prepared.description, indent=1)
         (part / "prepared.json").write_text(description, "utf-8")
 
@@ -209,11 +187,13 @@ def load_prepared(folder: str | Path, config: TrainConfig | None = None) -> Prep
 def _load(files: SealedFiles) -> Prepared:
     with about(files.path, "it does not hold prepared arrays that can be used"):
         text = files.read("words.txt", _MOST_TEXT).decode("utf-8")
-        ngrams = read_array(files, "subwords.ngrams", np.int64) if _has(files, "subwords") else None
+        ngrams = (
+            _read_array(files, "subwords.ngrams", np.int64) if _has(files, "subwords") else None
+        )
         prepared = Prepared(
             text.split("\n")[:-1],
-            read_array(files, "vectors", np.float16, axes=2).astype(np.float32),
-            read_array(files, "idf", np.float32),
+            _read_array(files, "vectors", np.float16, axes=2).astype(np.float32),
+            _read_array(files, "idf", np.float32),
             _load_ragged(files, "docs", np.int32),
             _load_split(files, "train"),
             _load_split(files, "dev"),
@@ -232,7 +212,7 @@ def _has(files: SealedFiles, ragged: str) -> bool:
 
 def _load_split(files: SealedFiles, name: str) -> Split:
     columns = {
-        column: read_array(files, f"{name}.{column}", dtype, axes=2 if column == "triples" else 1)
+        column: _read_array(files, f"{name}.{column}", dtype, axes=2 if column == "triples" else 1)
         if column not in _OPTIONAL or f"{name}.{column}.npy" in files
         else None
         for column, dtype in _PARTS.items()
@@ -243,11 +223,47 @@ def _load_split(files: SealedFiles, name: str) -> Split:
 
 
 def _save_ragged(folder: Path, name: str, rows: Ragged, dtype: DTypeLike) -> None:
-    write_array(folder, f"{name}.offsets", rows.offsets, np.int64)
-    write_array(folder, f"{name}.values", rows.values, dtype)
+    _write_array(folder, f"{name}.offsets", rows.offsets, np.int64)
+    _write_array(folder, f"{name}.values", rows.values, dtype)
 
 
 def _load_ragged(files: SealedFiles, name: str, dtype: DTypeLike) -> Ragged:
     return Ragged(
-        read_array(files, f"{name}.offsets", np.int64), read_array(files, f"{name}.values", dtype)
+        _read_array(files, f"{name}.offsets", np.int64), _read_array(files, f"{name}.values", dtype)
     )
+
+
+def _write_array(folder: Path, name: str, array: NDArray[Any], dtype: DTypeLike) -> None:
+    np.save(folder / f"{name}.npy", np.ascontiguousarray(array, dtype))
+
+
+def _read_array(files: SealedFiles, name: str, dtype: DTypeLike, axes: int = 1) -> NDArray[Any]:
+    """Read into memory, at most as large as the file is."""
+    path = files.path / f"{name}.npy"
+    with files.open(path.name, _MOST_BYTES) as file:
+        try:
+            version = npy.read_magic(file)
+            if version != (1, 0):
+                raise ValueError(f"version {version}")
+            shape, by_columns, found = npy.read_array_header_1_0(file)
+        except (ValueError, SyntaxError, RecursionError, MemoryError, EOFError) as error:
+            raise InputError(f"{path} is no array: {str(error)[:100]}") from None
+        size = files.size(path.name) - file.tell()
+        if (
+            found != np.dtype(dtype)
+            or len(shape) != axes
+            or by_columns
+            or min(shape, default=0) < 0
+            or math.prod(shape) * found.itemsize != size
+        ):
+            raise InputError(
+                f"{path} should have {axes} axes of {np.dtype(dtype)}, found {shape} of {found}"
+            )
+        array = np.empty(shape, found)
+        content = array.reshape(-1).view(np.uint8).data
+        start = file.tell()
+        file.seek(0)
+        header = file.read(start)
+        file.readinto(content)  # type: ignore[attr-defined]
+        files.check(path.name, zlib.crc32(content, zlib.crc32(header)))
+    return array

@@ -9,15 +9,13 @@ from typing import Any
 
 from glassrank.errors import InputError
 from glassrank.settings import shown, to_plain
-from glassrank.train.config import TrainConfig
+from glassrank.train.config import TrainConfig, family_of
 
 
 def preparation(config: TrainConfig) -> dict[str, Any]:
     """What prepared arrays depend on. Runs with several seeds, models or losses may share them."""
-    from glassrank.models import MODELS, PieceRanker
-
     plain = to_plain(config)
-    pieces = issubclass(MODELS[config.model].model, PieceRanker)
+    pieces = family_of(config).reads_pieces
     vectors = {n: v for n, v in plain["vectors"].items() if n not in ("train", "saved")}
     return {
         "units": "pieces" if pieces else "words",

@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.errors import InputError
+from glassrank.ragged import Ragged
 from glassrank.train.config import SamplerConfig
-from glassrank.train.prepared import Ragged, Split
+from glassrank.train.prepared import Split
 
 
 @dataclass(frozen=True)

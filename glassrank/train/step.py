@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer, SparseAdam
 
-from glassrank.models import PieceRanker, Ranker, TokenBatch, Words
+from glassrank.models import Ranker, TokenBatch, Words
 from glassrank.train.config import OptimizerConfig
 from glassrank.train.distributed import ALONE, Team
 from glassrank.train.state import Progress
@@ -46,8 +46,6 @@ def rounding(precision: str, device: torch.device) -> torch.autocast:
 
 def make_optimizers(model: Ranker, config: OptimizerConfig) -> dict[str, Optimizer]:
     """Adam with one rate for what encodes texts and one for the rest; sparse updates for words."""
-    pieces = isinstance(model, PieceRanker)
-    encoders = ("encoder", "document", "query") if pieces else ("contextual",)
     groups: dict[tuple[bool, bool], list[nn.Parameter]] = {}
     words: list[nn.Parameter] = []
     for name, parameter in model.named_parameters():
@@ -56,7 +54,7 @@ def make_optimizers(model: Ranker, config: OptimizerConfig) -> dict[str, Optimiz
         if name.startswith("words."):
             words.append(parameter)
             continue
-        key = name.split(".")[0] in encoders, parameter.ndim > 1
+        key = name.split(".")[0] in model.encoders, parameter.ndim > 1
         groups.setdefault(key, []).append(parameter)
     dense = []
     for (encodes, decays), parameters in sorted(groups.items(), reverse=True):

@@ -8,13 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.nn.devices import device_named
+from glassrank.ragged import Ragged
 from glassrank.text.sentence_transformers import load_sentence_transformer
-from glassrank.train.gathered import Candidates
-from glassrank.train.prepared import Ragged, Split
+from glassrank.train.gather import GatheredSplit
+from glassrank.train.prepared import Split
 
 
 class Teacher(Protocol):
-    def scores(self, found: Candidates) -> NDArray[np.float32]:
+    def scores(self, found: GatheredSplit) -> NDArray[np.float32]:
         """Beside `found.docs.values`."""
         ...
 
@@ -33,7 +34,7 @@ class MeanTeacher:
     def __init__(self, teachers: Sequence[tuple[Teacher, float]]) -> None:
         self._teachers = teachers
 
-    def scores(self, found: Candidates) -> NDArray[np.float32]:
+    def scores(self, found: GatheredSplit) -> NDArray[np.float32]:
         lengths = np.diff(found.docs.offsets)
         owner = np.repeat(np.arange(len(lengths)), lengths)
         total = np.zeros(len(owner), np.float64)
@@ -70,7 +71,7 @@ class ModelTeacher:
             self._ids(docs, saved.usage.doc_length), saved.usage.doc_length, self._device
         )
 
-    def scores(self, found: Candidates) -> NDArray[np.float32]:
+    def scores(self, found: GatheredSplit) -> NDArray[np.float32]:
         from glassrank.train.tensors import SplitTensors
         from glassrank.train.validate import score_candidates
 
@@ -99,7 +100,7 @@ class SentenceTeacher:
         found = self._model.encode(joined, normalize_embeddings=True, batch_size=256)
         return np.asarray(found, np.float32)
 
-    def scores(self, found: Candidates) -> NDArray[np.float32]:
+    def scores(self, found: GatheredSplit) -> NDArray[np.float32]:
         encoded = self._encode(found.queries)
         docs = found.docs
         owner = np.repeat(np.arange(len(found.queries)), np.diff(docs.offsets))

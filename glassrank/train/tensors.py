@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from glassrank.models import TokenBatch
-from glassrank.train.prepared import Ragged, Split
+from glassrank.ragged import Ragged
+from glassrank.train.prepared import Split
 from glassrank.train.sampler import Batch
 
 

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from glassrank.errors import InputError
 from glassrank.files import LONGEST_ROW, read_lines
+from glassrank.ragged import Ragged
 from glassrank.train.config import CandidatesConfig
-from glassrank.train.prepared import Ragged
 from glassrank.types import Query
 
 if TYPE_CHECKING:

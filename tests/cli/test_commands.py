@@ -3,8 +3,12 @@
 import json
 from pathlib import Path
 
+import pytest
+import torch
 from command_line import Call
 
+from glassrank.models import WordTable
+from glassrank.models.checkpoint import Usage, save_model
 from glassrank.retrieve.manifest import read_manifest
 
 
@@ -95,3 +99,26 @@ def test_demo_answers_and_keeps_its_index(call: Call, tmp_path: Path) -> None:
     again = call("demo", "--k", "1", "sort a list in place")
     assert "Indexed" not in again.stderr
     assert "list.sort" in again.stdout
+
+
+def test_a_model_outside_the_package_is_named_with_its_class(
+    call: Call, index: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever types the class trusts it; a folder alone is refused, and the sentence says how."""
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "models")
+    from outside_model import SoftTF, SoftTFConfig
+
+    words = ["<pad>", "<unk>", "cheese", "mice", "cats"]
+    table = WordTable(torch.eye(5, 12), trained=False)
+    save_model(Path("mine"), SoftTF(SoftTFConfig(), table), Usage(), words, "# card\n")
+    refused = call("search", "my.index", "mice", "--model", "mine")
+    assert refused.returncode == 2
+    said = " ".join(refused.stderr.split())
+    assert "name the model outside_model:SoftTF@FOLDER" in said
+    named = ("--model", "outside_model:SoftTF@mine", "--json")
+    found = json.loads(call("search", "my.index", "mice", *named).stdout)
+    assert {hit["doc_id"] for hit in found["hits"]} == {"mice", "cats"}
+    best = found["hits"][0]
+    why = json.loads(call("explain", "my.index", "mice", best["doc_id"], *named).stdout)
+    assert why["exact"] and why["score"] == pytest.approx(best["score"], abs=1e-6)
+    assert call("encode", "my.index", *named[:2], "--quiet").returncode == 0

@@ -1,12 +1,13 @@
 """Small transformers with a vocabulary of pieces, as model folders and as rerankers."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 from explain_cases import DEFINITION, QUERY, THERAPY
 
-from glassrank.explain import Explanation
+from glassrank.explain import Explanation, explain
 from glassrank.explain.structure import Matrix
 from glassrank.models import MODELS, PieceRanker, TokenBatch
 from glassrank.models.checkpoint import SavedModel, Usage, save_model
@@ -44,6 +45,9 @@ SMALL_PIECES: dict[str, dict[str, object]] = {
     "maxsim": {"encoder": _ENCODER, "size": 8},
     "single_vector": {"encoder": _ENCODER},
 }
+explain_pieces = partial(explain, pieces=True)
+"""By pieces, as the models read them: what is measured, before it is added up for words."""
+
 TRANSFORMERS = ("bert", "mores")
 """Whose explanations are approximate, and show attention."""
 VARIANTS = [
@@ -73,7 +77,7 @@ def piece_ranker(name: str, seed: int = 0, **changes: object) -> PieceRanker:
     """With weights that are larger than a fresh model's, so that scores really differ."""
     torch.manual_seed(seed)
     family = MODELS[name]
-    model = family.model(from_plain(family.config, {**SMALL_PIECES[name], **changes}))
+    model = family(from_plain(family.config_type, {**SMALL_PIECES[name], **changes}))
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.3 * torch.randn_like(parameter))

@@ -16,15 +16,22 @@ from glassrank.explain import (
     compare,
     differences,
     explain,
+    explanation,
     structure,
     what_if,
 )
 
 DOCS = Path(__file__).parents[2] / "docs" / "explanations.md"
 DOCUMENTED = [
-    *(structure.Explanation, structure.Text, structure.Word, structure.Part, structure.Term),
+    *(
+        explanation.Explanation,
+        structure.Text,
+        structure.Word,
+        structure.Part,
+        structure.Term,
+    ),
     *(structure.Signal, structure.PathShare, structure.Mark, structure.Matrix),
-    *(differences.Comparison, differences.Difference, changes.WhatIf, changes.Moved),
+    *(explanation.Comparison, differences.Difference, changes.WhatIf, changes.Moved),
 ]
 
 
@@ -39,7 +46,7 @@ def test_the_documentation_names_every_field(kind: type) -> None:
 
 def test_the_documentation_names_the_schemas() -> None:
     text = DOCS.read_text("utf-8")
-    for schema in (structure.SCHEMA, differences.SCHEMA, changes.SCHEMA):
+    for schema in (explanation.SCHEMA, explanation.COMPARISON_SCHEMA, changes.SCHEMA):
         assert f"`{schema}`" in text
 
 

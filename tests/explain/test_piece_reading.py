@@ -7,9 +7,8 @@ import pytest
 from explain_cases import DEFINITION
 from hypothesis import example, given
 from hypothesis import strategies as st
-from piece_cases import PIECES, piece_ranker, piece_reranker
+from piece_cases import PIECES, explain_pieces, piece_ranker, piece_reranker
 
-from glassrank.explain import explain
 from glassrank.explain.piece_reading import Pieces, read_pieces
 from glassrank.explain.reading import read
 from glassrank.explain.structure import Side
@@ -123,7 +122,7 @@ def test_a_reading_is_what_the_ranker_reads(name: str, side: Side) -> None:
 
 
 def notes(own: Reranker, query: str = "define", text: str = DEFINITION) -> str:
-    return " ".join(explain(own, query, text).notes)
+    return " ".join(explain_pieces(own, query, text).notes)
 
 
 def test_what_was_cut_is_said() -> None:
@@ -146,13 +145,13 @@ def test_what_berts_positions_cut_is_said_too() -> None:
     own = piece_reranker(piece_ranker("bert"), query_length=40, doc_length=48)
     query = " ".join(["cells"] * 30)  # and [CLS] and [SEP]: 32 are left
     text = " ".join(["define"] * 35)
-    found = explain(own, query, text)
+    found = explain_pieces(own, query, text)
     assert len(found.doc.words) == len(found.marks) == 32
     assert (found.doc.cut, found.doc.words[-1].text) == (3, "define")
     assert "first 32 pieces of the document; 3 pieces were cut." in " ".join(found.notes)
-    just_fits = explain(own, query, " ".join(["define"] * 31))
+    just_fits = explain_pieces(own, query, " ".join(["define"] * 31))
     assert (just_fits.doc.cut, just_fits.doc.words[-1].text) == (0, "[SEP]")
-    without_end = explain(own, query, " ".join(["define"] * 32))
+    without_end = explain_pieces(own, query, " ".join(["define"] * 32))
     assert (without_end.doc.cut, without_end.doc.words[-1].text) == (0, "define")
 
 

@@ -8,13 +8,14 @@ from piece_cases import (
     VARIANTS,
     batch_of,
     by_name,
+    explain_pieces,
     own_reranker,
     piece_ranker,
     piece_reranker,
     texts,
 )
 
-from glassrank.explain import explain, mores
+from glassrank.explain import mores
 
 every_variant = pytest.mark.parametrize(("name", "changes"), VARIANTS)
 
@@ -24,7 +25,7 @@ def test_matrices_have_a_row_and_a_column_for_each_piece(
     name: str, changes: dict[str, object]
 ) -> None:
     for text in (DEFINITION, ""):
-        found = explain(own_reranker(name, **changes), QUERY, text)
+        found = explain_pieces(own_reranker(name, **changes), QUERY, text)
         sizes = {"query": len(found.query.words), "document": len(found.doc.words)}
         assert found.matrices
         for matrix in found.matrices:
@@ -35,7 +36,7 @@ def test_matrices_have_a_row_and_a_column_for_each_piece(
 @pytest.mark.parametrize("reuse", ["s1", "s2"])
 def test_the_attention_of_mores_is_the_models_own(reuse: str) -> None:
     model = piece_ranker("mores", reuse=reuse)
-    found = explain(piece_reranker(model), QUERY, DEFINITION)
+    found = explain_pieces(piece_reranker(model), QUERY, DEFINITION)
     with torch.no_grad():
         out = model.explain(*map(batch_of, texts(found))).parts
     wanted = {
@@ -57,7 +58,7 @@ def test_the_attention_of_mores_is_the_models_own(reuse: str) -> None:
 
 
 def test_the_attention_of_bert_is_the_models_own() -> None:
-    found = explain(own_reranker("bert"), QUERY, DEFINITION)
+    found = explain_pieces(own_reranker("bert"), QUERY, DEFINITION)
     matrices = by_name(found)
     assert list(matrices) == [
         "layer 2: query to query",
@@ -88,18 +89,18 @@ def test_the_attention_of_bert_is_the_models_own() -> None:
 
 def test_a_bert_of_one_layer_has_that_one() -> None:
     encoder = {**piece_ranker("bert").config.encoder.__dict__, "layers": 1}
-    found = explain(own_reranker("bert", encoder=encoder), QUERY, DEFINITION)
+    found = explain_pieces(own_reranker("bert", encoder=encoder), QUERY, DEFINITION)
     assert list(by_name(found)) == ["layer 1: query to query", "layer 1: query to document"]
 
 
 def test_attention_is_to_the_document_as_it_was_ranked() -> None:
     """Stored documents are rounded; here, by so much that nobody could miss it."""
     own = own_reranker("mores")
-    live = explain(own, QUERY, DEFINITION)
+    live = explain_pieces(own, QUERY, DEFINITION)
     _, doc = texts(live)
     encoded = own.model.encode_doc(batch_of(doc))
     rounded = encoded._replace(vectors=encoded.vectors.detach().round())
-    found = explain(own, QUERY, DEFINITION, words=rounded)
+    found = explain_pieces(own, QUERY, DEFINITION, words=rounded)
     with torch.no_grad():
         asked = own.model.encode_query(batch_of(texts(live)[0]))
         out = own.model.interact(asked, rounded, explain=True)  # type: ignore[call-arg]
@@ -114,7 +115,7 @@ def test_the_largest_matrix_is_left_out_where_nobody_could_read_it(
 ) -> None:
     own = own_reranker("mores")
     monkeypatch.setattr(mores, "LARGEST", 12)
-    short, long = explain(own, QUERY, "therapy"), explain(own, QUERY, DEFINITION)
+    short, long = explain_pieces(own, QUERY, "therapy"), explain_pieces(own, QUERY, DEFINITION)
     assert "document module, layer 2" in by_name(short)
     assert "document module, layer 2" not in by_name(long)
     assert "document module" in [signal.name for signal in long.signals]

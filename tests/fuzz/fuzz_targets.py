@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.numpy import save
 
 from glassrank.corpus import read_docs, read_folds, read_qrels, read_queries, read_run
 from glassrank.errors import GlassrankError
@@ -29,7 +28,7 @@ from glassrank.settings import from_plain
 from glassrank.store import Store, encode_index
 from glassrank.text import EnglishAnalyzer, Vocabulary, split_words
 from glassrank.text.sentence_transformers import check_folder
-from glassrank.text.vectors import SubwordVectors, WordVectors, read_subwords, read_vectors
+from glassrank.text.vectors import read_subwords, read_vectors
 from glassrank.train.config import read_config
 from glassrank.train.example import example
 from glassrank.types import Doc
@@ -157,22 +156,6 @@ def fasttext() -> bytes:
     )
 
 
-def npy() -> bytes:
-    header = b"{'descr': '<f4', 'fortran_order': False, 'shape': (5, 3), }\n"
-    rows = np.arange(15, dtype="<f4").tobytes()
-    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + rows
-
-
-def subwords() -> bytes:
-    return save(
-        {
-            "table": np.zeros((6, 3), np.float32),
-            "words": np.frombuffer(b"cat\nmat", np.uint8),
-            "lengths": np.array([3, 6]),
-        }
-    )
-
-
 TREC = (
     b"<DOC>\n<DOCNO> d1 </DOCNO>\n<!-- note --><TITLE>Cats &amp; mats</TITLE>\n<TEXT>\nThe cat "
     b"<B>sat</B>.\n</TEXT>\n</DOC>\n<DOC><DOCNO>d2</DOCNO><SCRIPT>x</SCRIPT>A dog.</DOC>\n"
@@ -216,9 +199,6 @@ FILES = {
     "vectors, word2vec": File("w.bin", b"2 3\n" + ROWS, vectors_of),
     "vectors, fastText": File("f.bin", fasttext(), vectors_of),
     "subwords, fastText": File("f.bin", fasttext(), read_subwords),
-    "subwords": File("s.safetensors", subwords(), SubwordVectors.load),
-    "array of vectors": File("v.npy", npy(), WordVectors.load),
-    "vocabulary": File("v.txt", "\n".join(WORDS).encode() + b"\n", Vocabulary.load),
     "sentence transformer": File(
         "modules.json",
         json.dumps([{"type": "sentence_transformers.models.Pooling", "path": ""}]).encode(),
@@ -262,8 +242,8 @@ def make_model(folder: Path) -> None:
     torch.manual_seed(0)
     family = MODELS["tk"]
     small = {"layers": 1, "heads": 2, "attention_size": 4, "feed_forward": 8}
-    config = from_plain(family.config, {"size": 12, "contextual": small})
-    model = family.model(config, WordTable(torch.randn(len(WORDS), 12), trained=False))
+    config = from_plain(family.config_type, {"size": 12, "contextual": small})
+    model = family(config, WordTable(torch.randn(len(WORDS), 12), trained=False))
     save_model(folder / "model", model, Usage(depth=5), WORDS, "# card\n")
 
 

@@ -69,6 +69,16 @@ def test_points_that_are_all_alike_are_one_group() -> None:
     assert found.centers.shape == (1, 4)
 
 
+@given(st.integers(0, 10_000), st.integers(1, 30))
+@settings(max_examples=25, deadline=None)
+def test_points_that_come_many_times_make_no_empty_groups(seed: int, k: int) -> None:
+    """Nor a warning, which would be an error here."""
+    points = np.random.default_rng(seed).integers(0, 3, size=(30, 2)).astype(float)
+    grouping = k_means(points, k)
+    assert grouping.labels.max() + 1 == len(grouping.centers) <= k
+    assert set(grouping.labels.tolist()) == set(range(len(grouping.centers)))
+
+
 @pytest.mark.parametrize("k", [0, 7])
 def test_as_many_groups_as_points_at_most(k: int) -> None:
     with pytest.raises(InputError, match="1 to 6 groups"):

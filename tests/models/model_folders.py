@@ -12,20 +12,24 @@ from typing import Any
 import torch
 from model_cases import SMALL, SMALL_PIECES
 
+from glassrank.checked import record_of, write_checked
 from glassrank.errors import GlassrankError
+from glassrank.folders import Folder
 from glassrank.models import MODELS, SubwordTable, WordTable
 from glassrank.models.checkpoint import Usage, fingerprint, load_model, save_ensemble, save_model
+from glassrank.sealed import FORMAT, MANIFEST
 from glassrank.settings import from_plain
 
 WORDS = ["<pad>", "<unk>", *(f"w{i}" for i in range(18))]
+FILES = ("config.json", "weights.safetensors", "vocabulary.txt", "checksums.json")
 PIECES = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", *(f"p{i}" for i in range(36))]
 
 
 def word_model(folder: Path, name: str = "tk", vectors: str = "float32", seed: int = 0) -> Path:
     torch.manual_seed(seed)
     family = MODELS[name]
-    model = family.model(
-        from_plain(family.config, SMALL[name]), WordTable(torch.randn(20, 12), torch.rand(20))
+    model = family(
+        from_plain(family.config_type, SMALL[name]), WordTable(torch.randn(20, 12), torch.rand(20))
     )
     save_model(folder, model, Usage(6, 14), WORDS, "# a card\n", vectors)
     return folder
@@ -38,7 +42,7 @@ def subword_model(folder: Path) -> Path:
     table = SubwordTable(
         torch.randn(25, 12), torch.arange(0, 61, 3), rows, torch.tensor([5, 3, 4]), torch.rand(20)
     )
-    model = MODELS["knrm"].model(from_plain(MODELS["knrm"].config, SMALL["knrm"]), table)
+    model = MODELS["knrm"](from_plain(MODELS["knrm"].config_type, SMALL["knrm"]), table)
     save_model(folder, model, Usage(6, 14), WORDS, "# a card\n")
     return folder
 
@@ -46,7 +50,7 @@ def subword_model(folder: Path) -> Path:
 def piece_model(folder: Path, name: str) -> Path:
     torch.manual_seed(0)
     family = MODELS[name]
-    model = family.model(from_plain(family.config, SMALL_PIECES[name]))
+    model = family(from_plain(family.config_type, SMALL_PIECES[name]))
     save_model(folder, model, Usage(6, 14), PIECES, "# a card\n")
     return folder
 
@@ -109,3 +113,12 @@ def raw_weights(header: object, data: bytes = b"", length: int | None = None) ->
     """A safetensors file with this header, whatever it says."""
     text = header if isinstance(header, bytes) else json.dumps(header).encode()
     return struct.pack("<Q", len(text) if length is None else length) + text + data
+
+
+def sealed(folder: Path, **records: tuple[int, int]) -> Path:
+    """With right checksums again, or whatever `records` says."""
+    with Folder.open(folder) as opened:
+        names = [name for name in FILES if name != MANIFEST and opened.kind(name)]
+        files = {n: records.get(n.partition(".")[0]) or record_of(opened, n) for n in names}
+        write_checked(opened, MANIFEST, {"format": FORMAT, "kind": "model", "files": files})
+    return folder

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from model_cases import piece_batch, small_model, widened_ids
 
 from glassrank.errors import InputError
-from glassrank.models import TokenBatch, Words
+from glassrank.models import TokenBatch, WordRanker, Words
 from glassrank.models.bert import BERT, BERTConfig, joined
 from glassrank.models.checkpoint import Usage, fingerprint, load_model, save_model
-from glassrank.models.pieces import PieceText
+from glassrank.models.contract import PieceText
 from glassrank.models.pretrained import Pretrained
 from glassrank.nn.transformer import EncoderConfig
 
@@ -148,10 +148,8 @@ def test_a_start_has_the_pretrained_weights() -> None:
 
 
 def test_it_has_no_use_for_word_vectors() -> None:
-    words = Words(torch.ones(1, 2, 3), torch.ones(1, 2), torch.ones(1, 2))
-    for call in (bert().query_words, bert().doc_words):
-        with pytest.raises(TypeError, match="its own vectors for pieces"):
-            call(words)
+    assert not hasattr(bert(), "query_words") and not hasattr(bert(), "doc_words")
+    assert not isinstance(bert(), WordRanker) and bert().words is None
 
 
 def test_a_bert_has_a_layer() -> None:

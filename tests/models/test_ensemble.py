@@ -30,7 +30,7 @@ def member(name: str, seed: int = 0) -> Ranker:
     vectors = torch.randn(len(WORDS), 12)
     vectors[0] = 0
     table = WordTable(vectors, torch.rand(len(WORDS)))
-    model = family.model(from_plain(family.config, CASES[name]), table)
+    model = family(from_plain(family.config_type, CASES[name]), table)
     with torch.no_grad():
         for parameter_name, parameter in model.named_parameters():
             if not parameter_name.startswith("words."):

@@ -14,7 +14,7 @@ from glassrank.settings import from_plain
 
 lengths = st.integers(1, 9)
 every_model = pytest.mark.parametrize("name", sorted(SMALL))
-exact_models = pytest.mark.parametrize("name", [n for n in sorted(SMALL) if MODELS[n].model.exact])
+exact_models = pytest.mark.parametrize("name", [n for n in sorted(SMALL) if MODELS[n].exact])
 
 
 @every_model
@@ -94,7 +94,7 @@ def test_save_then_load_is_the_identity(name: str, tmp_path: Path) -> None:
     torch.manual_seed(1)
     family = MODELS[name]
     table = WordTable(torch.randn(20, 12), torch.rand(20))
-    model = family.model(from_plain(family.config, SMALL[name]), table)
+    model = family(from_plain(family.config_type, SMALL[name]), table)
     words = ["<pad>", "<unk>", *(f"w{i}" for i in range(18))]
     save_model(tmp_path / "model", model, Usage(depth=7), words, "# a card\n")
     again = load_model(tmp_path / "model")

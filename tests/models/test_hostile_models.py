@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import torch
 from model_folders import (
+    FILES,
     PIECES,
     WORDS,
     edit_config,
@@ -23,19 +24,17 @@ from model_folders import (
     outcome,
     piece_model,
     raw_weights,
+    sealed,
     subword_model,
     word_model,
 )
 from safetensors.torch import load_file, save_file
 
-from glassrank.checked import record_of, write_checked
 from glassrank.errors import GlassrankError
-from glassrank.folders import Folder
 from glassrank.models.checkpoint import load_model
 from glassrank.models.seal import seal_model
-from glassrank.sealed import FORMAT, MANIFEST
+from glassrank.sealed import MANIFEST
 
-FILES = ("config.json", "weights.safetensors", "vocabulary.txt", "checksums.json")
 HUGE = 10**9
 
 
@@ -43,15 +42,6 @@ def refused(folder: Path) -> str:
     said = outcome(folder)
     assert str(folder) in said and said.isprintable(), said
     return said
-
-
-def sealed(folder: Path, **records: tuple[int, int]) -> Path:
-    """With right checksums again, or whatever `records` says."""
-    with Folder.open(folder) as opened:
-        names = [name for name in FILES if name != MANIFEST and opened.kind(name)]
-        files = {n: records.get(n.partition(".")[0]) or record_of(opened, n) for n in names}
-        write_checked(opened, MANIFEST, {"format": FORMAT, "kind": "model", "files": files})
-    return folder
 
 
 # Files that are not files

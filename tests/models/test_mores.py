@@ -1,6 +1,5 @@
 """MORES: three modules, and one score however much of it was computed beforehand."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,18 +8,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from model_cases import piece_batch, small_model, widened_ids
-from model_folders import PIECES, watched
+from model_folders import PIECES
 from torch.utils.flop_counter import FlopCounterMode
 
-from glassrank.errors import GlassrankError, InputError
-from glassrank.folders import Folder
+from glassrank.errors import InputError
 from glassrank.models import Ensemble, TokenBatch
 from glassrank.models.checkpoint import Usage, fingerprint, load_model, save_model
 from glassrank.models.mores import MORES, MORESConfig
-from glassrank.models.mores_parts import load_encoder, load_interaction, load_parts, save_parts
 from glassrank.models.pretrained import Pretrained
 from glassrank.nn.transformer import Encoder, EncoderConfig
-from glassrank.sealed import seal
 
 lengths = st.integers(2, 9)
 BERT = EncoderConfig(
@@ -236,34 +232,6 @@ def test_tied_encoders_are_one(tmp_path: Path) -> None:
     assert torch.equal(load_model(tmp_path / "model").model(query, doc), scores(tied, query, doc))
 
 
-@pytest.mark.parametrize("tie", [False, True])
-def test_modules_travel_alone(tmp_path: Path, tie: bool) -> None:
-    model = MORES.start(pretrained(), 2, tie_encoders=tie).eval()
-    save_parts(tmp_path / "parts", model)
-    folders = sorted(path.name for path in (tmp_path / "parts").iterdir() if path.is_dir())
-    assert folders == ["document", "interaction", "query"]
-    query, doc = piece_batch([4, 3]), piece_batch([7, 9])
-    with torch.no_grad():
-        wanted = model(query, doc)
-        # One machine encodes documents, another answers; neither has the whole.
-        states = load_encoder(tmp_path / "parts" / "document")(*doc)
-        interaction = load_interaction(tmp_path / "parts" / "interaction")
-        kept = model.encode_doc(doc)._replace(vectors=interaction.project(states))
-        asked = load_encoder(tmp_path / "parts" / "query")(*query)
-        encoded = model.encode_query(query)._replace(vectors=asked)
-        found = interaction(encoded, kept).score
-        torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
-        assert torch.equal(load_parts(tmp_path / "parts")(query, doc), wanted)
-
-
-def test_a_part_of_another_kind_is_refused(tmp_path: Path) -> None:
-    save_parts(tmp_path / "parts", mores())
-    with pytest.raises(InputError, match="kind 'encoder', expected 'interaction'"):
-        load_interaction(tmp_path / "parts" / "query")
-    with pytest.raises(InputError, match=r"checksums\.json is missing"):
-        load_encoder(tmp_path)
-
-
 def test_save_then_load_is_the_identity(tmp_path: Path) -> None:
     model = mores(reuse="s2", two_logits=True)
     save_model(tmp_path / "model", model, Usage(16, 128), PIECES, "# card\n")
@@ -319,30 +287,3 @@ def test_mistakes_are_one_sentence() -> None:
         MORESConfig(BERT, replace(BERT, size=24), tie_encoders=True)
     with pytest.raises(InputError, match="expected 1 to 4, found 0"):
         mores(blocks=0)
-
-
-def test_damaged_parts_are_named(tmp_path: Path) -> None:
-    save_parts(tmp_path / "parts", mores())
-    files = [path for path in sorted((tmp_path / "parts").rglob("*")) if path.is_file()]
-    assert len(files) == 2 + 3 * 3
-    for path in files:
-        content = path.read_bytes()
-        middle = len(content) // 2
-        for damaged in (b"", content[:-1], content[:middle] + b"\x7f" + content[middle + 1 :]):
-            path.write_bytes(damaged)
-            with pytest.raises(GlassrankError, match=str(path.parent)):
-                load_parts(tmp_path / "parts")
-        path.write_bytes(content)
-    load_parts(tmp_path / "parts")
-
-
-def test_a_part_with_a_million_layers_is_refused_before_they_are_made(tmp_path: Path) -> None:
-    save_parts(tmp_path / "parts", mores())
-    part = tmp_path / "parts" / "query"
-    stored = json.loads((part / "config.json").read_text())
-    stored["config"]["layers"] = 50_000
-    (part / "config.json").write_text(json.dumps(stored))
-    with Folder.open(part) as opened:
-        seal(opened, "part of a MORES", ["config.json", "weights.safetensors"])
-    with watched(), pytest.raises(GlassrankError, match="more layers than there are weights"):
-        load_encoder(part)

@@ -13,7 +13,7 @@ from torch import Tensor
 from glassrank.models.co_pacrr import CoPACRR, CoPACRRConfig, shuffled
 from glassrank.models.contract import Output, Ranker, Words
 from glassrank.models.pacrr import PACRR, PACRRConfig
-from glassrank.nn.kmax import k_max
+from glassrank.nn.match import k_max
 
 PARITY = Path(__file__).resolve().parents[2].parent / "shared" / "parity"
 SIZE = 8

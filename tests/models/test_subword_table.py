@@ -16,7 +16,7 @@ from glassrank.settings import from_plain
 from glassrank.text import Vocabulary
 from glassrank.text.vectors import SubwordVectors
 from glassrank.train.config import TrainConfig, VectorsConfig
-from glassrank.train.gathered import Candidates, Gathered
+from glassrank.train.gather import Gathered, GatheredSplit
 from glassrank.train.loop import train
 from glassrank.train.prepare import prepare, subword_arrays
 from glassrank.train.prepared import Ragged, load_prepared, save_prepared
@@ -120,7 +120,7 @@ def test_save_then_load_is_the_identity(trained: bool, tmp_path: Path) -> None:
 def test_a_run_trains_n_grams_from_its_own_texts(tmp_path: Path) -> None:
     pytest.importorskip("gensim")
     docs = [["cats", "purr"], ["cat", "naps"], ["dogs", "bark"], ["dog", "naps"]] * 3
-    candidates = Candidates(
+    candidates = GatheredSplit(
         queries=[["cats"], ["doggy"]],
         collection=np.zeros(2, np.int32),
         docs=Ragged.of([np.arange(4), np.arange(4)], np.int32),

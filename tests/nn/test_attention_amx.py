@@ -9,12 +9,12 @@ from torch import Tensor
 from torch.nn import functional
 
 pytest.importorskip("numba")
-from glassrank.nn import attention_amx
-from glassrank.nn.attention_amx import CHANNELS, attend_within
+from glassrank.nn.cpu import attention
+from glassrank.nn.cpu.attention import CHANNELS, attend_within
 
 HEADS = 3
 tiles = pytest.mark.skipif(
-    not attention_amx.usable(torch.bfloat16, CHANNELS),
+    not attention.usable(torch.bfloat16, CHANNELS),
     reason="this processor has no matrix tiles",
 )
 
@@ -71,5 +71,5 @@ def test_documents_do_not_see_each_other() -> None:
 
 
 def test_other_sizes_are_left_to_others() -> None:
-    assert not attention_amx.usable(torch.bfloat16, 16)
-    assert not attention_amx.usable(torch.float32, CHANNELS)
+    assert not attention.usable(torch.bfloat16, 16)
+    assert not attention.usable(torch.float32, CHANNELS)

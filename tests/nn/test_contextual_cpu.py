@@ -5,9 +5,9 @@ import torch
 
 from glassrank.models import Words
 from glassrank.models.tk import TK, TKConfig
-from glassrank.nn import contextual_cpu
 from glassrank.nn.contextual import ContextualConfig, ContextualLayers
-from glassrank.nn.contextual_cpu import ContextualOnCPU, Packed, _rounded_up
+from glassrank.nn.cpu import contextual
+from glassrank.nn.cpu.contextual import ContextualOnCPU, Packed, _rounded_up
 
 CONFIGS = [
     ContextualConfig(layers=2, heads=4, attention_size=8, feed_forward=10),
@@ -91,7 +91,7 @@ def test_packed_weights_change_nothing(activation: str, rows: int) -> None:
 def test_without_the_calls_that_pack(monkeypatch: pytest.MonkeyPatch) -> None:
     layers, words = trained_layers(CONFIGS[0]), random_words([9, 4, 4, 1])
     expected = ContextualOnCPU(layers)(words.vectors, words.mask)
-    monkeypatch.setattr(contextual_cpu, "_packs", lambda: False)
+    monkeypatch.setattr(contextual, "_packs", lambda: False)
     plain = ContextualOnCPU(layers)
     assert all(part.packed is None for part in plain.modules() if isinstance(part, Packed))
     found = plain(words.vectors, words.mask)

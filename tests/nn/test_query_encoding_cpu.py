@@ -14,10 +14,9 @@ from torch import Tensor, nn
 
 pytest.importorskip("numba")
 from glassrank.errors import InputError
-from glassrank.nn import amx, few_rows_cpu
 from glassrank.nn.contextual import ContextualConfig, ContextualLayers
-from glassrank.nn.contextual_query_cpu import ContextualQueryOnCPU
-from glassrank.nn.encoder_cpu import EncoderOnCPU
+from glassrank.nn.cpu import amx, few_rows
+from glassrank.nn.cpu.queries import ContextualQueryOnCPU, EncoderOnCPU
 from glassrank.nn.transformer import Activation, Encoder, EncoderConfig
 
 needs_tiles = pytest.mark.skipif(not amx.usable(), reason="this processor has no AMX tiles")
@@ -181,7 +180,7 @@ def test_results_do_not_depend_on_who_comes(tiles: bool, monkeypatch: pytest.Mon
     fast = EncoderOnCPU(encoder, tiles=tiles, threads=3)
     batch = text(20)
     together = [fast(*batch) for _ in range(50)]
-    monkeypatch.setattr(few_rows_cpu, "lead", lambda work, invited: work(True))
+    monkeypatch.setattr(few_rows, "lead", lambda work, invited: work(True))
     alone = fast(*batch)
     assert all(torch.equal(found, alone) for found in together)
 
@@ -201,16 +200,16 @@ def test_one_that_joins_and_then_never_works_is_not_waited_for() -> None:
         seen.append(met)
         return work(True)
 
-    before = few_rows_cpu.lead
-    few_rows_cpu.lead = lead
+    before = few_rows.lead
+    few_rows.lead = lead
     try:
         rows._alone = 0
         assert torch.equal(fast(*batch), expected)
     finally:
-        few_rows_cpu.lead = before
+        few_rows.lead = before
     if rows._shares > 1:
         assert seen[0][16] >= 1 << 32  # dismissed
-        assert rows._alone == few_rows_cpu._ALONE
+        assert rows._alone == few_rows._ALONE
 
 
 def test_after_one_that_never_came_texts_are_encoded_alone(
@@ -224,11 +223,11 @@ def test_after_one_that_never_came_texts_are_encoded_alone(
         asked.append(invited)
         return work(True)
 
-    monkeypatch.setattr(few_rows_cpu, "lead", lead)
+    monkeypatch.setattr(few_rows, "lead", lead)
     fast._rows._alone = 0
-    for _ in range(few_rows_cpu._ALONE + 1):
+    for _ in range(few_rows._ALONE + 1):
         fast(*text(5))
-    assert asked == [1, *[0] * (few_rows_cpu._ALONE - 1), 1]
+    assert asked == [1, *[0] * (few_rows._ALONE - 1), 1]
 
 
 def test_many_callers_at_once() -> None:

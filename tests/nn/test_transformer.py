@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from glassrank.errors import InputError
-from glassrank.nn.attention import key_bias
-from glassrank.nn.cross_attention import CrossAttention
+from glassrank.nn.attention import CrossAttention, key_bias
 from glassrank.nn.transformer import Encoder, EncoderConfig, Layer
 
 SMALL = EncoderConfig(vocabulary=50, size=24, layers=3, heads=4, feed_forward=32, positions=20)

@@ -16,11 +16,11 @@ from triton.runtime.jit import JITFunction
 from glassrank.models import TokenBatch
 from glassrank.models.mores import MORES, MORESConfig
 from glassrank.models.mores_gpu import StoredMORES
-from glassrank.nn import few_rows_triton
 from glassrank.nn.contextual import ContextualConfig, ContextualLayers
-from glassrank.nn.contextual_gpu import ContextualOnGPU
+from glassrank.nn.gpu import few_rows
+from glassrank.nn.gpu.contextual import ContextualOnGPU
+from glassrank.nn.gpu.kernels import pool_triton
 from glassrank.nn.kernels import Kernels
-from glassrank.nn.pool_triton import pool_triton
 from glassrank.nn.transformer import EncoderConfig
 
 TYPES = {
@@ -68,7 +68,7 @@ def compiled(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
         names.add(self.fn.__name__)
 
     early = {"early": True, "launch_pdl": True} if request.param is HOPPER else {"early": False}
-    monkeypatch.setattr(few_rows_triton, "_launched_early", lambda x: early)
+    monkeypatch.setattr(few_rows, "_launched_early", lambda x: early)
     monkeypatch.setattr(JITFunction, "run", run)
     yield names
 

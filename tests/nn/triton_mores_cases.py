@@ -11,12 +11,10 @@ from torch.nn import functional
 from glassrank.models import TokenBatch
 from glassrank.models.mores import MORES, MORESConfig
 from glassrank.models.mores_gpu import StoredMORES
-from glassrank.nn.attention import SelfAttention, attend_unprojected, key_bias
-from glassrank.nn.cross_attention import CrossAttention
-from glassrank.nn.cross_triton import cross_attend
-from glassrank.nn.few_rows_triton import Folded, Rows, attended, linear
-from glassrank.nn.first_row_triton import look_at_rows
-from glassrank.nn.norm_triton import add_norm
+from glassrank.nn.attention import CrossAttention, SelfAttention, attend_unprojected, key_bias
+from glassrank.nn.gpu.attention import cross_attend, look_at_rows
+from glassrank.nn.gpu.few_rows import Folded, Rows, attended, linear
+from glassrank.nn.gpu.norm import add_norm
 from glassrank.nn.transformer import EncoderConfig
 
 DEVICE = "cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda"

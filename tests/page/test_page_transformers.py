@@ -1,4 +1,4 @@
-"""A transformer on the page: its pieces are drawn where they stand, and its words change whole."""
+"""A transformer on the page: its words are drawn where they stand, and change whole."""
 
 import re
 from typing import Any
@@ -23,7 +23,7 @@ def open_mores(page: Page, more: str = "") -> Any:
     return panel
 
 
-def test_pieces_are_drawn_where_they_stand(page: Page, site: Site) -> None:
+def test_words_are_drawn_where_they_stand(page: Page, site: Site) -> None:
     panel = open_mores(page)
     own = explain(site.models["mores"], QUERY, text_of(site.index.doc("ar")))
     expect(panel.locator(".score")).to_have_text(number(own.score))
@@ -44,15 +44,15 @@ def test_pieces_are_drawn_where_they_stand(page: Page, site: Site) -> None:
 
 def test_a_word_of_several_pieces_changes_whole(page: Page, site: Site) -> None:
     panel = open_mores(page)
-    piece = panel.locator(".document-text .w", has_text=re.compile("^tor")).first
-    place = int(piece.get_attribute("data-place") or "")
-    piece.click()
+    word = panel.locator(".document-text .w", has_text=re.compile("^receptor")).first
+    place = int(word.get_attribute("data-place") or "")
+    word.click()
     page.get_by_label("Replace “receptor” by").fill("mice")
     page.keyboard.press("Enter")
     expect(panel.locator(".what-if-title")).to_have_text("With “mice” instead of “receptor”")
     expect(panel.locator(".move")).to_have_count(2)
     removed = panel.locator(".document-text .w.removed")
-    assert [text[:3] for text in removed.all_inner_texts()] == ["rec", "tor"]
+    assert [text[:8] for text in removed.all_inner_texts()] == ["receptor"]
     expect(panel.locator(".instead")).to_have_text("mice")
     found = [hit.doc_id for hit in site.index.search(QUERY, 100, "bm25")]
     texts = [text_of(site.index.doc(doc_id)) for doc_id in found]

@@ -12,7 +12,7 @@ import torch
 from reliability import Recorder
 
 from glassrank.explain import explain
-from glassrank.models.checkpoint import SavedModel, load_model, model_folder
+from glassrank.models.checkpoint import SavedModel, load_named
 from glassrank.rank import Pipeline, Reranker
 from glassrank.retrieve import Index
 from glassrank.store import Store, encode_index
@@ -34,7 +34,7 @@ def threads_as_before() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def packaged() -> SavedModel:
-    return load_model(model_folder("default"))
+    return load_named("default")
 
 
 @pytest.fixture(scope="module")

@@ -17,9 +17,8 @@ from glassrank.models.maxsim import MaxSim
 from glassrank.models.tk import TK, TKConfig
 from glassrank.models.tk_windowed import TKWindowed, TKWindowedConfig
 from glassrank.nn.contextual import ContextualConfig, ContextualLayers
-from glassrank.nn.contextual_query_cpu import ContextualQueryOnCPU
-from glassrank.nn.encoder_cpu import EncoderOnCPU
-from glassrank.nn.helpers import lead, one_thread
+from glassrank.nn.cpu.queries import ContextualQueryOnCPU, EncoderOnCPU
+from glassrank.nn.threads import lead, one_thread
 from glassrank.nn.transformer import EncoderConfig
 from glassrank.rank import Reranker
 from glassrank.rank.query_encoding import QueryEncoder

@@ -10,8 +10,8 @@ from glassrank.corpus import python_docs
 from glassrank.models import PieceRanker
 from glassrank.models.bert import BERT, BERTConfig
 from glassrank.models.checkpoint import SavedModel, Usage
+from glassrank.models.contract import PieceText
 from glassrank.models.mores import MORES, MORESConfig
-from glassrank.models.pieces import PieceText
 from glassrank.nn.transformer import EncoderConfig
 from glassrank.retrieve import Index
 from glassrank.types import Doc

@@ -103,14 +103,14 @@ def test_the_store_says_what_it_holds(index: Index, reuse: str, tmp_path: Path) 
 
 def test_each_key_and_each_value_has_its_own_scale() -> None:
     """A key a thousand times larger than the value beside it takes nothing from it."""
-    layout = Layout("mores", "", "", 40, "int8", (1, 2, 8), (), stride(16), "s2")
+    layout = Layout("mores", "", "", 40, "int8", (1, 2, 8), (), stride(16, "int8"), "s2")
     torch.manual_seed(0)
     vectors = torch.randn(5, 16) * torch.tensor([1000.0] * 8 + [1.0] * 8)
     found = unpack(pack(vectors, layout), layout, torch.device("cpu"))
     steps = torch.stack([part.abs().amax(1) / 127 for part in vectors.split(8, 1)], 1)  # (5, 2)
     error = (found - vectors).abs().unflatten(1, (2, 8))
     assert (error <= 0.5001 * steps[..., None]).all()
-    assert row_bytes(layout) == 32 + 2 * 4
+    assert row_bytes(layout) == 64 + 2 * 4
 
 
 def interrupted(after: int) -> Callable[[Progress], None]:

@@ -25,7 +25,7 @@ vectors = st.integers(1, 40).flatmap(
 
 
 def layout(dtype: str, width: int) -> Layout:
-    return Layout("tk", "", "", 200, dtype, (width,), (), stride(width))
+    return Layout("tk", "", "", 200, dtype, (width,), (), stride(width, dtype))
 
 
 def stored(vectors: torch.Tensor, dtype: str) -> torch.Tensor:
@@ -35,10 +35,10 @@ def stored(vectors: torch.Tensor, dtype: str) -> torch.Tensor:
 
 @settings(max_examples=40, deadline=None)
 @given(vectors=vectors, dtype=st.sampled_from(DTYPES))
-def test_rows_are_padded_with_zeros_to_a_multiple_of_32(vectors: torch.Tensor, dtype: str) -> None:
-    width = vectors.shape[1]
+def test_rows_are_padded_with_zeros_to_what_tiles_take(vectors: torch.Tensor, dtype: str) -> None:
+    width, multiple = vectors.shape[1], 64 if dtype == "int8" else 32
     rows = pack(vectors, layout(dtype, width))["vectors"]
-    assert rows.shape == (len(vectors), -(-width // 32) * 32)
+    assert rows.shape == (len(vectors), -(-width // multiple) * multiple)
     assert not rows[:, width:].any()
 
 

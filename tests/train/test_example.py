@@ -22,7 +22,7 @@ def test_an_example_is_read_and_its_model_built(tmp_path: Path, name: str) -> No
     config = read(tmp_path, example(name))
     assert config.model == name
     family = MODELS[name]
-    model = family.model(from_plain(family.config, config.config), WordTable(torch.ones(4, 300)))
+    model = family(from_plain(family.config_type, config.config), WordTable(torch.ones(4, 300)))
     longest = TokenBatch(torch.ones(1, config.doc_length).int(), torch.ones(1, config.doc_length))
     query = TokenBatch(torch.ones(1, config.query_length).int(), torch.ones(1, config.query_length))
     with torch.no_grad():
@@ -32,7 +32,7 @@ def test_an_example_is_read_and_its_model_built(tmp_path: Path, name: str) -> No
 @pytest.mark.parametrize("name", MODELS)
 def test_an_example_shows_the_models_defaults(tmp_path: Path, name: str) -> None:
     shown = read(tmp_path, example(name)).config
-    kind = MODELS[name].config
+    kind = MODELS[name].config_type
     assert from_plain(kind, shown) == kind()
 
 
@@ -53,5 +53,5 @@ def test_comments_are_the_code_s_own() -> None:
 def test_a_wrong_name_gets_the_nearest() -> None:
     with pytest.raises(InputError, match=r"no model 'con_knrm'; did you mean 'conv_knrm'\?"):
         example("con_knrm")
-    with pytest.raises(InputError, match=r"no model 'zz99'; known are tk, "):
+    with pytest.raises(InputError, match=r"no model 'zz99'; known are bert, co_pacrr, "):
         example("zz99")

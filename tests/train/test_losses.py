@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
+from glassrank.ragged import Ragged
 from glassrank.train import losses
 from glassrank.train.config import LossConfig
-from glassrank.train.prepared import Ragged
 from glassrank.train.teachers import MeanTeacher
 
 SCORES = torch.tensor([[2.0, 1.5, -1.0], [0.0, 1.0, 0.5]])

@@ -18,11 +18,11 @@ from tiny_run import tiny_config, tiny_prepared
 import glassrank
 from glassrank.errors import GlassrankError, InputError
 from glassrank.folders import Folder
+from glassrank.ragged import Ragged
 from glassrank.sealed import seal
 from glassrank.train.config import TrainConfig
 from glassrank.train.prepared import (
     Prepared,
-    Ragged,
     Split,
     Subwords,
     load_prepared,

@@ -7,8 +7,9 @@ import pytest
 from tiny_run import tiny_prepared
 
 from glassrank.errors import InputError
+from glassrank.ragged import Ragged
 from glassrank.train.config import SamplerConfig, Sampling
-from glassrank.train.prepared import Ragged, Split
+from glassrank.train.prepared import Split
 from glassrank.train.sampler import Sampler
 
 

@@ -9,7 +9,9 @@ from tiny_run import tiny_config, tiny_prepared
 
 from glassrank.errors import InputError
 from glassrank.models.checkpoint import fingerprint, load_model
-from glassrank.train.config import TrainConfig
+from glassrank.train.build import build_model
+from glassrank.train.config import TrainConfig, read_config
+from glassrank.train.example import example
 from glassrank.train.loop import train
 
 
@@ -127,3 +129,30 @@ def test_bf16_products_learn_nearly_the_same(tmp_path: Path) -> None:
         trained = train(config, tiny_prepared(), tmp_path / precision)
         losses.append(trained.progress.history[-1]["loss"])
     assert losses[0] == pytest.approx(losses[1], rel=0.1) and losses[0] != losses[1]
+
+
+def test_a_model_outside_the_package_is_trained_from_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run's file names it, which is all the trust it needs; its folder alone has none."""
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "models")
+    name = "outside_model:SoftTF"
+    config = tiny_config(model=name)
+    trained = train(config, tiny_prepared(), tmp_path)
+    assert trained.final.value > trained.final.first_stage
+    with pytest.raises(InputError, match="not run unless you ask for it"):
+        load_model(tmp_path / "best")
+    saved = load_model(tmp_path / "best", trusted=[name])
+    assert fingerprint(saved.model) == fingerprint(trained.model)
+    start = tiny_config(model=name, start={"model": str(tmp_path / "best")})
+    again = build_model(start, tiny_prepared())
+    assert fingerprint(again) == fingerprint(saved.model)
+    other = tiny_config(start={"model": str(tmp_path / "best")})
+    with pytest.raises(InputError, match="not run unless you ask for it"):
+        build_model(other, tiny_prepared())
+
+
+def test_a_file_that_names_no_module_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "run.toml").write_text(example("tk").replace('"tk"', '"no_such:Model"', 1))
+    with pytest.raises(InputError, match="model: no_such:Model cannot be imported"):
+        read_config(tmp_path / "run.toml")

@@ -14,7 +14,6 @@ from glassrank.errors import InputError
 from glassrank.settings import from_plain
 from glassrank.train.config import SamplerConfig, TrainConfig
 from glassrank.train.gather import gather
-from glassrank.train.gathered import load_gathered, save_gathered
 from glassrank.train.loop import train
 from glassrank.train.prepare import prepare
 from glassrank.train.prepared import Split, load_prepared, save_prepared
@@ -144,26 +143,24 @@ def collection(folder: Path, lines: str) -> TrainConfig:
 def test_a_run_learns_from_the_triples_it_was_given(tmp_path: Path) -> None:
     config = collection(tmp_path, "q2\td3\td4\nq2\td2\td1\n")
     gathered = gather(config, tmp_path)
-    save_gathered(tmp_path / "gathered", gathered)
-    again = load_gathered(tmp_path / "gathered")
-    assert again.train.queries == [["red", "dog"]]
-    assert [" ".join(gathered.docs[n]) for n in again.train.docs[0]] == [
+    assert gathered.train.queries == [["red", "dog"]]
+    assert [" ".join(gathered.docs[n]) for n in gathered.train.docs[0]] == [
         "red cat",
         "blue dog",
         "red dog",
         "green bird",
     ]
-    assert again.train.grades.tolist() == [-1, 1, 1, -1]
-    assert again.train.ranks[2] == 1  # the first stage's best
-    assert again.train.ranks[3] == 0  # it has no word of the query
-    assert again.train.scores[3] == again.train.scores[:3].min()
-    assert again.train.triples is not None
-    assert again.train.triples.tolist() == [[0, 2, 3], [0, 1, 0]]
-    assert again.dev.triples is None
-    save_prepared(tmp_path / "prepared", prepare(config, again, tmp_path))
+    assert gathered.train.grades.tolist() == [-1, 1, 1, -1]
+    assert gathered.train.ranks[2] == 1  # the first stage's best
+    assert gathered.train.ranks[3] == 0  # it has no word of the query
+    assert gathered.train.scores[3] == gathered.train.scores[:3].min()
+    assert gathered.train.triples is not None
+    assert gathered.train.triples.tolist() == [[0, 2, 3], [0, 1, 0]]
+    assert gathered.dev.triples is None
+    save_prepared(tmp_path / "prepared", prepare(config, gathered, tmp_path))
     prepared = load_prepared(tmp_path / "prepared")
     assert prepared.train.triples is not None
-    assert np.array_equal(prepared.train.triples, again.train.triples)
+    assert np.array_equal(prepared.train.triples, gathered.train.triples)
     assert train(config, prepared, tmp_path / "out").progress.step == 2
 
 
@@ -178,3 +175,15 @@ def test_old_triples_do_not_outlive_a_new_preparation(tmp_path: Path) -> None:
     save_prepared(tmp_path, replace(prepared, train=split_with_triples(5)))
     save_prepared(tmp_path, prepared)
     assert load_prepared(tmp_path).train.triples is None
+
+
+def test_candidates_are_the_first_stages_then_judged_ones_that_it_missed(tmp_path: Path) -> None:
+    collection(tmp_path, "")
+    written(tmp_path / "qrels.txt", "q1 0 d1 1\nq2 0 d3 1\n")  # "bird" is not in d1
+    files = {"queries": "queries.tsv", "qrels": "qrels.txt"}
+    splits = {f"{split}_{kind}": name for split in ("train", "dev") for kind, name in files.items()}
+    config = tiny_config(collections=[{"name": "small", "docs": "docs.tsv", **splits}])
+    dev = gather(config, tmp_path).dev
+    docs, ranks = dev.docs[0].tolist(), dev.ranks[: len(dev.docs[0])].tolist()
+    assert (docs, ranks) == ([3, 0], [1, 0])
+    assert dev.grades[:2].tolist() == [-1, 1]

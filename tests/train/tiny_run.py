@@ -2,9 +2,10 @@
 
 import numpy as np
 
+from glassrank.ragged import Ragged
 from glassrank.settings import from_plain
 from glassrank.train.config import TrainConfig
-from glassrank.train.prepared import Prepared, Ragged, Split
+from glassrank.train.prepared import Prepared, Split
 
 WORDS, SIZE, DOCS = 60, 8, 200
 

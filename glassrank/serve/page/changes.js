@@ -7,7 +7,6 @@ import { explain, latest } from "./api.js";
 import { make, replace } from "./dom.js";
 import { count, number } from "./printing.js";
 import { table } from "./tables.js";
-import { wholeWordText } from "./words.js";
 
 const SHOWN = 8;
 
@@ -40,7 +39,7 @@ export class ChangeStrip {
     }
     const { query, doc } = this._explanation;
     const words = change.side === "query" ? query.words : doc.words;
-    const word = wholeWordText(words, change.word);
+    const word = words[change.word]?.text ?? "";
     const title = change.by ? `With “${change.by}” instead of “${word}”` : `Without “${word}”`;
     const whose = change.side === "query" ? " in the query" : "";
     const head = make("p", { class: "what-if-title" }, `${title}${whose} …`);

@@ -1,7 +1,7 @@
 // Query and document of one explanation, with a card beside the word that is looked at.
 
 import { card } from "./card.js";
-import { facts, markOf, wholeWordText, WordText } from "./words.js";
+import { facts, markOf, WordText } from "./words.js";
 
 export class MarkedTexts {
   // `onChange(side, place, by)` where words can be changed; null where they cannot.
@@ -37,9 +37,7 @@ export class MarkedTexts {
 
   _pick(side, place, element) {
     if (!this._onChange) return;
-    const [, told] = this._about(side, place);
-    const { query, doc } = this._explanation;
-    const title = wholeWordText((side === "query" ? query : doc).words, place);
+    const [title, told] = this._about(side, place);
     card().open(element, title, told, (by) => this._onChange(side, place, by));
   }
 

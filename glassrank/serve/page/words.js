@@ -85,11 +85,9 @@ export class WordText {
   // As if the word were not there, or another one in its place.
   change(place, by) {
     for (const element of this.root.querySelectorAll(".instead")) element.remove();
-    const places = place === null ? [] : wholeWord(this._text.words, place);
     for (const [own, element] of this._words) {
-      element.classList.toggle("removed", places.includes(own));
-      const last = own === places.at(-1);
-      if (last && by) element.after(make("ins", { class: "instead" }, ` ${by}`));
+      element.classList.toggle("removed", own === place);
+      if (own === place && by) element.after(make("ins", { class: "instead" }, ` ${by}`));
     }
   }
 
@@ -152,21 +150,6 @@ export class WordText {
       element.setAttribute("aria-selected", String(own === place));
     }
   }
-}
-
-// A word may come in pieces, of which all but the first begin with ##: what is changed is the whole.
-export function wholeWord(words, place) {
-  const goesOn = (at) => words[at]?.text.startsWith("##") ?? false;
-  const places = [place];
-  while (goesOn(places[0]) && places[0] > 0) places.unshift(places[0] - 1);
-  while (goesOn(places.at(-1) + 1)) places.push(places.at(-1) + 1);
-  return places;
-}
-
-export function wholeWordText(words, place) {
-  return wholeWord(words, place)
-    .map((at) => (words[at]?.text ?? "").replace(/^##/, ""))
-    .join("");
 }
 
 // A word and its cue stay on one line, unless the word alone is longer than some lines.

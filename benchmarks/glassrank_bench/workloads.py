@@ -1,0 +1,121 @@
+"""What is measured on: texts of this machine's Python documentation or a collection's own file,
+and a model and stored words made at random."""
+
+import random
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.nn import functional
+
+from glassrank.corpus import python_docs, read_docs
+from glassrank.models import Words, WordTable
+from glassrank.models.tk import TK, TKConfig
+from glassrank.nn.contextual import ContextualConfig
+from glassrank.types import Doc
+
+DOCS, WORDS, SIZE, TERMS = 1000, 200, 300, 30
+_SETS = 4
+"""Different documents in turn, so that caches do not help: each set is larger than they are."""
+PACKAGED = ContextualConfig(heads=10, attention_size=32, per_head=True, feed_forward=300)
+"""As the packaged TK has them."""
+
+
+@lru_cache(maxsize=1)
+def texts(path: Path | None = None, most: int = 20_000) -> tuple[str, ...]:
+    """As they come: short and long ones."""
+    docs = python_docs() if path is None else iter(read_docs(str(path)))
+    return tuple(doc.text for doc in islice(docs, most))
+
+
+def passages(count: int, words: int = 64, seed: int = 0) -> Iterator[Doc]:
+    """Windows of real text, as many as asked for; each begins somewhere else, and every seventh
+    word comes from elsewhere, so that no two are the same."""
+    rng = random.Random(seed)
+    running = [word for text in texts() for word in text.split()]
+    for number in range(count):
+        start = rng.randrange(len(running) - 2 * words)
+        window = running[start : start + rng.randrange(words // 2, words * 3 // 2)]
+        for place in range(0, len(window), 7):
+            window[place] = running[rng.randrange(len(running))]
+        yield Doc(f"p{number}", " ".join(window))
+
+
+def questions(count: int, seed: int = 1) -> list[str]:
+    """A few words that stand together somewhere."""
+    rng = random.Random(seed)
+    running = [word for text in texts() for word in text.split()]
+    starts = [rng.randrange(len(running) - 10) for _ in range(count)]
+    return [" ".join(running[start : start + rng.randrange(3, 9)]) for start in starts]
+
+
+def random_tk(size: int = SIZE) -> TK:
+    """A TK as the packaged one is, with random weights: speed does not depend on their values."""
+    torch.manual_seed(0)
+    config = TKConfig(size=size, contextual=PACKAGED)
+    model = TK(config, WordTable(torch.randn(20_000, size), trained=False))
+    return model.eval().requires_grad_(False)
+
+
+class RandomStore:
+    """Unit vectors as a store has them, in `sets` of documents that are taken in turn, and one
+    query."""
+
+    def __init__(
+        self, dtype: str, words: int = WORDS, docs: int = DOCS, size: int = SIZE,
+        terms: int = TERMS, sets: int = _SETS,
+    ) -> None:  # fmt: skip
+        generator = torch.Generator().manual_seed(0)
+        self.words, self.docs, self.size, self.sets = words, docs, size, sets
+        rows = torch.zeros(sets * docs * words, -(-size // 64) * 64, dtype=torch.bfloat16)
+        self.scales: NDArray[np.float32] | None = None
+        for start in range(0, len(rows), docs * words):
+            vectors = torch.randn(docs * words, size, generator=generator)
+            rows[start : start + docs * words, :size] = functional.normalize(vectors)
+        self.query = functional.normalize(torch.randn(terms, size, generator=generator))  # (Q, E)
+        self.weights = torch.rand(terms, generator=generator)  # (Q,)
+        if dtype == "bf16":
+            self.rows: NDArray[Any] = rows.view(torch.uint16).numpy()
+        elif dtype == "int8":
+            largest = rows.float().abs().amax(1)
+            self.scales = (largest / 127).numpy()
+            self.rows = (rows.float() / (largest / 127)[:, None]).round().to(torch.int8).numpy()
+        else:
+            self.rows = rows.float().numpy()
+        order = torch.randperm(sets * docs, generator=generator).numpy()
+        self.starts = order.astype(np.int64).reshape(sets, docs) * words
+        self.lengths = np.full(docs, words, np.int64)
+
+    def plain(self, model: TK, turn: int, at_once: int) -> NDArray[np.float32]:
+        """Rows to float32, then what the model itself does, with so many documents at a time."""
+        query = Words(self.query[None], torch.ones(1, len(self.query)), self.weights[None])
+        scores = []
+        starts = self.starts[turn % self.sets]
+        for begin in range(0, self.docs, at_once):
+            part = starts[begin : begin + at_once]
+            places = (part[:, None] + np.arange(self.words)).ravel()
+            raw = torch.from_numpy(self.rows[places])
+            vectors = raw.view(torch.bfloat16).float() if raw.dtype == torch.uint16 else raw.float()
+            if self.scales is not None:
+                vectors *= torch.from_numpy(self.scales[places])[:, None]
+            docs = torch.unflatten(vectors[:, : self.size], 0, (len(part), self.words))
+            ones = torch.ones(len(part), self.words)
+            same = query.rows(torch.zeros(len(part), dtype=torch.long))
+            scores.append(model.interact(same, Words(docs, ones, ones)).score)
+        return torch.cat(scores).numpy()
+
+    def fused(self, model: TK, turn: int, threads: int | None = None) -> NDArray[np.float32]:
+        """The same scores in one pass of compiled code."""
+        from glassrank.nn.cpu.kernels import StoredRows, pool_cpu
+
+        readout = model.readouts()[0]
+        return pool_cpu(
+            self.query.numpy(), self.weights.numpy(), StoredRows(self.rows, self.scales),
+            self.starts[turn % self.sets], self.lengths, model.config.kernels,
+            readout.log.numpy(), readout.length.numpy(), threads=threads,
+        )  # fmt: skip

@@ -1,0 +1,1 @@
+"""Fast forms for a CPU, compiled by numba: each file names the plain form it must equal."""

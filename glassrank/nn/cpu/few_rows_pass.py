@@ -1,0 +1,205 @@
+"""One pass of a query's few rows through all blocks of a transformer, compiled.
+
+A block is attention or a feed-forward layer, and the norm of what it adds to its rows. Inside, it
+falls apart into heads, or columns between its two products: each thread takes its share of them
+through both products, so that threads meet once in a block, with a sum of all outputs from each
+share. These are added in one order, however many threads there are.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from glassrank.nn.cpu import amx, barrier, row_products, row_steps, simd, simd_math
+from glassrank.nn.cpu.barrier import all_came, arrive, close_door, enter, goes_on, taking_part
+from glassrank.nn.cpu.row_products import begin, end, multiply
+from glassrank.nn.cpu.row_steps import activate, attend, normalise
+from glassrank.nn.cpu.simd import (
+    LANES,
+    flush_denormals,
+    load,
+    offset,
+    pointer,
+    restore_denormals,
+    store,
+    store_one,
+    written,
+)
+
+ATTENTION, FEED_FORWARD = 0, 1
+PLAN, NUMBERS = 9, 3
+"""Of a block: whole numbers, and others."""
+
+
+class Blocks(NamedTuple):
+    """A transformer's blocks. Constants are float32, at the places that `plan` names: a bias for
+    the first product, one for the second, a norm's gain and shift; and at 0 as many zeros as a
+    row is wide, then ones for its real values."""
+
+    plan: NDArray[np.int64]
+    """(blocks, PLAN): kind, units, columns of a unit before the second product (a multiple of 32),
+    channels of a head, activation, and the places of the four constants."""
+    numbers: NDArray[np.float32]
+    """(blocks, NUMBERS): a head's scale, and a norm's epsilons in the root and beside it."""
+    weights: NDArray[np.uint16]
+    """Bfloat16: of each share all blocks, in the order in which they are read."""
+    starts: NDArray[np.int64]
+    """(shares, blocks) in the weights."""
+    constants: NDArray[np.float32]
+
+
+class Entry(NamedTuple):
+    """Where rows come from: table[id] + place, and a norm if there is one."""
+
+    table: NDArray[np.float32]  # (V, size)
+    places: NDArray[np.float32]  # (longest, size)
+    norm: NDArray[np.float32]  # (2, width): gain and shift; (0, width) for none
+    epsilon: np.float32
+
+
+class Workspace(NamedTuple):
+    """Memory for one pass; all but the sums is divided between those who take part."""
+
+    x: NDArray[np.float32]  # (shares, most, width)
+    rows: NDArray[Any]  # (shares, most, width): the same as products take them
+    inside: NDArray[np.float32]  # (shares, most, widest): of a share, after the first product
+    inner: NDArray[Any]  # (shares, most, widest): the same as the second one takes it
+    turned: NDArray[np.float32]  # (shares, channels + ASKERS, most): keys, then scores
+    sums: NDArray[np.float32]
+    """(3, shares, most, width): two that blocks take in turn, so that nobody writes what another
+    still reads, and one for the leader when it is alone."""
+
+
+@njit
+def _enter_rows(ids: Any, entry: Any, size: int, width: int, real: Any, x: Any, rows: Any) -> None:
+    table, places, norm = pointer(entry.table), pointer(entry.places), pointer(entry.norm)
+    whole, normed = size // LANES * LANES, len(entry.norm) > 0
+    for row in range(len(ids)):
+        word, place, to = ids[row] * size, row * size, row * width
+        for column in range(0, whole, LANES):
+            store(x, to + column, load(table, word + column) + load(places, place + column))
+        for column in range(whole, width):
+            inside = column < size
+            value = table[word + column] + places[place + column] if inside else np.float32(0)
+            store_one(x, to + column, value)
+        if normed:
+            normalise(
+                x, row, width, size, real, norm, offset(norm, width), entry.epsilon,
+                np.float32(0), rows,
+            )  # fmt: skip
+        else:
+            for column in range(0, width, LANES):
+                store(rows, to + column, load(x, to + column))
+
+
+@njit
+def _work_on_share(
+    blocks: Any, block: int, share: int, count: int, width: int, number: int, space: Any, turn: int
+) -> None:
+    """Its sums, of the rows that participant `number` has."""
+    shares, most = space.sums.shape[1], space.x.shape[1]
+    plan, constants = offset(pointer(blocks.plan), block * PLAN), pointer(blocks.constants)
+    kind, units, unit, channels = plan[0], plan[1], plan[2], plan[3]
+    first, last = units * share // shares, units * (share + 1) // shares
+    rows = offset(pointer(space.rows), number * most * width)
+    inside = offset(pointer(space.inside), number * most * space.inside.shape[2])
+    inner = offset(pointer(space.inner), number * most * space.inner.shape[2])
+    weights = pointer(blocks.weights)
+    before = unit * (3 if kind == ATTENTION else 1)  # columns of a unit after the first product
+    at = multiply(
+        rows, count, width, weights, pointer(blocks.starts)[share * len(blocks.plan) + block],
+        offset(constants, plan[5] + first * before), (last - first) * before, inside,
+    )  # fmt: skip
+    if kind == ATTENTION:
+        scale = pointer(blocks.numbers)[block * NUMBERS]
+        turned = offset(pointer(space.turned), number * most * space.turned.shape[1])
+        scores = offset(turned, channels * most)
+        attend(inside, count, last - first, channels, unit, scale, turned, most, scores, inner)
+    else:
+        activate(inside, count * (last - first) * unit, plan[4], inner)
+    multiply(
+        inner, count, (last - first) * unit, weights, at,
+        offset(constants, 0 if share else plan[6]), width,
+        offset(pointer(space.sums), (turn * shares + share) * most * width),
+    )  # fmt: skip
+
+
+@njit
+def _add_and_norm(
+    blocks: Any, block: int, count: int, size: int, width: int, number: int, space: Any, turn: int
+) -> None:
+    shares, apart = space.sums.shape[1], space.x.shape[1] * width
+    x = offset(pointer(space.x), number * apart)
+    rows = offset(pointer(space.rows), number * apart)
+    plan, constants = offset(pointer(blocks.plan), block * PLAN), pointer(blocks.constants)
+    real, gain, shift = (
+        offset(constants, width), offset(constants, plan[7]), offset(constants, plan[8])
+    )  # fmt: skip
+    sums = offset(pointer(space.sums), turn * shares * apart)
+    numbers = offset(pointer(blocks.numbers), block * NUMBERS)
+    for row in range(count):
+        for column in range(0, width, LANES):
+            at = row * width + column
+            value = load(x, at)
+            for share in range(shares):
+                value = value + load(sums, share * apart + at)
+            store(x, at, value)
+        normalise(x, row, width, size, real, gain, shift, numbers[1], numbers[2], rows)
+
+
+def _compiled(*sources: float) -> Any:
+    @njit(nogil=True, cache=True)
+    def pass_rows(
+        ids: Any, entry: Any, blocks: Any, space: Any, met: Any, invited: int, leads: bool, out: Any
+    ) -> int:
+        """The part of one thread: of the leader, which writes `out` (rows, size), or of one that
+        was invited. Gives how many took part to the end; 0 if the leader had to dismiss the
+        others, who may still write to `space`."""
+        _ = sources
+        meeting = pointer(met)
+        number = 0 if leads else enter(meeting)
+        if not leads and not number:
+            return 0
+        count, size = out.shape
+        width, shares = space.x.shape[2], space.sums.shape[1]
+        before = flush_denormals()
+        begin(pointer(space.rows), count)
+        x = offset(pointer(space.x), number * space.x.shape[1] * width)
+        _enter_rows(
+            ids, entry, size, width, offset(pointer(blocks.constants), width), x,
+            offset(pointer(space.rows), number * space.x.shape[1] * width),
+        )  # fmt: skip
+        threads, last, alone = 0, len(blocks.plan) - 1, False
+        block = np.int64(0)  # of a literal 0, numba would compile all that takes it once more
+        while block <= last:
+            turn = 2 if alone else block % 2
+            share = number
+            while share < shares:
+                _work_on_share(blocks, block, share, count, width, number, space, turn)
+                if not threads:
+                    threads = close_door(meeting, invited) if leads else taking_part(meeting)
+                share += threads
+            arrive(meeting)
+            if not leads:
+                # What comes out is for the leader alone.
+                if block == last or not goes_on(meeting, (block + 1) * threads):
+                    break
+            elif not alone and not all_came(meeting, (block + 1) * threads):
+                alone, threads = True, 1
+                continue  # this block once more
+            _add_and_norm(blocks, block, count, size, width, number, space, turn)
+            block += 1
+        end(pointer(space.rows))
+        restore_denormals(before)
+        if leads:
+            for row in range(count):
+                for column in range(size):
+                    store_one(pointer(out), row * size + column, x[row * width + column])
+        return 0 if alone else max(threads, 1)
+
+    return pass_rows
+
+
+pass_rows = _compiled(*written(amx, barrier, row_products, row_steps, simd, simd_math))

@@ -1,0 +1,154 @@
+"""Products of a query's few rows with weights, compiled.
+
+Weights are bfloat16 in tiles (see `amx`) of 32 inputs by 16 outputs, two inputs side by side, and
+in the order in which they are read. There are two ways to multiply: tiles, which take rows of
+bfloat16, and vectors (see `simd`), which take rows of float32 and run on any processor. The type of
+the rows decides which way is compiled. Arrays come as pointers; all widths are multiples of 32.
+"""
+
+from typing import Any
+
+from numba import njit, types
+from numba.extending import overload
+
+from glassrank.nn.cpu import amx
+from glassrank.nn.cpu.simd import LANES, broadcast_at, load, load_pairs, pointer, prefetch, store
+from glassrank.nn.cpu.simd_math import multiply_add
+
+STEP = 32
+"""Inputs of a tile, and outputs of two."""
+TILE = STEP * LANES
+
+_CONFIGS = amx.tile_configs().reshape(-1)
+_AHEAD = 16 * TILE
+"""Weights are prefetched so far ahead."""
+_LINE = 32
+_ROWS_AT_ONCE = 8
+
+
+def by_tiles(rows: Any) -> bool:
+    return bool(rows.dtype == types.uint16)
+
+
+def multiply(*_: Any) -> Any:
+    """`rows` (count, inputs) with the weights from `at` on, plus a bias: to `out` (count, outputs),
+    which holds float32, as wide as outputs are many. Gives where the weights end."""
+
+
+@overload(multiply, strict=False)
+def _multiply(
+    rows: Any, count: Any, inputs: Any, weights: Any, at: Any, bias: Any, outputs: Any, out: Any
+) -> Any:
+    return _multiply_tiles if by_tiles(rows) else _multiply_vectors
+
+
+def _multiply_tiles(
+    rows: Any, count: Any, inputs: Any, weights: Any, at: Any, bias: Any, outputs: Any, out: Any
+) -> Any:
+    """Two tiles of rows and two of weights at a time; sums begin with the bias, whose row a tile of
+    stride 0 repeats."""
+    steps = inputs // STEP
+    for column in range(0, outputs, STEP):
+        for row in range(0, count, 2 * LANES):
+            two = row + LANES < count
+            amx.load_tile(0, bias, column, 0)
+            amx.load_tile(1, bias, column + LANES, 0)
+            if two:
+                amx.load_tile(2, bias, column, 0)
+                amx.load_tile(3, bias, column + LANES, 0)
+            for step in range(steps):
+                tile = at + 2 * step * TILE
+                if row == 0:
+                    for line in range(0, 2 * TILE, _LINE):
+                        prefetch(weights, tile + _AHEAD + line)
+                place = row * inputs + step * STEP
+                amx.load_tile(4, rows, place, 2 * inputs)
+                amx.load_tile(6, weights, tile, amx.ROW_BYTES)
+                amx.add_bf16_products(0, 4, 6)
+                amx.load_tile(7, weights, tile + TILE, amx.ROW_BYTES)
+                amx.add_bf16_products(1, 4, 7)
+                if two:
+                    amx.load_tile(5, rows, place + LANES * inputs, 2 * inputs)
+                    amx.add_bf16_products(2, 5, 6)
+                    amx.add_bf16_products(3, 5, 7)
+            to = row * outputs + column
+            amx.store_tile(0, out, to, 4 * outputs)
+            amx.store_tile(1, out, to + LANES, 4 * outputs)
+            if two:
+                amx.store_tile(2, out, to + LANES * outputs, 4 * outputs)
+                amx.store_tile(3, out, to + LANES * outputs + LANES, 4 * outputs)
+        at += 2 * steps * TILE
+    return at
+
+
+def _multiply_vectors(
+    rows: Any, count: Any, inputs: Any, weights: Any, at: Any, bias: Any, outputs: Any, out: Any
+) -> Any:
+    """Eight rows at a time, so that no sum waits for the one before it."""
+    steps = inputs // STEP
+    for column in range(0, outputs, LANES):
+        first = at + column // STEP * 2 * steps * TILE + column % STEP // LANES * TILE
+        for row in range(0, count, _ROWS_AT_ONCE):
+            a = b = c = d = e = f = g = h = load(bias, column)
+            for step in range(steps):
+                tile = first + 2 * step * TILE
+                if row == 0:
+                    for line in range(0, TILE, _LINE):
+                        prefetch(weights, tile + _AHEAD + line)
+                for pair in range(LANES):
+                    even, odd = load_pairs(weights, tile + pair * STEP)
+                    place = row * inputs + step * STEP + 2 * pair
+                    a = _add_pair(rows, place, even, odd, a)
+                    b = _add_pair(rows, place + inputs, even, odd, b)
+                    c = _add_pair(rows, place + 2 * inputs, even, odd, c)
+                    d = _add_pair(rows, place + 3 * inputs, even, odd, d)
+                    e = _add_pair(rows, place + 4 * inputs, even, odd, e)
+                    f = _add_pair(rows, place + 5 * inputs, even, odd, f)
+                    g = _add_pair(rows, place + 6 * inputs, even, odd, g)
+                    h = _add_pair(rows, place + 7 * inputs, even, odd, h)
+            to = row * outputs + column
+            store(out, to, a)
+            store(out, to + outputs, b)
+            store(out, to + 2 * outputs, c)
+            store(out, to + 3 * outputs, d)
+            store(out, to + 4 * outputs, e)
+            store(out, to + 5 * outputs, f)
+            store(out, to + 6 * outputs, g)
+            store(out, to + 7 * outputs, h)
+    return at + outputs // STEP * 2 * steps * TILE
+
+
+@njit(inline="always")
+def _add_pair(rows: Any, at: int, even: Any, odd: Any, total: Any) -> Any:
+    total = multiply_add(broadcast_at(rows, at), even, total)
+    return multiply_add(broadcast_at(rows, at + 1), odd, total)
+
+
+def begin(*_: Any) -> Any:
+    """Before the first product of a thread: gives tiles as many rows as there are, or sixteen."""
+
+
+@overload(begin, strict=False)
+def _begin(rows: Any, count: Any) -> Any:
+    def configure(rows: Any, count: Any) -> None:
+        amx.configure(pointer(_CONFIGS), min(count, LANES))
+
+    def nothing(rows: Any, count: Any) -> None:
+        pass
+
+    return configure if by_tiles(rows) else nothing
+
+
+def end(*_: Any) -> Any:
+    """After the last one."""
+
+
+@overload(end, strict=False)
+def _end(rows: Any) -> Any:
+    def release(rows: Any) -> None:
+        amx.release()
+
+    def nothing(rows: Any) -> None:
+        pass
+
+    return release if by_tiles(rows) else nothing

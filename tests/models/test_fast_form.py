@@ -1,0 +1,29 @@
+"""Which form of a model ranks, by what this machine has."""
+
+from types import SimpleNamespace
+
+import pytest
+from model_cases import SMALL
+
+from glassrank.models import MODELS, Ranker
+from glassrank.models.fast import fast_form
+from glassrank.nn.gpu.contextual import ContextualOnGPU
+from glassrank.settings import from_plain
+
+
+def as_if_on_a_gpu() -> Ranker:
+    model = MODELS["tk"].model(from_plain(MODELS["tk"].config, SMALL["tk"]))
+    model.parameters = lambda: iter([SimpleNamespace(is_cuda=True)])  # type: ignore[assignment]
+    return model
+
+
+@pytest.mark.parametrize("triton", [object(), None], ids=["triton", "no triton"])
+def test_without_triton_the_plain_layers_serve_on_a_gpu(
+    monkeypatch: pytest.MonkeyPatch, triton: object
+) -> None:
+    monkeypatch.setattr("glassrank.nn.gpu.find_spec", lambda name: triton)
+    model = as_if_on_a_gpu()
+    if triton is None:
+        assert fast_form(model) is model
+    else:
+        assert isinstance(fast_form(model).contextual, ContextualOnGPU)
