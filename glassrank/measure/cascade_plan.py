@@ -27,6 +27,9 @@ BUDGETS_MS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000
 _DEPTHS = (1, 2, 3, 5, 10, 20, 30, 50, 100, 200, 500, 1000, 2000, 5000)
 _WORTH = 0.001
 """A gain on these queries that is smaller than this is no reason to ask another model."""
+_MOST_LOST = 0.005
+"""The first model goes so deep that, should there be no time for the others after all, no more than
+this is lost against its best depth in the same time."""
 _MOST_BYTES, _MOST_ROWS, _DEEPEST = 1 << 20, 1000, 1 << 30
 
 
@@ -113,9 +116,14 @@ def learn_plan(
     rows = []
     for budget, left in sorted(time_ms.items()):
         choices = set(_choices(speeds, lists.deepest, left))
-        best = max(choices, key=lambda choice: _worth(lists, choice, speeds))
+        others = (0,) * (len(speeds) - 1)
         alone = max(
-            (choice for choice in choices if not any(choice[1:])),
+            (choice for choice in choices if choice[1:] == others),
+            key=lambda choice: _worth(lists, choice, speeds),
+        )
+        least = lists.value(alone) - _MOST_LOST
+        best = max(
+            (choice for choice in choices if lists.value((choice[0], *others)) >= least),
             key=lambda choice: _worth(lists, choice, speeds),
         )
         if lists.value(best) < lists.value(alone) + _WORTH:

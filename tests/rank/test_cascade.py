@@ -184,6 +184,34 @@ def test_a_cascade_is_never_worse_than_its_first_model(second_is: str, planned: 
         assert not seconds_used
 
 
+def test_a_plan_does_not_rely_on_the_second_model_alone() -> None:
+    """It is better and would just fit; but with nothing to fall back on, one slow moment costs all
+    that the first model gives."""
+    rng = np.random.default_rng(0)
+    truth = rng.random((200, 60)) < 0.1
+    names = [f"d{place:02}" for place in range(60)]
+    qrels = {
+        f"q{number}": {name: int(true) for name, true in zip(names, row, strict=True)}
+        for number, row in enumerate(truth)
+    }
+    made = [truth * signal + rng.normal(size=truth.shape) for signal in (1.5, 3.0)]
+    first, *scored = (
+        Run.from_rows((f"q{n}", names, row) for n, row in enumerate(scores))
+        for scores in (np.tile(-np.arange(60.0), (200, 1)), *made)
+    )
+    speeds = [Speed(10.0, 1.0), Speed(10.0, 1.0)]
+    for left in (6.9, 9.0, 13.9):
+        plan = learn_plan(["a", "b"], first, scored, speeds, qrels, "nDCG@10", {20.0: left})
+        [row] = plan.budgets
+        fallback = [
+            learn_plan(["a"], first, scored[:1], speeds[:1], qrels, "nDCG@10", {20.0: ms})
+            for ms in (float(speeds[0].ms(row.depths[0])), left)
+        ]
+        values = [plan.budgets[0].value for plan in fallback]
+        assert row.depths[1] > 0 or left == 6.9
+        assert values[0] >= values[1] - 0.005 and row.value >= row.first_alone == values[1]
+
+
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
     docs = [Doc(f"d{n}", text) for n, text in enumerate(texts(40))]
