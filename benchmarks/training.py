@@ -28,7 +28,7 @@ from glassrank.train.loop import train
 from glassrank.train.losses import loss
 from glassrank.train.prepared import Prepared, Ragged, Split
 from glassrank.train.sampler import Sampler
-from glassrank.train.state import Progress
+from glassrank.train.state import RunProgress
 from glassrank.train.step import make_optimizers, scores_of, update
 from glassrank.train.tensors import SplitTensors, Tokens
 
@@ -95,7 +95,7 @@ class ReadySteps:
         self.config = config
         self.model = build_model(config, prepared).to(device).train()
         self.optimizers = make_optimizers(self.model, config.optimizer)
-        self.progress = Progress()
+        self.progress = RunProgress()
         self.examples = [data.examples(sampler.batch(i)) for i in range(config.optimizer.steps)]
         self.running = torch.zeros((), device=device)
 

@@ -69,6 +69,7 @@ class ArrayWriter:
             return file
 
     def append(self, rows: NDArray[Any]) -> None:
+        """More values, behind those that are there."""
         data = np.ascontiguousarray(rows, self.dtype)
         self._file.write(data.data)
         self._crc = zlib.crc32(data.data, self._crc)
@@ -92,6 +93,7 @@ class ArrayWriter:
         return FileRecord(size, zlib.crc32(header, self._crc))
 
     def abandon(self) -> None:
+        """Closes the file; what is in it is nobody's."""
         with suppress(OSError):  # what is still in the buffer may not fit on the disk
             self._file.close()
 
@@ -122,14 +124,17 @@ class ArrayFolder:
 
     @property
     def path(self) -> Path:
+        """For messages."""
         return self._folder.path
 
     def writer(self, name: str, dtype: DTypeLike) -> ArrayWriter:
+        """A new array that grows."""
         writer = ArrayWriter(self._folder, f"{name}.npy", dtype)
         self._open[name] = writer
         return writer
 
     def write(self, name: str, array: NDArray[Any]) -> None:
+        """A new array, at once."""
         self.writer(name, array.dtype).append(array)
         self.finish(name)
 

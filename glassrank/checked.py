@@ -19,11 +19,14 @@ _READ_BYTES = 1 << 20
 
 
 class FileRecord(NamedTuple):
+    """A file's size and checksum."""
+
     size: int
     crc32: int
 
 
 def write_checked(folder: Folder, name: str, body: Any, key: str = "body") -> None:
+    """JSON with its checksum, in one rename."""
     folder.write(name, _serialise(body, key))
 
 

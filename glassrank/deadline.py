@@ -11,6 +11,7 @@ Clock = Callable[[], float]
 
 
 def now() -> float:
+    """Milliseconds on a clock that never goes back."""
     return time.perf_counter_ns() / 1e6
 
 
@@ -32,15 +33,19 @@ class Deadline:
 
     @classmethod
     def after(cls, budget_ms: float | None, clock: Clock = now) -> "Deadline":
+        """So many milliseconds from now; never, for None."""
         return cls(clock, float("inf") if budget_ms is None else clock() + budget_ms)
 
     def left(self) -> float:
+        """Milliseconds; infinite where there is no end."""
         return self.at - self.clock()
 
     def passed(self) -> bool:
+        """Whether no time is left."""
         return self.left() <= 0
 
     def earlier(self, by: float) -> "Deadline":
+        """The same end, so much sooner."""
         return Deadline(self.clock, self.at - by)
 
     def or_computed(self, ms: float) -> "Deadline":

@@ -4,6 +4,8 @@ The command line prints them as they are and ends with `exit_status`; anything e
 """
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 _LONGEST = 2000
@@ -60,3 +62,20 @@ class DiskError(GlassrankError):
 
 class CorruptError(GlassrankError):
     """A file that is not what was written: a flipped byte, a cut tail."""
+
+
+@contextmanager
+def explained(doing: str, hint: str = "") -> Iterator[None]:
+    """A disk that is full, damaged or closed to us, as one sentence: `cannot DOING: WHY; HINT`."""
+    try:
+        yield
+    except OSError as error:
+        raise disk_error(error, doing, hint) from error
+
+
+def disk_error(error: OSError, doing: str, hint: str = "") -> DiskError:
+    """What a system's error means: `cannot DOING: WHY; HINT`."""
+    where = f" ({error.filename})" if error.filename and str(error.filename) not in doing else ""
+    return DiskError(
+        f"cannot {doing}{where}: {error.strerror or error}{'; ' if hint else ''}{hint}"
+    )

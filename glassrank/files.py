@@ -15,8 +15,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, cast
 
-from glassrank.errors import InputError
-from glassrank.folders import Folder, disk_error, explained
+from glassrank.errors import InputError, disk_error, explained
+from glassrank.folders import Folder
 
 LONGEST_LINE = 1 << 26
 """Bytes (67 MB), of files that hold a document on a line; a document's text is bounded likewise."""

@@ -12,7 +12,7 @@ pipe or a device, and what is new is really new. The path that a user gives may 
         folder.remove("old.bin")
 
 What is not there is a `FileNotFoundError` and a full disk an `OSError`, whose `filename` is the
-whole path; `explained` makes one sentence of them. What no writer of ours would make is a
+whole path; `errors.explained` makes one sentence of them. What no writer of ours would make is a
 `CorruptError`. Systems differ in all this: such calls stand here and in `whole_folder.py` alone.
 """
 
@@ -20,7 +20,6 @@ import errno
 import fcntl
 import os
 import re
-import shutil
 import stat
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -28,7 +27,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO
 
-from glassrank.errors import CorruptError, DiskError, GlassrankError
+from glassrank.errors import CorruptError, GlassrankError
 
 LOCK = "write.lock"
 _PLAIN = re.compile(r"\w[\w.+@ =,-]{0,199}")
@@ -60,10 +59,12 @@ class Folder:
 
     @property
     def descriptor(self) -> int:
+        """As the system's own calls take it."""
         return self._at
 
     @classmethod
     def open(cls, path: str | Path, *, follow: bool = True) -> "Folder":
+        """By its path, which may end in a link only if it is to be followed."""
         flags = os.O_RDONLY | os.O_DIRECTORY | (os.O_CLOEXEC if follow else _NOT_FOLLOWED)
         return cls(Path(path), os.open(path, flags))
 
@@ -214,6 +215,7 @@ class Folder:
             return False
 
     def close(self) -> None:
+        """Lets go of the descriptor; once more does nothing."""
         if self._at >= 0:
             os.close(self._at)
             self._at = -1
@@ -272,30 +274,4 @@ def _no_plain_file(path: Path) -> CorruptError:
     return CorruptError(
         f"{path} is damaged: expected a plain file, not a link, a folder or a device; "
         "restore it from a copy or remove it"
-    )
-
-
-def remove_tree(parent: Folder, name: str) -> None:
-    """Whatever has this name, with all inside, as far as that can be removed; links are removed,
-    not followed. Only for what this process made: a hidden name is allowed."""
-    with suppress(OSError, RecursionError):
-        try:
-            os.unlink(name, dir_fd=parent._at)
-        except (IsADirectoryError, PermissionError):
-            shutil.rmtree(name, ignore_errors=True, dir_fd=parent._at)
-
-
-@contextmanager
-def explained(doing: str, hint: str = "") -> Iterator[None]:
-    """A disk that is full, damaged or closed to us, as one sentence: `cannot DOING: WHY; HINT`."""
-    try:
-        yield
-    except OSError as error:
-        raise disk_error(error, doing, hint) from error
-
-
-def disk_error(error: OSError, doing: str, hint: str = "") -> DiskError:
-    where = f" ({error.filename})" if error.filename and str(error.filename) not in doing else ""
-    return DiskError(
-        f"cannot {doing}{where}: {error.strerror or error}{'; ' if hint else ''}{hint}"
     )

@@ -51,6 +51,7 @@ class Strings(Sequence[str]):
         self._data = data.data
 
     def encoded(self, number: int) -> bytes:
+        """One string's bytes."""
         return bytes(self._data[self._offsets[number] : self._offsets[number + 1]])
 
     def beginning(self, number: int, characters: int) -> str:

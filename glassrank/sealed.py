@@ -22,8 +22,8 @@ from glassrank.checked import (
     record_of,
     write_checked,
 )
-from glassrank.errors import CorruptError, GlassrankError, InputError
-from glassrank.folders import Folder, explained
+from glassrank.errors import CorruptError, GlassrankError, InputError, explained
+from glassrank.folders import Folder
 from glassrank.settings import shown
 from glassrank.whole_folder import read_whole, whole_folder
 
@@ -53,6 +53,7 @@ class SealedFiles:
         ).hexdigest()
 
     def size(self, name: str) -> int:
+        """In bytes, as the manifest says."""
         return self._record(name).size
 
     def read(self, name: str, limit: int) -> bytes:
@@ -68,10 +69,10 @@ class SealedFiles:
                 f"{self.path / name} has {expected:,} bytes, more than the {limit:,} that are read"
             )
         file = self.folder.open_file(name)
-        found = file.seek(0, os.SEEK_END)
-        if found != expected:
+        size = file.seek(0, os.SEEK_END)
+        if size != expected:
             file.close()
-            raise self._damaged(name, f"expected {expected:,} bytes, found {found:,}")
+            raise self._damaged(name, f"expected {expected:,} bytes, found {size:,}")
         file.seek(0)
         return file
 
@@ -83,6 +84,7 @@ class SealedFiles:
         return content
 
     def check(self, name: str, crc32: int) -> None:
+        """Holds a checksum against the manifest's."""
         expected = self._record(name).crc32
         if crc32 != expected:
             raise self._damaged(name, f"its checksum is {crc32:08x}, expected {expected:08x}")

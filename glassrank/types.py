@@ -16,6 +16,8 @@ Qrels = dict[str, dict[str, int]]
 
 
 class Query(NamedTuple):
+    """What is asked."""
+
     query_id: str
     text: str
 
@@ -32,6 +34,8 @@ class Doc:
 
 
 class Qrel(NamedTuple):
+    """How well a document answers a query, as somebody judged it."""
+
     query_id: str
     doc_id: str
     relevance: int

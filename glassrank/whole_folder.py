@@ -8,13 +8,14 @@ model = read_whole(path, load)        # a reader that begins again if it was ove
 import ctypes
 import errno
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
-from glassrank.errors import GlassrankError, InputError
-from glassrank.folders import Folder, disk_error, is_plain, remove_tree
+from glassrank.errors import GlassrankError, InputError, disk_error
+from glassrank.folders import Folder, is_plain
 
 T = TypeVar("T")
 
@@ -121,12 +122,22 @@ def _exchange(parent: Folder, part: str, name: str) -> None:
             os.rename(part, name, src_dir_fd=at, dst_dir_fd=at)
 
 
-def _exchanged(at: int, one: str, other: str) -> bool:
+def remove_tree(parent: Folder, name: str) -> None:
+    """Whatever has this name, with all inside, as far as that can be removed; links are removed,
+    not followed. Only for what this process made: a hidden name is allowed."""
+    with suppress(OSError, RecursionError):
+        try:
+            os.unlink(name, dir_fd=parent.descriptor)
+        except (IsADirectoryError, PermissionError):
+            shutil.rmtree(name, ignore_errors=True, dir_fd=parent.descriptor)
+
+
+def _exchanged(at: int, first: str, second: str) -> bool:
     """Whether two names changed places; False if this system, or this disk, cannot do it."""
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if rename is None:
         return False
-    if rename(at, os.fsencode(one), at, os.fsencode(other), _EXCHANGE) == 0:
+    if rename(at, os.fsencode(first), at, os.fsencode(second), _EXCHANGE) == 0:
         return True
     code = ctypes.get_errno()
     if code in _CANNOT_EXCHANGE:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from glassrank.errors import CorruptError, GlassrankError
-from glassrank.folders import Folder, explained, is_plain, remove_tree
+from glassrank.errors import CorruptError, GlassrankError, explained
+from glassrank.folders import Folder, is_plain
+from glassrank.whole_folder import remove_tree
 
 OUTSIDE = [
     "..",

@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -67,3 +68,35 @@ def test_every_file_says_what_it_is_for() -> None:
 def test_only_its_command_knows_the_benchmarks() -> None:
     know = [path for path in MODULES if "glassrank_bench" in path.read_text("utf-8")]
     assert know == [PACKAGE / "cli" / "bench.py"]
+
+
+@pytest.mark.parametrize("package", ["models", "explain"])
+def test_no_file_imports_another_in_a_circle(package: str) -> None:
+    """Imports inside functions count: they only hide a circle."""
+    graph: dict[str, set[str]] = {}
+    for path in (PACKAGE / package).glob("*.py"):
+        if path.name != "__init__.py":
+            graph[f"glassrank.{package}.{path.stem}"] = set(imports(path))
+    inside = {name: {other for other in found if other in graph} for name, found in graph.items()}
+    TopologicalSorter(inside).prepare()  # a CycleError names the circle
+
+
+OVERRIDDEN = frozenset(
+    "encode_query encode_doc query_words doc_words interact readouts rankers forward start "
+    "mix_first_stage".split()
+)
+"""Of the models' contract, which says what they do."""
+
+
+@pytest.mark.parametrize("package", ["models", "explain"])
+def test_every_public_name_says_what_it_is(package: str) -> None:
+    for path in (PACKAGE / package).glob("*.py"):
+        nodes: list[ast.AST] = [ast.parse(path.read_text("utf-8"))]
+        for node in nodes:
+            for child in getattr(node, "body", []):
+                if not isinstance(child, ast.ClassDef | ast.FunctionDef):
+                    continue
+                if isinstance(child, ast.ClassDef):
+                    nodes.append(child)
+                if not child.name.startswith("_") and child.name not in OVERRIDDEN:
+                    assert ast.get_docstring(child), f"{path}: {child.name}"

@@ -7,8 +7,7 @@ from importlib import import_module
 import typer
 
 from glassrank.cli import console
-from glassrank.errors import GlassrankError
-from glassrank.folders import disk_error
+from glassrank.errors import GlassrankError, disk_error
 
 _COMMANDS = (
     *("demo", "index", "search", "retrieve", "rerank", "evaluate", "tune", "prepare", "train"),

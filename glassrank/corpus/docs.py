@@ -58,11 +58,11 @@ class DocReader:
         self._records = records
 
     def __iter__(self) -> Iterator[Doc]:
-        found = False
+        any_document = False
         for _, _, doc in self._records():
-            found = True
+            any_document = True
             yield doc
-        if not found:
+        if not any_document:
             raise InputError(f"{self.name} holds no documents; expected at least one")
 
     def __repr__(self) -> str:

@@ -17,14 +17,14 @@ def read_folds(path: str | Path) -> dict[str, int]:
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path} is not JSON: {error}") from None
     folds = list(plain.values()) if isinstance(plain, dict) else plain
-    found: dict[str, int] = {}
+    fold_of: dict[str, int] = {}
     for number, fold in enumerate(folds if isinstance(folds, list) else []):
         for query_id in _tested(fold, path):
-            if found.setdefault(str(query_id), number) != number:
+            if fold_of.setdefault(str(query_id), number) != number:
                 raise InputError(f"{path}: query {query_id!r} is in two folds; keep one of them")
-    if not found:
+    if not fold_of:
         raise InputError(f"{path} has no folds; expected a list of lists of query ids")
-    return found
+    return fold_of
 
 
 def _tested(fold: Any, path: Path) -> list[Any]:

@@ -75,6 +75,7 @@ def irds_docs(name: str) -> Iterator[tuple[int, Doc]]:
 
 
 def irds_queries(name: str, field: str) -> Iterator[Query]:
+    """The queries of a dataset of ir_datasets."""
     for query in _with(name, "queries").queries_iter():
         fields = query._asdict()
         texts = [fields[key] for key in _TOPIC_FIELDS[field] if isinstance(fields.get(key), str)]
@@ -87,6 +88,7 @@ def irds_queries(name: str, field: str) -> Iterator[Query]:
 
 
 def irds_qrels(name: str) -> Iterator[Qrel]:
+    """Its judgments."""
     for qrel in _with(name, "qrels").qrels_iter():
         yield Qrel(qrel.query_id, qrel.doc_id, qrel.relevance)
 

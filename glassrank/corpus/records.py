@@ -144,6 +144,7 @@ def check_size(size: int, path: Path, line: int) -> None:
 
 
 def parse_object(line: str, path: Path, number: int) -> dict[str, object]:
+    """One line of JSONL; an error names file and line."""
     try:
         fields = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -214,10 +215,10 @@ def _missing(names: tuple[str, ...], fields: Mapping[str, object]) -> str:
     )
 
 
-def _wrong_width(path: Path, line: int, expected: int, found: int) -> InputError:
+def _wrong_width(path: Path, line: int, expected: int, columns: int) -> InputError:
     return InputError.at(
         path,
         line,
-        f"expected {expected} columns, as in the first line, found {found}; "
+        f"expected {expected} columns, as in the first line, found {columns}; "
         "look for a missing or unescaped separator",
     )

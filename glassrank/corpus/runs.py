@@ -43,10 +43,10 @@ def read_run(path: str | Path) -> Run:
             width = width or len(block.lstrip().partition(b"\n")[0].split())
             cells = _cells(block, width)
             if width == 6:
-                found = np.array(list(map(float, cells[4::6])))
+                values = np.array(list(map(float, cells[4::6])))
             else:
-                found = -np.array(list(map(int, cells[2::3])), np.float64)
-            valid = bool(np.isfinite(found).all())
+                values = -np.array(list(map(int, cells[2::3])), np.float64)
+            valid = bool(np.isfinite(values).all())
         except (ValueError, OverflowError):  # wrong columns, not a number, not UTF-8
             valid = False
         if not valid:
@@ -57,7 +57,7 @@ def read_run(path: str | Path) -> Run:
         owners.append(np.array(list(map(position.__getitem__, queries)), np.int64))
         share = shared.setdefault if len(shared) < _SHARED else shared.get
         docs.extend(map(share, names, names))
-        scores.append(found)
+        scores.append(values)
     if not docs:
         raise InputError(f"{path} holds no rows; expected at least one")
     owner, score = np.concatenate(owners), np.concatenate(scores)
@@ -120,16 +120,16 @@ def _first_problem(path: str | Path, width: int) -> InputError:
             continue
         if width not in _COLUMNS:
             expected = " or ".join(f"{count} columns {names}" for count, names in _COLUMNS.items())
-            found = str(len(cells))
+            there = str(len(cells))
         elif len(cells) != width:
-            expected, found = f"{width} columns {_COLUMNS[width]}", str(len(cells))
+            expected, there = f"{width} columns {_COLUMNS[width]}", str(len(cells))
         elif width == 6 and not _is_finite(cells[4]):
-            expected, found = "a finite number as the score", repr(cells[4])
+            expected, there = "a finite number as the score", repr(cells[4])
         elif width == 3 and not re.fullmatch(r"[+-]?\d{1,18}", cells[2]):
-            expected, found = "a whole number as the rank", repr(cells[2])
+            expected, there = "a whole number as the rank", repr(cells[2])
         else:
             continue
-        return InputError.at(path, number, f"expected {expected}, found {found}; correct the line")
+        return InputError.at(path, number, f"expected {expected}, found {there}; correct the line")
     # What is left: a byte that is blank to us but not to Python, or the other way round.
     return InputError(f"{path} has control characters or odd blanks; expected spaces and tabs only")
 

@@ -2,7 +2,7 @@
 
 from glassrank.explain.changes import Change, WhatIf, what_if
 from glassrank.explain.explainers import EXPLAINERS, explain
-from glassrank.explain.explanation import Comparison, Explanation, compare
+from glassrank.explain.explanation import Explanation, ExplanationPair, compare
 from glassrank.explain.hits import (
     explain_any,
     explain_docs,
@@ -11,15 +11,15 @@ from glassrank.explain.hits import (
     what_if_doc,
 )
 from glassrank.explain.page import html_page
-from glassrank.explain.structure import Part
+from glassrank.explain.structure import ScorePart
 from glassrank.modules import make_callable
 
 __all__ = [
     "EXPLAINERS",
     "Change",
-    "Comparison",
     "Explanation",
-    "Part",
+    "ExplanationPair",
+    "ScorePart",
     "WhatIf",
     "compare",
     "explain",

@@ -12,17 +12,18 @@ from torch import Tensor
 from torch.nn import functional
 
 from glassrank.explain.cases import Case, Findings, as_matrix
-from glassrank.explain.leave_one_out import left_out_signal, lost_without_doc_words
-from glassrank.explain.piece_reading import FIRST
-from glassrank.explain.structure import Matrix, Side
-from glassrank.explain.transformer_parts import (
-    APPROXIMATE,
+from glassrank.explain.leave_one_out import (
     MOST_TEXTS,
+    PIECES_APPROXIMATE,
+    left_out_signal,
+    lost_without_doc_words,
     piece_marks,
     query_parts,
     terms_of,
     together,
 )
+from glassrank.explain.reading import FIRST
+from glassrank.explain.structure import Matrix, Side
 from glassrank.explain.whole_words import in_runs, shared_evenly, whole_words
 from glassrank.models.bert import BERT
 
@@ -33,6 +34,7 @@ ATTENTION = (
 
 
 def explain_bert(case: Case) -> Findings:
+    """By texts without a word, each read anew, and attention."""
     assert isinstance(case.model, BERT)
     with torch.no_grad():
         maps = case.model.interact(case.query, case.doc, explain=True).parts["attention"]
@@ -53,7 +55,7 @@ def explain_bert(case: Case) -> Findings:
         rest=(together(case, shares),),
         matrices=tuple(_matrices(case, layers)),
         terms=terms_of(parts),
-        notes=(APPROXIMATE, ATTENTION, *_runs(len(words), len(runs))),
+        notes=(PIECES_APPROXIMATE, ATTENTION, *_runs(len(words), len(runs))),
     )
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from glassrank.deadline import NEVER, Deadline
-from glassrank.explain.structure import Mark, Matrix, Part, Side, Signal, Term
+from glassrank.explain.structure import Mark, Matrix, QueryTerm, ScorePart, Side, Signal
 from glassrank.models import Output, Ranker, TokenBatch, Words
 
 
@@ -71,10 +71,12 @@ class Case:
         )
 
     def check_time(self) -> None:
+        """Raises a LateError when the deadline has passed."""
         self.deadline.check("this explanation")
 
     @property
     def doc_count(self) -> int:
+        """How many document words the model reads."""
         return len(self.doc_words)
 
     def with_gradients(self) -> Output:
@@ -97,14 +99,16 @@ class Case:
 
 @dataclass(frozen=True)
 class Findings:
+    """What an explainer has found of one case."""
+
     exact: bool
-    parts: tuple[Part, ...]
+    parts: tuple[ScorePart, ...]
     """Of `interact`'s score."""
     signals: tuple[Signal, ...]
     marks: tuple[Mark, ...]  # (D,)
-    rest: tuple[Part, ...]
+    rest: tuple[ScorePart, ...]
     matrices: tuple[Matrix, ...]
-    terms: tuple[Term, ...] | None = None
+    terms: tuple[QueryTerm, ...] | None = None
     """None: they can be read off the parts."""
     notes: tuple[str, ...] = ()
 
@@ -125,8 +129,8 @@ def marks_of(
     nearest, term = similarity.max(0)
     described = zip(term.tolist(), signal, nearest.tolist(), whole, strict=True)
     return tuple(
-        Mark(*own, tuple(by_term[word]), tuple(by_signal[word]))
-        for word, own in enumerate(described)
+        Mark(*facts, tuple(by_term[word]), tuple(by_signal[word]))
+        for word, facts in enumerate(described)
     )
 
 
@@ -159,7 +163,7 @@ def spread(shares: Tensor, before: int, after: int, words: int) -> tuple[Tensor,
     inside = [(target >= 0) & (target < words) for target in targets]
     count = torch.stack(inside).sum(0)  # (P,)
     portion = shares / count.clamp(min=1)[:, None]
-    found = shares.new_zeros(shares.shape[0], words, shares.shape[2])
+    given = shares.new_zeros(shares.shape[0], words, shares.shape[2])
     for target, real in zip(targets, inside, strict=True):
-        found.index_add_(1, target[real], portion[:, real])
-    return found, shares[:, count == 0].sum(1)
+        given.index_add_(1, target[real], portion[:, real])
+    return given, shares[:, count == 0].sum(1)

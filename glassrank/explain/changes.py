@@ -48,6 +48,8 @@ class Moved:
 
 @dataclass(frozen=True)
 class WhatIf:
+    """What a change did: each document's score and rank, before and after."""
+
     query: str
     """As changed, as is the text."""
     text: str
@@ -56,6 +58,7 @@ class WhatIf:
     moved: tuple[Moved, ...]  # one for each document
 
     def to_json(self) -> dict[str, Any]:
+        """Plain data, as `docs/explanations.md` describes it."""
         plain: dict[str, Any] = to_plain(self)
         return {"schema": SCHEMA, **plain}
 
@@ -82,9 +85,9 @@ def what_if(
         after = _scores(reranker, query, texts, first_stage, deadline)
     else:
         texts[doc] = apply_change(texts[doc], change, _numbered(reranker, texts[doc], change))
-        own = None if first_stage is None else [first_stage[doc]]
+        own_first = None if first_stage is None else [first_stage[doc]]
         after = before.copy()
-        after[doc] = _scores(reranker, query, [texts[doc]], own, deadline)[0]
+        after[doc] = _scores(reranker, query, [texts[doc]], own_first, deadline)[0]
     columns = before.tolist(), after.tolist(), _ranks(before), _ranks(after)
     return WhatIf(query, texts[doc], doc, tuple(Moved(*row) for row in zip(*columns, strict=True)))
 
@@ -130,22 +133,22 @@ def apply_change(text: str, change: Change, numbered: Spans | None = None) -> st
     spans = word_spans(text, words)
     if isinstance(change.word, int):
         by_number = spans if numbered is None else numbered
-        found = [by_number[change.word]] if 0 <= change.word < len(by_number) else []
+        places = [by_number[change.word]] if 0 <= change.word < len(by_number) else []
     else:
         wanted = change.word.lower()
-        found = [spans[number] for number, word in enumerate(words) if word == wanted]
-    if not found:
+        places = [spans[number] for number, word in enumerate(words) if word == wanted]
+    if not places:
         raise InputError(
             f"the {change.side} has no word {change.word!r}; its words are "
             f"{' '.join(words[:20])}{' …' if len(words) > 20 else ''}"
         )
-    if len(text) + len(found) * len(change.by) > _LONGEST:
+    if len(text) + len(places) * len(change.by) > _LONGEST:
         raise InputError(
-            f"{change.word!r} stands {len(found):,} times in the {change.side}, and the changed "
+            f"{change.word!r} stands {len(places):,} times in the {change.side}, and the changed "
             f"text would have more than {_LONGEST:,} characters; put less in its place"
         )
     pieces, at = [], 0
-    for span in found:
+    for span in places:
         if span is None:
             raise InputError(f"the word {change.word!r} cannot be found in the text to change it")
         pieces += [text[at : span[0]], change.by]

@@ -18,14 +18,13 @@ from glassrank.explain.cases import Case, Explainer, Findings
 from glassrank.explain.explanation import Explanation
 from glassrank.explain.gradients import explain_duet, explain_pyramid
 from glassrank.explain.kernels import explain_kernels, has_kernels
-from glassrank.explain.leave_one_out import explain_by_leaving_out
+from glassrank.explain.leave_one_out import explain_by_leaving_out, explain_left_out_words
 from glassrank.explain.members import explain_members
 from glassrank.explain.mores import explain_mores
 from glassrank.explain.ngrams import explain_ngrams
 from glassrank.explain.reading import Reading, read
-from glassrank.explain.structure import Part, Term
+from glassrank.explain.structure import QueryTerm, ScorePart
 from glassrank.explain.summands import explain_summands
-from glassrank.explain.transformer_parts import explain_left_out_words
 from glassrank.explain.whole_words import in_words
 from glassrank.explain.windows import explain_windows
 from glassrank.models import Ranker, Words
@@ -50,8 +49,8 @@ def explain(
     joined to words again, unless `pieces` are asked for. An explanation that is not there by the
     deadline ends with a LateError."""
     with one_thread() if reranker.alone else nullcontext():
-        found = _explained(reranker, query, text, doc_id, first_stage, words, deadline)
-    return found if pieces else in_words(found)
+        explanation = _explained(reranker, query, text, doc_id, first_stage, words, deadline)
+    return explanation if pieces else in_words(explanation)
 
 
 def _explained(
@@ -73,9 +72,9 @@ def _explained(
         model, asked.batch, given.batch, asked.words, given.words, ranked, query_words, deadline
     )
     case = replace(case, score=_score(reranker, case, None))
-    found = explain_case(case)
+    findings = explain_case(case)
     mixed = _first_stage(case, first_stage)
-    root = Part.total("score", "score", (*found.parts, *mixed))
+    root = ScorePart.total("score", "score", (*findings.parts, *mixed))
     asked, given = asked.cut_to(len(case.query_words)), given.cut_to(case.doc_count)
     return Explanation(
         query=asked.text,
@@ -83,14 +82,14 @@ def _explained(
         doc=given.text,
         model=model.name,
         score=_score(reranker, case, first_stage),
-        exact=found.exact,
+        exact=findings.exact,
         parts=root,
-        terms=_terms(root, case.query_words) if found.terms is None else found.terms,
-        signals=found.signals,
-        marks=found.marks,
-        rest=(*found.rest, *mixed),
-        matrices=found.matrices,
-        notes=(*found.notes, *_notes(reranker, asked, given, first_stage, words)),
+        terms=_terms(root, case.query_words) if findings.terms is None else findings.terms,
+        signals=findings.signals,
+        marks=findings.marks,
+        rest=(*findings.rest, *mixed),
+        matrices=findings.matrices,
+        notes=(*findings.notes, *_notes(reranker, asked, given, first_stage, words)),
     )
 
 
@@ -129,24 +128,25 @@ def _score(reranker: Reranker, case: Case, first_stage: float | None) -> float:
         return reranker.ranks.rank(case.query, case.doc, given).score.item()
 
 
-def _first_stage(case: Case, first_stage: float | None) -> list[Part]:
+def _first_stage(case: Case, first_stage: float | None) -> list[ScorePart]:
     weight = case.model.first_stage_weight
     if weight is None or first_stage is None:
         return []
-    return [Part("first stage", "first stage", weight.item() * first_stage)]
+    return [ScorePart("first stage", "first stage", weight.item() * first_stage)]
 
 
-def _terms(root: Part, words: tuple[str, ...]) -> tuple[Term, ...]:
+def _terms(root: ScorePart, words: tuple[str, ...]) -> tuple[QueryTerm, ...]:
     """What each query word added: the same parts, summed the other way."""
     paths = list(_paths(root, ""))
     by_path = [(name, _by_term(path, len(words))) for name, path in paths]
     whole = _by_term(root, len(words))
     return tuple(
-        Term(q, whole[q], {name: values[q] for name, values in by_path}) for q in range(len(words))
+        QueryTerm(q, whole[q], {name: values[q] for name, values in by_path})
+        for q in range(len(words))
     )
 
 
-def _paths(part: Part, prefix: str) -> Iterator[tuple[str, Part]]:
+def _paths(part: ScorePart, prefix: str) -> Iterator[tuple[str, ScorePart]]:
     for child in part.children:
         if child.kind == "path":
             yield prefix + child.name, child
@@ -154,16 +154,16 @@ def _paths(part: Part, prefix: str) -> Iterator[tuple[str, Part]]:
             yield from _paths(child, f"{child.name}: ")
 
 
-def _by_term(part: Part, terms: int) -> list[float]:
-    found: list[list[float]] = [[] for _ in range(terms)]
+def _by_term(part: ScorePart, terms: int) -> list[float]:
+    by_term: list[list[float]] = [[] for _ in range(terms)]
     waiting = [part]
     while waiting:
         part = waiting.pop()
         if part.kind == "term" and part.number is not None:
-            found[part.number].append(part.value)
+            by_term[part.number].append(part.value)
         else:
             waiting += part.children
-    return [math.fsum(values) for values in found]
+    return [math.fsum(values) for values in by_term]
 
 
 def _notes(

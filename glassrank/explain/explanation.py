@@ -1,10 +1,9 @@
-"""`Explanation` and `Comparison`: what `explain` and `compare` give, as text and as plain data."""
+"""What `explain` and `compare` give: an explanation, or two, as text and as plain data."""
 
 from dataclasses import dataclass
 from typing import Any
 
-from glassrank.explain.differences import ComparisonData, differences_of
-from glassrank.explain.structure import ExplanationData
+from glassrank.explain.structure import ExplanationData, PairData, differences_of
 from glassrank.explain.terminal import as_text, draw
 from glassrank.settings import from_plain, to_plain
 
@@ -31,7 +30,7 @@ class Explanation(ExplanationData):
 
 
 @dataclass(frozen=True)
-class Comparison(ComparisonData):
+class ExplanationPair(PairData):
     """Two explanations side by side."""
 
     left: Explanation
@@ -50,6 +49,6 @@ class Comparison(ComparisonData):
         return as_text(draw(self))
 
 
-def compare(left: Explanation, right: Explanation) -> Comparison:
+def compare(left: Explanation, right: Explanation) -> ExplanationPair:
     """What each path, kernel and query word adds to the left document more than to the right."""
-    return Comparison(left, right, differences_of(left, right))
+    return ExplanationPair(left, right, differences_of(left, right))

@@ -17,7 +17,7 @@ from glassrank.explain.leave_one_out import (
     lost_without_doc_words,
     lost_without_query_words,
 )
-from glassrank.explain.structure import Part, PathShare, Signal, Term
+from glassrank.explain.structure import PathShare, QueryTerm, ScorePart, Signal
 
 PYRAMID = "Approximate: each value is the score's slope at a similarity times the similarity."
 DUET = (
@@ -27,18 +27,19 @@ DUET = (
 
 
 def explain_pyramid(case: Case) -> Findings:
+    """By the score's slope at each cell of the match matrix."""
     out = case.with_gradients()
     (slope,) = torch.autograd.grad(out.score.sum(), out.parts["similarity"])
     similarity = case.words_alone(out.parts["similarity"])  # (Q, D)
     shares = case.words_alone(slope) * similarity  # (Q, D)
     patterns = case.words_alone(out.parts["patterns"])  # (Q, D)
     values = shares.sum(1).tolist()
-    tree = Part.total(
+    tree = ScorePart.total(
         "patterns",
         "path",
-        (Part(term, "term", values[q], q) for q, term in enumerate(case.query_words)),
+        (ScorePart(term, "term", values[q], q) for q, term in enumerate(case.query_words)),
     )
-    constant = Part("constant", "constant", out.score.item() - tree.value)
+    constant = ScorePart("constant", "constant", out.score.item() - tree.value)
     signal = Signal(
         "patterns",
         None,
@@ -60,15 +61,16 @@ def explain_pyramid(case: Case) -> Findings:
 
 
 def explain_duet(case: Case) -> Findings:
+    """By slopes at the two halves, and by leaving words out."""
     out = case.with_gradients()
     halves = [out.parts["local"], out.parts["distributed"]]
     slopes = torch.autograd.grad(out.score.sum(), halves)
     parts = [
-        Part(name, "path", (slope * half).sum().item())
+        ScorePart(name, "path", (slope * half).sum().item())
         for name, slope, half in zip(("local", "distributed"), slopes, halves, strict=True)
     ]
     score = out.score.item()
-    parts.append(Part("constant", "constant", score - math.fsum(part.value for part in parts)))
+    parts.append(ScorePart("constant", "constant", score - math.fsum(part.value for part in parts)))
     words = lost_without_doc_words(case)
     similarity = case.words_alone(out.parts["similarity"])
     weighted = case.words_alone(out.parts["weighted"])
@@ -77,8 +79,10 @@ def explain_duet(case: Case) -> Findings:
         parts=tuple(parts),
         signals=(left_out_signal(words),),
         marks=left_out_marks(words, similarity),
-        rest=(Part("together", "constant", score - math.fsum(words)),),
+        rest=(ScorePart("together", "constant", score - math.fsum(words)),),
         matrices=(as_matrix("similarity", similarity), as_matrix("weighted by idf", weighted)),
-        terms=tuple(Term(q, value, {}) for q, value in enumerate(lost_without_query_words(case))),
+        terms=tuple(
+            QueryTerm(q, value, {}) for q, value in enumerate(lost_without_query_words(case))
+        ),
         notes=(DUET,),
     )

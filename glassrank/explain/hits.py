@@ -10,7 +10,7 @@ from glassrank.deadline import NEVER, Deadline
 from glassrank.errors import InputError
 from glassrank.explain.changes import Change, WhatIf, docs_in_time, what_if
 from glassrank.explain.explainers import explain
-from glassrank.explain.explanation import Comparison, Explanation, compare
+from glassrank.explain.explanation import Explanation, ExplanationPair, compare
 from glassrank.rank import Pipeline, Reranker
 from glassrank.rank.candidates import characters_read
 from glassrank.store import text_of
@@ -75,7 +75,7 @@ def _placed_by(
     return [placed.get(doc_id, 0) for doc_id in doc_ids]
 
 
-def explain_hits(pipeline: Pipeline, query: str, *hits: Hit) -> Explanation | Comparison:
+def explain_hits(pipeline: Pipeline, query: str, *hits: Hit) -> Explanation | ExplanationPair:
     """Why a hit has its score, or how two differ."""
     if len(hits) not in (1, 2):
         raise InputError(f"one hit or two can be explained, not {len(hits)}")
@@ -101,7 +101,7 @@ def _as_listed(explanation: Explanation, hit: Hit) -> Explanation:
     return replace(explanation, notes=(*explanation.notes, note))
 
 
-def one_or_both(explanations: Sequence[Explanation]) -> Explanation | Comparison:
+def one_or_both(explanations: Sequence[Explanation]) -> Explanation | ExplanationPair:
     """One by itself; two side by side."""
     return compare(*explanations) if len(explanations) == 2 else explanations[0]
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from glassrank.explain.cases import Case, Findings, as_matrix, marks_of, spread
-from glassrank.explain.structure import Part, PathShare, Signal
+from glassrank.explain.structure import PathShare, ScorePart, Signal
 from glassrank.models import Ranker
 from glassrank.nn.kernels import FLOOR, KernelBank, Kernels, Readout, kernel_values
 from glassrank.nn.ngrams import ngram_name
@@ -24,7 +24,9 @@ NEAR = 0.4
 
 
 @dataclass(frozen=True)
-class Path:
+class KernelPath:
+    """A score path: one way on which soft counts become score."""
+
     name: str
     weight: Tensor  # (K,)
     signal: Tensor  # (Q, K)
@@ -38,12 +40,13 @@ def has_kernels(model: Ranker) -> bool:
 
 
 def explain_kernels(case: Case) -> Findings:
+    """By the model's own sums over paths, query words and kernels."""
     bank = case.model.kernels
     assert isinstance(bank, KernelBank)
     kernels: Kernels = case.model.config.kernels
     readouts = case.model.readouts()
     names = _matrix_names(len(readouts))
-    paths: list[Path] = []
+    paths: list[KernelPath] = []
     similarities: list[Tensor] = []
     strength = torch.zeros(case.doc_count, len(kernels), dtype=torch.double)  # (D, K)
     for number, (name, readout) in enumerate(zip(names, readouts, strict=True)):
@@ -84,7 +87,7 @@ def _similarity(case: Case, readout: Readout) -> Tensor:
 
 def _paths(
     case: Case, readout: Readout, number: int, matrix: str, values: Tensor
-) -> Iterator[Path]:
+) -> Iterator[KernelPath]:
     """The log path of one match matrix, and the length path where the model has one."""
     model, parts = case.model, case.output.parts
     weight = (case.query.idf if model.weighs_terms else case.query.mask)[0].cpu().double()
@@ -99,7 +102,7 @@ def _paths(
     log = readout.log.detach().cpu().double()  # (K,)
     signal = weight * log_counts(counts)  # (Q, K)
     shares = log * (signal[:, None] - weight[:, None] * log_counts(left))  # (Q, D, K)
-    yield Path(
+    yield KernelPath(
         "log" if matrices == 1 else matrix,
         log,
         signal,
@@ -110,7 +113,7 @@ def _paths(
         by_length = readout.length.detach().cpu().double()  # (K,)
         words = case.doc_count
         signal = weight * counts / (words + 1)  # (Q, K)
-        yield Path(
+        yield KernelPath(
             "length",
             by_length,
             signal,
@@ -121,6 +124,7 @@ def _paths(
 
 
 def log_counts(counts: Tensor) -> Tensor:
+    """Logarithms of soft counts, with the models' floor."""
     return counts.clamp(min=FLOOR).log()
 
 
@@ -130,30 +134,31 @@ def _own(part: Tensor, number: int) -> Tensor:
     return part if part.dim() == 2 else part[:, number]
 
 
-def _tree(path: Path, terms: tuple[str, ...], kernels: Kernels) -> Part:
+def _tree(path: KernelPath, terms: tuple[str, ...], kernels: Kernels) -> ScorePart:
     values = path.part.tolist()
     names = kernel_names(kernels)
     rows = [
-        Part.total(
+        ScorePart.total(
             term,
             "term",
             (
-                Part(name, "signal", value, k)
+                ScorePart(name, "signal", value, k)
                 for k, (name, value) in enumerate(zip(names, values[q], strict=True))
             ),
             q,
         )
         for q, term in enumerate(terms)
     ]
-    return Part.total(path.name, "path", rows)
+    return ScorePart.total(path.name, "path", rows)
 
 
-def _column(path: Path) -> list[PathShare]:
+def _column(path: KernelPath) -> list[PathShare]:
     columns = path.weight.tolist(), path.signal.sum(0).tolist(), path.part.sum(0).tolist()
     return [PathShare(path.name, *row) for row in zip(*columns, strict=True)]
 
 
 def kernel_names(kernels: Kernels) -> list[str]:
+    """As tables have them."""
     return [f"kernel {center}" for center in kernels.centers]
 
 
@@ -163,6 +168,7 @@ def kernel_table(
     strength: Tensor,  # (D, K)
     nearest: list[int],  # (D,)
 ) -> tuple[Signal, ...]:
+    """A signal for each kernel, with what it added on each path."""
     coloured = _standing_out(kernels, nearest)
     return tuple(
         Signal(
@@ -181,21 +187,21 @@ def kernel_table(
 def _standing_out(kernels: Kernels, nearest: list[int]) -> set[int]:
     """Kernels of high similarity, from the highest down to the first that has words, and on while
     no more than half of all words would be coloured: contextual words may all be alike."""
-    found: set[int] = set()
+    coloured: set[int] = set()
     words = 0
     for k in sorted(range(len(kernels)), key=lambda k: -kernels.centers[k]):
-        own = nearest.count(k)
-        if kernels.centers[k] < NEAR or (words and words + own > len(nearest) / 2):
+        count = nearest.count(k)
+        if kernels.centers[k] < NEAR or (words and words + count > len(nearest) / 2):
             break
-        found.add(k)
-        words += own
-    return found
+        coloured.add(k)
+        words += count
+    return coloured
 
 
-def together(parts: tuple[Part, ...], shares: Tensor) -> Part:
+def together(parts: tuple[ScorePart, ...], shares: Tensor) -> ScorePart:
     """What is left when each word has its share."""
     whole = math.fsum(part.value for part in parts)
-    return Part("together", "constant", whole - float(shares.sum()))
+    return ScorePart("together", "constant", whole - float(shares.sum()))
 
 
 def nearest_kernels(similarity: Tensor, kernels: Kernels) -> list[int]:

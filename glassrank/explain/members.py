@@ -4,27 +4,28 @@ import math
 from dataclasses import replace
 
 from glassrank.explain.cases import Case, Explainer, Findings
-from glassrank.explain.structure import Mark, Matrix, Part, Signal
+from glassrank.explain.structure import Mark, Matrix, ScorePart, Signal
 from glassrank.models import Ensemble, TokenBatch
 
 
 def explain_members(case: Case, explain_one: Explainer) -> Findings:
+    """By its members' explanations, each with its share."""
     ensemble = case.model
     assert isinstance(ensemble, Ensemble)
     share = 1 / len(ensemble.members)
-    names, found = [], []
+    names, all_findings = [], []
     for number, model in enumerate(ensemble.rankers()):
-        own = ensemble.config.members[number]
-        query = _cut(case.query_batch, own.query_length)
-        doc = _cut(case.doc_batch, own.doc_length)
+        lengths = ensemble.config.members[number]
+        query = _cut(case.query_batch, lengths.query_length)
+        doc = _cut(case.doc_batch, lengths.doc_length)
         names.append(f"{number + 1} {model.name}")
         words = case.query_words, case.doc_words
-        found.append(explain_one(Case.of(model, query, doc, *words, deadline=case.deadline)))
-    described = list(zip(names, found, strict=True))
+        all_findings.append(explain_one(Case.of(model, query, doc, *words, deadline=case.deadline)))
+    described = list(zip(names, all_findings, strict=True))
     return Findings(
-        exact=all(findings.exact for findings in found),
+        exact=all(findings.exact for findings in all_findings),
         parts=tuple(
-            Part.total(name, "member", (part.scaled(share) for part in findings.parts))
+            ScorePart.total(name, "member", (part.scaled(share) for part in findings.parts))
             for name, findings in described
         ),
         signals=tuple(
@@ -32,9 +33,9 @@ def explain_members(case: Case, explain_one: Explainer) -> Findings:
             for name, findings in described
             for signal in findings.signals
         ),
-        marks=_marks(found, share, case),
+        marks=_marks(all_findings, share, case),
         rest=tuple(
-            Part.total(name, "member", (part.scaled(share) for part in findings.rest))
+            ScorePart.total(name, "member", (part.scaled(share) for part in findings.rest))
             for name, findings in described
         ),
         matrices=tuple(
@@ -75,18 +76,20 @@ def _longer(values: tuple[float, ...], length: int) -> tuple[float, ...]:
     return values + (0.0,) * (length - len(values))
 
 
-def _marks(found: list[Findings], share: float, case: Case) -> tuple[Mark, ...]:
-    return tuple(_mark(word, found, share, len(case.query_words)) for word in range(case.doc_count))
+def _marks(all_findings: list[Findings], share: float, case: Case) -> tuple[Mark, ...]:
+    return tuple(
+        _mark(word, all_findings, share, len(case.query_words)) for word in range(case.doc_count)
+    )
 
 
-def _mark(word: int, found: list[Findings], share: float, terms: int) -> Mark:
+def _mark(word: int, all_findings: list[Findings], share: float, terms: int) -> Mark:
     """Shares are summed; what a word is closest to, the member says to whom it matters most."""
-    own = [f.marks[word] if word < len(f.marks) else None for f in found]
-    leader = max((mark for mark in own if mark), key=lambda mark: abs(mark.share), default=None)
+    marks = [f.marks[word] if word < len(f.marks) else None for f in all_findings]
+    leader = max((mark for mark in marks if mark), key=lambda mark: abs(mark.share), default=None)
     by_signal: list[float] = []
     by_term = [0.0] * terms
     signal = None
-    for mark, findings in zip(own, found, strict=True):
+    for mark, findings in zip(marks, all_findings, strict=True):
         if mark is leader and mark is not None and mark.signal is not None:
             signal = len(by_signal) + mark.signal
         shares = mark.by_signal if mark else ()
@@ -97,7 +100,7 @@ def _mark(word: int, found: list[Findings], share: float, terms: int) -> Mark:
         leader.term if leader else None,
         signal,
         leader.similarity if leader else None,
-        share * math.fsum(mark.share for mark in own if mark),
+        share * math.fsum(mark.share for mark in marks if mark),
         tuple(by_term),
         tuple(by_signal),
     )

@@ -16,15 +16,15 @@ from torch import Tensor
 from torch.nn import functional
 
 from glassrank.explain.cases import Case, Findings, as_matrix
-from glassrank.explain.leave_one_out import Units
-from glassrank.explain.structure import Matrix, PathShare, Signal
-from glassrank.explain.transformer_parts import (
+from glassrank.explain.leave_one_out import (
+    Units,
     piece_marks,
     query_parts,
     shades_of_pieces,
     terms_of,
     together,
 )
+from glassrank.explain.structure import Matrix, PathShare, Signal
 from glassrank.explain.whole_words import shared_evenly, whole_words
 from glassrank.models.mores import MORES
 from glassrank.nn.attention import key_bias
@@ -44,6 +44,7 @@ _PIECES_AT_ONCE = 2048
 
 
 def explain_mores(case: Case) -> Findings:
+    """By words that no block may look at, and attention."""
     model = case.model
     assert isinstance(model, MORES)
     with torch.no_grad():
@@ -90,12 +91,14 @@ def _signal(name: str, case: Case, weights: Tensor, values: list[float]) -> Sign
 def _matrices(case: Case, maps: dict[str, Tensor], blocks: Tensor) -> Iterator[Matrix]:
     """In the order of the paper's Figure 2."""
     if "doc_attention" in maps and case.doc_count <= LARGEST:
-        own = _plain(maps["doc_attention"])
-        name = f"document module, layer {len(own)}"
-        yield as_matrix(name, own[-1], rows="document", attention=True)
+        layers = _plain(maps["doc_attention"])
+        name = f"document module, layer {len(layers)}"
+        yield as_matrix(name, layers[-1], rows="document", attention=True)
     if "query_attention" in maps:
-        own = _plain(maps["query_attention"])
-        yield as_matrix(f"query module, layer {len(own)}", own[-1], columns="query", attention=True)
+        layers = _plain(maps["query_attention"])
+        yield as_matrix(
+            f"query module, layer {len(layers)}", layers[-1], columns="query", attention=True
+        )
     for number, block in enumerate(blocks):
         yield as_matrix(f"block {number + 1}: query to document", block, attention=True)
 
@@ -122,10 +125,10 @@ def _lost(case: Case, model: MORES, words: Units) -> list[list[float]]:
         for row, places in enumerate(some):
             hidden[row, list(places)] = 0
         before = _scores(case, model, [mask] * len(lost)).expand(len(some))  # (B,)
-        for block, found in enumerate(lost):
+        for block, block_losses in enumerate(lost):
             masks = [hidden if number <= block else mask for number in range(len(lost))]
             after = _scores(case, model, masks)  # (B,)
-            found += (before - after).tolist()
+            block_losses += (before - after).tolist()
             before = after
     return lost
 

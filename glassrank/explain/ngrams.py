@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from glassrank.explain.cases import Case, Findings, as_matrix, marks_of, shades, spread
-from glassrank.explain.structure import Part, PathShare, Signal
+from glassrank.explain.structure import PathShare, ScorePart, Signal
 from glassrank.models import Output, Ranker
 from glassrank.models.co_pacrr import CoPACRR
 from glassrank.nn.ngrams import NGrams, ngram_name, window_padding
@@ -26,7 +26,7 @@ APPROXIMATE = (
 
 
 @dataclass(frozen=True)
-class Path:
+class NGramPath:
     """Slopes times values of what was chosen, for each of S n-gram sizes. There may be more rows
     than query words, and choices outside the document: some models do not mask padding."""
 
@@ -37,6 +37,7 @@ class Path:
 
 
 def explain_ngrams(case: Case) -> Findings:
+    """By slopes at the chosen values."""
     out = case.with_gradients()
     slopes = _slopes(out)
     names = [name.removesuffix("_values") for name in slopes if name.endswith("_values")]
@@ -51,7 +52,9 @@ def explain_ngrams(case: Case) -> Findings:
     outside = math.fsum(float(path.outside[:words].sum()) for path in paths)
     parts = [_tree(path, names, case.query_words) for path in paths] + idf
     parts += _padding(empty_rows)
-    constant = Part("constant", "constant", out.score.item() - math.fsum(p.value for p in parts))
+    constant = ScorePart(
+        "constant", "constant", out.score.item() - math.fsum(p.value for p in parts)
+    )
     return Findings(
         exact=False,
         parts=(*parts, constant),
@@ -73,10 +76,10 @@ def _slopes(out: Output) -> dict[str, Tensor]:
         for name, part in out.parts.items()
         if name == "idf" or name.endswith(("_values", "_context"))
     }
-    found = torch.autograd.grad(out.score.sum(), list(wanted.values()), allow_unused=True)
+    slopes = torch.autograd.grad(out.score.sum(), list(wanted.values()), allow_unused=True)
     return {
         name: torch.zeros_like(part) if slope is None else slope
-        for (name, part), slope in zip(wanted.items(), found, strict=True)
+        for (name, part), slope in zip(wanted.items(), slopes, strict=True)
     }
 
 
@@ -88,7 +91,7 @@ def _path(
     slopes: dict[str, Tensor],
     names: list[str],
     window: Callable[[Ranker, str], tuple[int, int]],
-) -> Path:
+) -> NGramPath:
     values, shares, outside = [], [], []
     for name in names:
         part = f"{name}_{kind}"
@@ -98,7 +101,7 @@ def _path(
         values.append(leaning.sum(1))
         shares.append(inside[..., 0])
         outside.append(beyond[..., 0])
-    return Path(path, torch.stack(values, 1), torch.stack(shares, 2), torch.stack(outside, 1))
+    return NGramPath(path, torch.stack(values, 1), torch.stack(shares, 2), torch.stack(outside, 1))
 
 
 def _placed(leaning: Tensor, slope: Tensor, out: Output, name: str) -> Tensor:
@@ -127,30 +130,30 @@ def _surroundings(model: Ranker, name: str) -> tuple[int, int]:
     return model.config.words_before, model.config.words_after
 
 
-def _idf(case: Case, out: Output, slopes: dict[str, Tensor]) -> list[Part]:
+def _idf(case: Case, out: Output, slopes: dict[str, Tensor]) -> list[ScorePart]:
     """Where the dense layers see each query word's share of the idf."""
     if not case.model.config.idf:
         return []
     values = (slopes["idf"] * out.parts["idf"])[0].tolist()
     described = enumerate(zip(case.query_words, values, strict=False))
-    return [Part.total("idf", "path", (Part(t, "term", v, q) for q, (t, v) in described))]
+    return [ScorePart.total("idf", "path", (ScorePart(t, "term", v, q) for q, (t, v) in described))]
 
 
-def _padding(value: float) -> list[Part]:
-    return [Part("padding", "constant", value)] if value else []
+def _padding(value: float) -> list[ScorePart]:
+    return [ScorePart("padding", "constant", value)] if value else []
 
 
-def _tree(path: Path, names: list[str], terms: tuple[str, ...]) -> Part:
+def _tree(path: NGramPath, names: list[str], terms: tuple[str, ...]) -> ScorePart:
     rows = path.values.tolist()
-    return Part.total(
+    return ScorePart.total(
         path.name,
         "path",
         (
-            Part.total(
+            ScorePart.total(
                 term,
                 "term",
                 (
-                    Part(name, "signal", rows[q][number], number)
+                    ScorePart(name, "signal", rows[q][number], number)
                     for number, name in enumerate(names)
                 ),
                 q,
@@ -160,7 +163,7 @@ def _tree(path: Path, names: list[str], terms: tuple[str, ...]) -> Part:
     )
 
 
-def _signal(number: int, name: str, paths: list[Path], matrix: Tensor) -> Signal:
+def _signal(number: int, name: str, paths: list[NGramPath], matrix: Tensor) -> Signal:
     words = len(matrix)
     columns = [float(path.values[:words, number].sum()) for path in paths]
     shares = [PathShare(p.name, None, None, v) for p, v in zip(paths, columns, strict=True)]

@@ -7,16 +7,15 @@ import html
 from collections.abc import Iterable, Iterator
 
 from glassrank.errors import safe
-from glassrank.explain.differences import ComparisonData
-from glassrank.explain.palette import letter
-from glassrank.explain.printing import number, signed
-from glassrank.explain.structure import ExplanationData, Mark, Matrix, Part
+from glassrank.explain.printing import letter, number, signed
+from glassrank.explain.structure import ExplanationData, Mark, Matrix, PairData, ScorePart
 
 STRONGEST = 0.6
 """The deepest shade of a heat map: numbers stay readable on it."""
 
 
 def escaped(text: str) -> str:
+    """Text that no browser takes for anything else."""
     return html.escape(safe(text), quote=True)
 
 
@@ -61,6 +60,7 @@ def _hover(explanation: ExplanationData, mark: Mark) -> str:
 
 
 def legend(explanation: ExplanationData) -> str:
+    """Which colour, letter or number means what."""
     signals = (
         f'<span class="key s{place}">{escaped(signal.name)}<sup>{letter(place)}</sup></span>'
         for place, signal in enumerate(explanation.signals)
@@ -74,6 +74,7 @@ def legend(explanation: ExplanationData) -> str:
 
 
 def signal_table(explanation: ExplanationData) -> str:
+    """What each signal added, on each path."""
     paths = explanation.signal_paths
     heads = ["", "signal", "center", "width"]
     for path in paths:
@@ -88,6 +89,7 @@ def signal_table(explanation: ExplanationData) -> str:
 
 
 def term_table(explanation: ExplanationData) -> str:
+    """What each query word added, on each path."""
     paths = list(explanation.terms[0].paths) if explanation.terms else []
     rows = []
     for term in explanation.terms:
@@ -99,6 +101,7 @@ def term_table(explanation: ExplanationData) -> str:
 
 
 def word_table(explanation: ExplanationData) -> str:
+    """Every document word's share, and what belongs to none."""
     rows = []
     for word, mark in zip(explanation.doc.words, explanation.marks, strict=True):
         near = "" if mark.term is None else escaped(explanation.query.words[mark.term].text)
@@ -131,11 +134,12 @@ def _shaded(value: float, largest: float) -> str:
     return f'<td{less} style="--v:{STRONGEST * abs(value) / largest:.2f}">{number(value)}</td>'
 
 
-def tree(part: Part) -> str:
+def tree(part: ScorePart) -> str:
+    """The score as a tree of parts, the first levels open."""
     return f'<ul class="tree">{_branch(part, 0)}</ul>'
 
 
-def _branch(part: Part, depth: int) -> str:
+def _branch(part: ScorePart, depth: int) -> str:
     line = f"{escaped(part.name)} <b>{number(part.value)}</b>"
     if not part.children:
         return f'<li data-kind="{part.kind}">{line}</li>'
@@ -147,7 +151,8 @@ def _branch(part: Part, depth: int) -> str:
     )
 
 
-def difference_table(comparison: ComparisonData) -> str:
+def difference_table(comparison: PairData) -> str:
+    """What adds more to the left side than to the right."""
     rows = []
     for row in comparison.differences:
         text = signed(row.difference)

@@ -1,6 +1,9 @@
-"""How numbers are printed: one way, so that terminal, HTML and page never differ.
+"""How numbers and colours are printed: one way, so that terminal, HTML and page never differ.
 
-Printed values are rounded; they add up before rounding, and JSON has them in full.
+Printed values are rounded; they add up before rounding, and JSON has them in full. The colours are
+Okabe and Ito's, which colour-blind people can tell apart. Every signal and every query word also
+has a letter or number of its own, which is written behind the words it marks, and a line style
+below them: nothing is said by colour alone.
 """
 
 DECIMALS = 4
@@ -22,3 +25,42 @@ def signed(value: float) -> str:
     """
     text = number(value)
     return text if text.startswith("-") or float(text) == 0 else f"+{text}"
+
+
+COLOURS = (
+    *("#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7", "#999999"),
+)
+_LETTERS = "abcdefghijklmnoprstuvwxyz"
+_RAISED = "ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡᵐⁿᵒᵖʳˢᵗᵘᵛʷˣʸᶻ"
+"""Letters as a terminal can raise them; there is no q."""
+LINES = ("solid", "double", "dashed", "dotted", "wavy")
+
+
+def letter(place: int) -> str:
+    """
+    >>> letter(0), letter(24), letter(25)
+    ('a', 'z', 'aa')
+    """
+    name = ""
+    while place >= 0:
+        name = _LETTERS[place % len(_LETTERS)] + name
+        place = place // len(_LETTERS) - 1
+    return name
+
+
+def raised(place: int) -> str:
+    """
+    >>> raised(1)
+    'ᵇ'
+    """
+    return letter(place).translate(str.maketrans(_LETTERS, _RAISED))
+
+
+def colour(place: int) -> str:
+    """Of a signal or a query word, by its number."""
+    return COLOURS[place % len(COLOURS)]
+
+
+def line(place: int) -> str:
+    """The style of the line below it."""
+    return LINES[place % len(LINES)]

@@ -1,21 +1,25 @@
 """A text as the model reads it: words or pieces, ids, and where they stand for a person."""
 
-from collections.abc import Iterator
+import unicodedata
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from functools import lru_cache
+from typing import Literal, NamedTuple
 
 import torch
 
-from glassrank.explain.piece_reading import FIRST, LAST, read_pieces
-from glassrank.explain.spans import word_spans
+from glassrank.explain.spans import Span, joined_origins, word_spans
 from glassrank.explain.structure import Side, Text, Word
 from glassrank.models import PieceText, TokenBatch
 from glassrank.rank import Reranker
 from glassrank.text import split_words
+from glassrank.text.wordpieces import PieceEncoder
 
 
 @dataclass(frozen=True)
 class Reading:
+    """A text, the words that the model reads of it, and their ids."""
+
     text: Text
     batch: TokenBatch  # of one text; one place of padding if it has no words
     unit: Literal["words", "pieces"] = "words"
@@ -24,6 +28,7 @@ class Reading:
 
     @property
     def words(self) -> tuple[str, ...]:
+        """As the model has them."""
         return tuple(word.text for word in self.text.words)
 
     def cut_to(self, count: int) -> "Reading":
@@ -75,13 +80,13 @@ def _pieces(
 ) -> Reading:
     most = settings.query_words if side == "query" else settings.doc_words
     vocabulary = tuple(reranker.saved.vocabulary)
-    found = read_pieces(vocabulary, settings.lowercase, text, longest, most)
+    pieces = read_pieces(vocabulary, settings.lowercase, text, longest, most)
     # Where both texts are read as one, there is a single [CLS]: the query's.
     joined = side == "document" and reranker.model.one_text
     shown = Text(
-        text, found.words[1:] if joined else found.words, found.cut_words + found.cut_pieces
+        text, pieces.words[1:] if joined else pieces.words, pieces.cut_words + pieces.cut_pieces
     )
-    return Reading(shown, _batch(reranker, found.ids), "pieces", found.cut_words)
+    return Reading(shown, _batch(reranker, pieces.ids), "pieces", pieces.cut_words)
 
 
 def _batch(reranker: Reranker, ids: list[int]) -> TokenBatch:
@@ -95,3 +100,81 @@ def _count(words: tuple[Word, ...]) -> int:
     """Without [CLS] and [SEP], which nobody wrote. No text can have a word of that name: its own
     brackets are words, or pieces, by themselves."""
     return sum(word.text not in (FIRST, LAST) for word in words)
+
+
+FIRST, LAST, UNKNOWN = "[CLS]", "[SEP]", "[UNK]"
+
+
+class Pieces(NamedTuple):
+    """A text's pieces, with [CLS] and [SEP], and how much was cut."""
+
+    words: tuple[Word, ...]  # (L,) each a piece
+    ids: list[int]  # (L,)
+    cut_words: int
+    cut_pieces: int
+    """Of the words that were kept."""
+
+
+def read_pieces(
+    vocabulary: tuple[str, ...], lowercase: bool, text: str, longest: int, most_words: int | None
+) -> Pieces:
+    """`longest` counts [CLS] and [SEP]; `text` must be free of halves of surrogate pairs."""
+    return _reader(vocabulary, lowercase).read(text, longest, most_words)
+
+
+@lru_cache(maxsize=4)
+def _reader(vocabulary: tuple[str, ...], lowercase: bool) -> "PieceReader":
+    """Making one takes as long as reading hundreds of texts."""
+    return PieceReader(vocabulary, lowercase)
+
+
+class PieceReader(PieceEncoder):
+    """An encoder that also tells where the pieces stand in the text."""
+
+    def read(self, text: str, longest: int, most_words: int | None) -> Pieces:
+        """The pieces that the encoder gives, each with its place."""
+        (encoded,) = self.encode([text], longest, most_words)
+        spans = self._spans(text, most_words)
+        ids = encoded.ids.tolist()
+        inside = [self.vocabulary[number] for number in ids[1:-1]]
+        places = (span or (None, None) for span in spans)
+        shown = (
+            Word(piece, start, stop, piece != UNKNOWN)
+            for piece, (start, stop) in zip(inside, places, strict=False)
+        )
+        words = (Word(FIRST, None, None, True), *shown, Word(LAST, None, None, True))
+        return Pieces(words, ids, encoded.cut_words, encoded.cut_pieces)
+
+    def _spans(self, text: str, most_words: int | None) -> list[Span | None]:
+        """Of all pieces. Where words are counted, pieces are made of these, with a space between
+        any two: then it takes two steps back to the text."""
+        if most_words is None:
+            origins: Sequence[int | None] = range(len(text))
+            joined = text
+        else:
+            kept = split_words(text)[:most_words]
+            origins, joined = joined_origins(text, kept), " ".join(kept)
+        pieces = self._tokenizer.encode(joined, add_special_tokens=False)
+        return _apart([_origin(span, origins) for span in pieces.offsets], text)
+
+
+def _origin(span: Span, origins: Sequence[int | None]) -> Span | None:
+    if span[0] >= span[1]:
+        return None
+    start, last = origins[span[0]], origins[span[1] - 1]
+    return None if start is None or last is None else (start, last + 1)
+
+
+def _apart(spans: Sequence[Span | None], text: str) -> list[Span | None]:
+    """One after the other. Of one character that makes several pieces, as a Korean syllable does,
+    the last piece has it. An accent that is a character of its own belongs to what it stands on.
+    """
+    apart: list[Span | None] = []
+    begin = len(text)  # of the next piece
+    for span in reversed(spans):
+        start, stop = span or (begin, begin)
+        while stop < begin and unicodedata.combining(text[stop]):
+            stop += 1
+        apart.append((start, min(stop, begin)) if start < begin else None)
+        begin = min(start, begin)
+    return apart[::-1]

@@ -21,8 +21,8 @@ def word_spans(text: str, words: Sequence[str]) -> list[Span | None]:
     """
     lowered, origins = _lowered(text)
     return [
-        None if found is None else (origins[found[0]], origins[found[1] - 1] + 1)
-        for found in _found(lowered, words)
+        None if span is None else (origins[span[0]], origins[span[1] - 1] + 1)
+        for span in _found(lowered, words)
     ]
 
 
@@ -35,8 +35,8 @@ def joined_origins(text: str, words: Sequence[str]) -> list[int | None]:
     """
     lowered, origins = _lowered(text)
     places: list[int | None] = []
-    for word, found in zip(words, _found(lowered, words), strict=True):
-        places += [None] * len(word) if found is None else [origins[at] for at in range(*found)]
+    for word, span in zip(words, _found(lowered, words), strict=True):
+        places += [None] * len(word) if span is None else [origins[at] for at in range(*span)]
         places.append(None)
     return places[:-1]
 

@@ -6,6 +6,7 @@ one way on which signals become score: TK has logarithms of counts, and counts b
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -29,6 +30,8 @@ class Word:
 
 @dataclass(frozen=True)
 class Text:
+    """A text and what the model read of it."""
+
     text: str
     words: tuple[Word, ...]
     cut: int
@@ -36,7 +39,7 @@ class Text:
 
 
 @dataclass(frozen=True)
-class Part:
+class ScorePart:
     """A named value that is the sum of its children, where it has any."""
 
     name: str
@@ -44,28 +47,31 @@ class Part:
     value: float
     number: int | None = None
     """Of the query word or of the signal, for parts of these kinds."""
-    children: tuple["Part", ...] = ()
+    children: tuple["ScorePart", ...] = ()
 
     @classmethod
     def total(
-        cls, name: str, kind: Kind, children: Iterable["Part"], number: int | None = None
-    ) -> "Part":
+        cls, name: str, kind: Kind, children: Iterable["ScorePart"], number: int | None = None
+    ) -> "ScorePart":
+        """A part that is the sum of these."""
         parts = tuple(children)
         return cls(name, kind, math.fsum(part.value for part in parts), number, parts)
 
-    def leaves(self) -> Iterator["Part"]:
+    def leaves(self) -> Iterator["ScorePart"]:
+        """The parts below it that have none themselves."""
         if not self.children:
             yield self
         for child in self.children:
             yield from child.leaves()
 
-    def scaled(self, share: float) -> "Part":
+    def scaled(self, share: float) -> "ScorePart":
+        """It and all below it, times a share."""
         children = tuple(child.scaled(share) for child in self.children)
         return replace(self, value=self.value * share, children=children)
 
 
 @dataclass(frozen=True)
-class Term:
+class QueryTerm:
     """What one query word added, in all and on each path."""
 
     word: int
@@ -139,12 +145,12 @@ class ExplanationData:
     exact: bool
     """Whether the parts are the model's own summands. If not, they still add up, but say only how
     the score leans on each part near this one document."""
-    parts: Part
+    parts: ScorePart
     """The score as a tree; its root differs from `score` by the rounding of 32-bit sums alone."""
-    terms: tuple[Term, ...]
+    terms: tuple[QueryTerm, ...]
     signals: tuple[Signal, ...]
     marks: tuple[Mark, ...]  # one for each word of doc.words
-    rest: tuple[Part, ...]
+    rest: tuple[ScorePart, ...]
     """What belongs to no document word."""
     matrices: tuple[Matrix, ...]
     notes: tuple[str, ...]
@@ -153,4 +159,77 @@ class ExplanationData:
     def signal_paths(self) -> list[str]:
         """Those that all signals share; members of an ensemble have their own, and so none."""
         paths = [[share.path for share in signal.paths] for signal in self.signals]
-        return paths[0] if paths and all(own == paths[0] for own in paths) else []
+        return paths[0] if paths and all(names == paths[0] for names in paths) else []
+
+
+Group = Literal["score", "part", "signal", "term"]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Of one named value; where one side does not have it, it counts as zero there."""
+
+    group: Group
+    name: str
+    path: str
+    """For signals and terms the path, empty for the sum over all paths."""
+    left: float | None
+    right: float | None
+    difference: float
+    """Left less right: what puts the left document above the right one."""
+
+
+@dataclass(frozen=True)
+class PairData:
+    """Two explanations and how they differ; `ExplanationPair` prints it."""
+
+    left: ExplanationData
+    right: ExplanationData
+    differences: tuple[Difference, ...]
+
+
+_Key = tuple[Group, str, str, int]
+
+
+def differences_of(left: ExplanationData, right: ExplanationData) -> tuple[Difference, ...]:
+    """What each path, kernel and query word adds to the left document more than to the right."""
+    mine, others = _values(left), _values(right)
+    keys = [*mine, *(key for key in others if key not in mine)]
+    return tuple(
+        Difference(
+            *key[:3],
+            mine.get(key),
+            others.get(key),
+            mine.get(key, 0.0) - others.get(key, 0.0),
+        )
+        for key in keys
+    )
+
+
+def _values(explanation: ExplanationData) -> dict[_Key, float]:
+    """Named values in the order in which they are shown. A name that comes twice, as a word may in
+    a query, has a number."""
+    seen: Counter[tuple[Group, str, str]] = Counter()
+    values: dict[_Key, float] = {}
+    for group, name, path, value in _listed(explanation):
+        key = group, name, path
+        values[(*key, seen[key])] = value
+        seen[key] += 1
+    return values
+
+
+def _listed(explanation: ExplanationData) -> Iterator[tuple[Group, str, str, float]]:
+    yield "score", "score", "", explanation.score
+    for part in explanation.parts.children:
+        yield "part", part.name, "", part.value
+    for signal in explanation.signals:
+        yield "signal", signal.name, "", signal.value
+        if len(signal.paths) > 1:
+            for share in signal.paths:
+                yield "signal", signal.name, share.path, share.value
+    for term in explanation.terms:
+        name = explanation.query.words[term.word].text
+        yield "term", name, "", term.value
+        if len(term.paths) > 1:
+            for path, value in term.paths.items():
+                yield "term", name, path, value

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from glassrank.explain.cases import Case, Findings, as_matrix, marks_of, shades
 from glassrank.explain.leave_one_out import stand_out
-from glassrank.explain.structure import Part, PathShare, Signal
+from glassrank.explain.structure import PathShare, ScorePart, Signal
 from glassrank.models import Output
 
 _CELLS_AT_ONCE = 1 << 16
@@ -24,13 +24,14 @@ _CELLS_AT_ONCE = 1 << 16
 
 
 def explain_summands(case: Case) -> Findings:
+    """By the parts that the model names as its summands."""
     names = case.model.summands
-    own = _by_word(case, case.output)[:, 0]  # (S, Q + 1)
+    totals = _by_word(case, case.output)[:, 0]  # (S, Q + 1)
     shares = _lost(case)  # (S, Q + 1, D)
     words = len(case.query_words)
     similarity = case.output.parts.get("similarity")
     matrix = None if similarity is None else case.words_alone(similarity)  # (Q, D)
-    parts = tuple(_path(name, own[s], case) for s, name in enumerate(names))
+    parts = tuple(_path(name, totals[s], case) for s, name in enumerate(names))
     by_query_word = shares[:, :words].permute(1, 2, 0)  # (Q, D, S)
     lost = shares.sum((0, 1)).tolist()  # (D,)
     marks = marks_of(
@@ -63,21 +64,21 @@ def explain_summands(case: Case) -> Findings:
             for part in parts
         ),
         marks=marks,
-        rest=(Part("together", "constant", left),),
+        rest=(ScorePart("together", "constant", left),),
         matrices=() if matrix is None else (as_matrix("similarity", matrix),),
     )
 
 
-def _path(name: str, values: Tensor, case: Case) -> Part:
+def _path(name: str, values: Tensor, case: Case) -> ScorePart:
     """A summand (Q + 1,) as a part: its query words, or itself where it has none."""
     *by_word, other = values.tolist()
     terms = [
-        Part(word, "term", value, q)
+        ScorePart(word, "term", value, q)
         for q, (word, value) in enumerate(zip(case.query_words, by_word, strict=True))
     ]
     if other:
-        return Part.total(name, "path", [*terms, Part(name, "constant", other)])
-    return Part.total(name, "path", terms)
+        return ScorePart.total(name, "path", [*terms, ScorePart(name, "constant", other)])
+    return ScorePart.total(name, "path", terms)
 
 
 def _by_word(case: Case, out: Output) -> Tensor:
@@ -86,25 +87,20 @@ def _by_word(case: Case, out: Output) -> Tensor:
     rows = []
     for name in case.model.summands:
         part = out.parts[name].detach().cpu().double()
-        by_word = part.dim() > 1 and part.shape[1] == padded
-        values = part.flatten(2).sum(2) if part.dim() > 2 else part  # (B, Q') or (B, anything)
-        if not by_word:
-            values = torch.cat(
-                [values.new_zeros(len(part), words), values.reshape(len(part), -1).sum(1)[:, None]],
-                1,
-            )
+        if part.dim() > 1 and part.shape[1] == padded:
+            values = part.reshape(len(part), padded, -1).sum(2)  # (B, Q')
         else:
-            values = torch.cat([values[:, :words], values[:, words:].sum(1)[:, None]], 1)
-        rows.append(values)
+            values = torch.cat([part.new_zeros(len(part), words), part.reshape(len(part), -1)], 1)
+        rows.append(torch.cat([values[:, :words], values[:, words:].sum(1, keepdim=True)], 1))
     return torch.stack(rows)
 
 
 @torch.no_grad()
 def _lost(case: Case) -> Tensor:
     """What each summand and query word loses without each document word: (S, Q + 1, D)."""
-    own = _by_word(case, case.output)  # (S, 1, Q + 1)
+    whole = _by_word(case, case.output)  # (S, 1, Q + 1)
     step = max(1, _CELLS_AT_ONCE // max(1, case.query.mask.shape[1] * case.doc.mask.shape[1]))
-    found = [own.new_zeros(len(own), 0, own.shape[2])]
+    lost = [whole.new_zeros(len(whole), 0, whole.shape[2])]
     for start in range(0, case.doc_count, step):
         case.check_time()
         places = torch.arange(start, min(start + step, case.doc_count))
@@ -113,8 +109,8 @@ def _lost(case: Case) -> Tensor:
         mask[torch.arange(len(places)), places] = 0
         query = case.model.for_many(case.query, len(places))
         left = case.model.interact(query, docs._replace(mask=mask))
-        found.append(own - _by_word(case, left))
-    return torch.cat(found, 1).transpose(1, 2)
+        lost.append(whole - _by_word(case, left))
+    return torch.cat(lost, 1).transpose(1, 2)
 
 
 def _coloured(shares: Tensor, similarity: Tensor | None, lost: Sequence[float]) -> list[int | None]:

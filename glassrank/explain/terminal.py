@@ -14,10 +14,8 @@ from rich.table import Table
 from rich.text import Text as RichText
 
 from glassrank.errors import safe
-from glassrank.explain.differences import ComparisonData, Difference
-from glassrank.explain.palette import colour, letter, raised
-from glassrank.explain.printing import number, signed
-from glassrank.explain.structure import ExplanationData, Part, Signal
+from glassrank.explain.printing import colour, letter, number, raised, signed
+from glassrank.explain.structure import Difference, ExplanationData, PairData, ScorePart, Signal
 
 MOST_CHILDREN = 12
 """Of a part, those with the largest values; the others are shown as one sum."""
@@ -32,7 +30,7 @@ def as_text(drawn: RenderableType, width: int = 100) -> str:
     return file.getvalue()
 
 
-def draw(shown: ExplanationData | ComparisonData) -> Group:
+def draw(shown: ExplanationData | PairData) -> Group:
     """For a `rich` console."""
     return _one(shown) if isinstance(shown, ExplanationData) else _side_by_side(shown)
 
@@ -52,7 +50,7 @@ def _one(explanation: ExplanationData) -> Group:
     )
 
 
-def _side_by_side(comparison: ComparisonData) -> Group:
+def _side_by_side(comparison: PairData) -> Group:
     """Both texts in columns, the differences between what they got below."""
     sides = (comparison.left, comparison.right)
     texts = Table.grid(expand=True, padding=(0, 2))
@@ -199,7 +197,7 @@ def _word_table(explanation: ExplanationData) -> Iterator[RenderableType]:
         yield table
 
 
-def _sums(root: Part) -> Table:
+def _sums(root: ScorePart) -> Table:
     """Two levels of the tree below its root; the rest is in the tables, in HTML and in JSON."""
     table = _table("Sums", "value")
     for part in [root, *root.children]:
@@ -210,7 +208,7 @@ def _sums(root: Part) -> Table:
     return table
 
 
-def _largest(parts: Sequence[Part]) -> Iterator[tuple[str, float]]:
+def _largest(parts: Sequence[ScorePart]) -> Iterator[tuple[str, float]]:
     kept = sorted(parts, key=lambda part: -abs(part.value))[:MOST_CHILDREN]
     chosen = {id(part) for part in kept}
     others = [part for part in parts if id(part) not in chosen]

@@ -10,14 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from glassrank.explain.piece_reading import FIRST, LAST
+from glassrank.explain.reading import FIRST, LAST
 from glassrank.explain.structure import (
     ExplanationData,
     Mark,
     Matrix,
-    Part,
+    QueryTerm,
+    ScorePart,
     Side,
-    Term,
     Text,
     Word,
 )
@@ -127,10 +127,10 @@ def _word(text: Text, unit: Places) -> Word:
     )
 
 
-def _joined_part(part: Part, number: Mapping[int, int], names: Sequence[Word]) -> Part:
+def _joined_part(part: ScorePart, number: Mapping[int, int], names: Sequence[Word]) -> ScorePart:
     """Its query pieces that are of one word as one part, here and below."""
-    children: list[Part] = []
-    groups: dict[int, list[Part]] = {}
+    children: list[ScorePart] = []
+    groups: dict[int, list[ScorePart]] = {}
     for child in part.children:
         child = _joined_part(child, number, names)
         if child.kind != "term" or child.number is None:
@@ -152,7 +152,7 @@ def _joined_part(part: Part, number: Mapping[int, int], names: Sequence[Word]) -
     )
 
 
-def _sum_of(word: Part, pieces: Sequence[Part]) -> Part:
+def _sum_of(word: ScorePart, pieces: Sequence[ScorePart]) -> ScorePart:
     """Pieces have the same children, one for each kernel, or none."""
     columns = zip(*(piece.children for piece in pieces), strict=True)
     return replace(
@@ -162,12 +162,12 @@ def _sum_of(word: Part, pieces: Sequence[Part]) -> Part:
     )
 
 
-def _terms(terms: Sequence[Term], number: Mapping[int, int]) -> tuple[Term, ...]:
-    groups: dict[int, list[Term]] = {}
+def _terms(terms: Sequence[QueryTerm], number: Mapping[int, int]) -> tuple[QueryTerm, ...]:
+    groups: dict[int, list[QueryTerm]] = {}
     for term in terms:
         groups.setdefault(number[term.word], []).append(term)
     return tuple(
-        Term(
+        QueryTerm(
             word,
             math.fsum(term.value for term in pieces),
             {path: math.fsum(term.paths[path] for term in pieces) for path in pieces[0].paths},

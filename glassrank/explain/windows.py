@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from glassrank.explain.cases import Case, Findings, as_matrix, marks_of
 from glassrank.explain.kernels import kernel_table, log_counts, nearest_kernels, together
-from glassrank.explain.structure import Part, PathShare
+from glassrank.explain.structure import PathShare, ScorePart
 from glassrank.models.tk_windowed import TKWindowed
 from glassrank.nn.kernels import Kernels, kernel_values
 
@@ -33,6 +33,7 @@ class Size:
 
 
 def explain_windows(case: Case) -> Findings:
+    """By window sizes, windows and query words."""
     model = case.model
     assert isinstance(model, TKWindowed)
     kernels: Kernels = model.config.kernels
@@ -40,8 +41,8 @@ def explain_windows(case: Case) -> Findings:
     with torch.no_grad():
         values = kernel_values(similarity, model.kernels).cpu().double()  # (Q, D, K)
     similarity = similarity.cpu().double()
-    own = case.output.parts["sizes"][0].tolist()
-    sizes = [_size(model, number, values, value) for number, value in enumerate(own)]
+    size_values = case.output.parts["sizes"][0].tolist()
+    sizes = [_size(model, number, values, value) for number, value in enumerate(size_values)]
     shares = torch.stack([size.shares for size in sizes]).sum(0)  # (Q, D, K)
     parts = tuple(_tree(size, case) for size in sizes)
     nearest = nearest_kernels(similarity, kernels)
@@ -60,8 +61,8 @@ def explain_windows(case: Case) -> Findings:
     )
 
 
-def _size(model: TKWindowed, number: int, values: Tensor, own: float) -> Size:
-    """`own` is the model's value of this size. Exponentials magnify the rounding of 32-bit sums:
+def _size(model: TKWindowed, number: int, values: Tensor, value: float) -> Size:
+    """`value` is the model's own, of this size. Exponentials magnify the rounding of 32-bit sums:
     the last digits are the model's, too."""
     size = model.config.windows[number]
     kernel_weights = model.kernel_weights[number].detach().cpu().double()  # (K,)
@@ -75,7 +76,7 @@ def _size(model: TKWindowed, number: int, values: Tensor, own: float) -> Size:
     score = logs.sum((0, 2))  # (W,)
     weight = _rank_weights(model, number, score[None])[0]  # (W,)
     computed = float((weight * _strength(scale * score)).sum())
-    correction = own / computed if computed else 1.0
+    correction = value / computed if computed else 1.0
     base = correction * weight * (score != 0)
     # The base times (e^(scale * score) - 1), for each unit of the score.
     rate = base * torch.expm1(scale * score) / torch.where(score != 0, score, 1)  # (W,)
@@ -129,15 +130,17 @@ def _rank_weights(model: TKWindowed, number: int, scores: Tensor) -> Tensor:
     return torch.zeros_like(scores).scatter(1, order, weights)
 
 
-def _tree(size: Size, case: Case) -> Part:
+def _tree(size: Size, case: Case) -> ScorePart:
     windows = []
     by_term = size.summands.sum(2).T.tolist()  # (W, Q)
     for number, base in enumerate(size.base.tolist()):
         start, stop = number * size.size, min((number + 1) * size.size, case.doc_count)
         terms = [
-            Part(term, "term", value, q)
+            ScorePart(term, "term", value, q)
             for q, (term, value) in enumerate(zip(case.query_words, by_term[number], strict=True))
         ]
         name = f"words {start + 1} to {stop}"
-        windows.append(Part.total(name, "window", [*terms, Part("base", "constant", base)]))
-    return Part.total(size.name, "path", windows)
+        windows.append(
+            ScorePart.total(name, "window", [*terms, ScorePart("base", "constant", base)])
+        )
+    return ScorePart.total(size.name, "path", windows)

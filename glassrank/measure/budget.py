@@ -189,6 +189,7 @@ class Line:
 
     @property
     def label(self) -> str:
+        """Unique among the lines of a plot."""
         return f"{self.model} ({self.way})"
 
 

@@ -69,10 +69,12 @@ class TimeCurve:
 
     @property
     def chosen_value(self) -> float:
+        """The measure at the chosen depth."""
         return float(self.at_depth[self.chosen])
 
     @property
     def chosen_ms(self) -> float:
+        """The time that the chosen depth takes."""
         return float(self.speed.ms(self.chosen))
 
     @property

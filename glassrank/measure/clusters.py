@@ -37,6 +37,8 @@ class RankedQuery:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
+    """Queries of one type, and where the first relevant documents stand."""
+
     terms: tuple[str, ...]
     """In the order in which queries mostly have them."""
     queries: tuple[RankedQuery, ...]
@@ -44,6 +46,7 @@ class Cluster:
 
     @property
     def name(self) -> str:
+        """Its most telling terms."""
         return " ".join(self.terms) or "(no telling words)"
 
     @property
@@ -68,10 +71,12 @@ class Cluster:
 
     @property
     def worse(self) -> int:
+        """How many queries have their first relevant document lower than before."""
         return sum(query.model > query.baseline for query in self.queries)
 
     @property
     def examples(self) -> tuple[RankedQuery, ...]:
+        """Queries near the middle of the cluster."""
         return self.queries[:_EXAMPLES]
 
 
@@ -120,7 +125,7 @@ def telling_terms(texts: Sequence[str], labels: Sequence[int]) -> list[tuple[str
     [('how', 'long'), ('what',)]
     """
     words = [list(filter(_is_word, split_words(text))) for text in texts]
-    groups = [[w for w, own in zip(words, labels, strict=True) if own == label]
+    groups = [[w for w, label_of in zip(words, labels, strict=True) if label_of == label]
               for label in range(max(labels) + 1)]  # fmt: skip
     everywhere = _texts_with(words)
     return [_own_terms(group, everywhere, len(texts)) for group in groups]

@@ -88,10 +88,10 @@ def evaluate_at_depths(
 
 def _groups(judged: Judged, deepest: int) -> Iterator[Ints]:
     """Queries that found equally many relevant documents, some at a time; without any, none."""
-    found = np.isfinite(judged.ranks).sum(1)  # (Q,)
+    retrieved = np.isfinite(judged.ranks).sum(1)  # (Q,)
     deepest = min(deepest, int(judged.retrieved.max()))
-    for count in np.unique(found[found > 0]):
-        queries = np.flatnonzero(found == count)
+    for count in np.unique(retrieved[retrieved > 0]):
+        queries = np.flatnonzero(retrieved == count)
         step = max(1, CELLS // (deepest * int(count)))
         for start in range(0, len(queries), step):
             yield queries[start : start + step]
@@ -121,9 +121,11 @@ def _at_depths(
 
     last = np.iinfo(np.int64).max  # beats nothing: fills lists that are shorter than others
     place = padded(places, last, np.int64)[:, :, None]  # (G, D, 1)
-    own = np.take_along_axis(place, first_rank.astype(np.int64).transpose(0, 2, 1) - 1, axis=1)
+    relevant_place = np.take_along_axis(
+        place, first_rank.astype(np.int64).transpose(0, 2, 1) - 1, axis=1
+    )
     deepest = min(int(depths[-1]), place.shape[1])
-    beaten = place[:, :deepest] < own.transpose(0, 2, 1)  # (G, D, H)
+    beaten = place[:, :deepest] < relevant_place.transpose(0, 2, 1)  # (G, D, H)
     above = np.cumsum(beaten, axis=1, dtype=np.int32)[:, np.minimum(depths, deepest) - 1]
 
     inside = first_rank <= depths[:, None]  # (G, N, H)

@@ -65,9 +65,9 @@ class Judged:
             ranked = by_row[trec_order(doc_ids, scores)]  # (D,)
             if judged_only:
                 ranked = ranked[ranked > UNJUDGED]
-            found = np.flatnonzero(ranked > 0)  # (H,)
-            ranks.append(found + 1)
-            grades.append(ranked[found])
+            relevant = np.flatnonzero(ranked > 0)  # (H,)
+            ranks.append(relevant + 1)
+            grades.append(ranked[relevant])
             retrieved.append(len(ranked))
         return cls(
             tuple(qrels),
@@ -108,9 +108,9 @@ def trec_order(doc_ids: Sequence[str], scores: NDArray[np.float64]) -> NDArray[n
 
 def _check_found_once(query_id: str, doc_ids: Sequence[str], grades: NDArray[np.int64]) -> None:
     """A relevant document listed twice would be counted twice, and push a measure above 1."""
-    found = [doc_ids[row] for row in np.flatnonzero(grades > 0).tolist()]
-    if len(set(found)) < len(found):
-        twice = next(doc_id for doc_id in found if found.count(doc_id) > 1)
+    relevant = [doc_ids[row] for row in np.flatnonzero(grades > 0).tolist()]
+    if len(set(relevant)) < len(relevant):
+        twice = next(doc_id for doc_id in relevant if relevant.count(doc_id) > 1)
         raise InputError(
             f"the run has document {twice!r} twice for query {query_id!r}; expected it once"
         )

@@ -66,6 +66,7 @@ class Measure:
 
     @classmethod
     def parse(cls, text: "str | Measure") -> "Measure":
+        """From its name in ir-measures' notation: `nDCG@10`."""
         if isinstance(text, Measure):
             return text
         match = re.fullmatch(r"\s*(\w+)\s*(?:\(\s*rel\s*=\s*(\d+)\s*\))?\s*(?:@\s*(\d+))?\s*", text)

@@ -20,6 +20,8 @@ _WEIGHT = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 @dataclass(frozen=True)
 class Trial:
+    """One choice of parameters, and how good it is."""
+
     method: Method
     value: float
     """Mean of the measure."""

@@ -24,11 +24,11 @@ from glassrank.models.contract import (
 )
 from glassrank.models.ensemble import Ensemble
 from glassrank.models.pieces import PieceRanker
-from glassrank.models.subwords import SubwordTable
+from glassrank.models.word_tables import SubwordTable
 
 _NO_FAMILIES = frozenset(
-    "checkpoint contract ensemble fast mores_gpu mores_interaction mores_parts pieces pretrained "
-    "seal subwords texts vocabularies weights".split()
+    "checkpoint contract ensemble fast mores_gpu pieces pretrained seal text_batches weights "
+    "word_tables".split()
 )
 """Files here that other files share; some need packages that a machine which trains has not."""
 _OUTSIDE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
@@ -37,12 +37,12 @@ _OUTSIDE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 def _in(module: ModuleType) -> dict[str, type[Ranker]]:
     """The models that a file defines, by name."""
     return {
-        vars(found)["name"]: found
-        for found in vars(module).values()
-        if isinstance(found, type)
-        and issubclass(found, Ranker)
-        and found.__module__ == module.__name__
-        and "name" in vars(found)
+        vars(member)["name"]: member
+        for member in vars(module).values()
+        if isinstance(member, type)
+        and issubclass(member, Ranker)
+        and member.__module__ == module.__name__
+        and "name" in vars(member)
     }
 
 
@@ -81,25 +81,25 @@ def is_outside(name: str) -> bool:
 
 def name_of(family: type[Ranker]) -> str:
     """What `find_family` finds it by."""
-    own = MODELS.get(family.name) is family or family is Ensemble
-    return family.name if own else f"{family.__module__}:{family.__qualname__}"
+    ours = MODELS.get(family.name) is family or family is Ensemble
+    return family.name if ours else f"{family.__module__}:{family.__qualname__}"
 
 
 def _outside(name: str) -> type[Ranker]:
     module, _, attribute = name.partition(":")
     try:
-        found = getattr(import_module(module), attribute)
+        family = getattr(import_module(module), attribute)
     except Exception as error:  # whatever code may do that is not ours
         raise InputError(
             f"{name} cannot be imported: {type(error).__name__}: {error}; its module must be "
             "installed, or in a folder that PYTHONPATH names"
         ) from None
-    if not isinstance(found, type) or not issubclass(found, Ranker) or isabstract(found):
+    if not isinstance(family, type) or not issubclass(family, Ranker) or isabstract(family):
         raise InputError(f"{name} is not a whole subclass of glassrank.models.Ranker")
-    missing = [need for need in ("name", "config_type") if not hasattr(found, need)]
-    if missing or found.name in (*MODELS, Ensemble.name):
+    missing = [need for need in ("name", "config_type") if not hasattr(family, need)]
+    if missing or family.name in (*MODELS, Ensemble.name):
         raise InputError(f"{name} needs a {missing[0] if missing else 'name that is not taken'}")
-    return found
+    return family
 
 
 __all__ = [

@@ -22,6 +22,8 @@ from glassrank.nn.transformer import Encoder, EncoderConfig, joined_maps, start_
 
 @dataclass(frozen=True)
 class BERTConfig:
+    """A BERT and how texts become its pieces."""
+
     encoder: EncoderConfig = field(default_factory=EncoderConfig)
     text: PieceText = field(default_factory=PieceText)
     pooler: bool = True
@@ -44,6 +46,8 @@ class Pair(NamedTuple):
 
 
 class BERT(PieceRanker):
+    """One linear layer over [CLS] of query and document as one text."""
+
     name = "bert"
     config_type = BERTConfig
     one_text = True
@@ -66,8 +70,8 @@ class BERT(PieceRanker):
         model = cls(BERTConfig(bert.config, **given))  # type: ignore[arg-type]
         model.encoder.load_state_dict(bert.encoder_weights())
         if model.pooler is not None and "pooler.weight" in bert.weights:
-            own = {name: bert.weights[f"pooler.{name}"] for name in ("weight", "bias")}
-            model.pooler.load_state_dict(own)
+            pooler = {name: bert.weights[f"pooler.{name}"] for name in ("weight", "bias")}
+            model.pooler.load_state_dict(pooler)
         return model
 
     def encode_query(self, batch: TokenBatch) -> Words:

@@ -32,7 +32,6 @@ from glassrank.models import (
     is_outside,
     name_of,
 )
-from glassrank.models.vocabularies import check_vocabulary
 from glassrank.models.weights import (
     MOST_BYTES,
     TensorInfo,
@@ -45,6 +44,7 @@ from glassrank.models.weights import (
     whole_vectors,
     write_tensors,
 )
+from glassrank.models.word_tables import check_vocabulary
 from glassrank.sealed import (
     MANIFEST,
     SealedFiles,
@@ -91,6 +91,8 @@ class Usage:
 
 @dataclass(frozen=True)
 class SavedModel:
+    """A model with all that is needed to use it."""
+
     model: Ranker
     usage: Usage
     vocabulary: list[str]
@@ -188,10 +190,20 @@ def _write_config(folder: Path, config: dict[str, Any]) -> None:
 def load_named(model: str | Path) -> SavedModel:
     """A model as people name it: `default` for the one that comes with the package, a folder's
     path, or `module:Class@FOLDER` for a folder whose model is a class of that module."""
+    folder, trusted = named_folder(model)
+    return load_model(folder, trusted=trusted)
+
+
+def named_folder(model: str | Path) -> tuple[Path, list[str]]:
+    """The folder that a name stands for, and the class outside this package that it trusts.
+
+    >>> named_folder("runs/tk"), named_folder("mine:Siamese@runs/siamese")
+    ((PosixPath('runs/tk'), []), (PosixPath('runs/siamese'), ['mine:Siamese']))
+    """
     name, at, folder = str(model).partition("@")
     if at and is_outside(name):
-        return load_model(Path(folder), trusted=[name])
-    return load_model(DEFAULT if str(model) == "default" else Path(model))
+        return Path(folder), [name]
+    return DEFAULT if str(model) == "default" else Path(model), []
 
 
 def load_model(folder: Path, *, trusted: Collection[str] = ()) -> SavedModel:
@@ -209,6 +221,7 @@ def load_model(folder: Path, *, trusted: Collection[str] = ()) -> SavedModel:
 
 
 def load_files(files: SealedFiles, trusted: Collection[str] = ()) -> SavedModel:
+    """The model whose files these are, checksums looked at."""
     with about(files.path, "it does not hold a model that can be used"):
         stored = load_config(files)
         if stored.model == Ensemble.name:
@@ -242,17 +255,19 @@ def load_files(files: SealedFiles, trusted: Collection[str] = ()) -> SavedModel:
 
 
 def load_config(files: SealedFiles) -> _Config:
+    """What `config.json` says, as far as it can be without the model's class."""
     with about(files.path, f"{CONFIG} is not what a model has"):
         plain = parse_json(files.read(CONFIG, _CONFIG_BYTES))
         if not isinstance(plain, dict):
             raise InputError(f"{CONFIG} is not a table")
         if type(plain.get("format")) is not int or plain["format"] != FORMAT:
-            found = str(plain.get("format"))[:40]
-            raise InputError(f"it has model format {found}, this version reads {FORMAT}")
+            version = str(plain.get("format"))[:40]
+            raise InputError(f"it has model format {version}, this version reads {FORMAT}")
         return modest(from_plain(_Config, plain), CONFIG)
 
 
 def load_ensemble(folder: Folder, stored: _Config, trusted: Collection[str] = ()) -> SavedModel:
+    """An ensemble's members, each from the folder of its name."""
     names = stored.members
     if not 1 <= len(names) <= _MOST_MEMBERS or len(set(names)) < len(names):
         raise InputError(f"{folder.path}: an ensemble has 1 to {_MOST_MEMBERS} different members")

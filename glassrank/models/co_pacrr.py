@@ -22,6 +22,8 @@ from glassrank.nn.ngrams import NGrams, RowsToScore, ngram_name
 
 @dataclass(frozen=True)
 class CoPACRRConfig(PACRRConfig):
+    """PACRR's settings, and those of its three additions."""
+
     cascade: tuple[float, ...] = (0.25, 0.5, 0.75, 1.0)
     """Parts of `doc_length`, not of each document. So it is with the authors, whose matrices have
     as many columns; "early" then means the same number of words in each document, and a score
@@ -41,10 +43,13 @@ class CoPACRRConfig(PACRRConfig):
 
     @property
     def ends(self) -> list[int]:
+        """How many of the document's first words each part of the cascade sees."""
         return [max(1, int(self.doc_length * part)) for part in self.cascade]
 
 
 class CoPACRR(WordRanker):
+    """PACRR with context, a cascade, and query words in random order."""
+
     name = "co_pacrr"
     config_type = CoPACRRConfig
     config: CoPACRRConfig

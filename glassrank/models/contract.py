@@ -36,6 +36,7 @@ class Words(NamedTuple):
     idf: Tensor  # (B, L); ones where a model has no use for it; an ensemble has one per member
 
     def rows(self, which: Tensor | slice) -> "Words":
+        """Those of some texts of the batch."""
         return Words(self.vectors[which], self.mask[which], self.idf[which])
 
 
@@ -71,6 +72,7 @@ class WordTable(nn.Module):
         self.register_buffer("idf", torch.ones(len(vectors)) if idf is None else idf)
 
     def forward(self, batch: TokenBatch) -> Words:
+        """Each word's vector and idf."""
         return Words(self.embedding(batch.ids), batch.mask, self.idf[batch.ids] * batch.mask)
 
 
@@ -87,8 +89,8 @@ class Ranker(nn.Module, ABC):
     exact: bool = False
     """Whether the summands add up to the score."""
     summands: tuple[str, ...] = ()
-    """Parts (B, Q, ...): what each query word adds, on one path to the score each. Explanations
-    show them by these names; those that are not by query word are shown as they are."""
+    """The parts that add up, one for each path to the score: (B, Q, ...) by query word, or (B,)
+    where it is not by query word. Explanations show them by these names."""
     weighs_terms: bool = False
     """Whether an encoded query's `idf` is the weight of each word in the score."""
     stores_words: bool = False

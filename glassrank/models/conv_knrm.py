@@ -19,6 +19,8 @@ from glassrank.nn.match import match_matrix, unit
 
 @dataclass(frozen=True)
 class ConvKNRMConfig:
+    """The defaults are those of the paper."""
+
     size: int = 300
     channels: int = 128
     ngrams: int = 3
@@ -29,6 +31,8 @@ class ConvKNRMConfig:
 
 
 class ConvKNRM(WordRanker):
+    """Kernels over every pair of n-gram sizes."""
+
     name = "conv_knrm"
     config_type = ConvKNRMConfig
     exact = True

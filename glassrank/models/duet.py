@@ -27,6 +27,8 @@ SCALE = 0.1
 
 @dataclass(frozen=True)
 class DuetConfig:
+    """The defaults are those of the original code."""
+
     size: int = 300
     hidden: int = 300
     query_length: int = 20
@@ -52,6 +54,7 @@ class DuetConfig:
 
     @property
     def doc_windows(self) -> int:
+        """How many pooling windows a document has."""
         return self.doc_length - self.window + 1 - self.doc_pool + 1
 
     @classmethod
@@ -70,6 +73,8 @@ class DuetConfig:
 
 
 class Duet(WordRanker):
+    """A local and a distributed half, added up before the last layers."""
+
     name = "duet"
     config_type = DuetConfig
 

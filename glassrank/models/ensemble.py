@@ -30,6 +30,8 @@ class Member:
 
 @dataclass(frozen=True)
 class EnsembleConfig:
+    """Its members, in order."""
+
     members: tuple[Member, ...]
 
 
@@ -82,12 +84,12 @@ class Ensemble(Ranker):
 
     def encode_query(self, batch: TokenBatch) -> Words:
         described = zip(self.rankers(), self.config.members, strict=True)
-        encoded = [m.encode_query(_cut(batch, own.query_length)) for m, own in described]
+        encoded = [m.encode_query(_cut(batch, member.query_length)) for m, member in described]
         return _side_by_side(encoded, batch.mask)
 
     def encode_doc(self, batch: TokenBatch) -> Words:
         described = zip(self.rankers(), self.config.members, strict=True)
-        encoded = [m.encode_doc(_cut(batch, own.doc_length)) for m, own in described]
+        encoded = [m.encode_doc(_cut(batch, member.doc_length)) for m, member in described]
         return _side_by_side(encoded, batch.mask)
 
     def interact(self, query: Words, doc: Words) -> Output:
@@ -145,9 +147,9 @@ def _side_by_side(encoded: Sequence[Words], mask: Tensor) -> Words:
 def _apart(words: Words, shapes: Sequence[_Shape]) -> list[Words]:
     """Each member's own again."""
     sizes = [math.prod(shape.axes) for shape in shapes]
-    found = []
+    encodings = []
     for number, vectors in enumerate(torch.split(words.vectors, sizes, 2)):
         read = slice(shapes[number].longest)
-        own = torch.unflatten(vectors[:, read], 2, shapes[number].axes)  # (B, L', ...)
-        found.append(Words(own, words.mask[:, read], words.idf[:, read, number]))
-    return found
+        encoded = torch.unflatten(vectors[:, read], 2, shapes[number].axes)  # (B, L', ...)
+        encodings.append(Words(encoded, words.mask[:, read], words.idf[:, read, number]))
+    return encodings

@@ -20,12 +20,16 @@ from glassrank.nn.match import match_matrix
 
 @dataclass(frozen=True)
 class KernelBERTConfig(LateInteractionConfig):
+    """The encoder's settings, and the kernels over its pieces."""
+
     kernels: Kernels = field(default_factory=Kernels.rising)
     monotone: bool = True
     """Whether no kernel weight may be negative."""
 
 
 class KernelBERT(LateInteraction):
+    """Kernels that count pieces of at least some similarity."""
+
     name = "kernel_bert"
     config_type = KernelBERTConfig
     exact = True

@@ -19,11 +19,15 @@ SCALE = 0.01
 
 @dataclass(frozen=True)
 class KNRMConfig:
+    """Vectors of this size, and these kernels."""
+
     size: int = 300
     kernels: Kernels = field(default_factory=lambda: Kernels.eleven(exact_width=1e-4))
 
 
 class KNRM(WordRanker):
+    """One match matrix of plain word vectors, pooled by kernels."""
+
     name = "knrm"
     config_type = KNRMConfig
     exact = True

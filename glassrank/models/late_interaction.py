@@ -2,8 +2,8 @@
 unit vectors of a few dimensions.
 
 O. Khattab, M. Zaharia, "ColBERT: Efficient and Effective Passage Search via Contextualized Late
-Interaction over BERT", SIGIR 2020. What the pieces' similarities are worth differs: see
-`kernel_bert.py` and `maxsim.py`.
+Interaction over BERT", SIGIR 2020. What the pieces' similarities are worth differs: here is MaxSim,
+as in ColBERT, with a learned weight for each query piece; `kernel_bert.py` has TK's kernels.
 """
 
 import copy
@@ -13,15 +13,17 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from glassrank.models.contract import PieceText, TokenBatch, Words, WordTable
+from glassrank.models.contract import Output, PieceText, TokenBatch, Words, WordTable
 from glassrank.models.pieces import PieceRanker
 from glassrank.models.pretrained import Pretrained
-from glassrank.nn.match import unit
+from glassrank.nn.match import match_matrix, pair_mask, unit
 from glassrank.nn.transformer import Encoder, EncoderConfig
 
 
 @dataclass(frozen=True)
 class LateInteractionConfig:
+    """The encoder, and the size of what its pieces become."""
+
     encoder: EncoderConfig = field(default_factory=EncoderConfig)
     text: PieceText = field(default_factory=PieceText)
     size: int = 128
@@ -60,8 +62,8 @@ class LateInteraction(PieceRanker):
 
     def weights(self, states: Tensor) -> Tensor:
         """Of query pieces: (B, Q)."""
-        own = self.term_weight(states.to(self.term_weight.weight)).squeeze(-1)
-        return 2 * torch.sigmoid(own.float())
+        logits = self.term_weight(states.to(self.term_weight.weight)).squeeze(-1)
+        return 2 * torch.sigmoid(logits.float())
 
     def rounded(self, dtype: torch.dtype) -> Self:
         """Only the encoder: kernels see the last bits of a similarity."""
@@ -77,3 +79,25 @@ class LateInteraction(PieceRanker):
         model = cls(cls.config_type(bert.config, **given))
         model.encoder.load_state_dict(bert.encoder_weights())
         return model
+
+
+class MaxSim(LateInteraction):
+    """Each query piece counts as much as the document piece most like it. The score is a sum over
+    query pieces, so its parts are exact."""
+
+    name = "maxsim"
+    config_type = LateInteractionConfig
+    exact = True
+    summands = ("best match",)
+
+    def __init__(self, config: LateInteractionConfig, words: WordTable | None = None) -> None:
+        super().__init__(config, words)
+        self.scale = nn.Parameter(torch.tensor(1.0))  # its exponential: cosines are small numbers
+
+    def interact(self, query: Words, doc: Words, explain: bool = False) -> Output:
+        masks = query.mask.float().expand(len(doc.mask), -1), doc.mask.float()
+        similarity = match_matrix(query.vectors.float(), doc.vectors.float(), *masks)  # (B, Q, D)
+        # A document without pieces, or padding, is as far away as can be.
+        best = similarity.masked_fill(pair_mask(*masks) == 0, -1.0).amax(2)  # (B, Q)
+        part = self.scale.exp() * query.idf.float() * best * masks[0]  # (B, Q)
+        return Output(part.sum(1), {"best match": part, "similarity": similarity})

@@ -21,6 +21,8 @@ _LARGEST_POOL = 100_000
 
 @dataclass(frozen=True)
 class MatchPyramidConfig:
+    """Convolutions, pools and dense layers, from the matrix to the score."""
+
     size: int = 300
     channels: tuple[int, ...] = (16, 16, 16, 16, 16)
     kernel: int = 3
@@ -41,10 +43,13 @@ class MatchPyramidConfig:
 
     @classmethod
     def tk_authors(cls) -> "MatchPyramidConfig":
+        """The baseline as TK's authors ran it."""
         return cls(masked=False)
 
 
 class MatchPyramid(WordRanker):
+    """Convolutions over the match matrix."""
+
     name = "matchpyramid"
     config_type = MatchPyramidConfig
 

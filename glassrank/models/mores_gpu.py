@@ -1,4 +1,4 @@
-"""MORES over stored keys and values on a GPU: the same sums as `mores_interaction`, in fewer steps.
+"""MORES over stored keys and values on a GPU: the same sums as `mores.py`, in fewer steps.
 
 One query and many documents, whose keys and values (Reuse-S2) lie in the GPU's memory as a store
 has them. Attention reads each of them once; sums and norms are one step; of the last block, only
@@ -17,8 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from glassrank.models.contract import Ranker, TokenBatch, Words
-from glassrank.models.mores import MORES
-from glassrank.models.mores_interaction import InteractionBlock
+from glassrank.models.mores import MORES, InteractionBlock
 from glassrank.nn.attention import SelfAttention
 from glassrank.nn.gpu.attention import attend, cross_attend, look_at_rows
 from glassrank.nn.gpu.few_rows import Folded, Rows, attended, linear
@@ -83,10 +82,12 @@ class StoredMORES:
 class _Queries:
     """The query module, its norms folded into the layers behind them."""
 
-    def __init__(self, own: Embeddings, layers: Sequence[Layer]) -> None:
-        self._pieces = own.pieces.weight  # (V, H)
-        self._where = (own.positions.weight + own.types.weight[0]).detach().float()  # (L, H)
-        norm, self._layers = own.norm, []
+    def __init__(self, embeddings: Embeddings, layers: Sequence[Layer]) -> None:
+        self._pieces = embeddings.pieces.weight  # (V, H)
+        self._where = (
+            (embeddings.positions.weight + embeddings.types.weight[0]).detach().float()
+        )  # (L, H)
+        norm, self._layers = embeddings.norm, []
         for layer in layers:
             self._layers.append(_QueryLayer(layer, norm))
             norm = layer.feed_forward.norm
@@ -105,10 +106,13 @@ class _QueryLayer:
     """A layer over one query's rows, from before one norm to before the next."""
 
     def __init__(self, layer: Layer, norm: nn.LayerNorm) -> None:
-        own, feed = layer.attention, layer.feed_forward
-        self._heads, self._norms = own.heads, (norm, own.norm)
-        self._three, self._output = Folded(own.query_key_value, norm), Folded(own.output)
-        self._inner, self._outer = Folded(feed.inner, own.norm), Folded(feed.outer)
+        attention, feed = layer.attention, layer.feed_forward
+        self._heads, self._norms = attention.heads, (norm, attention.norm)
+        self._three, self._output = (
+            Folded(attention.query_key_value, norm),
+            Folded(attention.output),
+        )
+        self._inner, self._outer = Folded(feed.inner, attention.norm), Folded(feed.outer)
 
     def __call__(self, rows: Tensor, length: Tensor) -> Tensor:
         before, between = self._norms
@@ -129,29 +133,31 @@ def _crossed(
     number: int,
 ) -> Tensor:
     """Attention to the documents: (1 or B, Q, H) to (B, Q, H)."""
-    own = block.cross
-    found = cross_attend(own.query(x), rows, scales, starts, lengths, own.heads, number)
-    return _added(own.output(found), x, own.norm)
+    cross = block.cross
+    seen = cross_attend(cross.query(x), rows, scales, starts, lengths, cross.heads, number)
+    return _added(cross.output(seen), x, cross.norm)
 
 
 def _whole_layer(layer: Layer, x: Tensor) -> Tensor:
-    own = layer.attention
-    found = attend(own.query_key_value(x), None, own.heads, _scale(own))  # (B, Q, H)
-    return _fed(layer.feed_forward, _added(own.output(found), x, own.norm))
+    attention = layer.attention
+    seen = attend(
+        attention.query_key_value(x), None, attention.heads, _scale(attention)
+    )  # (B, Q, H)
+    return _fed(layer.feed_forward, _added(attention.output(seen), x, attention.norm))
 
 
 def _first_row(layer: Layer, x: Tensor) -> Tensor:
     """`SelfAttention.first_row` and what follows: (B, Q, H) to (B, H)."""
-    own, (docs, _, size) = layer.attention, x.shape
-    weight, bias = own.query_key_value.weight, own.query_key_value.bias
+    attention, (docs, _, size) = layer.attention, x.shape
+    weight, bias = attention.query_key_value.weight, attention.query_key_value.bias
     first = x[:, 0]  # (B, H)
     asked = functional.linear(first, weight[:size], bias[:size])
-    key, value = weight[size:].view(2, own.heads, -1, size)  # each (heads, A, H)
-    split = asked.view(docs, own.heads, -1).transpose(0, 1)  # (heads, B, A)
-    found = look_at_rows(torch.bmm(split, key), x, split.shape[-1])  # (heads, B, H)
-    values = torch.bmm(found, value.transpose(1, 2))  # (heads, B, A)
+    key, value = weight[size:].view(2, attention.heads, -1, size)  # each (heads, A, H)
+    split = asked.view(docs, attention.heads, -1).transpose(0, 1)  # (heads, B, A)
+    seen = look_at_rows(torch.bmm(split, key), x, split.shape[-1])  # (heads, B, H)
+    values = torch.bmm(seen, value.transpose(1, 2))  # (heads, B, A)
     joined = values.transpose(0, 1).flatten(1) + bias[2 * size :]  # (B, H)
-    return _fed(layer.feed_forward, _added(own.output(joined), first, own.norm))
+    return _fed(layer.feed_forward, _added(attention.output(joined), first, attention.norm))
 
 
 def _fed(feed: FeedForward, x: Tensor) -> Tensor:
@@ -162,5 +168,5 @@ def _added(x: Tensor, residual: Tensor, norm: nn.LayerNorm) -> Tensor:
     return add_norm(x, residual, norm.weight, norm.bias, norm.eps, in_root=True)
 
 
-def _scale(own: SelfAttention) -> float:
-    return 1 / math.sqrt(own.output.in_features // own.heads)
+def _scale(attention: SelfAttention) -> float:
+    return 1 / math.sqrt(attention.output.in_features // attention.heads)

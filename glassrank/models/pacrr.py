@@ -56,6 +56,8 @@ class PACRRConfig:
 
 
 class PACRR(WordRanker):
+    """The k best n-gram matches of each query word, and dense layers over them."""
+
     name = "pacrr"
     config_type = PACRRConfig
     config: PACRRConfig

@@ -17,10 +17,10 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from glassrank.checked import parse_json
-from glassrank.errors import InputError
-from glassrank.folders import Folder, explained
-from glassrank.models.vocabularies import check_pieces
+from glassrank.errors import InputError, explained
+from glassrank.folders import Folder
 from glassrank.models.weights import build, check_finite, header_of, read_tensors
+from glassrank.models.word_tables import check_pieces
 from glassrank.nn.transformer import Activation, Encoder, EncoderConfig
 from glassrank.sealed import about
 from glassrank.settings import from_plain, modest, shown
@@ -68,6 +68,8 @@ _FILES = (
 
 @dataclass(frozen=True)
 class Pretrained:
+    """A BERT's weights and pieces, as they were read."""
+
     config: EncoderConfig
     weights: dict[str, Tensor]
     """Under our encoder's names, and `pooler.weight` and `pooler.bias` where it has them."""
@@ -101,9 +103,9 @@ def read_pretrained(source: str, base: Path = Path()) -> Pretrained:
         if "embeddings.pieces.weight" not in weights:
             raise InputError(f"{folder / 'model.safetensors'} has no weights under BERT's names")
         vocabulary, lowercase = _vocabulary(folder)
-        found = Pretrained(config, weights, vocabulary, lowercase)
-        _check(found)
-        return found
+        bert = Pretrained(config, weights, vocabulary, lowercase)
+        _check(bert)
+        return bert
 
 
 def _check(bert: Pretrained) -> None:
@@ -144,6 +146,7 @@ def _content(path: Path, limit: int) -> bytes:
 
 
 def find_folder(source: str, base: Path = Path()) -> Path:
+    """Where `source` is, downloaded from the hub if it is nowhere on this machine."""
     folder = local_folder(source, base)
     if source.startswith("package:") or folder.is_dir():
         return folder
@@ -192,14 +195,14 @@ def our_names(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def with_fused(weights: dict[str, Tensor], parts: tuple[str, ...], name: str) -> dict[str, Tensor]:
     """Layers that read the same are one here: their weights stand one below the other."""
     fused: dict[str, Tensor] = {}
-    for found, tensor in weights.items():
-        path, _, kind = found.rpartition(".")
+    for full_name, tensor in weights.items():
+        path, _, kind = full_name.rpartition(".")
         before, _, last = path.rpartition(".")
         if last == parts[0]:
             three = [weights[f"{before}.{part}.{kind}"] for part in parts]
             fused[f"{before}.{name}.{kind}"] = torch.cat(three)
         elif last not in parts:
-            fused[found] = tensor
+            fused[full_name] = tensor
     return fused
 
 

@@ -73,6 +73,8 @@ class RPACRRConfig:
 
 
 class RPACRR(WordRanker):
+    """PACRR with dropout, and what its config switches on."""
+
     name = "rpacrr"
     config_type = RPACRRConfig
     config: RPACRRConfig
@@ -173,12 +175,12 @@ class RPACRR(WordRanker):
             matrix = (sums * mask[..., None]).permute(0, 3, 1, 2)  # (B, C, Q, D)
         else:
             matrix = cosines("words")[:, None]  # (B, 1, Q, D)
-        found = {ngram_name(1): matrix.amax(1)}
+        matrices = {ngram_name(1): matrix.amax(1)}
         for name, pooled in self.ngrams(matrix).items():
-            found[name] = self.dropout(pooled)
+            matrices[name] = self.dropout(pooled)
         if self.config.phrases:
-            found["phrase"] = cosines("phrase")
-        return found
+            matrices["phrase"] = cosines("phrase")
+        return matrices
 
     def _attention(self, query: Words, doc: Words, mask: Tensor) -> Tensor:
         """Shares (B, Q, D) that add up to 1 over the document, the same for all matrices."""

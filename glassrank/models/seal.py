@@ -4,43 +4,46 @@ python -m glassrank.models.seal FOLDER [FOLDER ...]
 """
 
 import sys
+from collections.abc import Collection
 from pathlib import Path
 
 from glassrank.checked import record_of
-from glassrank.errors import GlassrankError
-from glassrank.folders import Folder, explained
+from glassrank.errors import GlassrankError, explained
+from glassrank.folders import Folder
 from glassrank.models.checkpoint import (
     CONFIG,
     VOCABULARY,
     WEIGHTS,
     load_config,
     load_files,
+    named_folder,
 )
 from glassrank.sealed import SealedFiles, seal
 
 
-def seal_model(folder: Path) -> None:
+def seal_model(folder: Path, trusted: Collection[str] = ()) -> None:
     """Writes the manifest, of an ensemble's members too, if the model can be used."""
     with explained(f"add checksums to {folder}"), Folder.open(folder) as opened:
-        _seal(opened)
+        _seal(opened, trusted)
 
 
-def _seal(folder: Folder) -> None:
+def _seal(folder: Folder, trusted: Collection[str]) -> None:
     names = [name for name in (CONFIG, WEIGHTS, VOCABULARY) if folder.kind(name)]
     files = SealedFiles(folder, {name: record_of(folder, name) for name in names})
     for name in load_config(files).members:
         with folder.child(name) as member:
-            _seal(member)
-    load_files(files)
+            _seal(member, trusted)
+    load_files(files, trusted)
     seal(folder, "model", names)
 
 
 def main() -> None:
+    """As a command."""
     if len(sys.argv) < 2:
         sys.exit(__doc__)
     for name in sys.argv[1:]:
         try:
-            seal_model(Path(name))
+            seal_model(*named_folder(name))
         except GlassrankError as error:
             print(f"error: {error}", file=sys.stderr)
             sys.exit(error.exit_status)

@@ -19,11 +19,15 @@ from glassrank.nn.transformer import Encoder, EncoderConfig
 
 @dataclass(frozen=True)
 class SingleVectorConfig:
+    """The encoder, and how texts become its pieces."""
+
     encoder: EncoderConfig = field(default_factory=EncoderConfig)
     text: PieceText = field(default_factory=PieceText)
 
 
 class SingleVector(PieceRanker):
+    """The cosine of two means, scaled."""
+
     name = "single_vector"
     config_type = SingleVectorConfig
     stores_words = True
@@ -40,8 +44,8 @@ class SingleVector(PieceRanker):
         states = self.encoder(batch.ids, batch.mask).float()  # (B, L, H)
         mask = batch.mask[..., None]
         mean = (states * mask).sum(1) / mask.sum(1).clamp(min=1)  # (B, H)
-        one = batch.mask.amax(1, keepdim=True)  # (B, 1)
-        return Words(unit(mean)[:, None], one, one)
+        has_words = batch.mask.amax(1, keepdim=True)  # (B, 1)
+        return Words(unit(mean)[:, None], has_words, has_words)
 
     def encode_doc(self, batch: TokenBatch) -> Words:
         return self.encode_query(batch)

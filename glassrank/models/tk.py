@@ -20,6 +20,8 @@ from glassrank.nn.match import match_matrix, unit
 
 @dataclass(frozen=True)
 class TKConfig:
+    """The defaults are those of the paper."""
+
     size: int = 300
     contextual: ContextualConfig = field(default_factory=ContextualConfig)
     kernels: Kernels = field(default_factory=Kernels.eleven)
@@ -31,6 +33,8 @@ class TKConfig:
 
 
 class TK(WordRanker):
+    """Contextual words, one match matrix, kernels on two paths."""
+
     name = "tk"
     config_type = TKConfig
     exact = True

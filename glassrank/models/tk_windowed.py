@@ -20,6 +20,8 @@ from glassrank.nn.match import match_matrix, pair_mask, unit
 
 @dataclass(frozen=True)
 class TKWindowedConfig:
+    """TK's settings, and the sizes of windows."""
+
     size: int = 300
     contextual: ContextualConfig = field(default_factory=ContextualConfig)
     kernels: Kernels = field(default_factory=Kernels.eleven)
@@ -30,14 +32,17 @@ class TKWindowedConfig:
     least one empty window, and cut late windows before sorting."""
 
     def most_windows(self, size: int) -> int:
+        """How many windows of a size the longest document has."""
         return math.ceil(self.longest_doc / size)
 
 
 class TKWindowed(WordRanker):
+    """TK over windows of several sizes, the strongest first."""
+
     name = "tk_windowed"
     config_type = TKWindowedConfig
     exact = True
-    summands = ("sizes",)
+    summands = ("sizes",)  # (B, S), by window size: its explainer divides them further
     stores_words = True
 
     def __init__(self, config: TKWindowedConfig, words: WordTable | None = None) -> None:

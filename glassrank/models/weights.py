@@ -37,6 +37,8 @@ Module = TypeVar("Module", bound=nn.Module)
 
 
 class TensorInfo(NamedTuple):
+    """What a header says of one tensor."""
+
     dtype: str
     shape: tuple[int, ...]
 
@@ -71,6 +73,7 @@ def read_tensors(file: IO[bytes], size: int) -> dict[str, Tensor]:
 
 
 def write_tensors(tensors: Mapping[str, Tensor], path: Path) -> None:
+    """A `.safetensors` file; a full disk is one sentence."""
     try:
         save_file(dict(tensors), path)
     except SafetensorError as error:  # what the library makes of a full disk
@@ -146,6 +149,7 @@ def fill(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
 
 
 def check_finite(tensors: Mapping[str, Tensor]) -> None:
+    """Refuses weights that are no numbers."""
     for name, tensor in tensors.items():
         # A sum shows what is not finite at a fraction of the price; it may also just be too large.
         if tensor.is_floating_point() and not (tensor.sum().isfinite() or tensor.isfinite().all()):
@@ -189,6 +193,7 @@ def whole_header(header: dict[str, TensorInfo]) -> dict[str, TensorInfo]:
 
 
 def whole_vectors(weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    """What `smaller` kept, as float32 again."""
     for table in _TABLES:
         scales = weights.pop(f"{table}.scales", None)
         if scales is not None:

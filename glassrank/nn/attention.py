@@ -80,8 +80,8 @@ def attend_unprojected(
     asked = per_head(_scaled(query), key).flatten(1, 2)  # (1 or B, heads * Q, X)
     scores = asked.expand(len(rows), -1, -1) @ rows.transpose(1, 2)  # (B, heads * Q, L)
     weights = _shares(scores, None if bias is None else bias[:, 0])
-    found = functional.dropout(weights, dropout) @ rows  # (B, heads * Q, X)
-    values = per_head(torch.unflatten(found, 1, (heads, -1)), value.transpose(1, 2))
+    means = functional.dropout(weights, dropout) @ rows  # (B, heads * Q, X)
+    values = per_head(torch.unflatten(means, 1, (heads, -1)), value.transpose(1, 2))
     return values + value_bias.view(heads, 1, size)  # (B, heads, Q, A)
 
 
@@ -115,6 +115,7 @@ class SelfAttention(nn.Module):
         self.norm = nn.LayerNorm(size, eps=epsilon)
 
     def forward(self, x: Tensor, bias: Tensor | None, maps: list[Tensor] | None = None) -> Tensor:
+        """(B, L, H) to (B, L, H); `maps` collects the shares of attention."""
         three = self.query_key_value(x).unflatten(-1, (3, self.heads, -1))  # (B, L, 3, heads, A)
         query, key, value = three.permute(2, 0, 3, 1, 4)  # each (B, heads, L, A)
         attended = attend(query, key, value, bias, self._dropped, maps)

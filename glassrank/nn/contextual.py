@@ -18,6 +18,8 @@ from glassrank.nn.attention import NEVER
 
 @dataclass(frozen=True)
 class ContextualConfig:
+    """How many layers and heads, and how wide."""
+
     layers: int = 2
     heads: int = 16
     attention_size: int = 32
@@ -55,6 +57,7 @@ class Norm(nn.Module):
         self.bias = nn.Parameter(torch.zeros(size))
 
     def forward(self, x: Tensor) -> Tensor:
+        """Over the last axis."""
         centred = x - x.mean(-1, keepdim=True)
         deviation = centred.pow(2).mean(-1, keepdim=True).sqrt()
         return self.gain * centred / (deviation + 1e-6) + self.bias
@@ -81,6 +84,7 @@ class Layer(nn.Module):
         self.attention_norm = Norm(size)
 
     def forward(self, x: Tensor, allowed: Tensor) -> Tensor:
+        """(B, L, E) to (B, L, E); `allowed` is added to scores: nobody attends to padding."""
         h = self.feed_forward_norm(self.feed_forward(x) + x)  # (B, L, E)
         split = self.query_key_value(h).unflatten(-1, (3, self.heads, -1))  # (B, L, 3, H, A)
         query, key, value = split.permute(2, 0, 3, 1, 4)  # each (B, H, L, A)
@@ -101,6 +105,7 @@ class ContextualLayers(nn.Module):
         self.mix = nn.Parameter(torch.tensor(0.5))
 
     def forward(self, vectors: Tensor, mask: Tensor) -> Tensor:
+        """(B, L, E) and a mask (B, L) to (B, L, E), zeros where padding stands."""
         words = vectors * mask[..., None]  # (B, L, E)
         context = words + positions(words)
         allowed = ((1 - mask) * NEVER)[:, None, None, :].to(words.dtype)  # (B, 1, 1, L)

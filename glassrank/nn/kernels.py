@@ -162,6 +162,7 @@ class _Run(NamedTuple):
 
 @cache
 def kernel_runs(kernels: Kernels) -> KernelRuns:
+    """Kernels of one width in evenly spaced runs."""
     runs = [
         run
         for width, numbers in groupby(

@@ -9,6 +9,7 @@ from torch.nn import functional
 
 
 def ngram_name(n: int) -> str:
+    """unigram, bigram, trigram, 4-gram, …"""
     return {1: "unigram", 2: "bigram", 3: "trigram"}.get(n, f"{n}-gram")
 
 
@@ -53,7 +54,7 @@ class NGrams(nn.Module):
 
     def forward(self, matrix: Tensor) -> dict[str, Tensor]:
         """(B, C, Q, D) to a matrix (B, Q, D) for each n-gram size, by name."""
-        found = {}
+        matrices = {}
         for i, (n, convolution) in enumerate(zip(self.sizes, self.convolutions, strict=True)):
             sides = window_padding(n, self.centred)
             signals = convolution(functional.pad(matrix, sides * 2))  # (B, F, Q, D)
@@ -62,8 +63,8 @@ class NGrams(nn.Module):
                 pooled = self.pools[i](signals).squeeze(1)  # (B, Q, D)
             else:
                 pooled = signals.amax(1)  # (B, Q, D); ReLU afterwards gives the same, for less
-            found[ngram_name(n)] = torch.relu(pooled) if self.relu else pooled
-        return found
+            matrices[ngram_name(n)] = torch.relu(pooled) if self.relu else pooled
+        return matrices
 
 
 class RowsToScore(nn.Module):
@@ -87,6 +88,7 @@ class RowsToScore(nn.Module):
         self.apply(glorot)
 
     def forward(self, rows: Tensor) -> Tensor:
+        """(B, Q, F), Q at most the length it was made for, to (B,)."""
         missing = self.query_length - rows.shape[1]
         x = functional.pad(rows, (0, 0, 0, missing)).flatten(1)  # (B, query_length * F)
         for layer in self.hidden:

@@ -86,18 +86,22 @@ class FeedForward(nn.Module):
         self.activation = _ACTIVATIONS[config.activation]
 
     def forward(self, x: Tensor) -> Tensor:
+        """(B, L, H) to (B, L, H)."""
         inside = self.activation(self.inner(x))  # (B, L, F)
         result: Tensor = self.norm(x + self.dropout(self.outer(inside)))
         return result
 
 
 class Layer(nn.Module):
+    """Attention, then feed-forward."""
+
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         self.attention = SelfAttention(config.size, config.heads, config.dropout, config.epsilon)
         self.feed_forward = FeedForward(config)
 
     def forward(self, x: Tensor, bias: Tensor | None, maps: list[Tensor] | None = None) -> Tensor:
+        """(B, L, H) to (B, L, H); `bias` as `key_bias` gives it."""
         result: Tensor = self.feed_forward(self.attention(x, bias, maps))
         return result
 
@@ -132,8 +136,8 @@ class Encoder(nn.Module):
                 "this model has positions for; cut it before it is encoded"
             )
         x: Tensor = self.embeddings(ids)
-        own = self.stack() if layers is None else layers
-        return through(own, x, key_bias(mask, x), maps)
+        stack = self.stack() if layers is None else layers
+        return through(stack, x, key_bias(mask, x), maps)
 
     def stack(self) -> list[Layer]:
         """The layers, first to last, with their type."""
@@ -143,6 +147,7 @@ class Encoder(nn.Module):
 def through(
     layers: Sequence[Layer], x: Tensor, bias: Tensor | None, maps: list[Tensor] | None = None
 ) -> Tensor:
+    """One layer after another."""
     for layer in layers:
         x = layer(x, bias, maps)
     return x

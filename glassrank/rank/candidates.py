@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from glassrank.deadline import Clock
 from glassrank.models import Words
-from glassrank.models.texts import in_batches, like_length
+from glassrank.models.text_batches import in_batches, like_length
 from glassrank.rank.fused import FusedPooling, fused_pooling
 from glassrank.rank.fused_gpu import OnGPU
 from glassrank.rank.live import WORDS_AT_ONCE, Reranker

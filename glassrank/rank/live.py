@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from glassrank.models import TokenBatch, Words
 from glassrank.models.checkpoint import SavedModel, load_named
 from glassrank.models.fast import fast_form
-from glassrank.models.texts import TextReader, batch_of, in_batches
+from glassrank.models.text_batches import TextReader, batch_of, in_batches
 from glassrank.nn.devices import device_named
 from glassrank.rank.planner import CostModel
 from glassrank.rank.query_encoding import QueryEncoder

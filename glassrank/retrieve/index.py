@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from glassrank.deadline import NEVER, Deadline
-from glassrank.errors import DuplicateIdError, GlassrankError, InputError
-from glassrank.folders import LOCK, Folder, explained
+from glassrank.errors import DuplicateIdError, GlassrankError, InputError, explained
+from glassrank.folders import LOCK, Folder
 from glassrank.retrieve.manifest import FILE_NAME, Manifest, read_manifest
 from glassrank.retrieve.methods import Method, parse_method, run_method
 from glassrank.retrieve.search import TopK, affordable
@@ -130,11 +130,11 @@ class Index:
         `bm25(k1=1.2,b=0.75)`."""
         started = time.perf_counter()
         snapshot = self._snapshot
-        found = self._run([query], k, method, snapshot, threads=1)[0]
+        top = self._run([query], k, method, snapshot, threads=1)[0]
         hits = tuple(
             Hit(rank, snapshot.doc_id(number), score)
             for rank, (number, score) in enumerate(
-                zip(found.docs.tolist(), found.scores.tolist(), strict=True), 1
+                zip(top.docs.tolist(), top.scores.tolist(), strict=True), 1
             )
         )
         return Ranking(query, hits, timing={"first_stage": 1e3 * (time.perf_counter() - started)})
@@ -148,13 +148,13 @@ class Index:
     ) -> Run:
         """Many queries at once, on all cores unless `threads` says otherwise."""
         snapshot = self._snapshot
-        found = self._run([query.text for query in queries], depth, method, snapshot, threads)
+        tops = self._run([query.text for query in queries], depth, method, snapshot, threads)
         # Many queries find the same documents: each id is read once.
-        numbers = np.unique(np.concatenate([np.empty(0, np.int64), *(top.docs for top in found)]))
+        numbers = np.unique(np.concatenate([np.empty(0, np.int64), *(top.docs for top in tops)]))
         ids = {number: snapshot.doc_id(number) for number in numbers.tolist()}
         return Run.from_rows(
             (query.query_id, map(ids.__getitem__, top.docs.tolist()), top.scores.astype(np.float64))
-            for query, top in zip(queries, found, strict=True)
+            for query, top in zip(queries, tops, strict=True)
         )
 
     def top_k(
@@ -198,6 +198,7 @@ class Index:
         return snapshot.doc(number, characters)
 
     def docs(self) -> Iterator[Doc]:
+        """All documents that are not deleted."""
         return self._snapshot.docs()
 
     def snippet(self, query: str, doc_id: str, length: int = 240) -> Snippet:
@@ -211,6 +212,7 @@ class Index:
 
     @property
     def snapshot(self) -> Snapshot:
+        """The index as it was read last."""
         return self._snapshot
 
     @property
@@ -220,6 +222,7 @@ class Index:
 
     @property
     def generation(self) -> int:
+        """Counts the changes to the index."""
         return self._snapshot.manifest.generation
 
     def __len__(self) -> int:

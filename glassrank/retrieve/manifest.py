@@ -27,6 +27,8 @@ _MOST_DOCS = (1 << 32) - 1
 
 @dataclass(frozen=True)
 class Manifest:
+    """Which segments an index has."""
+
     analyzer: str
     generation: int = 0
     """Counts the changes since the index was made."""
@@ -42,6 +44,7 @@ class Manifest:
 
 
 def open_index(path: Path) -> Folder:
+    """An index's folder; what is no index is said so."""
     try:
         return Folder.open(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -49,11 +52,13 @@ def open_index(path: Path) -> Folder:
 
 
 def read_manifest(path: Path) -> Manifest:
+    """Of the index at this path."""
     with open_index(path) as folder:
         return manifest_in(folder)
 
 
 def manifest_in(folder: Folder) -> Manifest:
+    """Of an open index; what is damaged is named."""
     try:
         body = read_checked(folder, FILE_NAME, "build the index again", _KEY)
     except FileNotFoundError:

@@ -22,6 +22,7 @@ DOCS_AT_ONCE = 1 << 15
 
 
 def merge_segments(folder: Folder, name: str, segments: Sequence[Segment]) -> SegmentRecord:
+    """Writes one segment with the documents of several that are not deleted."""
     owners, docs = _document_order(segments)
     terms = _live_terms(segments)
     numbers = {term: number for number, term in enumerate(terms)}

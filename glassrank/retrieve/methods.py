@@ -54,8 +54,8 @@ def run_method(
         return search(snapshot, weighted, k, method, threads)
     first_pass = search(snapshot, weighted, method.docs, method.base, threads)
     expanded = [
-        expand(snapshot, query, found, method, deadline)
-        for query, found in zip(weighted, first_pass, strict=True)
+        expand(snapshot, query, best, method, deadline)
+        for query, best in zip(weighted, first_pass, strict=True)
     ]
     return search(snapshot, bounded(expanded), k, method.base, threads)
 
@@ -95,8 +95,8 @@ def method_name(method: Method) -> str:
         for field in fields(method)
         if field.name != "base" and getattr(method, field.name) is not False
     )
-    own = f"{kind}({values})"
-    return f"{method_name(method.base)}+{own}" if isinstance(method, RM3) else own
+    described = f"{kind}({values})"
+    return f"{method_name(method.base)}+{described}" if isinstance(method, RM3) else described
 
 
 def _number(value: float) -> str:
@@ -135,7 +135,7 @@ def _options(text: str, kind: type[Method], options: str) -> dict[str, Any]:
     types: dict[str, Any] = {
         field.name: field.type for field in fields(kind) if field.name != "base"
     }
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for option in filter(None, (part.strip() for part in options.split(","))):
         name, _, value = (side.strip() for side in option.partition("="))
         if name not in types:
@@ -145,12 +145,12 @@ def _options(text: str, kind: type[Method], options: str) -> dict[str, Any]:
             )
         number = {bool: lambda text: bool(int(text))}.get(types[name], types[name])
         try:
-            found[name] = number(value)
+            settings[name] = number(value)
         except ValueError:
             raise InputError(f"method {text!r}: {name} takes a number, not {value!r}") from None
         low, high = _RANGES[name]
-        if not low <= found[name] <= high:
+        if not low <= settings[name] <= high:
             raise InputError(
                 f"method {text!r}: {name} must be between {low:g} and {high:g}, not {value}"
             )
-    return found
+    return settings

@@ -75,14 +75,14 @@ def _frequent_terms(snapshot: Snapshot, number: int, n: int, until: Deadline) ->
     part = slice(int(segment.vector_offsets[local]), int(segment.vector_offsets[local + 1]))
     terms, counts = segment.vector_terms[part], segment.vector_counts[part].astype(np.int64)
     most_docs = _COMMON * snapshot.collection.docs
-    found: dict[str, float] = {}
+    frequent: dict[str, float] = {}
     for tried, i in enumerate(np.argsort(-counts, kind="stable")):
         text = segment.terms[int(terms[i])]
         if _EXPANSION_TERM.fullmatch(text) and snapshot.term(text).statistics.docs <= most_docs:
-            found[text] = float(counts[i])
-        if len(found) == n or (tried % _TRIED_AT_ONCE == 0 and until.passed()):
+            frequent[text] = float(counts[i])
+        if len(frequent) == n or (tried % _TRIED_AT_ONCE == 0 and until.passed()):
             break
-    return found
+    return frequent
 
 
 def _normalised(weights: WeightedQuery) -> dict[str, float]:

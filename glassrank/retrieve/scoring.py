@@ -24,10 +24,13 @@ class Collection(NamedTuple):
 
     @property
     def average_length(self) -> float:
+        """Of a document, in terms."""
         return self.tokens / self.docs if self.docs else 0.0
 
 
 class TermStatistics(NamedTuple):
+    """How many documents have a term, and how often they have it."""
+
     docs: int
     """Documents that have the term."""
     occurrences: int
@@ -50,16 +53,19 @@ class BM25:
     """Lengths as Lucene stores them, for the same ranking to the last document."""
 
     def term(self, term: TermStatistics, collection: Collection) -> TermFactors:
+        """What a term contributes, whatever the document."""
         return TermFactors(
             float(np.log1p((collection.docs - term.docs + 0.5) / (term.docs + 0.5))), 1.0
         )
 
     def lengths(self, lengths: NDArray[Any], collection: Collection) -> Floats:
+        """What each document's length adds to the denominator."""
         lengths = rounded_lengths(lengths) if self.rounded else lengths
         relative = lengths / max(collection.average_length, 1e-9)
         return np.asarray(self.k1 * (1 - self.b + self.b * relative), np.float32)
 
     def score(self, term: TermFactors, counts: NDArray[Any], lengths: Floats) -> NDArray[Any]:
+        """Of a term that occurs so often; the plain form of what is compiled."""
         return np.asarray(term.weight * counts / (counts + lengths))
 
 
@@ -74,14 +80,17 @@ class QL:
     rounded: bool = False
 
     def term(self, term: TermStatistics, collection: Collection) -> TermFactors:
+        """What a term contributes, whatever the document."""
         probability = (term.occurrences + 1) / (collection.tokens + 1)
         return TermFactors(1.0, 1 / (self.mu * probability))
 
     def lengths(self, lengths: NDArray[Any], collection: Collection) -> Floats:
+        """What each document's length adds for each term."""
         lengths = rounded_lengths(lengths) if self.rounded else lengths
         return np.asarray(np.log(self.mu / (lengths + self.mu)), np.float32)
 
     def score(self, term: TermFactors, counts: NDArray[Any], lengths: Floats) -> NDArray[Any]:
+        """Of a term that occurs so often; the plain form of what is compiled."""
         matched = term.weight * (np.log1p(term.scale * counts) + lengths)
         return np.asarray(np.maximum(matched, ALMOST_NOTHING))
 

@@ -43,11 +43,13 @@ def search(
     chunks = [queries[i : i + _QUERIES_AT_ONCE] for i in range(0, len(queries), _QUERIES_AT_ONCE)]
     threads = min(threads or os.cpu_count() or 1, len(chunks))
     if threads <= 1:
-        found = [_search_chunk(snapshot, chunk, k, method) for chunk in chunks]
+        results = [_search_chunk(snapshot, chunk, k, method) for chunk in chunks]
     else:
         with ThreadPoolExecutor(threads) as pool:
-            found = list(pool.map(lambda chunk: _search_chunk(snapshot, chunk, k, method), chunks))
-    return [result for chunk in found for result in chunk]
+            results = list(
+                pool.map(lambda chunk: _search_chunk(snapshot, chunk, k, method), chunks)
+            )
+    return [result for chunk in results for result in chunk]
 
 
 def affordable(snapshot: Snapshot, query: WeightedQuery) -> WeightedQuery:

@@ -50,6 +50,7 @@ _DELETED = re.compile(r"deleted-\d{1,18}-\d{1,10}\.npy", re.ASCII)
 
 
 def is_segment_name(name: str) -> bool:
+    """Whether a writer gives such names."""
     return _NAME.fullmatch(name) is not None
 
 
@@ -59,6 +60,7 @@ def is_segment_file(name: str) -> bool:
 
 
 def is_deleted_file(name: str) -> bool:
+    """Whether it is a list of deleted documents, by its name."""
     return _DELETED.fullmatch(name) is not None
 
 
@@ -75,11 +77,11 @@ class SegmentRecord:
 
     def has_arrays_of(self, other: "SegmentRecord") -> bool:
         """Whether it is the same segment, whatever is deleted of it."""
-        own, others = (
+        mine, others = (
             {name: file for name, file in record.files.items() if name != record.deleted}
             for record in (self, other)
         )
-        return own == others and (self.name, self.docs, self.tokens) == (
+        return mine == others and (self.name, self.docs, self.tokens) == (
             other.name,
             other.docs,
             other.tokens,

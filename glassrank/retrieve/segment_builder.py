@@ -33,6 +33,8 @@ class _TermNumbers(dict[str, int]):
 
 
 class SegmentBuilder:
+    """Documents that will become a segment."""
+
     def __init__(self, analyzer: EnglishAnalyzer) -> None:
         self._analyzer = analyzer
         self._numbers = _TermNumbers(analyzer)
@@ -48,6 +50,7 @@ class SegmentBuilder:
         return len(self._ids)
 
     def add(self, doc: Doc) -> None:
+        """One more document."""
         if not doc.doc_id:
             raise InputError("a document has an empty id; give every document one of its own")
         content = f"{doc.title} {doc.text}" if doc.title else doc.text

@@ -9,8 +9,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
-from glassrank.errors import GlassrankError
-from glassrank.folders import explained
+from glassrank.errors import GlassrankError, explained
 from glassrank.retrieve.manifest import Manifest, manifest_in, open_index, read_manifest
 from glassrank.retrieve.scoring import BM25, QL, Collection, Floats, TermStatistics
 from glassrank.retrieve.segment import Segment, SegmentRecord
@@ -20,7 +19,7 @@ _TERMS_KEPT = 50_000
 """About 20 megabytes, whatever strangers search for."""
 
 
-class Term(NamedTuple):
+class IndexTerm(NamedTuple):
     """A term's number in each segment (-1: not there), and its statistics over all of them."""
 
     numbers: tuple[int, ...]
@@ -28,6 +27,8 @@ class Term(NamedTuple):
 
 
 class Snapshot:
+    """Segments that do not change any more, with the statistics of all of them together."""
+
     def __init__(self, manifest: Manifest, segments: Sequence[Segment]) -> None:
         self.manifest = manifest
         self.segments = tuple(segments)
@@ -70,6 +71,7 @@ class Snapshot:
 
     @property
     def records(self) -> list[SegmentRecord]:
+        """Of its segments, as the manifest has them."""
         return [segment.record for segment in self.segments]
 
     def place(self, number: int) -> tuple[Segment, int]:
@@ -78,6 +80,7 @@ class Snapshot:
         return self.segments[position], number - self.bases[position]
 
     def doc_id(self, number: int) -> str:
+        """Of a document's number."""
         segment, local = self.place(number)
         return segment.ids[local]
 
@@ -101,7 +104,7 @@ class Snapshot:
                     yield segment.doc(local)
 
 
-def _term(segments: Sequence[Segment], term: str) -> Term:
+def _term(segments: Sequence[Segment], term: str) -> IndexTerm:
     numbers = tuple(segment.terms.find(term) for segment in segments)
     docs = occurrences = 0
     for segment, number in zip(segments, numbers, strict=True):
@@ -110,7 +113,7 @@ def _term(segments: Sequence[Segment], term: str) -> Term:
             first, last = segment.posting_offsets[number : number + 2]
             docs += int(last - first) - gone_docs
             occurrences += int(segment.term_totals[number]) - gone
-    return Term(numbers, TermStatistics(docs, occurrences))
+    return IndexTerm(numbers, TermStatistics(docs, occurrences))
 
 
 def _lengths(

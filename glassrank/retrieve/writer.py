@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from glassrank.arrays import ArrayWriter
-from glassrank.errors import DuplicateIdError, GlassrankError, InputError
-from glassrank.folders import LOCK, Folder, NotDurableError, disk_error
+from glassrank.errors import DuplicateIdError, GlassrankError, InputError, disk_error
+from glassrank.folders import LOCK, Folder, NotDurableError
 from glassrank.retrieve.manifest import (
     FILE_NAME,
     Manifest,
@@ -125,6 +125,7 @@ class IndexWriter:
         self._segments[-count:] = [self._open(merged)] if merged.docs else []
 
     def commit(self) -> None:
+        """Makes what was changed the index: one rename."""
         records = tuple(segment.record for segment in self._segments)
         generation = self.manifest.generation + 1
         write_manifest(

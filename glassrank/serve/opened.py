@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from glassrank.errors import DiskError, GlassrankError, InputError
-from glassrank.folders import explained
+from glassrank.errors import DiskError, GlassrankError, InputError, explained
 from glassrank.measure.cascade_plan import CascadePlan
 from glassrank.rank import Pipeline, Reranker
 from glassrank.retrieve import Index

@@ -1,9 +1,8 @@
 """Documents' encoded words on disk, so that ranking only reads them."""
 
-from glassrank.store.encode import encode_index
+from glassrank.store.encode import Progress, Report, encode_index
 from glassrank.store.manifest import DTYPES, store_folder
 from glassrank.store.part import Part, text_of
-from glassrank.store.progress import Progress, Report
 from glassrank.store.store import Located, Store
 
 __all__ = [

@@ -13,11 +13,10 @@ from glassrank.models import Ranker, Words
 from glassrank.models.checkpoint import SavedModel, fingerprint
 from glassrank.models.fast import fast_form
 from glassrank.models.mores import MORES
-from glassrank.models.texts import TextReader, batch_of, in_batches
+from glassrank.models.text_batches import TextReader, batch_of, in_batches
 from glassrank.nn.devices import device_named
 from glassrank.store.manifest import DTYPES, IDS, Layout, stride
-from glassrank.store.reuse import Piece
-from glassrank.store.rows import pack
+from glassrank.store.rows import EncodedDocs, pack
 
 _TOKENS_AT_ONCE = {"cpu": 4_096, "cuda": 131_072}
 """A batch holds so many words with padding: on a CPU few enough for its caches, on a GPU enough to
@@ -64,25 +63,26 @@ class DocEncoder:
             reuse=_reuse(self._encoder),
         )
 
-    def encode(self, texts: Sequence[str], docs: NDArray[np.int64]) -> Iterator[Piece]:
+    def encode(self, texts: Sequence[str], docs: NDArray[np.int64]) -> Iterator[EncodedDocs]:
         """Rows of those texts of a block whose places are given."""
         read = self._reader.docs([texts[i] for i in docs])
         ids = [text.ids for text in read]
-        lengths = np.array([len(one) for one in ids], np.int64)
+        lengths = np.array([len(text_ids) for text_ids in ids], np.int64)
         cut = np.array([text.cut > 0 for text in read], np.bool_)
         if self.layout.dtype == IDS:
             rows = np.concatenate([np.empty(0, np.int32), *ids])[:, None]  # (T, 1)
-            yield Piece(docs, lengths, {IDS: rows}, int(cut.sum()))
+            yield EncodedDocs(docs, lengths, {IDS: rows}, int(cut.sum()))
             return
 
-        def piece(batch: NDArray[np.int64]) -> Piece:
+        def encoded(batch: NDArray[np.int64]) -> EncodedDocs:
             words = self._encode([ids[i] for i in batch])
             # By the model's own mask: it may read fewer words than it was given, or add some.
             vectors: Tensor = words.vectors.flatten(2)[words.mask.bool()]  # (T, E)
             counts = words.mask.sum(1).long().cpu().numpy()
-            return Piece(docs[batch], counts, pack(vectors, self.layout), int(cut[batch].sum()))
+            rows = pack(vectors, self.layout)
+            return EncodedDocs(docs[batch], counts, rows, int(cut[batch].sum()))
 
-        yield from in_batches(piece, lengths, self._at_once, self._encoder)
+        yield from in_batches(encoded, lengths, self._at_once, self._encoder)
 
     @property
     def _at_once(self) -> int:

@@ -59,6 +59,7 @@ class Layout:
 
     @property
     def width(self) -> int:
+        """Values of a row, without the zeros at its end."""
         return math.prod(self.axes)
 
     @property
@@ -118,10 +119,12 @@ class PartRecord:
 
     @property
     def bytes(self) -> int:
+        """Of all its files."""
         return sum(file.size for file in self.files.values())
 
 
 def part_name(segment: str, source: str) -> str:
+    """Of a part's folder."""
     return f"{segment}-{source}"
 
 
@@ -137,6 +140,8 @@ def source_of(segment: SegmentRecord) -> str:
 
 @dataclass(frozen=True)
 class Manifest:
+    """What a store holds."""
+
     layout: Layout
     generation: int = 0
     """Counts the changes since the store was begun."""
@@ -174,6 +179,7 @@ def open_store(path: Path, *, make: bool = False) -> Folder:
 
 
 def read_manifest(path: Path) -> Manifest:
+    """Of the store at this path."""
     try:
         with open_store(path) as folder:
             return manifest_in(folder)
@@ -182,6 +188,7 @@ def read_manifest(path: Path) -> Manifest:
 
 
 def no_store(path: Path) -> InputError:
+    """What to say where none is."""
     return InputError(
         f"{path} is not a document store (it has no {FILE_NAME}); "
         "make one with: glassrank encode INDEX --model M"
@@ -189,6 +196,7 @@ def no_store(path: Path) -> InputError:
 
 
 def manifest_in(folder: Folder) -> Manifest:
+    """Of an open store; what is damaged is named."""
     body = read_checked(folder, FILE_NAME, "encode the index again under another name")
     try:
         if body["format"] != FORMAT:
@@ -249,9 +257,11 @@ def _part(stored: dict[str, Any], layout: Layout) -> PartRecord:
 
 
 def is_part_name(name: str) -> bool:
+    """Whether a writer gives such names."""
     return is_segment_name(name[:-17]) and _SOURCE.fullmatch(name[-17:]) is not None
 
 
 def array_names(layout: Layout) -> tuple[str, ...]:
+    """The arrays that a part has."""
     scales = ("scales",) if layout.dtype == "int8" else ()
     return ("offsets", "contents", layout.rows_name, *scales)

@@ -3,7 +3,7 @@
 Rounding is to the nearest value, and to the even one where two are as near.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -32,6 +32,20 @@ _LARGEST = {
     "bf16": torch.finfo(torch.bfloat16).max,
     "float16": torch.finfo(torch.float16).max,
 }
+
+
+class EncodedDocs(NamedTuple):
+    """Some documents of a block, as rows."""
+
+    docs: NDArray[np.int64]  # (n,) places in the block
+    lengths: NDArray[np.int64]  # (n,)
+    rows: Rows  # of all of them, one document after another
+    cut: int = 0  # documents that are longer than what was read of them
+
+    @property
+    def bytes(self) -> int:
+        """Of their rows."""
+        return sum(array.nbytes for array in self.rows.values())
 
 
 def array_kinds(layout: Layout) -> dict[str, list[type[np.generic]]]:
@@ -64,13 +78,14 @@ def is_usable(array: NDArray[Any], dtype: str) -> bool:
 
 @njit(cache=True, nogil=True)
 def _any_has(values: NDArray[Any], bits: Any) -> bool:
-    found = 0  # without a branch for each: several are looked at together
+    count = 0  # without a branch for each: several are looked at together
     for i in range(len(values)):
-        found += (values[i] & bits) == bits
-    return found > 0
+        count += (values[i] & bits) == bits
+    return count > 0
 
 
 def row_bytes(layout: Layout) -> int:
+    """That one row takes."""
     scales = 4 * layout.scales if layout.dtype == "int8" else 0
     return layout.stride * np.dtype(_ARRAYS[layout.dtype]).itemsize + scales
 

@@ -9,8 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from glassrank.errors import CorruptError, GlassrankError, InputError
-from glassrank.folders import explained
+from glassrank.errors import CorruptError, GlassrankError, InputError, explained
 from glassrank.models import Ranker, TokenBatch, Words
 from glassrank.models.checkpoint import fingerprint
 from glassrank.models.mores import MORES
@@ -97,10 +96,10 @@ class Store:
         wanted = fingerprint(model)
         with explained(f"read the stores of {index.path}"):
             layouts = {folder: read_manifest(folder).layout for folder in stores_of(index.path)}
-        own = [folder for folder, layout in layouts.items() if layout.fingerprint == wanted]
+        fitting = [folder for folder, layout in layouts.items() if layout.fingerprint == wanted]
         order = (*DTYPES, IDS)
-        own.sort(key=lambda f: (order.index(layouts[f].dtype), layouts[f].reuse == "s1", f))
-        stores = [cls._open(folder, wanted, model, verify) for folder in own]
+        fitting.sort(key=lambda f: (order.index(layouts[f].dtype), layouts[f].reuse == "s1", f))
+        stores = [cls._open(folder, wanted, model, verify) for folder in fitting]
         for store in stores:
             if all(map(store.covered, index.snapshot.segments)):
                 return store
@@ -116,6 +115,7 @@ class Store:
 
     @property
     def dtype(self) -> str:
+        """Of its rows; `ids` where it keeps those."""
         return self.layout.dtype
 
     @property
@@ -156,7 +156,7 @@ class Store:
 
         A document that is not stored is an error; if `partial`, it is in none of the answers.
         """
-        found, seen = [], 0
+        located, seen = [], 0
         for position, part in enumerate(self._parts_of(snapshot)):
             base, end = snapshot.bases[position : position + 2]
             which = np.flatnonzero((numbers >= base) & (numbers < end))
@@ -166,12 +166,12 @@ class Store:
             if part is not None:
                 docs = numbers.take(which) - base
                 starts, ends = part.offsets.take(docs), part.offsets.take(docs + 1)
-                found.append(Located(which, part, starts, ends - starts))
+                located.append(Located(which, part, starts, ends - starts))
             elif not partial:
                 raise self._not_covered(snapshot.segments[position])
         if seen < len(numbers):
             raise IndexError("the index has no document of one of these numbers")
-        return found
+        return located
 
     def words(
         self,

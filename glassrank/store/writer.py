@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from glassrank.checked import FileRecord
-from glassrank.errors import CorruptError, InputError
-from glassrank.folders import LOCK, Folder, explained
+from glassrank.errors import CorruptError, InputError, explained
+from glassrank.folders import LOCK, Folder
 from glassrank.retrieve.segment import Segment
 from glassrank.retrieve.snapshot import Snapshot
 from glassrank.store.manifest import (
@@ -26,9 +26,7 @@ from glassrank.store.manifest import (
     source_of,
     write_manifest,
 )
-from glassrank.store.part import Part
-from glassrank.store.part_writer import PROGRESS, is_part_file
-from glassrank.store.reuse import OldRows
+from glassrank.store.part import PROGRESS, OldRows, Part, is_part_file
 
 
 class StoreWriter:
@@ -58,6 +56,7 @@ class StoreWriter:
         return OldRows(parts)
 
     def add(self, segment: Segment, rows: int, files: dict[str, FileRecord]) -> None:
+        """Commits a segment's part."""
         source = source_of(segment.record)
         record = PartRecord(segment.record.name, source, len(segment), rows, files)
         self._commit((*self.manifest.parts, record))

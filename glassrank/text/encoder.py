@@ -21,6 +21,7 @@ class TextIds(NamedTuple):
 
     @property
     def cut(self) -> int:
+        """Words and pieces together."""
         return self.cut_words + self.cut_pieces
 
 
@@ -29,7 +30,8 @@ class TextEncoder(Protocol):
 
     def encode(
         self, texts: Sequence[str], longest: int, most_words: int | None = None
-    ) -> list[TextIds]: ...
+    ) -> list[TextIds]:
+        """Ids of each text."""
 
 
 LONGEST_READ = 1 << 20
@@ -60,11 +62,12 @@ class WordEncoder:
     def encode(
         self, texts: Sequence[str], longest: int, most_words: int | None = None
     ) -> list[TextIds]:
+        """Ids of each text's words."""
         most = longest if most_words is None else min(longest, most_words)
-        found = []
+        encoded = []
         for text in texts:
             read, behind = readable(text)
             words = split_words(read)
             cut = max(0, len(words) - most) + behind
-            found.append(TextIds(self.vocabulary.ids(words[:most]), cut_words=cut))
-        return found
+            encoded.append(TextIds(self.vocabulary.ids(words[:most]), cut_words=cut))
+        return encoded

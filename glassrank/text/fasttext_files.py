@@ -27,6 +27,7 @@ _BLOCK = 1 << 22
 
 
 def read_fasttext(path: Path) -> SubwordVectors:
+    """From the `.bin` that fastText writes."""
     with open_bytes(path) as file:
         read_exactly(file, len(FASTTEXT_BEGINS), path)
         version, size, *_ = settings = _unpack(file, "<i12id", path)
@@ -98,12 +99,12 @@ def _unpack(file: IO[bytes], form: str, path: Path) -> tuple[Any, ...]:
 def read_exactly(file: IO[bytes], size: int, path: Path, *, cut_off: bool = True) -> bytes:
     """With `cut_off`, an error where the file ends before; otherwise what there is."""
     try:
-        found = file.read(size)
+        content = file.read(size)
     except (OSError, EOFError, ValueError) as error:
         raise InputError(f"{path} cannot be read: {error}") from None
-    if cut_off and len(found) < size:
+    if cut_off and len(content) < size:
         raise InputError(f"{path} is cut off; fetch the file again")
-    return found
+    return content
 
 
 def _damaged(path: Path) -> InputError:

@@ -53,9 +53,9 @@ def check_folder(folder: Path) -> None:
     places = [folder]
     if (folder / "modules.json").exists():
         modules = _json(folder / "modules.json")
-        if not isinstance(modules, list) or not all(isinstance(one, dict) for one in modules):
+        if not isinstance(modules, list) or not all(isinstance(module, dict) for module in modules):
             raise InputError(f"{folder / 'modules.json'} is not a list of modules")
-        places += [_module_folder(folder, one) for one in modules]
+        places += [_module_folder(folder, module) for module in modules]
     for path in sorted({path for place in places for path in place.glob("*.json")}):
         if path.name in _LONG:
             continue

@@ -60,6 +60,7 @@ class Vocabulary:
         return cls(sorted(kept, key=lambda word: (-counts[word], word))[:most], buckets)
 
     def ids(self, words: Iterable[str]) -> NDArray[np.int32]:
+        """Of words: (L,)."""
         get = self._ids.get
         if not self.buckets:
             return np.fromiter((get(word, UNKNOWN) for word in words), np.int32)

@@ -17,22 +17,22 @@ LONGEST_WORD = 255
 def _unicode_pattern() -> str:
     marks = r"[\p{WB=Format}\p{WB=Extend}\p{WB=ZWJ}]*+"
 
-    def one(*classes: str) -> str:
+    def any_of(*classes: str) -> str:
         """One character of these word-break classes with the marks that belong to it."""
         return "(?:[" + "".join(rf"\p{{WB={name}}}" for name in classes) + f"]{marks})"
 
-    letter = one("ALetter", "Hebrew_Letter")
-    hebrew = one("Hebrew_Letter")
-    digit = one("Numeric")
-    join = one("ExtendNumLet")
-    between_letters = rf"{one('MidLetter', 'MidNumLet', 'Single_Quote')}(?={letter})"
-    between_digits = rf"{one('MidNum', 'MidNumLet', 'Single_Quote')}(?={digit})"
+    letter = any_of("ALetter", "Hebrew_Letter")
+    hebrew = any_of("Hebrew_Letter")
+    digit = any_of("Numeric")
+    join = any_of("ExtendNumLet")
+    between_letters = rf"{any_of('MidLetter', 'MidNumLet', 'Single_Quote')}(?={letter})"
+    between_digits = rf"{any_of('MidNum', 'MidNumLet', 'Single_Quote')}(?={digit})"
     # WB7a to WB7c: a quote may end a Hebrew word, a double quote stand between its letters.
-    between_hebrew = rf"(?<={hebrew}){one('Double_Quote')}(?={hebrew})"
-    after_hebrew = rf"(?<={hebrew}){one('Single_Quote')}"
+    between_hebrew = rf"(?<={hebrew}){any_of('Double_Quote')}(?={hebrew})"
+    after_hebrew = rf"(?<={hebrew}){any_of('Single_Quote')}"
     letters = rf"{letter}(?:(?:{between_letters}|{between_hebrew})?+{letter})*+(?:{after_hebrew})?+"
     digits = rf"{digit}(?:(?:{between_digits})?+{digit})*+"
-    run = rf"(?:(?:{letters}|{digits})++|{one('Katakana')}++)"
+    run = rf"(?:(?:{letters}|{digits})++|{any_of('Katakana')}++)"
     # Runs of Katakana and of letters are words of their own unless `_` joins them.
     word = rf"{join}*+{run}(?:{join}++{run})*{join}*+"
 
@@ -73,16 +73,16 @@ def words(text: str) -> list[str]:
     ['The', 'U.S.A', 's', 'node.js', 'costs', '3.99', "can't", 'it', 'x86_64']
     """
     blank = text.translate(_SEPARATORS if text.isascii() else _UNICODE_SEPARATORS)
-    found: list[str] = []
+    words: list[str] = []
     for piece in blank.split(" ") if _NARROW_SPACE in text else blank.split():
         if piece.isalnum() and piece.isascii():
             if len(piece) <= LONGEST_WORD:
-                found.append(piece)
+                words.append(piece)
             else:
-                found += _pieces(piece, LONGEST_WORD)
+                words += _pieces(piece, LONGEST_WORD)
         elif len(piece) > _LONGEST_CACHED:
             for part in _pieces(piece, _LONGEST_PIECE):
-                found += _words_of(part)
+                words += _words_of(part)
         else:
             inside = _cache.get(piece)
             if inside is None:
@@ -91,8 +91,8 @@ def words(text: str) -> list[str]:
                     if len(_cache) >= _CACHE_LIMIT:
                         _cache.clear()
                     _cache[piece] = inside
-            found += inside
-    return found
+            words += inside
+    return words
 
 
 def word_spans(text: str) -> Iterator[tuple[int, int]]:

@@ -35,10 +35,12 @@ class WordVectors:
 
     @property
     def words(self) -> int:
+        """Without padding and the unknown word."""
         return len(self.matrix) - _SPECIAL
 
     @property
     def missing(self) -> int:
+        """How many words have a vector that was drawn."""
         return self.words - self.found
 
     def __repr__(self) -> str:
@@ -88,6 +90,7 @@ class SubwordVectors:
 
     @property
     def buckets(self) -> int:
+        """Into how many n-grams are hashed."""
         return len(self.table) - len(self.words)
 
     def __repr__(self) -> str:
@@ -98,9 +101,9 @@ class SubwordVectors:
 
     def rows(self, word: str) -> NDArray[np.int64]:
         """Which rows of the table make up a word; none for one that is too short for n-grams."""
-        own = [self._numbers[word]] if word in self._numbers else []
+        word_row = [self._numbers[word]] if word in self._numbers else []
         hashes = ngram_hashes(word, self.shortest, self.longest) if self.buckets else ()
-        return np.array(own + [len(self.words) + h % self.buckets for h in hashes], np.int64)
+        return np.array(word_row + [len(self.words) + h % self.buckets for h in hashes], np.int64)
 
     def vectors(self, words: Iterable[str]) -> NDArray[np.float32]:
         """(N, E); zero for a word of no rows."""

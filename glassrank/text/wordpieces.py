@@ -49,7 +49,7 @@ class PieceEncoder:
                 for words, (_, behind) in zip(split, read, strict=True)
             ]
             kept = [" ".join(words[:most_words]) for words in split]
-        found = self._tokenizer.encode_batch(kept, add_special_tokens=False)
+        encoded = self._tokenizer.encode_batch(kept, add_special_tokens=False)
         room = longest - 2
         return [
             TextIds(
@@ -57,7 +57,7 @@ class PieceEncoder:
                 cut,
                 max(0, len(pieces.ids) - room),
             )
-            for pieces, cut in zip(found, cut_words, strict=True)
+            for pieces, cut in zip(encoded, cut_words, strict=True)
         ]
 
 

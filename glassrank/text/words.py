@@ -29,5 +29,5 @@ def _text_to_words() -> Callable[[str], str]:
         warnings.simplefilter("ignore")
         import blingfire
 
-    found: Callable[[str], str] = blingfire.text_to_words
-    return found
+    split: Callable[[str], str] = blingfire.text_to_words
+    return split

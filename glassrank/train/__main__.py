@@ -10,8 +10,7 @@ from pathlib import Path
 
 import torch
 
-from glassrank.errors import GlassrankError
-from glassrank.folders import disk_error
+from glassrank.errors import GlassrankError, disk_error
 from glassrank.train.config import read_config
 from glassrank.train.distributed import joined
 from glassrank.train.loop import train
@@ -19,6 +18,7 @@ from glassrank.train.prepared import load_prepared
 
 
 def main() -> None:
+    """Trains by the config that is named on the command line."""
     if len(sys.argv) not in (2, 3):
         sys.exit(__doc__)
     path = Path(sys.argv[1])

@@ -55,7 +55,7 @@ def adapt(
         )
     queries = np.arange(len(folds))
     first_stage: Evaluation | None = None
-    found: dict[Mode, Evaluation] = {}
+    adapted: dict[Mode, Evaluation] = {}
     for mode in modes:
         scores = np.zeros(len(prepared.train.grades), np.float32)
         for fold in range(int(folds.max()) + 1):
@@ -66,12 +66,12 @@ def adapt(
             )
         first_run, second_run, qrels = both_runs(prepared.train, queries, scores)
         first_stage = first_stage or evaluate(first_run, qrels, measures)
-        found[mode] = evaluate(second_run, qrels, measures)
-        figures = ", ".join(f"{name} {mean:.4f}" for name, mean in found[mode].mean.items())
+        adapted[mode] = evaluate(second_run, qrels, measures)
+        figures = ", ".join(f"{name} {mean:.4f}" for name, mean in adapted[mode].mean.items())
         say(f"{mode}: {figures}")
     if first_stage is None:
         raise InputError("name one way or more to adapt")
-    return Adapted(first_stage, found)
+    return Adapted(first_stage, adapted)
 
 
 def _model_of_fold(
@@ -89,7 +89,7 @@ def _model_of_fold(
         return build_model(config, prepared, base)
     following = (fold + 1) % (int(folds.max()) + 1)
     learnt = np.flatnonzero((folds != fold) & (folds != following))
-    own = replace(
+    split = replace(
         prepared,
         train=prepared.train.only(learnt),
         dev=prepared.train.only(np.flatnonzero(folds == following)),
@@ -97,7 +97,7 @@ def _model_of_fold(
     )
     wanted = replace(config, start=replace(config.start, parts=mode))
     say(f"{mode}, fold {fold + 1} of {int(folds.max()) + 1}")
-    return train(wanted, own, out / mode / str(fold), device, say, base=base).model
+    return train(wanted, split, out / mode / str(fold), device, say, base=base).model
 
 
 def _scored(

@@ -6,7 +6,7 @@ from glassrank.models import Ranker
 from glassrank.settings import to_plain
 from glassrank.train.config import TrainConfig
 from glassrank.train.prepared import Prepared
-from glassrank.train.state import Progress
+from glassrank.train.state import RunProgress
 from glassrank.train.validate import Validation
 
 
@@ -27,9 +27,10 @@ def card(
     config: TrainConfig,
     prepared: Prepared,
     model: Ranker,
-    progress: Progress,
+    progress: RunProgress,
     final: Validation | None = None,
 ) -> str:
+    """What the model is, what it was trained on, and how good it is, in Markdown."""
     words = sum(p.numel() for n, p in model.named_parameters() if n.startswith("words."))
     rest = sum(p.numel() for n, p in model.named_parameters() if not n.startswith("words."))
     lines = [

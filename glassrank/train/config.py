@@ -124,6 +124,8 @@ class CandidatesConfig:
 
 @dataclass(frozen=True)
 class SamplerConfig:
+    """What a batch is made of."""
+
     kind: Sampling = "first_stage"
     positives: Literal["judged", "found"] = "judged"
     """All relevant documents, or only those that the first stage found. Where it misses many, a
@@ -147,6 +149,8 @@ class SamplerConfig:
 
 @dataclass(frozen=True)
 class LossConfig:
+    """What is minimised."""
+
     kind: Loss = "hinge"
     temperature: float = 20.0
     """Teacher scores are multiplied by this before the softmax (kl)."""
@@ -159,6 +163,8 @@ class LossConfig:
 
 @dataclass(frozen=True)
 class OptimizerConfig:
+    """How weights move, and for how long."""
+
     vectors: float = 1e-4
     contextual: float = 1e-4
     rest: float = 1e-3
@@ -177,6 +183,8 @@ class OptimizerConfig:
 
 @dataclass(frozen=True)
 class ValidationConfig:
+    """How a run is watched, and when it ends."""
+
     every: int = 500
     measure: str = "RR@10"
     patience: int = 35
@@ -203,6 +211,8 @@ class FoldsConfig:
 
 @dataclass(frozen=True)
 class TrainConfig:
+    """A whole run, as its TOML says."""
+
     model: str
     collections: tuple[Collection, ...]
     out: str
@@ -284,10 +294,10 @@ def _plain(path: Path, depth: int = 0) -> dict[str, Any]:
     return _merged(_plain(path.parent / extends, depth + 1), plain)
 
 
-def _merged(base: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+def _merged(base: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
     both = {
         name: _merged(base[name], value)
-        for name, value in own.items()
+        for name, value in settings.items()
         if isinstance(value, dict) and isinstance(base.get(name), dict)
     }
-    return base | own | both
+    return base | settings | both

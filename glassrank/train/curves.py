@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glassrank.checked import parse_json
-from glassrank.errors import GlassrankError, InputError
+from glassrank.errors import GlassrankError, InputError, explained
 from glassrank.files import whole_file
-from glassrank.folders import Folder, explained
+from glassrank.folders import Folder
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -36,6 +36,7 @@ class Team:
 
     @property
     def leads(self) -> bool:
+        """Whether this process writes and speaks."""
         return self.rank == 0
 
     def share(self, batch: Batch) -> Batch:

@@ -47,6 +47,7 @@ class Gathered:
     test: GatheredSplit | None = None
 
     def splits(self) -> dict[str, GatheredSplit]:
+        """Those that there are, by name."""
         named = {"train": self.train, "dev": self.dev, "test": self.test}
         return {name: split for name, split in named.items() if split is not None}
 
@@ -94,8 +95,8 @@ def gather(config: TrainConfig, base: Path, say: Say = lambda _: None) -> Gather
         splits["dev"] = splits["train"]  # each fold is dev once
     if not splits["dev"].queries:
         raise InputError("no collection has dev_queries and dev_qrels; one of them needs both")
-    found = {name: split.finished() for name, split in splits.items() if split.queries}
-    return Gathered(docs, **found)
+    finished = {name: split.finished() for name, split in splits.items() if split.queries}
+    return Gathered(docs, **finished)
 
 
 def _gather(
@@ -206,13 +207,13 @@ def _search(
     kept: int | None,
     rng: np.random.Generator,
 ) -> None:
-    for query_id, found, scores in index.retrieve(queries, depth, method).items():
+    for query_id, listed_first, scores in index.retrieve(queries, depth, method).items():
         grades = qrels[query_id]
-        known = set(found)
+        known = set(listed_first)
         missed = [doc for doc in grades if doc not in known and doc in numbers]
-        listed = [*found, *missed]
+        listed = [*listed_first, *missed]
         mine = np.array([grades.get(doc, -1) for doc in listed], np.int64)
-        ranks = np.array([*range(1, len(found) + 1), *[0] * len(missed)], np.int64)
+        ranks = np.array([*range(1, len(listed_first) + 1), *[0] * len(missed)], np.int64)
         # A document that the first stage missed gets what its last one got.
         floor = float(scores[-1]) if len(scores) else 0.0
         values = np.array([*scores.tolist(), *[floor] * len(missed)], np.float64)
@@ -235,14 +236,14 @@ def _add_triples(
     split: _Split,
 ) -> None:
     ids = {query.query_id: number for number, query in enumerate(queries)}
-    found = group_triples(read_triples(base / str(config.sampler.triples), ids, numbers))
-    ranks, scores = first_stage_of(found, index, queries, numbers, config.candidates)
-    texts = (queries[number].text for number in found.queries.tolist())
+    grouped = group_triples(read_triples(base / str(config.sampler.triples), ids, numbers))
+    ranks, scores = first_stage_of(grouped, index, queries, numbers, config.candidates)
+    texts = (queries[number].text for number in grouped.queries.tolist())
     query_words, _ = splitters(config, base)
     split.queries.extend(map(query_words, texts))
-    split.collection.extend([0] * len(found.queries))
-    split.docs.extend(np.split(found.docs.values, found.docs.offsets[1:-1]))
-    split.grades.append(found.grades)
+    split.collection.extend([0] * len(grouped.queries))
+    split.docs.extend(np.split(grouped.docs.values, grouped.docs.offsets[1:-1]))
+    split.grades.append(grouped.grades)
     split.ranks.append(ranks)
     split.scores.append(scores)
-    split.triples = found.triples
+    split.triples = grouped.triples

@@ -28,7 +28,7 @@ from glassrank.train.losses import loss
 from glassrank.train.prepared import Prepared
 from glassrank.train.same_settings import run_settings
 from glassrank.train.sampler import Sampler
-from glassrank.train.state import Progress, load_state, save_state
+from glassrank.train.state import RunProgress, load_state, save_state
 from glassrank.train.step import make_optimizers, scores_of, update
 from glassrank.train.tensors import Examples, SplitTensors, Tokens
 from glassrank.train.validate import Validation, quality_by_depth, validate
@@ -38,8 +38,10 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Trained:
+    """What a run has led to."""
+
     model: Ranker
-    progress: Progress
+    progress: RunProgress
     final: Validation
 
 
@@ -70,7 +72,7 @@ def train(
     optimizers = make_optimizers(model, config.optimizer)
     settings = {**run_settings(config), "arrays": prepared.fingerprint}
     with team.leader_first():
-        progress = load_state(out / "last", model, optimizers, settings) or Progress()
+        progress = load_state(out / "last", model, optimizers, settings) or RunProgress()
     if progress.step != team.agreed(progress.step):
         raise InputError(f"{out} must be one folder for all processes")
     if progress.step and team.leads:
@@ -98,9 +100,11 @@ def train(
             total = team.total(running)
             if team.leads:
                 measure, most = config.validation.measure, config.validation.queries
-                found = validate(model, dev, measure, most, validation_precision(config, model))
+                validation = validate(
+                    model, dev, measure, most, validation_precision(config, model)
+                )
                 rate = (progress.step - first_step) / (time.perf_counter() - started)
-                _record(config, prepared, model, found, total, progress, rate, out, say)
+                _record(config, prepared, model, validation, total, progress, rate, out, say)
                 save_state(out / "last", model, optimizers, progress, settings)
             progress = team.agreed(progress)
             running.zero_()
@@ -126,9 +130,9 @@ def _record(
     config: TrainConfig,
     prepared: Prepared,
     model: Ranker,
-    found: Validation,
+    validation: Validation,
     running: Tensor,
-    progress: Progress,
+    progress: RunProgress,
     rate: float,
     out: Path,
     say: Say,
@@ -139,23 +143,23 @@ def _record(
     row = {
         "step": progress.step,
         "loss": float(running) / steps,
-        "value": found.value,
-        "depth": found.depth,
-        "at_all": found.at_all,
-        "first_stage": found.first_stage,
+        "value": validation.value,
+        "depth": validation.depth,
+        "at_all": validation.at_all,
+        "first_stage": validation.first_stage,
         "steps_per_second": round(rate, 3),
     }
     progress.history.append({name: row[name] for name in row if name != "steps_per_second"})
     append_line(out, LOG, json.dumps(row))
     say(
         f"step {progress.step:,}: loss {row['loss']:.4f}, {config.validation.measure} "
-        f"{found.value:.4f} at depth {found.depth} (first stage {found.first_stage:.4f}), "
-        f"{rate:.1f} steps/s"
+        f"{validation.value:.4f} at depth {validation.depth} "
+        f"(first stage {validation.first_stage:.4f}), {rate:.1f} steps/s"
     )
-    if found.value > progress.best or not np.isfinite(progress.best):
-        progress.best, progress.best_step = found.value, progress.step
-        progress.best_depth, progress.without_gain, progress.plateau = found.depth, 0, 0
-        usage = _usage(config, found)
+    if validation.value > progress.best or not np.isfinite(progress.best):
+        progress.best, progress.best_step = validation.value, progress.step
+        progress.best_depth, progress.without_gain, progress.plateau = validation.depth, 0, 0
+        usage = _usage(config, validation)
         save_model(
             out / "best", model, usage, prepared.words, card(config, prepared, model, progress)
         )
@@ -173,7 +177,7 @@ def _finish(
     prepared: Prepared,
     model: Ranker,
     dev: SplitTensors,
-    progress: Progress,
+    progress: RunProgress,
     out: Path,
     say: Say,
 ) -> Trained:
@@ -208,8 +212,8 @@ def _finish(
     return Trained(best, progress, final)
 
 
-def _usage(config: TrainConfig, found: Validation) -> Usage:
+def _usage(config: TrainConfig, validation: Validation) -> Usage:
     """A best depth near the deepest that was tried says that deeper may be better still: then there
     is no limit."""
-    limit = found.depth if found.depth < 0.9 * config.candidates.dev_depth else None
+    limit = validation.depth if validation.depth < 0.9 * config.candidates.dev_depth else None
     return Usage(config.query_length, config.doc_length, limit, config.candidates.method)

@@ -87,7 +87,7 @@ def _new_vocabulary(config: TrainConfig, gathered: Gathered) -> tuple[Vocabulary
 def _trained_reader(config: TrainConfig, base: Path) -> tuple[list[str], Reader] | None:
     """Words or pieces that a model knows already; None where the texts themselves say."""
     from glassrank.models.pretrained import read_pretrained
-    from glassrank.models.texts import text_encoder
+    from glassrank.models.text_batches import text_encoder
     from glassrank.text.encoder import TextEncoder
     from glassrank.text.wordpieces import PieceEncoder
     from glassrank.train.build import start_model
@@ -107,7 +107,7 @@ def _trained_reader(config: TrainConfig, base: Path) -> tuple[list[str], Reader]
         vocabulary, encoder = bert.vocabulary, PieceEncoder(bert.vocabulary, bert.lowercase)
 
     def read(texts: Sequence[Sequence[str]], longest: int) -> list[NDArray[np.int32]]:
-        return [found.ids for found in encoder.encode([" ".join(t) for t in texts], longest)]
+        return [text.ids for text in encoder.encode([" ".join(t) for t in texts], longest)]
 
     return vocabulary, read
 
@@ -117,27 +117,27 @@ def _teacher(
 ) -> Teacher:
     """The one that is named, or the mean of several."""
 
-    def found(name: str) -> Teacher:
+    def named(name: str) -> Teacher:
         return find_teacher(local_folder(name, base), docs, device)
 
     if config.candidates.teacher is not None:
-        return found(config.candidates.teacher)
-    return MeanTeacher([(found(n), weight) for n, weight in config.candidates.teachers.items()])
+        return named(config.candidates.teacher)
+    return MeanTeacher([(named(n), weight) for n, weight in config.candidates.teachers.items()])
 
 
 def _split(
-    found: GatheredSplit, config: TrainConfig, read: Reader, teacher: Teacher | None
+    split: GatheredSplit, config: TrainConfig, read: Reader, teacher: Teacher | None
 ) -> Split:
     return Split(
-        queries=Ragged.of(read(found.queries, config.query_length), np.int32),
-        collection=found.collection,
-        docs=found.docs,
-        grades=found.grades,
-        ranks=found.ranks,
-        first_stage=found.scores,
-        teacher=None if teacher is None else teacher.scores(found),
-        triples=found.triples,
-        folds=found.folds,
+        queries=Ragged.of(read(split.queries, config.query_length), np.int32),
+        collection=split.collection,
+        docs=split.docs,
+        grades=split.grades,
+        ranks=split.ranks,
+        first_stage=split.scores,
+        teacher=None if teacher is None else teacher.scores(split),
+        triples=split.triples,
+        folds=split.folds,
     )
 
 
@@ -158,18 +158,18 @@ def _vectors(
     if wanted.source in ("file", "sentence_transformer") and wanted.path is None:
         raise InputError(f"vectors.path is missing: where is the {wanted.source}?")
     if wanted.source == "random":
-        found = sources.random_vectors(vocabulary, wanted.size, seed=config.seed)
+        word_vectors = sources.random_vectors(vocabulary, wanted.size, seed=config.seed)
     elif wanted.source == "file":
-        found = sources.read_vectors(base / str(wanted.path), vocabulary, seed=config.seed)
+        word_vectors = sources.read_vectors(base / str(wanted.path), vocabulary, seed=config.seed)
     elif wanted.source == "sentence_transformer":
-        found = sources.from_sentence_transformer(
+        word_vectors = sources.from_sentence_transformer(
             vocabulary,
             str(local_folder(str(wanted.path), base)),
             size=wanted.size,
             seed=config.seed,
         )
     elif wanted.source == "word2vec":
-        found = sources.train_word2vec(docs, vocabulary, wanted.size, seed=config.seed)
+        word_vectors = sources.train_word2vec(docs, vocabulary, wanted.size, seed=config.seed)
     else:
         grams = (
             sources.subword_vectors(
@@ -180,8 +180,8 @@ def _vectors(
         )
         if wanted.subwords:
             return subword_arrays(grams, vocabulary, config.seed)
-        found = grams.word_vectors(vocabulary, config.seed)
-    return _with_buckets(found.matrix, vocabulary, config.seed), None
+        word_vectors = grams.word_vectors(vocabulary, config.seed)
+    return _with_buckets(word_vectors.matrix, vocabulary, config.seed), None
 
 
 def _with_buckets(
@@ -205,14 +205,14 @@ def subword_arrays(
     rows: list[NDArray[np.int64]] = [np.empty(0, np.int64), np.array([UNKNOWN])]
     drawn = [UNKNOWN]
     for number, word in enumerate(vocabulary.words[UNKNOWN + 1 :], UNKNOWN + 1):
-        found = vectors.rows(word)
-        shared = found[found >= len(known)] - len(known) + len(vocabulary)
+        word_rows = vectors.rows(word)
+        shared = word_rows[word_rows >= len(known)] - len(known) + len(vocabulary)
         if word in known:
             table[number] = vectors.table[known[word]]
         elif not len(shared):
             drawn.append(number)
-        own = [number] if word in known or not len(shared) else []
-        rows.append(np.array([*own, *shared], np.int64))
+        word_row = [number] if word in known or not len(shared) else []
+        rows.append(np.array([*word_row, *shared], np.int64))
     rng = np.random.default_rng(seed)
     shape = len(drawn), table.shape[1]
     table[drawn] = rng.normal(vectors.table.mean(), vectors.table.std(), shape)

@@ -14,7 +14,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from glassrank.checked import parse_json
 from glassrank.errors import InputError
-from glassrank.models.vocabularies import check_words
+from glassrank.models.word_tables import check_words
 from glassrank.ragged import Ragged
 from glassrank.sealed import SealedFiles, about, read_sealed, sealed_folder
 from glassrank.train.config import TrainConfig
@@ -98,6 +98,7 @@ class Prepared:
     """Of the files that this was read from."""
 
     def splits(self) -> dict[str, Split]:
+        """Those that there are, by name."""
         named = {"train": self.train, "dev": self.dev, "test": self.test}
         return {name: split for name, split in named.items() if split is not None}
 
@@ -245,21 +246,21 @@ def _read_array(files: SealedFiles, name: str, dtype: DTypeLike, axes: int = 1) 
             version = npy.read_magic(file)
             if version != (1, 0):
                 raise ValueError(f"version {version}")
-            shape, by_columns, found = npy.read_array_header_1_0(file)
+            shape, by_columns, kind = npy.read_array_header_1_0(file)
         except (ValueError, SyntaxError, RecursionError, MemoryError, EOFError) as error:
             raise InputError(f"{path} is no array: {str(error)[:100]}") from None
         size = files.size(path.name) - file.tell()
         if (
-            found != np.dtype(dtype)
+            kind != np.dtype(dtype)
             or len(shape) != axes
             or by_columns
             or min(shape, default=0) < 0
-            or math.prod(shape) * found.itemsize != size
+            or math.prod(shape) * kind.itemsize != size
         ):
             raise InputError(
-                f"{path} should have {axes} axes of {np.dtype(dtype)}, found {shape} of {found}"
+                f"{path} should have {axes} axes of {np.dtype(dtype)}, found {shape} of {kind}"
             )
-        array = np.empty(shape, found)
+        array = np.empty(shape, kind)
         content = array.reshape(-1).view(np.uint8).data
         start = file.tell()
         file.seek(0)

@@ -32,6 +32,7 @@ class Sampler:
         self._source: _Given | _Drawn = kind(split, config, seed)
 
     def batch(self, step: int) -> Batch:
+        """The batch of a step: the same for the same step, however often a run was interrupted."""
         return self._source.batch(step)
 
 

@@ -29,6 +29,8 @@ Quality = Callable[[NDArray[np.float64]], float]
 
 @dataclass(frozen=True)
 class Selection:
+    """Which models are kept."""
+
     chosen: tuple[int, ...]
     """Numbers of the models, best first."""
     value: float
@@ -39,7 +41,7 @@ class Selection:
 
 def select(scores: Sequence[NDArray[np.floating]], quality: Quality) -> Selection:
     """`scores` are one array (n,) for each model; one that only equals what is there stays out."""
-    alone = tuple(quality(own.astype(np.float64)) for own in scores)
+    alone = tuple(quality(model_scores.astype(np.float64)) for model_scores in scores)
     total = np.zeros(len(scores[0]))
     chosen: list[int] = []
     best = float("-inf")
@@ -78,28 +80,28 @@ def select_models(
         data = _tensors(saved, prepared, prepared.dev, device)
         scores.append(score_candidates(saved.model.to(device), data, queries))
         usages.append(saved.usage)
-    found = select(scores, lambda mean: max(by_depth(mean).values()))
+    selection = select(scores, lambda mean: max(by_depth(mean).values()))
     for number, folder in enumerate(folders):
-        kept = "kept" if number in found.chosen else "left out"
-        say(f"{folder}: {measure} {found.alone[number]:.4f} on dev queries, {kept}")
-    mean = np.mean([scores[number].astype(np.float64) for number in found.chosen], axis=0)
+        kept = "kept" if number in selection.chosen else "left out"
+        say(f"{folder}: {measure} {selection.alone[number]:.4f} on dev queries, {kept}")
+    mean = np.mean([scores[number].astype(np.float64) for number in selection.chosen], axis=0)
     at = by_depth(mean)
     usage = Usage(
-        max(usages[number].query_length for number in found.chosen),
-        max(usages[number].doc_length for number in found.chosen),
+        max(usages[number].query_length for number in selection.chosen),
+        max(usages[number].doc_length for number in selection.chosen),
         max(at, key=lambda depth: (at[depth], -depth)),
-        usages[found.chosen[0]].first_stage,
+        usages[selection.chosen[0]].first_stage,
     )
-    members = [folders[number] for number in found.chosen]
-    save_ensemble(out, members, usage, _card(folders, found, measure, usage))
+    members = [folders[number] for number in selection.chosen]
+    save_ensemble(out, members, usage, _card(folders, selection, measure, usage))
     say(
-        f"{out}: an ensemble of {len(members)}, {measure} {found.value:.4f} on dev queries "
+        f"{out}: an ensemble of {len(members)}, {measure} {selection.value:.4f} on dev queries "
         f"at depth {usage.depth}"
     )
     if prepared.test is not None:  # looked at once, with the depth that dev chose
         value = _test_value(load_model(out), prepared, prepared.test, measure, device)
         say(f"on test queries {value:.4f}")
-    return found
+    return selection
 
 
 def _tensors(saved: SavedModel, prepared: Prepared, split: Split, device: str) -> SplitTensors:
@@ -119,17 +121,17 @@ def _test_value(
     return at[min(saved.usage.depth or max(at), max(at))]
 
 
-def _card(folders: Sequence[Path], found: Selection, measure: str, usage: Usage) -> str:
+def _card(folders: Sequence[Path], selection: Selection, measure: str, usage: Usage) -> str:
     rows = [
-        f"| {place} | {'/'.join(folders[number].parts[-2:])} | {found.alone[number]:.4f} |"
-        for place, number in enumerate(found.chosen)
+        f"| {place} | {'/'.join(folders[number].parts[-2:])} | {selection.alone[number]:.4f} |"
+        for place, number in enumerate(selection.chosen)
     ]
     return "\n".join(
         [
             "# ensemble",
             "",
             f"The mean of the raw scores of {len(rows)} of {len(folders)} models, chosen by greedy "
-            f"forward selection: {measure} {found.value:.4f} on dev queries, re-ranking "
+            f"forward selection: {measure} {selection.value:.4f} on dev queries, re-ranking "
             f"{usage.depth}.",
             "",
             f"| member | model | {measure} alone |",
@@ -141,6 +143,7 @@ def _card(folders: Sequence[Path], found: Selection, measure: str, usage: Usage)
 
 
 def main() -> None:
+    """Selects among the models that are named on the command line."""
     if len(sys.argv) < 4:
         sys.exit(__doc__)
     prepared, out, *folders = map(Path, sys.argv[1:])

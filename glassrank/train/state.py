@@ -20,7 +20,7 @@ from glassrank.train.same_settings import check_same
 
 
 @dataclass
-class Progress:
+class RunProgress:
     """Where a run stands."""
 
     step: int = 0
@@ -44,7 +44,7 @@ def save_state(
     folder: Path,
     model: nn.Module,
     optimizers: dict[str, Optimizer],
-    progress: Progress,
+    progress: RunProgress,
     settings: dict[str, Any],
 ) -> None:
     """There is always one whole state. `settings` says what the run depends on."""
@@ -67,18 +67,18 @@ def load_state(
     model: nn.Module,
     optimizers: dict[str, Optimizer],
     settings: dict[str, Any],
-) -> Progress | None:
+) -> RunProgress | None:
     """None if there is nothing to go on from. A state of other settings is refused."""
     remedy = f"to begin again, remove {folder}, or choose another out"
 
-    def load_files(files: SealedFiles) -> Progress:
+    def load_files(files: SealedFiles) -> RunProgress:
         with about(files.path, "it does not hold a state to go on from"):
             stored = parse_json(files.read(_PROGRESS, _MOST_TEXT))
             check_same(stored["settings"], settings, str(files.path), remedy)
             tensors = load(files.read(_TENSORS, _MOST_BYTES))
             check_finite(tensors)
             _fill(model, optimizers, tensors)
-            return from_plain(Progress, stored["progress"], "progress")
+            return from_plain(RunProgress, stored["progress"], "progress")
 
     try:
         return read_sealed(folder, _KIND, load_files, remedy)

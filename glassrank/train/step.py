@@ -7,7 +7,7 @@ from torch.optim import AdamW, Optimizer, SparseAdam
 from glassrank.models import Ranker, TokenBatch, Words
 from glassrank.train.config import OptimizerConfig
 from glassrank.train.distributed import ALONE, Team
-from glassrank.train.state import Progress
+from glassrank.train.state import RunProgress
 from glassrank.train.tensors import Examples
 
 
@@ -19,8 +19,8 @@ def scores_of(model: Ranker, examples: Examples, precision: str = "float32") -> 
     first_stage = examples.first_stage.flatten()
     with rounding(precision, device):
         query = model.encode_query(examples.query)
-    found = pair_scores(model, query, which, examples.doc, first_stage, precision)
-    return found.view(batch, width)
+    scores = pair_scores(model, query, which, examples.doc, first_stage, precision)
+    return scores.view(batch, width)
 
 
 def pair_scores(
@@ -41,6 +41,7 @@ def pair_scores(
 
 
 def rounding(precision: str, device: torch.device) -> torch.autocast:
+    """A context in which products are rounded as the config says."""
     return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16")
 
 
@@ -82,7 +83,7 @@ def update(
     optimizers: dict[str, Optimizer],
     value: Tensor,
     config: OptimizerConfig,
-    progress: Progress,
+    progress: RunProgress,
     team: Team = ALONE,
 ) -> None:
     """Rates as they are at this step, gradients, clipped, and one step of each optimizer."""

@@ -15,8 +15,10 @@ from glassrank.train.prepared import Split
 
 
 class Teacher(Protocol):
-    def scores(self, found: GatheredSplit) -> NDArray[np.float32]:
-        """Beside `found.docs.values`."""
+    """Whose scores a model learns from."""
+
+    def scores(self, split: GatheredSplit) -> NDArray[np.float32]:
+        """Beside `split.docs.values`."""
         ...
 
 
@@ -34,12 +36,13 @@ class MeanTeacher:
     def __init__(self, teachers: Sequence[tuple[Teacher, float]]) -> None:
         self._teachers = teachers
 
-    def scores(self, found: GatheredSplit) -> NDArray[np.float32]:
-        lengths = np.diff(found.docs.offsets)
+    def scores(self, split: GatheredSplit) -> NDArray[np.float32]:
+        """The weighted mean of standardised scores."""
+        lengths = np.diff(split.docs.offsets)
         owner = np.repeat(np.arange(len(lengths)), lengths)
         total = np.zeros(len(owner), np.float64)
         for teacher, weight in self._teachers:
-            total += weight * _standardized(teacher.scores(found), owner, lengths)
+            total += weight * _standardized(teacher.scores(split), owner, lengths)
         return (total / sum(weight for _, weight in self._teachers)).astype(np.float32)
 
 
@@ -59,7 +62,7 @@ class ModelTeacher:
 
     def __init__(self, folder: Path, docs: Sequence[Sequence[str]], device: str) -> None:
         from glassrank.models.checkpoint import load_model
-        from glassrank.models.texts import text_encoder
+        from glassrank.models.text_batches import text_encoder
         from glassrank.train.tensors import Tokens
 
         saved = load_model(folder)
@@ -71,21 +74,22 @@ class ModelTeacher:
             self._ids(docs, saved.usage.doc_length), saved.usage.doc_length, self._device
         )
 
-    def scores(self, found: GatheredSplit) -> NDArray[np.float32]:
+    def scores(self, split: GatheredSplit) -> NDArray[np.float32]:
+        """By a model of ours."""
         from glassrank.train.tensors import SplitTensors
         from glassrank.train.validate import score_candidates
 
-        queries = self._ids(found.queries, self._usage.query_length)
-        split = Split(
-            queries, found.collection, found.docs, found.grades, found.ranks, found.scores, None
+        queries = self._ids(split.queries, self._usage.query_length)
+        read = Split(
+            queries, split.collection, split.docs, split.grades, split.ranks, split.scores, None
         )
-        data = SplitTensors.of(split, self._docs, self._usage.query_length, self._device)
+        data = SplitTensors.of(read, self._docs, self._usage.query_length, self._device)
         precision = "bf16" if self._device.type == "cuda" else "float32"
         return score_candidates(self._model, data, np.arange(len(queries)), precision)
 
     def _ids(self, texts: Sequence[Sequence[str]], longest: int) -> Ragged:
-        found = self._encoder.encode([" ".join(words) for words in texts], longest)
-        return Ragged.of([text.ids for text in found], np.int32)
+        encoded = self._encoder.encode([" ".join(words) for words in texts], longest)
+        return Ragged.of([text.ids for text in encoded], np.int32)
 
 
 class SentenceTeacher:
@@ -97,13 +101,14 @@ class SentenceTeacher:
 
     def _encode(self, texts: Sequence[Sequence[str]]) -> NDArray[np.float32]:
         joined = [" ".join(words) for words in texts]
-        found = self._model.encode(joined, normalize_embeddings=True, batch_size=256)
-        return np.asarray(found, np.float32)
+        vectors = self._model.encode(joined, normalize_embeddings=True, batch_size=256)
+        return np.asarray(vectors, np.float32)
 
-    def scores(self, found: GatheredSplit) -> NDArray[np.float32]:
-        encoded = self._encode(found.queries)
-        docs = found.docs
-        owner = np.repeat(np.arange(len(found.queries)), np.diff(docs.offsets))
+    def scores(self, split: GatheredSplit) -> NDArray[np.float32]:
+        """Cosines of a sentence encoder."""
+        encoded = self._encode(split.queries)
+        docs = split.docs
+        owner = np.repeat(np.arange(len(split.queries)), np.diff(docs.offsets))
         out = np.empty(len(owner), np.float32)
         for start in range(0, len(owner), 1 << 16):
             part = slice(start, start + (1 << 16))

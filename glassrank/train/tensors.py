@@ -28,6 +28,7 @@ class Tokens:
 
     @classmethod
     def of(cls, rows: Ragged, longest: int, device: torch.device) -> "Tokens":
+        """Cut to the longest that is read."""
         lengths = np.minimum(np.diff(rows.offsets), longest)
         return cls(torch.from_numpy(rows.padded(longest)).to(device), lengths)
 
@@ -40,6 +41,8 @@ class Tokens:
 
 @dataclass(frozen=True)
 class SplitTensors:
+    """A split on the device that trains."""
+
     queries: Tokens
     docs: Tokens
     split: Split
@@ -51,6 +54,7 @@ class SplitTensors:
     def of(
         cls, split: Split, docs: Tokens, query_length: int, device: torch.device
     ) -> "SplitTensors":
+        """Copies a split there."""
         teacher = None if split.teacher is None else torch.from_numpy(split.teacher).to(device)
         return cls(
             Tokens.of(split.queries, query_length, device),
@@ -62,6 +66,7 @@ class SplitTensors:
         )
 
     def examples(self, batch: Batch) -> "Examples":
+        """The queries and documents of a batch."""
         places = on_device(batch.candidates, self.grades.device)
         return Examples(
             self.queries.batch(batch.queries),

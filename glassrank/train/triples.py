@@ -92,9 +92,9 @@ def first_stage_of(
     scores = np.zeros(len(ranks))
     asked = [queries[number] for number in grouped.queries.tolist()]
     run = index.retrieve(asked, config.train_depth, config.method)
-    for row, (_, found, values) in enumerate(run.items()):
+    for row, (_, retrieved, values) in enumerate(run.items()):
         part = slice(*grouped.docs.offsets[row : row + 2].tolist())
-        rank_of = {docs[doc]: rank for rank, doc in enumerate(found, 1)}
+        rank_of = {docs[doc]: rank for rank, doc in enumerate(retrieved, 1)}
         ranks[part] = [rank_of.get(doc, 0) for doc in grouped.docs.values[part].tolist()]
         if len(values):
             scores[part] = values[ranks[part] - 1]  # rank 0 takes the last

@@ -55,8 +55,8 @@ def score_candidates(
         device = data.first_stage.device
         first_stage = data.first_stage[torch.from_numpy(part).to(device)]
         which_query = torch.from_numpy(which).to(device)
-        found = pair_scores(model, query, which_query, doc, first_stage, precision)
-        scores[part] = found.float().cpu().numpy()
+        scored = pair_scores(model, query, which_query, doc, first_stage, precision)
+        scores[part] = scored.float().cpu().numpy()
     model.train(was_training)
     return scores[places]
 
@@ -117,11 +117,13 @@ def both_runs(
         begin, end = split.docs.offsets[query : query + 2]
         mine = scores[at : at + end - begin]
         at += end - begin
-        found = split.ranks[begin:end] > 0  # judged documents that the first stage missed stay out
+        retrieved = (
+            split.ranks[begin:end] > 0
+        )  # judged documents that the first stage missed stay out
         docs = [str(doc) for doc in split.docs.values[begin:end].tolist()]
-        listed = [doc for doc, here in zip(docs, found.tolist(), strict=True) if here]
-        first.append((str(query), listed, -split.ranks[begin:end][found].astype(float)))
-        second.append((str(query), listed, mine[found].astype(float)))
+        listed = [doc for doc, here in zip(docs, retrieved.tolist(), strict=True) if here]
+        first.append((str(query), listed, -split.ranks[begin:end][retrieved].astype(float)))
+        second.append((str(query), listed, mine[retrieved].astype(float)))
         grades = split.grades[begin:end].tolist()
         qrels[str(query)] = {
             doc: grade for doc, grade in zip(docs, grades, strict=True) if grade >= 0

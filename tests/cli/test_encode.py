@@ -90,7 +90,7 @@ def test_an_interruption_says_that_the_work_is_kept(
     def interrupt(*_: object) -> None:
         signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr("glassrank.store.part_writer.PartWriter.finish", interrupt)
+    monkeypatch.setattr("glassrank.store.part.PartWriter.finish", interrupt)
     done = call("encode", "my.index", "--model", "model")
     assert done.returncode == 130
     assert done.stderr.count("\n") == 1

@@ -8,7 +8,7 @@ from piece_cases import piece_ranker, piece_reranker
 
 import glassrank
 from glassrank.errors import InputError
-from glassrank.explain import Comparison
+from glassrank.explain import ExplanationPair
 from glassrank.rank import Pipeline, Reranker
 from glassrank.retrieve import Index
 from glassrank.store import Store, encode_index
@@ -42,6 +42,6 @@ def test_hits_are_explained_by_the_scores_they_were_ranked_with(
     for hit in hits:
         found = glassrank.explain(pipeline, "androgen receptor", hit)
         assert found.score == pytest.approx(hit.score, rel=1e-4, abs=1e-5)
-    assert isinstance(glassrank.explain(pipeline, "androgen receptor", *hits[:2]), Comparison)
+    assert isinstance(glassrank.explain(pipeline, "androgen receptor", *hits[:2]), ExplanationPair)
     with pytest.raises(InputError, match="one hit or two"):
         glassrank.explain(pipeline, "androgen receptor")

@@ -10,11 +10,10 @@ from explain_cases import DEFINITION, QUERY, SMALL, reranker, small_ensemble, sm
 
 from glassrank.explain import (
     Change,
-    Comparison,
     Explanation,
+    ExplanationPair,
     changes,
     compare,
-    differences,
     explain,
     explanation,
     structure,
@@ -27,11 +26,11 @@ DOCUMENTED = [
         explanation.Explanation,
         structure.Text,
         structure.Word,
-        structure.Part,
-        structure.Term,
+        structure.ScorePart,
+        structure.QueryTerm,
     ),
     *(structure.Signal, structure.PathShare, structure.Mark, structure.Matrix),
-    *(explanation.Comparison, differences.Difference, changes.WhatIf, changes.Moved),
+    *(explanation.ExplanationPair, structure.Difference, changes.WhatIf, changes.Moved),
 ]
 
 
@@ -66,7 +65,7 @@ def test_json_and_back_is_the_identity(name: str) -> None:
 def test_comparisons_and_answers_are_plain_data() -> None:
     own = reranker(small_ranker("tk"))
     both = compare(explain(own, QUERY, DEFINITION), explain(own, QUERY, ""))
-    assert isinstance(both, Comparison)
+    assert isinstance(both, ExplanationPair)
     plain = json.loads(strict_json(both.to_json()))
     assert plain["schema"] == "glassrank.comparison/1"
     assert Explanation.from_json(plain["left"]) == both.left

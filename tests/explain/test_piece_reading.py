@@ -9,8 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from piece_cases import PIECES, explain_pieces, piece_ranker, piece_reranker
 
-from glassrank.explain.piece_reading import Pieces, read_pieces
-from glassrank.explain.reading import read
+from glassrank.explain.reading import Pieces, read, read_pieces
 from glassrank.explain.structure import Side
 from glassrank.explain.whole_words import in_runs, shared_evenly, whole_words
 from glassrank.rank import Reranker

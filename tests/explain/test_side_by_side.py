@@ -4,7 +4,7 @@ import pytest
 import torch
 from explain_cases import DEFINITION, QUERY, THERAPY, batch_of, reranker, small_ranker
 
-from glassrank.explain import Comparison, compare, explain, html_page
+from glassrank.explain import ExplanationPair, compare, explain, html_page
 from glassrank.rank import Reranker
 from glassrank.text import split_words
 
@@ -27,7 +27,7 @@ def trained() -> Reranker:
 
 
 @pytest.fixture(scope="module")
-def compared(trained: Reranker) -> Comparison:
+def compared(trained: Reranker) -> ExplanationPair:
     return compare(
         explain(trained, QUERY, DEFINITION, doc_id="definition"),
         explain(trained, QUERY, THERAPY, doc_id="therapy"),
@@ -39,7 +39,7 @@ def test_the_texts_are_of_like_length() -> None:
 
 
 def test_the_definition_is_above_and_the_difference_says_so(
-    trained: Reranker, compared: Comparison
+    trained: Reranker, compared: ExplanationPair
 ) -> None:
     own = trained.scores(QUERY, [DEFINITION, THERAPY]).values.tolist()
     assert own[0] > own[1]
@@ -48,7 +48,7 @@ def test_the_definition_is_above_and_the_difference_says_so(
     assert score.difference == own[0] - own[1]
 
 
-def test_the_differences_of_paths_kernels_and_terms_add_up(compared: Comparison) -> None:
+def test_the_differences_of_paths_kernels_and_terms_add_up(compared: ExplanationPair) -> None:
     whole = compared.differences[0].difference
     for group in ("part", "signal", "term"):
         rows = [row for row in compared.differences if row.group == group and not row.path]
@@ -57,7 +57,7 @@ def test_the_differences_of_paths_kernels_and_terms_add_up(compared: Comparison)
     assert names == ["log", "length"]
 
 
-def test_each_kernel_is_compared_on_each_path(compared: Comparison) -> None:
+def test_each_kernel_is_compared_on_each_path(compared: ExplanationPair) -> None:
     for number, signal in enumerate(compared.left.signals):
         other = compared.right.signals[number]
         for place, path in enumerate(("log", "length")):
@@ -85,7 +85,7 @@ def test_two_models_on_one_document_can_be_compared(trained: Reranker) -> None:
     assert rows["matches"].difference == -right.parts.children[0].value
 
 
-def test_both_texts_and_all_signs_are_in_every_view(compared: Comparison) -> None:
+def test_both_texts_and_all_signs_are_in_every_view(compared: ExplanationPair) -> None:
     page, terminal = html_page(compared), str(compared)
     for view in (page, terminal):
         assert "definition" in view

@@ -18,7 +18,7 @@ from piece_cases import (
 
 from glassrank.explain import Explanation, compare, explain, html_page
 from glassrank.explain.printing import number, signed
-from glassrank.explain.structure import Part, Word
+from glassrank.explain.structure import ScorePart, Word
 from glassrank.explain.terminal import as_text, draw
 from glassrank.models import Ensemble
 from glassrank.models.checkpoint import SavedModel, Usage
@@ -81,7 +81,7 @@ def test_every_value_is_the_sum_over_pieces(name: str) -> None:
 def test_all_sums_are_what_they_were(name: str) -> None:
     found, whole = both(name)
 
-    def check(part: Part) -> None:
+    def check(part: ScorePart) -> None:
         if part.children:
             assert part.value == pytest.approx(math.fsum(c.value for c in part.children), abs=1e-5)
         for child in part.children:

@@ -38,6 +38,6 @@ class SoftTF(WordRanker):
         similarity = similarity * query.mask[..., None] * doc.mask[:, None]
         counts = similarity.clamp(min=0) ** self.config.power  # (B, Q, D)
         part = self.scale * counts.sum(2)  # (B, Q)
-        length = self.length * doc.mask.sum(1)[:, None]  # (B, 1)
-        score = part.sum(1) + length.sum(1)
+        length = self.length * doc.mask.sum(1)  # (B,)
+        score = part.sum(1) + length
         return Output(score, {"soft tf": part, "length": length, "similarity": similarity})

@@ -38,7 +38,7 @@ from glassrank.models.checkpoint import (
     save_ensemble,
     save_model,
 )
-from glassrank.models.seal import seal_model
+from glassrank.models.seal import main, seal_model
 from glassrank.rank import Reranker
 
 PACKAGE = Path(glassrank.__file__).parent
@@ -136,6 +136,10 @@ def test_declared_summands_are_explained_without_a_line() -> None:
     shares = [mark.share for mark in found.marks] + [part.value for part in found.rest]
     assert math.fsum(shares) == pytest.approx(found.score, abs=1e-6)
     assert len(explain(own, "w1 w2", "").marks) == 0
+    (alone,) = explain(own, "w1", TEXT).terms  # which the length is no part of
+    assert alone.value == pytest.approx(
+        own.model.interact(own.encode_query("w1"), doc).parts["soft tf"].sum().item(), abs=1e-6
+    )
 
 
 def saved_soft_tf() -> SavedModel:
@@ -195,6 +199,17 @@ def test_a_strangers_module_is_not_even_imported(
         else:
             load_model(folder)
     assert not proof.exists()
+
+
+def test_its_folder_is_sealed_by_the_same_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = outside_folder(tmp_path / "model")
+    (folder / "checksums.json").unlink()
+    monkeypatch.setattr(sys, "argv", ["seal", f"{NAME}@{folder}"])
+    main()
+    assert "its checksums are in checksums.json" in capsys.readouterr().out
+    assert fingerprint(load_named(f"{NAME}@{folder}").model) == fingerprint(soft_tf())
 
 
 @pytest.mark.parametrize(

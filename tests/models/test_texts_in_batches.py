@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from glassrank.models import WordTable
 from glassrank.models.bert import BERT, BERTConfig
 from glassrank.models.knrm import KNRM, KNRMConfig
-from glassrank.models.texts import in_batches, like_length
+from glassrank.models.text_batches import in_batches, like_length
 from glassrank.nn.transformer import EncoderConfig
 
 SMALL = KNRM(KNRMConfig(size=4), WordTable(torch.randn(5, 4)))

@@ -6,7 +6,7 @@ from page_service import DEFINITION, QUERY, THERAPY, Site
 from playwright.sync_api import Locator, Page, expect
 from test_page_explanation import open_explanation
 
-from glassrank.explain import Change, Comparison, compare, explain, what_if
+from glassrank.explain import Change, ExplanationPair, compare, explain, what_if
 from glassrank.explain.changes import apply_change
 from glassrank.explain.printing import number, signed
 from glassrank.store import text_of
@@ -20,7 +20,7 @@ def shown_differences(page: Page) -> list[list[str]]:
     return found
 
 
-def expected_differences(comparison: Comparison) -> list[list[str]]:
+def expected_differences(comparison: ExplanationPair) -> list[list[str]]:
     rows = []
     for row in comparison.differences:
         text = signed(row.difference)

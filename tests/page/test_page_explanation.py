@@ -9,8 +9,7 @@ from playwright.sync_api import Page, expect
 
 from glassrank.errors import safe
 from glassrank.explain import Explanation, explain, html_page
-from glassrank.explain.palette import colour, letter, line
-from glassrank.explain.printing import number, signed
+from glassrank.explain.printing import colour, letter, line, number, signed
 from glassrank.explain.reading import read
 from glassrank.store import text_of
 

@@ -10,7 +10,7 @@ import torch
 from test_pipeline import texts, tiny_model
 
 from glassrank.models.checkpoint import SavedModel, load_model, save_model
-from glassrank.models.texts import batch_of
+from glassrank.models.text_batches import batch_of
 from glassrank.rank import Pipeline, Reranker
 from glassrank.rank.fused import fused_pooling
 from glassrank.rank.fused_gpu import GPUInteraction, GPUPooling

@@ -11,7 +11,7 @@ from step_clock import StepClock
 from glassrank.errors import InputError
 from glassrank.models import Ensemble
 from glassrank.models.checkpoint import SavedModel
-from glassrank.models.texts import text_encoder
+from glassrank.models.text_batches import text_encoder
 from glassrank.rank import CostModel, Pipeline, Reranker, candidates
 from glassrank.retrieve import Index
 from glassrank.store import Store, encode_index

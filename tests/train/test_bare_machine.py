@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import glassrank
-from glassrank.models.vocabularies import SPECIAL_PIECES, SPECIAL_WORDS
+from glassrank.models.word_tables import SPECIAL_PIECES, SPECIAL_WORDS
 from glassrank.text import Vocabulary, wordpieces
 
 PACKAGES = (

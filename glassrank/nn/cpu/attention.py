@@ -68,11 +68,11 @@ def _turn_keys_and_values(
     for two in range(steps * LANES):
         word = 2 * two
         for pair in range(_PAIRS):
-            one = projected[first + word, value + pair] if word < words else np.uint32(0)
-            other = projected[first + word + 1, value + pair] if word + 1 < words else np.uint32(0)
+            low = projected[first + word, value + pair] if word < words else np.uint32(0)
+            high = projected[first + word + 1, value + pair] if word + 1 < words else np.uint32(0)
             at = 2 * pair * steps * LANES + two
-            values[at] = (one & np.uint32(0xFFFF)) | (other << np.uint32(16))
-            values[at + steps * LANES] = (one >> np.uint32(16)) | (other & upper)
+            values[at] = (low & np.uint32(0xFFFF)) | (high << np.uint32(16))
+            values[at + steps * LANES] = (low >> np.uint32(16)) | (high & upper)
 
 
 @njit
@@ -85,14 +85,14 @@ def _shares(scores: Any, shares: Any, words: int, scale: Any) -> Any:
     base = best * times
     total = broadcast(_ZERO)
     for word in range(0, words - 1, 2):
-        one = exp2(maximum(load(scores, word * LANES) * times - base, lowest))
-        other = exp2(maximum(load(scores, (word + 1) * LANES) * times - base, lowest))
-        total = total + one + other
-        _store_pairs(shares, word // 2 * LANES, one, other)
+        even = exp2(maximum(load(scores, word * LANES) * times - base, lowest))
+        odd = exp2(maximum(load(scores, (word + 1) * LANES) * times - base, lowest))
+        total = total + even + odd
+        _store_pairs(shares, word // 2 * LANES, even, odd)
     if words % 2:
-        one = exp2(maximum(load(scores, (words - 1) * LANES) * times - base, lowest))
-        total = total + one
-        _store_pairs(shares, words // 2 * LANES, one, broadcast(_ZERO))
+        even = exp2(maximum(load(scores, (words - 1) * LANES) * times - base, lowest))
+        total = total + even
+        _store_pairs(shares, words // 2 * LANES, even, broadcast(_ZERO))
     for two in range((words + 1) // 2, (words + 31) // 32 * LANES):
         _store_pairs(shares, two * LANES, broadcast(_ZERO), broadcast(_ZERO))
     return total
@@ -106,7 +106,7 @@ def _attend_head(
     query, steps = head * _PAIRS, (words + 31) // 32
     key = query + heads * _PAIRS
     _turn_keys_and_values(projected, first, words, key, key + heads * _PAIRS, keys, values)
-    one = broadcast(np.float32(1))
+    ones = broadcast(np.float32(1))
     for begin in range(0, words, LANES):
         here = min(LANES, words - begin)
         for pair in range(_PAIRS):
@@ -125,7 +125,7 @@ def _attend_head(
                 amx.add_bf16_products(1, 5, 6)
                 amx.store_tile(1, pointer(scores), (other + LANES) * LANES, amx.ROW_BYTES)
             amx.store_tile(0, pointer(scores), other * LANES, amx.ROW_BYTES)
-        total = one / _shares(pointer(scores), pointer(shares), words, scale)
+        total = ones / _shares(pointer(scores), pointer(shares), words, scale)
         amx.zero(0)
         amx.zero(1)
         row = 4 * steps * LANES  # bytes
@@ -175,6 +175,7 @@ _attend_documents = _compiled(*written(amx, simd, simd_math))
 
 
 def usable(dtype: torch.dtype, channels: int) -> bool:
+    """Whether tiles take heads like these, and there are tiles."""
     return dtype == torch.bfloat16 and channels == CHANNELS and amx.usable()
 
 

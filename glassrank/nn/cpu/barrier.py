@@ -32,6 +32,7 @@ _PATIENCE = 2000
 
 
 def counters() -> NDArray[np.int64]:
+    """For one piece of work."""
     return np.zeros(24, np.int64)
 
 
@@ -105,6 +106,7 @@ def taking_part(meeting: Any) -> Any:
 
 @njit
 def arrive(meeting: Any) -> None:
+    """Says that this thread has done its share of a step."""
     _add(meeting, _ARRIVED, 1)
 
 

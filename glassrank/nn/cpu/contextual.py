@@ -101,7 +101,7 @@ class _Layer(nn.Module):
             from glassrank.nn.cpu.attention import attend_within
 
             return attend_within(projected, lengths, self.heads, self.scale)
-        found = []
+        parts = []
         start = 0
         for length, same in groupby(lengths.tolist()):
             docs = len(list(same))
@@ -111,9 +111,9 @@ class _Layer(nn.Module):
             split = part.view(docs, length, 3, self.heads, -1)
             query, key, value = split.permute(2, 0, 3, 1, 4)  # each (docs, H, length, A)
             attended = functional.scaled_dot_product_attention(query, key, value, scale=self.scale)
-            found.append(attended.transpose(1, 2).reshape(docs * length, -1))
+            parts.append(attended.transpose(1, 2).reshape(docs * length, -1))
             start += docs * length
-        return torch.cat(found)
+        return torch.cat(parts)
 
 
 class _SumNorm(nn.Module):
@@ -144,13 +144,14 @@ class Packed(nn.Module):
         self.packed = _in_order(self.weight) if dtype == torch.bfloat16 and _packs() else None
 
     def forward(self, x: Tensor) -> Tensor:
+        """(T, inputs) to (T, outputs)."""
         if self.packed is None:
             made = functional.linear(x, self.weight, self.bias)
             return made.relu_() if self.activation == "relu" else made
-        found: Tensor = torch.ops.mkldnn._linear_pointwise(
+        result: Tensor = torch.ops.mkldnn._linear_pointwise(
             x, self.packed, self.bias, self.activation, [], ""
         )
-        return found
+        return result
 
 
 def _in_order(weight: Tensor) -> Any:
@@ -171,7 +172,7 @@ def _packs() -> bool:
     """Whether this PyTorch has the two calls, which its compiler uses and does not promise."""
     x, weight, bias = (torch.ones(shape, dtype=torch.bfloat16) for shape in ((2, 3), (4, 3), (4,)))
     try:
-        found = torch.ops.mkldnn._linear_pointwise(x, _in_order(weight), bias, "relu", [], "")
+        packed = torch.ops.mkldnn._linear_pointwise(x, _in_order(weight), bias, "relu", [], "")
     except (AttributeError, RuntimeError):
         return False
-    return torch.equal(found, functional.linear(x, weight, bias))
+    return torch.equal(packed, functional.linear(x, weight, bias))

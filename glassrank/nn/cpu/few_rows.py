@@ -195,10 +195,12 @@ class PackedBlock:
 
 
 def whole(count: int) -> int:
+    """As many as whole tiles hold."""
     return -(-count // STEP) * STEP
 
 
 def plain(tensor: Tensor) -> Tensor:
+    """As float32 on the CPU, without gradients."""
     return tensor.detach().float().cpu()
 
 
@@ -246,6 +248,7 @@ def _span(block: PackedBlock, share: int, shares: int) -> tuple[int, int]:
 
 
 def widest(block: PackedBlock, shares: int) -> int:
+    """The most columns between the products that a share has."""
     spans = (_span(block, share, shares) for share in range(shares))
     return max((last - first) * block.unit for first, last in spans)
 
@@ -253,28 +256,30 @@ def widest(block: PackedBlock, shares: int) -> int:
 def laid_out(
     blocks: Sequence[Block], packed: Sequence[PackedBlock], size: int, shares: int
 ) -> Blocks:
+    """All blocks as one compiled pass reads them."""
     width = whole(size)
     streams, starts, at = [torch.empty(0, dtype=torch.bfloat16)], [], 0
     for share in range(shares):
-        for own in packed:
-            first, last = _span(own, share, shares)
-            columns = len(own.bias) // own.units
-            streams.append(_in_tiles(own.first[first * columns : last * columns]))
-            streams.append(_in_tiles(own.second[:, first * own.unit : last * own.unit]))
+        for padded in packed:
+            first, last = _span(padded, share, shares)
+            columns = len(padded.bias) // padded.units
+            streams.append(_in_tiles(padded.first[first * columns : last * columns]))
+            streams.append(_in_tiles(padded.second[:, first * padded.unit : last * padded.unit]))
             starts.append(at)
             at += len(streams[-2]) + len(streams[-1])
     constants = [torch.zeros(width), functional.pad(torch.ones(size), (0, width - size))]
     plan, place = [], 2 * width
-    for block, own in zip(blocks, packed, strict=True):
+    for block, padded in zip(blocks, packed, strict=True):
         spare = (0, width - size)
         gain, shift = (functional.pad(plain(x), spare) for x in (block.gain, block.shift))
         places = []
-        for constant in (own.bias, own.other_bias, gain, shift):
+        for constant in (padded.bias, padded.other_bias, gain, shift):
             places.append(place)
             constants.append(constant)
             place += len(constant)
         kind = ATTENTION if block.heads else FEED_FORWARD
-        plan.append([kind, own.units, own.unit, own.channels, block.activation, *places])
+        units = [padded.units, padded.unit, padded.channels]
+        plan.append([kind, *units, block.activation, *places])
     numbers = [[b.scale * np.log2(np.e), b.inside, b.outside] for b in blocks]
     return Blocks(
         plan=np.array(plan, np.int64).reshape(-1, PLAN),

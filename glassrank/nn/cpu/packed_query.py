@@ -30,7 +30,7 @@ _BF16, _INT8 = np.empty(0, np.uint16), np.empty(0, np.int8)
 _INT32, _FLOAT32 = np.empty(0, np.int32), np.empty(0, np.float32)
 
 
-class Layout(NamedTuple):
+class QueryLayout(NamedTuple):
     """How a query is packed. The arrays are empty: what compiled code wants is their types."""
 
     values: NDArray[Any]
@@ -40,6 +40,8 @@ class Layout(NamedTuple):
 
 
 class PackedQuery(NamedTuple):
+    """A query as products read it; in compiled code, pointers stand in the place of arrays."""
+
     values: Any
     """uint16 (bfloat16's bits) or int8 as tiles, or float32 as vectors."""
     scales: Any  # (groups * 16,) what int8 is to be multiplied with
@@ -49,15 +51,15 @@ class PackedQuery(NamedTuple):
     parts: int
 
 
-def layout(kind: Kind, size: int) -> Layout:
+def layout(kind: Kind, size: int) -> QueryLayout:
     """For words of so many values. Three parts of bfloat16 have all bits of float32. Two miss up
     to 2^-18 of each value, in either direction: summed over many values, this is no more than
     float32 loses in the summing."""
     if kind == "bf16":
-        return Layout(_BF16, _FLOAT32, 2 if size >= _MANY else 3, 1)
+        return QueryLayout(_BF16, _FLOAT32, 2 if size >= _MANY else 3, 1)
     if kind == "int8":
-        return Layout(_INT8, _INT32, INT8_PARTS, INT8_PARTS)
-    return Layout(_FLOAT32, _FLOAT32, 1, 1)
+        return QueryLayout(_INT8, _INT32, INT8_PARTS, INT8_PARTS)
+    return QueryLayout(_FLOAT32, _FLOAT32, 1, 1)
 
 
 def kind_of(values: Any) -> Kind:

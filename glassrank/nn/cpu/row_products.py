@@ -27,6 +27,7 @@ _ROWS_AT_ONCE = 8
 
 
 def by_tiles(rows: Any) -> bool:
+    """Whether rows of this type are multiplied by tiles."""
     return bool(rows.dtype == types.uint16)
 
 

@@ -77,6 +77,7 @@ def _gelu_tanh(x: Any) -> Any:
 
 @njit
 def activate(source: Any, size: int, kind: int, target: Any) -> None:
+    """`size` values through an activation, or none, as products take them."""
     for at in range(0, size, LANES):
         x = load(source, at)
         if kind == RELU:

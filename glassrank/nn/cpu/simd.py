@@ -254,6 +254,7 @@ _DENORMALS = 0x8040
 
 
 def on_x86(context: Any) -> bool:
+    """Whether code is compiled for x86."""
     return bool(context.codegen().magic_tuple()[0].startswith("x86_64"))
 
 

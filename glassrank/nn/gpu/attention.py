@@ -151,16 +151,16 @@ def _cross(
         value = tl.load(first + width + at, mask=wanted, other=0.0).to(dtype)  # (block, padded)
         scores = tl.dot(asked, tl.trans(key), input_precision="ieee") * scale
         if scaled:
-            own = scales + (start + row) * vectors + key_vector
-            scores *= tl.load(own, mask=inside, other=0.0)[None, :]
+            of_keys = scales + (start + row) * vectors + key_vector
+            scores *= tl.load(of_keys, mask=inside, other=0.0)[None, :]
         scores = tl.where(inside[None, :], scores, -float("inf"))  # (query_rows, block)
         better = tl.maximum(best, tl.max(scores, 1))
         shares = tl.exp2(scores - better[:, None])
         shrink = tl.exp2(best - better)
         total = total * shrink + tl.sum(shares, 1)
         if scaled:
-            own = scales + (start + row) * vectors + key_vector + 1
-            shares *= tl.load(own, mask=inside, other=0.0)[None, :]
+            of_values = scales + (start + row) * vectors + key_vector + 1
+            shares *= tl.load(of_values, mask=inside, other=0.0)[None, :]
         sums = tl.dot(shares.to(dtype), value, sums * shrink[:, None], input_precision="ieee")
         best = better
     result = sums / tl.where(total > 0, total, 1.0)[:, None]
@@ -217,7 +217,7 @@ def cross_attend(
 def _look(
     asked: tl.tensor,  # (heads, docs, size)
     rows: tl.tensor,  # (docs, words, size)
-    found: tl.tensor,  # (heads, docs, size)
+    means: tl.tensor,  # (heads, docs, size)
     docs: tl.tensor,
     words: tl.tensor,
     scale: tl.constexpr,
@@ -232,14 +232,14 @@ def _look(
     head, word = tl.arange(0, padded_heads), tl.arange(0, padded_words)
     dtype: tl.constexpr = tl.float32 if interpreted else rows.dtype.element_ty
     question = asked + (head.to(tl.int64)[:, None] * docs + doc) * size
-    answer = found + (head.to(tl.int64)[:, None] * docs + doc) * size
-    own = rows + doc * words * size + word[:, None] * size
+    answer = means + (head.to(tl.int64)[:, None] * docs + doc) * size
+    text = rows + doc * words * size + word[:, None] * size
     scores = tl.zeros((padded_heads, padded_words), tl.float32)
     for begin in range(0, size, columns):
         column = begin + tl.arange(0, columns)
         used = (column < size)[None, :]
         ours = tl.load(question + column[None, :], mask=(head < heads)[:, None] & used, other=0.0)
-        theirs = tl.load(own + column[None, :], mask=(word < words)[:, None] & used, other=0.0)
+        theirs = tl.load(text + column[None, :], mask=(word < words)[:, None] & used, other=0.0)
         scores = tl.dot(ours.to(dtype), tl.trans(theirs.to(dtype)), scores, input_precision="ieee")
     scores = tl.where((word < words)[None, :], scores * scale, -float("inf"))
     shares = tl.exp2(scores - tl.max(scores, 1)[:, None])
@@ -247,7 +247,7 @@ def _look(
     for begin in range(0, size, columns):
         column = begin + tl.arange(0, columns)
         used = (column < size)[None, :]
-        theirs = tl.load(own + column[None, :], mask=(word < words)[:, None] & used, other=0.0)
+        theirs = tl.load(text + column[None, :], mask=(word < words)[:, None] & used, other=0.0)
         mean = tl.dot(shares, theirs.to(dtype), input_precision="ieee")
         tl.store(answer + column[None, :], mean, mask=(head < heads)[:, None] & used)
 
@@ -257,14 +257,14 @@ def look_at_rows(asked: Tensor, rows: Tensor, head_size: int) -> Tensor:
     H), weighted by how well they answer. The question of each head has been brought to the rows
     already, and what it finds there is projected later."""
     heads, docs, size = asked.shape
-    found = torch.empty_like(asked)
+    means = torch.empty_like(asked)
     words = rows.shape[1]
     if docs:
         with torch.cuda.device(rows.get_device()):
             _look[(docs,)](
                 asked,
                 rows,
-                found,
+                means,
                 docs,
                 words,
                 scale=math.log2(math.e) / math.sqrt(head_size),
@@ -276,4 +276,4 @@ def look_at_rows(asked: Tensor, rows: Tensor, head_size: int) -> Tensor:
                 interpreted=not rows.is_cuda,
                 num_warps=_LOOK_WARPS,
             )
-    return found
+    return means

@@ -34,6 +34,7 @@ class ContextualOnGPU(nn.Module):
 
     @torch.no_grad()
     def forward(self, vectors: Tensor, mask: Tensor) -> Tensor:
+        """(B, L, E) and a mask (B, L) to (B, L, E)."""
         docs, length, size = vectors.shape
         context = vectors.new_zeros(docs, length, _fitting(size), dtype=self.dtype)  # (B, L, W)
         torch.add(vectors, positions(vectors), out=context[..., :size])

@@ -141,8 +141,8 @@ def _linear(
     tiles: tl.tuple = ()
     for step in tl.static_range(steps):
         column = (part * steps + step) * block + tl.arange(0, block)
-        own = weight + output[:, None] * size + column[None, :]
-        tiles += (tl.load(own, mask=wanted & (column < size)[None, :], other=0.0),)
+        of_output = weight + output[:, None] * size + column[None, :]
+        tiles += (tl.load(of_output, mask=wanted & (column < size)[None, :], other=0.0),)
     base = _of_outputs(bias, output, outputs)
     own_sums = _of_outputs(sums, output, outputs)
     gains, shifts = _of_outputs(gain, output, outputs), _of_outputs(shift, output, outputs)
@@ -214,8 +214,8 @@ def _attended(
     output = tl.program_id(0) * columns + tl.arange(0, columns)
     used = channel < size
     dtype: tl.constexpr = tl.float32 if interpreted else weight.dtype.element_ty
-    own = weight + output[:, None] * outputs + head * size + channel[None, :]
-    tile = tl.load(own, mask=(output < outputs)[:, None] & used[None, :], other=0.0).to(dtype)
+    weights = weight + output[:, None] * outputs + head * size + channel[None, :]
+    tile = tl.load(weights, mask=(output < outputs)[:, None] & used[None, :], other=0.0).to(dtype)
     base = _of_outputs(bias, output, outputs)
     gains, shifts = _of_outputs(gain, output, outputs), _of_outputs(shift, output, outputs)
     if early:
@@ -231,8 +231,8 @@ def _attended(
     scores = tl.where((row < count)[None, :], scores, -float("inf"))
     shares = tl.exp2(scores - tl.max(scores, 1)[:, None])
     shares = shares / tl.sum(shares, 1)[:, None]
-    found = tl.dot(shares.to(dtype), value, input_precision="ieee")  # (rows, padded)
-    total = tl.dot(found.to(dtype), tl.trans(tile), input_precision="ieee")  # (rows, columns)
+    attended_to = tl.dot(shares.to(dtype), value, input_precision="ieee")  # (rows, padded)
+    total = tl.dot(attended_to.to(dtype), tl.trans(tile), input_precision="ieee")  # (rows, columns)
     number = tl.program_id(0)
     if _last_to_arrive(total, row, output, words, partial, arrived, number, head, outputs, heads):
         total = _sum_of_parts(row, output, words, partial, arrived, number, outputs, heads, rows,

@@ -44,24 +44,24 @@ class Replayed(Generic[Result]):
         if shapes not in self._recordings:
             self._recordings[shapes] = self._record(inputs)
         recording, result = self._recordings[shapes]
-        for own, given in zip(recording.inputs, inputs, strict=True):
-            own.copy_(given, non_blocking=True)
+        for recorded, given in zip(recording.inputs, inputs, strict=True):
+            recorded.copy_(given, non_blocking=True)
         recording.graph.replay()
         return result
 
     def _record(self, inputs: Sequence[Tensor]) -> tuple[_Recording, Result]:
         with torch.cuda.device(self._device):
-            own = tuple(given.to(self._device, copy=True) for given in inputs)
+            recorded = tuple(given.to(self._device, copy=True) for given in inputs)
             stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
             stream.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(stream):
                 for _ in range(_WARM_UPS):
-                    self._function(*own)
+                    self._function(*recorded)
             torch.cuda.current_stream().wait_stream(stream)
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph):
-                result = self._function(*own)
-        return _Recording(graph, own), result
+                result = self._function(*recorded)
+        return _Recording(graph, recorded), result
 
 
 def pad_to(rows: Tensor, lengths: Sequence[int]) -> Tensor:

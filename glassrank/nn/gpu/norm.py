@@ -35,8 +35,8 @@ def _add_norm(
     used = (column < size)[None, :]
     places = row[:, None] * width + column[None, :]
     given = tl.load(x + places, mask=inside, other=0.0).to(tl.float32)
-    own = (row % residual_rows)[:, None] * residual_stride + column[None, :]
-    given += tl.load(residual + own, mask=inside, other=0.0).to(tl.float32)
+    residual_places = (row % residual_rows)[:, None] * residual_stride + column[None, :]
+    given += tl.load(residual + residual_places, mask=inside, other=0.0).to(tl.float32)
     mean = tl.sum(given, 1) / size  # what lies beyond `size` is zero
     centred = tl.where(used, given - mean[:, None], 0.0)
     variance = tl.sum(centred * centred, 1) / size

@@ -1,18 +1,22 @@
-"""Word vectors made of subwords: the mean of a word's own vector and those of its letters' n-grams.
+"""The words of a model: vectors made of subwords, and what a list of words or pieces must be.
 
+With subwords, a word is the mean of its own vector and those of its letters' n-grams.
 P. Bojanowski, E. Grave, A. Joulin, T. Mikolov, "Enriching Word Vectors with Subword Information",
 TACL 2017; as in run TUW19-p2 of S. Hofstätter, M. Zlabinger, A. Hanbury, "TU Wien @ TREC Deep
 Learning '19", training goes on with the n-grams' vectors, and no word is without one.
+
+Vocabularies are checked here and not in `text/`, which needs more packages: training runs where
+only torch and numpy are.
 """
 
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from glassrank.errors import InputError
-from glassrank.models.contract import TokenBatch, Words, WordTable
+from glassrank.models.contract import Ranker, TokenBatch, Words, WordTable
 
 UNKNOWN = 1
 _LONGEST_NGRAM = 100
@@ -108,3 +112,46 @@ class SubwordTable(WordTable):
         self.rows = torch.cat([self.rows, rows])
         self.idf = torch.cat([self.idf, self.idf.max().expand(len(words))])
         return range(known, known + len(words))
+
+
+SPECIAL_WORDS = ("<pad>", "<unk>")
+SPECIAL_PIECES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
+
+
+def check_words(words: Sequence[str]) -> None:
+    """Words by id, the special ones first."""
+    if tuple(words[:2]) != SPECIAL_WORDS:
+        raise InputError(f"its words are no vocabulary: {' and '.join(SPECIAL_WORDS)} come first")
+    if len(set(words)) < len(words):
+        raise InputError("its words are no vocabulary: one of them appears twice")
+
+
+def check_pieces(pieces: Sequence[str]) -> None:
+    """Pieces by id, as a BERT has them."""
+    known = set(pieces)
+    missing = [piece for piece in SPECIAL_PIECES if piece not in known]
+    if missing or pieces[0] != SPECIAL_PIECES[0]:
+        raise InputError(
+            f"its pieces are no vocabulary of a BERT: {missing[0] if missing else '[PAD]'} is "
+            f"missing{'' if missing else ' at the beginning'}"
+        )
+    if len(known) < len(pieces):
+        raise InputError("its pieces are no vocabulary of a BERT: one of them appears twice")
+
+
+def check_vocabulary(model: Ranker, vocabulary: Sequence[str]) -> None:
+    """Whether every word or piece has a vector."""
+    table = model.words
+    if table is None:
+        check_pieces(vocabulary)
+        rows = min(
+            part.num_embeddings
+            for name, part in model.named_modules()
+            if isinstance(part, nn.Embedding) and name.endswith("pieces")
+        )
+    else:
+        check_words(vocabulary)
+        rows = len(table.idf)
+    all_known = isinstance(table, SubwordTable)  # else what is left is for unknown words
+    if len(vocabulary) > rows or (all_known and len(vocabulary) < rows):
+        raise InputError(f"its vocabulary has {len(vocabulary):,} words, the model {rows:,}")

@@ -27,10 +27,12 @@ class TextReader:
         self._pieces = saved.model.piece_text
 
     def query(self, text: str) -> TextIds:
+        """A query's ids, cut to what the model reads."""
         most = None if self._pieces is None else self._pieces.query_words
         return self.encoder.encode([text], self._usage.query_length, most)[0]
 
     def docs(self, texts: Sequence[str]) -> list[TextIds]:
+        """Documents' ids, cut to what the model reads."""
         most = None if self._pieces is None else self._pieces.doc_words
         return self.encoder.encode(texts, self._usage.doc_length, most)
 
