@@ -118,9 +118,9 @@ def test_threads_are_those_that_torch_has_now(monkeypatch: pytest.MonkeyPatch) -
         invited.append(others)
         return lead(work, others)
 
-    monkeypatch.setattr("glassrank.nn.few_rows_cpu.lead", noting)
-    monkeypatch.setattr("glassrank.nn.few_rows_cpu._WORTH", 1)
-    monkeypatch.setattr("glassrank.nn.few_rows_cpu._ALONE", 0)
+    monkeypatch.setattr("glassrank.nn.cpu.few_rows.lead", noting)
+    monkeypatch.setattr("glassrank.nn.cpu.few_rows._WORTH", 1)
+    monkeypatch.setattr("glassrank.nn.cpu.few_rows._ALONE", 0)
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(2)
