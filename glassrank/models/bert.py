@@ -16,7 +16,6 @@ from glassrank.errors import InputError
 from glassrank.models.contract import Output, PieceText, TokenBatch, Words, WordTable
 from glassrank.models.pieces import PieceRanker
 from glassrank.models.pretrained import Pretrained
-from glassrank.nn.attention import key_bias
 from glassrank.nn.transformer import Encoder, EncoderConfig, joined_maps, start_as_bert, through
 
 
@@ -84,7 +83,7 @@ class BERT(PieceRanker):
         """The part `cut` says how many of the document's last pieces had no place."""
         pair = joined(query, doc, self.config.encoder.positions)
         x = self.encoder.embeddings(pair.ids, pair.positions, pair.types)  # (B, L, H)
-        bias = key_bias(pair.mask, x)
+        bias = self.encoder.bias(pair.mask, x)
         *before, last = self.encoder.stack()
         parts = {"cut": pair.cut}
         if explain:

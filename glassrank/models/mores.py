@@ -180,6 +180,10 @@ class MORESConfig:
         return cls(document=bert, query=query, blocks=blocks, **settings)  # type: ignore[arg-type]
 
     def __post_init__(self) -> None:
+        if self.document.distances or self.query.distances:
+            raise InputError(
+                "distances: the interaction of MORES has none; start it from a BERT, not an MPNet"
+            )
         same = replace(self.document, layers=self.query.layers) == self.query
         if self.tie_encoders and not (same and self.query.layers <= self.document.layers):
             raise InputError(

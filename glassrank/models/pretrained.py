@@ -8,7 +8,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -27,7 +27,7 @@ from glassrank.settings import from_plain, modest, shown
 
 _TEXT_BYTES = 1 << 26
 
-_KINDS = ("bert", "electra")
+_KINDS = ("bert", "electra", "mpnet")
 _ACTIVATIONS: dict[str, Activation] = {
     "gelu": "gelu",
     "gelu_new": "gelu_tanh",
@@ -56,7 +56,16 @@ _NAMES = (
     (r"encoder\.layer\.(\d+)\.output\.dense\.", r"layers.\1.feed_forward.outer."),
     (r"encoder\.layer\.(\d+)\.output\.LayerNorm\.", r"layers.\1.feed_forward.norm."),
     (r"pooler\.dense\.", "pooler."),
+    # MPNet's own
+    (r"encoder\.layer\.(\d+)\.attention\.attn\.q\.", r"layers.\1.attention.query."),
+    (r"encoder\.layer\.(\d+)\.attention\.attn\.k\.", r"layers.\1.attention.key."),
+    (r"encoder\.layer\.(\d+)\.attention\.attn\.v\.", r"layers.\1.attention.value."),
+    (r"encoder\.layer\.(\d+)\.attention\.attn\.o\.", r"layers.\1.attention.output."),
+    (r"encoder\.layer\.(\d+)\.attention\.LayerNorm\.", r"layers.\1.attention.norm."),
+    (r"encoder\.relative_attention_bias\.", "distances.bias."),
 )
+_MARKS = {"[CLS]": "<s>", "[PAD]": "<pad>", "[SEP]": "</s>"}
+"""BERT's, and those that stand for them in MPNet's texts."""
 _FILES = (
     "config.json",
     "model.safetensors",
@@ -84,7 +93,7 @@ class Pretrained:
         return {
             name: tensor
             for name, tensor in self.weights.items()
-            if name.startswith("embeddings.")
+            if name.startswith(("embeddings.", "distances."))
             or (name.startswith("layers.") and int(name.split(".")[1]) < most)
         }
 
@@ -104,8 +113,26 @@ def read_pretrained(source: str, base: Path = Path()) -> Pretrained:
             raise InputError(f"{folder / 'model.safetensors'} has no weights under BERT's names")
         vocabulary, lowercase = _vocabulary(folder)
         bert = Pretrained(config, weights, vocabulary, lowercase)
+        if config.distances:
+            bert = _as_bert(bert)
         _check(bert)
         return bert
+
+
+def _as_bert(mpnet: Pretrained) -> Pretrained:
+    """MPNet's pieces are BERT's between marks of its own, and its places count from two: the same
+    numbers, where a BERT has them."""
+    pieces, weights = mpnet.vocabulary, dict(mpnet.weights)
+    table, places = (weights[f"embeddings.{name}.weight"] for name in ("pieces", "positions"))
+    if len(pieces) > len(table) or not set(_MARKS) | set(_MARKS.values()) <= set(pieces):
+        raise InputError("its vocabulary is not that of an MPNet")
+    kept = [number for number, piece in enumerate(pieces) if not re.fullmatch(r"</?\w+>", piece)]
+    rows = [pieces.index(_MARKS.get(pieces[number], pieces[number])) for number in kept]
+    weights["embeddings.pieces.weight"] = table[rows]
+    weights["embeddings.positions.weight"] = places[2:]
+    weights["embeddings.types.weight"] = torch.zeros(2, table.shape[1])
+    config = replace(mpnet.config, vocabulary=len(rows), positions=len(places) - 2, types=2)
+    return Pretrained(config, weights, [pieces[number] for number in kept], mpnet.lowercase)
 
 
 def _check(bert: Pretrained) -> None:
@@ -223,7 +250,11 @@ def _config(stored: dict[str, Any], folder: Path) -> EncoderConfig:
             f"{str(stored.get('position_embedding_type', 'absolute'))[:40]} positions; known are "
             f"{', '.join(_ACTIVATIONS)} and absolute ones"
         )
+    if kind == "mpnet":  # which does not tell query and document apart
+        stored = {**stored, "type_vocab_size": 2}
     plain = {ours: stored[theirs] for theirs, ours in _SIZES.items()}
+    if kind == "mpnet":
+        plain["distances"] = stored["relative_attention_num_buckets"]
     if "hidden_dropout_prob" in stored:
         plain["dropout"] = stored["hidden_dropout_prob"]
     if "layer_norm_eps" in stored:

@@ -2,8 +2,12 @@
 
 J. Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers for Language
 Understanding", NAACL 2019. Norms come after each residual, and the activation is the exact GELU.
+
+MPNet's encoder is the same with one thing more: heads look at how far apart two pieces stand.
+K. Song et al., "MPNet: Masked and Permuted Pre-training for Language Understanding", NeurIPS 2020.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -39,6 +43,8 @@ class EncoderConfig:
     dropout: float = 0.1
     epsilon: float = 1e-12
     activation: Activation = "gelu"
+    distances: int = 0
+    """How many kinds of distance between two pieces a head tells apart; a BERT's tells none."""
 
     def __post_init__(self) -> None:
         if self.heads < 1 or self.size % self.heads:
@@ -71,6 +77,27 @@ class Embeddings(nn.Module):
         )
         segment = self.types.weight[0] if types is None else self.types(types)
         result: Tensor = self.dropout(self.norm(self.pieces(ids) + segment + where))
+        return result
+
+
+class Distances(nn.Module):
+    """What a head adds for the distance of two pieces, the same in all layers. Half of the kinds
+    are for pieces that come later; half of those for small distances, one for each, and the rest
+    for larger ones by their logarithm, up to 128."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.bias = nn.Embedding(config.distances, config.heads)
+
+    def forward(self, length: int) -> Tensor:
+        """(1, heads, L, L)."""
+        place = torch.arange(length, device=self.bias.weight.device)
+        back = place[:, None] - place  # (L, L): how far before it the other piece stands
+        kinds = self.bias.num_embeddings // 2
+        near = kinds // 2
+        far = (back.abs().clamp(min=1) / near).log() / math.log(128 / near) * (kinds - near)
+        kind = torch.where(back.abs() < near, back.abs(), (near + far.long()).clamp(max=kinds - 1))
+        result: Tensor = self.bias(kind + kinds * (back < 0)).permute(2, 0, 1)[None]
         return result
 
 
@@ -118,6 +145,7 @@ class Encoder(nn.Module):
         super().__init__()
         self.config = config
         self.embeddings = Embeddings(config)
+        self.distances = Distances(config) if config.distances else None
         self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
         start_as_bert(self)
 
@@ -137,7 +165,15 @@ class Encoder(nn.Module):
             )
         x: Tensor = self.embeddings(ids)
         stack = self.stack() if layers is None else layers
-        return through(stack, x, key_bias(mask, x), maps)
+        return through(stack, x, self.bias(mask, x), maps)
+
+    def bias(self, mask: Tensor, x: Tensor) -> Tensor | None:
+        """What is added to scores of attention within texts (B, L): for padding, and distances."""
+        bias = key_bias(mask, x)
+        if self.distances is None:
+            return bias
+        by_distance: Tensor = self.distances(mask.shape[1]).to(x)
+        return by_distance if bias is None else bias + by_distance
 
     def stack(self) -> list[Layer]:
         """The layers, first to last, with their type."""

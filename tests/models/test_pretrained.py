@@ -12,6 +12,8 @@ from safetensors.torch import save_file
 
 from glassrank.errors import GlassrankError, InputError
 from glassrank.models.bert import BERT
+from glassrank.models.kernel_bert import KernelBERT
+from glassrank.models.mores import MORES
 from glassrank.models.pretrained import find_folder, our_names, read_pretrained
 from glassrank.nn.attention import key_bias
 from glassrank.nn.transformer import Encoder, EncoderConfig, through
@@ -185,6 +187,82 @@ def test_it_computes_what_transformers_computes(tmp_path: Path) -> None:
         torch.testing.assert_close(pooled, pair.pooler_output, rtol=1e-5, atol=1e-5)
         alone = theirs(input_ids=ids, attention_mask=mask).last_hidden_state
         torch.testing.assert_close(ours.encoder(ids, mask), alone, rtol=1e-5, atol=1e-5)
+
+
+MPNET_PIECES = ["<s>", "<pad>", "</s>", "<unk>", *PIECES, "<mask>"]
+
+
+def mpnet_folder(folder: Path) -> dict[str, torch.Tensor]:
+    """Random weights under MPNet's names; and those weights."""
+    sizes = {**CONFIG, "vocab_size": len(MPNET_PIECES), "max_position_embeddings": 202}
+    config = {**sizes, "model_type": "mpnet", "relative_attention_num_buckets": 32}
+    del config["type_vocab_size"]
+    generator = torch.Generator().manual_seed(1)
+    renamed = {}
+    for name, tensor in bert_weights().items():
+        for theirs, ours in (
+            *((f"attention.self.{part}", f"attention.attn.{part[0]}") for part in ("query", "key")),
+            ("attention.self.value", "attention.attn.v"),
+            ("attention.output.dense", "attention.attn.o"),
+            ("attention.output.LayerNorm", "attention.LayerNorm"),
+        ):
+            name = name.replace(theirs, ours)
+        renamed[name] = tensor
+    del renamed["embeddings.token_type_embeddings.weight"]
+    for name, shape in (
+        ("embeddings.word_embeddings.weight", (len(MPNET_PIECES), 12)),
+        ("embeddings.position_embeddings.weight", (202, 12)),
+        ("encoder.relative_attention_bias.weight", (32, 3)),
+    ):
+        renamed[name] = torch.randn(shape, generator=generator)
+    folder.mkdir()
+    save_file(renamed, folder / "model.safetensors")
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "vocab.txt").write_text("".join(f"{piece}\n" for piece in MPNET_PIECES))
+    return renamed
+
+
+def test_an_mpnet_is_read_with_the_pieces_of_a_bert(tmp_path: Path) -> None:
+    theirs = mpnet_folder(tmp_path / "mpnet")
+    mpnet = read_pretrained(str(tmp_path / "mpnet"))
+    assert mpnet.vocabulary == PIECES
+    assert mpnet.config == EncoderConfig(30, 12, 2, 3, 16, 200, 2, distances=32)
+    table = theirs["embeddings.word_embeddings.weight"]
+    ours = mpnet.weights["embeddings.pieces.weight"]
+    assert torch.equal(ours[4:], table[8:-1])
+    for mark, number in (("[PAD]", 1), ("[CLS]", 0), ("[SEP]", 2), ("[UNK]", 5)):
+        assert torch.equal(ours[PIECES.index(mark)], table[number])
+    model = KernelBERT.start(mpnet, size=8)
+    assert torch.equal(
+        model.encoder.state_dict()["distances.bias.weight"],
+        theirs["encoder.relative_attention_bias.weight"],
+    )
+    with pytest.raises(InputError, match="from a BERT, not an MPNet"):
+        MORES.start(mpnet)
+    (tmp_path / "mpnet" / "vocab.txt").write_text("".join(f"{piece}\n" for piece in PIECES))
+    with pytest.raises(InputError, match="not that of an MPNet"):
+        read_pretrained(str(tmp_path / "mpnet"))
+
+
+def test_an_mpnet_computes_what_transformers_computes(tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    mpnet_folder(tmp_path / "mpnet")
+    theirs = transformers.MPNetModel.from_pretrained(tmp_path / "mpnet").eval()
+    encoder = KernelBERT.start(read_pretrained(str(tmp_path / "mpnet")), size=8).encoder.eval()
+    ids = torch.full((2, 190), PIECES.index("[PAD]"))  # far enough for the last kind of distance
+    ids[0] = torch.randint(4, 30, (190,), generator=torch.Generator().manual_seed(2))
+    ids[1, :9] = ids[0, :9]
+    ids[:, 0], ids[0, -1], ids[1, 8] = (PIECES.index(mark) for mark in ("[CLS]", "[SEP]", "[SEP]"))
+    mask = (ids != PIECES.index("[PAD]")).float()
+    marks = torch.tensor([MPNET_PIECES.index(piece) for piece in ("<pad>", "<s>", "</s>")])
+    moved = ids + 4
+    for mark, number in zip(("[PAD]", "[CLS]", "[SEP]"), marks, strict=True):
+        moved[ids == PIECES.index(mark)] = number
+    with torch.no_grad():
+        wanted = theirs(input_ids=moved, attention_mask=mask).last_hidden_state
+        states = encoder(ids, mask)
+    torch.testing.assert_close(states[0], wanted[0], rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(states[1, :9], wanted[1, :9], rtol=1e-4, atol=1e-4)
 
 
 def test_the_hub_is_asked_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
