@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from glassrank.corpus import python_docs, read_docs
 from glassrank.nn.cpu import amx, contextual
-from glassrank.rank import Reranker
+from glassrank.ranking import Reranker
 
 QUERY = "how do I read a csv file?"
 

@@ -29,7 +29,7 @@ from glassrank.errors import InputError
 from glassrank.measure import evaluate
 from glassrank.models.checkpoint import load_model
 from glassrank.models.mores import MORES
-from glassrank.rank import Pipeline, Reranker
+from glassrank.ranking import Pipeline, Reranker
 from glassrank.retrieve import Index
 from glassrank.store import Store, encode_index
 from glassrank.types import Qrels, Query, Ranking, Run

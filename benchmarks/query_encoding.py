@@ -21,10 +21,10 @@ import torch
 from torch import Tensor
 
 from glassrank.models import TokenBatch
-from glassrank.nn.cpu.queries import EncoderOnCPU
+from glassrank.nn.cpu.query_encoders import EncoderOnCPU
 from glassrank.nn.transformer import Encoder, EncoderConfig
-from glassrank.rank import Reranker
-from glassrank.rank.query_encoding import QueryEncoder
+from glassrank.ranking import Reranker
+from glassrank.ranking.query_encoding import QueryEncoder
 
 MINILM = EncoderConfig(size=384, layers=6, heads=12, feed_forward=1536)
 SETTLE = 0.004

@@ -34,7 +34,7 @@ from urllib.parse import quote, urlsplit
 import numpy as np
 
 from glassrank.corpus import python_docs, read_docs
-from glassrank.rank import Reranker
+from glassrank.ranking import Reranker
 from glassrank.retrieve import Index
 from glassrank.store import encode_index
 

@@ -37,7 +37,7 @@ from random import Random
 from typing import Any
 
 from glassrank.models.checkpoint import load_named
-from glassrank.rank import Pipeline
+from glassrank.ranking import Pipeline
 from glassrank.retrieve import Index
 from glassrank.retrieve.manifest import read_manifest
 from glassrank.store import encode_index

@@ -18,8 +18,9 @@ from glassrank.types import Doc, Hit, Qrel, Qrels, Query, Ranking, Run
 
 if TYPE_CHECKING:
     from glassrank.corpus import read_docs, read_qrels, read_queries, read_run, write_run
+    from glassrank.explaining import explain
     from glassrank.measure import evaluate
-    from glassrank.rank import Pipeline, Reranker, load
+    from glassrank.ranking import Pipeline, Reranker, load, rank
     from glassrank.retrieve import BM25, QL, RM3, Index
 
 __version__ = "0.1.0"
@@ -56,19 +57,14 @@ __all__ = [
 # Found when they are first asked for: `import glassrank` itself takes no time.
 _HOMES = {
     "glassrank.corpus": ("read_docs", "read_qrels", "read_queries", "read_run", "write_run"),
+    "glassrank.explaining": ("explain",),
     "glassrank.measure": ("evaluate",),
-    "glassrank.rank": ("Pipeline", "Reranker", "load"),
+    "glassrank.ranking": ("Pipeline", "Reranker", "load", "rank"),
     "glassrank.retrieve": ("BM25", "QL", "RM3", "Index"),
 }
 
 
-_CALLABLE = ("explain", "rank")
-"""Packages that are functions too: see `modules.py`."""
-
-
 def __getattr__(name: str) -> Any:
-    if name in _CALLABLE:
-        return import_module(f"glassrank.{name}")
     for home, names in _HOMES.items():
         if name in names:
             return getattr(import_module(home), name)

@@ -1,11 +1,10 @@
 """A folder is the old one or the new one, for whoever reads it and whatever becomes of a writer."""
 
 import os
-import signal
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from killed import dies_at, killed
 from reliability import Recorder
 
 from glassrank import whole_folder as module
@@ -45,36 +44,14 @@ def test_it_replaces_the_old_one_or_nothing(tmp_path: Path) -> None:
     assert [path.name for path in folder.parent.iterdir()] == ["model"]
 
 
-def dies_at(number: int, work: Callable[[], None]) -> bool:
-    """Whether a child process came to its n-th sync or rename, where it is killed."""
-    child = os.fork()
-    if child == 0:
-        calls = iter(range(1, number))
-
-        def counted(call: Callable[..., object]) -> Callable[..., object]:
-            def counting(*arguments: object, **named: object) -> object:
-                if next(calls, None) is None:
-                    os.kill(os.getpid(), signal.SIGKILL)
-                return call(*arguments, **named)
-
-            return counting
-
-        os.rename, os.fsync = counted(os.rename), counted(os.fsync)
-        module._exchanged = counted(module._exchanged)
-        work()
-        os._exit(0)
-    _, status = os.waitpid(child, 0)
-    assert status in (0, signal.SIGKILL)
-    return status == signal.SIGKILL
-
-
 def test_a_killed_writer_leaves_the_old_or_the_new_and_the_next_one_tidies_up(
     tmp_path: Path, reliability: Recorder
 ) -> None:
     folder, number = tmp_path / "model", 1
     seen = set()
     write(folder, "old")
-    while dies_at(number, lambda: write(folder, "new")):
+    calls = (os, "rename"), (os, "fsync"), (module, "_exchanged")
+    while killed(dies_at(number, lambda: write(folder, "new"), *calls)):
         seen.add(read_whole(folder, content))
         write(folder, "old")
         assert [path.name for path in tmp_path.iterdir()] == ["model"]

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from glassrank.models import TokenBatch
 from glassrank.nn.contextual import ContextualLayers, Layer, positions
-from glassrank.rank import Reranker, load
+from glassrank.ranking import Reranker, load
 from glassrank.text import pad, split_words
 from glassrank_bench.measuring import Result, medians_ms
 from glassrank_bench.workloads import questions, texts

@@ -14,7 +14,7 @@ import torch
 
 from glassrank.deadline import now
 from glassrank.measure import evaluate
-from glassrank.rank import Pipeline, Reranker, load
+from glassrank.ranking import Pipeline, Reranker, load
 from glassrank.retrieve import Index
 from glassrank.store import Store, encode_index, text_of
 from glassrank.types import Doc, Qrels, Run

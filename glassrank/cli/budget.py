@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from glassrank.measure.budget import JudgedQueries, Line, TimedModel, Track
     from glassrank.measure.budget_curve import Speed
     from glassrank.measure.cascade_plan import CascadePlan
-    from glassrank.rank import Pipeline
+    from glassrank.ranking import Pipeline
     from glassrank.retrieve import Index
     from glassrank.types import Run
 
@@ -118,7 +118,7 @@ def _open_models(
 ) -> "tuple[list[TimedModel], list[Pipeline]]":
     """Each live, and with its store if the index has one; and each as it would be used."""
     from glassrank.measure.budget import TimedModel, Way, labels
-    from glassrank.rank import Pipeline, Reranker
+    from glassrank.ranking import Pipeline, Reranker
     from glassrank.store import Store
 
     opened, used = [], []
@@ -193,7 +193,7 @@ class _Measured:
         from glassrank.measure.budget import first_stage_ms
         from glassrank.measure.cascade_plan import BUDGETS_MS, learn_plan
         from glassrank.models.checkpoint import fingerprint
-        from glassrank.rank.planner import spare_ms
+        from glassrank.ranking.planner import spare_ms
 
         on, scored = (self.here, self.scored)
         if self.dev is not None:

@@ -15,7 +15,7 @@ from glassrank.errors import InputError
 if TYPE_CHECKING:
     from glassrank.measure.clusters import Cluster, RankedQuery
     from glassrank.measure.measures import Floats
-    from glassrank.rank import Reranker
+    from glassrank.ranking import Reranker
 
 FORMAT = 1
 _SORTS = ("gain", "loss", "size")
@@ -47,7 +47,7 @@ def clusters(
     """
     from glassrank.measure.clusters import Cluster, make_clusters
     from glassrank.measure.k_means import candidate_ks, elbow, inertias, k_means
-    from glassrank.rank import Reranker
+    from glassrank.ranking import Reranker
 
     check_writable(json)
     if sort not in _SORTS:

@@ -91,7 +91,7 @@ def _answer(
 ) -> None:
     from glassrank.cli.search import show, timing_line
     from glassrank.corpus import SAMPLE_QUERIES
-    from glassrank.rank import Pipeline
+    from glassrank.ranking import Pipeline
 
     # The first search on a machine compiles it; what is timed below is what every later one takes.
     with console.working("Preparing the search", quiet=quiet):
@@ -108,7 +108,7 @@ def _answer(
 def _encode(index: "Index", *, quiet: bool) -> "Ranker":
     """The document store of the packaged model, once; and that model."""
     from glassrank.cli.encode import encode
-    from glassrank.rank import load
+    from glassrank.ranking import load
     from glassrank.store import Store
 
     model = load().model

@@ -9,8 +9,8 @@ from glassrank.cli import console
 from glassrank.errors import InputError
 
 if TYPE_CHECKING:
-    from glassrank.explain import Change, WhatIf
-    from glassrank.rank import Pipeline
+    from glassrank.explaining import Change, WhatIf
+    from glassrank.ranking import Pipeline
 
 
 def explain(
@@ -40,10 +40,10 @@ def explain(
     exact: console.Exact = False,
 ) -> None:
     """Explain a document's score, or two documents side by side."""
-    from glassrank.explain import explain_docs, html_page, one_or_both
-    from glassrank.explain.terminal import draw
+    from glassrank.explaining import explain_docs, html_page, one_or_both
+    from glassrank.explaining.terminal import draw
     from glassrank.files import atomic_write
-    from glassrank.rank import Pipeline
+    from glassrank.ranking import Pipeline
 
     if len(docs) > 2:
         raise InputError(f"one or two document ids can be explained, not {len(docs)}")
@@ -73,7 +73,7 @@ def _change(text: str) -> "Change":
     >>> _change("query:define=definition")
     Change(side='query', word='define', by='definition')
     """
-    from glassrank.explain import Change
+    from glassrank.explaining import Change
 
     asked = text.removeprefix("query:")
     word, _, by = asked.partition("=")
@@ -84,7 +84,7 @@ def _change(text: str) -> "Change":
 
 def _answer(pipeline: "Pipeline", query: str, doc_id: str, change: "Change", json: bool) -> None:
     """How the document moves among the first stage's results."""
-    from glassrank.explain import what_if_doc
+    from glassrank.explaining import what_if_doc
 
     answer, ids = what_if_doc(pipeline, query, doc_id, change)
     if json:
@@ -98,7 +98,7 @@ def _show(answer: "WhatIf", ids: list[str]) -> None:
     from rich.text import Text
 
     from glassrank.errors import safe
-    from glassrank.explain.printing import number
+    from glassrank.explaining.printing import number
 
     moved = answer.moved[answer.doc]
     console.out.print(Text(f"query: {safe(answer.query)}\n\n{safe(answer.text)}\n"))

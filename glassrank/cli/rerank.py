@@ -34,7 +34,7 @@ def rerank(
 ) -> None:
     """Re-rank a run with a trained model, from its document store if the index has one."""
     from glassrank.corpus import read_queries, read_run, write_run
-    from glassrank.rank import Pipeline, rerank_run
+    from glassrank.ranking import Pipeline, rerank_run
     from glassrank.types import Run
 
     console.check_plan(plan, model)

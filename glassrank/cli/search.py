@@ -30,7 +30,7 @@ def search(
     json: console.AsJson = False,
 ) -> None:
     """Search for one query; with a model, re-rank what was found."""
-    from glassrank.rank import Pipeline
+    from glassrank.ranking import Pipeline
 
     if budget_ms is not None and model is None:
         raise InputError("--budget-ms is for re-ranking; it goes with --model")

@@ -1,10 +1,9 @@
 """Documents, queries, judgments and runs, in the field's file formats; the demo corpus."""
 
 from glassrank.corpus.docs import DocReader, read_docs, write_docs
-from glassrank.corpus.folds import read_folds
 from glassrank.corpus.pydocs import CORPUS, PYTHON_QUESTIONS, SAMPLE_QUERIES, python_docs
 from glassrank.corpus.qrels import read_qrels, write_qrels
-from glassrank.corpus.queries import read_queries, write_queries
+from glassrank.corpus.queries import read_folds, read_queries, write_queries
 from glassrank.corpus.runs import read_run, write_run
 
 __all__ = [

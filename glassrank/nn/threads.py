@@ -1,4 +1,4 @@
-"""Threads that wait for work: to wake one takes less than half the time of starting one."""
+"""A thread pool: to wake one of its threads takes less than half the time of starting one."""
 
 import os
 import threading
@@ -12,23 +12,23 @@ import torch
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-_waiting: list[ThreadPoolExecutor] = []
+_pool: list[ThreadPoolExecutor] = []
 _outside = threading.local()
 
 
-def _helpers() -> ThreadPoolExecutor:
-    if not _waiting:
-        _waiting.append(ThreadPoolExecutor(os.cpu_count() or 1, "glassrank"))
-    return _waiting[0]
+def _threads() -> ThreadPoolExecutor:
+    if not _pool:
+        _pool.append(ThreadPoolExecutor(os.cpu_count() or 1, "glassrank"))
+    return _pool[0]
 
 
 def together(work: Callable[[int], None], count: int) -> None:
-    """`work(0)` to `work(count - 1)` at the same time, the first of them in this thread. What one
-    of them raises is raised when all have ended."""
+    """Runs `work(0)` to `work(count - 1)` in parallel, the first of them in this thread, and waits
+    for all. If one of them raises an exception, it is raised here after that."""
     if count == 1:
         work(0)
         return
-    others = [_helpers().submit(work, number) for number in range(1, count)]
+    others = [_threads().submit(work, number) for number in range(1, count)]
     try:
         work(0)
     finally:
@@ -38,9 +38,10 @@ def together(work: Callable[[int], None], count: int) -> None:
 
 
 def lead(work: Callable[[bool], Result], invited: int) -> Result:
-    """What `work(True)` gives in this thread, with `work(False)` in as many others as come before
-    it ends: it waits for none, and must do without those who come late or not at all."""
-    others = [_helpers().submit(work, False) for _ in range(invited)]
+    """Runs `work(True)` in this thread, and `work(False)` in so many threads of the pool as long as
+    that takes. Gives the result of the first without waiting for the others, so that the work must
+    be done without those that begin late, or not at all."""
+    others = [_threads().submit(work, False) for _ in range(invited)]
     try:
         return work(True)
     finally:
@@ -50,7 +51,7 @@ def lead(work: Callable[[bool], Result], invited: int) -> Result:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Steps of PyTorch in this thread alone."""
+    """PyTorch computes in this thread alone, without its own thread pool."""
     threads, allowed = torch.get_num_threads(), threads_allowed()
     torch.set_num_threads(1)  # for the thread that says so
     _outside.threads = allowed
@@ -67,9 +68,9 @@ def threads_allowed() -> int:
 
 
 def apart(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-    """What `work` with tensors makes of each of these at the same time. PyTorch's threads, which
-    meet after every step, are not used meanwhile: they would get in the way, since each of them
-    keeps a processor busy for some milliseconds after its last step."""
+    """`work`, which computes with tensors, for each of these in parallel. PyTorch's own thread
+    pool is not used meanwhile: each of its threads keeps a processor busy for some milliseconds
+    after its last step, waiting for the next."""
     made: dict[int, Result] = {}
 
     @torch.no_grad()
@@ -84,4 +85,4 @@ def apart(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]
 
 # A forked process has no threads but the one that forked: it starts its own.
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_waiting.clear)
+    os.register_at_fork(after_in_child=_pool.clear)

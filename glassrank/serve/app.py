@@ -82,10 +82,10 @@ def _addresses(app: FastAPI, service: Service) -> dict[str, Address]:
     large = limits.body_bytes, limits.body_values
     # Those whose requests wait for threads, or have bodies.
     known = {
-        "/search": Address(lane=service.searches, body=small),
-        "/explain": Address(lane=service.texts, body=small),
-        "/doc": Address(lane=service.texts),
-        **dict.fromkeys(("/v1/rerank", "/v2/rerank"), Address(lane=service.texts, body=large)),
+        "/search": Address(queue=service.searches, body=small),
+        "/explain": Address(queue=service.texts, body=small),
+        "/doc": Address(queue=service.texts),
+        **dict.fromkeys(("/v1/rerank", "/v2/rerank"), Address(queue=service.texts, body=large)),
         **dict.fromkeys(OPEN, Address(open=True)),
     }
     found: dict[str, Address] = {}

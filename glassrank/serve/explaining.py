@@ -9,7 +9,7 @@ from fastapi import Request
 from starlette.responses import Response
 
 from glassrank.deadline import Deadline
-from glassrank.explain import (
+from glassrank.explaining import (
     Change,
     Explanation,
     explain_docs,
@@ -17,8 +17,8 @@ from glassrank.explain import (
     what_if,
     what_if_doc,
 )
-from glassrank.explain.explainers import explain
-from glassrank.rank import Pipeline
+from glassrank.explaining.explainers import explain_text
+from glassrank.ranking import Pipeline
 from glassrank.serve.forms import Explain, check_method
 from glassrank.serve.opened import Opened
 from glassrank.serve.refusals import RefusedError
@@ -70,7 +70,7 @@ class Explainer:
             )
         first: list[float] | list[None] = form.first_scores or [None] * len(form.texts)
         return (
-            explain(pipeline.reranker, form.query, text, first_stage=score, deadline=deadline)
+            explain_text(pipeline.reranker, form.query, text, first_stage=score, deadline=deadline)
             for text, score in zip(form.texts, first, strict=True)
         )
 

@@ -12,9 +12,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from glassrank.deadline import now
 from glassrank.serve.bodies import Bodies, GoneError, check_shape, replayed, too_large
-from glassrank.serve.lanes import Lane
 from glassrank.serve.refusals import RefusedError, refused
 from glassrank.serve.service import Service
+from glassrank.serve.work_queue import WorkQueue
 
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
@@ -35,7 +35,7 @@ class Address:
     """What must be known of an address before anything is asked there."""
 
     methods: frozenset[str] = frozenset()
-    lane: Lane | None = None
+    queue: WorkQueue | None = None
     """Whose places its requests take."""
     body: tuple[int, int] = (0, 0)
     """At most so many bytes, and so many values in them."""
@@ -93,7 +93,7 @@ class Guard:
             self._count(route, status, state)
 
     async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
-        lane = None
+        queue = None
         try:
             address = self._allowed(scope)
             most_bytes, most_values = address.body
@@ -104,10 +104,10 @@ class Guard:
                 # A request has arrived when its last byte has.
                 scope["state"]["arrived"] = now()
             # A place is taken by those that can be answered, and not while a body comes in.
-            if address.lane is not None and not address.lane.enter():
+            if address.queue is not None and not address.queue.enter():
                 message = "as many requests as may wait do so; come again later"
                 raise RefusedError(429, message, 0.0)
-            lane = address.lane
+            queue = address.queue
         except RefusedError as refusal:
             response = refused(refusal)
             if refusal.status == HTTPStatus.METHOD_NOT_ALLOWED:
@@ -121,8 +121,8 @@ class Guard:
         try:
             await self._app(scope, receive, send)
         finally:
-            if lane is not None:
-                lane.leave()
+            if queue is not None:
+                queue.leave()
 
     def _allowed(self, scope: Scope) -> Address:
         """What is asked, if this client may ask it in this way."""

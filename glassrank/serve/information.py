@@ -9,7 +9,7 @@ from typing import Any
 
 from glassrank import __version__
 from glassrank.errors import InputError
-from glassrank.rank import Pipeline
+from glassrank.ranking import Pipeline
 from glassrank.serve.opened import METHODS
 from glassrank.serve.options import Options
 from glassrank.serve.refusals import RefusedError

@@ -45,12 +45,12 @@ class Metrics:
         self.queue = Gauge(
             "glassrank_queue_length",
             "Requests that wait for a thread.",
-            ["lane"],
+            ["queue"],
             multiprocess_mode="livesum",
             registry=own,
         )
         self.refusals = Counter(
-            "glassrank_refusals", "Requests refused under load.", ["lane", "reason"], registry=own
+            "glassrank_refusals", "Requests refused under load.", ["queue", "reason"], registry=own
         )
         self.overruns = Counter(
             "glassrank_budget_overruns",

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from glassrank.errors import DiskError, GlassrankError, InputError, explained
 from glassrank.measure.cascade_plan import CascadePlan
-from glassrank.rank import Pipeline, Reranker
+from glassrank.ranking import Pipeline, Reranker
 from glassrank.retrieve import Index
 from glassrank.retrieve.manifest import read_manifest
 from glassrank.serve.options import Options

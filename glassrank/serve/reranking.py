@@ -10,7 +10,7 @@ from fastapi import Request
 from starlette.responses import Response
 
 from glassrank.deadline import Deadline
-from glassrank.rank import Reranker, rank
+from glassrank.ranking import Reranker, rank
 from glassrank.serve.forms import Rerank
 from glassrank.serve.opened import Opened
 from glassrank.serve.refusals import bad

@@ -12,11 +12,11 @@ from fastapi import Request
 from starlette.responses import Response
 
 from glassrank.deadline import Deadline, now
-from glassrank.rank.planner import Planner
-from glassrank.serve.lanes import Lane
+from glassrank.ranking.planner import Planner
 from glassrank.serve.metrics import Metrics
 from glassrank.serve.opened import Opened, Served
 from glassrank.serve.options import Options
+from glassrank.serve.work_queue import WorkQueue
 
 Result = TypeVar("Result")
 
@@ -32,18 +32,18 @@ class Service:
         self.limits = options.limits
         self.served = served
         self.metrics = Metrics()
-        self.searches = self._lane("search", options.threads)
+        self.searches = self._queue("search", options.threads)
         # Re-ranking given texts and explaining take long: searches do not wait for them.
-        self.texts = self._lane("texts", 1)
+        self.texts = self._queue("texts", 1)
         self.planner = Planner()
         self.closing = False
         self._publish()
 
-    def _lane(self, name: str, threads: int) -> Lane:
-        lane = Lane(name, threads, self.options.queue)
-        lane.refused = lambda reason: self.metrics.refusals.labels(name, reason).inc()
-        lane.waits = self.metrics.queue.labels(name).set
-        return lane
+    def _queue(self, name: str, threads: int) -> WorkQueue:
+        queue = WorkQueue(name, threads, self.options.queue)
+        queue.refused = lambda reason: self.metrics.refusals.labels(name, reason).inc()
+        queue.waits = self.metrics.queue.labels(name).set
+        return queue
 
     @property
     def opened(self) -> Opened:
@@ -52,12 +52,12 @@ class Service:
     async def run(
         self,
         request: Request,
-        lane: Lane,
+        queue: WorkQueue,
         work: Callable[[Deadline], Result],
         budget_ms: float,
         needs_ms: float = 0.0,
     ) -> Result:
-        """In one of the lane's threads, by the end of a budget that counts from the request's
+        """In one of the queue's threads, by the end of a budget that counts from the request's
         arrival to the end of its answer."""
         state = request.state
         state.budget_ms = budget_ms
@@ -69,7 +69,7 @@ class Service:
             finally:
                 state.done = now()
 
-        return await asyncio.wrap_future(lane.submit(timed, deadline, needs_ms))
+        return await asyncio.wrap_future(queue.submit(timed, deadline, needs_ms))
 
     def sent(self, took: float) -> None:
         """An answer that was ready has been sent so many milliseconds later."""
@@ -97,7 +97,7 @@ class Service:
             self.closing = True
             stop.set()
             thread.join(_CLOSE_SECONDS)
-            closed = [lane.close(_CLOSE_SECONDS) for lane in (self.searches, self.texts)]
+            closed = [queue.close(_CLOSE_SECONDS) for queue in (self.searches, self.texts)]
             if not all(closed):
                 _log.error("a request is computed still, and is given up")
                 stuck()

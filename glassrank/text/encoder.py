@@ -1,14 +1,44 @@
 """From texts to the ids that a model reads, whatever its units are: words here, pieces of words in
-`wordpieces.py`. What a model does not read is counted, never dropped in silence."""
+`wordpieces.py`. What a model does not read is counted, never dropped in silence.
 
-from collections.abc import Sequence
+Words are BlingFire's, lower-cased, as in the TK papers. No stop words are removed and nothing is
+stemmed: punctuation and function words are words too.
+"""
+
+import warnings
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glassrank.text.vocabulary import Vocabulary
-from glassrank.text.words import split_words
+from glassrank.text.vocabulary import PADDING, Vocabulary
+
+
+def split_words(text: str) -> list[str]:
+    """
+    >>> split_words("How do I read a CSV-file?")
+    ['how', 'do', 'i', 'read', 'a', 'csv', '-', 'file', '?']
+    """
+    # A NUL would end the text for the C library behind this.
+    text = text.replace("\0", " ")
+    try:
+        words = _text_to_words()(text)
+    except UnicodeEncodeError:  # half a surrogate pair, as broken JSON may hold
+        words = _text_to_words()(text.encode("utf-8", "replace").decode())
+    return words.lower().split()
+
+
+@cache
+def _text_to_words() -> Callable[[str], str]:
+    """Imported when it is first used: training on prepared arrays needs no tokenizer."""
+    with warnings.catch_warnings():  # blingfire 0.1.8 has an invalid escape in a docstring
+        warnings.simplefilter("ignore")
+        import blingfire
+
+    split: Callable[[str], str] = blingfire.text_to_words
+    return split
 
 
 class TextIds(NamedTuple):
@@ -71,3 +101,36 @@ class WordEncoder:
             cut = max(0, len(words) - most) + behind
             encoded.append(TextIds(self.vocabulary.ids(words[:most]), cut_words=cut))
         return encoded
+
+
+class Batch(NamedTuple):
+    """Ids, padded at the end, and a mask that is true where a word stands.
+
+    `cut` says how many words of each sequence did not fit: nothing is dropped in silence.
+    """
+
+    ids: NDArray[np.int32]  # (B, L)
+    mask: NDArray[np.bool_]  # (B, L)
+    cut: NDArray[np.int64]  # (B,)
+
+
+def pad(
+    sequences: Sequence[NDArray[np.int32]], max_length: int | None = None, min_length: int = 0
+) -> Batch:
+    """Pads to the longest sequence, at least `min_length`; cuts what passes `max_length`.
+
+    >>> pad([np.array([5, 6, 7]), np.array([8])], max_length=2)
+    Batch(ids=array([[5, 6],
+           [8, 0]], dtype=int32), mask=array([[ True,  True],
+           [ True, False]]), cut=array([1, 0]))
+    """
+    lengths = np.array([len(sequence) for sequence in sequences], np.int64)  # (B,)
+    kept = lengths if max_length is None else np.minimum(lengths, max_length)  # (B,)
+    width = max(min_length, int(kept.max(initial=0)))
+    mask = np.arange(width) < kept[:, None]  # (B, L)
+    ids = np.full(mask.shape, PADDING, np.int32)
+    if len(sequences):
+        ids[mask] = np.concatenate(
+            [sequence[:n] for sequence, n in zip(sequences, kept.tolist(), strict=True)]
+        )
+    return Batch(ids, mask, lengths - kept)

@@ -1,4 +1,5 @@
-"""Word vectors made here: word2vec and fastText from one's own texts, or from a sentence encoder.
+"""Word vectors made here: word2vec and fastText from one's own texts, from a sentence encoder, or
+by chance.
 
 T. Mikolov, I. Sutskever, K. Chen, G. Corrado, J. Dean, "Distributed Representations of Words and
 Phrases and their Compositionality", NIPS 2013: a word is learned by telling it, from the words
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from glassrank.errors import InputError
 from glassrank.text.sentence_transformers import load_sentence_transformer
 from glassrank.text.vector_files import from_gensim
-from glassrank.text.vocabulary import UNKNOWN, Vocabulary
+from glassrank.text.vocabulary import PADDING, UNKNOWN, Vocabulary
 from glassrank.text.word_vectors import SubwordVectors, WordVectors, extra
 
 Encode = Callable[[list[str]], NDArray[Any]]
@@ -168,3 +169,18 @@ def principal_components(vectors: NDArray[np.float32], size: int) -> NDArray[np.
     for start in range(0, len(vectors), _BLOCK):
         reduced[start : start + _BLOCK] = (vectors[start : start + _BLOCK] - mean) @ directions
     return reduced
+
+
+def random_vectors(
+    vocabulary: Vocabulary, size: int = 300, *, deviation: float = 0.4, seed: int = 0
+) -> WordVectors:
+    """For training from nothing, and to know what vectors are worth. GloVe's values deviate by
+    about as much.
+
+    >>> random_vectors(Vocabulary(["cat", "mat"]), 50)
+    WordVectors(2 words of 50 values, 0 found, 2 drawn)
+    """
+    values = np.random.default_rng(seed).standard_normal((len(vocabulary), size), np.float32)
+    values *= np.float32(deviation)
+    values[PADDING] = 0
+    return WordVectors(values, found=0)

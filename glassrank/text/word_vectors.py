@@ -5,7 +5,7 @@ vector gets one drawn from a normal with the mean and deviation of all values th
 `SubwordVectors` are P. Bojanowski, E. Grave, A. Joulin, T. Mikolov, "Enriching Word Vectors with
 Subword Information", TACL 2017: a word is the mean of its character n-grams, so none is unknown.
 
-What makes them, and all names together, is in `vectors`.
+`vector_files` reads them, `vector_training` makes them.
 """
 
 import importlib

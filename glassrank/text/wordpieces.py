@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from glassrank.errors import InputError
-from glassrank.text.encoder import TextIds, readable
+from glassrank.text.encoder import TextIds, readable, split_words
 from glassrank.text.vocabulary import PADDING
-from glassrank.text.words import split_words
 
 _SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
 

@@ -20,7 +20,7 @@ from glassrank.train.same_settings import preparation
 from glassrank.train.teachers import MeanTeacher, Teacher, find_teacher
 
 if TYPE_CHECKING:
-    from glassrank.text.vectors import SubwordVectors
+    from glassrank.text.word_vectors import SubwordVectors
 
 Say = Callable[[str], None]
 
@@ -152,31 +152,35 @@ def _idf(docs: Sequence[NDArray[np.int32]], words: int) -> NDArray[np.float32]:
 def _vectors(
     config: TrainConfig, vocabulary: Vocabulary, base: Path, docs: Sequence[Sequence[str]]
 ) -> tuple[NDArray[np.float32], Subwords | None]:
-    from glassrank.text import vectors as sources
+    from glassrank.text import vector_files, vector_training
 
     wanted = config.vectors
     if wanted.source in ("file", "sentence_transformer") and wanted.path is None:
         raise InputError(f"vectors.path is missing: where is the {wanted.source}?")
     if wanted.source == "random":
-        word_vectors = sources.random_vectors(vocabulary, wanted.size, seed=config.seed)
+        word_vectors = vector_training.random_vectors(vocabulary, wanted.size, seed=config.seed)
     elif wanted.source == "file":
-        word_vectors = sources.read_vectors(base / str(wanted.path), vocabulary, seed=config.seed)
+        word_vectors = vector_files.read_vectors(
+            base / str(wanted.path), vocabulary, seed=config.seed
+        )
     elif wanted.source == "sentence_transformer":
-        word_vectors = sources.from_sentence_transformer(
+        word_vectors = vector_training.from_sentence_transformer(
             vocabulary,
             str(local_folder(str(wanted.path), base)),
             size=wanted.size,
             seed=config.seed,
         )
     elif wanted.source == "word2vec":
-        word_vectors = sources.train_word2vec(docs, vocabulary, wanted.size, seed=config.seed)
+        word_vectors = vector_training.train_word2vec(
+            docs, vocabulary, wanted.size, seed=config.seed
+        )
     else:
         grams = (
-            sources.subword_vectors(
+            vector_training.subword_vectors(
                 docs, vocabulary, wanted.size, buckets=wanted.buckets, seed=config.seed
             )
             if wanted.path is None
-            else sources.read_subwords(base / wanted.path)
+            else vector_files.read_subwords(base / wanted.path)
         )
         if wanted.subwords:
             return subword_arrays(grams, vocabulary, config.seed)

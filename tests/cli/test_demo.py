@@ -10,7 +10,7 @@ import glassrank.serve
 from glassrank.cli import demo, demo_reports
 from glassrank.cli.demo_reports import NAMES, DemoReports, make_reports
 from glassrank.corpus import PYTHON_QUESTIONS, SAMPLE_QUERIES, read_qrels
-from glassrank.rank import load
+from glassrank.ranking import load
 from glassrank.retrieve import Index
 from glassrank.serve import Options
 from glassrank.types import Doc

@@ -7,12 +7,12 @@ import pytest
 import torch
 from command_line import DOCS, Call
 
-from glassrank.explain import Explanation
-from glassrank.explain.printing import number
+from glassrank.explaining import Explanation
+from glassrank.explaining.printing import number
 from glassrank.models import WordTable
 from glassrank.models.checkpoint import Usage, load_model, save_model
 from glassrank.models.knrm import KNRM, KNRMConfig
-from glassrank.rank import Reranker
+from glassrank.ranking import Reranker
 from glassrank.retrieve import Index
 
 WORDS = ["<pad>", "<unk>", "cheese", "mice", "cats", "the", "sea", "cold", "chase"]

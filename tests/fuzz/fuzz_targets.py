@@ -22,13 +22,13 @@ from glassrank.corpus import read_docs, read_folds, read_qrels, read_queries, re
 from glassrank.errors import GlassrankError
 from glassrank.models import MODELS, WordTable
 from glassrank.models.checkpoint import Usage, load_model, save_model
-from glassrank.rank import Reranker
+from glassrank.ranking import Reranker
 from glassrank.retrieve import Index
 from glassrank.settings import from_plain
 from glassrank.store import Store, encode_index
 from glassrank.text import EnglishAnalyzer, Vocabulary, split_words
 from glassrank.text.sentence_transformers import check_folder
-from glassrank.text.vectors import read_subwords, read_vectors
+from glassrank.text.vector_files import read_subwords, read_vectors
 from glassrank.train.config import read_config
 from glassrank.train.example import example
 from glassrank.types import Doc

@@ -3,11 +3,9 @@
 Run by test_saving_models.py in a process of its own, since it forks and sets limits.
 """
 
-import os
 import resource
-import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,6 +15,9 @@ from model_folders import word_model
 from glassrank.errors import GlassrankError
 from glassrank.models.checkpoint import fingerprint, load_model
 
+sys.path.append(str(Path(__file__).parents[1]))
+from killed import dies_at_sync, killed
+
 
 def mark(folder: Path) -> str:
     return fingerprint(load_model(folder).model)
@@ -25,34 +26,6 @@ def mark(folder: Path) -> str:
 def without_end(folder: Path) -> None:
     for number in range(100_000):
         word_model(folder, seed=number % 2)
-
-
-def killed(work: Callable[[], object]) -> bool:
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            work()
-            status = 0
-        finally:
-            os._exit(status)
-    _, status = os.waitpid(child, 0)
-    assert status in (0, signal.SIGKILL), f"the saver failed: {status}"
-    return status == signal.SIGKILL
-
-
-def dies_at_sync(number: int, work: Callable[[], object]) -> Callable[[], object]:
-    def dying() -> None:
-        calls = iter(range(1, number))
-
-        def count(handle: int) -> None:
-            if next(calls, None) is None:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-        os.fsync = count
-        work()
-
-    return dying
 
 
 def at_every_sync(folder: Path) -> None:

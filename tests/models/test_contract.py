@@ -17,7 +17,7 @@ from outside_model import SoftTF, SoftTFConfig
 
 import glassrank
 from glassrank.errors import InputError
-from glassrank.explain import explain
+from glassrank.explaining import explain
 from glassrank.models import (
     MODELS,
     Ensemble,
@@ -39,7 +39,7 @@ from glassrank.models.checkpoint import (
     save_model,
 )
 from glassrank.models.seal import main, seal_model
-from glassrank.rank import Reranker
+from glassrank.ranking import Reranker
 
 PACKAGE = Path(glassrank.__file__).parent
 NAME = "outside_model:SoftTF"

@@ -14,7 +14,7 @@ from glassrank.models.checkpoint import Usage, fingerprint, load_model, save_mod
 from glassrank.models.knrm import KNRM, KNRMConfig
 from glassrank.settings import from_plain
 from glassrank.text import Vocabulary
-from glassrank.text.vectors import SubwordVectors
+from glassrank.text.word_vectors import SubwordVectors
 from glassrank.train.config import TrainConfig, VectorsConfig
 from glassrank.train.gather import Gathered, GatheredSplit
 from glassrank.train.loop import train

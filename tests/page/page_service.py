@@ -21,7 +21,7 @@ from glassrank.models.mores import MORES, MORESConfig
 from glassrank.models.tk import TK, TKConfig
 from glassrank.nn.contextual import ContextualConfig
 from glassrank.nn.transformer import EncoderConfig
-from glassrank.rank import Reranker
+from glassrank.ranking import Reranker
 from glassrank.retrieve import Index
 from glassrank.serve import Options, make_app
 from glassrank.text import split_words

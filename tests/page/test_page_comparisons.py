@@ -6,9 +6,9 @@ from page_service import DEFINITION, QUERY, THERAPY, Site
 from playwright.sync_api import Locator, Page, expect
 from test_page_explanation import open_explanation
 
-from glassrank.explain import Change, ExplanationPair, compare, explain, what_if
-from glassrank.explain.changes import apply_change
-from glassrank.explain.printing import number, signed
+from glassrank.explaining import Change, ExplanationPair, compare, explain, what_if
+from glassrank.explaining.changes import apply_change
+from glassrank.explaining.printing import number, signed
 from glassrank.store import text_of
 
 

@@ -8,9 +8,9 @@ from page_service import EMOJI, QUERY, Site
 from playwright.sync_api import Page, expect
 
 from glassrank.errors import safe
-from glassrank.explain import Explanation, explain, html_page
-from glassrank.explain.printing import colour, letter, line, number, signed
-from glassrank.explain.reading import read
+from glassrank.explaining import Explanation, explain, html_page
+from glassrank.explaining.printing import colour, letter, line, number, signed
+from glassrank.explaining.reading import read
 from glassrank.store import text_of
 
 OPEN_ALL = """async root => {
@@ -43,9 +43,9 @@ def own_explanation(page: Page, site: Site, doc_id: str, model: str = "tk") -> E
     found = explain(reranker, QUERY, text, doc_id=doc_id, first_stage=hit["first_score"])
     with torch.no_grad():
         query = reranker.model.encode_query(read(reranker, QUERY, "query").batch)
-        doc = reranker.ranks.encode_doc(read(reranker, text, "document").batch)
+        doc = reranker.fast_model.encode_doc(read(reranker, text, "document").batch)
         first_score = torch.tensor([hit["first_score"]])
-        alone = reranker.ranks.rank(query, doc, first_score).score.item()
+        alone = reranker.fast_model.rank(query, doc, first_score).score.item()
     assert number(found.score) == number(alone)
     return found
 

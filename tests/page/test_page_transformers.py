@@ -6,8 +6,8 @@ from typing import Any
 from page_service import DEFINITION, QUERY, Site
 from playwright.sync_api import Page, expect
 
-from glassrank.explain import Change, compare, explain, what_if
-from glassrank.explain.printing import number
+from glassrank.explaining import Change, compare, explain, what_if
+from glassrank.explaining.printing import number
 from glassrank.store import text_of
 
 DRAWN = """canvas => {

@@ -1,15 +1,9 @@
 """Kills a writer and looks at the index it leaves, again and again; prints how often. Run by
-test_kill.py.
-
-Children are forked, so that each needs no start of its own: nothing else runs in this process.
-"""
+test_kill.py."""
 
 import os
 import random
-import signal
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 from changing_index import FIRST, assert_whole, change, docs_at
@@ -18,39 +12,8 @@ from index_files import leftovers
 from glassrank.errors import InputError
 from glassrank.retrieve import Index
 
-
-def killed(work: Callable[[], None], seconds: float | None = None) -> bool:
-    """Whether the work was still going on when its process was killed, by us or by itself."""
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            work()
-            status = 0
-        finally:
-            os._exit(status)
-    if seconds is not None:
-        time.sleep(seconds)
-        os.kill(child, signal.SIGKILL)
-    _, status = os.waitpid(child, 0)
-    assert status in (0, signal.SIGKILL), f"the writer failed: {status}"
-    return status == signal.SIGKILL
-
-
-def dies_at_sync(number: int, work: Callable[[], None]) -> Callable[[], None]:
-    """Work that kills its own process at the n-th time it makes something durable."""
-
-    def dying() -> None:
-        calls = iter(range(1, number))
-
-        def count(handle: int) -> None:
-            if next(calls, None) is None:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-        os.fsync = count
-        work()
-
-    return dying
+sys.path.append(str(Path(__file__).parents[1]))
+from killed import dies_at_sync, killed
 
 
 def forever(folder: Path) -> None:

@@ -12,15 +12,15 @@ from small_service import in_process, make_folders, message, tiny_knrm, tiny_tk
 from starlette.testclient import TestClient
 
 from glassrank.deadline import Deadline, LateError
-from glassrank.explain import Change, explain, what_if
-from glassrank.explain.cases import Case, Findings
-from glassrank.explain.changes import apply_change
-from glassrank.explain.leave_one_out import explain_by_leaving_out
-from glassrank.explain.members import explain_members
-from glassrank.explain.reading import read
-from glassrank.explain.spans import word_spans
+from glassrank.explaining import Change, explain, what_if
+from glassrank.explaining.cases import Case, Findings
+from glassrank.explaining.changes import apply_change
+from glassrank.explaining.leave_one_out import explain_by_leaving_out
+from glassrank.explaining.members import explain_members
+from glassrank.explaining.reading import read
+from glassrank.explaining.spans import word_spans
 from glassrank.models import Ensemble
-from glassrank.rank import Reranker
+from glassrank.ranking import Reranker
 from glassrank.retrieve import Index
 from glassrank.retrieve.rm3 import RM3, expand
 from glassrank.retrieve.scoring import BM25
@@ -63,8 +63,10 @@ def long_docs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
 
 
 def test_an_explanation_ends_when_it_is_late(reranker: Reranker, monkeypatch: Any) -> None:
-    monkeypatch.setattr("glassrank.explain.leave_one_out._TOKENS_AT_ONCE", 1)
-    monkeypatch.setattr("glassrank.explain.explainers.EXPLAINERS", {"tk": explain_by_leaving_out})
+    monkeypatch.setattr("glassrank.explaining.leave_one_out._TOKENS_AT_ONCE", 1)
+    monkeypatch.setattr(
+        "glassrank.explaining.explainers.EXPLAINERS", {"tk": explain_by_leaving_out}
+    )
     text = "the cat sat on the mat"
     assert explain(reranker, "the cat", text, deadline=late_after(50)).doc.words
     for reads in range(5):

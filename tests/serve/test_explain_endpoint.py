@@ -6,8 +6,8 @@ import pytest
 from small_service import COUNT, message
 from starlette.testclient import TestClient
 
-from glassrank.explain import Change, Explanation, compare, explain, what_if
-from glassrank.rank import Pipeline, Reranker
+from glassrank.explaining import Change, Explanation, compare, explain, what_if
+from glassrank.ranking import Pipeline, Reranker
 from glassrank.retrieve import Index
 from glassrank.serve import Options
 from glassrank.store import text_of

@@ -84,7 +84,7 @@ def test_sigterm_finishes_what_was_begun(options: Options, tmp_path: Path) -> No
     with running(options, tmp_path) as service, ThreadPoolExecutor(1) as pool:
         documents = ["the cat sat on the warm mat by the cold sea"] * 10_000
         long = pool.submit(service.ask, "/v1/rerank", query="cat", documents=documents, model="tk")
-        service.wait_for(lambda: 'lane="texts"' in service.ask("/metrics"))
+        service.wait_for(lambda: 'queue="texts"' in service.ask("/metrics"))
         time.sleep(0.3)
         assert not long.done()
         service.ends_well()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from small_service import in_process, message
 from starlette.testclient import TestClient
 
-from glassrank.rank import CostModel, Reranker
+from glassrank.ranking import CostModel, Reranker
 from glassrank.serve import Options, Served
 from glassrank.serve.reranking import relevance
 

@@ -9,7 +9,7 @@ from small_service import COUNT, SCRIPT, in_process, message
 from starlette.testclient import TestClient
 
 from glassrank.errors import InputError
-from glassrank.rank import CostModel, Pipeline
+from glassrank.ranking import CostModel, Pipeline
 from glassrank.retrieve import Index
 from glassrank.serve import Options, Served
 

@@ -43,7 +43,7 @@ def test_metrics_count_what_happened(options: Options) -> None:
     assert value("reranked_depth_count", model="tk") == 3
     assert value("reranked_depth_sum", model="tk") == 3 * COUNT
     assert value("reranked_depth_count", model="knrm") == 2
-    assert value("queue_length", lane="search") == 0
+    assert value("queue_length", queue="search") == 0
     assert value("index_documents") == COUNT
     assert value("index_generation") == 1
     assert value("index_behind") == 0

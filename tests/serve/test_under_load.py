@@ -14,29 +14,29 @@ from small_service import in_process, message
 from starlette.testclient import TestClient
 
 from glassrank.deadline import now
-from glassrank.rank import Deadline, Pipeline
+from glassrank.ranking import Deadline, Pipeline
 from glassrank.serve import Options, Served
-from glassrank.serve.lanes import Lane
 from glassrank.serve.searching import Shown
 from glassrank.serve.service import Service
+from glassrank.serve.work_queue import WorkQueue
 
 
 @pytest.fixture
-def lanes(monkeypatch: pytest.MonkeyPatch) -> dict[str, Lane]:
+def queues(monkeypatch: pytest.MonkeyPatch) -> dict[str, WorkQueue]:
     """Those of the service that is made next, by name."""
-    found: dict[str, Lane] = {}
-    original = Lane.__init__
+    found: dict[str, WorkQueue] = {}
+    original = WorkQueue.__init__
 
-    def noting(self: Lane, name: str, *rest: Any) -> None:
+    def noting(self: WorkQueue, name: str, *rest: Any) -> None:
         original(self, name, *rest)
         found[name] = self
 
-    monkeypatch.setattr(Lane, "__init__", noting)
+    monkeypatch.setattr(WorkQueue, "__init__", noting)
     return found
 
 
 @contextmanager
-def busy(lane: Lane) -> Iterator[None]:
+def busy(queue: WorkQueue) -> Iterator[None]:
     """Its thread is at work until the end of this."""
     begun, release = threading.Event(), threading.Event()
 
@@ -44,21 +44,21 @@ def busy(lane: Lane) -> Iterator[None]:
         begun.set()
         release.wait(30)
 
-    assert lane.enter()
-    job = lane.submit(work, Deadline.after(1e9))
+    assert queue.enter()
+    job = queue.submit(work, Deadline.after(1e9))
     assert begun.wait(30)
     try:
         yield
     finally:
         release.set()
         job.result(30)
-        lane.leave()
+        queue.leave()
 
 
 @pytest.fixture
-def loaded(options: Options, lanes: dict[str, Lane]) -> Iterator[SimpleNamespace]:
+def loaded(options: Options, queues: dict[str, WorkQueue]) -> Iterator[SimpleNamespace]:
     with in_process(replace(options, queue=1)) as client:
-        yield SimpleNamespace(client=client, lanes=lanes)
+        yield SimpleNamespace(client=client, queues=queues)
 
 
 def counts(client: TestClient) -> dict[str, float]:
@@ -71,10 +71,10 @@ def counts(client: TestClient) -> dict[str, float]:
 
 
 def test_a_full_queue_is_told_when_to_come_again(loaded: SimpleNamespace) -> None:
-    client, lane = loaded.client, loaded.lanes["search"]
-    with ThreadPoolExecutor(1) as pool, busy(lane):
+    client, queue = loaded.client, loaded.queues["search"]
+    with ThreadPoolExecutor(1) as pool, busy(queue):
         waiting = pool.submit(client.post, "/search", json={"query": "cat", "budget_ms": 9000})
-        while not lane.load.waiting:
+        while not queue.load.waiting:
             threading.Event().wait(0.005)
         answer = client.post("/search", json={"query": "cat"})
         assert answer.status_code == 429
@@ -86,13 +86,13 @@ def test_a_full_queue_is_told_when_to_come_again(loaded: SimpleNamespace) -> Non
         assert client.post("/v1/rerank", json=asked).is_success
         assert client.get("/healthz").is_success
     assert waiting.result().is_success
-    assert counts(client) == {'glassrank_refusals_total{lane="search",reason="full"}': 1.0}
+    assert counts(client) == {'glassrank_refusals_total{queue="search",reason="full"}': 1.0}
 
 
 def test_a_wait_that_is_too_long_for_the_budget_is_refused(loaded: SimpleNamespace) -> None:
-    client, lane = loaded.client, loaded.lanes["search"]
-    lane.load.usual_ms = 5000.0
-    with busy(lane):
+    client, queue = loaded.client, loaded.queues["search"]
+    queue.load.usual_ms = 5000.0
+    with busy(queue):
         answer = client.post("/search", json={"query": "cat", "budget_ms": 50})
     assert answer.status_code == 503
     assert int(answer.headers["retry-after"]) in (4, 5)
@@ -102,20 +102,20 @@ def test_a_wait_that_is_too_long_for_the_budget_is_refused(loaded: SimpleNamespa
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_request_past_its_deadline_is_dropped(loaded: SimpleNamespace, stream: bool) -> None:
     """Even a stream has the refusal's own status: nothing of it was sent."""
-    client, lane = loaded.client, loaded.lanes["search"]
+    client, queue = loaded.client, loaded.queues["search"]
     began = now()
     with ThreadPoolExecutor(1) as pool:
-        with busy(lane):
+        with busy(queue):
             late = pool.submit(
                 client.post, "/search", json={"query": "cat", "budget_ms": 60, "stream": stream}
             )
-            while not lane.load.waiting or now() - began < 100:
+            while not queue.load.waiting or now() - began < 100:
                 threading.Event().wait(0.005)
         answer = late.result()
     assert answer.status_code == 503
     assert "used up by waiting" in message(answer)
     assert "retry-after" in answer.headers
-    assert 'glassrank_refusals_total{lane="search",reason="too_late"}' in counts(client)
+    assert 'glassrank_refusals_total{queue="search",reason="too_late"}' in counts(client)
     assert "glassrank_reranked_depth_count" not in client.get("/metrics").text  # not computed
 
 

@@ -1,52 +1,15 @@
-"""Kills encoding and goes on with it, again and again. Run by test_killed_encoder.py.
+"""Kills encoding and goes on with it, again and again. Run by test_killed_encoder.py."""
 
-Children are forked, so that each needs no start of its own: nothing else runs in this process.
-"""
-
-import os
 import random
 import shutil
-import signal
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from store_changes import STARTS, New, contents, prepare
 
-
-def killed(work: Callable[[], None], seconds: float | None = None) -> bool:
-    """Whether the work was still going on when its process was killed, by us or by itself."""
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            work()
-            status = 0
-        finally:
-            os._exit(status)
-    if seconds is not None:
-        time.sleep(seconds)
-        os.kill(child, signal.SIGKILL)
-    _, status = os.waitpid(child, 0)
-    assert status in (0, signal.SIGKILL), f"encoding failed: {status}"
-    return status == signal.SIGKILL
-
-
-def dies_at_sync(number: int, work: Callable[[], None]) -> Callable[[], None]:
-    """Work that kills its own process at the n-th time it makes something durable."""
-
-    def dying() -> None:
-        calls = iter(range(1, number))
-
-        def count(handle: int) -> None:
-            if next(calls, None) is None:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-        os.fsync = count
-        work()
-
-    return dying
+sys.path.append(str(Path(__file__).parents[1]))
+from killed import dies_at_sync, killed
 
 
 def at_syncs(case: New, start: Path, step: int) -> int:

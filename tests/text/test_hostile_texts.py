@@ -15,7 +15,7 @@ from reliability import Recorder
 from glassrank.errors import InputError
 from glassrank.text import EnglishAnalyzer, Vocabulary, split_words
 from glassrank.text.encoder import LONGEST_READ, WordEncoder
-from glassrank.text.vectors import read_subwords, read_vectors
+from glassrank.text.vector_files import read_subwords, read_vectors
 from glassrank.text.word_breaks import _LONGEST_CACHED, _cache, _words_of, words
 
 VOCABULARY = Vocabulary(["cat", "mat"])

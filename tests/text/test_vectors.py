@@ -11,17 +11,15 @@ from numpy.typing import NDArray
 
 from glassrank.errors import InputError
 from glassrank.text import Vocabulary
-from glassrank.text.vector_training import principal_components
-from glassrank.text.vectors import (
-    SubwordVectors,
+from glassrank.text.vector_files import read_subwords, read_vectors
+from glassrank.text.vector_training import (
     from_sentence_transformer,
+    principal_components,
     random_vectors,
-    read_subwords,
-    read_vectors,
     subword_vectors,
     train_word2vec,
 )
-from glassrank.text.word_vectors import ngram_hashes
+from glassrank.text.word_vectors import SubwordVectors, ngram_hashes
 
 VOCABULARY = Vocabulary(["cat", "mat", "naïve", "nowhere"])
 VECTORS = {

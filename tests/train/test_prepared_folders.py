@@ -229,31 +229,22 @@ def test_arrays_of_an_older_version_are_replaced_and_other_files_are_not(tmp_pat
 
 
 KILLED = """
-import os, signal, sys
+import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
+from killed import dies_at_sync, killed
 from test_prepared_folders import every_array, marked, tiny_prepared
 from glassrank.train.prepared import load_prepared, save_prepared
 
 folder = Path(sys.argv[2])
 old, new = marked(tiny_prepared(), "old"), marked(every_array(), "new")
-really = os.fsync
 for number in range(1, 1000):
     save_prepared(folder, old)
-    child = os.fork()
-    if child == 0:
-        left = iter(range(1, number))
-        def dying(handle):
-            if next(left, None) is None:
-                os.kill(os.getpid(), signal.SIGKILL)
-        os.fsync = dying
-        save_prepared(folder, new)
-        os._exit(0)
-    _, status = os.waitpid(child, 0)
+    dead = killed(dies_at_sync(number, lambda: save_prepared(folder, new)))
     found = load_prepared(folder)
     which = {"old": old, "new": new}[found.description["mark"]]
     assert found.words == which.words and (found.test is None) == (which.test is None)
-    if status == 0:
+    if not dead:
         break
 print(number - 1)
 """

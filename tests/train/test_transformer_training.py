@@ -265,7 +265,7 @@ def test_any_model_learns_from_a_trained_one(
     )
     prepared = prepared_for(run, base)
     teacher = load_model(trained_folder)
-    from glassrank.rank import Reranker
+    from glassrank.ranking import Reranker
 
     scored = Reranker(teacher, exact=True)
     query, doc = 3, int(prepared.train.docs[3][1])

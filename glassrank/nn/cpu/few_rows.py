@@ -111,7 +111,9 @@ class FewRows:
         job = (ids, entry, self._blocks, space, counters(), invited)
         came: int = lead(lambda leads: pass_rows(*job, leads, out), invited)
         if came:
-            free.append(space)  # whoever comes later finds the door closed, and does not touch it
+            free.append(
+                space
+            )  # whoever comes later finds the barrier closed, and does not touch it
         if came <= invited:
             self._alone = _ALONE
         return out

@@ -2,8 +2,8 @@
 
 A block is attention or a feed-forward layer, and the norm of what it adds to its rows. Inside, it
 falls apart into heads, or columns between its two products: each thread takes its share of them
-through both products, so that threads meet once in a block, with a sum of all outputs from each
-share. These are added in one order, however many threads there are.
+through both products, so that threads wait for each other once in a block, with a sum of all
+outputs from each share. These are added in one order, however many threads there are.
 """
 
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from glassrank.nn.cpu import amx, barrier, row_products, row_steps, simd, simd_math
-from glassrank.nn.cpu.barrier import all_came, arrive, close_door, enter, goes_on, taking_part
+from glassrank.nn.cpu.barrier import all_came, arrive, close, goes_on, join, participants
 from glassrank.nn.cpu.row_products import begin, end, multiply
 from glassrank.nn.cpu.row_steps import activate, attend, normalise
 from glassrank.nn.cpu.simd import (
@@ -152,14 +152,21 @@ def _add_and_norm(
 def _compiled(*sources: float) -> Any:
     @njit(nogil=True, cache=True)
     def pass_rows(
-        ids: Any, entry: Any, blocks: Any, space: Any, met: Any, invited: int, leads: bool, out: Any
+        ids: Any,
+        entry: Any,
+        blocks: Any,
+        space: Any,
+        barrier: Any,
+        invited: int,
+        leads: bool,
+        out: Any,
     ) -> int:
         """The part of one thread: of the leader, which writes `out` (rows, size), or of one that
         was invited. Gives how many took part to the end; 0 if the leader had to dismiss the
         others, who may still write to `space`."""
         _ = sources
-        meeting = pointer(met)
-        number = 0 if leads else enter(meeting)
+        counters = pointer(barrier)
+        number = 0 if leads else join(counters)
         if not leads and not number:
             return 0
         count, size = out.shape
@@ -179,14 +186,14 @@ def _compiled(*sources: float) -> Any:
             while share < shares:
                 _work_on_share(blocks, block, share, count, width, number, space, turn)
                 if not threads:
-                    threads = close_door(meeting, invited) if leads else taking_part(meeting)
+                    threads = close(counters, invited) if leads else participants(counters)
                 share += threads
-            arrive(meeting)
+            arrive(counters)
             if not leads:
                 # What comes out is for the leader alone.
-                if block == last or not goes_on(meeting, (block + 1) * threads):
+                if block == last or not goes_on(counters, (block + 1) * threads):
                     break
-            elif not alone and not all_came(meeting, (block + 1) * threads):
+            elif not alone and not all_came(counters, (block + 1) * threads):
                 alone, threads = True, 1
                 continue  # this block once more
             _add_and_norm(blocks, block, count, size, width, number, space, turn)

@@ -1,4 +1,4 @@
-// How numbers and texts are printed: digit for digit as glassrank/explain/printing.py does.
+// How numbers and texts are printed: digit for digit as glassrank/explaining/printing.py does.
 
 const DECIMALS = 4;
 const UNSAFE = /[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]/g;

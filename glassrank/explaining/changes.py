@@ -1,0 +1,184 @@
+"""`what_if`: remove or replace a word, and see scores and ranks move."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassrank.deadline import NEVER, Deadline, now
+from glassrank.errors import InputError
+from glassrank.explaining.reading import read
+from glassrank.explaining.spans import Span, word_spans
+from glassrank.explaining.structure import Side
+from glassrank.explaining.whole_words import text_in_words
+from glassrank.ranking import Reranker
+from glassrank.ranking.candidates import TextCandidates
+from glassrank.settings import to_plain
+from glassrank.text import split_words
+
+SCHEMA = "glassrank.what-if/1"
+
+_DOCS_AT_ONCE = 16
+_LONGEST = 1_000_000
+
+Spans = Sequence[Span | None]
+
+
+@dataclass(frozen=True)
+class Change:
+    """One word of the query or of the document, by its number in an explanation, or a word wherever
+    it stands; `by` takes its place, or nothing does."""
+
+    side: Side
+    word: int | str
+    by: str = ""
+
+
+@dataclass(frozen=True)
+class Moved:
+    """A document's score and rank before and after. Ranks count from 1; ties keep their order."""
+
+    score_before: float
+    score_after: float
+    rank_before: int
+    rank_after: int
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """What a change did: each document's score and rank, before and after."""
+
+    query: str
+    """As changed, as is the text."""
+    text: str
+    doc: int
+    """Which of the documents was changed, or is of interest."""
+    moved: tuple[Moved, ...]  # one for each document
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, as `docs/explanations.md` describes it."""
+        plain: dict[str, Any] = to_plain(self)
+        return {"schema": SCHEMA, **plain}
+
+
+def what_if(
+    reranker: Reranker,
+    query: str,
+    docs: Sequence[str],
+    change: Change,
+    *,
+    doc: int = 0,
+    first_stage: Sequence[float] | None = None,
+    deadline: Deadline = NEVER,
+) -> WhatIf:
+    """Scores `docs` as they are, and again after the change to the query or to document `doc`. The
+    first stage's scores, where the model mixes them in, stay what they were. What is not there by
+    the deadline ends with a LateError."""
+    if not 0 <= doc < len(docs):
+        raise InputError(f"there are {len(docs)} documents; number {doc} is none of them")
+    before = _scores(reranker, query, docs, first_stage, deadline)
+    texts = list(docs)
+    if change.side == "query":
+        query = apply_change(query, change, _numbered(reranker, query, change))
+        after = _scores(reranker, query, texts, first_stage, deadline)
+    else:
+        texts[doc] = apply_change(texts[doc], change, _numbered(reranker, texts[doc], change))
+        own_first = None if first_stage is None else [first_stage[doc]]
+        after = before.copy()
+        after[doc] = _scores(reranker, query, [texts[doc]], own_first, deadline)[0]
+    columns = before.tolist(), after.tolist(), _ranks(before), _ranks(after)
+    return WhatIf(query, texts[doc], doc, tuple(Moved(*row) for row in zip(*columns, strict=True)))
+
+
+def _scores(
+    reranker: Reranker,
+    query: str,
+    docs: Sequence[str],
+    first_stage: Sequence[float] | None,
+    deadline: Deadline,
+) -> NDArray[np.float32]:
+    """A few at a time, so that it is noticed when it is late; what they cost is learned."""
+    first = None if first_stage is None else np.asarray(first_stage, np.float32)
+    ready = TextCandidates.of_texts(reranker, reranker.encode_query(query), docs, first)
+    scores = [np.empty(0, np.float32)]
+    for start in range(0, len(docs), _DOCS_AT_ONCE):
+        deadline.check("this change")
+        began, stop = now(), min(len(docs), start + _DOCS_AT_ONCE)
+        scores.append(ready.scores(start, stop))
+        reranker.cost.learn(float(ready.sizes[start:stop].sum()), now() - began)
+    return np.concatenate(scores)
+
+
+def docs_in_time(
+    reranker: Reranker, docs: Sequence[str], change: Change, deadline: Deadline
+) -> int:
+    """How many of the first documents there is time for, as far as can be told."""
+    ready = TextCandidates.of_texts(reranker, reranker.encode_query(""), docs)
+    rounds = 2.5 if change.side == "query" else 1.25  # all are scored again, or one
+    return reranker.cost.fitting(ready.sizes, deadline.left() / rounds)
+
+
+def apply_change(text: str, change: Change, numbered: Spans | None = None) -> str:
+    """The text with the word removed or replaced. `numbered` is where the words of these numbers
+    stand, if they are not the text's own words.
+
+    >>> apply_change("A csv-file, a CSV!", Change("document", "csv", "json"))
+    'A json-file, a json!'
+    >>> apply_change("it can't swim", Change("document", 1, "could"))
+    "it could n't swim"
+    """
+    words = split_words(text)
+    spans = word_spans(text, words)
+    if isinstance(change.word, int):
+        by_number = spans if numbered is None else numbered
+        places = [by_number[change.word]] if 0 <= change.word < len(by_number) else []
+    else:
+        wanted = change.word.lower()
+        places = [spans[number] for number, word in enumerate(words) if word == wanted]
+    if not places:
+        raise InputError(
+            f"the {change.side} has no word {change.word!r}; its words are "
+            f"{' '.join(words[:20])}{' …' if len(words) > 20 else ''}"
+        )
+    if len(text) + len(places) * len(change.by) > _LONGEST:
+        raise InputError(
+            f"{change.word!r} stands {len(places):,} times in the {change.side}, and the changed "
+            f"text would have more than {_LONGEST:,} characters; put less in its place"
+        )
+    pieces, at = [], 0
+    for span in places:
+        if span is None:
+            raise InputError(f"the word {change.word!r} cannot be found in the text to change it")
+        pieces += [text[at : span[0]], change.by]
+        at = span[1]
+    return _joined([*pieces, text[at:]])
+
+
+def _numbered(reranker: Reranker, text: str, change: Change) -> Spans | None:
+    """Where words stand for a model on pieces, [CLS] and [SEP] among them."""
+    reading = read(reranker, text, change.side)
+    if reading.unit == "words":
+        return None  # also those that the model does not read
+    return [
+        None if word.start is None or word.stop is None else (word.start, word.stop)
+        for word in text_in_words(reading.text).words
+    ]
+
+
+def _joined(pieces: Sequence[str]) -> str:
+    """With a space wherever letters would grow together that were words of their own."""
+    joined: list[str] = []
+    for piece in filter(None, pieces):
+        if joined and joined[-1][-1].isalnum() and piece[0].isalnum():
+            joined.append(" ")
+        joined.append(piece)
+    return "".join(joined)
+
+
+def _ranks(scores: NDArray[np.float32]) -> list[int]:
+    order = np.argsort(-scores, kind="stable")
+    ranks = np.empty(len(order), np.int64)
+    ranks[order] = np.arange(1, len(order) + 1)
+    return ranks.tolist()

@@ -1,0 +1,192 @@
+"""`explain`: one document's score, taken apart by the explainer of its model.
+
+A model says by its properties how it is explained: by its kernels, by the summands that it
+declares, or, marked approximate, by leaving words out. Families of which more can be shown have an
+explainer of their own in `EXPLAINERS`.
+"""
+
+import math
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import replace
+
+import torch
+
+from glassrank.deadline import NEVER, Deadline
+from glassrank.explaining.bert import explain_bert
+from glassrank.explaining.cases import Case, Explainer, Findings
+from glassrank.explaining.explanation import Explanation
+from glassrank.explaining.gradients import explain_duet, explain_pyramid
+from glassrank.explaining.kernels import explain_kernels, has_kernels
+from glassrank.explaining.leave_one_out import explain_by_leaving_out, explain_left_out_words
+from glassrank.explaining.members import explain_members
+from glassrank.explaining.mores import explain_mores
+from glassrank.explaining.ngrams import explain_ngrams
+from glassrank.explaining.reading import Reading, read
+from glassrank.explaining.structure import QueryTerm, ScorePart
+from glassrank.explaining.summands import explain_summands
+from glassrank.explaining.whole_words import in_words
+from glassrank.explaining.windows import explain_windows
+from glassrank.models import Ranker, Words
+from glassrank.nn.threads import one_thread
+from glassrank.ranking import Reranker
+
+
+def explain_text(
+    reranker: Reranker,
+    query: str,
+    text: str,
+    *,
+    doc_id: str = "",
+    first_stage: float | None = None,
+    words: Words | None = None,
+    pieces: bool = False,
+    deadline: Deadline = NEVER,
+) -> Explanation:
+    """Why `text` has its score for `query`. `first_stage` is the first stage's score of it, which
+    counts if the model mixes it in. `words` are the text's, as a store has them: then the very
+    score is explained that they were ranked with. Where a model reads pieces of words, they are
+    joined to words again, unless `pieces` are asked for. An explanation that is not there by the
+    deadline ends with a LateError."""
+    with one_thread() if reranker.alone else nullcontext():
+        explanation = _explained(reranker, query, text, doc_id, first_stage, words, deadline)
+    return explanation if pieces else in_words(explanation)
+
+
+def _explained(
+    reranker: Reranker,
+    query: str,
+    text: str,
+    doc_id: str,
+    first_stage: float | None,
+    words: Words | None,
+    deadline: Deadline,
+) -> Explanation:
+    model = reranker.model
+    asked, given = read(reranker, query, "query"), read(reranker, text, "document")
+    ranked = reranker.encode_doc(given.batch) if words is None else words
+    # On a GPU, what `interact` takes of the model as it was trained is not what was ranked.
+    on_cpu = asked.batch.ids.device.type == "cpu"
+    query_words = reranker.encode_query_ids(asked.batch) if on_cpu else None
+    case = Case.of(
+        model, asked.batch, given.batch, asked.words, given.words, ranked, query_words, deadline
+    )
+    case = replace(case, score=_score(reranker, case, None))
+    findings = explain_case(case)
+    mixed = _first_stage(case, first_stage)
+    root = ScorePart.total("score", "score", (*findings.parts, *mixed))
+    asked, given = asked.cut_to(len(case.query_words)), given.cut_to(case.doc_count)
+    return Explanation(
+        query=asked.text,
+        doc_id=doc_id,
+        doc=given.text,
+        model=model.name,
+        score=_score(reranker, case, first_stage),
+        exact=findings.exact,
+        parts=root,
+        terms=_terms(root, case.query_words) if findings.terms is None else findings.terms,
+        signals=findings.signals,
+        marks=findings.marks,
+        rest=(*findings.rest, *mixed),
+        matrices=findings.matrices,
+        notes=(*findings.notes, *_notes(reranker, asked, given, first_stage, words)),
+    )
+
+
+def explain_case(case: Case) -> Findings:
+    """By the explainer that the model's properties ask for."""
+    return _explainer(case.model)(case)
+
+
+def _explainer(model: Ranker) -> Explainer:
+    if model.name in EXPLAINERS:
+        return EXPLAINERS[model.name]
+    if model.exact:
+        return explain_kernels if has_kernels(model) else explain_summands
+    return explain_left_out_words if model.reads_pieces else explain_by_leaving_out
+
+
+EXPLAINERS: dict[str, Explainer] = {
+    "tk_windowed": explain_windows,
+    "pacrr": explain_ngrams,
+    "co_pacrr": explain_ngrams,
+    "rpacrr": explain_ngrams,
+    "matchpyramid": explain_pyramid,
+    "duet": explain_duet,
+    "bert": explain_bert,
+    "mores": explain_mores,
+    "ensemble": lambda case: explain_members(case, explain_case),
+}
+
+
+def _score(reranker: Reranker, case: Case, first_stage: float | None) -> float:
+    """As ranking has it, the first stage's share added in the model's own precision."""
+    given = None if first_stage is None else torch.tensor([first_stage], dtype=torch.float32)
+    if given is not None:
+        given = given.to(case.query.mask.device)
+    with torch.no_grad():
+        return reranker.fast_model.rank(case.query, case.doc, given).score.item()
+
+
+def _first_stage(case: Case, first_stage: float | None) -> list[ScorePart]:
+    weight = case.model.first_stage_weight
+    if weight is None or first_stage is None:
+        return []
+    return [ScorePart("first stage", "first stage", weight.item() * first_stage)]
+
+
+def _terms(root: ScorePart, words: tuple[str, ...]) -> tuple[QueryTerm, ...]:
+    """What each query word added: the same parts, summed the other way."""
+    paths = list(_paths(root, ""))
+    by_path = [(name, _by_term(path, len(words))) for name, path in paths]
+    whole = _by_term(root, len(words))
+    return tuple(
+        QueryTerm(q, whole[q], {name: values[q] for name, values in by_path})
+        for q in range(len(words))
+    )
+
+
+def _paths(part: ScorePart, prefix: str) -> Iterator[tuple[str, ScorePart]]:
+    for child in part.children:
+        if child.kind == "path":
+            yield prefix + child.name, child
+        elif child.kind == "member":
+            yield from _paths(child, f"{child.name}: ")
+
+
+def _by_term(part: ScorePart, terms: int) -> list[float]:
+    by_term: list[list[float]] = [[] for _ in range(terms)]
+    waiting = [part]
+    while waiting:
+        part = waiting.pop()
+        if part.kind == "term" and part.number is not None:
+            by_term[part.number].append(part.value)
+        else:
+            waiting += part.children
+    return [math.fsum(values) for values in by_term]
+
+
+def _notes(
+    reranker: Reranker,
+    query: Reading,
+    doc: Reading,
+    first_stage: float | None,
+    stored: Words | None,
+) -> Iterator[str]:
+    yield from query.notes("query")
+    yield from doc.notes("document")
+    if reranker.model.first_stage_weight is not None and first_stage is None:
+        yield "The model mixes in the first stage's score, which was not given: it is left out."
+    yield from _precision(reranker, stored)
+    if reranker.fast_model.reads_pieces and reranker.fast_model is not reranker.model:
+        yield "Layers are rounded for speed: beside other documents the score's last digits differ."
+
+
+def _precision(reranker: Reranker, stored: Words | None) -> Iterator[str]:
+    """Which of the scores that a document can have is explained, where there is more than one."""
+    if stored is not None:
+        yield "What is explained is the score of the document's words as the store has them."
+    elif reranker.exact:
+        yield "What is explained is the exact score, of unrounded layers."
+    elif reranker.fast_model is not reranker.model:
+        yield "What is explained is the score as ranked, of layers rounded for speed."

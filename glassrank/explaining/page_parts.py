@@ -1,0 +1,193 @@
+"""The pieces of the HTML file: marked text, tables, heat maps, the tree of sums.
+
+Whatever comes from a text goes through `escaped`: documents are shown, never executed.
+"""
+
+import html
+from collections.abc import Iterable, Iterator
+
+from glassrank.errors import safe
+from glassrank.explaining.printing import letter, number, signed
+from glassrank.explaining.structure import ExplanationData, Mark, Matrix, PairData, ScorePart
+
+STRONGEST = 0.6
+"""The deepest shade of a heat map: numbers stay readable on it."""
+
+
+def escaped(text: str) -> str:
+    """Text that no browser takes for anything else."""
+    return html.escape(safe(text), quote=True)
+
+
+def marked_text(explanation: ExplanationData) -> str:
+    """The whole text. Every word tells on hover what it is to the query; words of signals that are
+    worth a first look are coloured, underlined, and followed by a letter or number."""
+    text, at = explanation.doc.text, 0
+    pieces = ['<p class="text" dir="auto">']
+    for word, mark in zip(explanation.doc.words, explanation.marks, strict=True):
+        if word.start is None or word.stop is None:
+            continue
+        pieces += [escaped(text[at : word.start]), _word(explanation, mark, word.start, word.stop)]
+        at = word.stop
+    rest = escaped(text[at:])
+    pieces += [f'<span class="cut">{rest}</span>' if explanation.doc.cut else rest, "</p>"]
+    return "".join(pieces)
+
+
+def _word(explanation: ExplanationData, mark: Mark, start: int, stop: int) -> str:
+    shown = escaped(explanation.doc.text[start:stop])
+    classes, cues = "w", ""
+    if mark.signal is not None and explanation.signals[mark.signal].first_look:
+        classes += f" s{mark.signal}"
+        cues += f'<sup class="bs">{letter(mark.signal)}</sup>'
+        if mark.term is not None:
+            classes += f" t{mark.term}"
+            cues += f'<sup class="bt">{mark.term + 1}</sup>'
+    return (
+        f'<span class="{classes}" title="{escaped(_hover(explanation, mark))}">{shown}{cues}</span>'
+    )
+
+
+def _hover(explanation: ExplanationData, mark: Mark) -> str:
+    pieces = []
+    if mark.term is not None and mark.similarity is not None:
+        near = explanation.query.words[mark.term].text
+        pieces.append(f"similarity {number(mark.similarity)} to “{near}”")
+    if mark.signal is not None:
+        pieces.append(explanation.signals[mark.signal].name)
+    pieces.append(f"adds {signed(mark.share)}")
+    return ", ".join(pieces)
+
+
+def legend(explanation: ExplanationData) -> str:
+    """Which colour, letter or number means what."""
+    signals = (
+        f'<span class="key s{place}">{escaped(signal.name)}<sup>{letter(place)}</sup></span>'
+        for place, signal in enumerate(explanation.signals)
+        if signal.first_look
+    )
+    terms = (
+        f'<span class="key t{place}">{escaped(word.text)}<sup>{place + 1}</sup></span>'
+        for place, word in enumerate(explanation.query.words)
+    )
+    return f'<p class="faint">Signals: {" ".join(signals)}. Query words: {" ".join(terms)}.</p>'
+
+
+def signal_table(explanation: ExplanationData) -> str:
+    """What each signal added, on each path."""
+    paths = explanation.signal_paths
+    heads = ["", "signal", "center", "width"]
+    for path in paths:
+        heads += [f"{path} weight", f"{path} signal", path]
+    rows = []
+    for place, signal in enumerate(explanation.signals):
+        cells = [letter(place), escaped(signal.name), _maybe(signal.center), _maybe(signal.width)]
+        for share in signal.paths if paths else ():
+            cells += [_maybe(share.weight), _maybe(share.signal), number(share.value)]
+        rows.append([*cells, number(signal.value)])
+    return table("What each signal adds", [*map(escaped, heads), "total"], rows)
+
+
+def term_table(explanation: ExplanationData) -> str:
+    """What each query word added, on each path."""
+    paths = list(explanation.terms[0].paths) if explanation.terms else []
+    rows = []
+    for term in explanation.terms:
+        word = escaped(explanation.query.words[term.word].text)
+        values = (*term.paths.values(), term.value)
+        rows.append([str(term.word + 1), word, *map(number, values)])
+    heads = ["", "query word", *map(escaped, paths), "total"]
+    return table("What each query word adds", heads, rows)
+
+
+def word_table(explanation: ExplanationData) -> str:
+    """Every document word's share, and what belongs to none."""
+    rows = []
+    for word, mark in zip(explanation.doc.words, explanation.marks, strict=True):
+        near = "" if mark.term is None else escaped(explanation.query.words[mark.term].text)
+        signal = "" if mark.signal is None else escaped(explanation.signals[mark.signal].name)
+        rows.append([escaped(word.text), near, _maybe(mark.similarity), signal, signed(mark.share)])
+    rows += [[escaped(part.name), "", "", "", signed(part.value)] for part in explanation.rest]
+    heads = ["word", "closest query word", "similarity", "signal", "share"]
+    return table("What each word of the document adds", heads, rows)
+
+
+def heat_map(matrix: Matrix, explanation: ExplanationData) -> str:
+    """Words of the document downwards, as there are more of them."""
+    words = {"query": explanation.query.words, "document": explanation.doc.words}
+    rows, columns, values = matrix.rows, matrix.columns, matrix.values
+    if (rows, columns) == ("query", "document"):
+        rows, columns, values = columns, rows, tuple(zip(*values, strict=True))
+    largest = max((abs(value) for row in values for value in row), default=0.0) or 1.0
+    heads = ["", *(escaped(word.text) for word in words[columns])]
+    body = [
+        f'<tr><th scope="row">{escaped(word.text)}</th>'
+        + "".join(_shaded(value, largest) for value in row)
+        + "</tr>"
+        for word, row in zip(words[rows], values, strict=False)
+    ]
+    return _framed(escaped(matrix.name), heads, body, "heat")
+
+
+def _shaded(value: float, largest: float) -> str:
+    less = ' class="less"' if value < 0 else ""
+    return f'<td{less} style="--v:{STRONGEST * abs(value) / largest:.2f}">{number(value)}</td>'
+
+
+def tree(part: ScorePart) -> str:
+    """The score as a tree of parts, the first levels open."""
+    return f'<ul class="tree">{_branch(part, 0)}</ul>'
+
+
+def _branch(part: ScorePart, depth: int) -> str:
+    line = f"{escaped(part.name)} <b>{number(part.value)}</b>"
+    if not part.children:
+        return f'<li data-kind="{part.kind}">{line}</li>'
+    inside = "".join(_branch(child, depth + 1) for child in part.children)
+    opened = " open" if depth < 2 else ""
+    return (
+        f'<li data-kind="{part.kind}"><details{opened}><summary>{line}</summary>'
+        f"<ul>{inside}</ul></details></li>"
+    )
+
+
+def difference_table(comparison: PairData) -> str:
+    """What adds more to the left side than to the right."""
+    rows = []
+    for row in comparison.differences:
+        text = signed(row.difference)
+        way = "up" if text.startswith("+") else "down" if text.startswith("-") else ""
+        sign = {"up": "▲", "down": "▼"}.get(way, "")
+        rows.append(
+            [
+                escaped(row.name),
+                escaped(row.path),
+                _maybe(row.left),
+                _maybe(row.right),
+                f'<span class="{way}">{text} {sign}</span>',
+            ]
+        )
+    return table("Left less right", ["", "path", "left", "right", "difference"], rows)
+
+
+def table(caption: str, heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """Cells are HTML already."""
+    return _framed(caption, heads, (f"<tr>{''.join(_cells(row))}</tr>" for row in rows), "")
+
+
+def _cells(row: Iterable[str]) -> Iterator[str]:
+    for place, cell in enumerate(row):
+        yield f'<th scope="row">{cell}</th>' if place == 0 else f"<td>{cell}</td>"
+
+
+def _framed(caption: str, heads: Iterable[str], rows: Iterable[str], kind: str) -> str:
+    head = "".join(f'<th scope="col">{name}</th>' for name in heads)
+    return (
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{caption}">'
+        f'<table class="{kind}"><caption>{caption}</caption>'
+        f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
+    )
+
+
+def _maybe(value: float | None) -> str:
+    return "" if value is None else number(value)

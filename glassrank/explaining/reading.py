@@ -1,0 +1,180 @@
+"""A text as the model reads it: words or pieces, ids, and where they stand for a person."""
+
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+import torch
+
+from glassrank.explaining.spans import Span, joined_origins, word_spans
+from glassrank.explaining.structure import Side, Text, Word
+from glassrank.models import PieceText, TokenBatch
+from glassrank.ranking import Reranker
+from glassrank.text import split_words
+from glassrank.text.wordpieces import PieceEncoder
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A text, the words that the model reads of it, and their ids."""
+
+    text: Text
+    batch: TokenBatch  # of one text; one place of padding if it has no words
+    unit: Literal["words", "pieces"] = "words"
+    cut_words: int = 0
+    """Of what was cut, the words that never became pieces."""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """As the model has them."""
+        return tuple(word.text for word in self.text.words)
+
+    def cut_to(self, count: int) -> "Reading":
+        """For models that read less than they are given."""
+        cut = self.text.cut + _count(self.text.words[count:])
+        return replace(self, text=replace(self.text, words=self.text.words[:count], cut=cut))
+
+    def notes(self, side: Side) -> Iterator[str]:
+        """What was not read, and what was read without being known."""
+        read, cut = _count(self.text.words), self.text.cut
+        if cut and self.unit == "words":
+            yield f"The model read the first {read} words of the {side}; {cut} were cut."
+        elif cut:
+            kinds = {"pieces": cut - self.cut_words, "words": self.cut_words}
+            missing = " and ".join(f"{number} {kind}" for kind, number in kinds.items() if number)
+            yield f"The model read the first {read} pieces of the {side}; {missing} were cut."
+        unknown = sum(not word.known for word in self.text.words)
+        if unknown:
+            which = f"Of the {side}'s {self.unit} {unknown}"
+            yield f"{which} are not in the vocabulary and share vectors."
+
+
+def read(reranker: Reranker, text: str, side: Side) -> Reading:
+    """As much of a text as the model reads of it."""
+    # Half a surrogate pair can be neither read nor printed; the tokenizer sees a question mark.
+    text = text.encode("utf-8", "replace").decode()
+    usage, pieces = reranker.usage, reranker.model.piece_text
+    longest = usage.query_length if side == "query" else usage.doc_length
+    if pieces is None:
+        return _words(reranker, text, longest)
+    return _pieces(reranker, pieces, text, longest, side)
+
+
+def _words(reranker: Reranker, text: str, longest: int) -> Reading:
+    vocabulary = reranker.vocabulary
+    words = split_words(text)
+    kept = words[:longest]
+    spans = [span or (None, None) for span in word_spans(text, kept)]
+    shown = tuple(
+        Word(word, start, stop, word in vocabulary)
+        for word, (start, stop) in zip(kept, spans, strict=True)
+    )
+    batch = _batch(reranker, vocabulary.ids(kept).tolist())
+    return Reading(Text(text, shown, len(words) - len(kept)), batch)
+
+
+def _pieces(
+    reranker: Reranker, settings: PieceText, text: str, longest: int, side: Side
+) -> Reading:
+    most = settings.query_words if side == "query" else settings.doc_words
+    vocabulary = tuple(reranker.saved.vocabulary)
+    pieces = read_pieces(vocabulary, settings.lowercase, text, longest, most)
+    # Where both texts are read as one, there is a single [CLS]: the query's.
+    joined = side == "document" and reranker.model.one_text
+    shown = Text(
+        text, pieces.words[1:] if joined else pieces.words, pieces.cut_words + pieces.cut_pieces
+    )
+    return Reading(shown, _batch(reranker, pieces.ids), "pieces", pieces.cut_words)
+
+
+def _batch(reranker: Reranker, ids: list[int]) -> TokenBatch:
+    device = next(reranker.model.parameters()).device
+    padded = torch.tensor(ids or [0], device=device)
+    mask = torch.full(padded.shape, float(bool(ids)), device=device)
+    return TokenBatch(padded[None], mask[None])
+
+
+def _count(words: tuple[Word, ...]) -> int:
+    """Without [CLS] and [SEP], which nobody wrote. No text can have a word of that name: its own
+    brackets are words, or pieces, by themselves."""
+    return sum(word.text not in (FIRST, LAST) for word in words)
+
+
+FIRST, LAST, UNKNOWN = "[CLS]", "[SEP]", "[UNK]"
+
+
+class Pieces(NamedTuple):
+    """A text's pieces, with [CLS] and [SEP], and how much was cut."""
+
+    words: tuple[Word, ...]  # (L,) each a piece
+    ids: list[int]  # (L,)
+    cut_words: int
+    cut_pieces: int
+    """Of the words that were kept."""
+
+
+def read_pieces(
+    vocabulary: tuple[str, ...], lowercase: bool, text: str, longest: int, most_words: int | None
+) -> Pieces:
+    """`longest` counts [CLS] and [SEP]; `text` must be free of halves of surrogate pairs."""
+    return _reader(vocabulary, lowercase).read(text, longest, most_words)
+
+
+@lru_cache(maxsize=4)
+def _reader(vocabulary: tuple[str, ...], lowercase: bool) -> "PieceReader":
+    """Making one takes as long as reading hundreds of texts."""
+    return PieceReader(vocabulary, lowercase)
+
+
+class PieceReader(PieceEncoder):
+    """An encoder that also tells where the pieces stand in the text."""
+
+    def read(self, text: str, longest: int, most_words: int | None) -> Pieces:
+        """The pieces that the encoder gives, each with its place."""
+        (encoded,) = self.encode([text], longest, most_words)
+        spans = self._spans(text, most_words)
+        ids = encoded.ids.tolist()
+        inside = [self.vocabulary[number] for number in ids[1:-1]]
+        places = (span or (None, None) for span in spans)
+        shown = (
+            Word(piece, start, stop, piece != UNKNOWN)
+            for piece, (start, stop) in zip(inside, places, strict=False)
+        )
+        words = (Word(FIRST, None, None, True), *shown, Word(LAST, None, None, True))
+        return Pieces(words, ids, encoded.cut_words, encoded.cut_pieces)
+
+    def _spans(self, text: str, most_words: int | None) -> list[Span | None]:
+        """Of all pieces. Where words are counted, pieces are made of these, with a space between
+        any two: then it takes two steps back to the text."""
+        if most_words is None:
+            origins: Sequence[int | None] = range(len(text))
+            joined = text
+        else:
+            kept = split_words(text)[:most_words]
+            origins, joined = joined_origins(text, kept), " ".join(kept)
+        pieces = self._tokenizer.encode(joined, add_special_tokens=False)
+        return _apart([_origin(span, origins) for span in pieces.offsets], text)
+
+
+def _origin(span: Span, origins: Sequence[int | None]) -> Span | None:
+    if span[0] >= span[1]:
+        return None
+    start, last = origins[span[0]], origins[span[1] - 1]
+    return None if start is None or last is None else (start, last + 1)
+
+
+def _apart(spans: Sequence[Span | None], text: str) -> list[Span | None]:
+    """One after the other. Of one character that makes several pieces, as a Korean syllable does,
+    the last piece has it. An accent that is a character of its own belongs to what it stands on.
+    """
+    apart: list[Span | None] = []
+    begin = len(text)  # of the next piece
+    for span in reversed(spans):
+        start, stop = span or (begin, begin)
+        while stop < begin and unicodedata.combining(text[stop]):
+            stop += 1
+        apart.append((start, min(stop, begin)) if start < begin else None)
+        begin = min(start, begin)
+    return apart[::-1]

@@ -1,0 +1,124 @@
+"""Any model that declares its summands: the score is their sum, over query words where they have
+them.
+
+Nothing here knows a family. A document word's share is what the score would lose if the word were
+masked, while the others keep their vectors; what it loses by summand and by query word is the
+difference of the model's own parts. MaxSim is explained by this, and so is a model that somebody
+else has written.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from glassrank.explaining.cases import Case, Findings, as_matrix, marks_of, shades
+from glassrank.explaining.leave_one_out import stand_out
+from glassrank.explaining.structure import PathShare, ScorePart, Signal
+from glassrank.models import Output
+
+_CELLS_AT_ONCE = 1 << 16
+"""Query words times document words that `interact` compares in one call."""
+
+
+def explain_summands(case: Case) -> Findings:
+    """By the parts that the model names as its summands."""
+    names = case.model.summands
+    totals = _by_word(case, case.output)[:, 0]  # (S, Q + 1)
+    shares = _lost(case)  # (S, Q + 1, D)
+    words = len(case.query_words)
+    similarity = case.output.parts.get("similarity")
+    matrix = None if similarity is None else case.words_alone(similarity)  # (Q, D)
+    parts = tuple(_path(name, totals[s], case) for s, name in enumerate(names))
+    by_query_word = shares[:, :words].permute(1, 2, 0)  # (Q, D, S)
+    lost = shares.sum((0, 1)).tolist()  # (D,)
+    marks = marks_of(
+        by_query_word,
+        torch.zeros(words, case.doc_count) if matrix is None else matrix,
+        _coloured(shares, matrix, lost),
+    )
+    if matrix is None:  # then nothing is said of which query word is closest
+        marks = tuple(replace(mark, term=None, similarity=None) for mark in marks)
+    if shares[:, words].any():  # some of it is not by query word
+        by_summand = shares.sum(1).T.tolist()  # (D, S)
+        marks = tuple(
+            replace(mark, share=lost[d], by_term=(), by_signal=tuple(by_summand[d]))
+            for d, mark in enumerate(marks)
+        )
+    strength = shades(torch.tensor([lost], dtype=torch.double) if matrix is None else matrix)
+    left = math.fsum(part.value for part in parts) - math.fsum(mark.share for mark in marks)
+    return Findings(
+        exact=True,
+        parts=parts,
+        signals=tuple(
+            Signal(
+                part.name,
+                None,
+                None,
+                (PathShare(part.name, None, None, part.value),),
+                part.value,
+                strength,
+            )
+            for part in parts
+        ),
+        marks=marks,
+        rest=(ScorePart("together", "constant", left),),
+        matrices=() if matrix is None else (as_matrix("similarity", matrix),),
+    )
+
+
+def _path(name: str, values: Tensor, case: Case) -> ScorePart:
+    """A summand (Q + 1,) as a part: its query words, or itself where it has none."""
+    *by_word, other = values.tolist()
+    terms = [
+        ScorePart(word, "term", value, q)
+        for q, (word, value) in enumerate(zip(case.query_words, by_word, strict=True))
+    ]
+    if other:
+        return ScorePart.total(name, "path", [*terms, ScorePart(name, "constant", other)])
+    return ScorePart.total(name, "path", terms)
+
+
+def _by_word(case: Case, out: Output) -> Tensor:
+    """(S, B, Q + 1): each summand by query word; last, what is not by query word."""
+    words, padded = len(case.query_words), case.query.mask.shape[1]
+    rows = []
+    for name in case.model.summands:
+        part = out.parts[name].detach().cpu().double()
+        if part.dim() > 1 and part.shape[1] == padded:
+            values = part.reshape(len(part), padded, -1).sum(2)  # (B, Q')
+        else:
+            values = torch.cat([part.new_zeros(len(part), words), part.reshape(len(part), -1)], 1)
+        rows.append(torch.cat([values[:, :words], values[:, words:].sum(1, keepdim=True)], 1))
+    return torch.stack(rows)
+
+
+@torch.no_grad()
+def _lost(case: Case) -> Tensor:
+    """What each summand and query word loses without each document word: (S, Q + 1, D)."""
+    whole = _by_word(case, case.output)  # (S, 1, Q + 1)
+    step = max(1, _CELLS_AT_ONCE // max(1, case.query.mask.shape[1] * case.doc.mask.shape[1]))
+    lost = [whole.new_zeros(len(whole), 0, whole.shape[2])]
+    for start in range(0, case.doc_count, step):
+        case.check_time()
+        places = torch.arange(start, min(start + step, case.doc_count))
+        docs = case.doc.rows(torch.zeros(len(places), dtype=torch.long))
+        mask = docs.mask.clone()
+        mask[torch.arange(len(places)), places] = 0
+        query = case.model.for_many(case.query, len(places))
+        left = case.model.interact(query, docs._replace(mask=mask))
+        lost.append(whole - _by_word(case, left))
+    return torch.cat(lost, 1).transpose(1, 2)
+
+
+def _coloured(shares: Tensor, similarity: Tensor | None, lost: Sequence[float]) -> list[int | None]:
+    """Of each document word the summand that it adds most to, if it is the closest to a query word,
+    or, where nothing is said of similarities, if it stands out."""
+    most = shares.sum(1).argmax(0).tolist()  # (D,)
+    chosen = stand_out(lost)
+    if similarity is not None:
+        matched = set(similarity.argmax(1).tolist()) if similarity.numel() else set()
+        chosen = [place in matched for place in range(len(lost))]
+    return [number if coloured else None for number, coloured in zip(most, chosen, strict=True)]

@@ -1,0 +1,234 @@
+"""Explanations on a terminal: coloured and underlined words, and tables of what added up.
+
+It reads without colours, too: a marked word carries its signal's letter, as in `receptorᵇ`.
+"""
+
+import io
+import math
+from collections.abc import Iterator, Sequence
+
+from rich import box
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text as RichText
+
+from glassrank.errors import safe
+from glassrank.explaining.printing import colour, letter, number, raised, signed
+from glassrank.explaining.structure import Difference, ExplanationData, PairData, ScorePart, Signal
+
+MOST_CHILDREN = 12
+"""Of a part, those with the largest values; the others are shown as one sum."""
+MOST_PATHS = 3
+"""More have no room side by side; HTML and JSON have them."""
+
+
+def as_text(drawn: RenderableType, width: int = 100) -> str:
+    """Without colours, for logs and for `print`."""
+    file = io.StringIO()
+    Console(file=file, width=width, no_color=True, highlight=False).print(drawn)
+    return file.getvalue()
+
+
+def draw(shown: ExplanationData | PairData) -> Group:
+    """For a `rich` console."""
+    return _one(shown) if isinstance(shown, ExplanationData) else _side_by_side(shown)
+
+
+def _one(explanation: ExplanationData) -> Group:
+    return Group(
+        _head(explanation),
+        RichText(),
+        marked_text(explanation),
+        RichText(),
+        *_legend(explanation),
+        *_signal_table(explanation),
+        *_term_table(explanation),
+        *_word_table(explanation),
+        _sums(explanation.parts),
+        *_notes(explanation),
+    )
+
+
+def _side_by_side(comparison: PairData) -> Group:
+    """Both texts in columns, the differences between what they got below."""
+    sides = (comparison.left, comparison.right)
+    texts = Table.grid(expand=True, padding=(0, 2))
+    texts.add_column(ratio=1)
+    texts.add_column(ratio=1)
+    texts.add_row(*map(_head, sides))
+    texts.add_row(*map(marked_text, sides))
+    table = _table("Differences", "left", "right", "left - right")
+    table.add_column("")
+    group = ""
+    for row in comparison.differences:
+        if row.group != group and group:
+            table.add_section()
+        group = row.group
+        table.add_row(*_difference(row))
+    legends = {line.plain: line for side in sides for line in _legend(side)}
+    notes = {line.plain: line for side in sides for line in _notes(side)}
+    return Group(texts, RichText(), *legends.values(), table, *notes.values())
+
+
+def marked_text(explanation: ExplanationData) -> RichText:
+    """The whole text; words of the signals that are worth a first look are coloured, underlined and
+    lettered. What the model did not read is dim."""
+    text = explanation.doc.text
+    drawn = RichText()
+    at = 0
+    for word, mark in zip(explanation.doc.words, explanation.marks, strict=True):
+        if word.start is None or word.stop is None:
+            continue
+        drawn.append(safe(text[at : word.start]))
+        shown = safe(text[word.start : word.stop])
+        at = word.stop
+        if mark.signal is None or not explanation.signals[mark.signal].first_look:
+            drawn.append(shown)
+        else:
+            drawn.append(shown, style=f"bold underline {colour(mark.signal)}")
+            drawn.append(raised(mark.signal), style=colour(mark.signal))
+    drawn.append(safe(text[at:]), style="dim" if explanation.doc.cut else "")
+    return drawn
+
+
+def _head(explanation: ExplanationData) -> RichText:
+    head = RichText()
+    if explanation.doc_id:
+        head.append(safe(explanation.doc_id), style="bold")
+        head.append("  ")
+    head.append(f"{explanation.model}  score ")
+    head.append(number(explanation.score), style="bold cyan")
+    head.append("  exact sum" if explanation.exact else "  approximate parts", style="dim")
+    head.append(f"\nquery: {safe(explanation.query.text)}", style="dim")
+    return head
+
+
+def _legend(explanation: ExplanationData) -> Iterator[RichText]:
+    legend = RichText()
+    for place, signal in enumerate(explanation.signals):
+        if signal.first_look:
+            legend.append(f"{signal.name}{raised(place)}", style=f"underline {colour(place)}")
+            legend.append("   ")
+    if legend:
+        yield legend
+
+
+def _signal_table(explanation: ExplanationData) -> Iterator[RenderableType]:
+    """With the weight and signal of each path where there is room, else with values alone."""
+    signals, paths = explanation.signals, explanation.signal_paths
+    if not signals:
+        return
+    if len(paths) > MOST_PATHS:
+        paths = []
+    tables = []
+    for full in (True, False):
+        table = _table("Signals")
+        for path in paths:
+            for heading in (f"{path}\nweight", f"{path}\nsignal", path) if full else (path,):
+                table.add_column(heading, justify="right", no_wrap=full, overflow="fold")
+        table.add_column("total", justify="right")
+        for place, signal in enumerate(signals):
+            cells = _cells(signal, full) if paths else []
+            table.add_row(f"{letter(place)} {signal.name}", *cells, number(signal.value))
+        tables.append(table)
+    known = all(share.weight is not None for share in signals[0].paths)
+    yield _FirstThatFits(*tables) if known else tables[1]
+
+
+class _FirstThatFits:
+    """A wide table, or a narrow one on a narrow terminal: a number cut short is a wrong one."""
+
+    def __init__(self, wide: Table, narrow: Table) -> None:
+        self.wide, self.narrow = wide, narrow
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        needed = Measurement.get(console, options.update(max_width=1000), self.wide)
+        yield self.wide if needed.minimum <= options.max_width else self.narrow
+
+
+def _table(title: str, *numbers: str) -> Table:
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1))
+    table.pad_edge = False
+    table.add_column("", overflow="fold")
+    for heading in numbers:
+        table.add_column(heading, justify="right", overflow="fold")
+    return table
+
+
+def _cells(signal: Signal, full: bool) -> Iterator[str]:
+    for share in signal.paths:
+        if full and share.weight is not None and share.signal is not None:
+            yield from (number(share.weight), number(share.signal))
+        yield number(share.value)
+
+
+def _term_table(explanation: ExplanationData) -> Iterator[RenderableType]:
+    if not explanation.terms:
+        return
+    names = list(explanation.terms[0].paths)
+    names = names if len(names) <= MOST_PATHS else []
+    table = _table("Query words", *names, "total")
+    for term in explanation.terms:
+        word = safe(explanation.query.words[term.word].text)
+        values = [*(term.paths[name] for name in names), term.value]
+        table.add_row(RichText(word), *map(number, values))
+    yield table
+
+
+def _word_table(explanation: ExplanationData) -> Iterator[RenderableType]:
+    """The document words with the largest shares, as they stand in the text."""
+    described = list(zip(explanation.doc.words, explanation.marks, strict=True))
+    order = sorted(range(len(described)), key=lambda word: -abs(described[word][1].share))
+    table = _table("Words with the largest shares", "share", "similarity")
+    table.add_column("closest query word")
+    table.add_column("signal")
+    for place in sorted(order[:MOST_CHILDREN]):
+        word, mark = described[place]
+        near = "" if mark.term is None else explanation.query.words[mark.term].text
+        table.add_row(
+            RichText(safe(word.text)),
+            signed(mark.share),
+            "" if mark.similarity is None else number(mark.similarity),
+            RichText(safe(near)),
+            "" if mark.signal is None else explanation.signals[mark.signal].name,
+        )
+    if described:
+        yield table
+
+
+def _sums(root: ScorePart) -> Table:
+    """Two levels of the tree below its root; the rest is in the tables, in HTML and in JSON."""
+    table = _table("Sums", "value")
+    for part in [root, *root.children]:
+        table.add_row(RichText(("" if part is root else "  ") + part.name), number(part.value))
+        if part is not root:
+            for name, value in _largest(part.children):
+                table.add_row(RichText(f"    {name}"), number(value))
+    return table
+
+
+def _largest(parts: Sequence[ScorePart]) -> Iterator[tuple[str, float]]:
+    kept = sorted(parts, key=lambda part: -abs(part.value))[:MOST_CHILDREN]
+    chosen = {id(part) for part in kept}
+    others = [part for part in parts if id(part) not in chosen]
+    yield from ((safe(part.name), part.value) for part in parts if id(part) in chosen)
+    if others:
+        yield f"{len(others)} more", math.fsum(part.value for part in others)
+
+
+def _notes(explanation: ExplanationData) -> Iterator[RichText]:
+    for note in explanation.notes:
+        yield RichText(note, style="italic")
+
+
+def _difference(row: Difference) -> Iterator[RichText]:
+    indent = "  " if row.path else ""
+    yield RichText(f"{indent}{safe(row.name)}{f' ({row.path})' if row.path else ''}")
+    for value in (row.left, row.right):
+        yield RichText("-" if value is None else number(value))
+    text = signed(row.difference)
+    up, down = text.startswith("+"), text.startswith("-")
+    style = "bold #0072B2" if up else "bold #D55E00" if down else ""
+    yield RichText(text, style=style)
+    yield RichText("▲" if up else "▼" if down else "", style=style)

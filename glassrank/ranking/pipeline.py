@@ -1,0 +1,268 @@
+"""The whole query within one budget: first stage, query encoding, scoring, sorting."""
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassrank.deadline import NEVER, Clock, Deadline, now
+from glassrank.errors import InputError
+from glassrank.measure.cascade_plan import CascadePlan
+from glassrank.measure.judged import candidates_of
+from glassrank.models.checkpoint import fingerprint
+from glassrank.ranking.candidates import CALIBRATION_DOCS, IndexStage, some_documents
+from glassrank.ranking.cascade import Cascade
+from glassrank.ranking.live import Reranker
+from glassrank.ranking.planner import Planner
+from glassrank.retrieve import Index
+from glassrank.retrieve.methods import Method, method_name
+from glassrank.retrieve.search import TopK
+from glassrank.store import Store
+from glassrank.types import Ranking, Run
+
+_CANDIDATES = 1000
+
+
+class Pipeline:
+    """
+    search = Pipeline(index, Reranker.load(), budget_ms=50)
+    ranking = search("how do I read a csv file?", k=10)
+
+    With several models, the first orders all candidates, and each further one the best of them, as
+    many as the time left allows or a plan says.
+
+    Where the index has a store of the model, the documents' words are read from it; otherwise texts
+    are encoded live, within the same budget. What the time does not allow keeps the first stage's
+    order below what was re-ranked. A pipeline never changes, and threads may share it: it stays
+    on the index as it was when it was made.
+    """
+
+    def __init__(
+        self,
+        index: Index,
+        models: Reranker | Sequence[Reranker] = (),
+        *,
+        store: Store | Literal["own"] | None = "own",
+        budget_ms: float | None = None,
+        method: str | Method | None = None,
+        candidates: int | None = None,
+        plan: CascadePlan | None = None,
+        clock: Clock = now,
+        calibrate: bool = True,
+        verify: bool = True,
+    ) -> None:
+        """How models are used is decided here, for everybody: the first stage is the one that the
+        (first) model was trained on, unless `method` names another; a model ranks with its own
+        store in the index if there is one, unless `store` is another one or None; as deep as it
+        was best on dev queries, unless `candidates` says otherwise; and rounded where that is
+        faster, unless it was loaded as exact. `plan` says how deep each of several models goes.
+        `verify` reads every byte of a store once."""
+        _check_budget(budget_ms)
+        rerankers = [models] if isinstance(models, Reranker) else list(models)
+        self.index = index.pinned()
+        self.budget_ms = budget_ms
+        usage = rerankers[0].usage if rerankers else None
+        method = method or (usage.first_stage if usage else "bm25")
+        self.method = method if isinstance(method, str) else method_name(method)
+        self.candidates = (candidates or usage.depth or _CANDIDATES) if usage else 0
+        self._depths = [
+            min(self.candidates, reranker.usage.depth or self.candidates)
+            if number
+            else self.candidates
+            for number, reranker in enumerate(rerankers)
+        ]
+        self.plan = plan
+        self.planner = Planner(clock)
+        self.models = tuple(
+            IndexStage(
+                reranker,
+                self.index.snapshot,
+                Store.find(self.index, reranker.model, verify=verify) if store == "own" else store,
+                found=store == "own",
+            )
+            for reranker in rerankers
+        )
+        if plan is not None:
+            _check_plan(plan, rerankers)
+        if calibrate:
+            self.calibrate()
+
+    @classmethod
+    def open(
+        cls,
+        index: str | Path,
+        model: str | Path | Sequence[str | Path] | None = "default",
+        *,
+        budget_ms: float | None = None,
+        method: str | Method | None = None,
+        candidates: int | None = None,
+        plan: str | Path | None = None,
+        device: str = "cpu",
+        exact: bool = False,
+        calibrate: bool = True,
+    ) -> "Pipeline":
+        """From folders; without a model, the first stage alone. `plan` is a file that `glassrank
+        budget` wrote, `exact` as in `Reranker`."""
+        opened = Index(index)
+        names = [model] if isinstance(model, str | Path) else model or []
+        return cls(
+            opened,
+            [Reranker.load(name, device, exact=exact) for name in names],
+            budget_ms=budget_ms,
+            method=method,
+            candidates=candidates,
+            plan=None if plan is None else CascadePlan.read(plan),
+            calibrate=calibrate,
+        )
+
+    @property
+    def reranker(self) -> Reranker:
+        """The first model."""
+        return self.models[0].reranker
+
+    @property
+    def store(self) -> Store | None:
+        """Of the first model."""
+        return self.models[0].store
+
+    def __call__(
+        self,
+        query: str,
+        k: int = 10,
+        *,
+        budget_ms: float | None = None,
+        method: str | Method | None = None,
+    ) -> Ranking:
+        """The best k. `budget_ms` counts from now, and from the call on covers everything."""
+        deadline = self._deadline(budget_ms)
+        *_, final = self.stages(query, k, deadline=deadline, method=method, first=False)
+        return final
+
+    def stages(
+        self,
+        query: str,
+        k: int = 10,
+        *,
+        deadline: Deadline = NEVER,
+        method: str | Method | None = None,
+        first: bool = True,
+    ) -> Iterator[Ranking]:
+        """The first stage's ranking as soon as it is there, unless nobody waits for the `first`;
+        then the final one. When it is too late for more, the first stage's is the final one."""
+        clock = self.planner.clock
+        depths = self._planned(deadline)
+        began = clock()
+        depth = max(k, self.candidates)
+        found = self.index.top_k([query], depth, method or self.method, deadline=deadline)[0]
+        cascade = Cascade(found, timing={"first_stage": clock() - began})
+        if first and self.models:
+            yield self._ranking(query, cascade, k, "first_stage")
+        yield self._final(query, cascade, k, depths, deadline)
+
+    def rerank(
+        self,
+        query: str,
+        docs: NDArray[np.int64],
+        scores: NDArray[np.floating],
+        *,
+        budget_ms: float | None = None,
+    ) -> Ranking:
+        """Candidates that are there already, by their numbers in the index, best first."""
+        first = TopK(docs, scores.astype(np.float32))
+        deadline = self._deadline(budget_ms)
+        return self._final(query, Cascade(first), len(docs), self._planned(deadline), deadline)
+
+    def _deadline(self, budget_ms: float | None) -> Deadline:
+        _check_budget(budget_ms)
+        return Deadline.after(budget_ms or self.budget_ms, self.planner.clock)
+
+    def _planned(self, deadline: Deadline) -> Sequence[int]:
+        """How deep each model goes at most, in the time that the whole query has."""
+        if self.plan is None:
+            return self._depths
+        return [min(depth, self.candidates) for depth in self.plan.depths(deadline.left())]
+
+    def _final(
+        self, query: str, cascade: Cascade, k: int, depths: Sequence[int], deadline: Deadline
+    ) -> Ranking:
+        cascade.rerank(query, self.models, depths, deadline, self.planner)
+        return self._ranking(query, cascade, k, "sorting" if self.models else "first_stage")
+
+    def _ranking(self, query: str, cascade: Cascade, k: int, hop: str) -> Ranking:
+        """What the stages so far have made of it; the time to build it belongs to this hop."""
+        began = self.planner.clock()
+        hits = cascade.hits(k, self.index.snapshot.doc_id)
+        took = self.planner.clock() - began
+        self.planner.learn("sorting", len(cascade.places), took)
+        cascade.timing[hop] = cascade.timing.get(hop, 0.0) + took
+        timing = {**cascade.timing, "total": sum(cascade.timing.values())}
+        depths = cascade.depths
+        found = min(self.candidates, len(cascade.places))
+        return Ranking(query, hits, max(depths, default=0), timing, found, depths)
+
+    def first_scores(
+        self,
+        query: str,
+        doc_ids: Sequence[str],
+        *,
+        method: str | Method | None = None,
+        deadline: Deadline = NEVER,
+    ) -> list[float]:
+        """The first stage's scores of documents. One that it does not find has no word of the
+        query, and the score 0."""
+        numbers = [self.index.snapshot.find(doc_id) for doc_id in doc_ids]
+        for depth in (max(1, self.candidates), len(self.index)):
+            found = self.index.top_k([query], depth, method or self.method, deadline=deadline)[0]
+            wanted = np.isin(found.docs, numbers)
+            if wanted.sum() == len(set(numbers)):
+                break
+        scores = dict(zip(found.docs[wanted].tolist(), found.scores[wanted].tolist(), strict=True))
+        return [scores.get(number, 0.0) for number in numbers]
+
+    def calibrate(self) -> None:
+        """Scores and sorts a few documents, so that the first query is predicted as well."""
+        for model in self.models:
+            model.calibrate(self.planner.clock)
+        docs = some_documents(self.index.snapshot, max(CALIBRATION_DOCS))
+        for size in CALIBRATION_DOCS if self.models and len(docs) else ():
+            few = Cascade(TopK(docs[:size], np.zeros(len(docs[:size]), np.float32)))
+            self._ranking("", few, 10, "sorting")
+
+    def follow(self, index: Index, *, verify: bool = False) -> "Pipeline":
+        """The same for a changed index, and stores that follow it, with all that was learned.
+        Queries that are running end on what they began with. An index whose new documents are not
+        in a store yet is not taken up."""
+        fresh = copy.copy(self)
+        fresh.index = index.pinned()
+        fresh.models = tuple(model.follow(fresh.index, verify=verify) for model in self.models)
+        for model in fresh.models:
+            model.calibrate(self.planner.clock)
+        return fresh
+
+
+def rerank_run(
+    pipeline: Pipeline, run: Run, queries: Mapping[str, str]
+) -> Iterator[tuple[str, Ranking]]:
+    """Each query's candidates in the model's order, as deep as the pipeline goes; the rest keep the
+    first stage's order below them, with scores that say so."""
+    for query_id, doc_ids, scores in run.items():
+        yield (
+            query_id,
+            pipeline.rerank(queries[query_id], *candidates_of(pipeline.index, doc_ids, scores)),
+        )
+
+
+def _check_plan(plan: CascadePlan, rerankers: Sequence[Reranker]) -> None:
+    if list(plan.models) != [fingerprint(reranker.model) for reranker in rerankers]:
+        raise InputError(
+            "this plan was made for other models, or for these in another order; give those, or "
+            "make a plan for these with: glassrank budget … --plan FILE"
+        )
+
+
+def _check_budget(budget_ms: float | None) -> None:
+    if budget_ms is not None and not budget_ms > 0:
+        raise InputError(f"a budget must be more than 0 milliseconds, not {budget_ms}")

@@ -1,0 +1,50 @@
+"""The way of a query is the one that the README describes."""
+
+import re
+import sys
+from pathlib import Path
+from types import FrameType
+
+import pytest
+from test_pipeline import texts, tiny_model
+
+import glassrank
+from glassrank.ranking import Pipeline, Reranker
+from glassrank.retrieve import Index
+from glassrank.store import encode_index
+from glassrank.types import Doc
+
+PACKAGE = Path(glassrank.__file__).parent
+README = (PACKAGE.parent / "README.md").read_text("utf-8")
+WAY = re.findall(r"`([\w/]+\.py)`", README.split("<!-- way -->")[1])
+
+
+def followed(pipeline: Pipeline) -> list[str]:
+    """The files that a query comes through, in the order in which it first does."""
+    seen: dict[str, None] = {}
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        path = Path(frame.f_code.co_filename)
+        if event == "call" and path.is_relative_to(PACKAGE):
+            seen.setdefault(path.relative_to(PACKAGE).as_posix())
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        pipeline("the cat sat", budget_ms=5000)
+    finally:
+        sys.setprofile(before)
+    return list(seen)
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_a_query_goes_the_way_that_the_readme_names(tmp_path: Path, stored: bool) -> None:
+    saved = tiny_model()
+    index = Index.build([Doc(f"d{n}", text) for n, text in enumerate(texts(30))], tmp_path / "i")
+    if stored:
+        encode_index(index, saved)
+    files = followed(Pipeline(index, Reranker(saved)))
+    named = [file for file in WAY if stored or file != "ranking/fused.py"]
+    assert [file for file in files if file in WAY] == named
+    # Of what is ours to arrange, nothing else is on the way.
+    assert {file for file in files if file.startswith("ranking/")} <= set(WAY)

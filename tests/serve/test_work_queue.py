@@ -1,0 +1,171 @@
+"""The queue before the threads: bounded, honest about its length, and never late on purpose."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from glassrank.ranking import Deadline
+from glassrank.serve.refusals import RefusedError
+from glassrank.serve.work_queue import WorkQueue
+
+
+class SetClock:
+    def __init__(self) -> None:
+        self.time = 0.0
+
+    def __call__(self) -> float:
+        return self.time
+
+
+@pytest.fixture
+def clock() -> SetClock:
+    return SetClock()
+
+
+@pytest.fixture
+def queue(clock: SetClock) -> Iterator[WorkQueue]:
+    queue = WorkQueue("test", threads=1, longest=2, clock=clock)
+    yield queue
+    queue.close(30)
+
+
+@contextmanager
+def busy(queue: WorkQueue, clock: SetClock) -> Iterator[None]:
+    """Its thread is at work until the end of this."""
+    begun, release = threading.Event(), threading.Event()
+
+    def work(deadline: Deadline) -> None:
+        begun.set()
+        release.wait(30)
+
+    job = queue.submit(work, Deadline.after(1e9, clock))
+    assert begun.wait(30)
+    try:
+        yield
+    finally:
+        release.set()
+        job.result(30)
+
+
+def test_work_is_done_by_its_deadline(queue: WorkQueue, clock: SetClock) -> None:
+    clock.time = 7.0
+    assert queue.submit(lambda deadline: deadline.left(), Deadline.after(50, clock)).result() == 50
+
+
+def test_no_more_are_let_in_than_there_are_places(queue: WorkQueue) -> None:
+    reasons: list[str] = []
+    queue.refused = reasons.append
+    assert [queue.enter() for _ in range(4)] == [True, True, True, False]  # a thread, and two wait
+    assert reasons == ["full"]
+    queue.leave()
+    assert queue.enter() and not queue.enter()
+
+
+def test_a_wait_that_would_eat_the_budget_is_refused_at_once(
+    queue: WorkQueue, clock: SetClock
+) -> None:
+    queue.load.usual_ms = 40.0
+    with busy(queue, clock):
+        clock.time += 10  # of the 40 that such work takes: 30 are to come
+        with pytest.raises(RefusedError, match="use up this budget") as refused:
+            queue.submit(lambda d: None, Deadline.after(29, clock))
+        assert refused.value.status == 503 and refused.value.wait_ms == pytest.approx(30)
+        with pytest.raises(RefusedError, match="use up this budget"):
+            queue.submit(lambda d: None, Deadline.after(35, clock), needs_ms=6)
+        queue.submit(lambda d: None, Deadline.after(35, clock), needs_ms=4)
+        with pytest.raises(RefusedError, match="use up this budget"):  # now two are before it
+            queue.submit(lambda d: None, Deadline.after(69, clock))
+        queue.submit(lambda d: None, Deadline.after(71, clock))
+
+
+def test_an_idle_queue_takes_the_smallest_budget(queue: WorkQueue, clock: SetClock) -> None:
+    queue.load.usual_ms = 40.0
+    done = queue.submit(lambda d: "done", Deadline.after(0.1, clock), needs_ms=5)
+    assert done.result(30) == "done"
+
+
+def test_what_is_late_when_its_turn_comes_is_not_computed(
+    queue: WorkQueue, clock: SetClock
+) -> None:
+    computed: list[str] = []
+    with busy(queue, clock):
+        late = queue.submit(lambda d: computed.append("late"), Deadline.after(20, clock))
+        good = queue.submit(lambda d: computed.append("good"), Deadline.after(50, clock))
+        clock.time += 20
+    with pytest.raises(RefusedError, match="used up by waiting") as refused:
+        late.result(30)
+    assert refused.value.status == 503
+    good.result(30)
+    assert computed == ["good"]
+
+
+def test_what_waited_and_has_too_little_left_is_not_computed(
+    queue: WorkQueue, clock: SetClock
+) -> None:
+    with busy(queue, clock):
+        queue.load.usual_ms = 10.0
+        jobs = [
+            queue.submit(lambda d: "done", Deadline.after(50, clock), need) for need in (10, 12)
+        ]
+        clock.time += 39
+    assert jobs[0].result(30) == "done"
+    with pytest.raises(RefusedError, match="used up by waiting"):
+        jobs[1].result(30)
+
+
+def test_how_long_requests_take_is_learned(queue: WorkQueue, clock: SetClock) -> None:
+    def takes(ms: float) -> None:
+        def work(deadline: Deadline) -> None:
+            clock.time += ms
+
+        queue.submit(work, Deadline.after(1e6, clock)).result(30)
+
+    takes(20)
+    assert queue.load.usual_ms == 20
+    takes(30)
+    assert queue.load.usual_ms == pytest.approx(21)
+    takes(10_000)  # a pause of the machine counts no more than four times the usual
+    assert queue.load.usual_ms == pytest.approx(21 + 0.1 * 3 * 21)
+
+
+def test_those_who_wait_share_the_time(queue: WorkQueue, clock: SetClock) -> None:
+    """The first of two has half of its time, so that the second has any."""
+    with busy(queue, clock):
+        jobs = [queue.submit(lambda d: d.left(), Deadline.after(60, clock)) for _ in range(2)]
+    assert [job.result(30) for job in jobs] == [30, 60]
+
+
+def test_failures_reach_who_asked_and_free_the_thread(queue: WorkQueue, clock: SetClock) -> None:
+    def fail(deadline: Deadline) -> None:
+        raise ValueError("broken")
+
+    with pytest.raises(ValueError, match="broken"):
+        queue.submit(fail, Deadline.after(50, clock)).result(30)
+    assert queue.submit(lambda d: "done", Deadline.after(50, clock)).result(30) == "done"
+
+
+def test_closing_finishes_what_was_taken(clock: SetClock) -> None:
+    queue = WorkQueue("test", threads=1, longest=2, clock=clock)
+    with busy(queue, clock):
+        job = queue.submit(lambda d: "done", Deadline.after(50, clock))
+    assert queue.close(30)
+    assert job.result(0) == "done"
+
+
+def test_closing_does_not_wait_for_ever(clock: SetClock) -> None:
+    queue = WorkQueue("test", threads=1, longest=2, clock=clock)
+    with busy(queue, clock):
+        waiting = queue.submit(lambda d: "done", Deadline.after(50, clock))
+        assert not queue.close(0.05)
+    assert waiting.cancelled()
+
+
+def test_how_many_wait_is_told(queue: WorkQueue, clock: SetClock) -> None:
+    counts: list[int] = []
+    queue.waits = counts.append
+    with busy(queue, clock):
+        queue.submit(lambda d: None, Deadline.after(50, clock))
+    queue.close(30)
+    assert counts == [1, 0, 1, 0]
