@@ -5,7 +5,6 @@ the models' speeds tell which choices fit a budget.
 """
 
 import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,11 +83,10 @@ class CascadePlan:
         return plain
 
     def depths(self, budget_ms: float) -> tuple[int, ...]:
-        """Those of the budget that is nearest, as a ratio; without a budget, of the largest."""
-        if not 0 < budget_ms < math.inf:
-            ends = max if budget_ms > 0 else min
-            return ends(self.budgets, key=lambda row: row.budget_ms).depths
-        return min(self.budgets, key=lambda row: abs(math.log(row.budget_ms / budget_ms))).depths
+        """Those of the next larger budget, or of the largest. Depths of a smaller one would stop a
+        model that has time to go on; the clock stops one that has not."""
+        rows = sorted(self.budgets, key=lambda row: row.budget_ms)
+        return next((row for row in rows if row.budget_ms >= budget_ms), rows[-1]).depths
 
 
 def learn_plan(

@@ -301,13 +301,13 @@ def test_a_hit_is_explained_by_the_model_that_placed_it(
 
 def test_a_plan_has_depths_for_every_budget(tmp_path: Path, rerankers: list[Reranker]) -> None:
     plan = plan_of(rerankers, (10, (100, 0)), (50, (500, 20)), (1000, (500, 400)))
-    depths = {ms: plan.depths(ms) for ms in (0.1, 12, 45, 60, 900, float("inf"), -1)}
+    depths = {ms: plan.depths(ms) for ms in (0.1, 12, 50, 60, 9000, float("inf"), -1)}
     assert depths == {
         0.1: (100, 0),
-        12: (100, 0),
-        45: (500, 20),
-        60: (500, 20),
-        900: (500, 400),
+        12: (500, 20),
+        50: (500, 20),
+        60: (500, 400),
+        9000: (500, 400),
         float("inf"): (500, 400),
         -1: (100, 0),
     }
