@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from glassrank.models import TokenBatch
-from glassrank.nn.cpu.queries import EncoderOnCPU
+from glassrank.nn.cpu.query_encoders import EncoderOnCPU
 from glassrank.nn.transformer import Encoder, EncoderConfig
 from glassrank.rank import Reranker
 from glassrank.rank.query_encoding import QueryEncoder

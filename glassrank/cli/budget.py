@@ -12,7 +12,7 @@ from glassrank.cli.json_file import JsonFile, check_writable, is_printed, write_
 from glassrank.errors import InputError
 
 if TYPE_CHECKING:
-    from glassrank.measure.budget import JudgedQueries, Line, TimedModel, Track
+    from glassrank.measure.timed_models import JudgedQueries, Line, TimedModel, Track
     from glassrank.retrieve import Index
 
 Item = TypeVar("Item")
@@ -58,7 +58,7 @@ def budget(
     from glassrank.cli.budget_plot import check_plot, draw
     from glassrank.cli.budget_tables import summary, tables
     from glassrank.measure import Measure
-    from glassrank.measure.budget import BudgetReport, JudgedQueries, default_most_ms
+    from glassrank.measure.timed_models import BudgetReport, JudgedQueries, default_most_ms
     from glassrank.retrieve import Index
 
     for file in (json, plot):
@@ -97,7 +97,7 @@ def _open_models(
     models: list[str], index: "Index", deepest: int, device: str
 ) -> "list[TimedModel]":
     """Each live, and with its store if the index has one."""
-    from glassrank.measure.budget import TimedModel, Way, labels
+    from glassrank.measure.timed_models import TimedModel, Way, labels
     from glassrank.rank import Pipeline, Reranker
     from glassrank.store import Store
 
@@ -129,8 +129,8 @@ def _lines(
     track: "Track",
 ) -> "list[Line]":
     """One scoring pass for each model, one line for each of its ways to score."""
-    from glassrank.measure.budget import Line, measure_speeds
     from glassrank.measure.budget_curve import time_curves
+    from glassrank.measure.timed_models import Line, measure_speeds
 
     speeds = measure_speeds(models, here.queries, repeats, track)
     lines = []

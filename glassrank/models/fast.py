@@ -34,7 +34,7 @@ def query_form(model: Ranker) -> Ranker:
     if next(model.parameters()).is_cuda:
         return model
     try:
-        from glassrank.nn.cpu.queries import ContextualQueryOnCPU, EncoderOnCPU
+        from glassrank.nn.cpu.query_encoders import ContextualQueryOnCPU, EncoderOnCPU
     except ImportError:  # no numba, as on a machine that only trains
         return model
     layers, encoder = (getattr(model, name, None) for name in ("contextual", "encoder"))

@@ -28,7 +28,7 @@ from glassrank.checked import FileRecord
 from glassrank.errors import CorruptError, InputError
 from glassrank.folders import Folder
 from glassrank.ragged import Strings
-from glassrank.retrieve.validate import check_deleted, check_shapes, check_values
+from glassrank.retrieve.segment_checks import check_deleted, check_shapes, check_values
 from glassrank.types import Doc
 
 _COUNTS = (np.uint8, np.uint16, np.uint32)

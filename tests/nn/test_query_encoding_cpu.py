@@ -16,7 +16,7 @@ pytest.importorskip("numba")
 from glassrank.errors import InputError
 from glassrank.nn.contextual import ContextualConfig, ContextualLayers
 from glassrank.nn.cpu import amx, few_rows
-from glassrank.nn.cpu.queries import ContextualQueryOnCPU, EncoderOnCPU
+from glassrank.nn.cpu.query_encoders import ContextualQueryOnCPU, EncoderOnCPU
 from glassrank.nn.transformer import Activation, Encoder, EncoderConfig
 
 needs_tiles = pytest.mark.skipif(not amx.usable(), reason="this processor has no AMX tiles")

@@ -16,7 +16,7 @@ from glassrank.models.maxsim import MaxSim
 from glassrank.models.tk import TK, TKConfig
 from glassrank.models.tk_windowed import TKWindowed, TKWindowedConfig
 from glassrank.nn.contextual import ContextualConfig, ContextualLayers
-from glassrank.nn.cpu.queries import ContextualQueryOnCPU, EncoderOnCPU
+from glassrank.nn.cpu.query_encoders import ContextualQueryOnCPU, EncoderOnCPU
 from glassrank.nn.transformer import EncoderConfig
 from glassrank.rank import Reranker
 from glassrank.rank.query_encoding import QueryEncoder
