@@ -13,9 +13,9 @@ from glassrank.cli.json_file import JsonFile, check_writable, is_printed, write_
 from glassrank.errors import InputError
 
 if TYPE_CHECKING:
-    from glassrank.measure.budget import JudgedQueries, Line, TimedModel, Track
     from glassrank.measure.budget_curve import Speed
     from glassrank.measure.cascade_plan import CascadePlan
+    from glassrank.measure.timed_models import JudgedQueries, Line, TimedModel, Track
     from glassrank.ranking import Pipeline
     from glassrank.retrieve import Index
     from glassrank.types import Run
@@ -70,7 +70,7 @@ def budget(
     from glassrank.cli.budget_plot import check_plot, draw
     from glassrank.cli.budget_tables import plan_table, summary, tables
     from glassrank.measure import Measure
-    from glassrank.measure.budget import BudgetReport, JudgedQueries, default_most_ms
+    from glassrank.measure.timed_models import BudgetReport, JudgedQueries, default_most_ms
     from glassrank.retrieve import Index
 
     for file in (json, plot, plan):
@@ -117,7 +117,7 @@ def _open_models(
     models: list[str], index: "Index", deepest: int, device: str
 ) -> "tuple[list[TimedModel], list[Pipeline]]":
     """Each live, and with its store if the index has one; and each as it would be used."""
-    from glassrank.measure.budget import TimedModel, Way, labels
+    from glassrank.measure.timed_models import TimedModel, Way, labels
     from glassrank.ranking import Pipeline, Reranker
     from glassrank.store import Store
 
@@ -163,7 +163,7 @@ class _Measured:
         track: "Track",
     ) -> "_Measured":
         """One scoring pass for each model."""
-        from glassrank.measure.budget import measure_speeds
+        from glassrank.measure.timed_models import measure_speeds
 
         speeds = measure_speeds(models, here.queries, repeats, track)
         scored = [model.scored(here, track) for model in models]
@@ -172,8 +172,8 @@ class _Measured:
 
     def lines(self, measures: list[str]) -> "list[Line]":
         """One for each of a model's ways to score."""
-        from glassrank.measure.budget import Line
         from glassrank.measure.budget_curve import depth_values, time_curves
+        from glassrank.measure.timed_models import Line
 
         deepest = self.here.deepest
         lines = []
@@ -190,8 +190,8 @@ class _Measured:
 
     def plan(self, index: "Index", measure: str, used: "list[Pipeline]") -> "CascadePlan":
         """The models as a cascade, each as it is used: learned on dev queries if there are any."""
-        from glassrank.measure.budget import first_stage_ms
         from glassrank.measure.cascade_plan import BUDGETS_MS, learn_plan
+        from glassrank.measure.timed_models import first_stage_ms
         from glassrank.models.checkpoint import fingerprint
         from glassrank.ranking.planner import spare_ms
 

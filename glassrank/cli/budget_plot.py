@@ -14,8 +14,8 @@ import numpy as np
 
 from glassrank.errors import InputError
 from glassrank.files import whole_file
-from glassrank.measure.budget import BudgetReport
 from glassrank.measure.budget_curve import TimeCurve
+from glassrank.measure.timed_models import BudgetReport
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,8 +6,8 @@ import numpy as np
 from rich.markup import escape
 from rich.table import Table
 
-from glassrank.measure.budget import BudgetReport
 from glassrank.measure.cascade_plan import CascadePlan
+from glassrank.measure.timed_models import BudgetReport
 
 _SHOWN_MS = (1, 2, 5, 10, 20, 50, 100, 200, 300, 500, 1000, 2000, 5000, 10_000)
 _TIME_WIDTH = 10

@@ -4,7 +4,8 @@ One query is so little work that a processor's time goes into reading the weight
 bfloat16, in the order in which one compiled pass reads them (`few_rows_pass`), by matrix tiles
 where the processor has them and by vectors elsewhere. Heads, columns and rows are filled up with
 zeros to whole tiles, which changes nothing; each share of the work has its weights of all blocks
-one after another. `queries.py` names the plain forms; `nn/gpu/few_rows.py` is the same for a GPU.
+one after another. `query_encoders.py` names the plain forms; `nn/gpu/few_rows.py` is the same for a
+GPU.
 """
 
 import os

@@ -151,8 +151,7 @@ def _linear(
     if added:
         base += _of_norm(residual, spread, row, output, words, outputs) * gains + shifts
     total = tl.zeros((rows, columns), tl.float32)
-    first = tl.zeros((rows,), tl.float32)
-    second = tl.zeros((rows,), tl.float32)
+    first, second = tl.zeros((rows,), tl.float32), tl.zeros((rows,), tl.float32)
     for step in tl.static_range(steps):
         column = (part * steps + step) * block + tl.arange(0, block)
         inside = (row < words)[:, None] & (column < size)[None, :]
@@ -238,8 +237,7 @@ def _attended(
         total = _sum_of_parts(row, output, words, partial, arrived, number, outputs, heads, rows,
                               columns)  # fmt: skip
         wanted = (row < words)[:, None] & (output < outputs)[None, :]
-        made = out + row[:, None] * outputs + output[None, :]
-        tl.store(made, total + base, mask=wanted)
+        tl.store(out + row[:, None] * outputs + output[None, :], total + base, mask=wanted)
 
 
 def linear(
@@ -251,8 +249,7 @@ def linear(
     block = min(_BLOCK, max(16, triton.next_power_of_2(size)))
     blocks = triton.cdiv(size, block)
     steps = blocks if folded.normed else min(_STEPS, blocks)  # a norm needs the whole row
-    parts = triton.cdiv(blocks, steps)
-    tiles = triton.cdiv(outputs, _COLUMNS)
+    parts, tiles = triton.cdiv(blocks, steps), triton.cdiv(outputs, _COLUMNS)
     if gelu and parts > 1:
         raise ValueError("the activation of a sum of parts is not needed by BERT, and not made")
     dtype = folded.weight.dtype if residual is None else torch.float32
@@ -279,8 +276,7 @@ def attended(three: Tensor, length: Tensor, folded: Folded, heads: int, residual
     """Attention of rows that are projected already, (Q, 3 * H), of which the first `length` (1,)
     are meant, its output layer and the residual: (Q, H) before the norm."""
     words, outputs = len(three), len(folded.weight)
-    out = torch.empty_like(residual.values)
-    size = outputs // heads
+    out, size = torch.empty_like(residual.values), outputs // heads
     columns = min(_HEAD_COLUMNS, max(16, triton.next_power_of_2(outputs)))
     with torch.cuda.device(three.get_device()):
         _attended[(triton.cdiv(outputs, columns), heads)](
