@@ -10,6 +10,7 @@ from glassrank.models.contract import Ranker
 from glassrank.nn import gpu
 from glassrank.nn.contextual import ContextualLayers
 from glassrank.nn.cpu.contextual import ContextualOnCPU
+from glassrank.nn.cpu.encoder import DocsEncoderOnCPU, packs
 from glassrank.nn.gpu.contextual import ContextualOnGPU
 from glassrank.nn.transformer import Encoder
 
@@ -19,12 +20,17 @@ def fast_form(model: Ranker) -> Ranker:
     is rounded too; models without contextual layers come back as they are."""
     on_gpu = next(model.parameters()).is_cuda
     dtype = torch.bfloat16 if on_gpu or _multiplies_bf16() else torch.float32
-    layers = getattr(model, "contextual", None)
-    if not isinstance(layers, ContextualLayers):
-        return model if dtype == torch.float32 else model.rounded(dtype)
-    if on_gpu and not gpu.usable():
+    layers, encoder = (getattr(model, name, None) for name in ("contextual", "encoder"))
+    if isinstance(layers, ContextualLayers):
+        if on_gpu and not gpu.usable():
+            return model
+        fast = ContextualOnGPU if on_gpu else ContextualOnCPU
+        return _with(model, contextual=fast(layers, dtype))
+    if dtype == torch.float32:
         return model
-    return _with(model, contextual=(ContextualOnGPU if on_gpu else ContextualOnCPU)(layers, dtype))
+    if not on_gpu and model.stores_words and isinstance(encoder, Encoder) and packs(encoder):
+        return _with(model, encoder=DocsEncoderOnCPU(encoder, dtype))
+    return model.rounded(dtype)
 
 
 def query_form(model: Ranker) -> Ranker:

@@ -37,6 +37,7 @@ class LateInteraction(PieceRanker):
     stores_words = True
     weighs_terms = True
     interacts_rounded = False
+    large = False
 
     def __init__(self, config: Any, words: WordTable | None = None) -> None:
         super().__init__(config, words)

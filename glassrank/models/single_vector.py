@@ -33,6 +33,7 @@ class SingleVector(PieceRanker):
     stores_words = True
     one_row = True
     interacts_rounded = False
+    large = False
 
     def __init__(self, config: SingleVectorConfig, words: WordTable | None = None) -> None:
         super().__init__(config, words)
