@@ -122,15 +122,14 @@ OVERRIDDEN = frozenset(
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(PACKAGE).as_posix())
 def test_every_public_name_says_what_it_is(path: Path) -> None:
-    for path in [path]:
-        nodes: list[ast.AST] = [ast.parse(path.read_text("utf-8"))]
-        for node in nodes:
-            for child in getattr(node, "body", []):
-                if not isinstance(child, ast.ClassDef | ast.FunctionDef):
-                    continue
-                if isinstance(child, ast.ClassDef):
-                    nodes.append(child)
-                elif "overload" in map(ast.unparse, child.decorator_list):
-                    continue
-                if not child.name.startswith("_") and child.name not in OVERRIDDEN:
-                    assert ast.get_docstring(child), f"{path}: {child.name}"
+    nodes: list[ast.AST] = [ast.parse(path.read_text("utf-8"))]
+    for node in nodes:
+        for child in getattr(node, "body", []):
+            if not isinstance(child, ast.ClassDef | ast.FunctionDef):
+                continue
+            if isinstance(child, ast.ClassDef):
+                nodes.append(child)
+            elif "overload" in map(ast.unparse, child.decorator_list):
+                continue
+            if not child.name.startswith("_") and child.name not in OVERRIDDEN:
+                assert ast.get_docstring(child), f"{path}: {child.name}"

@@ -44,6 +44,7 @@ def check_plot(path: Path) -> None:
 
 
 def draw(report: BudgetReport, path: Path) -> None:
+    """SVG, PDF or PNG, by the ending of the file's name."""
     import matplotlib
 
     kind = path.suffix.lower().removeprefix(".")

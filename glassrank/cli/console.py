@@ -58,6 +58,7 @@ _err = Console(stderr=True, highlight=False)
 
 
 def check_plan(plan: Path | None, models: Sequence[str] | None) -> None:
+    """A plan divides depths between models: with one there is nothing to divide."""
     if plan is not None and len(models or ()) < 2:
         raise InputError("--plan is for several models; give --model for each of them")
 

@@ -18,6 +18,7 @@ _STANDARD_OUTPUT = Path("-")
 
 
 def is_printed(path: Path | None) -> bool:
+    """Whether numbers go to standard output, where tables would be in their way."""
     return path == _STANDARD_OUTPUT
 
 
@@ -32,6 +33,7 @@ def check_writable(path: Path | None) -> None:
 
 
 def write_json(value: object, path: Path | None) -> None:
+    """Whole or not at all; to nowhere where no file was named."""
     if path is None:
         return
     if is_printed(path):

@@ -48,6 +48,9 @@ class Planned:
 
 @dataclass(frozen=True)
 class CascadePlan:
+    """For each budget, how deep each model of a cascade goes: measured once, looked up for every
+    query."""
+
     models: tuple[str, ...]
     """Their fingerprints, in their order."""
     measure: str
@@ -80,6 +83,7 @@ class CascadePlan:
         return from_plain(cls, plain, str(path))
 
     def to_json(self) -> dict[str, Any]:
+        """As `read` takes it."""
         plain: dict[str, Any] = to_plain(self)
         return plain
 
@@ -180,6 +184,7 @@ class _Lists:
 
     @property
     def deepest(self) -> int:
+        """As many candidates as any query has: going deeper changes nothing."""
         return max((len(names) for _, names, _ in self._queries), default=0)
 
     def value(self, depths: tuple[int, ...]) -> float:

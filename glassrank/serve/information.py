@@ -17,6 +17,7 @@ from glassrank.serve.service import Service
 
 
 def information(service: Service) -> dict[str, Any]:
+    """What a client can ask for here, and what the index holds now."""
     opened = service.opened
     return {
         "version": __version__,

@@ -23,6 +23,8 @@ _DEPTHS = (0, 1, 10, 25, 50, 100, 250, 500, 1000)
 
 
 class Metrics:
+    """Everything that is counted, under the names that Prometheus reads."""
+
     def __init__(self) -> None:
         own = self._registry = CollectorRegistry()
         self.requests = Counter(

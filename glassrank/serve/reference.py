@@ -12,6 +12,7 @@ _PAGE = """<!doctype html>
 
 
 def reference_page(schema: dict[str, Any]) -> str:
+    """Every address and its form, as one HTML page without scripts."""
     parts = [
         _operation(method, path, operation, schema)
         for path, operations in schema["paths"].items()

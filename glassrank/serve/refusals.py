@@ -45,6 +45,7 @@ async def answer_refusal(request: Request, refusal: Exception) -> Response:
 
 
 def refused(refusal: RefusedError) -> Response:
+    """A refusal as the answer that clients understand."""
     if refusal.wait_ms is None:
         more = {"WWW-Authenticate": "Bearer"} if refusal.status == 401 else None
         return as_json(refusal.status, refusal.message, more)

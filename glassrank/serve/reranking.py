@@ -23,6 +23,8 @@ Version = Literal["1", "2"]
 
 
 class TextsReranker:
+    """Texts that come with the request, in the order of a model and in the words of its client."""
+
     def __init__(self, service: Service) -> None:
         self._service = service
 
@@ -36,6 +38,7 @@ class TextsReranker:
         return json_response(await service.run(request, service.texts, work, budget_ms))
 
     def answer(self, opened: Opened, form: Rerank, version: Version, deadline: Deadline) -> bytes:
+        """The body of the answer, with warnings of what was not read or not re-ranked."""
         texts = form.texts(self._service.limits)
         known = form.model in opened.pipelines
         model, pipeline = opened.need(form.model if known else None)

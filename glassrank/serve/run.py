@@ -98,6 +98,7 @@ class _Supervisor(Multiprocess):
     """Replaces workers that die."""
 
     def keep_subprocess_alive(self) -> None:
+        """Replaces a worker that has died or is silent, and waits for none."""
         # A worker has its own copy of this end. Without ours, one that dies while it is asked for a
         # sign of life is noticed at once; else it would be waited for, and SIGTERM with it.
         for worker in self.processes:
@@ -136,6 +137,7 @@ def _keep_what_is_loaded() -> None:
 
 
 def server_config(app: Any, **more: Any) -> uvicorn.Config:
+    """How uvicorn is run here: bounded connections, few words in the log, a quick end."""
     return uvicorn.Config(
         app,
         http=BoundedConnection,
