@@ -133,3 +133,23 @@ def test_every_public_name_says_what_it_is(path: Path) -> None:
                 continue
             if not child.name.startswith("_") and child.name not in OVERRIDDEN:
                 assert ast.get_docstring(child), f"{path}: {child.name}"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(PACKAGE).as_posix())
+def test_variables_have_the_name_of_what_they_hold(path: Path) -> None:
+    if path.relative_to(PACKAGE).parts[0] in ("nn", "ranking", "explaining"):
+        return
+    tree = ast.parse(path.read_text("utf-8"))
+    fields = {
+        statement.target
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+        for statement in node.body
+        if isinstance(statement, ast.AnnAssign)
+    }
+    names = [
+        node.id if isinstance(node, ast.Name) else node.arg
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name | ast.arg) and node not in fields
+    ]
+    assert not {"found", "one", "own"} & set(names)

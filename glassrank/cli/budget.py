@@ -109,7 +109,7 @@ def budget(
         for table in tables(report, console.out.width):
             console.out.print(table, "")
         if planned is not None:
-            console.out.print(plan_table(planned, [one.label for one in models]), "")
+            console.out.print(plan_table(planned, [model.label for model in models]), "")
         console.out.print(f"[dim]{summary(report)}[/]", soft_wrap=True)
 
 

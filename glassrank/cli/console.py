@@ -79,7 +79,7 @@ def print_json(value: object) -> None:
     """One document on standard output; numpy's numbers become plain ones."""
     text = json.dumps(value, ensure_ascii=False, indent=2, default=lambda number: number.item())
     # Such characters stand in strings alone, where JSON has another spelling for them.
-    text = UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    text = UNSAFE.sub(lambda unsafe: f"\\u{ord(unsafe[0]):04x}", text)
     sys.stdout.write(text + "\n")
 
 

@@ -178,8 +178,8 @@ class _Lists:
                 continue
             names = [docs[row] for row in trec_order(docs, scores)]
             # What was not scored was too deep for all of them.
-            names = [name for name in names if all(name in own[query_id] for own in by_model)]
-            columns = [np.array([own[query_id][name] for name in names]) for own in by_model]
+            names = [name for name in names if all(name in model[query_id] for model in by_model)]
+            columns = [np.array([model[query_id][name] for name in names]) for model in by_model]
             self._queries.append((query_id, names, columns))
 
     @property
@@ -209,9 +209,9 @@ def cascade_order(scores: Sequence[Floats], depths: Sequence[int]) -> Ints:
     """
     places = np.arange(len(scores[0]) if scores else 0)
     within = len(places)
-    for own, depth in zip(scores, depths, strict=True):
+    for model_scores, depth in zip(scores, depths, strict=True):
         if depth:
             within = min(depth, within)
             best = places[:within]
-            places[:within] = best[np.argsort(-own[best], kind="stable")]
+            places[:within] = best[np.argsort(-model_scores[best], kind="stable")]
     return places

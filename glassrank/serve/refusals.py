@@ -79,7 +79,7 @@ async def answer_invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     # Where there are two forms, what is wrong with the right one says more than that it is not the
     # other.
-    errors = sorted(error.errors()[:_FORMS], key=lambda one: one["type"].endswith("_type"))
+    errors = sorted(error.errors()[:_FORMS], key=lambda mistake: mistake["type"].endswith("_type"))
     first = errors[0]
     if first["type"] == "json_invalid":
         where = f"at character {first['loc'][-1]}"

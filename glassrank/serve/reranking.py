@@ -88,14 +88,14 @@ def _lengths(texts: list[str], until: Deadline) -> Iterator[int]:
 def _left_out(reranker: Reranker, lengths: list[int], depth: int) -> list[str]:
     """What the model did not read, in sentences."""
     longest = reranker.usage.doc_length
-    found = []
+    warnings = []
     if cut := sum(length > longest for length in lengths):
-        found.append(f"of {cut} documents only the first {longest} words were read")
+        warnings.append(f"of {cut} documents only the first {longest} words were read")
     if late := len(lengths) - depth:
-        found.append(
+        warnings.append(
             f"the budget sufficed for {depth} documents; the other {late} keep their order below"
         )
-    return found
+    return warnings
 
 
 def _result(form: Rerank, number: int, score: float, shown: bool) -> dict[str, Any]:

@@ -61,8 +61,8 @@ def prepare_process(options: Options) -> None:
     """The machine's cores, divided among workers, and one of each worker's left to the thread that
     talks to clients: threads that compute in step with each other all wait for one that has to
     share its core, and a query of 2 ms then takes 200."""
-    own = len(os.sched_getaffinity(0)) // options.workers - 1
-    threads = max(1, own // options.threads)
+    cores = len(os.sched_getaffinity(0)) // options.workers - 1
+    threads = max(1, cores // options.threads)
     os.environ.setdefault("OMP_NUM_THREADS", str(threads))  # for workers, which begin anew
     torch.set_num_threads(threads)
     sys.setswitchinterval(_SWITCH_SECONDS)
