@@ -80,8 +80,3 @@ def adapt(
     console.out.print(table)
     if "all" in adapted.modes:
         console.out.print("Not worse than adapting all: † at a margin of 2%, * at 5% (p < 0.05).")
-
-
-def _plain(row: "Evaluation") -> dict[str, object]:
-    values = {name: values.tolist() for name, values in row.per_query.items()}
-    return {"mean": row.mean, "per_query": values}
