@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from glassrank.cli import console
-from glassrank.cli.json_file import JsonFile, check_writable, is_printed, write_json
+from glassrank.cli.console import JsonFile, check_writable, is_printed, write_json
 from glassrank.errors import InputError
 
 if TYPE_CHECKING:
