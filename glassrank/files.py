@@ -131,9 +131,11 @@ class _Unfolding(io.RawIOBase):
         self._unfolded = 0
 
     def readable(self) -> bool:
+        """As `io` asks before it puts a buffer around this."""
         return True
 
     def readinto(self, buffer: Any) -> int:
+        """The next bytes, until there are too many for so small a file."""
         count = self._content.readinto(buffer)
         self._unfolded += count
         if self._unfolded > max(FREE_EXPANSION, MOST_EXPANSION * self._file.tell()):

@@ -92,7 +92,8 @@ SAME_IDEA = frozenset(
     # A command and what it calls; the plain maths and its fast forms; a model and its explainer;
     # the manifest and the writer of an index and of a store.
     "adapt budget clusters encode evaluate index prepare search tune "
-    "attention contextual few_rows kernels soft_counts bert mores ngrams manifest writer".split()
+    "attention contextual few_rows kernels soft_counts transformer "
+    "bert mores ngrams manifest writer".split()
 )
 
 
@@ -122,15 +123,34 @@ OVERRIDDEN = frozenset(
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(PACKAGE).as_posix())
 def test_every_public_name_says_what_it_is(path: Path) -> None:
-    for path in [path]:
-        nodes: list[ast.AST] = [ast.parse(path.read_text("utf-8"))]
-        for node in nodes:
-            for child in getattr(node, "body", []):
-                if not isinstance(child, ast.ClassDef | ast.FunctionDef):
-                    continue
-                if isinstance(child, ast.ClassDef):
-                    nodes.append(child)
-                elif "overload" in map(ast.unparse, child.decorator_list):
-                    continue
-                if not child.name.startswith("_") and child.name not in OVERRIDDEN:
-                    assert ast.get_docstring(child), f"{path}: {child.name}"
+    nodes: list[ast.AST] = [ast.parse(path.read_text("utf-8"))]
+    for node in nodes:
+        for child in getattr(node, "body", []):
+            if not isinstance(child, ast.ClassDef | ast.FunctionDef):
+                continue
+            if isinstance(child, ast.ClassDef):
+                nodes.append(child)
+            elif "overload" in map(ast.unparse, child.decorator_list):
+                continue
+            if not child.name.startswith("_") and child.name not in OVERRIDDEN:
+                assert ast.get_docstring(child), f"{path}: {child.name}"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(PACKAGE).as_posix())
+def test_variables_have_the_name_of_what_they_hold(path: Path) -> None:
+    if path.relative_to(PACKAGE).parts[0] in ("nn", "ranking", "explaining"):
+        return
+    tree = ast.parse(path.read_text("utf-8"))
+    fields = {
+        statement.target
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+        for statement in node.body
+        if isinstance(statement, ast.AnnAssign)
+    }
+    names = [
+        node.id if isinstance(node, ast.Name) else node.arg
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name | ast.arg) and node not in fields
+    ]
+    assert not {"found", "one", "own"} & set(names)

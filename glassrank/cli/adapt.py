@@ -40,7 +40,7 @@ def adapt(
         if name not in MODES:
             raise InputError(f"there is no mode {name!r}; known are {', '.join(MODES)}")
         modes.append(name)
-    found = run(
+    adapted = run(
         plan,
         load_prepared(config.parent / plan.prepared, plan),
         config.parent / plan.out,
@@ -50,8 +50,8 @@ def adapt(
         lambda line: console.say(line, quiet=quiet),
         config.parent,
     )
-    rows: dict[str, Evaluation] = {"first stage": found.first_stage}
-    rows.update({str(name): row for name, row in found.modes.items()})
+    rows: dict[str, Evaluation] = {"first stage": adapted.first_stage}
+    rows.update({str(name): row for name, row in adapted.modes.items()})
     if json:
         console.print_json(
             {
@@ -63,25 +63,20 @@ def adapt(
             }
         )
         return
-    names = list(found.first_stage.mean)
+    names = list(adapted.first_stage.mean)
     table = Table("", *names, box=None, pad_edge=False)
     for name, row in rows.items():
         marks = dict.fromkeys(names, "")
-        if name != "all" and "all" in found.modes:
+        if name != "all" and "all" in adapted.modes:
             marks = {
                 m: "".join(
                     sign
                     for sign, claim in zip("†*", comparison.non_inferiority, strict=True)
                     if claim.holds
                 )
-                for m, comparison in compare(row, found.modes["all"]).items()
+                for m, comparison in compare(row, adapted.modes["all"]).items()
             }
         table.add_row(name, *(f"{row.mean[m]:.4f}{marks[m][:1]}" for m in names))
     console.out.print(table)
-    if "all" in found.modes:
+    if "all" in adapted.modes:
         console.out.print("Not worse than adapting all: † at a margin of 2%, * at 5% (p < 0.05).")
-
-
-def _plain(row: "Evaluation") -> dict[str, object]:
-    values = {name: values.tolist() for name, values in row.per_query.items()}
-    return {"mean": row.mean, "per_query": values}

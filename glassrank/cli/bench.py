@@ -52,7 +52,7 @@ def bench(
             {
                 "machine": machine(),
                 "results": [{**vars(result), "reached": result.reached} for result in results],
-                "skipped": [vars(one) for one in skipped],
+                "skipped": [vars(case) for case in skipped],
             }
         )
     else:

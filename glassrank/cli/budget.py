@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from glassrank.cli import console
-from glassrank.cli.json_file import JsonFile, check_writable, is_printed, write_json
+from glassrank.cli.console import JsonFile, check_writable, is_printed, write_json
 from glassrank.errors import InputError
 
 if TYPE_CHECKING:
@@ -67,8 +67,7 @@ def budget(
     it comes in a given time: that of encoding the query and of scoring,
     without the first stage. Depths are chosen on dev queries if there are any.
     """
-    from glassrank.cli.budget_plot import check_plot, draw
-    from glassrank.cli.budget_tables import plan_table, summary, tables
+    from glassrank.cli.budget_report import check_plot, draw, plan_table, summary, tables
     from glassrank.measure import Measure
     from glassrank.measure.timed_models import BudgetReport, JudgedQueries, default_most_ms
     from glassrank.retrieve import Index
@@ -109,7 +108,7 @@ def budget(
         for table in tables(report, console.out.width):
             console.out.print(table, "")
         if planned is not None:
-            console.out.print(plan_table(planned, [one.label for one in models]), "")
+            console.out.print(plan_table(planned, [model.label for model in models]), "")
         console.out.print(f"[dim]{summary(report)}[/]", soft_wrap=True)
 
 

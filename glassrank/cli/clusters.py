@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from glassrank.cli import console
-from glassrank.cli.json_file import JsonFile, check_writable, is_printed, write_json
+from glassrank.cli.console import JsonFile, check_writable, is_printed, write_json
 from glassrank.errors import InputError
 
 if TYPE_CHECKING:
@@ -64,13 +64,13 @@ def clusters(
         k = elbow(ks, fallen)
         curve = [{"k": tried, "inertia": value} for tried, value in zip(ks, fallen, strict=True)]
     with console.working(f"Making {k:,} clusters", quiet=quiet):
-        found = make_clusters(asked, vectors, k_means(vectors, k))
+        clusters = make_clusters(asked, vectors, k_means(vectors, k))
     if sort != "gain":
-        found.sort(key=lambda one: one.gain if sort == "loss" else -len(one.queries))
+        clusters.sort(key=lambda cluster: cluster.gain if sort == "loss" else -len(cluster.queries))
     everyone = Cluster(("all", "queries"), tuple(asked))
-    write_json(_as_json(found, everyone, curve, model), json)
+    write_json(_as_json(clusters, everyone, curve, model), json)
     if not is_printed(json):
-        console.out.print(_table(found, everyone))
+        console.out.print(_table(clusters, everyone))
 
 
 def _ranked_queries(
@@ -83,19 +83,22 @@ def _ranked_queries(
     judgments, texts = read_qrels(qrels), dict(read_queries(queries))
     before = first_relevant_ranks(read_run(baseline), judgments)
     after = first_relevant_ranks(read_run(run), judgments)
-    found = [query_id for query_id in judgments if min(before[query_id], after[query_id]) < inf]
-    if not found:
+    ranked = [query_id for query_id in judgments if min(before[query_id], after[query_id]) < inf]
+    if not ranked:
         raise InputError(f"neither {baseline} nor {run} has a relevant document of {qrels}")
-    missing = next((query_id for query_id in found if query_id not in texts), None)
+    missing = next((query_id for query_id in ranked if query_id not in texts), None)
     if missing is not None:
         raise InputError(f"{queries} has no query {missing!r}, which the runs have; give theirs")
-    if len(found) < len(judgments):
+    if len(ranked) < len(judgments):
         console.say(
-            f"{len(judgments) - len(found):,} of {len(judgments):,} judged queries are left out: "
+            f"{len(judgments) - len(ranked):,} of {len(judgments):,} judged queries are left out: "
             "no run has a relevant document for them",
             quiet=quiet,
         )
-    return [RankedQuery(one, texts[one], before[one], after[one]) for one in found]
+    return [
+        RankedQuery(query_id, texts[query_id], before[query_id], after[query_id])
+        for query_id in ranked
+    ]
 
 
 def _vectors(reranker: "Reranker", queries: "list[RankedQuery]", *, quiet: bool) -> "Floats":
@@ -116,11 +119,11 @@ def _vectors(reranker: "Reranker", queries: "list[RankedQuery]", *, quiet: bool)
     return np.stack(means)
 
 
-def _table(found: "list[Cluster]", everyone: "Cluster") -> Table:
+def _table(clusters: "list[Cluster]", everyone: "Cluster") -> Table:
     table = Table("cluster, and typical queries", box=None, pad_edge=False)
     for column in ("queries", "baseline", "model", "gain", "better", "worse"):
         table.add_column(column, justify="right")
-    for cluster in found:
+    for cluster in clusters:
         typical = escape("\n".join(query.text for query in cluster.examples[:2]))
         table.add_row(f"[bold]{escape(cluster.name)}[/]\n[dim]{typical}[/]", *_cells(cluster))
     table.add_row(everyone.name, *_cells(everyone))
@@ -135,7 +138,7 @@ def _cells(cluster: "Cluster") -> tuple[str, ...]:
 
 
 def _as_json(
-    found: "list[Cluster]", everyone: "Cluster", curve: list[dict[str, float]], model: str
+    clusters: "list[Cluster]", everyone: "Cluster", curve: list[dict[str, float]], model: str
 ) -> dict[str, Any]:
     """
     format    1
@@ -160,10 +163,10 @@ def _as_json(
         "model": model,
         "elbow": curve,
         "all": _cluster_json(everyone),
-        "clusters": [_cluster_json(cluster) for cluster in found],
+        "clusters": [_cluster_json(cluster) for cluster in clusters],
         "queries": [
             {"query_id": query.query_id, "text": query.text, "cluster": number, **_ranks(query)}
-            for number, cluster in enumerate(found)
+            for number, cluster in enumerate(clusters)
             for query in cluster.queries
         ],
     }

@@ -12,11 +12,16 @@ import typer
 from rich.console import Console
 
 from glassrank.errors import UNSAFE, InputError, safe
+from glassrank.files import atomic_write
 
 Item = TypeVar("Item")
 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+JsonFile = Annotated[
+    Path | None,
+    typer.Option("--json", help="A file for all numbers; - prints them instead of tables."),
+]
 MethodName = Annotated[
     str,
     typer.Option(help="bm25, ql, bm25+rm3 or ql+rm3; with parameters: 'bm25(k1=1.2,b=0.75)'."),
@@ -52,12 +57,14 @@ Exact = Annotated[
 Device = Annotated[str, typer.Option(help="cpu, cuda, or cuda:1.")]
 
 _PLAIN_LINE_SECONDS = 10.0
+_STANDARD_OUTPUT = Path("-")
 
 out = Console(highlight=False)
 _err = Console(stderr=True, highlight=False)
 
 
 def check_plan(plan: Path | None, models: Sequence[str] | None) -> None:
+    """A plan divides depths between models: with one there is nothing to divide."""
     if plan is not None and len(models or ()) < 2:
         raise InputError("--plan is for several models; give --model for each of them")
 
@@ -78,8 +85,35 @@ def print_json(value: object) -> None:
     """One document on standard output; numpy's numbers become plain ones."""
     text = json.dumps(value, ensure_ascii=False, indent=2, default=lambda number: number.item())
     # Such characters stand in strings alone, where JSON has another spelling for them.
-    text = UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    text = UNSAFE.sub(lambda unsafe: f"\\u{ord(unsafe[0]):04x}", text)
     sys.stdout.write(text + "\n")
+
+
+def is_printed(path: Path | None) -> bool:
+    """Whether numbers go to standard output, where tables would be in their way."""
+    return path == _STANDARD_OUTPUT
+
+
+def check_writable(path: Path | None) -> None:
+    """Before long work, whose result would have nowhere to go."""
+    if path is None or is_printed(path):
+        return
+    if path.is_dir():
+        raise InputError(f"{path} is a folder, expected the name of a file to write")
+    if not path.parent.is_dir():
+        raise InputError(f"{path} cannot be written: there is no folder {path.parent}")
+
+
+def write_json(value: object, path: Path | None) -> None:
+    """Whole or not at all; to nowhere where no file was named."""
+    if path is None:
+        return
+    if is_printed(path):
+        print_json(value)
+        return
+    with atomic_write(path) as file:
+        json.dump(value, file, ensure_ascii=False, allow_nan=False)
+        file.write("\n")
 
 
 def track(

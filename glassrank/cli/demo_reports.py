@@ -36,6 +36,7 @@ class DemoReports:
         self._process: subprocess.Popen[bytes] | None = None
 
     def paths(self) -> Sequence[Path]:
+        """Where they will be, whether they are there yet or not."""
         return [self.folder / name for name in NAMES]
 
     def start(self) -> None:
@@ -52,6 +53,7 @@ class DemoReports:
         )
 
     def stop(self, seconds: float = 3.0) -> None:
+        """Ends the process that makes them, in time to clear away what it had begun."""
         if self._process is None:
             return
         self._process.terminate()
@@ -89,6 +91,8 @@ def make_reports(index: Path, folder: Path, model: str = "default") -> None:
 
 
 def main(index: str, folder: str) -> None:
+    """What the process behind the page does: it gives way to everything else, and never outlives
+    it."""
     for number in (signal.SIGTERM, signal.SIGALRM):
         signal.signal(number, lambda *_: sys.exit(1))  # so that what was begun is cleared away
     signal.alarm(_MOST_SECONDS)

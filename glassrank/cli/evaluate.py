@@ -39,27 +39,27 @@ def evaluate(
 
     judgments = read_qrels(qrels)
     measures = measure or list(_DEFAULT)
-    found = measure_run(read_run(run), judgments, measures, judged_only=judged_only)
+    evaluation = measure_run(read_run(run), judgments, measures, judged_only=judged_only)
     comparisons = None
     if baseline is not None:
         base = measure_run(read_run(baseline), judgments, measures, judged_only=judged_only)
-        comparisons = compare(found, base, test=test, correction=correction)  # type: ignore[arg-type]
+        comparisons = compare(evaluation, base, test=test, correction=correction)  # type: ignore[arg-type]
     if json:
-        console.print_json(_as_json(found, comparisons, per_query=per_query))
+        console.print_json(_as_json(evaluation, comparisons, per_query=per_query))
         return
     if per_query:
-        for number, query_id in enumerate(found.query_ids):
-            for name, values in found.per_query.items():
+        for number, query_id in enumerate(evaluation.query_ids):
+            for name, values in evaluation.per_query.items():
                 print(f"{query_id}\t{name}\t{values[number]:.4f}")
-    table = _comparison_table(comparisons) if comparisons else _table(found)
+    table = _comparison_table(comparisons) if comparisons else _table(evaluation)
     console.out.print(table)
-    console.out.print(f"[dim]{len(found.query_ids):,} judged queries[/]")
+    console.out.print(f"[dim]{len(evaluation.query_ids):,} judged queries[/]")
 
 
-def _table(found: "Evaluation") -> Table:
+def _table(evaluation: "Evaluation") -> Table:
     table = Table("measure", box=None, pad_edge=False)
     table.add_column("mean", justify="right")
-    for name, value in found.mean.items():
+    for name, value in evaluation.mean.items():
         table.add_row(name, f"{value:.4f}")
     return table
 
@@ -83,13 +83,13 @@ def _comparison_table(comparisons: "dict[str, Comparison]") -> Table:
 
 
 def _as_json(
-    found: "Evaluation", comparisons: "dict[str, Comparison] | None", *, per_query: bool
+    evaluation: "Evaluation", comparisons: "dict[str, Comparison] | None", *, per_query: bool
 ) -> dict[str, Any]:
-    result: dict[str, Any] = {"queries": len(found.query_ids), "mean": found.mean}
+    result: dict[str, Any] = {"queries": len(evaluation.query_ids), "mean": evaluation.mean}
     if per_query:
         result["per_query"] = {
-            name: dict(zip(found.query_ids, values.tolist(), strict=True))
-            for name, values in found.per_query.items()
+            name: dict(zip(evaluation.query_ids, values.tolist(), strict=True))
+            for name, values in evaluation.per_query.items()
         }
     if comparisons:
         result["baseline"] = {

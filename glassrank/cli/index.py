@@ -86,7 +86,7 @@ def index(
             )
     seconds = time.perf_counter() - started
     if json:
-        found: dict[str, object] = {
+        report: dict[str, object] = {
             "index": str(out),
             "docs": len(changed),
             "added": added,
@@ -95,8 +95,8 @@ def index(
             "seconds": round(seconds, 3),
         }
         if saved is not None:
-            found["store"] = plain(encoded(changed, saved, quiet=quiet))
-        console.print_json(found)
+            report["store"] = plain(encoded(changed, saved, quiet=quiet))
+        console.print_json(report)
     else:
         changes = ", ".join(
             f"{n:,} {what}" for n, what in ((added, "added"), (deleted, "deleted")) if n

@@ -92,6 +92,7 @@ class _Element(NamedTuple):
     stop: int
 
     def content(self, markup: str) -> str:
+        """What stands between its tags."""
         return markup[self.inside : self.end]
 
 

@@ -47,6 +47,9 @@ class Planned:
 
 @dataclass(frozen=True)
 class CascadePlan:
+    """For each budget, how deep each model of a cascade goes: measured once, looked up for every
+    query."""
+
     models: tuple[str, ...]
     """Their fingerprints, in their order."""
     measure: str
@@ -79,6 +82,7 @@ class CascadePlan:
         return from_plain(cls, plain, str(path))
 
     def to_json(self) -> dict[str, Any]:
+        """As `read` takes it."""
         plain: dict[str, Any] = to_plain(self)
         return plain
 
@@ -172,12 +176,13 @@ class _Lists:
                 continue
             names = [docs[row] for row in trec_order(docs, scores)]
             # What was not scored was too deep for all of them.
-            names = [name for name in names if all(name in own[query_id] for own in by_model)]
-            columns = [np.array([own[query_id][name] for name in names]) for own in by_model]
+            names = [name for name in names if all(name in model[query_id] for model in by_model)]
+            columns = [np.array([model[query_id][name] for name in names]) for model in by_model]
             self._queries.append((query_id, names, columns))
 
     @property
     def deepest(self) -> int:
+        """As many candidates as any query has: going deeper changes nothing."""
         return max((len(names) for _, names, _ in self._queries), default=0)
 
     def value(self, depths: tuple[int, ...]) -> float:
@@ -202,9 +207,9 @@ def cascade_order(scores: Sequence[Floats], depths: Sequence[int]) -> Ints:
     """
     places = np.arange(len(scores[0]) if scores else 0)
     within = len(places)
-    for own, depth in zip(scores, depths, strict=True):
+    for model_scores, depth in zip(scores, depths, strict=True):
         if depth:
             within = min(depth, within)
             best = places[:within]
-            places[:within] = best[np.argsort(-own[best], kind="stable")]
+            places[:within] = best[np.argsort(-model_scores[best], kind="stable")]
     return places

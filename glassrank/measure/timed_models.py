@@ -37,7 +37,8 @@ class Reranks(Protocol):
 
     def rerank(
         self, query: str, numbers: NDArray[np.int64], scores: NDArray[np.floating], /
-    ) -> Ranking: ...
+    ) -> Ranking:
+        """Given candidates of the first stage, in the model's order."""
 
 
 class JudgedQuery(NamedTuple):

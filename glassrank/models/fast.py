@@ -10,7 +10,7 @@ from glassrank.models.contract import Ranker
 from glassrank.nn import gpu
 from glassrank.nn.contextual import ContextualLayers
 from glassrank.nn.cpu.contextual import ContextualOnCPU
-from glassrank.nn.cpu.encoder import DocsEncoderOnCPU, packs
+from glassrank.nn.cpu.transformer import DocsEncoderOnCPU, packs
 from glassrank.nn.gpu.contextual import ContextualOnGPU
 from glassrank.nn.transformer import Encoder
 

@@ -43,10 +43,13 @@ def characters_read(reranker: Reranker) -> int:
 
 
 class Candidates(Protocol):
+    """A query's candidates in the first stage's order, ready to be scored piece by piece."""
+
     sizes: NDArray[np.floating]
     """About how many words are read to score each: what its cost goes by."""
 
-    def scores(self, start: int, stop: int) -> NDArray[np.float32]: ...
+    def scores(self, start: int, stop: int) -> NDArray[np.float32]:
+        """Of the candidates from `start` to before `stop`."""
 
 
 class TextCandidates:
@@ -74,6 +77,7 @@ class TextCandidates:
         texts: Sequence[str],
         first_stage: NDArray[np.float32] | None = None,
     ) -> "TextCandidates":
+        """Texts that the caller has."""
         sizes = np.array([len(text) for text in texts], np.float64) / _CHARACTERS_PER_WORD
         most = characters_read(reranker)
         return cls(reranker, query, lambda place: texts[place][:most], sizes, first_stage)
@@ -87,6 +91,7 @@ class TextCandidates:
         numbers: NDArray[np.int64],
         first_stage: NDArray[np.float32],
     ) -> "TextCandidates":
+        """Documents of an index, each read when it is its turn."""
         docs, most = numbers.tolist(), characters_read(reranker)
         terms = np.array([_terms(snapshot, doc) for doc in docs], np.float64)
         return cls(
@@ -98,6 +103,7 @@ class TextCandidates:
         )
 
     def scores(self, start: int, stop: int) -> NDArray[np.float32]:
+        """Reads, encodes and scores the texts of these places only."""
         texts = [self._text(place) for place in range(start, stop)]
         first = None if self._first_stage is None else self._first_stage[start:stop]
         return self._reranker.text_scores(self._query, texts, first).values
@@ -132,6 +138,7 @@ class StoredCandidates:
             self.sizes[found.which] += found.lengths
 
     def scores(self, start: int, stop: int) -> NDArray[np.float32]:
+        """From the words that are stored, part by part of the store."""
         values = np.zeros(stop - start, np.float32)
         first = self._first_stage[start:stop]
         for which, part, starts, lengths in self._located:
@@ -214,6 +221,7 @@ class IndexStage(Stage):
     def ready(
         self, query: Words, docs: NDArray[np.int64], first_stage: NDArray[np.float32]
     ) -> Candidates:
+        """A query's candidates, of which nothing is scored yet."""
         if self.store is None:
             return TextCandidates.of_index(self.reranker, query, self.snapshot, docs, first_stage)
         return StoredCandidates(

@@ -34,6 +34,7 @@ class TextsStage(Stage):
     def ready(
         self, query: Words, docs: NDArray[np.int64], first_stage: NDArray[np.float32]
     ) -> TextCandidates:
+        """The texts at these places, of which nothing is scored yet."""
         texts = [self._texts[place] for place in docs.tolist()]
         return TextCandidates.of_texts(self.reranker, query, texts)
 

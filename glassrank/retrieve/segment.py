@@ -167,11 +167,6 @@ class Segment:
         tokens = int(self.lengths[self.deleted].sum(dtype=np.int64))
         return tokens, dict(zip(terms.tolist(), numbers, strict=True))
 
-    def vector(self, doc: int) -> tuple[list[int], list[int]]:
-        """Terms of a document and how often each occurs."""
-        part = slice(int(self.vector_offsets[doc]), int(self.vector_offsets[doc + 1]))
-        return self.vector_terms[part].tolist(), self.vector_counts[part].tolist()
-
     def find(self, doc_id: str) -> int:
         """The number of a document that is not deleted; -1 if there is none of this id."""
         doc = self.ids.find(doc_id)

@@ -39,6 +39,7 @@ class _RaggedWriter:
         self._offsets.append(np.zeros(1, np.int64))
 
     def append(self, rows: Ragged) -> None:
+        """More rows, behind those that were written."""
         self._offsets.append(rows.offsets[1:] - rows.offsets[0] + self._values.rows)
         self._values.append(rows.values)
 

@@ -17,14 +17,6 @@ class Snippet(NamedTuple):
     text: str
     matches: tuple[tuple[int, int], ...]
 
-    def marked(self, before: str = "[", after: str = "]") -> str:
-        """The text with its matches marked; escape it first if the marks are HTML."""
-        out, at = [], 0
-        for start, stop in self.matches:
-            out += [self.text[at:start], before, self.text[start:stop], after]
-            at = stop
-        return "".join([*out, self.text[at:]])
-
 
 def make_snippet(text: str, query: str, analyzer: EnglishAnalyzer, length: int = 240) -> Snippet:
     """About `length` characters around the most different words of the query, on word boundaries,

@@ -88,13 +88,13 @@ def _addresses(app: FastAPI, service: Service) -> dict[str, Address]:
         **dict.fromkeys(("/v1/rerank", "/v2/rerank"), Address(queue=service.texts, body=large)),
         **dict.fromkeys(OPEN, Address(open=True)),
     }
-    found: dict[str, Address] = {}
+    addresses: dict[str, Address] = {}
     for route in app.routes:
         assert isinstance(route, Route) and "{" not in route.path, route
-        address = found.get(route.path) or known.get(route.path, Address())
+        address = addresses.get(route.path) or known.get(route.path, Address())
         methods = address.methods | frozenset(route.methods or ())
-        found[route.path] = replace(address, methods=methods)
-    return found
+        addresses[route.path] = replace(address, methods=methods)
+    return addresses
 
 
 def _name_models(app: FastAPI, options: Options) -> None:
@@ -175,9 +175,9 @@ def _add_state(app: FastAPI, service: Service) -> None:
         def read(_: Deadline) -> bytes:
             need_document(opened, id)
             most = service.limits.doc_characters
-            found = asdict(opened.index.doc(id, most + 1))
-            cut = {"cut": True} if len(found["text"]) > most else {}
-            return to_bytes({**found, "text": found["text"][:most], **cut})
+            document = asdict(opened.index.doc(id, most + 1))
+            cut = {"cut": True} if len(document["text"]) > most else {}
+            return to_bytes({**document, "text": document["text"][:most], **cut})
 
         return json_response(await service.run(request, service.texts, read, budget_ms))
 

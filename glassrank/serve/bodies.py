@@ -63,6 +63,7 @@ class Bodies:
 
 
 def too_large(most: int) -> RefusedError:
+    """The refusal of a body that is not read to its end."""
     return RefusedError(413, f"a request here may have at most {most:,} bytes; send less at a time")
 
 

@@ -17,6 +17,9 @@ _FILES = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
 class BoundedConnection(H11Protocol):
+    """A client's connection, whose every step has an end: slow ones are closed, and the oldest idle
+    one makes room."""
+
     head_seconds = 10.0
     """For the first request's headers."""
     idle_seconds = 30.0
@@ -36,6 +39,7 @@ class BoundedConnection(H11Protocol):
     _pieces = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """A new client; where there are too many, another goes."""
         super().connection_made(transport)
         self._watch()
         # Those that were closed in this same moment are there still, but only just.
@@ -44,11 +48,13 @@ class BoundedConnection(H11Protocol):
             self._make_room(others)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Nothing waits for a client that has gone."""
         if self._end is not None:
             self._end.cancel()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        """More of a request, or more than a request may have."""
         if self._in_pieces():
             self._pieces += data.count(b"\r\n")
             if self._pieces > 2 * self.most_pieces:
@@ -61,6 +67,7 @@ class BoundedConnection(H11Protocol):
         self._watch()
 
     def on_response_complete(self) -> None:
+        """The next request's time begins with the end of this answer."""
         super().on_response_complete()
         self._watch()
 

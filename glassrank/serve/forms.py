@@ -75,9 +75,11 @@ class Search(BaseModel):
 
     @property
     def queries(self) -> list[str]:
+        """One query is a list, too."""
         return _listed(self.query)
 
     def check(self, limits: Limits) -> None:
+        """Refuses what is too large or makes no sense together, in one sentence."""
         if not self.queries:
             raise bad("query: expected a query, or a list of them that is not empty")
         _at_most("query: the list", len(self.queries), limits.queries, "queries")
@@ -125,21 +127,26 @@ class Explain(BaseModel):
 
     @property
     def doc_ids(self) -> list[str]:
+        """One id is a list, too; none is an empty one."""
         return _listed(self.doc_id)
 
     @property
     def texts(self) -> list[str]:
+        """One text is a list, too; none is an empty one."""
         return _listed(self.text)
 
     @property
     def models(self) -> list[str]:
+        """One name is a list, too; none is an empty one."""
         return _listed(self.model)
 
     @property
     def first_scores(self) -> list[float] | None:
+        """One score is a list, too; none at all means that the first stage is asked."""
         return None if self.first_score is None else _listed(self.first_score)
 
     def check(self, limits: Limits) -> None:
+        """Refuses what is too large or makes no sense together, in one sentence."""
         check_query(self.query, limits)
         if bool(self.doc_ids) == bool(self.texts):
             raise bad("expected one of doc_id and text")
@@ -181,6 +188,7 @@ class Rerank(BaseModel):
     """Ours: documents that it does not suffice for keep their order below the rest."""
 
     def check(self, limits: Limits) -> None:
+        """Refuses what is too large or makes no sense together, in one sentence."""
         check_query(self.query, limits)
         if not self.documents:
             raise bad("documents: expected at least one document")
@@ -191,6 +199,7 @@ class Rerank(BaseModel):
             check_names(limits, rank_fields=name)
 
     def texts(self, limits: Limits) -> list[str]:
+        """What is read of each document: its text, or the fields that were asked for."""
         # Each field once: a document's text is never longer than the document.
         fields = list(dict.fromkeys(self.rank_fields or ["text"]))
         texts = []
@@ -216,28 +225,33 @@ def _listed(value: Item | list[Item]) -> list[Item]:
 
 
 def check_query(query: str, limits: Limits) -> None:
+    """Refuses a query without words, or one that is too long."""
     if not query.strip():
         raise bad("query: expected some words, it is empty")
     _at_most("query", len(query), limits.query_characters, "characters")
 
 
 def check_texts(texts: list[str], limits: Limits, name: str) -> None:
+    """Refuses too many texts, or one that is too long, by its place."""
     _at_most(name, len(texts), limits.documents, "documents")
     for number, text in enumerate(texts):
         _at_most(f"{name}.{number}", len(text), limits.text_characters, "characters")
 
 
 def check_budget(budget_ms: float | None, limits: Limits) -> None:
+    """Refuses more time than a request may ask for."""
     if budget_ms is not None:
         _at_most("budget_ms", budget_ms, limits.budget_ms, "milliseconds")
 
 
 def check_names(limits: Limits, **names: str | None) -> None:
+    """Refuses names that are too long, before they are looked up or quoted."""
     for field, name in names.items():
         _at_most(field, len(name or ""), limits.name_characters, "characters")
 
 
 def check_method(method: str | None, limits: Limits) -> None:
+    """Refuses a method that is not known, or one that would look at too much."""
     parsed = parse_method(method or "bm25")
     if isinstance(parsed, RM3):
         _at_most("method: docs", parsed.docs, limits.feedback, "documents")

@@ -17,6 +17,7 @@ from glassrank.serve.service import Service
 
 
 def information(service: Service) -> dict[str, Any]:
+    """What a client can ask for here, and what the index holds now."""
     opened = service.opened
     return {
         "version": __version__,
@@ -56,13 +57,13 @@ def _model(name: str, pipeline: Pipeline) -> dict[str, Any]:
 def reports(options: Options) -> dict[str, Callable[[], bytes]]:
     """JSON that other commands have written, for the page, by the names of its addresses. What is
     there is read once; what still follows, when somebody asks for it."""
-    found: dict[str, Callable[[], bytes]] = {}
+    readers: dict[str, Callable[[], bytes]] = {}
     for name, path in _report_files(options):
         if options.reports_follow and not path.exists():
-            found[name] = partial(_read_later, path)
+            readers[name] = partial(_read_later, path)
         else:
-            found[name] = partial(bytes, _read(path))
-    return found
+            readers[name] = partial(bytes, _read(path))
+    return readers
 
 
 def _read(path: Path) -> bytes:

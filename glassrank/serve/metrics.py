@@ -23,58 +23,63 @@ _DEPTHS = (0, 1, 10, 25, 50, 100, 250, 500, 1000)
 
 
 class Metrics:
+    """Everything that is counted, under the names that Prometheus reads."""
+
     def __init__(self) -> None:
-        own = self._registry = CollectorRegistry()
+        registry = self._registry = CollectorRegistry()
         self.requests = Counter(
-            "glassrank_requests", "Requests.", ["route", "status"], registry=own
+            "glassrank_requests", "Requests.", ["route", "status"], registry=registry
         )
         self.seconds = Histogram(
             "glassrank_request_seconds",
             "From a request's arrival to the end of its answer.",
             ["route"],
             buckets=_SECONDS,
-            registry=own,
+            registry=registry,
         )
         self.depth = Histogram(
             "glassrank_reranked_depth",
             "How many candidates of a query were re-ranked.",
             ["model"],
             buckets=_DEPTHS,
-            registry=own,
+            registry=registry,
         )
         self.queue = Gauge(
             "glassrank_queue_length",
             "Requests that wait for a thread.",
             ["queue"],
             multiprocess_mode="livesum",
-            registry=own,
+            registry=registry,
         )
         self.refusals = Counter(
-            "glassrank_refusals", "Requests refused under load.", ["queue", "reason"], registry=own
+            "glassrank_refusals",
+            "Requests refused under load.",
+            ["queue", "reason"],
+            registry=registry,
         )
         self.overruns = Counter(
             "glassrank_budget_overruns",
             "Requests that were answered after their budget.",
             ["route"],
-            registry=own,
+            registry=registry,
         )
         self.generation = Gauge(
             "glassrank_index_generation",
             "Of the index that is served; the oldest of all workers.",
             multiprocess_mode="livemin",
-            registry=own,
+            registry=registry,
         )
         self.documents = Gauge(
             "glassrank_index_documents",
             "In the index that is served.",
             multiprocess_mode="livemin",
-            registry=own,
+            registry=registry,
         )
         self.behind = Gauge(
             "glassrank_index_behind",
             "1 if there is a newer index that cannot be served yet.",
             multiprocess_mode="livemax",
-            registry=own,
+            registry=registry,
         )
 
     def text(self) -> bytes:

@@ -29,6 +29,8 @@ _log = logging.getLogger("glassrank.serve")
 
 @dataclass(frozen=True)
 class Opened:
+    """One state of index, models and stores; a request keeps to the one that it began with."""
+
     index: Index
     pipelines: Mapping[str, Pipeline]
     """By the models' names; the first is used unless a request names another."""
@@ -75,6 +77,8 @@ class Opened:
         return self.need(model)
 
     def need(self, model: str | None) -> tuple[str, Pipeline]:
+        """The model of this name, or the first, and its pipeline; an error that names those there
+        are."""
         if not self.pipelines:
             raise InputError("this service was started without a model, so it can only search")
         name = next(iter(self.pipelines)) if model is None else model

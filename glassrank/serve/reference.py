@@ -12,6 +12,7 @@ _PAGE = """<!doctype html>
 
 
 def reference_page(schema: dict[str, Any]) -> str:
+    """Every address and its form, as one HTML page without scripts."""
     parts = [
         _operation(method, path, operation, schema)
         for path, operations in schema["paths"].items()
@@ -45,8 +46,8 @@ def _fields(operation: dict[str, Any], schema: dict[str, Any]) -> Iterator[tuple
 
 
 def _named(reference: str, schema: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = schema["components"]["schemas"][reference.rpartition("/")[2]]
-    return found
+    form: dict[str, Any] = schema["components"]["schemas"][reference.rpartition("/")[2]]
+    return form
 
 
 def _kind(field: dict[str, Any]) -> str:
@@ -55,7 +56,7 @@ def _kind(field: dict[str, Any]) -> str:
     'list of string'
     """
     if "anyOf" in field:
-        kinds = [_kind(one) for one in field["anyOf"] if one.get("type") != "null"]
+        kinds = [_kind(choice) for choice in field["anyOf"] if choice.get("type") != "null"]
         return " or ".join(kinds)
     if field.get("type") == "array":
         return f"list of {_kind(field['items'])}"

@@ -45,6 +45,7 @@ async def answer_refusal(request: Request, refusal: Exception) -> Response:
 
 
 def refused(refusal: RefusedError) -> Response:
+    """A refusal as the answer that clients understand."""
     if refusal.wait_ms is None:
         more = {"WWW-Authenticate": "Bearer"} if refusal.status == 401 else None
         return as_json(refusal.status, refusal.message, more)
@@ -78,7 +79,7 @@ async def answer_invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     # Where there are two forms, what is wrong with the right one says more than that it is not the
     # other.
-    errors = sorted(error.errors()[:_FORMS], key=lambda one: one["type"].endswith("_type"))
+    errors = sorted(error.errors()[:_FORMS], key=lambda mistake: mistake["type"].endswith("_type"))
     first = errors[0]
     if first["type"] == "json_invalid":
         where = f"at character {first['loc'][-1]}"

@@ -23,6 +23,8 @@ Version = Literal["1", "2"]
 
 
 class TextsReranker:
+    """Texts that come with the request, in the order of a model and in the words of its client."""
+
     def __init__(self, service: Service) -> None:
         self._service = service
 
@@ -36,6 +38,7 @@ class TextsReranker:
         return json_response(await service.run(request, service.texts, work, budget_ms))
 
     def answer(self, opened: Opened, form: Rerank, version: Version, deadline: Deadline) -> bytes:
+        """The body of the answer, with warnings of what was not read or not re-ranked."""
         texts = form.texts(self._service.limits)
         known = form.model in opened.pipelines
         model, pipeline = opened.need(form.model if known else None)
@@ -85,14 +88,14 @@ def _lengths(texts: list[str], until: Deadline) -> Iterator[int]:
 def _left_out(reranker: Reranker, lengths: list[int], depth: int) -> list[str]:
     """What the model did not read, in sentences."""
     longest = reranker.usage.doc_length
-    found = []
+    warnings = []
     if cut := sum(length > longest for length in lengths):
-        found.append(f"of {cut} documents only the first {longest} words were read")
+        warnings.append(f"of {cut} documents only the first {longest} words were read")
     if late := len(lengths) - depth:
-        found.append(
+        warnings.append(
             f"the budget sufficed for {depth} documents; the other {late} keep their order below"
         )
-    return found
+    return warnings
 
 
 def _result(form: Rerank, number: int, score: float, shown: bool) -> dict[str, Any]:

@@ -61,8 +61,8 @@ def prepare_process(options: Options) -> None:
     """The machine's cores, divided among workers, and one of each worker's left to the thread that
     talks to clients: threads that compute in step with each other all wait for one that has to
     share its core, and a query of 2 ms then takes 200."""
-    own = len(os.sched_getaffinity(0)) // options.workers - 1
-    threads = max(1, own // options.threads)
+    cores = len(os.sched_getaffinity(0)) // options.workers - 1
+    threads = max(1, cores // options.threads)
     os.environ.setdefault("OMP_NUM_THREADS", str(threads))  # for workers, which begin anew
     torch.set_num_threads(threads)
     sys.setswitchinterval(_SWITCH_SECONDS)
@@ -98,6 +98,7 @@ class _Supervisor(Multiprocess):
     """Replaces workers that die."""
 
     def keep_subprocess_alive(self) -> None:
+        """Replaces a worker that has died or is silent, and waits for none."""
         # A worker has its own copy of this end. Without ours, one that dies while it is asked for a
         # sign of life is noticed at once; else it would be waited for, and SIGTERM with it.
         for worker in self.processes:
@@ -136,6 +137,7 @@ def _keep_what_is_loaded() -> None:
 
 
 def server_config(app: Any, **more: Any) -> uvicorn.Config:
+    """How uvicorn is run here: bounded connections, few words in the log, a quick end."""
     return uvicorn.Config(
         app,
         http=BoundedConnection,

@@ -27,6 +27,9 @@ Emit = Callable[[bytes], None]
 
 
 class Searcher:
+    """What is wrong with a request is said at once; then it waits for a thread within its
+    budget."""
+
     def __init__(self, service: Service) -> None:
         self._service = service
         self._planner = service.planner

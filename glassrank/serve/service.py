@@ -27,6 +27,9 @@ _log = logging.getLogger("glassrank.serve")
 
 
 class Service:
+    """What requests share: the index with its models, threads with their queues, the planner, the
+    counts."""
+
     def __init__(self, options: Options, served: Served) -> None:
         self.options = options
         self.limits = options.limits
@@ -47,6 +50,7 @@ class Service:
 
     @property
     def opened(self) -> Opened:
+        """The newest state; who asks twice may be given two."""
         return self.served.now
 
     async def run(
@@ -115,4 +119,5 @@ def to_bytes(value: Any) -> bytes:
 
 
 def json_response(body: bytes) -> Response:
+    """JSON that is written already."""
     return Response(body, media_type="application/json")

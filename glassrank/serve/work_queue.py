@@ -46,6 +46,7 @@ class WorkQueue:
             return True
 
     def leave(self) -> None:
+        """Gives a place back that `enter` took."""
         with self._lock:
             self._inside -= 1
 

@@ -149,13 +149,9 @@ class Store:
             f"{segment.record.name} are missing); run: glassrank encode INDEX --model M"
         )
 
-    def locate(
-        self, snapshot: Snapshot, numbers: NDArray[np.integer], *, partial: bool = False
-    ) -> list[Located]:
+    def locate(self, snapshot: Snapshot, numbers: NDArray[np.integer]) -> list[Located]:
         """Where the rows of documents are, by the index's numbers: one answer for each segment.
-
-        A document that is not stored is an error; if `partial`, it is in none of the answers.
-        """
+        A document that is not stored is an error."""
         located, seen = [], 0
         for position, part in enumerate(self._parts_of(snapshot)):
             base, end = snapshot.bases[position : position + 2]
@@ -163,12 +159,11 @@ class Store:
             seen += len(which)
             if not len(which):
                 continue
-            if part is not None:
-                docs = numbers.take(which) - base
-                starts, ends = part.offsets.take(docs), part.offsets.take(docs + 1)
-                located.append(Located(which, part, starts, ends - starts))
-            elif not partial:
+            if part is None:
                 raise self._not_covered(snapshot.segments[position])
+            docs = numbers.take(which) - base
+            starts, ends = part.offsets.take(docs), part.offsets.take(docs + 1)
+            located.append(Located(which, part, starts, ends - starts))
         if seen < len(numbers):
             raise IndexError("the index has no document of one of these numbers")
         return located

@@ -66,6 +66,7 @@ class _Split:
         self.folds: list[int] = []
 
     def finished(self) -> GatheredSplit:
+        """The same in arrays, once no collection is to come."""
         return GatheredSplit(
             self.queries,
             np.array(self.collection, np.int32),

@@ -50,6 +50,7 @@ class _Given:
         self._order: tuple[int, NDArray[np.int64]] | None = None
 
     def batch(self, step: int) -> Batch:
+        """The triples of this step; with `shuffle`, each pass over them has an order of its own."""
         size, total = self._config.batch, len(self._triples)
         numbers = np.arange(step * size, (step + 1) * size)  # (B,)
         rows = numbers % total

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from glassrank.nn.contextual import ContextualLayers, Layer, positions
-from glassrank.nn.cpu.rows import Packed, SumNorm, attend_in_rows, rounded_up
+from glassrank.nn.cpu.packed_rows import Packed, SumNorm, attend_in_rows, rounded_up
 
 _EPSILON = 1e-12
 """The plain norm adds 1e-6 to the deviation; PyTorch's, which is faster, adds this to its square.

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from glassrank.errors import InputError
-from glassrank.nn.cpu.rows import Packed, SumNorm, attend_in_rows, rounded_up
+from glassrank.nn.cpu.packed_rows import Packed, SumNorm, attend_in_rows, rounded_up
 from glassrank.nn.transformer import Encoder, Layer
 
 

@@ -73,8 +73,8 @@ _EXACT = {"gelu": "none"}
 
 
 class Packed(nn.Module):
-    """A linear layer and what follows it, `none`, `relu` or `gelu`. Its weights are brought into the order
-    in which oneDNN reads them once, and not at every call."""
+    """A linear layer and what follows it, `none`, `relu` or `gelu`. Its weights are brought into
+    the order in which oneDNN reads them once, and not at every call."""
 
     def __init__(self, linear: nn.Linear, dtype: torch.dtype, activation: str = "none") -> None:
         super().__init__()
