@@ -11,7 +11,7 @@ subclass in a file of its own: of `WordRanker` over word vectors that models sha
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -132,6 +132,10 @@ class Ranker(nn.Module, ABC):
     def mix_first_stage(self, weight: float = 0.1) -> None:
         """Lets the first stage's score count, by a learned weight; off unless asked for."""
         self.first_stage_weight = nn.Parameter(torch.tensor(weight))
+
+    def look_at(self, docs: Iterable[TokenBatch]) -> None:
+        """Some documents, before the first step of a fresh model: what can be learned from texts
+        alone. Most models learn nothing."""
 
     def rank(self, query: Words, doc: Words, first_stage: Tensor | None = None) -> Output:
         """`interact`, and the first stage's share as one more part where it is mixed in."""

@@ -7,6 +7,7 @@ as in ColBERT, with a learned weight for each query piece; `kernel_bert.py` has 
 """
 
 import copy
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -65,6 +66,19 @@ class LateInteraction(PieceRanker):
         """Of query pieces: (B, Q)."""
         logits = self.term_weight(states.to(self.term_weight.weight)).squeeze(-1)
         return 2 * torch.sigmoid(logits.float())
+
+    @torch.no_grad()
+    def look_at(self, docs: Iterable[TokenBatch]) -> None:
+        """The projection begins with the directions in which most of the states' length lies:
+        similarities begin as near to the encoder's own as so few dimensions allow."""
+        size = self.config.encoder.size
+        moment = self.projection.weight.new_zeros(size, size, dtype=torch.float64)  # (H, H)
+        for batch in docs:
+            states = unit(self.encoder(batch.ids, batch.mask).float())[batch.mask > 0]  # (T, H)
+            moment += (states.T @ states).double()
+        if moment.any():
+            directions = torch.linalg.eigh(moment).eigenvectors.T.flip(0)  # (H, H), longest first
+            self.projection.weight.copy_(directions[: self.config.size])
 
     def rounded(self, dtype: torch.dtype) -> Self:
         """Only the encoder: kernels see the last bits of a similarity."""

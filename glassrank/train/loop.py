@@ -19,7 +19,7 @@ from glassrank.files import append_line, atomic_write
 from glassrank.models import Ranker
 from glassrank.models.checkpoint import Usage, load_model, save_model
 from glassrank.nn.devices import device_named
-from glassrank.train.build import build_model
+from glassrank.train.build import build_model, show_texts
 from glassrank.train.card import card
 from glassrank.train.config import TrainConfig
 from glassrank.train.curves import LOG, draw_if_possible
@@ -65,6 +65,8 @@ def train(
         )
     target = device_named(device)
     model = build_model(config, prepared, base).to(target)
+    if config.start.model is None:
+        show_texts(model, prepared, config.doc_length, target)
     docs = Tokens.of(prepared.docs, config.doc_length, target)
     data = SplitTensors.of(prepared.train, docs, config.query_length, target)
     dev = SplitTensors.of(prepared.dev, docs, config.query_length, target)

@@ -8,12 +8,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from model_cases import piece_batch, small_model, widened_ids
+from torch.nn import functional
 
 from glassrank.models import MODELS, PieceRanker, TokenBatch, Words
 from glassrank.models.checkpoint import Usage, load_model, save_model
-from glassrank.models.kernel_bert import KernelBERT
+from glassrank.models.kernel_bert import KernelBERT, KernelBERTConfig
 from glassrank.models.pretrained import Pretrained
 from glassrank.nn.kernels import Kernels
+from glassrank.nn.transformer import EncoderConfig
 from glassrank.settings import to_plain
 
 FAMILIES = ("kernel_bert", "maxsim", "single_vector")
@@ -170,3 +172,23 @@ def test_a_packaged_form_takes_less_room_and_scores_alike(tmp_path: Path) -> Non
     original = model.get_parameter("encoder.embeddings.pieces.weight")
     largest = original.abs().amax(1, keepdim=True)
     assert bool(((table - original).abs() <= largest / 127).all())
+
+
+def test_the_projection_begins_where_the_states_are() -> None:
+    torch.manual_seed(3)
+    encoder = EncoderConfig(40, 12, 1, 3, 16, 20, dropout=0.0)
+    model = KernelBERT(KernelBERTConfig(encoder, size=3)).eval()
+    before = model.projection.weight.clone()
+    model.look_at([])  # nothing to learn from
+    assert torch.equal(model.projection.weight, before)
+    ids = torch.randint(4, 40, (6, 9))
+    mask = torch.ones(6, 9)
+    mask[2, 4:] = 0
+    model.look_at([TokenBatch(ids[:3], mask[:3]), TokenBatch(ids[3:], mask[3:])])
+    weight = model.projection.weight.detach()
+    torch.testing.assert_close(weight @ weight.T, torch.eye(3), rtol=1e-5, atol=1e-5)
+    with torch.no_grad():
+        states = functional.normalize(model.encoder(ids, mask), dim=-1)[mask > 0]  # (T, H)
+    kept = (states @ weight.T).square().sum()
+    best = torch.linalg.svdvals(states)[:3].square().sum()  # of any three directions
+    torch.testing.assert_close(kept, best, rtol=1e-4, atol=1e-4)
