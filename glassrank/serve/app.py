@@ -28,10 +28,9 @@ from glassrank.serve.forms import (
     Search,
 )
 from glassrank.serve.guard import Address, Guard
-from glassrank.serve.information import information, reports
+from glassrank.serve.information import information, reference_page, reports
 from glassrank.serve.opened import NO_MODEL, Served
 from glassrank.serve.options import Options
-from glassrank.serve.reference import reference_page
 from glassrank.serve.refusals import HANDLERS, RefusedError
 from glassrank.serve.reranking import TextsReranker
 from glassrank.serve.searching import NDJSON, Searcher

@@ -16,11 +16,11 @@ from glassrank.errors import InputError
 from glassrank.measure import Evaluation, evaluate
 from glassrank.models import Ranker
 from glassrank.nn.devices import device_named
+from glassrank.train.batches import SplitTensors, Tokens
 from glassrank.train.build import build_model
 from glassrank.train.config import TrainConfig
 from glassrank.train.loop import train, validation_precision
 from glassrank.train.prepared import Prepared, Split
-from glassrank.train.tensors import SplitTensors, Tokens
 from glassrank.train.validate import both_runs, score_candidates
 
 Say = Callable[[str], None]

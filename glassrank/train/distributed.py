@@ -18,7 +18,7 @@ from torch import Tensor, distributed, nn
 
 from glassrank.errors import InputError
 from glassrank.nn.devices import device_named
-from glassrank.train.sampler import Batch
+from glassrank.train.batches import Batch
 
 T = TypeVar("T")
 

@@ -63,7 +63,7 @@ class ModelTeacher:
     def __init__(self, folder: Path, docs: Sequence[Sequence[str]], device: str) -> None:
         from glassrank.models.checkpoint import load_model
         from glassrank.models.text_batches import text_encoder
-        from glassrank.train.tensors import Tokens
+        from glassrank.train.batches import Tokens
 
         saved = load_model(folder)
         self._encoder = text_encoder(saved)
@@ -76,7 +76,7 @@ class ModelTeacher:
 
     def scores(self, split: GatheredSplit) -> NDArray[np.float32]:
         """By a model of ours."""
-        from glassrank.train.tensors import SplitTensors
+        from glassrank.train.batches import SplitTensors
         from glassrank.train.validate import score_candidates
 
         queries = self._ids(split.queries, self._usage.query_length)

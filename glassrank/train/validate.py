@@ -8,9 +8,9 @@ import torch
 from numpy.typing import NDArray
 
 from glassrank.models import Ranker
+from glassrank.train.batches import SplitTensors
 from glassrank.train.prepared import Split
 from glassrank.train.step import pair_scores, rounding
-from glassrank.train.tensors import SplitTensors
 from glassrank.types import Qrels, Run
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ from safetensors.torch import load_file
 from tiny_run import tiny_config, tiny_prepared
 
 from glassrank.errors import InputError
+from glassrank.train.batches import Batch
 from glassrank.train.config import TrainConfig
-from glassrank.train.curves import read_log
 from glassrank.train.distributed import Team, joined
 from glassrank.train.loop import train
-from glassrank.train.sampler import Batch
+from glassrank.train.report import read_log
 
 
 def small_config() -> TrainConfig:
