@@ -12,7 +12,7 @@ from glassrank.settings import from_plain
 
 
 def as_if_on_a_gpu() -> Ranker:
-    model = MODELS["tk"].model(from_plain(MODELS["tk"].config, SMALL["tk"]))
+    model = MODELS["tk"](from_plain(MODELS["tk"].config_type, SMALL["tk"]))
     model.parameters = lambda: iter([SimpleNamespace(is_cuda=True)])  # type: ignore[assignment]
     return model
 
