@@ -16,7 +16,8 @@ import torch
 from numpy.typing import NDArray
 
 from glassrank.errors import GlassrankError, InputError
-from glassrank.models.checkpoint import SavedModel, Usage, load_model, save_ensemble
+from glassrank.models.checkpoint import SavedModel, Usage, load_model
+from glassrank.models.saving import save_ensemble
 from glassrank.nn.devices import device_named
 from glassrank.train.batches import SplitTensors, Tokens
 from glassrank.train.prepared import Prepared, Split, load_prepared
