@@ -15,7 +15,7 @@ from starlette.types import ASGIApp
 
 from glassrank import __version__
 from glassrank.deadline import Deadline
-from glassrank.serve.explaining import Explainer, need_document
+from glassrank.serve.explaining import ScoreExplainer, need_document
 from glassrank.serve.forms import (
     Budget,
     Count,
@@ -114,7 +114,8 @@ def _name_models(app: FastAPI, options: Options) -> None:
 
 
 def _add_answers(app: FastAPI, service: Service) -> None:
-    searcher, explainer, reranker = Searcher(service), Explainer(service), TextsReranker(service)
+    searcher, explainer = Searcher(service), ScoreExplainer(service)
+    reranker = TextsReranker(service)
 
     streams: dict[int | str, Any] = {
         200: {"content": {NDJSON: {}}, "description": "As one object, or as a stream."}

@@ -4,7 +4,7 @@ L. Gao, Z. Dai, J. Callan, EMNLP 2020, section 5: all of the model is fine-tuned
 interaction, or only its representation; each query is tested by a model that has not seen it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
@@ -18,12 +18,11 @@ from glassrank.models import Ranker
 from glassrank.nn.devices import device_named
 from glassrank.train.batches import SplitTensors, Tokens
 from glassrank.train.build import build_model
-from glassrank.train.config import TrainConfig
+from glassrank.train.config import Say, TrainConfig
 from glassrank.train.loop import train, validation_precision
 from glassrank.train.prepared import Prepared, Split
 from glassrank.train.validate import both_runs, score_candidates
 
-Say = Callable[[str], None]
 Mode = Literal["none", "all", "interaction", "representation"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 

@@ -21,7 +21,7 @@ from glassrank.train.prepared import Split
 
 
 @dataclass(frozen=True)
-class Batch:
+class BatchRows:
     """Row numbers into the split; column 0 of `candidates` is the positive."""
 
     queries: NDArray[np.int64]  # (B,)
@@ -35,7 +35,7 @@ class Sampler:
         kind = _Given if config.kind == "triples" else _Drawn
         self._source: _Given | _Drawn = kind(split, config, seed)
 
-    def batch(self, step: int) -> Batch:
+    def batch(self, step: int) -> BatchRows:
         """The batch of a step: the same for the same step, however often a run was interrupted."""
         return self._source.batch(step)
 
@@ -53,7 +53,7 @@ class _Given:
         self._seed = seed
         self._order: tuple[int, NDArray[np.int64]] | None = None
 
-    def batch(self, step: int) -> Batch:
+    def batch(self, step: int) -> BatchRows:
         """The triples of this step; with `shuffle`, each pass over them has an order of its own."""
         size, total = self._config.batch, len(self._triples)
         numbers = np.arange(step * size, (step + 1) * size)  # (B,)
@@ -64,7 +64,7 @@ class _Given:
                 here = passes == epoch
                 rows[here] = self._shuffled(epoch)[rows[here]]
         chosen = self._triples[rows].astype(np.int64)  # (B, 3)
-        return Batch(chosen[:, 0], chosen[:, 1:])
+        return BatchRows(chosen[:, 0], chosen[:, 1:])
 
     def _shuffled(self, epoch: int) -> NDArray[np.int64]:
         """Only the last one is kept: steps come in order."""
@@ -103,7 +103,7 @@ class _Drawn:
         chances = np.cumsum(share**config.collection_power / share)
         self._chances = chances / chances[-1]  # (queries,) running sum, up to 1
 
-    def batch(self, step: int) -> Batch:
+    def batch(self, step: int) -> BatchRows:
         """A query by its collection's share, one of its positives, and negatives below that."""
         rng = np.random.default_rng([self._seed, step])
         rows = self._chances.searchsorted(rng.random(self._config.batch), side="right")  # (B,)
@@ -120,7 +120,7 @@ class _Drawn:
         order = np.argsort(keys, axis=1)[:, :wanted] % count[:, None]  # (B, n)
         drawn = self._negatives.values[begin[:, None] + order]
         candidates = np.column_stack([self._positives.values[chosen], drawn])
-        return Batch(self._queries[rows], candidates)
+        return BatchRows(self._queries[rows], candidates)
 
     def _pairs(self, split: Split, query: int) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
         """(positives of one grade, their negatives) for each grade that has both."""
@@ -196,7 +196,7 @@ class SplitTensors:
             teacher,
         )
 
-    def examples(self, batch: Batch) -> "Examples":
+    def examples(self, batch: BatchRows) -> "Examples":
         """The queries and documents of a batch."""
         places = on_device(batch.candidates, self.grades.device)
         return Examples(

@@ -22,7 +22,7 @@ from glassrank.models.saving import save_model
 from glassrank.nn.devices import device_named
 from glassrank.train.batches import Examples, Sampler, SplitTensors, Tokens
 from glassrank.train.build import build_model
-from glassrank.train.config import TrainConfig
+from glassrank.train.config import Say, TrainConfig
 from glassrank.train.distributed import ALONE, Team
 from glassrank.train.losses import loss
 from glassrank.train.prepared import Prepared
@@ -31,8 +31,6 @@ from glassrank.train.same_settings import run_settings
 from glassrank.train.state import RunProgress, load_state, save_state
 from glassrank.train.step import make_optimizers, scores_of, update
 from glassrank.train.validate import Validation, quality_by_depth, validate
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
