@@ -20,7 +20,7 @@ from glassrank.train.batches import SplitTensors, Tokens
 from glassrank.train.build import build_model
 from glassrank.train.config import Say, TrainConfig
 from glassrank.train.loop import train, validation_precision
-from glassrank.train.prepared import Prepared, Split
+from glassrank.train.prepared import Prepared
 from glassrank.train.validate import both_runs, score_candidates
 
 Mode = Literal["none", "all", "interaction", "representation"]
@@ -60,9 +60,8 @@ def adapt(
         for fold in range(int(folds.max()) + 1):
             tested = np.flatnonzero(folds == fold)
             model = _model_of_fold(config, prepared, folds, fold, mode, out, device, say, base)
-            scores[_places(prepared.train, tested)] = _scored(
-                config, prepared, model, tested, device
-            )
+            places = np.isin(prepared.train.docs.owners, tested)
+            scores[places] = _scored(config, prepared, model, tested, device)
         first_run, second_run, qrels = both_runs(prepared.train, queries, scores)
         first_stage = first_stage or evaluate(first_run, qrels, measures)
         adapted[mode] = evaluate(second_run, qrels, measures)
@@ -111,9 +110,3 @@ def _scored(
     data = SplitTensors.of(prepared.train, docs, config.query_length, target)
     precision = validation_precision(config, model)
     return score_candidates(model.to(target), data, queries, precision)
-
-
-def _places(split: Split, queries: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Of these queries' candidates, in their order."""
-    owner = np.repeat(np.arange(len(split.queries)), np.diff(split.docs.offsets))
-    return np.flatnonzero(np.isin(owner, queries))

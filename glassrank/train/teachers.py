@@ -38,8 +38,7 @@ class MeanTeacher:
 
     def scores(self, split: GatheredSplit) -> NDArray[np.float32]:
         """The weighted mean of standardised scores."""
-        lengths = np.diff(split.docs.offsets)
-        owner = np.repeat(np.arange(len(lengths)), lengths)
+        lengths, owner = np.diff(split.docs.offsets), split.docs.owners
         total = np.zeros(len(owner), np.float64)
         for teacher, weight in self._teachers:
             total += weight * _standardized(teacher.scores(split), owner, lengths)
@@ -108,7 +107,7 @@ class SentenceTeacher:
         """Cosines of a sentence encoder."""
         encoded = self._encode(split.queries)
         docs = split.docs
-        owner = np.repeat(np.arange(len(split.queries)), np.diff(docs.offsets))
+        owner = docs.owners
         out = np.empty(len(owner), np.float32)
         for start in range(0, len(owner), 1 << 16):
             part = slice(start, start + (1 << 16))
