@@ -22,15 +22,14 @@ from glassrank_bench.measuring import processor
 from numpy.typing import NDArray
 
 from glassrank.settings import from_plain
+from glassrank.train.batches import Sampler, SplitTensors, Tokens
 from glassrank.train.build import build_model
 from glassrank.train.config import TrainConfig
 from glassrank.train.loop import train
 from glassrank.train.losses import loss
 from glassrank.train.prepared import Prepared, Ragged, Split
-from glassrank.train.sampler import Sampler
 from glassrank.train.state import RunProgress
 from glassrank.train.step import make_optimizers, scores_of, update
-from glassrank.train.tensors import SplitTensors, Tokens
 
 WORDS, SIZE, DEPTH = 20_000, 300, 100
 WARM_UP = 1

@@ -21,6 +21,11 @@ class Ragged:
     def __getitem__(self, row: int) -> NDArray[Any]:
         return self.values[self.offsets[row] : self.offsets[row + 1]]
 
+    @property
+    def owners(self) -> NDArray[np.int64]:
+        """The row that each value stands in."""
+        return np.repeat(np.arange(len(self)), np.diff(self.offsets))
+
     def padded(self, length: int) -> NDArray[np.int32]:
         """(n, length), cut and filled with zeros."""
         sizes = np.minimum(np.diff(self.offsets), length)

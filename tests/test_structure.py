@@ -102,6 +102,23 @@ def test_one_name_is_one_idea() -> None:
     assert {name for name, count in names.items() if count > 1} <= SAME_IDEA
 
 
+SAME_THING = frozenset(
+    # The plain maths and its fast forms; a change, and the form that asks for it; what an index and
+    # what a store is made of.
+    "Change Layer Manifest _Layer _SumNorm".split()
+)
+
+
+def test_one_class_is_one_thing() -> None:
+    names = Counter(
+        node.name
+        for path in MODULES
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.ClassDef)
+    )
+    assert {name for name, count in names.items() if count > 1} <= SAME_THING
+
+
 @pytest.mark.parametrize(
     "path", re.findall(r"`((?:glassrank|tests|docs|configs|benchmarks)/[\w./-]*)`", ARCHITECTURE)
 )

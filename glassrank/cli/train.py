@@ -39,7 +39,7 @@ def train(
     run = read_config(config)
     out = config.parent / run.out
     if curves:
-        from glassrank.train.curves import draw_curves
+        from glassrank.train.report import draw_curves
 
         console.say(f"curves in {draw_curves(out, run.validation.measure)}", quiet=quiet)
         return

@@ -21,7 +21,7 @@ from glassrank.errors import InputError
 from glassrank.files import atomic_write
 from glassrank.types import Doc
 
-Located = tuple[str, int, Doc]
+PlacedDoc = tuple[str, int, Doc]
 """A document with its file (or collection) and its line there."""
 
 SUFFIXES = {
@@ -51,7 +51,7 @@ class DocReader:
     """
 
     def __init__(
-        self, name: str, records: Callable[[], Iterator[Located]], n_bytes: int | None = None
+        self, name: str, records: Callable[[], Iterator[PlacedDoc]], n_bytes: int | None = None
     ) -> None:
         self.name = name
         self.n_bytes = n_bytes  # of the file on disk, for a progress bar; None if it is not a file
@@ -165,12 +165,12 @@ def _read_irds(name: str) -> DocReader:
     return DocReader(name, lambda: ((name, number, doc) for number, doc in irds.irds_docs(name)))
 
 
-def _read_file(path: Path, kind: str, encoding: str) -> Iterator[Located]:
+def _read_file(path: Path, kind: str, encoding: str) -> Iterator[PlacedDoc]:
     for line, doc in READERS[kind](path, encoding):
         yield str(path), line, doc
 
 
-def _read_folder(folder: Path, wanted: str | None, encoding: str) -> Iterator[Located]:
+def _read_folder(folder: Path, wanted: str | None, encoding: str) -> Iterator[PlacedDoc]:
     by_suffix = wanted is None or any(suffix_format(path) == wanted for path in _files(folder))
     for path in _files(folder):
         kind = suffix_format(path) if by_suffix else wanted

@@ -1,8 +1,14 @@
 """Measures at every cutoff and re-ranking depth, and whether differences are more than chance."""
 
 from glassrank.measure.compare import Comparison, compare, compare_all
-from glassrank.measure.depth import DepthCurve, best_depth, evaluate_at_depths
-from glassrank.measure.evaluate import Evaluation, evaluate, evaluate_at_cutoffs
+from glassrank.measure.evaluate import (
+    DepthCurve,
+    Evaluation,
+    best_depth,
+    evaluate,
+    evaluate_at_cutoffs,
+    evaluate_at_depths,
+)
 from glassrank.measure.judged import Judged
 from glassrank.measure.measures import Measure
 from glassrank.measure.significance import (

@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from glassrank.errors import InputError
-from glassrank.measure.depth import evaluate_at_depths
-from glassrank.measure.evaluate import evaluate
+from glassrank.measure.evaluate import evaluate, evaluate_at_depths
 from glassrank.measure.measures import Floats, Ints, Measure
 from glassrank.types import Qrels, Run
 

@@ -27,8 +27,8 @@ from glassrank.models.pieces import PieceRanker
 from glassrank.models.word_tables import SubwordTable
 
 _NO_FAMILIES = frozenset(
-    "checkpoint contract ensemble fast mores_gpu pieces pretrained seal text_batches weights "
-    "word_tables".split()
+    "checkpoint contract ensemble fast mores_gpu pieces pretrained saving seal text_batches "
+    "weights word_tables".split()
 )
 """Files here that other files share; some need packages that a machine which trains has not."""
 _OUTSIDE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")

@@ -7,7 +7,6 @@ cannot vouch for is refused in one sentence. The card is for people, who may edi
 
 import hashlib
 import json
-import shutil
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,7 +15,6 @@ from typing import Any
 
 import torch
 from safetensors.torch import load
-from torch import Tensor
 
 from glassrank.checked import parse_json
 from glassrank.errors import InputError
@@ -30,28 +28,22 @@ from glassrank.models import (
     WordTable,
     find_family,
     is_outside,
-    name_of,
 )
 from glassrank.models.weights import (
     MOST_BYTES,
     TensorInfo,
     build,
-    check_finite,
     fill,
     read_header,
-    smaller,
     whole_header,
     whole_vectors,
-    write_tensors,
 )
 from glassrank.models.word_tables import check_vocabulary
 from glassrank.sealed import (
-    MANIFEST,
     SealedFiles,
     about,
     read_sealed,
     sealed_files,
-    sealed_folder,
 )
 from glassrank.settings import from_plain, modest, to_plain
 
@@ -60,7 +52,6 @@ DEFAULT = Path(__file__).parent / "default"
 """The model that comes with the package."""
 CONFIG, WEIGHTS = "config.json", "weights.safetensors"
 VOCABULARY, CARD = "vocabulary.txt", "card.md"
-_HOLDS = (CONFIG, WEIGHTS, VOCABULARY, CARD, "[0-9]", "[0-9][0-9]")
 _CONFIG_BYTES, _VOCABULARY_BYTES = 1 << 20, 1 << 26
 _LONGEST_TEXT = 10_000
 _MOST_MEMBERS = 100
@@ -108,7 +99,7 @@ class SavedModel:
 
 
 @dataclass(frozen=True)
-class _Config:
+class ModelConfig:
     """What `config.json` holds; an ensemble has members, and nothing of its own."""
 
     format: int
@@ -119,72 +110,6 @@ class _Config:
     """How many words have a vector, and how long it is."""
     first_stage_weight: bool = False
     members: tuple[str, ...] = ()
-
-
-def save_model(
-    folder: Path,
-    model: Ranker,
-    usage: Usage,
-    vocabulary: list[str],
-    card: str,
-    vectors: str = "float32",
-    layers: str = "float32",
-) -> None:
-    """`vectors` says how vectors of words or pieces are kept: float32, float16, or int8 with a
-    scale for each, which takes a quarter of the room; `layers`, how other matrices are: float32 or
-    float16."""
-    if model.name == Ensemble.name:
-        raise TypeError("an ensemble is made of saved models; write it with save_ensemble")
-    weights = {name: tensor.detach().cpu().contiguous() for name, tensor in _state(model).items()}
-    check_finite(weights)
-    check_vocabulary(model, vocabulary)
-    config = {
-        "format": FORMAT,
-        "model": name_of(type(model)),
-        "config": to_plain(model.config),
-        "usage": to_plain(usage),
-        "words": None if model.words is None else list(model.words.embedding.weight.shape),
-        "first_stage_weight": model.first_stage_weight is not None,
-    }
-    with sealed_folder(folder, "model", _HOLDS, beside=CARD) as part:
-        write_tensors(smaller(weights, vectors, layers), part / WEIGHTS)
-        _write_config(part, config)
-        (part / VOCABULARY).write_text("".join(f"{w}\n" for w in vocabulary), "utf-8")
-        (part / CARD).write_text(card, "utf-8")
-
-
-def save_ensemble(
-    folder: Path,
-    members: Sequence[Path],
-    usage: Usage,
-    card: str,
-    *,
-    trusted: Collection[str] = (),
-) -> None:
-    """`members` are model folders, which are copied as they are: 0, 1, and so on."""
-    names = [str(number) for number in range(len(members))]
-    config = {"format": FORMAT, "model": Ensemble.name, "members": names, "usage": to_plain(usage)}
-    with sealed_folder(folder, "model", _HOLDS, beside=CARD) as part:
-        for name, member in zip(names, members, strict=True):
-            _copy(member, part / name)
-        _write_config(part, config)
-        (part / CARD).write_text(card, "utf-8")
-        with Folder.open(part) as written:  # what cannot be opened is not written
-            load_ensemble(written, from_plain(_Config, config), trusted)
-
-
-def _copy(member: Path, target: Path) -> None:
-    """The files of a model folder, and no other that may lie there."""
-    target.mkdir()
-    with Folder.open(member) as source, Folder.open(target) as copy:
-        for name in (CONFIG, WEIGHTS, VOCABULARY, CARD, MANIFEST):
-            if source.kind(name):
-                with source.open_file(name) as file, copy.create(name) as new:
-                    shutil.copyfileobj(file, new)
-
-
-def _write_config(folder: Path, config: dict[str, Any]) -> None:
-    (folder / CONFIG).write_text(json.dumps(config, indent=2) + "\n", "utf-8")
 
 
 def load_named(model: str | Path) -> SavedModel:
@@ -254,7 +179,7 @@ def load_files(files: SealedFiles, trusted: Collection[str] = ()) -> SavedModel:
         return SavedModel(model, stored.usage, words)
 
 
-def load_config(files: SealedFiles) -> _Config:
+def load_config(files: SealedFiles) -> ModelConfig:
     """What `config.json` says, as far as it can be without the model's class."""
     with about(files.path, f"{CONFIG} is not what a model has"):
         plain = parse_json(files.read(CONFIG, _CONFIG_BYTES))
@@ -263,10 +188,10 @@ def load_config(files: SealedFiles) -> _Config:
         if type(plain.get("format")) is not int or plain["format"] != FORMAT:
             version = str(plain.get("format"))[:40]
             raise InputError(f"it has model format {version}, this version reads {FORMAT}")
-        return modest(from_plain(_Config, plain), CONFIG)
+        return modest(from_plain(ModelConfig, plain), CONFIG)
 
 
-def load_ensemble(folder: Folder, stored: _Config, trusted: Collection[str] = ()) -> SavedModel:
+def load_ensemble(folder: Folder, stored: ModelConfig, trusted: Collection[str] = ()) -> SavedModel:
     """An ensemble's members, each from the folder of its name."""
     names = stored.members
     if not 1 <= len(names) <= _MOST_MEMBERS or len(set(names)) < len(names):
@@ -313,11 +238,7 @@ def fingerprint(model: Ranker) -> str:
     """The same for the same weights, another for any other: what a document store is tied to."""
     digest = hashlib.blake2b(digest_size=16)
     digest.update(json.dumps(to_plain(model.config), sort_keys=True).encode())
-    for name, tensor in sorted(_state(model).items()):
+    for name, tensor in sorted(model.state_dict().items()):
         digest.update(name.encode())
         digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
     return digest.hexdigest()
-
-
-def _state(model: Ranker) -> dict[str, Tensor]:
-    return dict(model.state_dict())

@@ -23,7 +23,7 @@ from glassrank.text import EnglishAnalyzer
 from glassrank.types import Doc, Hit, Query, Ranking, Run
 
 
-class Change(NamedTuple):
+class ChangeCounts(NamedTuple):
     """How many documents were added to an index, and how many deleted."""
 
     added: int
@@ -100,7 +100,7 @@ class Index:
         add: Iterable[Doc] | None = None,
         replace: bool = False,
         merge: bool = False,
-    ) -> Change:
+    ) -> ChangeCounts:
         """First deletes, then adds, then merges, and all of it at once or nothing."""
         with _located(add), changing(self.path) as writer:
             deleted = writer.delete(delete)
@@ -111,7 +111,7 @@ class Index:
                 writer.merge_small()
         with _committed(self.path):
             self._snapshot = Snapshot.open(self.path, verify=False)
-        return Change(added, deleted)
+        return ChangeCounts(added, deleted)
 
     def refresh(self, *, verify: bool = False) -> bool:
         """Moves on to the newest state, and says whether there was one. New segments' numbers are

@@ -16,7 +16,7 @@ from glassrank.errors import DuplicateIdError
 from glassrank.folders import Folder
 from glassrank.ragged import Ragged, Strings
 from glassrank.retrieve.segment import Segment, SegmentRecord
-from glassrank.retrieve.segment_writer import Block, write_segment
+from glassrank.retrieve.segment_writer import DocBlock, write_segment
 
 DOCS_AT_ONCE = 1 << 15
 
@@ -78,7 +78,7 @@ def _block(
     renumber: Sequence[NDArray[np.uint32]],
     owners: NDArray[np.int32],
     docs: NDArray[np.int64],
-) -> Block:
+) -> DocBlock:
     def gather(rows: Callable[[Segment], tuple[NDArray[np.int64], NDArray[Any]]]) -> Ragged:
         return _gather([rows(segment) for segment in segments], owners, docs)
 
@@ -88,7 +88,7 @@ def _block(
     for owner, numbers in enumerate(renumber):
         mine = np.repeat(owners == owner, sizes)
         terms.values[mine] = numbers[terms.values[mine]]
-    return Block(
+    return DocBlock(
         ids=gather(lambda segment: (segment.ids.offsets, segment.ids.data)),
         texts=gather(lambda segment: (segment.texts.offsets, segment.texts.data)),
         fields=gather(lambda segment: (segment.fields.offsets, segment.fields.data)),

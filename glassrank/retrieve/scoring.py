@@ -16,7 +16,7 @@ ALMOST_NOTHING = 1e-30
 """A term that matches adds at least this, so that a document of score 0 is a match still."""
 
 
-class Collection(NamedTuple):
+class CollectionStatistics(NamedTuple):
     """What scores need to know of the whole collection."""
 
     docs: int
@@ -52,13 +52,13 @@ class BM25:
     rounded: bool = False
     """Lengths as Lucene stores them, for the same ranking to the last document."""
 
-    def term(self, term: TermStatistics, collection: Collection) -> TermFactors:
+    def term(self, term: TermStatistics, collection: CollectionStatistics) -> TermFactors:
         """What a term contributes, whatever the document."""
         return TermFactors(
             float(np.log1p((collection.docs - term.docs + 0.5) / (term.docs + 0.5))), 1.0
         )
 
-    def lengths(self, lengths: NDArray[Any], collection: Collection) -> Floats:
+    def lengths(self, lengths: NDArray[Any], collection: CollectionStatistics) -> Floats:
         """What each document's length adds to the denominator."""
         lengths = rounded_lengths(lengths) if self.rounded else lengths
         relative = lengths / max(collection.average_length, 1e-9)
@@ -79,12 +79,12 @@ class QL:
     mu: float = 1000.0
     rounded: bool = False
 
-    def term(self, term: TermStatistics, collection: Collection) -> TermFactors:
+    def term(self, term: TermStatistics, collection: CollectionStatistics) -> TermFactors:
         """What a term contributes, whatever the document."""
         probability = (term.occurrences + 1) / (collection.tokens + 1)
         return TermFactors(1.0, 1 / (self.mu * probability))
 
-    def lengths(self, lengths: NDArray[Any], collection: Collection) -> Floats:
+    def lengths(self, lengths: NDArray[Any], collection: CollectionStatistics) -> Floats:
         """What each document's length adds for each term."""
         lengths = rounded_lengths(lengths) if self.rounded else lengths
         return np.asarray(np.log(self.mu / (lengths + self.mu)), np.float32)

@@ -11,7 +11,7 @@ from glassrank.errors import DuplicateIdError, InputError
 from glassrank.folders import Folder
 from glassrank.ragged import Ragged, pack
 from glassrank.retrieve.segment import SegmentRecord, encode_fields
-from glassrank.retrieve.segment_writer import Block, write_segment
+from glassrank.retrieve.segment_writer import DocBlock, write_segment
 from glassrank.text import EnglishAnalyzer
 from glassrank.types import Doc
 
@@ -78,7 +78,7 @@ class SegmentBuilder:
             np.frombuffer(self._ends, np.int64),
             np.array(order, np.int64),
         )
-        block = Block(
+        block = DocBlock(
             ids=pack(ids),
             texts=pack([self._texts[i] for i in order]),
             fields=pack([self._fields[i] for i in order]),

@@ -18,7 +18,7 @@ from glassrank.retrieve.segment import SegmentRecord
 POSTINGS_AT_ONCE = 1 << 23
 
 
-class Block(NamedTuple):
+class DocBlock(NamedTuple):
     """Some documents: ids, texts and fields as bytes, document vectors as terms and counts."""
 
     ids: Ragged
@@ -48,7 +48,7 @@ def write_segment(
     folder: Folder,
     name: str,
     terms: Sequence[bytes],
-    blocks: Iterable[Block],
+    blocks: Iterable[DocBlock],
     count_dtype: DTypeLike,
 ) -> SegmentRecord:
     """`terms` are sorted; `count_dtype` is the smallest that holds the largest count."""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from glassrank.errors import GlassrankError, explained
 from glassrank.retrieve.manifest import Manifest, manifest_in, open_index, read_manifest
-from glassrank.retrieve.scoring import BM25, QL, Collection, Floats, TermStatistics
+from glassrank.retrieve.scoring import BM25, QL, CollectionStatistics, Floats, TermStatistics
 from glassrank.retrieve.segment import Segment, SegmentRecord
 from glassrank.types import Doc
 
@@ -36,7 +36,7 @@ class Snapshot:
         self.bases = [0]
         for segment in self.segments:
             self.bases.append(self.bases[-1] + len(segment))
-        self.collection = Collection(
+        self.collection = CollectionStatistics(
             docs=sum(len(segment) - len(segment.deleted) for segment in self.segments),
             tokens=sum(
                 segment.record.tokens - segment.deleted_statistics[0] for segment in self.segments
@@ -117,7 +117,7 @@ def _term(segments: Sequence[Segment], term: str) -> IndexTerm:
 
 
 def _lengths(
-    segments: Sequence[Segment], collection: Collection, method: BM25 | QL
+    segments: Sequence[Segment], collection: CollectionStatistics, method: BM25 | QL
 ) -> tuple[Floats, ...]:
     """The part of every document's score that its length decides, for each segment."""
     return tuple(method.lengths(segment.lengths, collection) for segment in segments)

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp
 
 from glassrank import __version__
 from glassrank.deadline import Deadline
-from glassrank.serve.explaining import Explainer, need_document
+from glassrank.serve.explaining import ScoreExplainer, need_document
 from glassrank.serve.forms import (
     Budget,
     Count,
@@ -28,10 +28,9 @@ from glassrank.serve.forms import (
     Search,
 )
 from glassrank.serve.guard import Address, Guard
-from glassrank.serve.information import information, reports
+from glassrank.serve.information import information, reference_page, reports
 from glassrank.serve.opened import NO_MODEL, Served
 from glassrank.serve.options import Options
-from glassrank.serve.reference import reference_page
 from glassrank.serve.refusals import HANDLERS, RefusedError
 from glassrank.serve.reranking import TextsReranker
 from glassrank.serve.searching import NDJSON, Searcher
@@ -115,7 +114,8 @@ def _name_models(app: FastAPI, options: Options) -> None:
 
 
 def _add_answers(app: FastAPI, service: Service) -> None:
-    searcher, explainer, reranker = Searcher(service), Explainer(service), TextsReranker(service)
+    searcher, explainer = Searcher(service), ScoreExplainer(service)
+    reranker = TextsReranker(service)
 
     streams: dict[int | str, Any] = {
         200: {"content": {NDJSON: {}}, "description": "As one object, or as a stream."}

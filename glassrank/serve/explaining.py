@@ -25,7 +25,7 @@ from glassrank.serve.refusals import RefusedError
 from glassrank.serve.service import Service, json_response, to_bytes
 
 
-class Explainer:
+class ScoreExplainer:
     """What is wrong with a request is said at once; the rest is computed where texts are ranked."""
 
     def __init__(self, service: Service) -> None:

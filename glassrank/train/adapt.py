@@ -4,7 +4,7 @@ L. Gao, Z. Dai, J. Callan, EMNLP 2020, section 5: all of the model is fine-tuned
 interaction, or only its representation; each query is tested by a model that has not seen it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
@@ -16,14 +16,13 @@ from glassrank.errors import InputError
 from glassrank.measure import Evaluation, evaluate
 from glassrank.models import Ranker
 from glassrank.nn.devices import device_named
+from glassrank.train.batches import SplitTensors, Tokens
 from glassrank.train.build import build_model
-from glassrank.train.config import TrainConfig
+from glassrank.train.config import Say, TrainConfig
 from glassrank.train.loop import train, validation_precision
-from glassrank.train.prepared import Prepared, Split
-from glassrank.train.tensors import SplitTensors, Tokens
+from glassrank.train.prepared import Prepared
 from glassrank.train.validate import both_runs, score_candidates
 
-Say = Callable[[str], None]
 Mode = Literal["none", "all", "interaction", "representation"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 
@@ -61,9 +60,8 @@ def adapt(
         for fold in range(int(folds.max()) + 1):
             tested = np.flatnonzero(folds == fold)
             model = _model_of_fold(config, prepared, folds, fold, mode, out, device, say, base)
-            scores[_places(prepared.train, tested)] = _scored(
-                config, prepared, model, tested, device
-            )
+            places = np.isin(prepared.train.docs.owners, tested)
+            scores[places] = _scored(config, prepared, model, tested, device)
         first_run, second_run, qrels = both_runs(prepared.train, queries, scores)
         first_stage = first_stage or evaluate(first_run, qrels, measures)
         adapted[mode] = evaluate(second_run, qrels, measures)
@@ -112,9 +110,3 @@ def _scored(
     data = SplitTensors.of(prepared.train, docs, config.query_length, target)
     precision = validation_precision(config, model)
     return score_candidates(model.to(target), data, queries, precision)
-
-
-def _places(split: Split, queries: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Of these queries' candidates, in their order."""
-    owner = np.repeat(np.arange(len(split.queries)), np.diff(split.docs.offsets))
-    return np.flatnonzero(np.isin(owner, queries))

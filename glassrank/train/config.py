@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -13,6 +14,8 @@ from glassrank.settings import from_plain
 if TYPE_CHECKING:
     from glassrank.models import Ranker
 
+Say = Callable[[str], None]
+"""Is told, line by line, how far a piece of work is."""
 Loss = Literal["hinge", "ranknet", "pointwise", "softmax", "gains", "margin_mse", "kl"]
 VectorFormat = Literal["float32", "float16", "int8"]
 Sampling = Literal["first_stage", "nearest_grade", "lower_grades", "triples"]

@@ -18,7 +18,7 @@ from torch import Tensor, distributed, nn
 
 from glassrank.errors import InputError
 from glassrank.nn.devices import device_named
-from glassrank.train.sampler import Batch
+from glassrank.train.batches import BatchRows
 
 T = TypeVar("T")
 
@@ -39,7 +39,7 @@ class Team:
         """Whether this process writes and speaks."""
         return self.rank == 0
 
-    def share(self, batch: Batch) -> Batch:
+    def share(self, batch: BatchRows) -> BatchRows:
         """Every `size`-th query, with its candidates."""
         if self.size == 1:
             return batch

@@ -12,14 +12,12 @@ from numpy.typing import NDArray
 
 from glassrank.errors import InputError
 from glassrank.ragged import Ragged
-from glassrank.train.config import Collection, FoldsConfig, TrainConfig, family_of
+from glassrank.train.config import Collection, FoldsConfig, Say, TrainConfig, family_of
 from glassrank.train.triples import first_stage_of, group_triples, read_triples
 from glassrank.types import Qrels, Query
 
 if TYPE_CHECKING:
     from glassrank.retrieve import Index
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)

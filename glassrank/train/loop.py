@@ -17,23 +17,20 @@ from torch import Tensor
 from glassrank.errors import InputError
 from glassrank.files import append_line, atomic_write
 from glassrank.models import Ranker
-from glassrank.models.checkpoint import Usage, load_model, save_model
+from glassrank.models.checkpoint import Usage, load_model
+from glassrank.models.saving import save_model
 from glassrank.nn.devices import device_named
+from glassrank.train.batches import Examples, Sampler, SplitTensors, Tokens
 from glassrank.train.build import build_model, show_texts
-from glassrank.train.card import card
-from glassrank.train.config import TrainConfig
-from glassrank.train.curves import LOG, draw_if_possible
+from glassrank.train.config import Say, TrainConfig
 from glassrank.train.distributed import ALONE, Team
 from glassrank.train.losses import loss
 from glassrank.train.prepared import Prepared
+from glassrank.train.report import LOG, card, draw_if_possible
 from glassrank.train.same_settings import run_settings
-from glassrank.train.sampler import Sampler
 from glassrank.train.state import RunProgress, load_state, save_state
 from glassrank.train.step import make_optimizers, scores_of, update
-from glassrank.train.tensors import Examples, SplitTensors, Tokens
 from glassrank.train.validate import Validation, quality_by_depth, validate
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from glassrank.models.pretrained import local_folder
 from glassrank.ragged import Ragged
 from glassrank.settings import to_plain
 from glassrank.text.vocabulary import UNKNOWN, Vocabulary
-from glassrank.train.config import TrainConfig, family_of
+from glassrank.train.config import Say, TrainConfig, family_of
 from glassrank.train.gather import Gathered, GatheredSplit
 from glassrank.train.prepared import Prepared, Split, Subwords
 from glassrank.train.same_settings import preparation
@@ -21,8 +21,6 @@ from glassrank.train.teachers import MeanTeacher, Teacher, find_teacher
 
 if TYPE_CHECKING:
     from glassrank.text.word_vectors import SubwordVectors
-
-Say = Callable[[str], None]
 
 
 Reader = Callable[[Sequence[Sequence[str]], int], list[NDArray[np.int32]]]

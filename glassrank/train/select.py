@@ -16,13 +16,14 @@ import torch
 from numpy.typing import NDArray
 
 from glassrank.errors import GlassrankError, InputError
-from glassrank.models.checkpoint import SavedModel, Usage, load_model, save_ensemble
+from glassrank.models.checkpoint import SavedModel, Usage, load_model
+from glassrank.models.saving import save_ensemble
 from glassrank.nn.devices import device_named
+from glassrank.train.batches import SplitTensors, Tokens
+from glassrank.train.config import Say
 from glassrank.train.prepared import Prepared, Split, load_prepared
-from glassrank.train.tensors import SplitTensors, Tokens
 from glassrank.train.validate import measure_by_depth, score_candidates
 
-Say = Callable[[str], None]
 Quality = Callable[[NDArray[np.float64]], float]
 """How good scores (n,) are."""
 

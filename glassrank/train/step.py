@@ -5,10 +5,10 @@ from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer, SparseAdam
 
 from glassrank.models import Ranker, TokenBatch, Words
+from glassrank.train.batches import Examples
 from glassrank.train.config import OptimizerConfig
 from glassrank.train.distributed import ALONE, Team
 from glassrank.train.state import RunProgress
-from glassrank.train.tensors import Examples
 
 
 def scores_of(model: Ranker, examples: Examples, precision: str = "float32") -> Tensor:

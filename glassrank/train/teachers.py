@@ -38,8 +38,7 @@ class MeanTeacher:
 
     def scores(self, split: GatheredSplit) -> NDArray[np.float32]:
         """The weighted mean of standardised scores."""
-        lengths = np.diff(split.docs.offsets)
-        owner = np.repeat(np.arange(len(lengths)), lengths)
+        lengths, owner = np.diff(split.docs.offsets), split.docs.owners
         total = np.zeros(len(owner), np.float64)
         for teacher, weight in self._teachers:
             total += weight * _standardized(teacher.scores(split), owner, lengths)
@@ -63,7 +62,7 @@ class ModelTeacher:
     def __init__(self, folder: Path, docs: Sequence[Sequence[str]], device: str) -> None:
         from glassrank.models.checkpoint import load_model
         from glassrank.models.text_batches import text_encoder
-        from glassrank.train.tensors import Tokens
+        from glassrank.train.batches import Tokens
 
         saved = load_model(folder)
         self._encoder = text_encoder(saved)
@@ -76,7 +75,7 @@ class ModelTeacher:
 
     def scores(self, split: GatheredSplit) -> NDArray[np.float32]:
         """By a model of ours."""
-        from glassrank.train.tensors import SplitTensors
+        from glassrank.train.batches import SplitTensors
         from glassrank.train.validate import score_candidates
 
         queries = self._ids(split.queries, self._usage.query_length)
@@ -108,7 +107,7 @@ class SentenceTeacher:
         """Cosines of a sentence encoder."""
         encoded = self._encode(split.queries)
         docs = split.docs
-        owner = np.repeat(np.arange(len(split.queries)), np.diff(docs.offsets))
+        owner = docs.owners
         out = np.empty(len(owner), np.float32)
         for start in range(0, len(owner), 1 << 16):
             part = slice(start, start + (1 << 16))

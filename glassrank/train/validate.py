@@ -8,9 +8,9 @@ import torch
 from numpy.typing import NDArray
 
 from glassrank.models import Ranker
+from glassrank.train.batches import SplitTensors
 from glassrank.train.prepared import Split
 from glassrank.train.step import pair_scores, rounding
-from glassrank.train.tensors import SplitTensors
 from glassrank.types import Qrels, Run
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def score_candidates(
 ) -> NDArray[np.float32]:
     """Scores of all candidates of these queries, in their order; documents go by length."""
     split = data.split
-    owner = np.repeat(np.arange(len(split.queries)), np.diff(split.docs.offsets))
+    owner = split.docs.owners
     places = np.flatnonzero(np.isin(owner, queries))
     # Like lengths together: little padding. Stable, so that results do not depend on the batch.
     order = places[np.argsort(data.docs.lengths[split.docs.values[places]], kind="stable")]

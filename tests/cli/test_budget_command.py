@@ -12,7 +12,8 @@ from command_line import Call
 from glassrank.corpus import read_qrels, read_run
 from glassrank.measure import evaluate
 from glassrank.models import WordTable
-from glassrank.models.checkpoint import Usage, save_model
+from glassrank.models.checkpoint import Usage
+from glassrank.models.saving import save_model
 from glassrank.models.tk import TK, TKConfig
 from glassrank.nn.contextual import ContextualConfig
 

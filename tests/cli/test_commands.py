@@ -8,7 +8,8 @@ import torch
 from command_line import Call
 
 from glassrank.models import WordTable
-from glassrank.models.checkpoint import Usage, save_model
+from glassrank.models.checkpoint import Usage
+from glassrank.models.saving import save_model
 from glassrank.retrieve.manifest import read_manifest
 
 

@@ -10,7 +10,8 @@ from command_line import Call
 
 from glassrank.cli import encode as command
 from glassrank.models import WordTable
-from glassrank.models.checkpoint import Usage, load_model, save_model
+from glassrank.models.checkpoint import Usage, load_model
+from glassrank.models.saving import save_model
 from glassrank.models.tk import TK, TKConfig
 from glassrank.nn.contextual import ContextualConfig
 from glassrank.retrieve import Index

@@ -10,8 +10,9 @@ from command_line import DOCS, Call
 from glassrank.explaining import Explanation
 from glassrank.explaining.printing import number
 from glassrank.models import WordTable
-from glassrank.models.checkpoint import Usage, load_model, save_model
+from glassrank.models.checkpoint import Usage, load_model
 from glassrank.models.knrm import KNRM, KNRMConfig
+from glassrank.models.saving import save_model
 from glassrank.ranking import Reranker
 from glassrank.retrieve import Index
 

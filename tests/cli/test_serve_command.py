@@ -8,8 +8,9 @@ import torch
 from command_line import Call
 
 from glassrank.models import WordTable
-from glassrank.models.checkpoint import Usage, save_model
+from glassrank.models.checkpoint import Usage
 from glassrank.models.knrm import KNRM, KNRMConfig
+from glassrank.models.saving import save_model
 
 
 @pytest.fixture

@@ -10,7 +10,8 @@ from explain_cases import DEFINITION, QUERY, THERAPY
 from glassrank.explaining import Explanation, explain
 from glassrank.explaining.structure import Matrix
 from glassrank.models import MODELS, PieceRanker, TokenBatch
-from glassrank.models.checkpoint import SavedModel, Usage, save_model
+from glassrank.models.checkpoint import SavedModel, Usage
+from glassrank.models.saving import save_model
 from glassrank.ranking import Reranker
 from glassrank.settings import from_plain
 from glassrank.text import split_words

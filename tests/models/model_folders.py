@@ -16,7 +16,8 @@ from glassrank.checked import record_of, write_checked
 from glassrank.errors import GlassrankError
 from glassrank.folders import Folder
 from glassrank.models import MODELS, SubwordTable, WordTable
-from glassrank.models.checkpoint import Usage, fingerprint, load_model, save_ensemble, save_model
+from glassrank.models.checkpoint import Usage, fingerprint, load_model
+from glassrank.models.saving import save_ensemble, save_model
 from glassrank.sealed import FORMAT, MANIFEST
 from glassrank.settings import from_plain
 

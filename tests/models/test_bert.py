@@ -11,9 +11,10 @@ from model_cases import piece_batch, small_model, widened_ids
 from glassrank.errors import InputError
 from glassrank.models import TokenBatch, WordRanker, Words
 from glassrank.models.bert import BERT, BERTConfig, joined
-from glassrank.models.checkpoint import Usage, fingerprint, load_model, save_model
+from glassrank.models.checkpoint import Usage, fingerprint, load_model
 from glassrank.models.contract import PieceText
 from glassrank.models.pretrained import Pretrained
+from glassrank.models.saving import save_model
 from glassrank.nn.transformer import EncoderConfig
 
 lengths = st.integers(2, 9)

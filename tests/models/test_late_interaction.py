@@ -11,9 +11,10 @@ from model_cases import piece_batch, small_model, widened_ids
 from torch.nn import functional
 
 from glassrank.models import MODELS, PieceRanker, TokenBatch, Words
-from glassrank.models.checkpoint import Usage, load_model, save_model
+from glassrank.models.checkpoint import Usage, load_model
 from glassrank.models.kernel_bert import KernelBERT, KernelBERTConfig
 from glassrank.models.pretrained import Pretrained
+from glassrank.models.saving import save_model
 from glassrank.nn.kernels import Kernels
 from glassrank.nn.transformer import EncoderConfig
 from glassrank.settings import to_plain

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from glassrank.errors import InputError
 from glassrank.models import SubwordTable, TokenBatch
-from glassrank.models.checkpoint import Usage, fingerprint, load_model, save_model
+from glassrank.models.checkpoint import Usage, fingerprint, load_model
 from glassrank.models.knrm import KNRM, KNRMConfig
+from glassrank.models.saving import save_model
 from glassrank.settings import from_plain
 from glassrank.text import Vocabulary
 from glassrank.text.word_vectors import SubwordVectors

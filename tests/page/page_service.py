@@ -15,9 +15,10 @@ import uvicorn
 
 from glassrank.cli import main
 from glassrank.models import WordTable
-from glassrank.models.checkpoint import Usage, save_model
+from glassrank.models.checkpoint import Usage
 from glassrank.models.knrm import KNRM, KNRMConfig
 from glassrank.models.mores import MORES, MORESConfig
+from glassrank.models.saving import save_model
 from glassrank.models.tk import TK, TKConfig
 from glassrank.nn.contextual import ContextualConfig
 from glassrank.nn.transformer import EncoderConfig

@@ -9,7 +9,8 @@ import pytest
 import torch
 from test_pipeline import texts, tiny_model
 
-from glassrank.models.checkpoint import SavedModel, load_model, save_model
+from glassrank.models.checkpoint import SavedModel, load_model
+from glassrank.models.saving import save_model
 from glassrank.models.text_batches import batch_of
 from glassrank.ranking import Pipeline, Reranker
 from glassrank.ranking.fused import fused_pooling

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from glassrank.models import TokenBatch, WordTable
-from glassrank.models.checkpoint import SavedModel, Usage, save_model
+from glassrank.models.checkpoint import SavedModel, Usage
+from glassrank.models.saving import save_model
 from glassrank.models.tk import TK, TKConfig
 from glassrank.nn.contextual import ContextualConfig
 from glassrank.ranking import Reranker, live

@@ -14,7 +14,8 @@ from step_clock import StepClock
 from glassrank.deadline import Deadline, now
 from glassrank.errors import InputError
 from glassrank.models import WordTable
-from glassrank.models.checkpoint import SavedModel, Usage, save_model
+from glassrank.models.checkpoint import SavedModel, Usage
+from glassrank.models.saving import save_model
 from glassrank.models.tk import TK, TKConfig
 from glassrank.nn.contextual import ContextualConfig
 from glassrank.ranking import CostModel, Pipeline, Reranker, rank, rerank_run

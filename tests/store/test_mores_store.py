@@ -12,7 +12,8 @@ from small_mores import QUERIES, USAGE, small_bert, small_index, small_mores, so
 
 from glassrank.cli.encode import encode
 from glassrank.errors import InputError
-from glassrank.models.checkpoint import SavedModel, save_model
+from glassrank.models.checkpoint import SavedModel
+from glassrank.models.saving import save_model
 from glassrank.ranking import Pipeline, Reranker
 from glassrank.retrieve import Index
 from glassrank.store import Progress, Store, encode_index, text_of

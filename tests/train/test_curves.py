@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from glassrank.errors import InputError
-from glassrank.train.curves import draw_curves, draw_if_possible, read_log
+from glassrank.train.report import draw_curves, draw_if_possible, read_log
 
 
 def write_log(folder: Path, values: list[float]) -> None:

@@ -12,11 +12,11 @@ from safetensors.torch import load_file
 from tiny_run import tiny_config, tiny_prepared
 
 from glassrank.errors import InputError
+from glassrank.train.batches import BatchRows
 from glassrank.train.config import TrainConfig
-from glassrank.train.curves import read_log
 from glassrank.train.distributed import Team, joined
 from glassrank.train.loop import train
-from glassrank.train.sampler import Batch
+from glassrank.train.report import read_log
 
 
 def small_config() -> TrainConfig:
@@ -71,7 +71,7 @@ def test_two_processes_end_with_the_weights_of_one(tmp_path: Path) -> None:
 
 
 def test_shares_of_a_batch_make_the_whole() -> None:
-    batch = Batch(np.arange(7), np.arange(21).reshape(7, 3))
+    batch = BatchRows(np.arange(7), np.arange(21).reshape(7, 3))
     shares = [Team(rank, 3).share(batch) for rank in range(3)]
     assert sorted(np.concatenate([share.queries for share in shares]).tolist()) == list(range(7))
     for share in shares:
@@ -83,7 +83,7 @@ def test_shares_of_a_batch_make_the_whole() -> None:
 
 
 def test_alone_nothing_is_touched() -> None:
-    batch = Batch(np.arange(3), np.arange(6).reshape(3, 2))
+    batch = BatchRows(np.arange(3), np.arange(6).reshape(3, 2))
     loss = torch.tensor(2.0)
     with joined("cpu") as team:
         assert team.share(batch) is batch

@@ -20,9 +20,9 @@ from glassrank.folders import Folder
 from glassrank.models.checkpoint import fingerprint
 from glassrank.sealed import seal
 from glassrank.train.config import TrainConfig
-from glassrank.train.curves import read_log
 from glassrank.train.loop import Trained, train
 from glassrank.train.prepared import Prepared
+from glassrank.train.report import read_log
 
 
 def run(out: Path, config: TrainConfig | None = None, prepared: Prepared | None = None) -> Trained:

@@ -8,9 +8,9 @@ from tiny_run import tiny_prepared
 
 from glassrank.errors import InputError
 from glassrank.ragged import Ragged
+from glassrank.train.batches import Sampler
 from glassrank.train.config import SamplerConfig, Sampling
 from glassrank.train.prepared import Split
-from glassrank.train.sampler import Sampler
 
 
 def graded_split() -> Split:

@@ -13,11 +13,12 @@ from tiny_run import tiny_config, tiny_prepared
 
 from glassrank.errors import InputError
 from glassrank.models import Ensemble
-from glassrank.models.checkpoint import Usage, load_model, save_model
+from glassrank.models.checkpoint import Usage, load_model
+from glassrank.models.saving import save_model
+from glassrank.train.batches import SplitTensors, Tokens
 from glassrank.train.build import build_model
 from glassrank.train.prepared import Prepared, save_prepared
 from glassrank.train.select import main, select, select_models
-from glassrank.train.tensors import SplitTensors, Tokens
 from glassrank.train.validate import validate
 
 TARGET = np.array([3.0, -1.0, 2.0, 0.0])

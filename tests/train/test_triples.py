@@ -12,12 +12,12 @@ from tiny_run import tiny_config, tiny_prepared
 
 from glassrank.errors import InputError
 from glassrank.settings import from_plain
+from glassrank.train.batches import Sampler
 from glassrank.train.config import SamplerConfig, TrainConfig
 from glassrank.train.gather import gather
 from glassrank.train.loop import train
 from glassrank.train.prepare import prepare
 from glassrank.train.prepared import Split, load_prepared, save_prepared
-from glassrank.train.sampler import Sampler
 from glassrank.train.triples import group_triples, read_triples
 
 triples = st.lists(

@@ -1,5 +1,7 @@
-"""A run's log as a picture: the loss, and the measure on dev queries beside the first stage's."""
+"""What a run tells people: the card of its model, and its log as a picture of the loss and of the
+measure on dev queries beside the first stage's."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,13 +10,71 @@ from glassrank.checked import parse_json
 from glassrank.errors import GlassrankError, InputError, explained
 from glassrank.files import whole_file
 from glassrank.folders import Folder
+from glassrank.settings import to_plain
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from glassrank.models import Ranker
+    from glassrank.train.config import TrainConfig
+    from glassrank.train.prepared import Prepared
+    from glassrank.train.state import RunProgress
+    from glassrank.train.validate import Validation
+
 LOG = "log.jsonl"
 _MOST_BYTES = 1 << 28
 _LOSS, _MEASURE, _FIRST_STAGE = "#c2571a", "#1f5fa8", "#777777"
+
+
+def _beginning(config: "TrainConfig", count: int, numbers: int) -> str:
+    start = config.start
+    if start.model is not None:
+        return f"- Began as the trained model {start.model}; trained since: {start.parts}"
+    if start.bert is not None:
+        return f"- Began with the weights of {start.bert}; interaction: {start.interaction}"
+    trained = "trained" if config.vectors.train else "as they were"
+    return (
+        f"- Word vectors: {count:,} words, {numbers:,} numbers, from "
+        f"{config.vectors.source}, {trained}"
+    )
+
+
+def card(
+    config: "TrainConfig",
+    prepared: "Prepared",
+    model: "Ranker",
+    progress: "RunProgress",
+    final: "Validation | None" = None,
+) -> str:
+    """What the model is, what it was trained on, and how good it is, in Markdown."""
+    words = sum(p.numel() for n, p in model.named_parameters() if n.startswith("words."))
+    rest = sum(p.numel() for n, p in model.named_parameters() if not n.startswith("words."))
+    lines = [
+        f"# {config.model}",
+        "",
+        f"Trained on {', '.join(c.name for c in config.collections)} "
+        f"({len(prepared.train.queries):,} queries, {len(prepared.docs):,} documents) "
+        f"for {progress.step:,} steps of {config.sampler.batch} queries.",
+        "",
+        f"- Loss: {config.loss.kind}; negatives: {config.sampler.negatives}, {config.sampler.kind}",
+        _beginning(config, len(prepared.words), words),
+        f"- Other parameters: {rest:,}",
+        f"- Teacher: {config.candidates.teacher or 'none'}",
+        f"- Best at step {progress.best_step:,}: {config.validation.measure} {progress.best:.4f} "
+        f"on up to {config.validation.queries:,} dev queries",
+    ]
+    if final is not None:
+        lines.append(
+            f"- On all dev queries: {final.value:.4f} re-ranking {final.depth}, {final.at_all:.4f} "
+            f"re-ranking all; the first stage alone {final.first_stage:.4f}"
+        )
+        if final.test is not None:
+            lines.append(
+                f"- On test queries: {final.test:.4f} at that depth; the first stage "
+                f"alone {final.test_first_stage:.4f}"
+            )
+    settings = json.dumps(to_plain(config), indent=2)
+    return "\n".join([*lines, "", "```json", settings, "```", ""])
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:

@@ -1,4 +1,5 @@
-"""Which documents a query learns from: one positive and n negatives.
+"""Which documents a query learns from: one positive and n negatives. And their texts as tensors on
+the device that trains: batches are cut there, not copied over.
 
 A batch depends on the seed and the step alone, so a run that was killed goes on with the batches it
 would have had.
@@ -8,16 +9,19 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from glassrank.errors import InputError
+from glassrank.models import TokenBatch
 from glassrank.ragged import Ragged
 from glassrank.train.config import SamplerConfig
 from glassrank.train.prepared import Split
 
 
 @dataclass(frozen=True)
-class Batch:
+class BatchRows:
     """Row numbers into the split; column 0 of `candidates` is the positive."""
 
     queries: NDArray[np.int64]  # (B,)
@@ -31,7 +35,7 @@ class Sampler:
         kind = _Given if config.kind == "triples" else _Drawn
         self._source: _Given | _Drawn = kind(split, config, seed)
 
-    def batch(self, step: int) -> Batch:
+    def batch(self, step: int) -> BatchRows:
         """The batch of a step: the same for the same step, however often a run was interrupted."""
         return self._source.batch(step)
 
@@ -49,7 +53,7 @@ class _Given:
         self._seed = seed
         self._order: tuple[int, NDArray[np.int64]] | None = None
 
-    def batch(self, step: int) -> Batch:
+    def batch(self, step: int) -> BatchRows:
         """The triples of this step; with `shuffle`, each pass over them has an order of its own."""
         size, total = self._config.batch, len(self._triples)
         numbers = np.arange(step * size, (step + 1) * size)  # (B,)
@@ -60,7 +64,7 @@ class _Given:
                 here = passes == epoch
                 rows[here] = self._shuffled(epoch)[rows[here]]
         chosen = self._triples[rows].astype(np.int64)  # (B, 3)
-        return Batch(chosen[:, 0], chosen[:, 1:])
+        return BatchRows(chosen[:, 0], chosen[:, 1:])
 
     def _shuffled(self, epoch: int) -> NDArray[np.int64]:
         """Only the last one is kept: steps come in order."""
@@ -99,7 +103,7 @@ class _Drawn:
         chances = np.cumsum(share**config.collection_power / share)
         self._chances = chances / chances[-1]  # (queries,) running sum, up to 1
 
-    def batch(self, step: int) -> Batch:
+    def batch(self, step: int) -> BatchRows:
         """A query by its collection's share, one of its positives, and negatives below that."""
         rng = np.random.default_rng([self._seed, step])
         rows = self._chances.searchsorted(rng.random(self._config.batch), side="right")  # (B,)
@@ -116,7 +120,7 @@ class _Drawn:
         order = np.argsort(keys, axis=1)[:, :wanted] % count[:, None]  # (B, n)
         drawn = self._negatives.values[begin[:, None] + order]
         candidates = np.column_stack([self._positives.values[chosen], drawn])
-        return Batch(self._queries[rows], candidates)
+        return BatchRows(self._queries[rows], candidates)
 
     def _pairs(self, split: Split, query: int) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
         """(positives of one grade, their negatives) for each grade that has both."""
@@ -138,3 +142,78 @@ class _Drawn:
                     lower = grades == nearest
                 pairs.append((places[grades == grade], places[lower]))
         return [pair for pair in pairs if len(pair[0]) and len(pair[1])]
+
+
+def on_device(array: NDArray[np.int64], device: torch.device) -> Tensor:
+    """Without waiting for the GPU: only copies out of pinned memory do not."""
+    here = torch.from_numpy(array)
+    return here.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else here
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """All queries or documents, padded to the longest that the model reads."""
+
+    ids: Tensor  # (n, L) on the device
+    lengths: NDArray[np.int64]  # (n,) here: cutting a batch asks the device nothing
+
+    @classmethod
+    def of(cls, rows: Ragged, longest: int, device: torch.device) -> "Tokens":
+        """Cut to the longest that is read."""
+        lengths = np.minimum(np.diff(rows.offsets), longest)
+        return cls(torch.from_numpy(rows.padded(longest)).to(device), lengths)
+
+    def batch(self, numbers: NDArray[np.int64]) -> TokenBatch:
+        """(B, longest of these)."""
+        longest = max(1, int(self.lengths[numbers].max(initial=1)))
+        ids = self.ids[on_device(numbers, self.ids.device), :longest]
+        return TokenBatch(ids, (ids > 0).float())
+
+
+@dataclass(frozen=True)
+class SplitTensors:
+    """A split on the device that trains."""
+
+    queries: Tokens
+    docs: Tokens
+    split: Split
+    grades: Tensor  # beside split.docs.values
+    first_stage: Tensor
+    teacher: Tensor | None
+
+    @classmethod
+    def of(
+        cls, split: Split, docs: Tokens, query_length: int, device: torch.device
+    ) -> "SplitTensors":
+        """Copies a split there."""
+        teacher = None if split.teacher is None else torch.from_numpy(split.teacher).to(device)
+        return cls(
+            Tokens.of(split.queries, query_length, device),
+            docs,
+            split,
+            torch.from_numpy(split.grades).to(device),
+            torch.from_numpy(split.first_stage).to(device),
+            teacher,
+        )
+
+    def examples(self, batch: BatchRows) -> "Examples":
+        """The queries and documents of a batch."""
+        places = on_device(batch.candidates, self.grades.device)
+        return Examples(
+            self.queries.batch(batch.queries),
+            self.docs.batch(self.split.docs.values[batch.candidates.ravel()]),
+            self.grades[places].clamp(min=0),
+            self.first_stage[places],
+            None if self.teacher is None else self.teacher[places],
+        )
+
+
+@dataclass(frozen=True)
+class Examples:
+    """What one step learns from: B queries, and N documents for each, the positive first."""
+
+    query: TokenBatch  # (B, Q)
+    doc: TokenBatch  # (B * N, D), query by query
+    grades: Tensor  # (B, N)
+    first_stage: Tensor  # (B, N)
+    teacher: Tensor | None  # (B, N)
