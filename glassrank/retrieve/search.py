@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from glassrank.arrays import frozen
 from glassrank.retrieve.scoring import BM25, QL, Floats
 from glassrank.retrieve.snapshot import Snapshot
 from glassrank.retrieve.topk import KIND_BM25, KIND_QL, Best, Postings, Queries, search_segment
@@ -85,9 +86,10 @@ def _search_chunk(
             Postings(
                 segment.posting_offsets,
                 segment.posting_docs,
-                segment.posting_counts,
-                lengths[position],
-                segment.live,
+                segment.posting_counts.view(np.uint8),
+                segment.posting_counts.itemsize,
+                frozen(lengths[position]),
+                frozen(segment.live),
             ),
             best,
         )

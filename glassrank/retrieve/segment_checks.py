@@ -8,10 +8,10 @@ statistics: whatever else is wrong with a stranger's segment gives strange ranki
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-from glassrank.arrays import divides
+from glassrank.arrays import divides, frozen
+from glassrank.compiled import compiled
 from glassrank.errors import CorruptError
 from glassrank.ragged import Strings
 
@@ -79,8 +79,8 @@ def check_values(segment: "Segment") -> None:
 
 def check_deleted(segment: "Segment") -> None:
     """Apart from the rest, because a deletion changes nothing else; takes no time."""
-    ends = np.array([0, len(segment.deleted)])
-    _expect(segment, "deleted", _rows_ascend(ends, segment.deleted, len(segment)))
+    ends = frozen(np.array([0, len(segment.deleted)]))
+    _expect(segment, "deleted", _rows_ascend(ends, frozen(segment.deleted), len(segment)))
 
 
 def _expect(segment: "Segment", name: str, true: bool | np.bool_) -> None:
@@ -99,7 +99,7 @@ def _is_sorted(strings: Strings) -> bool:
     return bool(_ascend(strings.offsets, strings.data))
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _ascend(offsets: NDArray[np.int64], data: NDArray[np.uint8]) -> bool:
     """Whether each string is greater than the one before, by its bytes."""
     for i in range(1, len(offsets) - 1):
@@ -116,7 +116,7 @@ def _ascend(offsets: NDArray[np.int64], data: NDArray[np.uint8]) -> bool:
     return True
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _rows_ascend(offsets: NDArray[np.int64], values: NDArray[np.uint32], limit: int) -> bool:
     """Whether the values of each row ascend, and stay below a limit."""
     for number in range(len(offsets) - 1):
@@ -129,7 +129,7 @@ def _rows_ascend(offsets: NDArray[np.int64], values: NDArray[np.uint32], limit: 
     return True
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _count(
     offsets: NDArray[np.int64],
     terms: NDArray[np.uint32],
