@@ -10,6 +10,7 @@ seconds; so arrays are given the same form where they are opened or made (`array
 """
 
 import functools
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -19,7 +20,11 @@ Listener = Callable[[str], None]
 FUNCTIONS: list["Compiled"] = []
 """All that are declared so far."""
 
+LOADING = 20_000_000
+"""Numbers that plain code looks at in about the time that it takes to load compiled code."""
+
 _lock = threading.RLock()
+_looked_at = 0
 _listeners: list[Listener] = []
 
 
@@ -81,3 +86,16 @@ def when_compiling(listener: Listener) -> None:
 def _tell(name: str) -> None:
     for listener in _listeners:
         listener(name)
+
+
+def worth_loading(numbers: int) -> bool:
+    """Whether compiled code is the right form to look at so many numbers: it is once it is loaded,
+    and once plain forms have done in this process what takes as long as to load it."""
+    global _looked_at
+    _looked_at += numbers
+    return _looked_at > LOADING or "glassrank.code_cache" in sys.modules
+
+
+def load_at_once() -> None:
+    """For a process that is about to do much: from now on compiled code is always used."""
+    from glassrank.code_cache import CodeCache  # noqa: F401

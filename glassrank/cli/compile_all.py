@@ -7,6 +7,7 @@ ready by every later command. Stores have three types, and counts in an index, t
 import tempfile
 from pathlib import Path
 
+from glassrank.compiled import load_at_once
 from glassrank.retrieve import Index
 from glassrank.types import Doc
 
@@ -17,6 +18,7 @@ _STORES = ("float32", "int8", "bf16")
 
 def compile_all() -> None:
     """Indexes, searches, changes and merges; encodes and ranks."""
+    load_at_once()
     with tempfile.TemporaryDirectory(prefix="glassrank-") as folder:
         for times in _MOST_OFTEN:
             path = Path(folder) / f"{times}.index"
