@@ -7,12 +7,17 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from glassrank.compiled import load_at_once
+
 sys.path.append(str(Path(__file__).parent / "tests"))
 from reliability import Recorder
 
 # How long an example takes says how busy the machine is, not whether the code is right.
 settings.register_profile("any machine", deadline=None)
 settings.load_profile("any machine")
+
+# Small indexes are searched by compiled code here, too; tests of its plain forms ask for these.
+load_at_once()
 
 # A conftest is read before the tests beside it; as one module among others it would be read twice.
 collect_ignore_glob = ["tests/*/conftest.py"]

@@ -19,7 +19,7 @@ from glassrank.types import Doc, Hit, Qrel, Qrels, Query, Ranking, Run
 if TYPE_CHECKING:
     from glassrank.corpus import read_docs, read_qrels, read_queries, read_run, write_run
     from glassrank.explaining import explain
-    from glassrank.measure import evaluate
+    from glassrank.measure.evaluate import evaluate
     from glassrank.ranking import Pipeline, Reranker, load, rank
     from glassrank.retrieve import BM25, QL, RM3, Index
 

@@ -211,9 +211,7 @@ def open_array(
 
 def _mapped(file: IO[bytes], dtype: np.dtype[Any], rows: int, path: Path) -> NDArray[Any]:
     if not rows:  # nothing to map
-        array: NDArray[Any] = np.empty(0, dtype)
-        array.flags.writeable = False  # as mapped ones: compiled code tells the two apart
-        return array
+        return frozen(np.empty(0, dtype))
     size = _HEADER_BYTES + rows * dtype.itemsize
     try:
         mapped = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
@@ -221,6 +219,14 @@ def _mapped(file: IO[bytes], dtype: np.dtype[Any], rows: int, path: Path) -> NDA
         raise CorruptError(f"{path} is damaged: it is shorter than it was; {_REMEDY}") from None
     # As a plain array: numpy's memmap class pays for its bookkeeping at every slice.
     return np.frombuffer(mapped, dtype, rows, _HEADER_BYTES)
+
+
+def frozen(array: NDArray[Any]) -> NDArray[Any]:
+    """A view in one piece that may not be written to, as arrays in files are: of a type of its own
+    for numba, which would compile once more for the other."""
+    view = np.ascontiguousarray(array).view()
+    view.flags.writeable = False
+    return view
 
 
 def _checksum(file: IO[bytes], header: bytes) -> int:

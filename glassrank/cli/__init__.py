@@ -2,11 +2,13 @@
 
 import signal
 import sys
+from functools import cache
 from importlib import import_module
 
 import typer
 
 from glassrank.cli import console
+from glassrank.compiled import when_compiling
 from glassrank.errors import GlassrankError, disk_error
 
 _COMMANDS = (
@@ -51,9 +53,15 @@ def _interrupt(*_: object) -> None:
     raise _Interrupted
 
 
+@cache
+def _say_compiling() -> None:
+    console.say("Compiling for this processor, which takes up to half a minute, once …")
+
+
 def main() -> None:
     """Errors for people are printed as one sentence; anything else is a bug and shows its trace."""
     signal.signal(signal.SIGINT, _interrupt)
+    when_compiling(lambda _: _say_compiling())
     try:
         app()
     except GlassrankError as error:

@@ -1,5 +1,6 @@
 """`glassrank search`: one query, shown or as JSON."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -30,24 +31,38 @@ def search(
     json: console.AsJson = False,
 ) -> None:
     """Search for one query; with a model, re-rank what was found."""
-    from glassrank.ranking import Pipeline
+    from glassrank.retrieve import Index
 
     if budget_ms is not None and model is None:
         raise InputError("--budget-ms is for re-ranking; it goes with --model")
     console.check_plan(plan, model)
-    pipeline = Pipeline.open(
-        index, model, budget_ms=budget_ms, method=method, plan=plan, device=device, exact=exact
-    )
-    ranking = pipeline(query, k)
+    if model is None:
+        # Without all that ranks with models, which takes longer to import than the search does.
+        opened, used = Index(index), method or "bm25"
+        ranking = _as_staged(opened.search(query, k, used))
+    else:
+        from glassrank.ranking import Pipeline
+
+        pipeline = Pipeline.open(
+            index, model, budget_ms=budget_ms, method=method, plan=plan, device=device, exact=exact
+        )
+        opened, used = pipeline.index, pipeline.method
+        ranking = pipeline(query, k)
     if json:
-        described = _described(pipeline.index, query)
         named = model[0] if model and len(model) == 1 else model
-        answer = {"method": pipeline.method, "model": named, **ranking.to_json(described)}
+        answer = {"method": used, "model": named, **ranking.to_json(_described(opened, query))}
         console.print_json(answer)
         return
-    show(pipeline.index, ranking)
+    show(opened, ranking)
     if model is not None:
         console.say(timing_line(ranking))
+
+
+def _as_staged(ranking: "Ranking") -> "Ranking":
+    """As a pipeline of the first stage alone tells it."""
+    hits = tuple(hit._replace(first_rank=hit.rank, first_score=hit.score) for hit in ranking)
+    timing = {**ranking.timing, "total": sum(ranking.timing.values())}
+    return replace(ranking, hits=hits, timing=timing)
 
 
 def _described(index: "Index", query: str) -> "Callable[[Hit], dict[str, str]]":

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from glassrank.compiled import compiled
 from glassrank.errors import DuplicateIdError
 from glassrank.folders import Folder
 from glassrank.ragged import Ragged, Strings
@@ -115,7 +115,7 @@ def _gather(
     return Ragged(out_offsets, out)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _copy_rows(
     values: NDArray[Any],
     starts: NDArray[np.int64],

@@ -8,6 +8,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from glassrank.arrays import frozen
+from glassrank.compiled import worth_loading
+from glassrank.retrieve.plain import search_bm25
 from glassrank.retrieve.scoring import BM25, QL, Floats
 from glassrank.retrieve.snapshot import Snapshot
 from glassrank.retrieve.topk import KIND_BM25, KIND_QL, Best, Postings, Queries, search_segment
@@ -79,15 +82,16 @@ def _search_chunk(
             np.empty((len(queries), k), np.float32),
             np.empty(len(queries), np.int64),
         )
-        search_segment(
-            KIND_BM25 if isinstance(method, BM25) else KIND_QL,
+        _search_segment(
+            method,
             _segment_queries(snapshot, queries, position, method),
             Postings(
                 segment.posting_offsets,
                 segment.posting_docs,
-                segment.posting_counts,
-                lengths[position],
-                segment.live,
+                segment.posting_counts.view(np.uint8),
+                segment.posting_counts.itemsize,
+                frozen(lengths[position]),
+                frozen(segment.live),
             ),
             best,
         )
@@ -97,6 +101,17 @@ def _search_chunk(
         ):
             part.append(TopK(row_docs[:size].astype(np.int64) + base, row_scores[:size].copy()))
     return [_join(snapshot, part, k) for part in parts]
+
+
+def _search_segment(method: BM25 | QL, queries: Queries, postings: Postings, best: Best) -> None:
+    if isinstance(method, QL):
+        search_segment(KIND_QL, queries, postings, best)
+        return
+    found = (postings.offsets[queries.terms + 1] - postings.offsets[queries.terms]).sum()
+    if worth_loading(int(found) + len(postings.lengths) * len(best.sizes)):
+        search_segment(KIND_BM25, queries, postings, best)
+    else:
+        search_bm25(queries, postings, best)
 
 
 def _segment_queries(

@@ -4,9 +4,9 @@ from array import array
 from collections import Counter
 
 import numpy as np
-from numba import njit
 from numpy.typing import DTypeLike, NDArray
 
+from glassrank.compiled import compiled
 from glassrank.errors import DuplicateIdError, InputError
 from glassrank.folders import Folder
 from glassrank.ragged import Ragged, pack
@@ -98,7 +98,7 @@ def smallest_dtype(largest: int) -> DTypeLike:
     return np.min_scalar_type(largest)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _count(
     tokens: NDArray[np.int32], ends: NDArray[np.int64], order: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[np.uint32]]:

@@ -5,15 +5,16 @@ and document vectors are sorted, stay within their arrays, and agree with each o
 statistics: whatever else is wrong with a stranger's segment gives strange rankings, no more.
 """
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from glassrank.arrays import divides
+from glassrank.compiled import compiled, worth_loading
 from glassrank.errors import CorruptError
-from glassrank.ragged import Strings
+from glassrank.retrieve.plain import ascend, count, rows_ascend
 
 if TYPE_CHECKING:
     from glassrank.retrieve.segment import Segment
@@ -41,6 +42,8 @@ def check_shapes(segment: "Segment") -> None:
 
 def check_values(segment: "Segment") -> None:
     """Reads the numbers, not the texts."""
+    numbers = 2 * len(segment.posting_docs) + 10 * (len(segment.ids) + len(segment.terms))
+    forms = _COMPILED if worth_loading(numbers) else _PLAIN
     for name, strings in (
         ("ids", segment.ids),
         ("terms", segment.terms),
@@ -52,16 +55,16 @@ def check_values(segment: "Segment") -> None:
     _expect(segment, "vectors.offsets", divides(segment.vector_offsets, postings))
     _expect(segment, "postings.offsets", divides(segment.posting_offsets, postings))
     for name, strings in (("ids", segment.ids), ("terms", segment.terms)):
-        _expect(segment, f"{name}.data", _is_sorted(strings))
+        _expect(segment, f"{name}.data", forms.ascend(strings.offsets, strings.data))
     docs, terms = len(segment), len(segment.terms)
     for name, offsets, values, limit in (
         ("vectors.terms", segment.vector_offsets, segment.vector_terms, terms),
         ("postings.docs", segment.posting_offsets, segment.posting_docs, docs),
     ):
-        _expect(segment, name, _rows_ascend(offsets, values, limit))
+        _expect(segment, name, forms.rows_ascend(offsets, values, limit))
     _expect(segment, "postings.counts", not postings or segment.posting_counts.min() > 0)
     frequencies, totals = np.zeros(terms, np.int64), np.zeros(terms, np.int64)
-    lengths_agree = _count(
+    lengths_agree = forms.count(
         segment.vector_offsets,
         segment.vector_terms,
         segment.vector_counts,
@@ -80,7 +83,7 @@ def check_values(segment: "Segment") -> None:
 def check_deleted(segment: "Segment") -> None:
     """Apart from the rest, because a deletion changes nothing else; takes no time."""
     ends = np.array([0, len(segment.deleted)])
-    _expect(segment, "deleted", _rows_ascend(ends, segment.deleted, len(segment)))
+    _expect(segment, "deleted", rows_ascend(ends, segment.deleted, len(segment)))
 
 
 def _expect(segment: "Segment", name: str, true: bool | np.bool_) -> None:
@@ -95,11 +98,7 @@ def _damaged(segment: "Segment", name: str, problem: str) -> CorruptError:
     )
 
 
-def _is_sorted(strings: Strings) -> bool:
-    return bool(_ascend(strings.offsets, strings.data))
-
-
-@njit(cache=True, nogil=True)
+@compiled
 def _ascend(offsets: NDArray[np.int64], data: NDArray[np.uint8]) -> bool:
     """Whether each string is greater than the one before, by its bytes."""
     for i in range(1, len(offsets) - 1):
@@ -116,7 +115,7 @@ def _ascend(offsets: NDArray[np.int64], data: NDArray[np.uint8]) -> bool:
     return True
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _rows_ascend(offsets: NDArray[np.int64], values: NDArray[np.uint32], limit: int) -> bool:
     """Whether the values of each row ascend, and stay below a limit."""
     for number in range(len(offsets) - 1):
@@ -129,7 +128,7 @@ def _rows_ascend(offsets: NDArray[np.int64], values: NDArray[np.uint32], limit: 
     return True
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _count(
     offsets: NDArray[np.int64],
     terms: NDArray[np.uint32],
@@ -149,3 +148,13 @@ def _count(
         if length != lengths[doc]:
             return False
     return True
+
+
+class _Forms(NamedTuple):
+    ascend: Callable[..., bool]
+    rows_ascend: Callable[..., bool]
+    count: Callable[..., bool]
+
+
+_COMPILED = _Forms(_ascend, _rows_ascend, _count)
+_PLAIN = _Forms(ascend, rows_ascend, count)

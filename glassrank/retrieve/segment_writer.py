@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import DTypeLike, NDArray
 
 from glassrank.arrays import ArrayFolder, ArrayWriter
+from glassrank.compiled import compiled
 from glassrank.folders import Folder
 from glassrank.ragged import Ragged, pack
 from glassrank.retrieve.segment import SegmentRecord
@@ -118,7 +118,7 @@ def _term_ranges(offsets: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
         first = last
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _count_terms(
     vector_terms: NDArray[np.uint32],
     vector_counts: NDArray[Any],
@@ -130,7 +130,7 @@ def _count_terms(
         totals[vector_terms[i]] += vector_counts[i]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _invert(
     vector_offsets: NDArray[np.int64],
     vector_terms: NDArray[np.uint32],

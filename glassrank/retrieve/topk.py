@@ -11,8 +11,9 @@ Loops that decide about each document do so without a branch: it would be guesse
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from glassrank.compiled import compiled, inner
 
 WINDOW = 4096
 _BUCKETS = 1024
@@ -36,11 +37,13 @@ class Queries(NamedTuple):
 
 
 class Postings(NamedTuple):
-    """Of a segment: term t is in the documents `docs[offsets[t] : offsets[t + 1]]`."""
+    """Of a segment: term t is in the documents `docs[offsets[t] : offsets[t + 1]]`. All are frozen
+    (`arrays.frozen`), and counts of any size come as bytes, so that there is one type of them."""
 
     offsets: NDArray[np.int64]  # (T + 1,)
     docs: NDArray[np.uint32]  # (P,)
-    counts: NDArray[Any]  # (P,)
+    counts: NDArray[np.uint8]  # (P * count_bytes,)
+    count_bytes: int  # 1, 2 or 4
     lengths: NDArray[np.float32]  # (N,) what a document's length adds, by the method
     live: NDArray[np.bool_]  # (N,), or empty when no document is deleted
 
@@ -63,7 +66,7 @@ class _Work(NamedTuple):
     logs: NDArray[np.float32]  # (terms, _LOG_TABLE)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _first_not_below(docs: Any, start: int, stop: int, limit: int) -> int:
     """Position of the first posting of document `limit` or above: galloping, then bisection."""
     step = 32
@@ -82,7 +85,7 @@ def _first_not_below(docs: Any, start: int, stop: int, limit: int) -> int:
     return start
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _add_bm25(
     docs: Any,
     counts: Any,
@@ -101,7 +104,7 @@ def _add_bm25(
         marks[local] = score > floor
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _add_ql(
     docs: Any,
     counts: Any,
@@ -123,7 +126,18 @@ def _add_ql(
         marks[local] = score > floor
 
 
-@njit(cache=True, nogil=True)
+@inner
+def _add(
+    kind: int, docs: Any, counts: Any, lengths: Any, base: Any, term: Any, floor: Any, work: Any
+) -> None:
+    weight, scale, logs = term
+    if kind == KIND_BM25:
+        _add_bm25(docs, counts, lengths, base, weight, work.window, floor, work.marks)
+    else:
+        _add_ql(docs, counts, lengths, base, weight, scale, logs, work.window, floor, work.marks)
+
+
+@inner
 def _drop_deleted(scores: Any, docs: Any, start: int, stop: int, live: Any) -> int:
     kept = start
     for i in range(start, stop):
@@ -133,7 +147,7 @@ def _drop_deleted(scores: Any, docs: Any, start: int, stop: int, live: Any) -> i
     return kept
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _sort_descending(
     scores: Any, docs: Any, n: int, other_scores: Any, other_docs: Any, starts: Any
 ) -> None:
@@ -163,7 +177,7 @@ def _sort_descending(
         docs, other_docs = other_docs, docs
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _begin_query(kind: int, queries: Any, first: int, count: int, postings: Any, work: Any) -> Any:
     """Where each of its `count` terms' postings begin, and the logarithms that query likelihood
     needs often; gives what hardly any score is above."""
@@ -179,7 +193,7 @@ def _begin_query(kind: int, queries: Any, first: int, count: int, postings: Any,
     return bound
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _score_window(
     kind: int, queries: Any, first: int, count: int, postings: Any, base: int, end: int,
     floor: Any, work: Any,
@@ -195,21 +209,19 @@ def _score_window(
         if stop == start:
             continue
         touched = True
-        docs, counts = postings.docs[start:stop], postings.counts[start:stop]
-        weight = queries.weights[first + t]
-        if kind == KIND_BM25:
-            _add_bm25(
-                docs, counts, lengths, np.uint32(base), weight, work.window, floor, work.marks
-            )
+        docs = postings.docs[start:stop]
+        counts = postings.counts[start * postings.count_bytes : stop * postings.count_bytes]
+        term = queries.weights[first + t], queries.scales[first + t], work.logs[t]
+        if postings.count_bytes == 1:
+            _add(kind, docs, counts, lengths, np.uint32(base), term, floor, work)
+        elif postings.count_bytes == 2:
+            _add(kind, docs, counts.view(np.uint16), lengths, np.uint32(base), term, floor, work)
         else:
-            _add_ql(
-                docs, counts, lengths, np.uint32(base), weight, queries.scales[first + t],
-                work.logs[t], work.window, floor, work.marks,
-            )  # fmt: skip
+            _add(kind, docs, counts.view(np.uint32), lengths, np.uint32(base), term, floor, work)
     return touched
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _collect(work: Any, base: int, size: int, floor: Any, scores: Any, docs: Any, kept: int) -> int:
     """The marked documents of a window that are above the floor, behind the `kept` ones."""
     for word in range((size + 7) >> 3):  # eight documents at a time
@@ -223,7 +235,7 @@ def _collect(work: Any, base: int, size: int, floor: Any, scores: Any, docs: Any
     return kept
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def search_segment(kind: int, queries: Any, postings: Any, best: Any) -> None:
     """Writes the best documents of one segment for each query: `Queries`, `Postings`, `Best`."""
     k = best.docs.shape[1]
@@ -249,7 +261,7 @@ def search_segment(kind: int, queries: Any, postings: Any, best: Any) -> None:
         bound = _begin_query(kind, queries, first, count, postings, work)
         to_bucket = np.float32(_BUCKETS) / max(bound, np.float32(1e-20))  # the last takes the rest
         histogram[:] = 0
-        kept = 0  # candidates in `scores` and `docs`
+        kept = np.int64(0)  # candidates in `scores` and `docs`
         floor = np.float32(0)  # only scores above it can matter
         bucket = 0  # the bucket that `floor` is the lower edge of
         passed = 0  # candidates in this bucket or above

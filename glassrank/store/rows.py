@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from glassrank.compiled import compiled
 from glassrank.errors import InputError
 from glassrank.store.manifest import IDS, Layout, array_names
 
@@ -76,7 +76,7 @@ def is_usable(array: NDArray[Any], dtype: str) -> bool:
     return not _any_has(bits, bits.dtype.type(infinite))
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _any_has(values: NDArray[Any], bits: Any) -> bool:
     count = 0  # without a branch for each: several are looked at together
     for i in range(len(values)):

@@ -2,8 +2,7 @@
 
 import inspect
 
-from numba.core.dispatcher import Dispatcher
-
+from glassrank.compiled import Compiled
 from glassrank.retrieve import topk
 
 
@@ -11,7 +10,7 @@ def test_compiled_functions_are_short_and_take_few_parameters() -> None:
     compiled = {
         name: function.py_func
         for name, function in vars(topk).items()
-        if isinstance(function, Dispatcher)
+        if isinstance(function, Compiled)
     }
     assert "search_segment" in compiled
     assert len(inspect.signature(topk.search_segment.py_func).parameters) <= 5

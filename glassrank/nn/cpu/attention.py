@@ -14,6 +14,7 @@ from numba import njit, types
 from numpy.typing import NDArray
 from torch import Tensor
 
+from glassrank.compiled import compiled
 from glassrank.nn.cpu import amx, simd, simd_math
 from glassrank.nn.cpu.simd import (
     INTS,
@@ -147,7 +148,7 @@ def _attend_head(
 
 
 def _compiled(*sources: float) -> Any:
-    @njit(nogil=True, cache=True)
+    @compiled
     def attend_documents(projected: Any, out: Any, lengths: Any, heads: int, scale: Any) -> None:
         """Documents stand one after another."""
         _ = sources

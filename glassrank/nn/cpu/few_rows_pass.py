@@ -12,6 +12,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from glassrank.compiled import compiled
 from glassrank.nn.cpu import amx, barrier, row_products, row_steps, simd, simd_math
 from glassrank.nn.cpu.barrier import all_came, arrive, close, goes_on, join, participants
 from glassrank.nn.cpu.row_products import begin, end, multiply
@@ -150,7 +151,7 @@ def _add_and_norm(
 
 
 def _compiled(*sources: float) -> Any:
-    @njit(nogil=True, cache=True)
+    @compiled
     def pass_rows(
         ids: Any,
         entry: Any,

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from glassrank.arrays import frozen
 from glassrank.errors import InputError
 from glassrank.nn.cpu import amx
 from glassrank.nn.cpu.packed_query import AT_ONCE, Kind, layout
@@ -129,8 +130,8 @@ def _stored(rows: StoredRows, first_column: int, size: int) -> Stored:
     scales = np.ones(1, np.float32) if rows.scales is None else rows.scales
     stride, width = rows.vectors.shape[1], rows.vectors.itemsize
     return Stored(
-        vectors=_frozen(rows.vectors.reshape(-1)),
-        scales=_frozen(np.ascontiguousarray(scales, np.float32)),
+        vectors=frozen(rows.vectors.reshape(-1)),
+        scales=frozen(np.ascontiguousarray(scales, np.float32)),
         scaled=rows.scales is not None,
         stride=stride,
         column=first_column,
@@ -139,16 +140,8 @@ def _stored(rows: StoredRows, first_column: int, size: int) -> Stored:
     )
 
 
-def _frozen(array: NDArray[Any]) -> NDArray[Any]:
-    """A view that may not be written to: a type of its own for numba, which compiles anew for each.
-    Arrays in files are of that type anyway."""
-    view = array.view()
-    view.flags.writeable = False
-    return view
-
-
 def _whole_numbers(array: NDArray[Any]) -> NDArray[np.int64]:
-    return _frozen(np.ascontiguousarray(array, np.int64))
+    return frozen(np.ascontiguousarray(array, np.int64))
 
 
 def _pooling(kernels: Kernels, log: NDArray[np.float32], length: NDArray[np.float32]) -> Pooling:

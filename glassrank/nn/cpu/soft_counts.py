@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
+from glassrank.compiled import compiled
 from glassrank.nn.cpu import amx, packed_query, simd, simd_math, stored_products
 from glassrank.nn.cpu.packed_query import PackedQuery, pack
 from glassrank.nn.cpu.simd import (
@@ -240,7 +241,7 @@ def _score(
 
 
 def _compiled(*sources: float) -> Any:
-    @njit(nogil=True, cache=True)
+    @compiled
     def score_documents(
         query: Any, weights: Any, layout: Any, stored: Any, pooling: Any, starts: Any, lengths: Any,
         number: int, threads: int, scores: Any,

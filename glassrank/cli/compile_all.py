@@ -1,0 +1,54 @@
+"""Compiles everything once, by using it on three documents: what `scripts/setup` runs.
+
+Code is compiled when it is first called with a type of arrays, so what is called here is found
+ready by every later command. Stores have three types, and counts in an index, too.
+"""
+
+import tempfile
+from pathlib import Path
+
+from glassrank.compiled import load_at_once
+from glassrank.retrieve import Index
+from glassrank.types import Doc
+
+_MOST_OFTEN = (1, 1 << 8, 1 << 16)
+"""How often a word stands in a document, so that it is counted in one, two and four bytes."""
+_STORES = ("float32", "int8", "bf16")
+
+
+def compile_all() -> None:
+    """Indexes, searches, changes and merges; encodes and ranks."""
+    load_at_once()
+    with tempfile.TemporaryDirectory(prefix="glassrank-") as folder:
+        for times in _MOST_OFTEN:
+            path = Path(folder) / f"{times}.index"
+            Index.build(_docs("cat " * times), path)
+            index = Index(path)
+            index.search("cat dog")
+            index.delete(["1"])
+            index.add([Doc("4", "cat " * times)])
+            index.merge()
+        _rank(Index(path))
+
+
+def _rank(index: Index) -> None:
+    from glassrank.models.checkpoint import load_named
+    from glassrank.ranking import Pipeline, Reranker
+    from glassrank.store import Store, encode_index, store_folder
+
+    saved = load_named("default")
+    reranker = Reranker(saved)
+    Pipeline(index, reranker, store=None)("cat dog")
+    for dtype in _STORES:
+        path = store_folder(index.path, dtype)
+        encode_index(index, saved, path, dtype)
+        store = Store.open(path, saved.model, index.snapshot)
+        Pipeline(index, reranker, store=store)("cat dog")
+
+
+def _docs(often: str) -> list[Doc]:
+    return [Doc("1", "a bird"), Doc("2", f"{often} on a mat"), Doc("3", "dogs chase cats")]
+
+
+if __name__ == "__main__":
+    compile_all()

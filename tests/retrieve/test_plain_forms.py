@@ -1,0 +1,100 @@
+"""Plain forms of compiled code equal it to the byte, and stand in for it where little is done."""
+
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from glassrank import Doc, Index
+from glassrank.arrays import frozen
+from glassrank.compiled import load_at_once, worth_loading
+from glassrank.retrieve import plain, search, segment_checks
+
+WORDS = "cat dog bird fish tree house river stone cloud wind".split()
+
+
+def some_docs(count: int, seed: int = 0) -> list[Doc]:
+    random = np.random.default_rng(seed)
+    return [
+        Doc(f"d{i}", " ".join(random.choice(WORDS, random.integers(0, 12)))) for i in range(count)
+    ]
+
+
+def plainly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "worth_loading", lambda numbers: False)
+    monkeypatch.setattr(segment_checks, "worth_loading", lambda numbers: False)
+
+    def refuse(*_: Any) -> None:
+        raise AssertionError("compiled code was called")
+
+    monkeypatch.setattr(search, "search_segment", refuse)
+
+
+@pytest.mark.parametrize("method", ["bm25", "bm25(k1=1.2,b=0.75)", "bm25(rounded=1)", "bm25+rm3"])
+def test_a_plain_search_finds_the_same_with_the_same_scores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    index = Index.build([*some_docs(5_000), Doc("long", "cat " * 300)], tmp_path / "my.index")
+    index.add(some_docs(40, seed=1), replace=True)
+    index.delete([f"d{i}" for i in range(100, 2_000, 7)])
+    queries = ["cat", "cat dog bird", "wind wind stone", "nothing of it", "", " ".join(WORDS)]
+    expected = {(q, k): index.search(q, k, method).hits for q in queries for k in (1, 10, 9_000)}
+    plainly(monkeypatch)
+    opened = Index(index.path)
+    assert expected == {(q, k): opened.search(q, k, method).hits for q, k in expected}
+
+
+@given(st.lists(st.binary(max_size=3), max_size=6), st.booleans())
+def test_strings_in_order(strings: list[bytes], in_order: bool) -> None:
+    strings = sorted(set(strings)) if in_order else strings
+    offsets = frozen(np.cumsum([0, *map(len, strings)]))
+    data = np.frombuffer(b"".join(strings), np.uint8)
+    assert plain.ascend(offsets, data) == bool(segment_checks._ascend(offsets, data))
+
+
+@given(st.lists(st.lists(st.integers(0, 6), max_size=4), max_size=5), st.booleans())
+def test_rows_in_order_and_counted(rows: list[list[int]], in_order: bool) -> None:
+    rows = [sorted(set(row)) for row in rows] if in_order else rows
+    offsets = frozen(np.cumsum([0, *map(len, rows)]))
+    values = frozen(np.array([value for row in rows for value in row], np.uint32))
+    for limit in (0, 4, 7):
+        expected = segment_checks._rows_ascend(offsets, values, limit)
+        assert plain.rows_ascend(offsets, values, limit) == bool(expected)
+    counts = frozen(np.arange(1, len(values) + 1, dtype=np.uint16))
+    right = np.array([counts[a:b].sum() for a, b in pairwise(offsets)])
+    for lengths in (frozen(right.astype(np.uint32)), frozen(right.astype(np.uint32) + 1)):
+        made = [(np.zeros(7, np.int64), np.zeros(7, np.int64)) for _ in range(2)]
+        agree = [
+            bool(form(offsets, values, counts, lengths, *room))
+            for form, room in zip((plain.count, segment_checks._count), made, strict=True)
+        ]
+        assert agree[0] == agree[1]
+        if agree[0]:
+            assert np.array_equal(made[0], made[1])
+
+
+def test_one_query_loads_no_compiled_code_and_many_do(tmp_path: Path) -> None:
+    Index.build(some_docs(300), tmp_path / "my.index")
+    code = f"""
+import sys
+from glassrank import Index, Query, compiled
+index = Index({str(tmp_path / "my.index")!r})
+assert index.search("cat dog").hits
+assert "numba" not in sys.modules
+compiled.LOADING = 10_000
+for _ in range(50):
+    index.search("cat dog")
+assert "numba" in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=300)
+
+
+def test_who_is_about_to_do_much_can_say_so() -> None:
+    load_at_once()
+    assert worth_loading(0)
