@@ -1,9 +1,5 @@
-"""Candidates of one query, ready to be scored in pieces: their texts, or their stored words.
+"""Candidates of one query, ready to be scored in pieces: their texts, or their stored words."""
 
-A stage makes them so: one model with the documents that it ranks.
-"""
-
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -11,17 +7,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from glassrank.deadline import Clock
 from glassrank.models import Words
 from glassrank.models.text_batches import in_batches, like_length
-from glassrank.ranking.fused import FusedPooling, fused_pooling
+from glassrank.ranking.fused import FusedPooling
 from glassrank.ranking.fused_gpu import OnGPU
-from glassrank.ranking.live import WORDS_AT_ONCE, Reranker
-from glassrank.ranking.planner import CostModel
-from glassrank.retrieve import Index
+from glassrank.ranking.live import Reranker
 from glassrank.retrieve.snapshot import Snapshot
-from glassrank.store import Store, text_of
-from glassrank.store.store import Located
+from glassrank.store import Located, Store, text_of
 
 _WORDS_PER_TERM = 2.0
 """The index knows how many terms a document has; stop words, which a model reads, come on top."""
@@ -32,8 +24,6 @@ words with padding: they are made floats first, which take room."""
 
 
 _MOST_CHARACTERS_PER_WORD = 100
-_STORED_AT_ONCE = 1_048_576.0
-CALIBRATION_DOCS = (2, 8, 32, 64)
 
 
 def characters_read(reranker: Reranker) -> int:
@@ -121,6 +111,7 @@ class StoredCandidates:
         numbers: NDArray[np.int64],
         first_stage: NDArray[np.float32],
     ) -> None:
+        """The store has all of these documents."""
         self._reranker = reranker
         self._fused = fused
         self._store = store
@@ -172,94 +163,11 @@ class StoredCandidates:
         return _PADDED_AT_ONCE["cuda" if self._query.mask.is_cuda else "cpu"]
 
 
-class Stage(ABC):
-    """One model, and how it comes by the words of documents."""
-
-    def __init__(self, reranker: Reranker, cost: CostModel, at_once: float) -> None:
-        """`cost` is that of scoring, by the number of words; `at_once` the most words that are
-        scored as one piece when there is no budget to cut it shorter."""
-        self.reranker = reranker
-        self.cost = cost
-        self.query_cost = reranker.query_cost
-        self.at_once = at_once
-
-    @abstractmethod
-    def ready(
-        self, query: Words, docs: NDArray[np.int64], first_stage: NDArray[np.float32]
-    ) -> Candidates:
-        """Documents by their numbers, with the first stage's scores."""
-
-    def least_ms(self) -> float:
-        """What it is likely to take to score a single document."""
-        return self.query_cost.predict(1) + self.cost.predict(1)
-
-
-class IndexStage(Stage):
-    """A model on the documents of an index: their stored words, or their texts, encoded live."""
+class PartlyStored:
+    """Words that were encoded beforehand, and texts of documents that the store lacks."""
 
     def __init__(
-        self, reranker: Reranker, snapshot: Snapshot, store: Store | None, *, found: bool
+        self, stored: StoredCandidates, live: TextCandidates, is_stored: NDArray[np.bool_]
     ) -> None:
-        """`found` says whether the store is the model's own in the index, or was given."""
-        if store is None:
-            super().__init__(reranker, reranker.cost, WORDS_AT_ONCE)
-        else:
-            store.require(snapshot)
-            super().__init__(reranker, CostModel(), _STORED_AT_ONCE)
-        self.store = store
-        self.snapshot = snapshot
-        self.found = found
-        self._fused = None if store is None else fused_pooling(reranker.fast_model, store)
-
-    def ready(
-        self, query: Words, docs: NDArray[np.int64], first_stage: NDArray[np.float32]
-    ) -> Candidates:
-        if self.store is None:
-            return TextCandidates.of_index(self.reranker, query, self.snapshot, docs, first_stage)
-        return StoredCandidates(
-            self.reranker, self._fused, self.store, query, self.snapshot, docs, first_stage
-        )
-
-    def words(self, doc_id: str) -> Words | None:
-        """A document's words as they are ranked; None where it is encoded live."""
-        if self.store is None:
-            return None
-        number = self.snapshot.find(doc_id)
-        (located,) = self.store.locate(self.snapshot, np.array([number]))
-        return self.store.words(located.part, located.starts, located.lengths)
-
-    def calibrate(self, clock: Clock) -> None:
-        """Scores a few documents, so that the first query is predicted as well as later ones."""
-        docs = some_documents(self.snapshot, max(CALIBRATION_DOCS))
-        if not len(docs):
-            return
-        query = " ".join(self.snapshot.doc(int(docs[0])).text.split()[:8])
-        for warm in (False, True):
-            for size in CALIBRATION_DOCS:
-                began = clock()
-                words = self.reranker.encode_query(query)
-                some = docs[:size]
-                candidates = self.ready(words, some, np.zeros(len(some), np.float32))
-                ready = clock()
-                candidates.scores(0, len(some))
-                if warm:
-                    self.query_cost.learn(len(some), ready - began)
-                    self.cost.learn(float(candidates.sizes.sum()), clock() - ready)
-
-    def follow(self, index: Index, *, verify: bool) -> "IndexStage":
-        """The same on a changed index, with a store that follows it and all that was learned."""
-        store = self.store
-        if self.found:
-            store = Store.find(index, self.reranker.model, verify=verify)
-        elif store is not None:
-            store = Store.open(store.path, self.reranker.model, index.snapshot, verify=verify)
-        fresh = IndexStage(self.reranker, index.snapshot, store, found=self.found)
-        if (self.store is None) == (store is None):
-            fresh.cost = self.cost
-        return fresh
-
-
-def some_documents(snapshot: Snapshot, count: int) -> NDArray[np.int64]:
-    """Spread over the whole index: their lengths are like those of all."""
-    total = snapshot.bases[-1]
-    return np.unique(np.linspace(0, total - 1, min(count, total)).astype(np.int64))
+        self.stored, self.which_stored = stored, np.flatnonzero(is_stored)
+        self.live, self.which_live = live, np.flatnonzero(~is_stored)

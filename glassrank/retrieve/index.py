@@ -4,6 +4,7 @@ import copy
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -132,7 +133,7 @@ class Index:
         snapshot = self._snapshot
         top = self._run([query], k, method, snapshot, threads=1)[0]
         hits = tuple(
-            Hit(rank, snapshot.doc_id(number), score)
+            Hit(rank, snapshot.doc_id(number), score).reading(partial(snapshot.doc, number))
             for rank, (number, score) in enumerate(
                 zip(top.docs.tolist(), top.scores.tolist(), strict=True), 1
             )
