@@ -84,10 +84,12 @@ def encoded(
 
 
 def plain(report: "Report") -> dict[str, object]:
+    """A report as JSON has it."""
     return {**asdict(report), "path": str(report.path)}
 
 
 def summary(report: "Report") -> str:
+    """A report as one line."""
     counts = ((report.encoded, "encoded"), (report.reused, "copied"))
     done = " and ".join(f"{n:,} {what}" for n, what in counts if n)
     speed = f"{done} in {report.seconds:.1f} s, {report.per_second:,.0f} a second"

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from glassrank.corpus import DocReader
+    from glassrank.models.checkpoint import SavedModel
     from glassrank.types import Doc
 
 
@@ -43,6 +44,13 @@ def index(
         str | None,
         typer.Option(help="Also encode the documents for this model: a folder, or 'default'."),
     ] = None,
+    encode: Annotated[
+        bool,
+        typer.Option(
+            "--encode",
+            help="Also encode what the stores of the index lack, or make one for 'default'.",
+        ),
+    ] = False,
     format: Annotated[  # noqa: A002
         str | None,
         typer.Option(help="jsonl, tsv, csv, trec, text or irds, if the name can't tell."),
@@ -52,7 +60,8 @@ def index(
     json: console.AsJson = False,
 ) -> None:
     """Make an index of documents, or change one."""
-    from glassrank.cli.encode import encoded, plain, summary
+    from glassrank.cli.encode import plain, summary
+    from glassrank.cli.following import check_known, follow, hint, lacking
     from glassrank.corpus import read_docs
     from glassrank.retrieve import Index
 
@@ -64,11 +73,13 @@ def index(
         raise InputError("--overwrite makes a new index; it does not go with --add or --delete")
     if docs is not None and delete and not add:
         raise InputError("--delete with documents changes an index; say --add too")
-    saved = None
-    if model is not None:  # before the work: a name that is wrong is said at once
+    models: dict[str, SavedModel] = {}
+    if model is not None or encode:  # before the work: a name that is wrong is said at once
         from glassrank.models.checkpoint import load_named
 
-        saved = load_named(model)
+        models = {model or "default": load_named(model or "default")}
+        if model is None:
+            check_known(out, models["default"])
     started = time.perf_counter()
     added = deleted = 0
     counted = None
@@ -94,8 +105,11 @@ def index(
             "segments": len(changed.snapshot.segments),
             "seconds": round(seconds, 3),
         }
-        if saved is not None:
-            found["store"] = plain(encoded(changed, saved, quiet=quiet))
+        reports = [r for saved in models.values() for r in follow(changed, saved, quiet=quiet)]
+        if reports:
+            found["store"] = plain(reports[0])
+            found["stores"] = [plain(report) for report in reports]
+        found["lacking"] = {str(store.folder): store.documents for store in lacking(changed)}
         console.print_json(found)
     else:
         changes = ", ".join(
@@ -106,8 +120,11 @@ def index(
             f"in {seconds:.1f} s",
             quiet=quiet,
         )
-        if saved is not None:
-            console.say(summary(encoded(changed, saved, quiet=quiet)), quiet=quiet)
+        for saved in models.values():
+            for report in follow(changed, saved, quiet=quiet):
+                console.say(summary(report), quiet=quiet)
+        for store in lacking(changed) if not quiet else ():
+            console.say(hint(store, models))
 
 
 class _Counted:

@@ -30,13 +30,21 @@ def search(
     json: console.AsJson = False,
 ) -> None:
     """Search for one query; with a model, re-rank what was found."""
+    from glassrank.cli.following import Lacking
     from glassrank.ranking import Pipeline
 
     if budget_ms is not None and model is None:
         raise InputError("--budget-ms is for re-ranking; it goes with --model")
     console.check_plan(plan, model)
     pipeline = Pipeline.open(
-        index, model, budget_ms=budget_ms, method=method, plan=plan, device=device, exact=exact
+        index,
+        model,
+        budget_ms=budget_ms,
+        method=method,
+        plan=plan,
+        device=device,
+        exact=exact,
+        calibrate=budget_ms is not None,  # nothing is predicted where time does not matter
     )
     ranking = pipeline(query, k)
     if json:
@@ -48,6 +56,12 @@ def search(
     show(pipeline.index, ranking)
     if model is not None:
         console.say(timing_line(ranking))
+        for name, stage in zip(model, pipeline.models, strict=True):
+            if stage.store is not None and ranking.live and stage.lacks:
+                lacks = Lacking(stage.store.path, stage.store.layout, stage.lacks)
+                console.say(
+                    f"{ranking.live:,} of them were encoded on the way; {lacks.advice(name)}"
+                )
 
 
 def _described(index: "Index", query: str) -> "Callable[[Hit], dict[str, str]]":
@@ -66,7 +80,8 @@ def timing_line(ranking: "Ranking") -> str:
         for name, spent in ranking.timing.items()
         if name != "total"
     )
-    return f"re-ranked {ranking.depth:,} in {ranking.timing['total']:.1f} ms ({hops})"
+    of = f" of {ranking.found:,}, which is where time ended," if ranking.cut_short else ""
+    return f"re-ranked {ranking.depth:,}{of} in {ranking.timing['total']:.1f} ms ({hops})"
 
 
 def show(index: "Index", ranking: "Ranking") -> None:

@@ -33,10 +33,13 @@ def characters_read(reranker: Reranker) -> int:
 
 
 class Candidates(Protocol):
+    """What is scored in pieces."""
+
     sizes: NDArray[np.floating]
     """About how many words are read to score each: what its cost goes by."""
 
-    def scores(self, start: int, stop: int) -> NDArray[np.float32]: ...
+    def scores(self, start: int, stop: int) -> NDArray[np.float32]:
+        """Of those from `start` on, up to `stop`."""
 
 
 class TextCandidates:
@@ -64,6 +67,7 @@ class TextCandidates:
         texts: Sequence[str],
         first_stage: NDArray[np.float32] | None = None,
     ) -> "TextCandidates":
+        """Given texts."""
         sizes = np.array([len(text) for text in texts], np.float64) / _CHARACTERS_PER_WORD
         most = characters_read(reranker)
         return cls(reranker, query, lambda place: texts[place][:most], sizes, first_stage)
@@ -77,6 +81,7 @@ class TextCandidates:
         numbers: NDArray[np.int64],
         first_stage: NDArray[np.float32],
     ) -> "TextCandidates":
+        """Texts of an index's documents, read when they are scored."""
         docs, most = numbers.tolist(), characters_read(reranker)
         terms = np.array([_terms(snapshot, doc) for doc in docs], np.float64)
         return cls(
@@ -88,6 +93,7 @@ class TextCandidates:
         )
 
     def scores(self, start: int, stop: int) -> NDArray[np.float32]:
+        """Of those from `start` on, up to `stop`."""
         texts = [self._text(place) for place in range(start, stop)]
         first = None if self._first_stage is None else self._first_stage[start:stop]
         return self._reranker.text_scores(self._query, texts, first).values
@@ -123,6 +129,7 @@ class StoredCandidates:
             self.sizes[found.which] += found.lengths
 
     def scores(self, start: int, stop: int) -> NDArray[np.float32]:
+        """Of those from `start` on, up to `stop`."""
         values = np.zeros(stop - start, np.float32)
         first = self._first_stage[start:stop]
         for which, part, starts, lengths in self._located:

@@ -90,6 +90,7 @@ class CostModel:
                 self._add(size, base + rate * size)
 
     def predict(self, size: float) -> float:
+        """Milliseconds that work of this size is likely to take."""
         return (self.base + self.rate * size) * self.slowness * (1 + self.margin)
 
     def fitting(self, sizes: NDArray[np.floating], within: float) -> int:
@@ -244,6 +245,7 @@ class Load:
         self._began: dict[int, float] = {}  # thread -> when it began what it is at
 
     def expected_wait(self) -> float:
+        """Milliseconds until a thread is likely to be free."""
         if len(self._began) + self.waiting < self.threads:
             return 0.0
         # One that takes longer than usual may end at any moment, or not: half as long again.

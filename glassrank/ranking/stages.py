@@ -132,6 +132,7 @@ class TextsStage(Stage):
     def ready(
         self, query: Words, docs: NDArray[np.int64], first_stage: NDArray[np.float32]
     ) -> TextCandidates:
+        """Texts by their places."""
         texts = [self._texts[place] for place in docs.tolist()]
         return TextCandidates.of_texts(self.reranker, query, texts)
 
@@ -170,6 +171,7 @@ class IndexStage(Stage):
     def ready(
         self, query: Words, docs: NDArray[np.int64], first_stage: NDArray[np.float32]
     ) -> Candidates | PartlyStored:
+        """Documents by their numbers in the index."""
         if self.store is None:
             return self._texts(query, docs, first_stage)
         if not self.lacks:
