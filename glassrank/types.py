@@ -152,6 +152,7 @@ class Ranking:
         return {
             "query": self.query,
             "depth": self.depth,
+            "found": self.found,
             "cut_short": self.cut_short,
             "live": self.live,
             "timing_ms": {name: round(ms, 3) for name, ms in self.timing.items()},

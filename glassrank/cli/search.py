@@ -87,7 +87,10 @@ def timing_line(ranking: "Ranking") -> str:
 def show(index: "Index", ranking: "Ranking") -> None:
     """Results as people read them: rank, title, where from, and why."""
     if not ranking.hits:
-        console.out.print("Nothing found: no document has a word of this query.")
+        why = "no document has a word of this query"
+        if not index.terms(ranking.query):
+            why = "this query has no words but such as 'the' and 'of', which are not looked for"
+        console.out.print(f"Nothing found: {why}.")
     width = max(100, min(200, console.out.width - 10))  # one line each, where there is room
     for hit in ranking:
         doc = index.doc(hit.doc_id)

@@ -7,7 +7,7 @@ from numbers import Real
 from operator import index
 from typing import Any
 
-from glassrank.errors import InputError
+from glassrank.errors import InputError, kind
 from glassrank.types import Doc, Ranking
 
 
@@ -21,7 +21,7 @@ def docs_of(texts: Iterable[Any]) -> list[Doc]:
         raise InputError("expected a list of texts, not one text; for a single one, give [text]")
     if isinstance(texts, Mapping | Set) or hasattr(texts, "columns"):
         raise InputError(
-            f"expected a list of texts, not {_kind(texts)}; give its texts as a list or a column, "
+            f"expected a list of texts, not {kind(texts)}; give its texts as a list or a column, "
             "and what they are called as ids"
         )
     return [_doc(place, text) for place, text in enumerate(_listed(texts, "texts"))]
@@ -34,7 +34,7 @@ def _doc(place: int, text: Any) -> Doc:
         return text
     if not isinstance(text, Mapping):
         raise InputError(
-            f"text {place} is {_kind(text)}; expected a text, or a dict that has one under 'text'"
+            f"text {place} is {kind(text)}; expected a text, or a dict that has one under 'text'"
         )
     if not isinstance(text.get("text"), str):
         names = ", ".join(map(repr, list(text)[:5])) or "nothing"
@@ -57,7 +57,7 @@ def ids_of(ids: Iterable[Any] | None, count: int) -> list[Any]:
     if ids is None:
         return list(range(count))
     if isinstance(ids, str | bytes | Set):
-        raise InputError(f"expected a list of ids, not {_kind(ids)}")
+        raise InputError(f"expected a list of ids, not {kind(ids)}")
     given = _listed(ids, "ids")
     if len(given) != count:
         raise InputError(f"there are {len(given)} ids for {count} texts; each text needs one")
@@ -67,7 +67,7 @@ def ids_of(ids: Iterable[Any] | None, count: int) -> list[Any]:
 def check_query(query: Any) -> None:
     """A text, which may be empty."""
     if not isinstance(query, str):
-        raise InputError(f"a query is a text, not {_kind(query)}")
+        raise InputError(f"a query is a text, not {kind(query)}")
 
 
 def check_k(k: Any) -> None:
@@ -77,7 +77,7 @@ def check_k(k: Any) -> None:
     except TypeError:
         whole = 0
     if whole < 1:
-        raise InputError(f"k says how many results, a whole number from 1 on, not {k!r}")
+        raise InputError(f"at least one result must be asked for, by a whole number, not {k!r}")
 
 
 def check_budget(budget_ms: Any) -> None:
@@ -104,15 +104,4 @@ def _listed(given: Iterable[Any], what: str) -> list[Any]:
     try:
         return list(given)
     except TypeError:
-        raise InputError(f"expected a list of {what}, not {_kind(given)}") from None
-
-
-def _kind(value: object) -> str:
-    """
-    >>> _kind(None), _kind(3), _kind({})
-    ('None', 'an int', 'a dict')
-    """
-    if value is None:
-        return "None"
-    name = type(value).__name__
-    return f"{'an' if name[0] in 'aeiouAEIO' else 'a'} {name}"
+        raise InputError(f"expected a list of {what}, not {kind(given)}") from None

@@ -169,6 +169,10 @@ class Index:
         """The same as numbers: what the second stage starts from. See `Snapshot.doc`."""
         return self._run(queries, k, method, self._snapshot, threads, deadline)
 
+    def terms(self, query: str) -> list[str]:
+        """What is looked for: words without endings, and without those that are in every text."""
+        return self._analyzer(query)
+
     def left_out(self, query: str) -> list[str]:
         """The terms of a query that are too common to be looked for by a deadline, if any."""
         terms = dict.fromkeys(self._analyzer(query), 1.0)
@@ -270,4 +274,5 @@ def _located(docs: Iterable[Doc] | None) -> Iterator[None]:
         yield
     except DuplicateIdError as error:
         locate = getattr(docs, "locate", None)
-        raise DuplicateIdError(error.doc_id, locate(error.doc_id) if locate else "") from None
+        where = locate(error.doc_id) if locate else ""
+        raise DuplicateIdError(error.doc_id, where, indexed=error.indexed) from None

@@ -7,6 +7,7 @@ import pytest
 from command_line import Call
 from test_encode import model as model_folder
 
+from glassrank.ranking import BudgetWarning
 from glassrank.retrieve import Index
 
 model = model_folder
@@ -91,3 +92,25 @@ def test_a_store_that_is_damaged_does_not_spoil_the_change(
     done = call("index", "more.tsv", "--out", "my.index", "--add", "--json", "--quiet")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["lacking"] == {}
+
+
+def test_an_id_that_is_there_names_replace(call: Call, index: Path, files: Path) -> None:
+    (files / "more.tsv").write_text("birds\tBirds chase mice.\ncats\tCats again.\n")
+    done = call("index", "more.tsv", "--out", "my.index", "--add")
+    assert done.returncode == 2
+    assert "more.tsv:2: document id 'cats' is in the index already; with --replace" in said(
+        done.stderr
+    )
+    assert call("index", "more.tsv", "--out", "my.index", "--add", "--replace").returncode == 0
+
+
+def test_what_time_did_not_suffice_for_is_told(
+    call: Call, index: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encode(call)
+    whole = call("search", "my.index", "chase mice", "--model", "model")
+    assert "re-ranked 3 in " in said(whole.stderr)
+    monkeypatch.setattr("glassrank.ranking.planner.CostModel.fitting", lambda *_: 0)
+    with pytest.warns(BudgetWarning):
+        late = call("search", "my.index", "chase mice", "--model", "model", "--budget-ms", "50")
+    assert "re-ranked 0 of 3, which is where time ended, in " in said(late.stderr)

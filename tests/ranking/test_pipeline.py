@@ -215,7 +215,16 @@ def test_ties_of_a_run_are_ordered_as_they_are_measured(index: Index, reranker: 
 def test_a_ranking_is_one_kind_of_json(index: Index, reranker: Reranker) -> None:
     ranking = Pipeline(index, reranker, candidates=3)("the cat sat", k=5)
     plain = ranking.to_json(lambda hit: {"title": hit.doc_id.upper()})
-    assert list(plain) == ["query", "depth", "cut_short", "live", "timing_ms", "stages", "hits"]
+    assert list(plain) == [
+        "query",
+        "depth",
+        "found",
+        "cut_short",
+        "live",
+        "timing_ms",
+        "stages",
+        "hits",
+    ]
     assert [stage["name"] for stage in plain["stages"]] == [
         *("first_stage", "query", "scoring", "sorting")
     ]
