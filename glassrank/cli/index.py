@@ -62,7 +62,7 @@ def index(
     """Make an index of documents, or change one."""
     from glassrank.cli.encode import plain, summary
     from glassrank.cli.following import check_known, follow, hint, lacking
-    from glassrank.corpus import read_docs
+    from glassrank.corpus import passed_over, read_docs
     from glassrank.retrieve import Index
 
     if docs is None and not delete and not merge:
@@ -120,6 +120,13 @@ def index(
             f"in {seconds:.1f} s",
             quiet=quiet,
         )
+        if docs is not None and (skipped := passed_over(docs, format)):
+            kinds = ", ".join(f"{count:,} {suffix}" for suffix, count in skipped.most_common(5))
+            console.say(
+                f"passed over {skipped.total():,} files that are in none of the formats ({kinds}); "
+                "to have them read, make them text and name them .txt",
+                quiet=quiet,
+            )
         for saved in models.values():
             for report in follow(changed, saved, quiet=quiet):
                 console.say(summary(report), quiet=quiet)

@@ -24,6 +24,7 @@ from glassrank.store import Store
 from glassrank.types import Ranking, Run
 
 _CANDIDATES = 1000
+_AMPLE_MS = 1e9
 
 
 class Pipeline:
@@ -236,7 +237,8 @@ class Pipeline:
         docs = some_documents(snapshot, max(CALIBRATION_DOCS))
         if len(docs) and self.models:
             words = snapshot.doc(int(docs[0])).text.split()[:5]
-            self.index.top_k([" ".join(words)], max(1, self.candidates), self.method)
+            ample = Deadline.after(_AMPLE_MS)  # with one, as queries have it
+            self.index.top_k([" ".join(words)], self.candidates, self.method, deadline=ample)
         for model in self.models:
             model.calibrate(self.planner.clock)
         for size in CALIBRATION_DOCS if self.models and len(docs) else ():

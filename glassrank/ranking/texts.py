@@ -70,13 +70,15 @@ def rank(
     check_budget(budget_ms)
     if k is not None:
         check_k(k)
+    began = clock()
     docs = docs_of(texts)
     names = ids_of(ids, len(docs))
+    taken = clock() - began
     stages = [TextsStage(model, list(map(text_of, docs))) for model in _rerankers(model)]
     if budget_ms is not None and deadline is None:
         for stage in stages:
             warm_up(stage.reranker, clock)
-    deadline = deadline or Deadline.after(budget_ms, clock)
+    deadline = deadline or Deadline.after(budget_ms, clock).earlier(taken)
     # Nobody has ranked them before: their order is all there is.
     first = TopK(np.arange(len(docs)), -np.arange(1, len(docs) + 1, dtype=np.float32))
     cascade = Cascade(first)

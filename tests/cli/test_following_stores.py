@@ -114,3 +114,12 @@ def test_what_time_did_not_suffice_for_is_told(
     with pytest.warns(BudgetWarning):
         late = call("search", "my.index", "chase mice", "--model", "model", "--budget-ms", "50")
     assert "re-ranked 0 of 3, which is where time ended, in " in said(late.stderr)
+
+
+def test_files_that_are_no_documents_are_named(call: Call, files: Path) -> None:
+    folder = files / "pages"
+    folder.mkdir()
+    for name in ("a.txt", "b.html", "c.html"):
+        (folder / name).write_text("Cats chase mice.")
+    done = call("index", "pages", "--out", "new.index")
+    assert "passed over 2 files that are in none of the formats (2 .html)" in said(done.stderr)
