@@ -4,10 +4,9 @@ import glassrank as gr
 
 gr.rank("how do I read a csv file?", texts, budget_ms=50)    # a list of texts, no index
 
-index = gr.Index.build(gr.read_docs("docs.jsonl"), "my.index")
-search = gr.Pipeline(index, gr.load(), budget_ms=50)         # the model that comes with the package
+search = gr.open("my.index", budget_ms=50)                   # with the model in the package
 for hit in search("how do I read a csv file?", k=10):
-    print(hit.rank, hit.doc_id, hit.score)
+    print(hit.rank, hit.title, hit.score)
 """
 
 from importlib import import_module
@@ -22,6 +21,8 @@ if TYPE_CHECKING:
     from glassrank.measure.evaluate import evaluate
     from glassrank.ranking import Pipeline, Reranker, load, rank
     from glassrank.retrieve import BM25, QL, RM3, Index
+
+    open = Pipeline.open  # noqa: A001
 
 __version__ = "0.1.0"
 
@@ -46,6 +47,7 @@ __all__ = [
     "evaluate",
     "explain",
     "load",
+    "open",
     "rank",
     "read_docs",
     "read_qrels",
@@ -65,6 +67,8 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "open":
+        return import_module("glassrank.ranking").Pipeline.open
     for home, names in _HOMES.items():
         if name in names:
             return getattr(import_module(home), name)

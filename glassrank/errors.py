@@ -18,6 +18,18 @@ def safe(text: str) -> str:
     return UNSAFE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
+def kind(value: object) -> str:
+    """What something is, for a sentence.
+
+    >>> kind(None), kind(3), kind({})
+    ('None', 'an int', 'a dict')
+    """
+    if value is None:
+        return "None"
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'aeiouAEIO' else 'a'} {name}"
+
+
 class GlassrankError(Exception):
     """A failed job: the input was fine, the work could not be done."""
 
@@ -48,12 +60,16 @@ class InputError(GlassrankError):
 class DuplicateIdError(InputError):
     """Two documents with one id."""
 
-    def __init__(self, doc_id: str, where: str = "") -> None:
+    def __init__(self, doc_id: str, where: str = "", *, indexed: bool = False) -> None:
+        """`indexed` says that one of them is in the index already."""
         self.doc_id = doc_id
-        super().__init__(
-            f"{where}{': ' if where else ''}document id {doc_id!r} appears twice; "
-            "ids must be unique"
+        self.indexed = indexed
+        problem = (
+            "is in the index already; with --replace (replace=True) the new one takes its place"
+            if indexed
+            else "appears twice; ids must be unique"
         )
+        super().__init__(f"{where}{': ' if where else ''}document id {doc_id!r} {problem}")
 
 
 class DiskError(GlassrankError):

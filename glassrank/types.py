@@ -5,8 +5,9 @@ Field names are those of ir-measures (`query_id`, `doc_id`, `score`, `relevance`
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,25 +42,76 @@ class Qrel(NamedTuple):
     relevance: int
 
 
-class Hit(NamedTuple):
-    """One line of a ranking. `rank` counts from 1. `first_rank` and `first_score` say what the
-    first stage of a pipeline thought; `placed_by` is the number of the model that placed the hit,
-    from 1 on, or 0 where none has come as far as this."""
+class HitFields(NamedTuple):
+    """What a hit consists of; it is compared, printed and unpacked as these."""
 
     rank: int
-    doc_id: str
+    doc_id: Any
+    """Of an index its text id; of a list of texts the place, from 0, or the id that was given."""
     score: float
     first_rank: int | None = None
     first_score: float | None = None
     placed_by: int = 0
 
 
+class Hit(HitFields):
+    """One line of a ranking. `rank` counts from 1. `first_rank` and `first_score` say what the
+    first stage of a pipeline thought; `placed_by` is the number of the model that placed the hit,
+    from 1 on, or 0 where none has come as far as this.
+
+    Its document is read when it is first asked for: a search takes no longer for it.
+    """
+
+    _read: Callable[[], Doc] | None = None
+
+    def reading(self, read: Callable[[], Doc]) -> "Hit":
+        """This hit, whose document is read in this way."""
+        self._read = read
+        return self
+
+    @cached_property
+    def doc(self) -> Doc | None:
+        """The document; None where a ranking has ids alone."""
+        return None if self._read is None else self._read()
+
+    @property
+    def title(self) -> str:
+        """Empty where there is none."""
+        return self.doc.title if self.doc else ""
+
+    @property
+    def text(self) -> str:
+        """All of it."""
+        return self.doc.text if self.doc else ""
+
+    @property
+    def source(self) -> str:
+        """Where it comes from, if it says so."""
+        return self.doc.source if self.doc else ""
+
+    @property
+    def metadata(self) -> Mapping[str, object]:
+        """Fields that are neither title, text nor source."""
+        return self.doc.metadata if self.doc else {}
+
+    def to_dict(self) -> dict[str, Any]:
+        """The hit and its document, by name."""
+        found = {"title": self.title, "text": self.text, "source": self.source}
+        return {**self._asdict(), **found, "metadata": dict(self.metadata)}
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A copy in another process has no index to read from: it takes the document along.
+        return {"doc": self.doc}
+
+
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """The answer to one query, best first.
+    """The answer to one query, best first; a sequence of hits.
 
     `depth` is how many candidates were re-ranked (0: first stage only), of `found`, and `depths`
-    the same for each model; `timing` has the milliseconds of each hop.
+    the same for each model; `cut_short` says that the time was not enough for all that was asked
+    for. `live` is how many documents were encoded in the query's own time, because no store has
+    them. `timing` has the milliseconds of each hop.
     """
 
     query: str
@@ -68,12 +120,27 @@ class Ranking:
     timing: Mapping[str, float] = field(default_factory=dict)
     found: int = 0
     depths: tuple[int, ...] = ()
+    cut_short: bool = False
+    live: int = 0
 
     def __iter__(self) -> Iterator[Hit]:
         return iter(self.hits)
 
     def __len__(self) -> int:
         return len(self.hits)
+
+    @overload
+    def __getitem__(self, place: int) -> Hit: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> tuple[Hit, ...]: ...
+
+    def __getitem__(self, place: int | slice) -> Hit | tuple[Hit, ...]:
+        return self.hits[place]
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """One for each hit, all with the same names: `pandas.DataFrame(ranking.to_dicts())`."""
+        return [hit.to_dict() for hit in self.hits]
 
     def to_json(self, shown: Callable[[Hit], Mapping[str, Any]] = lambda hit: {}) -> dict[str, Any]:
         """As every interface writes it; `shown` says what else there is to tell of a hit.
@@ -85,6 +152,9 @@ class Ranking:
         return {
             "query": self.query,
             "depth": self.depth,
+            "found": self.found,
+            "cut_short": self.cut_short,
+            "live": self.live,
             "timing_ms": {name: round(ms, 3) for name, ms in self.timing.items()},
             "stages": [
                 {

@@ -115,7 +115,7 @@ def budget_kept(stored: bool, passages_count: int = 20_000) -> Sequence[Result]:
         pipeline = stored_pipeline(passages_count)
         pipeline = Pipeline(index, pipeline.reranker, store=pipeline.store, candidates=len(index))
     else:
-        pipeline = Pipeline(index, Reranker.load(), store=None, candidates=CANDIDATES)
+        pipeline = Pipeline(index, Reranker.load(), store=False, candidates=CANDIDATES)
     kind = "stored" if stored else "live"
     results: list[Result] = []
     for budget in (50.0, 10.0):

@@ -124,9 +124,10 @@ def _open_models(
     for model, label in zip(models, labels(models), strict=True):
         reranker = Reranker.load(model, device)
         store = Store.find(index, reranker.model)
-        last = Pipeline(index, reranker, store=None, candidates=deepest, calibrate=False)
+        last = Pipeline(index, reranker, store=False, candidates=deepest, calibrate=False)
         ways = [Way("live", last)]
         if store is not None:
+            store.require(index.snapshot)  # what is encoded on the way would be measured as stored
             last = Pipeline(index, reranker, store=store, candidates=deepest, calibrate=False)
             ways.append(Way(f"stored, {store.dtype}", last))
         opened.append(TimedModel(label, ways))

@@ -112,7 +112,8 @@ def _encode(index: "Index", *, quiet: bool) -> "Ranker":
     from glassrank.store import Store
 
     model = load().model
-    if Store.find(index, model, verify=False) is None:
+    store = Store.find(index, model, verify=False)
+    if store is None or store.lacks(index.snapshot):
         console.say("Encoding the documents with the model in the package (once)", quiet=quiet)
         encode(index.path, "default", quiet=quiet)
     return model

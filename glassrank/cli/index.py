@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from glassrank.corpus import DocReader
+    from glassrank.models.checkpoint import SavedModel
     from glassrank.types import Doc
 
 
@@ -43,6 +44,13 @@ def index(
         str | None,
         typer.Option(help="Also encode the documents for this model: a folder, or 'default'."),
     ] = None,
+    encode: Annotated[
+        bool,
+        typer.Option(
+            "--encode",
+            help="Also encode what the stores of the index lack, or make one for 'default'.",
+        ),
+    ] = False,
     format: Annotated[  # noqa: A002
         str | None,
         typer.Option(help="jsonl, tsv, csv, trec, text or irds, if the name can't tell."),
@@ -52,8 +60,9 @@ def index(
     json: console.AsJson = False,
 ) -> None:
     """Make an index of documents, or change one."""
-    from glassrank.cli.encode import encoded, plain, summary
-    from glassrank.corpus import read_docs
+    from glassrank.cli.encode import plain, summary
+    from glassrank.cli.following import check_known, follow, hint, lacking
+    from glassrank.corpus import passed_over, read_docs
     from glassrank.retrieve import Index
 
     if docs is None and not delete and not merge:
@@ -64,11 +73,13 @@ def index(
         raise InputError("--overwrite makes a new index; it does not go with --add or --delete")
     if docs is not None and delete and not add:
         raise InputError("--delete with documents changes an index; say --add too")
-    saved = None
-    if model is not None:  # before the work: a name that is wrong is said at once
+    models: dict[str, SavedModel] = {}
+    if model is not None or encode:  # before the work: a name that is wrong is said at once
         from glassrank.models.checkpoint import load_named
 
-        saved = load_named(model)
+        models = {model or "default": load_named(model or "default")}
+        if model is None:
+            check_known(out, models["default"])
     started = time.perf_counter()
     added = deleted = 0
     counted = None
@@ -94,8 +105,11 @@ def index(
             "segments": len(changed.snapshot.segments),
             "seconds": round(seconds, 3),
         }
-        if saved is not None:
-            report["store"] = plain(encoded(changed, saved, quiet=quiet))
+        reports = [r for saved in models.values() for r in follow(changed, saved, quiet=quiet)]
+        if reports:
+            report["store"] = plain(reports[0])
+            report["stores"] = [plain(followed) for followed in reports]
+        report["lacking"] = {str(store.folder): store.documents for store in lacking(changed)}
         console.print_json(report)
     else:
         changes = ", ".join(
@@ -106,8 +120,18 @@ def index(
             f"in {seconds:.1f} s",
             quiet=quiet,
         )
-        if saved is not None:
-            console.say(summary(encoded(changed, saved, quiet=quiet)), quiet=quiet)
+        if docs is not None and (skipped := passed_over(docs, format)):
+            kinds = ", ".join(f"{count:,} {suffix}" for suffix, count in skipped.most_common(5))
+            console.say(
+                f"passed over {skipped.total():,} files that are in none of the formats ({kinds}); "
+                "to have them read, make them text and name them .txt",
+                quiet=quiet,
+            )
+        for saved in models.values():
+            for followed in follow(changed, saved, quiet=quiet):
+                console.say(summary(followed), quiet=quiet)
+        for store in lacking(changed) if not quiet else ():
+            console.say(hint(store, models))
 
 
 class _Counted:

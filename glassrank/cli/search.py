@@ -38,13 +38,20 @@ def search(
     console.check_plan(plan, model)
     if model is None:
         # Without all that ranks with models, which takes longer to import than the search does.
-        opened, used = Index(index), method or "bm25"
+        opened, used, pipeline = Index(index), method or "bm25", None
         ranking = _as_staged(opened.search(query, k, used))
     else:
         from glassrank.ranking import Pipeline
 
         pipeline = Pipeline.open(
-            index, model, budget_ms=budget_ms, method=method, plan=plan, device=device, exact=exact
+            index,
+            model,
+            budget_ms=budget_ms,
+            method=method,
+            plan=plan,
+            device=device,
+            exact=exact,
+            calibrate=budget_ms is not None,  # nothing is predicted where time does not matter
         )
         opened, used = pipeline.index, pipeline.method
         ranking = pipeline(query, k)
@@ -54,8 +61,16 @@ def search(
         console.print_json(answer)
         return
     show(opened, ranking)
-    if model is not None:
+    if model is not None and pipeline is not None:
+        from glassrank.cli.following import Lacking
+
         console.say(timing_line(ranking))
+        for name, stage in zip(model, pipeline.models, strict=True):
+            if stage.store is not None and ranking.live and stage.lacks:
+                lacks = Lacking(stage.store.path, stage.store.layout, stage.lacks)
+                console.say(
+                    f"{ranking.live:,} of them were encoded on the way; {lacks.advice(name)}"
+                )
 
 
 def _as_staged(ranking: "Ranking") -> "Ranking":
@@ -81,13 +96,17 @@ def timing_line(ranking: "Ranking") -> str:
         for name, spent in ranking.timing.items()
         if name != "total"
     )
-    return f"re-ranked {ranking.depth:,} in {ranking.timing['total']:.1f} ms ({hops})"
+    of = f" of {ranking.found:,}, which is where time ended," if ranking.cut_short else ""
+    return f"re-ranked {ranking.depth:,}{of} in {ranking.timing['total']:.1f} ms ({hops})"
 
 
 def show(index: "Index", ranking: "Ranking") -> None:
     """Results as people read them: rank, title, where from, and why."""
     if not ranking.hits:
-        console.out.print("Nothing found: no document has a word of this query.")
+        why = "no document has a word of this query"
+        if not index.terms(ranking.query):
+            why = "this query has no words but such as 'the' and 'of', which are not looked for"
+        console.out.print(f"Nothing found: {why}.")
     width = max(100, min(200, console.out.width - 10))  # one line each, where there is room
     for hit in ranking:
         doc = index.doc(hit.doc_id)

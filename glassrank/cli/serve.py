@@ -68,7 +68,7 @@ def serve(
         import uvicorn  # noqa: F401
     except ImportError as error:
         raise GlassrankError(
-            f"serving needs {error.name}; install it with: pip install 'glassrank[serve]'"
+            f"serving needs {error.name}, which was installed with glassrank; install that again"
         ) from None
     from glassrank.retrieve.methods import parse_method
     from glassrank.serve import Options

@@ -1,6 +1,6 @@
 """Documents, queries, judgments and runs, in the field's file formats; the demo corpus."""
 
-from glassrank.corpus.docs import DocReader, read_docs, write_docs
+from glassrank.corpus.docs import DocReader, passed_over, read_docs, write_docs
 from glassrank.corpus.pydocs import CORPUS, PYTHON_QUESTIONS, SAMPLE_QUERIES, python_docs
 from glassrank.corpus.qrels import read_qrels, write_qrels
 from glassrank.corpus.queries import read_folds, read_queries, write_queries
@@ -11,6 +11,7 @@ __all__ = [
     "PYTHON_QUESTIONS",
     "SAMPLE_QUERIES",
     "DocReader",
+    "passed_over",
     "python_docs",
     "read_docs",
     "read_folds",

@@ -11,6 +11,7 @@
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -170,11 +171,26 @@ def _read_file(path: Path, kind: str, encoding: str) -> Iterator[PlacedDoc]:
         yield str(path), line, doc
 
 
-def _read_folder(folder: Path, wanted: str | None, encoding: str) -> Iterator[PlacedDoc]:
+def passed_over(source: str | Path, format: str | None = None) -> Counter[str]:  # noqa: A002
+    """How many files of a folder are not read, by their suffix; nothing of any other source."""
+    folder = Path(source)
+    if not folder.is_dir() or format == "irds" or (format is None and irds.is_name(source)):
+        return Counter()
+    files = _folder_files(folder, format)
+    return Counter(path.suffix.lower() or path.name for path, kind in files if kind is None)
+
+
+def _folder_files(folder: Path, wanted: str | None) -> Iterator[tuple[Path, str | None]]:
+    """A folder's files with their formats; None for those that are passed over."""
     by_suffix = wanted is None or any(suffix_format(path) == wanted for path in _files(folder))
     for path in _files(folder):
         kind = suffix_format(path) if by_suffix else wanted
-        if kind is None or (wanted is not None and kind != wanted):
+        yield path, kind if wanted in (None, kind) else None
+
+
+def _read_folder(folder: Path, wanted: str | None, encoding: str) -> Iterator[PlacedDoc]:
+    for path, kind in _folder_files(folder, wanted):
+        if kind is None:
             continue
         for place, line, doc in _read_file(path, kind, encoding):
             if kind == "text":

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from glassrank.errors import InputError
+from glassrank.errors import InputError, kind
 from glassrank.files import LONGEST_LINE, read_lines
 from glassrank.types import Doc
 
@@ -157,7 +157,7 @@ def parse_object(line: str, path: Path, number: int) -> dict[str, object]:
         raise InputError.at(
             path,
             number,
-            f"expected one JSON object on the line, found a {type(fields).__name__}; "
+            f"expected one JSON object on the line, found {kind(fields)}; "
             "write each record as {...} on a line of its own",
         )
     return fields
@@ -188,7 +188,7 @@ def take_text(
         return ""
     if not isinstance(value, str):
         raise InputError.at(
-            path, line, f"expected a string in {name!r}, found a {type(value).__name__}; quote it"
+            path, line, f"expected a string in {name!r}, found {kind(value)}; quote it"
         )
     if not _is_unicode(value):
         raise InputError.at(

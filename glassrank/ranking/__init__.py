@@ -1,9 +1,21 @@
 """The second stage: candidates in the first stage's order in, a better order out, in time."""
 
 from glassrank.deadline import Deadline
+from glassrank.ranking.inputs import BudgetWarning
 from glassrank.ranking.live import Reranker
 from glassrank.ranking.pipeline import Pipeline, rerank_run
 from glassrank.ranking.planner import CostModel
+from glassrank.ranking.stages import warm_up
 from glassrank.ranking.texts import load, rank
 
-__all__ = ["CostModel", "Deadline", "Pipeline", "Reranker", "load", "rank", "rerank_run"]
+__all__ = [
+    "BudgetWarning",
+    "CostModel",
+    "Deadline",
+    "Pipeline",
+    "Reranker",
+    "load",
+    "rank",
+    "rerank_run",
+    "warm_up",
+]

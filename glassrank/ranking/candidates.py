@@ -1,9 +1,5 @@
-"""Candidates of one query, ready to be scored in pieces: their texts, or their stored words.
+"""Candidates of one query, ready to be scored in pieces: their texts, or their stored words."""
 
-A stage makes them so: one model with the documents that it ranks.
-"""
-
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -11,17 +7,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from glassrank.deadline import Clock
 from glassrank.models import Words
 from glassrank.models.text_batches import in_batches, like_length
-from glassrank.ranking.fused import FusedPooling, fused_pooling
+from glassrank.ranking.fused import FusedPooling
 from glassrank.ranking.fused_gpu import OnGPU
-from glassrank.ranking.live import WORDS_AT_ONCE, Reranker
-from glassrank.ranking.planner import CostModel
-from glassrank.retrieve import Index
+from glassrank.ranking.live import Reranker
 from glassrank.retrieve.snapshot import Snapshot
-from glassrank.store import Store, text_of
-from glassrank.store.store import Located
+from glassrank.store import Located, Store, text_of
 
 _WORDS_PER_TERM = 2.0
 """The index knows how many terms a document has; stop words, which a model reads, come on top."""
@@ -32,8 +24,6 @@ words with padding: they are made floats first, which take room."""
 
 
 _MOST_CHARACTERS_PER_WORD = 100
-_STORED_AT_ONCE = 1_048_576.0
-CALIBRATION_DOCS = (2, 8, 32, 64)
 
 
 def characters_read(reranker: Reranker) -> int:
@@ -43,13 +33,13 @@ def characters_read(reranker: Reranker) -> int:
 
 
 class Candidates(Protocol):
-    """A query's candidates in the first stage's order, ready to be scored piece by piece."""
+    """What is scored in pieces."""
 
     sizes: NDArray[np.floating]
     """About how many words are read to score each: what its cost goes by."""
 
     def scores(self, start: int, stop: int) -> NDArray[np.float32]:
-        """Of the candidates from `start` to before `stop`."""
+        """Of those from `start` on, up to `stop`."""
 
 
 class TextCandidates:
@@ -77,7 +67,7 @@ class TextCandidates:
         texts: Sequence[str],
         first_stage: NDArray[np.float32] | None = None,
     ) -> "TextCandidates":
-        """Texts that the caller has."""
+        """Given texts."""
         sizes = np.array([len(text) for text in texts], np.float64) / _CHARACTERS_PER_WORD
         most = characters_read(reranker)
         return cls(reranker, query, lambda place: texts[place][:most], sizes, first_stage)
@@ -91,7 +81,7 @@ class TextCandidates:
         numbers: NDArray[np.int64],
         first_stage: NDArray[np.float32],
     ) -> "TextCandidates":
-        """Documents of an index, each read when it is its turn."""
+        """Texts of an index's documents, read when they are scored."""
         docs, most = numbers.tolist(), characters_read(reranker)
         terms = np.array([_terms(snapshot, doc) for doc in docs], np.float64)
         return cls(
@@ -103,7 +93,7 @@ class TextCandidates:
         )
 
     def scores(self, start: int, stop: int) -> NDArray[np.float32]:
-        """Reads, encodes and scores the texts of these places only."""
+        """Of those from `start` on, up to `stop`."""
         texts = [self._text(place) for place in range(start, stop)]
         first = None if self._first_stage is None else self._first_stage[start:stop]
         return self._reranker.text_scores(self._query, texts, first).values
@@ -127,6 +117,7 @@ class StoredCandidates:
         numbers: NDArray[np.int64],
         first_stage: NDArray[np.float32],
     ) -> None:
+        """The store has all of these documents."""
         self._reranker = reranker
         self._fused = fused
         self._store = store
@@ -138,7 +129,7 @@ class StoredCandidates:
             self.sizes[found.which] += found.lengths
 
     def scores(self, start: int, stop: int) -> NDArray[np.float32]:
-        """From the words that are stored, part by part of the store."""
+        """Of those from `start` on, up to `stop`."""
         values = np.zeros(stop - start, np.float32)
         first = self._first_stage[start:stop]
         for which, part, starts, lengths in self._located:
@@ -179,95 +170,11 @@ class StoredCandidates:
         return _PADDED_AT_ONCE["cuda" if self._query.mask.is_cuda else "cpu"]
 
 
-class Stage(ABC):
-    """One model, and how it comes by the words of documents."""
-
-    def __init__(self, reranker: Reranker, cost: CostModel, at_once: float) -> None:
-        """`cost` is that of scoring, by the number of words; `at_once` the most words that are
-        scored as one piece when there is no budget to cut it shorter."""
-        self.reranker = reranker
-        self.cost = cost
-        self.query_cost = reranker.query_cost
-        self.at_once = at_once
-
-    @abstractmethod
-    def ready(
-        self, query: Words, docs: NDArray[np.int64], first_stage: NDArray[np.float32]
-    ) -> Candidates:
-        """Documents by their numbers, with the first stage's scores."""
-
-    def least_ms(self) -> float:
-        """What it is likely to take to score a single document."""
-        return self.query_cost.predict(1) + self.cost.predict(1)
-
-
-class IndexStage(Stage):
-    """A model on the documents of an index: their stored words, or their texts, encoded live."""
+class PartlyStored:
+    """Words that were encoded beforehand, and texts of documents that the store lacks."""
 
     def __init__(
-        self, reranker: Reranker, snapshot: Snapshot, store: Store | None, *, found: bool
+        self, stored: StoredCandidates, live: TextCandidates, is_stored: NDArray[np.bool_]
     ) -> None:
-        """`found` says whether the store is the model's own in the index, or was given."""
-        if store is None:
-            super().__init__(reranker, reranker.cost, WORDS_AT_ONCE)
-        else:
-            store.require(snapshot)
-            super().__init__(reranker, CostModel(), _STORED_AT_ONCE)
-        self.store = store
-        self.snapshot = snapshot
-        self.found = found
-        self._fused = None if store is None else fused_pooling(reranker.fast_model, store)
-
-    def ready(
-        self, query: Words, docs: NDArray[np.int64], first_stage: NDArray[np.float32]
-    ) -> Candidates:
-        """A query's candidates, of which nothing is scored yet."""
-        if self.store is None:
-            return TextCandidates.of_index(self.reranker, query, self.snapshot, docs, first_stage)
-        return StoredCandidates(
-            self.reranker, self._fused, self.store, query, self.snapshot, docs, first_stage
-        )
-
-    def words(self, doc_id: str) -> Words | None:
-        """A document's words as they are ranked; None where it is encoded live."""
-        if self.store is None:
-            return None
-        number = self.snapshot.find(doc_id)
-        (located,) = self.store.locate(self.snapshot, np.array([number]))
-        return self.store.words(located.part, located.starts, located.lengths)
-
-    def calibrate(self, clock: Clock) -> None:
-        """Scores a few documents, so that the first query is predicted as well as later ones."""
-        docs = some_documents(self.snapshot, max(CALIBRATION_DOCS))
-        if not len(docs):
-            return
-        query = " ".join(self.snapshot.doc(int(docs[0])).text.split()[:8])
-        for warm in (False, True):
-            for size in CALIBRATION_DOCS:
-                began = clock()
-                words = self.reranker.encode_query(query)
-                some = docs[:size]
-                candidates = self.ready(words, some, np.zeros(len(some), np.float32))
-                ready = clock()
-                candidates.scores(0, len(some))
-                if warm:
-                    self.query_cost.learn(len(some), ready - began)
-                    self.cost.learn(float(candidates.sizes.sum()), clock() - ready)
-
-    def follow(self, index: Index, *, verify: bool) -> "IndexStage":
-        """The same on a changed index, with a store that follows it and all that was learned."""
-        store = self.store
-        if self.found:
-            store = Store.find(index, self.reranker.model, verify=verify)
-        elif store is not None:
-            store = Store.open(store.path, self.reranker.model, index.snapshot, verify=verify)
-        fresh = IndexStage(self.reranker, index.snapshot, store, found=self.found)
-        if (self.store is None) == (store is None):
-            fresh.cost = self.cost
-        return fresh
-
-
-def some_documents(snapshot: Snapshot, count: int) -> NDArray[np.int64]:
-    """Spread over the whole index: their lengths are like those of all."""
-    total = snapshot.bases[-1]
-    return np.unique(np.linspace(0, total - 1, min(count, total)).astype(np.int64))
+        self.stored, self.which_stored = stored, np.flatnonzero(is_stored)
+        self.live, self.which_live = live, np.flatnonzero(~is_stored)

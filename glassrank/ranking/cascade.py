@@ -6,16 +6,18 @@ A pipeline over an index and a list of texts both go this way.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.deadline import Deadline
-from glassrank.ranking.candidates import Stage
 from glassrank.ranking.live import best_first
 from glassrank.ranking.planner import Planner
+from glassrank.ranking.stages import Placed, Stage
 from glassrank.retrieve.search import TopK
-from glassrank.types import Hit, query_name, scoring_name
+from glassrank.types import Doc, Hit, query_name, scoring_name
 
 
 @dataclass
@@ -28,6 +30,10 @@ class Cascade:
     depths: tuple[int, ...] = ()
     """How many each model has scored."""
     timing: dict[str, float] = field(default_factory=dict)
+    cut_short: bool = False
+    """Whether a model has scored fewer than it was to."""
+    live: int = 0
+    """How many documents were encoded on the way."""
 
     def __post_init__(self) -> None:
         self.places = np.arange(len(self.first.docs))
@@ -44,8 +50,10 @@ class Cascade:
         """Each stage in its turn, no deeper than `depths` says and the time allows."""
         within = len(self.places)
         for stage, depth in zip(stages, depths, strict=True):
+            wanted = min(depth, within)
             if depth:
-                within = self._stage(query, stage, min(depth, within), deadline, planner)
+                within = self._stage(query, stage, wanted, deadline, planner)
+                self.cut_short |= within < wanted
             self.depths += (within if depth else 0,)
 
     def _stage(
@@ -66,39 +74,51 @@ class Cascade:
         ready = planner.clock()
         stage.query_cost.learn(depth, ready - began)
         due = planner.scored_by(deadline, len(self.places))
-        scored = planner.score(candidates.scores, candidates.sizes, stage.cost, due, stage.at_once)
+        placed = stage.score(candidates, planner, due)
         number = len(self.depths)
         self.timing[query_name(number)] = ready - began
         self.timing[scoring_name(number)] = planner.clock() - ready
-        if scored.depth:
-            self._place(scored.values)
-        return scored.depth
+        if len(placed.which):
+            self._place(placed)
+        return len(placed.which)
 
-    def _place(self, scores: NDArray[np.float32]) -> None:
-        """These are the scores of the best so far; the rest stays below them, as it was."""
+    def _place(self, placed: Placed) -> None:
+        """These of the best so far have new scores; the rest stays below them, as it was."""
+        scores, count = placed.values, len(placed.which)
+        self.live = max(self.live, placed.live)
+        left = np.delete(np.arange(len(self.places)), placed.which)
         order, values = best_first(scores, len(self.places))
-        rest = self.scores[len(scores) :]
-        if any(self.depths) and len(rest):
+        if any(self.depths) and len(left):
             # Another model's scores keep their differences, and fall below the lowest of these.
-            highest = values[len(scores) - 1] - 1
-            values[len(scores) :] = rest - max(0.0, rest[0] - highest)
-        self.places, self.scores = self.places[order], values
+            rest = self.scores[left]
+            highest = values[count - 1] - 1
+            values[count:] = rest - max(0.0, rest[0] - highest)
+        self.places = self.places[np.concatenate([placed.which, left])[order]]
+        self.scores = values
 
-    def hits(self, k: int | None, doc_id: Callable[[int], str]) -> tuple[Hit, ...]:
-        """The best k; `doc_id` names a document by its number."""
+    def hits(
+        self,
+        k: int | None,
+        doc_id: Callable[[int], Any],
+        doc: Callable[[int], Doc],
+        *,
+        first_scores: bool = True,
+    ) -> tuple[Hit, ...]:
+        """The best k; `doc_id` names a document by its number, `doc` reads it."""
         placed_by = np.zeros(len(self.places), np.int64)
         for number, depth in enumerate(self.depths, 1):
             placed_by[:depth] = number  # the last model that came as far as this
-        columns = self.places[:k], self.scores[:k], placed_by[:k]
-        rows = zip(*(column.tolist() for column in columns), strict=True)
+        best = self.places[:k]
+        columns = best, self.first.docs[best], self.first.scores[best], self.scores[:k], placed_by
+        rows = zip(*(column[: len(best)].tolist() for column in columns), strict=True)
         return tuple(
             Hit(
                 rank,
-                doc_id(int(self.first.docs[place])),
+                doc_id(number),
                 score,
                 place + 1,
-                float(self.first.scores[place]),
-                number,
-            )
-            for rank, (place, score, number) in enumerate(rows, 1)
+                first_score if first_scores else None,
+                placed,
+            ).reading(partial(doc, number))
+            for rank, (place, number, first_score, score, placed) in enumerate(rows, 1)
         )

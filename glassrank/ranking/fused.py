@@ -53,7 +53,7 @@ class FusedPooling:
         lengths: NDArray[np.int64],
         first_stage: NDArray[np.float32],
     ) -> NDArray[np.float32]:
-        """Of documents whose words lie at these places of a part, without a copy of them."""
+        """Of documents that are runs of a part's rows."""
         from glassrank.nn.cpu.kernels import StoredRows, pool_cpu  # numba: only where it is used
 
         vectors = query.vectors[0].flatten(1).numpy()  # (Q, E)

@@ -29,7 +29,7 @@ class Copies:
         self._kept: dict[int, tuple[StoredPart, Tensor, Tensor | None]] = {}
 
     def of(self, part: StoredPart) -> tuple[Tensor, Tensor | None]:
-        """Vectors and scales of a part, copied to the device the first time only."""
+        """A part's rows, and their scales if it has any."""
         if id(part) not in self._kept:  # the part is kept too, so that its id stays its own
             scales = None if part.scales is None else self._copied(part.scales)
             self._kept[id(part)] = (part, self._copied(part.vectors), scales)

@@ -1,5 +1,6 @@
 """A trained model with its vocabulary: texts in, scores out, nothing stored."""
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,6 +54,7 @@ class Reranker:
         too. Other queries have a form of their own, of `model`, which is what a store is tied to.
         """
         self.cost = CostModel(base=2.0, rate=0.02)  # of live scoring; learned from the first use on
+        self.is_warm, self.warming = False, threading.Lock()  # see `warm_up`
         self.query_cost = CostModel()  # of all that comes before scoring, by the documents
         rounded = self._device.type == "cuda" and self.fast_model.reads_pieces
         encodes = self.fast_model if rounded else self.model

@@ -3,7 +3,6 @@
 import copy
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,10 +12,11 @@ from glassrank.errors import InputError
 from glassrank.measure.cascade_plan import CascadePlan
 from glassrank.measure.judged import candidates_of
 from glassrank.models.checkpoint import fingerprint
-from glassrank.ranking.candidates import CALIBRATION_DOCS, IndexStage, some_documents
 from glassrank.ranking.cascade import Cascade
+from glassrank.ranking.inputs import check_budget, check_k, check_query, warn_if_nothing_reached
 from glassrank.ranking.live import Reranker
 from glassrank.ranking.planner import Planner
+from glassrank.ranking.stages import CALIBRATION_DOCS, IndexStage, some_documents
 from glassrank.retrieve import Index
 from glassrank.retrieve.methods import Method, method_name
 from glassrank.retrieve.search import TopK
@@ -24,6 +24,7 @@ from glassrank.store import Store
 from glassrank.types import Ranking, Run
 
 _CANDIDATES = 1000
+_AMPLE_MS = 1e9
 
 
 class Pipeline:
@@ -34,8 +35,8 @@ class Pipeline:
     With several models, the first orders all candidates, and each further one the best of them, as
     many as the time left allows or a plan says.
 
-    Where the index has a store of the model, the documents' words are read from it; otherwise texts
-    are encoded live, within the same budget. What the time does not allow keeps the first stage's
+    Where the index has a store of the model, the documents' words are read from it; what it lacks
+    is encoded live, within the same budget. What the time does not allow keeps the first stage's
     order below what was re-ranked. A pipeline never changes, and threads may share it: it stays
     on the index as it was when it was made.
     """
@@ -45,7 +46,7 @@ class Pipeline:
         index: Index,
         models: Reranker | Sequence[Reranker] = (),
         *,
-        store: Store | Literal["own"] | None = "own",
+        store: Store | bool | None = True,
         budget_ms: float | None = None,
         method: str | Method | None = None,
         candidates: int | None = None,
@@ -56,11 +57,11 @@ class Pipeline:
     ) -> None:
         """How models are used is decided here, for everybody: the first stage is the one that the
         (first) model was trained on, unless `method` names another; a model ranks with its own
-        store in the index if there is one, unless `store` is another one or None; as deep as it
+        store in the index if there is one, unless `store` is another one, or False; as deep as it
         was best on dev queries, unless `candidates` says otherwise; and rounded where that is
         faster, unless it was loaded as exact. `plan` says how deep each of several models goes.
         `verify` reads every byte of a store once."""
-        _check_budget(budget_ms)
+        check_budget(budget_ms)
         rerankers = [models] if isinstance(models, Reranker) else list(models)
         self.index = index.pinned()
         self.budget_ms = budget_ms
@@ -80,8 +81,10 @@ class Pipeline:
             IndexStage(
                 reranker,
                 self.index.snapshot,
-                Store.find(self.index, reranker.model, verify=verify) if store == "own" else store,
-                found=store == "own",
+                Store.find(self.index, reranker.model, verify=verify)
+                if store is True
+                else store or None,
+                found=store is True,
             )
             for reranker in rerankers
         )
@@ -139,6 +142,7 @@ class Pipeline:
         """The best k. `budget_ms` counts from now, and from the call on covers everything."""
         deadline = self._deadline(budget_ms)
         *_, final = self.stages(query, k, deadline=deadline, method=method, first=False)
+        warn_if_nothing_reached(final, budget_ms or self.budget_ms, caller=2)
         return final
 
     def stages(
@@ -152,6 +156,8 @@ class Pipeline:
     ) -> Iterator[Ranking]:
         """The first stage's ranking as soon as it is there, unless nobody waits for the `first`;
         then the final one. When it is too late for more, the first stage's is the final one."""
+        check_query(query)
+        check_k(k)
         clock = self.planner.clock
         depths = self._planned(deadline)
         began = clock()
@@ -176,7 +182,7 @@ class Pipeline:
         return self._final(query, Cascade(first), len(docs), self._planned(deadline), deadline)
 
     def _deadline(self, budget_ms: float | None) -> Deadline:
-        _check_budget(budget_ms)
+        check_budget(budget_ms)
         return Deadline.after(budget_ms or self.budget_ms, self.planner.clock)
 
     def _planned(self, deadline: Deadline) -> Sequence[int]:
@@ -194,14 +200,16 @@ class Pipeline:
     def _ranking(self, query: str, cascade: Cascade, k: int, hop: str) -> Ranking:
         """What the stages so far have made of it; the time to build it belongs to this hop."""
         began = self.planner.clock()
-        hits = cascade.hits(k, self.index.snapshot.doc_id)
+        snapshot = self.index.snapshot
+        hits = cascade.hits(k, snapshot.doc_id, snapshot.doc)
         took = self.planner.clock() - began
         self.planner.learn("sorting", len(cascade.places), took)
         cascade.timing[hop] = cascade.timing.get(hop, 0.0) + took
         timing = {**cascade.timing, "total": sum(cascade.timing.values())}
         depths = cascade.depths
         found = min(self.candidates, len(cascade.places))
-        return Ranking(query, hits, max(depths, default=0), timing, found, depths)
+        reached = max(depths, default=0)
+        return Ranking(query, hits, reached, timing, found, depths, cascade.cut_short, cascade.live)
 
     def first_scores(
         self,
@@ -223,18 +231,23 @@ class Pipeline:
         return [scores.get(number, 0.0) for number in numbers]
 
     def calibrate(self) -> None:
-        """Scores and sorts a few documents, so that the first query is predicted as well."""
+        """Finds, scores and sorts a few documents, so that all is compiled and the first query is
+        predicted as well as the tenth."""
+        snapshot = self.index.snapshot
+        docs = some_documents(snapshot, max(CALIBRATION_DOCS))
+        if len(docs) and self.models:
+            words = snapshot.doc(int(docs[0])).text.split()[:5]
+            ample = Deadline.after(_AMPLE_MS)  # with one, as queries have it
+            self.index.top_k([" ".join(words)], self.candidates, self.method, deadline=ample)
         for model in self.models:
             model.calibrate(self.planner.clock)
-        docs = some_documents(self.index.snapshot, max(CALIBRATION_DOCS))
         for size in CALIBRATION_DOCS if self.models and len(docs) else ():
             few = Cascade(TopK(docs[:size], np.zeros(len(docs[:size]), np.float32)))
             self._ranking("", few, 10, "sorting")
 
     def follow(self, index: Index, *, verify: bool = False) -> "Pipeline":
         """The same for a changed index, and stores that follow it, with all that was learned.
-        Queries that are running end on what they began with. An index whose new documents are not
-        in a store yet is not taken up."""
+        Queries that are running end on what they began with."""
         fresh = copy.copy(self)
         fresh.index = index.pinned()
         fresh.models = tuple(model.follow(fresh.index, verify=verify) for model in self.models)
@@ -261,8 +274,3 @@ def _check_plan(plan: CascadePlan, rerankers: Sequence[Reranker]) -> None:
             "this plan was made for other models, or for these in another order; give those, or "
             "make a plan for these with: glassrank budget … --plan FILE"
         )
-
-
-def _check_budget(budget_ms: float | None) -> None:
-    if budget_ms is not None and not budget_ms > 0:
-        raise InputError(f"a budget must be more than 0 milliseconds, not {budget_ms}")

@@ -27,6 +27,9 @@ _MOST_FOR_SNIPPETS = 0.5
 """The share of a query's time that titles and snippets may claim before ranking begins."""
 _SPARE_OF_SCORING, _MOST_SPARE_MS = 0.08, 5.0
 """The share of the time left for scoring that is kept for what no prediction knows of."""
+_FOR_ENCODING = 0.5
+"""The share of the time for scoring in which documents may be encoded that a store lacks, before
+those that it has are scored."""
 _PIECE = 1 / 3
 """Of the time that is left: a wrong prediction, or a pause of the machine, is noticed while there
 is time to make up for it."""
@@ -87,7 +90,7 @@ class CostModel:
                 self._add(size, base + rate * size)
 
     def predict(self, size: float) -> float:
-        """Milliseconds for work of this size."""
+        """Milliseconds that work of this size is likely to take."""
         return (self.base + self.rate * size) * self.slowness * (1 + self.margin)
 
     def fitting(self, sizes: NDArray[np.floating], within: float) -> int:
@@ -179,6 +182,11 @@ class Planner:
         kept = self._cost("sorting").predict(candidates)
         return deadline.earlier(kept + spare_ms(deadline.left()))
 
+    def encoded_by(self, deadline: Deadline) -> Deadline:
+        """When the first documents that a store lacks must be scored, so that there is time for
+        those that it has."""
+        return deadline.share(_FOR_ENCODING)
+
     def score(
         self,
         score: Callable[[int, int], NDArray[np.float32]],
@@ -237,7 +245,7 @@ class Load:
         self._began: dict[int, float] = {}  # thread -> when it began what it is at
 
     def expected_wait(self) -> float:
-        """Milliseconds until a thread is free for whoever comes now."""
+        """Milliseconds until a thread is likely to be free."""
         if len(self._began) + self.waiting < self.threads:
             return 0.0
         # One that takes longer than usual may end at any moment, or not: half as long again.

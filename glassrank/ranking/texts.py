@@ -1,75 +1,112 @@
 """Ranking a list of texts: no index, no store."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from glassrank.deadline import Clock, Deadline, now
-from glassrank.models import Words
-from glassrank.ranking.candidates import Stage, TextCandidates
+from glassrank.errors import InputError
 from glassrank.ranking.cascade import Cascade
-from glassrank.ranking.live import TOKENS_AT_ONCE, Reranker
+from glassrank.ranking.inputs import (
+    check_budget,
+    check_k,
+    check_query,
+    docs_of,
+    ids_of,
+    warn_if_nothing_reached,
+)
+from glassrank.ranking.live import Reranker
 from glassrank.ranking.planner import Planner
+from glassrank.ranking.stages import TextsStage, warm_up
 from glassrank.retrieve.search import TopK
-from glassrank.types import Ranking
+from glassrank.store import text_of
+from glassrank.types import Doc, Ranking
+
+
+def load(model: str | Path = "default", device: str = "cpu", *, warm: bool = False) -> Reranker:
+    """A model folder, or `default` for the model that comes with the package. Kept in memory, so
+    that asking again costs nothing.
+
+    The first time that it ranks texts, code is compiled and what a text costs is learned, before
+    the budget begins; with `warm` that is done at once.
+    """
+    reranker = _loaded(str(model), device)
+    if warm:
+        warm_up(reranker)
+    return reranker
 
 
 @lru_cache(maxsize=4)
-def load(model: str | Path = "default", device: str = "cpu") -> Reranker:
-    """A model folder, or `default` for the model that comes with the package. Kept in memory, so
-    that asking again costs nothing."""
+def _loaded(model: str, device: str) -> Reranker:
     return Reranker.load(model, device)
-
-
-class TextsStage(Stage):
-    """A model on texts, which are encoded live; a text's number is its place in the list."""
-
-    def __init__(self, reranker: Reranker, texts: Sequence[str]) -> None:
-        super().__init__(reranker, reranker.cost, TOKENS_AT_ONCE)
-        self._texts = texts
-
-    def ready(
-        self, query: Words, docs: NDArray[np.int64], first_stage: NDArray[np.float32]
-    ) -> TextCandidates:
-        """The texts at these places, of which nothing is scored yet."""
-        texts = [self._texts[place] for place in docs.tolist()]
-        return TextCandidates.of_texts(self.reranker, query, texts)
 
 
 def rank(
     query: str,
-    texts: Sequence[str],
+    texts: Iterable[str | Mapping[str, Any] | Doc],
     *,
     model: Reranker | str | Path | Sequence[Reranker] = "default",
+    ids: Iterable[Any] | None = None,
     budget_ms: float | None = None,
     deadline: Deadline | None = None,
     k: int | None = None,
     clock: Clock = now,
 ) -> Ranking:
-    """The texts, best first; a hit's `doc_id` is its text's place in the list, from 0.
+    """The texts, best first; a hit's `doc_id` is its text's place in the list, from 0, unless `ids`
+    are given. A text may be a dict with a `text`, and a `title` and others if there are any.
 
     What the budget, or the deadline, does not allow keeps its order below the rest. Loading the
-    model, the first time, is not part of the budget. Several models are a cascade, as in a
-    `Pipeline`.
+    model and warming it up, the first time, is not part of the budget; whoever gives a deadline
+    has done so before (`load(warm=True)`). Several models are a cascade, as in a `Pipeline`.
 
     >>> texts = ["Dogs bark at night.", "The cat sat on the mat."]
-    >>> rank("where did the cat sit?", texts).hits[0].doc_id
-    '1'
+    >>> rank("where did the cat sit?", texts)[0].doc_id
+    1
     """
-    models = [load(model)] if isinstance(model, str | Path) else model
-    rerankers = [models] if isinstance(models, Reranker) else models
-    deadline = deadline or Deadline.after(budget_ms, clock)
-    # Nobody has ranked them before: their order is all there is.
-    first = TopK(np.arange(len(texts)), -np.arange(1, len(texts) + 1, dtype=np.float32))
-    cascade = Cascade(first)
-    stages = [TextsStage(reranker, texts) for reranker in rerankers]
-    cascade.rerank(query, stages, [len(texts)] * len(stages), deadline, Planner(clock))
+    check_query(query)
+    check_budget(budget_ms)
+    if k is not None:
+        check_k(k)
     began = clock()
-    hits = tuple(hit._replace(first_score=None) for hit in cascade.hits(k, str))
+    docs = docs_of(texts)
+    names = ids_of(ids, len(docs))
+    taken = clock() - began
+    stages = [TextsStage(model, list(map(text_of, docs))) for model in _rerankers(model)]
+    if budget_ms is not None and deadline is None:
+        for stage in stages:
+            warm_up(stage.reranker, clock)
+    deadline = deadline or Deadline.after(budget_ms, clock).earlier(taken)
+    # Nobody has ranked them before: their order is all there is.
+    first = TopK(np.arange(len(docs)), -np.arange(1, len(docs) + 1, dtype=np.float32))
+    cascade = Cascade(first)
+    cascade.rerank(query, stages, [len(docs)] * len(stages), deadline, Planner(clock))
+    began = clock()
+    hits = cascade.hits(k, names.__getitem__, docs.__getitem__, first_scores=False)
     timing = {**cascade.timing, "sorting": clock() - began}
     timing["total"] = sum(timing.values())
-    depth = max(cascade.depths, default=0)
-    return Ranking(query, hits, depth, timing, len(texts), cascade.depths)
+    ranking = Ranking(
+        query,
+        hits,
+        max(cascade.depths, default=0),
+        timing,
+        len(docs),
+        cascade.depths,
+        cascade.cut_short,
+        cascade.live,
+    )
+    warn_if_nothing_reached(ranking, budget_ms, caller=2)
+    return ranking
+
+
+def _rerankers(model: Reranker | str | Path | Sequence[Reranker]) -> list[Reranker]:
+    if isinstance(model, str | Path):
+        return [load(model)]
+    models = [model] if isinstance(model, Reranker) else list(model or ())
+    if not models or not all(isinstance(one, Reranker) for one in models):
+        raise InputError(
+            "a model is a folder, 'default', or what load() gives, or several of those"
+        )
+    return models

@@ -4,6 +4,7 @@ import copy
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -132,7 +133,7 @@ class Index:
         snapshot = self._snapshot
         top = self._run([query], k, method, snapshot, threads=1)[0]
         hits = tuple(
-            Hit(rank, snapshot.doc_id(number), score)
+            Hit(rank, snapshot.doc_id(number), score).reading(partial(snapshot.doc, number))
             for rank, (number, score) in enumerate(
                 zip(top.docs.tolist(), top.scores.tolist(), strict=True), 1
             )
@@ -167,6 +168,10 @@ class Index:
     ) -> list[TopK]:
         """The same as numbers: what the second stage starts from. See `Snapshot.doc`."""
         return self._run(queries, k, method, self._snapshot, threads, deadline)
+
+    def terms(self, query: str) -> list[str]:
+        """What is looked for: words without endings, and without those that are in every text."""
+        return self._analyzer(query)
 
     def left_out(self, query: str) -> list[str]:
         """The terms of a query that are too common to be looked for by a deadline, if any."""
@@ -269,4 +274,5 @@ def _located(docs: Iterable[Doc] | None) -> Iterator[None]:
         yield
     except DuplicateIdError as error:
         locate = getattr(docs, "locate", None)
-        raise DuplicateIdError(error.doc_id, locate(error.doc_id) if locate else "") from None
+        where = locate(error.doc_id) if locate else ""
+        raise DuplicateIdError(error.doc_id, where, indexed=error.indexed) from None

@@ -71,7 +71,7 @@ class IndexWriter:
         for segment in self._segments[:-1]:
             numbers = [number for doc_id in new.ids if (number := segment.find(doc_id)) >= 0]
             if numbers and not replace_existing:
-                raise DuplicateIdError(segment.ids[numbers[0]])
+                raise DuplicateIdError(segment.ids[numbers[0]], indexed=True)
             if numbers:
                 self._delete_from(segment, numbers)
         return len(new)

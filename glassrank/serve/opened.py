@@ -13,7 +13,7 @@ from pathlib import Path
 
 from glassrank.errors import DiskError, GlassrankError, InputError, explained
 from glassrank.measure.cascade_plan import CascadePlan
-from glassrank.ranking import Pipeline, Reranker
+from glassrank.ranking import Pipeline, Reranker, warm_up
 from glassrank.retrieve import Index
 from glassrank.retrieve.manifest import read_manifest
 from glassrank.serve.options import Options
@@ -54,6 +54,8 @@ class Opened:
             for name, models in options.pipelines.items()
         }
         opened = cls(index, pipelines, Pipeline(index, method=options.method))
+        for reranker in rerankers.values():
+            warm_up(reranker)  # for texts that are sent to be ranked
         return opened.compiled()
 
     def follow(self) -> "Opened":
@@ -69,6 +71,18 @@ class Opened:
             for method in METHODS:
                 self.index.top_k([" ".join(doc.text.split()[:5])], 10, method)
         return self
+
+    def lacking(self) -> list[str]:
+        """Stores that lack documents, which are encoded when they are found, in sentences."""
+        stages = {stage for pipeline in self.pipelines.values() for stage in pipeline.models}
+        return sorted(
+            {
+                f"{stage.store.path} lacks {stage.lacks:,} documents, which take longer to rank; "
+                "run glassrank encode again"
+                for stage in stages
+                if stage.store is not None and stage.lacks
+            }
+        )
 
     def choose(self, model: str | None) -> tuple[str, Pipeline]:
         """By name; the first if none is named, and none at all where that was asked for."""
@@ -93,7 +107,7 @@ class Served:
 
     def __init__(self, options: Options, *, verify: bool = True, wait: bool = False) -> None:
         """With `wait`, until it can be opened: a worker that takes the place of another may begin
-        when the index has documents that its stores do not have yet."""
+        when the index cannot be read for a moment."""
         self._options = options
         rerankers = {name: Reranker.load(folder, options.device) for name, folder in options.models}
         said = ""
@@ -114,7 +128,7 @@ class Served:
 
     def refresh(self) -> bool:
         """Takes up a changed index, or stores that are new; True if there was anything. If it
-        cannot be done, what is served stays: a store may lack new documents until it is updated."""
+        cannot be done, what is served stays."""
         try:
             state = _state(self._options.index)
             if state == self._state:
@@ -132,6 +146,8 @@ class Served:
             self.behind = str(error)
             return False
         self._state, self.behind = state, ""
+        for sentence in self.now.lacking():
+            _log.warning("%s", sentence)
         _log.info("serving generation %d of the index", self.now.index.generation)
         return True
 

@@ -2,8 +2,8 @@
 
 from glassrank.store.encode import Progress, Report, encode_index
 from glassrank.store.manifest import DTYPES, store_folder
-from glassrank.store.part import Part, text_of
-from glassrank.store.store import Located, Store
+from glassrank.store.part import Located, Part, text_of
+from glassrank.store.store import Store
 
 __all__ = [
     "DTYPES",

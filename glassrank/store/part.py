@@ -15,7 +15,7 @@ is behind that, and goes on there.
 import hashlib
 from collections.abc import Iterator, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -98,6 +98,16 @@ class Part:
         return copies
 
 
+class Located(NamedTuple):
+    """Documents' rows: document `which[i]` has the rows `starts[i]` to `starts[i] + lengths[i]` of
+    the part."""
+
+    which: NDArray[np.int64]  # (n,) places among what was asked for, ascending
+    part: Part
+    starts: NDArray[np.int64]  # (n,)
+    lengths: NDArray[np.int64]  # (n,)
+
+
 def text_of(doc: Doc) -> str:
     """What the models read of a document."""
     return f"{doc.title} {doc.text}" if doc.title else doc.text
@@ -120,6 +130,11 @@ class OldRows:
 
     def find(self, contents: NDArray[np.uint64]) -> Iterator[EncodedDocs]:
         """Those of a block whose hashes these are; each document at most once."""
+        for which, part, starts, lengths in self.locate(contents):
+            yield EncodedDocs(which, lengths, part.rows(starts, lengths))
+
+    def locate(self, contents: NDArray[np.uint64]) -> Iterator[Located]:
+        """Where they are."""
         wanted = np.arange(len(contents))
         for part, order in self._parts:
             if not len(order):
@@ -130,7 +145,7 @@ class OldRows:
             if there.any():
                 starts = part.offsets[places[there]]
                 lengths = part.offsets[places[there] + 1] - starts
-                yield EncodedDocs(wanted[there], lengths, part.rows(starts, lengths))
+                yield Located(wanted[there], part, starts, lengths)
                 wanted = wanted[~there]
 
 

@@ -1,6 +1,6 @@
 """The store, open for reading: which rows a query's candidates have, and those rows as words."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
@@ -30,18 +30,16 @@ from glassrank.store.manifest import (
     source_of,
     stores_of,
 )
-from glassrank.store.part import Part
+from glassrank.store.part import Located, OldRows, Part, content_of, text_of
 from glassrank.store.rows import row_bytes, unpack
 
 
-class Located(NamedTuple):
-    """Candidates of one segment: document `which[i]` has the rows `starts[i]` to
-    `starts[i] + lengths[i]` of the part."""
+class _Rows(NamedTuple):
+    """Where a part has the rows of a segment's documents; -1 for those that it has not."""
 
-    which: NDArray[np.int64]  # (n,) places among the numbers that were asked for, ascending
     part: Part
-    starts: NDArray[np.int64]  # (n,)
-    lengths: NDArray[np.int64]  # (n,)
+    starts: NDArray[np.int64]  # (N,)
+    ends: NDArray[np.int64]  # (N,)
 
 
 class Store:
@@ -56,7 +54,7 @@ class Store:
         self._parts = {part.record.segment: part for part in parts}
         self._by_name = {part.record.name: part for part in parts}
         self._model = model
-        self._of_snapshot: WeakKeyDictionary[Snapshot, list[Part | None]] = WeakKeyDictionary()
+        self._of_snapshot: WeakKeyDictionary[Snapshot, list[list[_Rows]]] = WeakKeyDictionary()
 
     @classmethod
     def open(
@@ -87,12 +85,8 @@ class Store:
 
     @classmethod
     def find(cls, index: Index, model: Ranker, *, verify: bool = True) -> "Store | None":
-        """A model's store inside an index; of several the first of bf16, int8, float16, float32,
-        and of those S2, which ranks faster than S1.
-
-        None if the model has none. If it has, but each lacks documents, that is an error rather
-        than a reason to rank slowly.
-        """
+        """A model's store inside an index, or None. Of several the one that lacks fewest documents;
+        of those the first of bf16, int8, float16, float32, and S2, which ranks faster than S1."""
         wanted = fingerprint(model)
         with explained(f"read the stores of {index.path}"):
             layouts = {folder: read_manifest(folder).layout for folder in stores_of(index.path)}
@@ -100,12 +94,7 @@ class Store:
         order = (*DTYPES, IDS)
         fitting.sort(key=lambda f: (order.index(layouts[f].dtype), layouts[f].reuse == "s1", f))
         stores = [cls._open(folder, wanted, model, verify) for folder in fitting]
-        for store in stores:
-            if all(map(store.covered, index.snapshot.segments)):
-                return store
-        for store in stores:
-            store.require(index.snapshot)
-        return None
+        return min(stores, key=lambda store: store.lacks(index.snapshot), default=None)
 
     def require(self, snapshot: Snapshot) -> None:
         """Refuses a snapshot of which not every document is stored."""
@@ -133,15 +122,36 @@ class Store:
             raise InputError(f"{self.path} has no part for {segment_name!r}")
         return self._parts[segment_name]
 
+    def lacks(self, snapshot: Snapshot) -> int:
+        """How many documents are not stored; deleted ones do not count."""
+        lacking = 0
+        for segment, found in zip(snapshot.segments, self._rows_of(snapshot), strict=True):
+            if not self.covered(segment):
+                missing = segment.live.copy() if len(segment.live) else np.ones(len(segment), bool)
+                for rows in found:
+                    missing &= rows.starts < 0
+                lacking += int(missing.sum())
+        return lacking
+
     def _part_of(self, segment: Segment) -> Part | None:
         # Not by its name alone, which a segment of another index may have.
         return self._by_name.get(part_name(segment.record.name, source_of(segment.record)))
 
-    def _parts_of(self, snapshot: Snapshot) -> list[Part | None]:
-        parts = self._of_snapshot.get(snapshot)
-        if parts is None:
-            parts = self._of_snapshot[snapshot] = list(map(self._part_of, snapshot.segments))
-        return parts
+    def _rows_of(self, snapshot: Snapshot) -> list[list["_Rows"]]:
+        """For each segment, where its documents' rows are. One without a part of its own may come
+        from a merge: its documents, by their texts, are in parts of segments that are gone."""
+        rows = self._of_snapshot.get(snapshot)
+        if rows is None:
+            own = list(map(self._part_of, snapshot.segments))
+            others = [part for part in self._by_name.values() if part not in own]
+            old = OldRows(others if None in own else [])
+            rows = self._of_snapshot[snapshot] = [
+                [_Rows(part, part.offsets[:-1], part.offsets[1:])]
+                if part is not None
+                else list(_from_others(segment, old) if others else ())
+                for segment, part in zip(snapshot.segments, own, strict=True)
+            ]
+        return rows
 
     def _not_covered(self, segment: Segment) -> InputError:
         return InputError(
@@ -149,21 +159,31 @@ class Store:
             f"{segment.record.name} are missing); run: glassrank encode INDEX --model M"
         )
 
-    def locate(self, snapshot: Snapshot, numbers: NDArray[np.integer]) -> list[Located]:
-        """Where the rows of documents are, by the index's numbers: one answer for each segment.
-        A document that is not stored is an error."""
+    def locate(
+        self, snapshot: Snapshot, numbers: NDArray[np.integer], *, partial: bool = False
+    ) -> list[Located]:
+        """Where the rows of documents are, by the index's numbers.
+
+        A document that is not stored is an error; if `partial`, it is in none of the answers.
+        """
         located, seen = [], 0
-        for position, part in enumerate(self._parts_of(snapshot)):
+        for position, rows in enumerate(self._rows_of(snapshot)):
             base, end = snapshot.bases[position : position + 2]
             which = np.flatnonzero((numbers >= base) & (numbers < end))
             seen += len(which)
             if not len(which):
                 continue
-            if part is None:
+            docs, stored = numbers.take(which) - base, 0
+            for part, all_starts, all_ends in rows:
+                starts, ends, own = all_starts.take(docs), all_ends.take(docs), which
+                if (starts < 0).any():
+                    there = starts >= 0
+                    starts, ends, own = starts[there], ends[there], which[there]
+                if len(own):
+                    located.append(Located(own, part, starts, ends - starts))
+                stored += len(own)
+            if stored < len(which) and not partial:
                 raise self._not_covered(snapshot.segments[position])
-            docs = numbers.take(which) - base
-            starts, ends = part.offsets.take(docs), part.offsets.take(docs + 1)
-            located.append(Located(which, part, starts, ends - starts))
         if seen < len(numbers):
             raise IndexError("the index has no document of one of these numbers")
         return located
@@ -206,6 +226,15 @@ class Store:
     def __repr__(self) -> str:
         docs = sum(map(len, self._parts.values()))
         return f"Store({str(self.path)!r}: {docs} documents, {self.layout.described})"
+
+
+def _from_others(segment: Segment, old: OldRows) -> Iterator[_Rows]:
+    texts = (text_of(segment.doc(number)) for number in range(len(segment)))
+    contents = np.fromiter(map(content_of, texts), np.uint64, len(segment))
+    for which, part, starts, lengths in old.locate(contents):
+        rows = _Rows(part, np.full(len(segment), -1), np.full(len(segment), -1))
+        rows.starts[which], rows.ends[which] = starts, starts + lengths
+        yield rows
 
 
 def _check_rows(

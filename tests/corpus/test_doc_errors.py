@@ -22,6 +22,7 @@ CASES = {
         1,
         "expected a string in 'text', found a list",
     ),
+    "text a number": ("d.jsonl", '{"id": "a", "text": 3}', 1, "in 'text', found an int; quote it"),
     "id not a string": ("d.jsonl", '{"id": 1.5, "text": "x"}', 1, "string in 'id', found a float"),
     "half a character": ("d.jsonl", '{"id": "1", "text": "\\ud800"}', 1, "surrogate"),
     "empty text": ("d.jsonl", '\n{"id": "1", "text": " "}', 2, "expected a text for document '1'"),

@@ -22,6 +22,7 @@ from glassrank.models.checkpoint import fingerprint
 from glassrank.ranking import CostModel, Pipeline, Reranker, rank
 from glassrank.ranking.cascade import Cascade
 from glassrank.ranking.planner import Planner, spare_ms
+from glassrank.ranking.stages import Stage
 from glassrank.retrieve import Index
 from glassrank.retrieve.search import TopK
 from glassrank.store import encode_index
@@ -31,6 +32,7 @@ sys.path.append(str(Path(__file__).parents[1] / "store"))
 from small_mores import small_bert, small_index, small_mores
 
 QUERY = "the cat sat"
+NO_DOC = dict[int, Doc]().__getitem__
 
 
 class SetClock:
@@ -41,7 +43,7 @@ class SetClock:
         return self.time
 
 
-class FakeStage:
+class FakeStage(Stage):
     """A model of known scores, that takes known time, on documents numbered from 0."""
 
     def __init__(
@@ -104,7 +106,7 @@ def test_nothing_of_a_further_stage_begins_that_would_not_fit(
     expected = cascade_order([stage._scores for stage in stages], cascade.depths)
     assert cascade.places.tolist() == expected.tolist()  # the order of those before, where it ended
     assert all(np.diff(cascade.scores) <= 0)
-    hits = cascade.hits(None, str)
+    hits = cascade.hits(None, str, NO_DOC)
     for hit in hits:
         came = [number for number, depth in enumerate(cascade.depths, 1) if depth >= hit.rank]
         assert hit.placed_by == max(came, default=0)
@@ -171,7 +173,7 @@ def test_a_cascade_is_never_worse_than_its_first_model(second_is: str, planned: 
                 depths = plan.depths(budget) if planned else [count, count]
                 depths = depths if together else [count, 0]
                 cascade = run_fakes(clock, stages, depths, budget)
-                hits = cascade.hits(10, lambda place: names[place])
+                hits = cascade.hits(10, lambda place: names[place], NO_DOC)
                 rows.append((f"q{number}", [h.doc_id for h in hits], -np.arange(len(hits)) * 1.0))
                 seconds_used += cascade.depths[1] > 0
             rest = {query: judged for query, judged in qrels.items() if query not in dev}

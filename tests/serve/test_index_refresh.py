@@ -91,20 +91,26 @@ def test_an_index_that_was_built_again_is_noticed(own: Options) -> None:
         assert client.get("/info").json()["index"]["generation"] == 1
 
 
-def test_documents_that_are_not_encoded_yet_wait(
+def test_documents_that_are_not_encoded_yet_are_encoded_live(
     own: Options, caplog: pytest.LogCaptureFixture
 ) -> None:
     writer, saved = Index(own.index), tiny_tk()
+
+    def found(client: TestClient) -> dict:
+        answer: dict = client.post("/search", json={"query": "the cat sat", "k": 50}).json()
+        return answer
+
     with in_process(own) as client:
+        assert found(client)["live"] == 0
         writer.add([Doc("new", "the cat sat")])
-        wait_until(lambda: client.get("/info").json()["index"]["behind"])
-        assert client.get("/doc", params={"id": "new"}).status_code == 404
-        assert client.post("/search", json={"query": "cat"}).is_success
-        assert caplog.text.count("glassrank encode") == 1
-        wait_until(lambda: "glassrank_index_behind 1.0" in client.get("/metrics").text)
+        wait_until(lambda: client.get("/doc", params={"id": "new"}).is_success)
+        answer = found(client)
+        assert answer["live"] == 1 and not answer["cut_short"]
+        assert "new" in {hit["doc_id"] for hit in answer["hits"] if hit["reranked"]}
+        assert caplog.text.count("lacks 1 documents, which take longer to rank") == 1
         encode_index(writer, saved, dtype="float16")
-        wait_until(lambda: not client.get("/info").json()["index"]["behind"])
-        assert client.get("/doc", params={"id": "new"}).is_success
+        wait_until(lambda: found(client)["live"] == 0)
+        assert not client.get("/info").json()["index"]["behind"]
 
 
 def test_a_deletion_needs_no_encoding(own: Options) -> None:
@@ -199,17 +205,21 @@ def test_what_is_not_served_any_more_is_closed_at_once(own: Options) -> None:
         gc.enable()
 
 
-def test_a_worker_begins_when_the_store_has_all_documents(
-    own: Options, caplog: pytest.LogCaptureFixture
+def test_a_worker_begins_when_the_index_can_be_read(
+    own: Options, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """One that takes the place of another, just when documents were added."""
-    writer = Index(own.index)
-    writer.add([Doc("new", "the cat sat")])
-    with pytest.raises(GlassrankError, match="has not encoded all documents"):
+    """One that takes the place of another, just when the index is moved."""
+    own.index.rename(tmp_path / "elsewhere")
+    with pytest.raises(GlassrankError, match="is not an index"):
         Served(own)
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(Served, own, wait=True)
         wait_until(lambda: "a worker waits to begin" in caplog.text)
-        encode_index(writer, tiny_tk(), dtype="float16")
-        assert "new" in waiting.result(30).now.index
+        (tmp_path / "elsewhere").rename(own.index)
+        assert "d1" in waiting.result(30).now.index
     assert caplog.text.count("a worker waits to begin") == 1
+
+
+def test_texts_are_ranked_warm_from_the_first_request_on(own: Options) -> None:
+    for pipeline in Served(own).now.pipelines.values():
+        assert all(stage.reranker.is_warm for stage in pipeline.models)

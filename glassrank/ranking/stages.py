@@ -1,0 +1,237 @@
+"""A stage: one model with the documents that it ranks, and what its work costs here."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassrank.deadline import Clock, Deadline, now
+from glassrank.models import Words
+from glassrank.ranking.candidates import (
+    Candidates,
+    PartlyStored,
+    StoredCandidates,
+    TextCandidates,
+)
+from glassrank.ranking.fused import fused_pooling
+from glassrank.ranking.live import TOKENS_AT_ONCE, WORDS_AT_ONCE, Reranker
+from glassrank.ranking.planner import CostModel, Planner
+from glassrank.retrieve import Index
+from glassrank.retrieve.snapshot import Snapshot
+from glassrank.store import Store
+
+CALIBRATION_DOCS = (2, 8, 32, 64)
+_STORED_AT_ONCE = 1_048_576.0
+_LONG_ENOUGH_MS = 250.0
+"""A model that takes so long for a few documents has shown what it costs."""
+_SENTENCE = (
+    "A fast model that reads a thousand documents, says which of them answers the question, and "
+    "why it stands above the others, is worth more than a large one that comes to ten of them. "
+)
+
+
+class Placed(NamedTuple):
+    """Which candidates were scored, as places among them in their order, and how many of those had
+    to be encoded for it."""
+
+    which: NDArray[np.int64]  # (n,)
+    values: NDArray[np.float32]  # (n,)
+    live: int
+
+
+class Stage(ABC):
+    """One model, and how it comes by the words of documents."""
+
+    def __init__(self, reranker: Reranker, cost: CostModel, at_once: float) -> None:
+        """`cost` is that of scoring, by the number of words; `at_once` the most words that are
+        scored as one piece when there is no budget to cut it shorter."""
+        self.reranker = reranker
+        self.cost = cost
+        self.query_cost = reranker.query_cost
+        self.at_once = at_once
+
+    @abstractmethod
+    def ready(
+        self, query: Words, docs: NDArray[np.int64], first_stage: NDArray[np.float32]
+    ) -> Candidates | PartlyStored:
+        """Documents by their numbers, with the first stage's scores."""
+
+    def score(
+        self, candidates: Candidates | PartlyStored, planner: Planner, due: Deadline
+    ) -> Placed:
+        """As many as the time allows, the first ones first. Of documents that a store lacks, and
+        that cost far more, those on top are encoded in a part of the time, and others if some is
+        left in the end."""
+        if not isinstance(candidates, PartlyStored):
+            scored = planner.score(
+                candidates.scores, candidates.sizes, self.cost, due, self.at_once
+            )
+            encodes = isinstance(candidates, TextCandidates)
+            return Placed(np.arange(scored.depth), scored.values, scored.depth if encodes else 0)
+        stored, live_texts = candidates.stored, candidates.live
+
+        def encoded(first: int, by: Deadline) -> NDArray[np.float32]:
+            def scores(start: int, stop: int) -> NDArray[np.float32]:
+                return live_texts.scores(first + start, first + stop)
+
+            sizes, cost = live_texts.sizes[first:], self.reranker.cost
+            return planner.score(scores, sizes, cost, by, WORDS_AT_ONCE).values
+
+        live = encoded(0, planner.encoded_by(due))
+        scored = planner.score(stored.scores, stored.sizes, self.cost, due, self.at_once)
+        if scored.depth == len(stored.sizes) and len(live) < len(live_texts.sizes):
+            live = np.concatenate([live, encoded(len(live), due)])
+        which = np.concatenate(
+            [candidates.which_stored[: scored.depth], candidates.which_live[: len(live)]]
+        )
+        order = np.argsort(which)
+        values = np.concatenate([scored.values, live])
+        return Placed(which[order], values[order], len(live))
+
+    def least_ms(self) -> float:
+        """What it is likely to take to score a single document."""
+        return self.query_cost.predict(1) + self.cost.predict(1)
+
+    def practise(self, query: str, docs: NDArray[np.int64], clock: Clock) -> None:
+        """Scores a few documents, so that all is compiled and the first query is predicted as well
+        as later ones. Nothing is learned from the first round, which compiles."""
+        for learns in (False, True):
+            for some in (docs[:size] for size in CALIBRATION_DOCS):
+                began = clock()
+                words = self.reranker.encode_query(query)
+                candidates = self.ready(words, some, np.zeros(len(some), np.float32))
+                ready = clock()
+                if learns:
+                    self.query_cost.learn(len(some), ready - began)
+                if isinstance(candidates, PartlyStored):
+                    _try(candidates.stored, self.cost if learns else None, clock)
+                    _try(candidates.live, self.reranker.cost if learns else None, clock)
+                else:
+                    _try(candidates, self.cost if learns else None, clock)
+                if clock() - ready > _LONG_ENOUGH_MS:
+                    break
+
+
+def _try(candidates: Candidates, cost: CostModel | None, clock: Clock) -> None:
+    if count := len(candidates.sizes):
+        began = clock()
+        candidates.scores(0, count)
+        if cost is not None:
+            cost.learn(float(candidates.sizes.sum()), clock() - began)
+
+
+class TextsStage(Stage):
+    """A model on texts, which are encoded live; a text's number is its place in the list."""
+
+    def __init__(self, reranker: Reranker, texts: Sequence[str]) -> None:
+        super().__init__(reranker, reranker.cost, TOKENS_AT_ONCE)
+        self._texts = texts
+
+    def ready(
+        self, query: Words, docs: NDArray[np.int64], first_stage: NDArray[np.float32]
+    ) -> TextCandidates:
+        """Texts by their places."""
+        texts = [self._texts[place] for place in docs.tolist()]
+        return TextCandidates.of_texts(self.reranker, query, texts)
+
+
+def warm_up(reranker: Reranker, clock: Clock = now) -> None:
+    """All that the first texts would otherwise wait for, once for each model: code is compiled,
+    threads begin, and what a text costs is learned."""
+    with reranker.warming:
+        if not reranker.is_warm:
+            count = max(CALIBRATION_DOCS)
+            texts = [_SENTENCE * (1 + place % 5) for place in range(count)]
+            TextsStage(reranker, texts).practise(_SENTENCE[:60], np.arange(count), clock)
+            reranker.is_warm = True
+
+
+class IndexStage(Stage):
+    """A model on the documents of an index: their stored words, or their texts, encoded live."""
+
+    def __init__(
+        self, reranker: Reranker, snapshot: Snapshot, store: Store | None, *, found: bool
+    ) -> None:
+        """`found` says whether the store is the model's own in the index, or was given."""
+        if store is None:
+            super().__init__(reranker, reranker.cost, WORDS_AT_ONCE)
+        else:
+            super().__init__(reranker, CostModel(), _STORED_AT_ONCE)
+        self.store = store
+        self.snapshot = snapshot
+        self.found = found
+        self.lacks = 0 if store is None else store.lacks(snapshot)
+        """Documents that are not in the store, and are encoded when they are found."""
+        if store is not None and not found and self.lacks == snapshot.collection.docs:
+            store.require(snapshot)  # it was given, and is another index's
+        self._fused = None if store is None else fused_pooling(reranker.fast_model, store)
+
+    def ready(
+        self, query: Words, docs: NDArray[np.int64], first_stage: NDArray[np.float32]
+    ) -> Candidates | PartlyStored:
+        """Documents by their numbers in the index."""
+        if self.store is None:
+            return self._texts(query, docs, first_stage)
+        if not self.lacks:
+            return self._stored(query, docs, first_stage, self.store)
+        is_stored = np.zeros(len(docs), np.bool_)
+        for located in self.store.locate(self.snapshot, docs, partial=True):
+            is_stored[located.which] = True
+        if is_stored.all():
+            return self._stored(query, docs, first_stage, self.store)
+        return PartlyStored(
+            self._stored(query, docs[is_stored], first_stage[is_stored], self.store),
+            self._texts(query, docs[~is_stored], first_stage[~is_stored]),
+            is_stored,
+        )
+
+    def _texts(
+        self, query: Words, docs: NDArray[np.int64], first_stage: NDArray[np.float32]
+    ) -> TextCandidates:
+        return TextCandidates.of_index(self.reranker, query, self.snapshot, docs, first_stage)
+
+    def _stored(
+        self, query: Words, docs: NDArray[np.int64], first_stage: NDArray[np.float32], store: Store
+    ) -> StoredCandidates:
+        return StoredCandidates(
+            self.reranker, self._fused, store, query, self.snapshot, docs, first_stage
+        )
+
+    def words(self, doc_id: str) -> Words | None:
+        """A document's words as they are ranked; None where it is encoded live."""
+        if self.store is None:
+            return None
+        number = np.array([self.snapshot.find(doc_id)])
+        for located in self.store.locate(self.snapshot, number, partial=True):
+            return self.store.words(located.part, located.starts, located.lengths)
+        return None
+
+    def calibrate(self, clock: Clock) -> None:
+        """Practises on documents of the index, and on texts where there may be some to encode."""
+        docs = some_documents(self.snapshot, max(CALIBRATION_DOCS))
+        if not len(docs):
+            return
+        query = " ".join(self.snapshot.doc(int(docs[0])).text.split()[:8])
+        self.practise(query, docs, clock)
+        if self.lacks:
+            warm_up(self.reranker, clock)
+
+    def follow(self, index: Index, *, verify: bool) -> "IndexStage":
+        """The same on a changed index, with a store that follows it and all that was learned."""
+        store = self.store
+        if self.found:
+            store = Store.find(index, self.reranker.model, verify=verify)
+        elif store is not None:
+            store = Store.open(store.path, self.reranker.model, verify=verify)
+        fresh = IndexStage(self.reranker, index.snapshot, store, found=self.found)
+        if (self.store is None) == (store is None):
+            fresh.cost = self.cost
+        return fresh
+
+
+def some_documents(snapshot: Snapshot, count: int) -> NDArray[np.int64]:
+    """Spread over the whole index: their lengths are like those of all."""
+    total = snapshot.bases[-1]
+    return np.unique(np.linspace(0, total - 1, min(count, total)).astype(np.int64))
