@@ -30,6 +30,7 @@ class _Place:
 
     @classmethod
     def from_function(cls, function: Any, file: str) -> Any:
+        """A place for this function's code, or None: as numba asks its own."""
         made: Any = cls
         return made(function, file) if cls.there() else None
 
@@ -123,8 +124,8 @@ class CodeCache(NullCache):
         """Compiled code for these types, or None."""
         for place in self._places():
             with suppress(Exception):  # whatever a file may hold that was cut or is not ours
-                if (found := place.load_overload(sig, target_context)) is not None:
-                    return found
+                if (loaded := place.load_overload(sig, target_context)) is not None:
+                    return loaded
         self._tell(self._function.__name__)
         return None
 

@@ -96,8 +96,8 @@ class Hit(HitFields):
 
     def to_dict(self) -> dict[str, Any]:
         """The hit and its document, by name."""
-        found = {"title": self.title, "text": self.text, "source": self.source}
-        return {**self._asdict(), **found, "metadata": dict(self.metadata)}
+        document = {"title": self.title, "text": self.text, "source": self.source}
+        return {**self._asdict(), **document, "metadata": dict(self.metadata)}
 
     def __getstate__(self) -> dict[str, Any]:
         # A copy in another process has no index to read from: it takes the document along.

@@ -47,14 +47,14 @@ def lacking(index: "Index") -> list[Lacking]:
     from glassrank.store import Store
     from glassrank.store.manifest import read_manifest, stores_of
 
-    found = []
+    stores = []
     for folder in stores_of(index.path):
         with suppress(GlassrankError, OSError):
             layout = read_manifest(folder).layout
             store = Store.open(folder, layout.fingerprint, verify=False)
             if count := store.lacks(index.snapshot):
-                found.append(Lacking(folder, layout, count))
-    return found
+                stores.append(Lacking(folder, layout, count))
+    return stores
 
 
 def hint(store: Lacking, known: "dict[str, SavedModel]") -> str:

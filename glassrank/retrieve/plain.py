@@ -17,24 +17,24 @@ def search_bm25(queries: Queries, postings: Postings, best: Best) -> None:
         scores = np.zeros(len(postings.lengths), np.float32)
         for place in range(first, last):
             part = slice(*postings.offsets[queries.terms[place] :][:2].tolist())
-            docs, own = postings.docs[part], counts[part].astype(np.float32)
-            scores[docs] += queries.weights[place] * own / (own + postings.lengths[docs])
+            docs, count = postings.docs[part], counts[part].astype(np.float32)
+            scores[docs] += queries.weights[place] * count / (count + postings.lengths[docs])
         if len(postings.live):
             scores[~postings.live] = 0
-        found = np.flatnonzero(scores > 0)
-        if len(found) > k:  # those that are at least as good as the best but k
-            found = found[scores[found] >= np.partition(scores[found], -k)[-k]]
-        found = found[np.argsort(-scores[found], kind="stable")][:k]
-        best.docs[query, : len(found)] = found
-        best.scores[query, : len(found)] = scores[found]
-        best.sizes[query] = len(found)
+        matching = np.flatnonzero(scores > 0)
+        if len(matching) > k:  # those that are at least as good as the best but k
+            matching = matching[scores[matching] >= np.partition(scores[matching], -k)[-k]]
+        matching = matching[np.argsort(-scores[matching], kind="stable")][:k]
+        best.docs[query, : len(matching)] = matching
+        best.scores[query, : len(matching)] = scores[matching]
+        best.sizes[query] = len(matching)
 
 
 def ascend(offsets: NDArray[np.int64], data: NDArray[np.uint8]) -> bool:
     """Whether each string is greater than the one before, by its bytes."""
     every = data.tobytes()
     strings = (every[start:end] for start, end in pairwise(offsets.tolist()))
-    return all(one < other for one, other in pairwise(strings))
+    return all(before < after for before, after in pairwise(strings))
 
 
 def rows_ascend(offsets: NDArray[np.int64], values: NDArray[np.uint32], limit: int) -> bool:

@@ -107,8 +107,8 @@ def _search_segment(method: BM25 | QL, queries: Queries, postings: Postings, bes
     if isinstance(method, QL):
         search_segment(KIND_QL, queries, postings, best)
         return
-    found = (postings.offsets[queries.terms + 1] - postings.offsets[queries.terms]).sum()
-    if worth_loading(int(found) + len(postings.lengths) * len(best.sizes)):
+    matches = (postings.offsets[queries.terms + 1] - postings.offsets[queries.terms]).sum()
+    if worth_loading(int(matches) + len(postings.lengths) * len(best.sizes)):
         search_segment(KIND_BM25, queries, postings, best)
     else:
         search_bm25(queries, postings, best)

@@ -125,10 +125,10 @@ class Store:
     def lacks(self, snapshot: Snapshot) -> int:
         """How many documents are not stored; deleted ones do not count."""
         lacking = 0
-        for segment, found in zip(snapshot.segments, self._rows_of(snapshot), strict=True):
+        for segment, stored in zip(snapshot.segments, self._rows_of(snapshot), strict=True):
             if not self.covered(segment):
                 missing = segment.live.copy() if len(segment.live) else np.ones(len(segment), bool)
-                for rows in found:
+                for rows in stored:
                     missing &= rows.starts < 0
                 lacking += int(missing.sum())
         return lacking
@@ -142,14 +142,14 @@ class Store:
         from a merge: its documents, by their texts, are in parts of segments that are gone."""
         rows = self._of_snapshot.get(snapshot)
         if rows is None:
-            own = list(map(self._part_of, snapshot.segments))
-            others = [part for part in self._by_name.values() if part not in own]
-            old = OldRows(others if None in own else [])
+            parts = list(map(self._part_of, snapshot.segments))
+            others = [part for part in self._by_name.values() if part not in parts]
+            old = OldRows(others if None in parts else [])
             rows = self._of_snapshot[snapshot] = [
                 [_Rows(part, part.offsets[:-1], part.offsets[1:])]
                 if part is not None
                 else list(_from_others(segment, old) if others else ())
-                for segment, part in zip(snapshot.segments, own, strict=True)
+                for segment, part in zip(snapshot.segments, parts, strict=True)
             ]
         return rows
 
@@ -175,13 +175,13 @@ class Store:
                 continue
             docs, stored = numbers.take(which) - base, 0
             for part, all_starts, all_ends in rows:
-                starts, ends, own = all_starts.take(docs), all_ends.take(docs), which
+                starts, ends, here = all_starts.take(docs), all_ends.take(docs), which
                 if (starts < 0).any():
                     there = starts >= 0
-                    starts, ends, own = starts[there], ends[there], which[there]
-                if len(own):
-                    located.append(Located(own, part, starts, ends - starts))
-                stored += len(own)
+                    starts, ends, here = starts[there], ends[there], which[there]
+                if len(here):
+                    located.append(Located(here, part, starts, ends - starts))
+                stored += len(here)
             if stored < len(which) and not partial:
                 raise self._not_covered(snapshot.segments[position])
         if seen < len(numbers):
