@@ -182,6 +182,7 @@ class Stage(ABC):
         self.cost = cost
         self.query_cost = reranker.query_cost
         self.at_once = at_once
+        self.calibration = reranker.usage.calibration
 
     @abstractmethod
     def ready(

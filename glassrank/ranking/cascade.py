@@ -6,6 +6,7 @@ A pipeline over an index and a list of texts both go this way.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import isnan
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,7 @@ class Cascade:
     first: TopK
     places: NDArray[np.int64] = field(init=False)  # (n,) in the first stage's order, best first
     scores: NDArray[np.float64] = field(init=False)  # (n,)
+    probabilities: NDArray[np.float64] = field(init=False)  # (n,) of being relevant, or nan
     depths: tuple[int, ...] = ()
     """How many each model has scored."""
     timing: dict[str, float] = field(default_factory=dict)
@@ -32,6 +34,7 @@ class Cascade:
     def __post_init__(self) -> None:
         self.places = np.arange(len(self.first.docs))
         self.scores = self.first.scores.astype(np.float64)
+        self.probabilities = np.full(len(self.places), np.nan)
 
     def rerank(
         self,
@@ -71,6 +74,11 @@ class Cascade:
         self.timing[query_name(number)] = ready - began
         self.timing[scoring_name(number)] = planner.clock() - ready
         if scored.depth:
+            self.probabilities[: scored.depth] = (
+                np.nan
+                if stage.calibration is None
+                else stage.calibration.probabilities(scored.values)
+            )
             self._place(scored.values)
         return scored.depth
 
@@ -83,13 +91,14 @@ class Cascade:
             highest = values[len(scores) - 1] - 1
             values[len(scores) :] = rest - max(0.0, rest[0] - highest)
         self.places, self.scores = self.places[order], values
+        self.probabilities = self.probabilities[order]
 
     def hits(self, k: int | None, doc_id: Callable[[int], str]) -> tuple[Hit, ...]:
         """The best k; `doc_id` names a document by its number."""
         placed_by = np.zeros(len(self.places), np.int64)
         for number, depth in enumerate(self.depths, 1):
             placed_by[:depth] = number  # the last model that came as far as this
-        columns = self.places[:k], self.scores[:k], placed_by[:k]
+        columns = self.places[:k], self.scores[:k], placed_by[:k], self.probabilities[:k]
         rows = zip(*(column.tolist() for column in columns), strict=True)
         return tuple(
             Hit(
@@ -99,6 +108,7 @@ class Cascade:
                 place + 1,
                 float(self.first.scores[place]),
                 number,
+                None if isnan(probability) else probability,
             )
-            for rank, (place, score, number) in enumerate(rows, 1)
+            for rank, (place, score, number, probability) in enumerate(rows, 1)
         )

@@ -30,6 +30,8 @@ class TextsStage(Stage):
     def __init__(self, reranker: Reranker, texts: Sequence[str]) -> None:
         super().__init__(reranker, reranker.cost, TOKENS_AT_ONCE)
         self._texts = texts
+        if reranker.model.first_stage_weight is not None:
+            self.calibration = reranker.usage.texts_calibration
 
     def ready(
         self, query: Words, docs: NDArray[np.int64], first_stage: NDArray[np.float32]

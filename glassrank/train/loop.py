@@ -20,6 +20,7 @@ from glassrank.models import Ranker
 from glassrank.models.checkpoint import Usage, load_model, save_model
 from glassrank.nn.devices import device_named
 from glassrank.train.build import build_model
+from glassrank.train.calibrate import with_calibration
 from glassrank.train.card import card
 from glassrank.train.config import TrainConfig
 from glassrank.train.curves import LOG, draw_if_possible
@@ -197,8 +198,8 @@ def _finish(
         )
         value = by_depth[min(final.depth, max(by_depth))]
         final = replace(final, test=value, test_first_stage=first_stage)
-    usage = _usage(config, final)
-    text = card(config, prepared, best, progress, final)
+    usage, told = with_calibration(_usage(config, final), best, dev, precision)
+    text = card(config, prepared, best, progress, final) + told
     save_model(out / "best", best, usage, prepared.words, text, config.vectors.saved)
     with atomic_write(out / "result.json") as file:
         json.dump(asdict(final), file, indent=1)

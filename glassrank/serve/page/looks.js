@@ -14,7 +14,8 @@ export class Looks {
   }
 
   // What colours a word: the number of a signal or of a query word; null if nothing does.
-  colour(mark) {
+  colour(mark, word) {
+    if (!word.telling) return null;
     if (mark.signal !== null && !this.signals[mark.signal]) return null;
     if (mark.term !== null && !this.terms[mark.term]) return null;
     return this.byTerm ? mark.term : mark.signal;

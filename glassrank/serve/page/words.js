@@ -64,7 +64,7 @@ export class WordText {
     for (const [place, element] of this._words) {
       const mark = this._marks[place];
       const own = looks.terms[place] ? place : null; // a query word has the colour of its number
-      const colour = this._side === "query" ? own : looks.colour(mark);
+      const colour = this._side === "query" ? own : looks.colour(mark, this._text.words[place]);
       element.querySelector("sup")?.remove();
       element.className = shape(this._text.words[place]);
       if (colour === null) continue;
@@ -162,15 +162,23 @@ function flowing(gap, next) {
   return /^[ \t]*\n$/.test(gap) && /^[\p{L}\p{N}]/u.test(next) ? " " : gap;
 }
 
-// A query word is what it adds in all, and its own colour.
+// A query word is what it does for this document and not for the others, and its own colour.
 function queryMarks(explanation) {
-  const values = new Map(explanation.terms.map((term) => [term.word, term.value]));
+  const values = differences(explanation.against?.parts);
   return explanation.query.words.map((_, place) => ({
     term: place,
     signal: null,
     similarity: null,
-    share: values.get(place) ?? null,
+    share: null,
+    against: values.get(place) ?? null,
   }));
+}
+
+// Of each query word, folded ones among them.
+function differences(part, found = new Map()) {
+  if (part?.kind === "term") found.set(part.number, part.value);
+  else for (const child of part?.children ?? []) differences(child, found);
+  return found;
 }
 
 // The sentence that is read out, and the same that hovers.
@@ -186,6 +194,7 @@ export function facts(explanation, mark, word) {
   }
   if (mark.signal !== null) found.push(explanation.signals[mark.signal].name);
   if (mark.share !== null) found.push(`adds ${signed(mark.share)}`);
+  if (typeof mark.against === "number") found.push(`${signed(mark.against)} against the others`);
   if (!word.known) found.push("not in the vocabulary");
   return found;
 }

@@ -1,0 +1,238 @@
+"""What the parts of a score are on the average, over candidates of the same query.
+
+Where a model declares its summands, candidates are read in batches, from the store if there is one:
+`interact` gives the parts of all at once. Of other exact models each is explained by itself, and of
+models without exact parts each query word is left out, so that means are over fewer documents.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from glassrank.deadline import Deadline
+from glassrank.explaining.against import FIRST_STAGE, Key, Values, against, values_of
+from glassrank.explaining.explainers import EXPLAINERS, explain_text
+from glassrank.explaining.explanation import Explanation
+from glassrank.explaining.kernels import has_kernels, kernel_names, path_names
+from glassrank.explaining.leave_one_out import each_left_out
+from glassrank.explaining.reading import read
+from glassrank.explaining.whole_words import query_units, word_numbers
+from glassrank.models import Words
+from glassrank.models.text_batches import batch_of
+from glassrank.ranking.candidates import IndexStage, characters_read
+from glassrank.store import text_of
+
+_MOST = {"stored": 1000, "live": 64, "explained": 16, "left out": 16}
+"""Documents that means are over: the more, the cheaper each is. Always the same, so that an
+explanation is the same tomorrow, unless a deadline cuts it short."""
+_AT_ONCE = 32
+_FEWEST = 2
+"""With fewer there are no others."""
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """What was re-ranked, in the first stage's order."""
+
+    numbers: NDArray[np.int64]
+    first_scores: NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Means:
+    """Of each part, by query word."""
+
+    values: Values
+    docs: int
+
+
+class Others:
+    """One model on the candidates of one query."""
+
+    def __init__(
+        self, stage: IndexStage, query: str, candidates: Candidates, deadline: Deadline
+    ) -> None:
+        self._stage = stage
+        self._query = query
+        self._candidates = candidates
+        self._deadline = deadline
+        reranker = stage.reranker
+        self._model = reranker.model
+        self._asked = read(reranker, query, "query")
+        self._encoded = reranker.encode_query(query)
+        self._declares = self._model.exact and self._model.name not in EXPLAINERS
+        self._means = self._mean()
+
+    def told(self, explanation: Explanation) -> Explanation:
+        """The explanation of one document, with what puts it above these or below."""
+        if self._means is None:
+            return explanation
+        words = [word.text for word in explanation.query.words]
+        found = against(
+            self._own(explanation),
+            self._means.values,
+            words,
+            docs=self._means.docs,
+            of=len(self._candidates.numbers),
+            exact=self._model.exact,
+        )
+        return replace(explanation, against=found)
+
+    def _own(self, explanation: Explanation) -> Values:
+        """Its leaves; of a model without exact parts, what is lost without each query word."""
+        if self._model.exact:
+            return values_of(explanation.parts)
+        number = self._stage.snapshot.find(explanation.doc_id)
+        (lost,) = self._each(np.array([number]), self._left_out)
+        terms = self._by_words(
+            {key: float(value[0]) for key, value in lost.items() if key.term is not None}
+        )
+        first = {
+            Key(None, "", None, FIRST_STAGE): part.value
+            for part in explanation.parts.children
+            if part.kind == "first stage"
+        }
+        rest = explanation.parts.value - math.fsum([*terms.values(), *first.values()])
+        return {**terms, **first, Key(None, "", None, "together"): rest}
+
+    def _mean(self) -> Means | None:
+        """As many as there is time for, the first stage's best first."""
+        if self._model.exact and not self._declares:
+            docs, sums = self._explained()
+        else:
+            docs, sums = self._batches()
+        if docs < _FEWEST:
+            return None
+        means = {key: math.fsum(values) / docs for key, values in sums.items()}
+        return Means(self._by_words(means), docs)
+
+    def _batches(self) -> tuple[int, dict[Key, list[float]]]:
+        way = self._declared if self._declares else self._left_out
+        stored = "live" if self._stage.store is None else "stored"
+        most = _MOST[stored if self._declares else "left out"]
+        weight = self._model.first_stage_weight
+        sums: dict[Key, list[float]] = {}
+        docs = 0
+        numbers = self._candidates.numbers[:most]
+        for start in range(0, len(numbers), _AT_ONCE):
+            if docs >= _FEWEST and self._deadline.passed():
+                break
+            some = numbers[start : start + _AT_ONCE]
+            for parts in self._each(some, way):
+                for key, values in parts.items():
+                    sums.setdefault(key, []).append(float(values.sum()))
+            docs += len(some)
+        if weight is not None:
+            first = self._candidates.first_scores[:docs].astype(np.float64)
+            sums[Key(None, "", None, FIRST_STAGE)] = (weight.item() * first).tolist()
+        return docs, sums
+
+    def _each(
+        self, numbers: NDArray[np.int64], way: Callable[[Words], dict[Key, Tensor]]
+    ) -> Iterator[dict[Key, Tensor]]:
+        for docs in _words(self._stage, numbers):
+            with torch.no_grad():
+                yield way(docs)
+
+    def _declared(self, docs: Words) -> dict[Key, Tensor]:
+        """The model's own parts (B,) of each query word, path and kernel."""
+        count = len(docs.mask)
+        model = self._model
+        parts = model.interact(model.for_many(self._encoded, count), docs).parts
+        padded = self._encoded.mask.shape[1]
+        words = min(len(self._asked.words), int(self._encoded.mask.sum()))
+        found: dict[Key, Tensor] = {}
+        for name in model.summands:
+            part = parts[name].detach().cpu().double()
+            if part.dim() == 1 or part.shape[1] != padded:
+                found[Key(None, name, None, name)] = part.reshape(count, -1).sum(1)
+                continue
+            for q in range(words):
+                for path, signal, label, values in self._leaves(name, part[:, q]):
+                    found[Key(q, path, signal, label)] = values
+        return found
+
+    def _leaves(self, name: str, part: Tensor) -> Iterator[tuple[str, int | None, str, Tensor]]:
+        """Of one query word: (B, K) or (B, matrices, K) by kernel, else in one."""
+        if not has_kernels(self._model):
+            yield name, None, "", part.reshape(len(part), -1).sum(1)
+            return
+        kernels = kernel_names(self._model.config.kernels)
+        matrices = part[:, None] if part.dim() == 2 else part
+        for path, matrix in zip(path_names(self._model, name), matrices.unbind(1), strict=True):
+            for k, label in enumerate(kernels):
+                yield path, k, label, matrix[:, k]
+
+    def _left_out(self, docs: Words) -> dict[Key, Tensor]:
+        """What scores (B,) lose without each query word, and what is left of them."""
+        model, count = self._model, len(docs.mask)
+
+        def scores(query: Words) -> Tensor:
+            return model.interact(model.for_many(query, count), docs).score.cpu().double()
+
+        whole = scores(self._encoded)
+        units = query_units(self._asked.text)
+        rows = (
+            model.encode_query(type(batch)(batch.ids[row : row + 1], batch.mask[row : row + 1]))
+            for batch in each_left_out(self._asked.batch, units, docs.mask.shape[1])
+            for row in range(len(batch.ids))
+        )
+        lost = {
+            Key(unit[0], "", None, ""): whole - scores(query)
+            for unit, query in zip(units, rows, strict=True)
+        }
+        rest = whole - sum(lost.values())
+        return {**lost, Key(None, "", None, "together"): rest}
+
+    def _explained(self) -> tuple[int, dict[Key, list[float]]]:
+        sums: dict[Key, list[float]] = {}
+        docs = 0
+        stage, most = self._stage, _MOST["explained"]
+        pairs = zip(self._candidates.numbers, self._candidates.first_scores, strict=True)
+        for number, first_score in list(pairs)[:most]:
+            if docs >= _FEWEST and self._deadline.passed():
+                break
+            doc_id = stage.snapshot.doc_id(int(number))
+            text = text_of(stage.snapshot.doc(int(number), characters_read(stage.reranker)))
+            explanation = explain_text(
+                stage.reranker,
+                self._query,
+                text,
+                first_stage=float(first_score),
+                words=stage.words(doc_id),
+                pieces=True,
+            )
+            for key, value in values_of(explanation.parts).items():
+                sums.setdefault(key, []).append(value)
+            docs += 1
+        return docs, sums
+
+    def _by_words(self, values: Values) -> Values:
+        """Those of pieces of one query word together."""
+        number = word_numbers(self._asked.text)
+        found: dict[Key, list[float]] = {}
+        for key, value in values.items():
+            word = None if key.term is None else number.get(key.term, key.term)
+            found.setdefault(key._replace(term=word), []).append(value)
+        return {key: math.fsum(own) for key, own in found.items()}
+
+
+def _words(stage: IndexStage, numbers: NDArray[np.int64]) -> Iterator[Words]:
+    """Documents as they are ranked."""
+    reranker = stage.reranker
+    if stage.store is not None:
+        for located in stage.store.locate(stage.snapshot, numbers):
+            yield stage.store.words(located.part, located.starts, located.lengths)
+        return
+    most = characters_read(reranker)
+    texts = [text_of(stage.snapshot.doc(number, most)) for number in numbers.tolist()]
+    pieces = reranker.model.piece_text
+    words = None if pieces is None else pieces.doc_words
+    found = reranker.encoder.encode(texts, reranker.usage.doc_length, words)
+    device = next(reranker.model.parameters()).device
+    yield reranker.encode_doc(batch_of([text.ids for text in found], device))
