@@ -26,6 +26,8 @@ from glassrank.serve.service import Service, json_response, to_bytes
 
 
 class Explainer:
+    """Answers `/explain`."""
+
     def __init__(self, service: Service) -> None:
         self._service = service
 
@@ -43,6 +45,7 @@ class Explainer:
         return json_response(await service.run(request, service.texts, work, budget_ms))
 
     def answer(self, opened: Opened, form: Explain, deadline: Deadline) -> bytes:
+        """The body of the answer."""
         pipelines = [opened.need(model)[1] for model in form.models or (None,)]
         if form.change is not None:
             change = Change(**form.change.model_dump())
@@ -97,5 +100,6 @@ class Explainer:
 
 
 def need_document(opened: Opened, doc_id: str) -> None:
+    """Refuses a document that the index does not have."""
     if doc_id not in opened.index:
         raise RefusedError(404, f"there is no document of the id {doc_id!r}")

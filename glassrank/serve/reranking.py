@@ -25,6 +25,8 @@ Version = Literal["1", "2"]
 
 
 class TextsReranker:
+    """Answers `/v1/rerank` and `/v2/rerank`."""
+
     def __init__(self, service: Service) -> None:
         self._service = service
 
@@ -38,6 +40,7 @@ class TextsReranker:
         return json_response(await service.run(request, service.texts, work, budget_ms))
 
     def answer(self, opened: Opened, form: Rerank, version: Version, deadline: Deadline) -> bytes:
+        """The body of the answer."""
         texts = form.texts(self._service.limits)
         known = form.model in opened.pipelines
         model, pipeline = opened.need(form.model if known else None)

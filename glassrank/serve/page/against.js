@@ -29,6 +29,13 @@ export function againstTree(explanation) {
   return make("section", {}, make("h4", {}, heading), sumTree(parts));
 }
 
+// The difference of each query word, folded ones among them.
+export function byTerm(part, found = new Map()) {
+  if (part?.kind === "term") found.set(part.number, part.value);
+  else for (const child of part?.children ?? []) byTerm(child, found);
+  return found;
+}
+
 function differing(value) {
   const text = signed(value);
   const way = text.startsWith("+") ? "up" : text.startsWith("-") ? "down" : "";

@@ -39,6 +39,7 @@ export class ExplanationPanel {
     this._switches = new Switches(explanation, (changes) => go(changes, true));
     this._strip = new ChangeStrip(form, explanation, go);
     this._subtotal = make("p", { class: "subtotal" });
+    this._switches.raw.append(this._subtotal);
     this._change = undefined;
     this.root = make("div", { class: "explanation" }, ...this._pieces());
   }
@@ -81,7 +82,7 @@ export class ExplanationPanel {
           ),
           noteList(explanation),
         ),
-        make("aside", { "aria-label": "What is coloured" }, this._switches.root, this._subtotal),
+        make("aside", { "aria-label": "What is coloured" }, this._switches.root),
       ),
       // What nobody opens is not made; without others to stand against, it is all there is.
       folded("Kernels and raw values", () => this._raw(), !explanation.against),

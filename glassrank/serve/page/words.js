@@ -3,6 +3,7 @@
 // It is one stop for the Tab key; arrow keys move between words, so that two hundred of them do not
 // stand between a reader and the next button.
 
+import { byTerm } from "./against.js";
 import { make, put } from "./dom.js";
 import { letter, look } from "./palette.js";
 import { characters, number, safe, signed } from "./printing.js";
@@ -164,7 +165,7 @@ function flowing(gap, next) {
 
 // A query word is what it does for this document and not for the others, and its own colour.
 function queryMarks(explanation) {
-  const values = differences(explanation.against?.parts);
+  const values = byTerm(explanation.against?.parts);
   return explanation.query.words.map((_, place) => ({
     term: place,
     signal: null,
@@ -172,13 +173,6 @@ function queryMarks(explanation) {
     share: null,
     against: values.get(place) ?? null,
   }));
-}
-
-// Of each query word, folded ones among them.
-function differences(part, found = new Map()) {
-  if (part?.kind === "term") found.set(part.number, part.value);
-  else for (const child of part?.children ?? []) differences(child, found);
-  return found;
 }
 
 // The sentence that is read out, and the same that hovers.
