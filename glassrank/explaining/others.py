@@ -7,6 +7,7 @@ models without exact parts each query word is left out, so that means are over f
 
 import math
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,14 +24,18 @@ from glassrank.explaining.leave_one_out import each_left_out
 from glassrank.explaining.reading import read
 from glassrank.explaining.whole_words import query_units, word_numbers
 from glassrank.models import Words
-from glassrank.models.text_batches import batch_of
+from glassrank.models.text_batches import batch_of, like_length
+from glassrank.nn.threads import one_thread
 from glassrank.ranking.candidates import IndexStage, characters_read
 from glassrank.store import text_of
 
 _MOST = {"stored": 1000, "live": 64, "explained": 16, "left out": 16}
 """Documents that means are over: the more, the cheaper each is. Always the same, so that an
 explanation is the same tomorrow, unless a deadline cuts it short."""
-_AT_ONCE = 32
+_AT_ONCE = 256
+"""Between two looks at the clock."""
+_PLACES_AT_ONCE = 4096
+"""Words with padding, of documents of like length."""
 _FEWEST = 2
 """With fewer there are no others."""
 
@@ -66,7 +71,9 @@ class Others:
         self._asked = read(reranker, query, "query")
         self._encoded = reranker.encode_query(query)
         self._declares = self._model.exact and self._model.name not in EXPLAINERS
-        self._means = self._mean()
+        # A batch of a small model is over before a second thread has woken up.
+        with nullcontext() if self._model.large else one_thread():
+            self._means = self._mean()
 
     def told(self, explanation: Explanation) -> Explanation:
         """The explanation of one document, with what puts it above these or below."""
@@ -89,9 +96,7 @@ class Others:
             return values_of(explanation.parts)
         number = self._stage.snapshot.find(explanation.doc_id)
         (lost,) = self._each(np.array([number]), self._left_out)
-        terms = self._by_words(
-            {key: float(value[0]) for key, value in lost.items() if key.term is not None}
-        )
+        terms = self._by_words({key: value for key, value in lost.items() if key.term is not None})
         first = {
             Key(None, "", None, FIRST_STAGE): part.value
             for part in explanation.parts.children
@@ -124,8 +129,8 @@ class Others:
                 break
             some = numbers[start : start + _AT_ONCE]
             for parts in self._each(some, way):
-                for key, values in parts.items():
-                    sums.setdefault(key, []).append(float(values.sum()))
+                for key, value in parts.items():
+                    sums.setdefault(key, []).append(value)
             docs += len(some)
         if weight is not None:
             first = self._candidates.first_scores[:docs].astype(np.float64)
@@ -133,47 +138,48 @@ class Others:
         return docs, sums
 
     def _each(
-        self, numbers: NDArray[np.int64], way: Callable[[Words], dict[Key, Tensor]]
-    ) -> Iterator[dict[Key, Tensor]]:
+        self, numbers: NDArray[np.int64], way: Callable[[Words], dict[Key, float]]
+    ) -> Iterator[dict[Key, float]]:
         for docs in _words(self._stage, numbers):
             with torch.no_grad():
                 yield way(docs)
 
-    def _declared(self, docs: Words) -> dict[Key, Tensor]:
-        """The model's own parts (B,) of each query word, path and kernel."""
+    def _declared(self, docs: Words) -> dict[Key, float]:
+        """The model's own parts of each query word, path and kernel, summed over documents."""
         count = len(docs.mask)
         model = self._model
         parts = model.interact(model.for_many(self._encoded, count), docs).parts
         padded = self._encoded.mask.shape[1]
         words = min(len(self._asked.words), int(self._encoded.mask.sum()))
-        found: dict[Key, Tensor] = {}
+        found: dict[Key, float] = {}
         for name in model.summands:
-            part = parts[name].detach().cpu().double()
+            part = parts[name].detach().cpu()
             if part.dim() == 1 or part.shape[1] != padded:
-                found[Key(None, name, None, name)] = part.reshape(count, -1).sum(1)
+                found[Key(None, name, None, name)] = float(part.double().sum())
                 continue
+            total = part.sum(0, dtype=torch.double)  # (Q, ...)
             for q in range(words):
-                for path, signal, label, values in self._leaves(name, part[:, q]):
-                    found[Key(q, path, signal, label)] = values
+                found.update(self._leaves(name, q, total[q]))
         return found
 
-    def _leaves(self, name: str, part: Tensor) -> Iterator[tuple[str, int | None, str, Tensor]]:
-        """Of one query word: (B, K) or (B, matrices, K) by kernel, else in one."""
+    def _leaves(self, name: str, q: int, part: Tensor) -> Iterator[tuple[Key, float]]:
+        """Of one query word: (K,) or (matrices, K) by kernel, else in one."""
         if not has_kernels(self._model):
-            yield name, None, "", part.reshape(len(part), -1).sum(1)
+            yield Key(q, name, None, ""), float(part.sum())
             return
         kernels = kernel_names(self._model.config.kernels)
-        matrices = part[:, None] if part.dim() == 2 else part
-        for path, matrix in zip(path_names(self._model, name), matrices.unbind(1), strict=True):
-            for k, label in enumerate(kernels):
-                yield path, k, label, matrix[:, k]
+        matrices = part.reshape(-1, len(kernels)).tolist()
+        for path, values in zip(path_names(self._model, name), matrices, strict=True):
+            for k, value in enumerate(values):
+                yield Key(q, path, k, kernels[k]), value
 
-    def _left_out(self, docs: Words) -> dict[Key, Tensor]:
-        """What scores (B,) lose without each query word, and what is left of them."""
+    def _left_out(self, docs: Words) -> dict[Key, float]:
+        """What scores lose without each query word, and what is left, summed over documents."""
         model, count = self._model, len(docs.mask)
 
-        def scores(query: Words) -> Tensor:
-            return model.interact(model.for_many(query, count), docs).score.cpu().double()
+        def scores(query: Words) -> float:
+            found = model.interact(model.for_many(query, count), docs).score
+            return float(found.cpu().double().sum())
 
         whole = scores(self._encoded)
         units = query_units(self._asked.text)
@@ -186,7 +192,7 @@ class Others:
             Key(unit[0], "", None, ""): whole - scores(query)
             for unit, query in zip(units, rows, strict=True)
         }
-        rest = whole - sum(lost.values())
+        rest = whole - math.fsum(lost.values())
         return {**lost, Key(None, "", None, "together"): rest}
 
     def _explained(self) -> tuple[int, dict[Key, list[float]]]:
@@ -227,7 +233,8 @@ def _words(stage: IndexStage, numbers: NDArray[np.int64]) -> Iterator[Words]:
     reranker = stage.reranker
     if stage.store is not None:
         for located in stage.store.locate(stage.snapshot, numbers):
-            yield stage.store.words(located.part, located.starts, located.lengths)
+            for some in like_length(located.lengths, _PLACES_AT_ONCE):
+                yield stage.store.words(located.part, located.starts[some], located.lengths[some])
         return
     most = characters_read(reranker)
     texts = [text_of(stage.snapshot.doc(number, most)) for number in numbers.tolist()]
@@ -235,4 +242,5 @@ def _words(stage: IndexStage, numbers: NDArray[np.int64]) -> Iterator[Words]:
     words = None if pieces is None else pieces.doc_words
     found = reranker.encoder.encode(texts, reranker.usage.doc_length, words)
     device = next(reranker.model.parameters()).device
-    yield reranker.encode_doc(batch_of([text.ids for text in found], device))
+    for some in like_length(np.array([len(text.ids) for text in found]), _PLACES_AT_ONCE):
+        yield reranker.encode_doc(batch_of([found[place].ids for place in some], device))
