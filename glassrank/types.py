@@ -52,12 +52,14 @@ class HitFields(NamedTuple):
     first_rank: int | None = None
     first_score: float | None = None
     placed_by: int = 0
+    probability: float | None = None
 
 
 class Hit(HitFields):
     """One line of a ranking. `rank` counts from 1. `first_rank` and `first_score` say what the
     first stage of a pipeline thought; `placed_by` is the number of the model that placed the hit,
-    from 1 on, or 0 where none has come as far as this.
+    from 1 on, or 0 where none has come as far as this. `probability` is that of being relevant,
+    where that model knows it.
 
     Its document is read when it is first asked for: a search takes no longer for it.
     """
@@ -170,6 +172,7 @@ class Ranking:
                     "rank": hit.rank,
                     "doc_id": hit.doc_id,
                     "score": hit.score,
+                    "probability": hit.probability,
                     "first_rank": hit.first_rank,
                     "first_score": hit.first_score,
                     "reranked": hit.placed_by > 0,

@@ -16,6 +16,7 @@ from glassrank.deadline import NEVER, Deadline
 from glassrank.explaining.bert import explain_bert
 from glassrank.explaining.cases import Case, Explainer, Findings
 from glassrank.explaining.explanation import Explanation
+from glassrank.explaining.function_words import is_function_word
 from glassrank.explaining.gradients import explain_duet, explain_pyramid
 from glassrank.explaining.kernels import explain_kernels, has_kernels
 from glassrank.explaining.leave_one_out import explain_by_leaving_out, explain_left_out_words
@@ -23,7 +24,7 @@ from glassrank.explaining.members import explain_members
 from glassrank.explaining.mores import explain_mores
 from glassrank.explaining.ngrams import explain_ngrams
 from glassrank.explaining.reading import Reading, read
-from glassrank.explaining.structure import QueryTerm, ScorePart
+from glassrank.explaining.structure import QueryTerm, ScorePart, Text
 from glassrank.explaining.summands import explain_summands
 from glassrank.explaining.whole_words import in_words
 from glassrank.explaining.windows import explain_windows
@@ -50,7 +51,19 @@ def explain_text(
     deadline ends with a LateError."""
     with one_thread() if reranker.alone else nullcontext():
         explanation = _explained(reranker, query, text, doc_id, first_stage, words, deadline)
-    return explanation if pieces else in_words(explanation)
+    return _telling(explanation if pieces else in_words(explanation))
+
+
+def _telling(explanation: Explanation) -> Explanation:
+    """With function words and punctuation marked as such, unless the query has nothing else."""
+    if all(is_function_word(word.text) for word in explanation.query.words):
+        return explanation
+
+    def described(text: Text) -> Text:
+        words = (replace(word, telling=not is_function_word(word.text)) for word in text.words)
+        return replace(text, words=tuple(words))
+
+    return replace(explanation, query=described(explanation.query), doc=described(explanation.doc))
 
 
 def _explained(

@@ -4,19 +4,25 @@ store, with the same first stage, rounded or exact as the pipeline ranks."""
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, overload
+
+import numpy as np
 
 from glassrank.deadline import NEVER, Deadline
 from glassrank.errors import InputError
 from glassrank.explaining.changes import Change, WhatIf, docs_in_time, what_if
 from glassrank.explaining.explainers import explain_text
 from glassrank.explaining.explanation import Explanation, ExplanationPair, compare
+from glassrank.explaining.others import Others, RankedDocs
 from glassrank.models import Words
 from glassrank.ranking import Pipeline, Reranker
 from glassrank.ranking.candidates import characters_read
 from glassrank.store import text_of
-from glassrank.types import Hit
+from glassrank.types import Hit, Ranking
 
+_FOR_OTHERS = 0.5
+"""Of the time that is left, once the documents themselves are explained."""
 _CHANGED_AMONG = 100
 """So many first-stage results, unless the model says how deep it ranks."""
 
@@ -37,16 +43,18 @@ def explain_docs(
     a model has a use for them, unless they are given; `characters` bounds what is read of a text.
     """
     texts = [text_of(pipeline.index.doc(doc_id, characters)) for doc_id in doc_ids]
-    models = [
-        pipeline.models[max(number, 1) - 1]  # one that no model came to is explained by the first
-        for number in placed_by or _placed_by(pipeline, query, doc_ids, method, deadline)
+    reranked = _Reranked(pipeline, query, method, deadline)
+    numbers = [
+        max(number, 1)  # one that no model came to is explained by the first
+        for number in placed_by or map(reranked.placed_by, doc_ids)
     ]
+    models = [pipeline.models[number - 1] for number in numbers]
     first: Sequence[float | None] = [None] * len(doc_ids)
     if any(model.reranker.model.first_stage_weight is not None for model in models):
         first = first_scores or pipeline.first_scores(
             query, doc_ids, method=method, deadline=deadline
         )
-    return [
+    explanations = [
         explain_text(
             model.reranker,
             query,
@@ -58,22 +66,64 @@ def explain_docs(
         )
         for model, doc_id, text, score in zip(models, doc_ids, texts, first, strict=True)
     ]
+    return [
+        reranked.others(number).told(explanation)
+        for number, explanation in zip(numbers, explanations, strict=True)
+    ]
 
 
-def _placed_by(
-    pipeline: Pipeline,
-    query: str,
-    doc_ids: Sequence[str],
-    method: str | None,
-    deadline: Deadline,
-) -> list[int]:
-    """Numbers of models, as a ranking has them."""
-    if len(pipeline.models) == 1:
-        return [1] * len(doc_ids)
-    k = pipeline.candidates
-    *_, final = pipeline.stages(query, k, deadline=deadline, method=method, first=False)
-    placed = {hit.doc_id: hit.placed_by for hit in final}
-    return [placed.get(doc_id, 0) for doc_id in doc_ids]
+class _Reranked:
+    """What the pipeline's models rank for one query without a budget, looked up when asked for."""
+
+    def __init__(
+        self, pipeline: Pipeline, query: str, method: str | None, deadline: Deadline
+    ) -> None:
+        self._pipeline = pipeline
+        self._query = query
+        self._method = method
+        self._deadline = deadline
+        self._others: dict[int, Others] = {}
+
+    @cached_property
+    def _final(self) -> Ranking:
+        pipeline, k = self._pipeline, self._pipeline.candidates
+        stages = pipeline.stages(
+            self._query, k, deadline=self._deadline, method=self._method, first=False
+        )
+        return next(stages)
+
+    def placed_by(self, doc_id: str) -> int:
+        """The number of the model that placed a document, as a ranking has it."""
+        if len(self._pipeline.models) == 1:
+            return 1
+        return next((hit.placed_by for hit in self._final if hit.doc_id == doc_id), 0)
+
+    def others(self, number: int) -> Others:
+        """What the model of this number, from 1 on, ranks. One model ranks all candidates, so that
+        nothing needs to be scored to know them."""
+        if number not in self._others:
+            stage = self._pipeline.models[number - 1]
+            self._others[number] = Others(
+                stage, self._query, self._candidates(number), self._deadline.share(_FOR_OTHERS)
+            )
+        return self._others[number]
+
+    def _candidates(self, number: int) -> RankedDocs:
+        pipeline = self._pipeline
+        if len(pipeline.models) == 1:
+            (found,) = pipeline.index.top_k(
+                [self._query],
+                pipeline.candidates,
+                self._method or pipeline.method,
+                deadline=self._deadline,
+            )
+            return RankedDocs(found.docs, found.scores)
+        hits = [hit for hit in self._final if hit.placed_by >= number]
+        hits.sort(key=lambda hit: hit.first_rank or 0)
+        return RankedDocs(
+            np.array([pipeline.index.snapshot.find(hit.doc_id) for hit in hits], np.int64),
+            np.array([hit.first_score or 0.0 for hit in hits], np.float32),
+        )
 
 
 def explain_hits(pipeline: Pipeline, query: str, *hits: Hit) -> Explanation | ExplanationPair:

@@ -49,11 +49,11 @@ def explain_kernels(case: Case) -> Findings:
     paths: list[KernelPath] = []
     similarities: list[Tensor] = []
     strength = torch.zeros(case.doc_count, len(kernels), dtype=torch.double)  # (D, K)
-    for number, (name, readout) in enumerate(zip(names, readouts, strict=True)):
+    for number, readout in enumerate(readouts):
         similarity = _similarity(case, readout)  # (Q, D)
         # In the model's precision: a narrow kernel sees the last bit of a similarity.
         values = kernel_values(similarity, bank).cpu().double()  # (Q, D, K)
-        paths += _paths(case, readout, number, name, values)
+        paths += _paths(case, readout, number, values)
         similarities.append(similarity.cpu().double())
         if len(values):
             strength = strength.maximum(values.amax(0))
@@ -78,6 +78,12 @@ def _matrix_names(count: int) -> list[str]:
     return [f"{ngram_name(query)} to {ngram_name(doc)}" for query in sizes for doc in sizes]
 
 
+def path_names(model: Ranker, summand: str) -> list[str]:
+    """Of a summand's paths, one for each match matrix where it has several."""
+    names = _matrix_names(len(model.readouts()))
+    return names if summand == "log" and len(names) > 1 else [summand]
+
+
 def _similarity(case: Case, readout: Readout) -> Tensor:
     """(Q, D), on the model's device."""
     query = case.query.vectors.flatten(2)[0, : len(case.query_words), readout.query_columns]
@@ -85,9 +91,7 @@ def _similarity(case: Case, readout: Readout) -> Tensor:
     return query @ doc.T
 
 
-def _paths(
-    case: Case, readout: Readout, number: int, matrix: str, values: Tensor
-) -> Iterator[KernelPath]:
+def _paths(case: Case, readout: Readout, number: int, values: Tensor) -> Iterator[KernelPath]:
     """The log path of one match matrix, and the length path where the model has one."""
     model, parts = case.model, case.output.parts
     weight = (case.query.idf if model.weighs_terms else case.query.mask)[0].cpu().double()
@@ -103,7 +107,7 @@ def _paths(
     signal = weight * log_counts(counts)  # (Q, K)
     shares = log * (signal[:, None] - weight[:, None] * log_counts(left))  # (Q, D, K)
     yield KernelPath(
-        "log" if matrices == 1 else matrix,
+        path_names(model, "log")[number],
         log,
         signal,
         _own(parts["log"], number)[: len(values)],

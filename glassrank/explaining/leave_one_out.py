@@ -58,7 +58,7 @@ def lost_without_query_words(case: Case, units: Units | None = None) -> list[flo
     score = case.output.score.item()
     lost: list[float] = []
     units = _one_by_one(len(case.query_words)) if units is None else units
-    for part in _each_left_out(case.query_batch, units, case.doc.mask.shape[1]):
+    for part in each_left_out(case.query_batch, units, case.doc.mask.shape[1]):
         case.check_time()
         same = case.doc.rows(torch.zeros(len(part.ids), dtype=torch.long))
         left = case.model.interact(case.model.encode_query(part), same).score
@@ -72,7 +72,7 @@ def lost_without_doc_words(case: Case, units: Units | None = None) -> list[float
     score = case.output.score.item()
     lost: list[float] = []
     units = _one_by_one(case.doc_count) if units is None else units
-    for part in _each_left_out(case.doc_batch, units, case.query.mask.shape[1]):
+    for part in each_left_out(case.doc_batch, units, case.query.mask.shape[1]):
         case.check_time()
         same = case.model.for_many(case.query, len(part.ids))
         left = case.model.interact(same, case.model.encode_doc(part)).score
@@ -80,7 +80,7 @@ def lost_without_doc_words(case: Case, units: Units | None = None) -> list[float
     return lost
 
 
-def _each_left_out(batch: TokenBatch, units: Units, beside: int) -> Iterator[TokenBatch]:
+def each_left_out(batch: TokenBatch, units: Units, beside: int) -> Iterator[TokenBatch]:
     """The text without its first unit, without its second, and so on, some at a time, as another
     text of so many words stands beside each. A text of one word becomes one of padding, since a
     model cannot read nothing."""

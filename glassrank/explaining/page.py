@@ -49,16 +49,24 @@ def _article(explanation: ExplanationData) -> str:
     maps = "\n".join(parts.heat_map(matrix, explanation) for matrix in explanation.matrices)
     notes = "".join(f"<li>{parts.escaped(note)}</li>" for note in explanation.notes)
     score = f"score <strong>{number(explanation.score)}</strong>, {kind}"
+    differences = ""
+    if explanation.against is not None:
+        heading = parts.escaped(explanation.against.heading)
+        differences = f"<h3>{heading}</h3>\n{parts.tree(explanation.against.parts)}"
     return f"""<article>
 <h2>{parts.escaped(explanation.doc_id or "document")}</h2>
 <p>{parts.escaped(explanation.model)}, {score}</p>
+{parts.against(explanation)}
 {parts.marked_text(explanation)}
 {parts.legend(explanation)}
 {f'<ul class="faint">{notes}</ul>' if notes else ""}
+<details{"" if explanation.against else " open"}><summary>Kernels and raw values</summary>
+{differences}
 {parts.term_table(explanation)}
 {parts.signal_table(explanation)}
 <h3>The score as a sum</h3>
 {parts.tree(explanation.parts)}
+</details>
 <details><summary>Match matrix</summary>{maps}</details>
 <details><summary>Every word</summary>{parts.word_table(explanation)}</details>
 </article>"""
@@ -75,6 +83,7 @@ body { margin: 1.5rem auto; max-width: 90rem; padding: 0 1rem; color: var(--ink)
 h1 { font-size: 1.4rem; } h2 { font-size: 1.15rem; } h3 { font-size: 1rem; }
 .two { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(28rem, 100%), 1fr));
   gap: 2rem; }
+.sentence { font-size: 1.1rem; font-weight: bold; }
 .wide { grid-column: 1 / -1; }
 .text { white-space: pre-wrap; overflow-wrap: anywhere; }
 .cut, .faint { color: var(--faint); }

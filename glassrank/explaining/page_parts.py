@@ -7,9 +7,18 @@ import html
 from collections.abc import Iterable, Iterator
 
 from glassrank.errors import safe
-from glassrank.explaining.printing import letter, number, signed
-from glassrank.explaining.structure import ExplanationData, Mark, Matrix, PairData, ScorePart
+from glassrank.explaining.printing import WORDS_ADD, letter, number, signed
+from glassrank.explaining.structure import (
+    ExplanationData,
+    Mark,
+    Matrix,
+    PairData,
+    ScorePart,
+    Word,
+    is_coloured,
+)
 
+_ARROWS = {"up": "▲", "down": "▼", "": ""}
 STRONGEST = 0.6
 """The deepest shade of a heat map: numbers stay readable on it."""
 
@@ -27,17 +36,17 @@ def marked_text(explanation: ExplanationData) -> str:
     for word, mark in zip(explanation.doc.words, explanation.marks, strict=True):
         if word.start is None or word.stop is None:
             continue
-        pieces += [escaped(text[at : word.start]), _word(explanation, mark, word.start, word.stop)]
+        pieces += [escaped(text[at : word.start]), _word(explanation, word, mark)]
         at = word.stop
     rest = escaped(text[at:])
     pieces += [f'<span class="cut">{rest}</span>' if explanation.doc.cut else rest, "</p>"]
     return "".join(pieces)
 
 
-def _word(explanation: ExplanationData, mark: Mark, start: int, stop: int) -> str:
-    shown = escaped(explanation.doc.text[start:stop])
+def _word(explanation: ExplanationData, word: Word, mark: Mark) -> str:
+    shown = escaped(explanation.doc.text[word.start : word.stop])
     classes, cues = "w", ""
-    if mark.signal is not None and explanation.signals[mark.signal].first_look:
+    if mark.signal is not None and is_coloured(explanation, word, mark):
         classes += f" s{mark.signal}"
         cues += f'<sup class="bs">{letter(mark.signal)}</sup>'
         if mark.term is not None:
@@ -85,7 +94,7 @@ def signal_table(explanation: ExplanationData) -> str:
         for share in signal.paths if paths else ():
             cells += [_maybe(share.weight), _maybe(share.signal), number(share.value)]
         rows.append([*cells, number(signal.value)])
-    return table("What each signal adds", [*map(escaped, heads), "total"], rows)
+    return table("Signals, raw values", [*map(escaped, heads), "total"], rows)
 
 
 def term_table(explanation: ExplanationData) -> str:
@@ -97,7 +106,7 @@ def term_table(explanation: ExplanationData) -> str:
         values = (*term.paths.values(), term.value)
         rows.append([str(term.word + 1), word, *map(number, values)])
     heads = ["", "query word", *map(escaped, paths), "total"]
-    return table("What each query word adds", heads, rows)
+    return table("Query words, raw values", heads, rows)
 
 
 def word_table(explanation: ExplanationData) -> str:
@@ -108,8 +117,8 @@ def word_table(explanation: ExplanationData) -> str:
         signal = "" if mark.signal is None else escaped(explanation.signals[mark.signal].name)
         rows.append([escaped(word.text), near, _maybe(mark.similarity), signal, signed(mark.share)])
     rows += [[escaped(part.name), "", "", "", signed(part.value)] for part in explanation.rest]
-    heads = ["word", "closest query word", "similarity", "signal", "share"]
-    return table("What each word of the document adds", heads, rows)
+    heads = ["word", "closest query word", "similarity", "signal", "adds"]
+    return table(WORDS_ADD, heads, rows)
 
 
 def heat_map(matrix: Matrix, explanation: ExplanationData) -> str:
@@ -151,20 +160,36 @@ def _branch(part: ScorePart, depth: int) -> str:
     )
 
 
+def against(explanation: ExplanationData) -> str:
+    """What puts it above the others: a sentence, and the table that it is made from."""
+    found = explanation.against
+    if found is None:
+        return ""
+    rows = [
+        [escaped(part.name), _differing(part.value)]
+        for part in (*found.parts.children, found.parts)
+    ]
+    shown = table(escaped(found.heading), ["", "difference"], rows)
+    return f'<p class="sentence">{escaped(found.sentence)}</p>\n{shown}'
+
+
+def _differing(value: float) -> str:
+    text = signed(value)
+    way = "up" if text.startswith("+") else "down" if text.startswith("-") else ""
+    return f'<span class="{way}">{text} {_ARROWS[way]}</span>'
+
+
 def difference_table(comparison: PairData) -> str:
     """What adds more to the left side than to the right."""
     rows = []
     for row in comparison.differences:
-        text = signed(row.difference)
-        way = "up" if text.startswith("+") else "down" if text.startswith("-") else ""
-        sign = {"up": "▲", "down": "▼"}.get(way, "")
         rows.append(
             [
                 escaped(row.name),
                 escaped(row.path),
                 _maybe(row.left),
                 _maybe(row.right),
-                f'<span class="{way}">{text} {sign}</span>',
+                _differing(row.difference),
             ]
         )
     return table("Left less right", ["", "path", "left", "right", "difference"], rows)

@@ -7,6 +7,8 @@ below them: nothing is said by colour alone.
 """
 
 DECIMALS = 4
+WORDS_ADD = "What a word of the document adds: the score less that without it"
+"""What "adds" means, wherever it is said."""
 
 
 def number(value: float) -> str:

@@ -11,7 +11,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-Kind = Literal["score", "member", "path", "window", "term", "signal", "first stage", "constant"]
+Kind = Literal[
+    "score", "member", "path", "window", "words", "term", "signal", "first stage", "constant"
+]
 Side = Literal["query", "document"]
 
 
@@ -26,6 +28,9 @@ class Word:
     """None where the word is not in the text, as [CLS]; it is then not coloured."""
     known: bool
     """Whether it is in the vocabulary; other words share vectors."""
+    telling: bool = True
+    """Whether it is worth a colour: function words and punctuation are not, unless the query has
+    nothing else."""
 
 
 @dataclass(frozen=True)
@@ -133,6 +138,29 @@ class Matrix:
 
 
 @dataclass(frozen=True)
+class Against:
+    """One document against the others: each part's value less its mean over candidates of the same
+    query that were re-ranked."""
+
+    docs: int
+    """Over how many of them means are taken, the document itself among them if it is one."""
+    of: int
+    """How many of them there are."""
+    mean: float
+    """Of their scores."""
+    parts: ScorePart
+    """The differences as a tree: query words, largest first; function words and punctuation as one
+    part; then what is of no query word. Its root is the score less the mean."""
+    exact: bool
+    """Whether differences are of the model's own summands; if not, of what scores lose when a query
+    word is left out."""
+    heading: str
+    """Against what, for people."""
+    sentence: str
+    """What differs most, for people."""
+
+
+@dataclass(frozen=True)
 class ExplanationData:
     """All that is said of one score; `Explanation` prints it."""
 
@@ -154,12 +182,21 @@ class ExplanationData:
     """What belongs to no document word."""
     matrices: tuple[Matrix, ...]
     notes: tuple[str, ...]
+    against: Against | None = None
+    """None where there are no others, as of a text by itself."""
 
     @property
     def signal_paths(self) -> list[str]:
         """Those that all signals share; members of an ensemble have their own, and so none."""
         paths = [[share.path for share in signal.paths] for signal in self.signals]
         return paths[0] if paths and all(names == paths[0] for names in paths) else []
+
+
+def is_coloured(explanation: ExplanationData, word: Word, mark: Mark) -> bool:
+    """Whether a word has a colour before anybody chooses."""
+    if mark.signal is None or not word.telling:
+        return False
+    return explanation.signals[mark.signal].first_look
 
 
 Group = Literal["score", "part", "signal", "term"]

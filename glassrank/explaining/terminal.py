@@ -14,11 +14,20 @@ from rich.table import Table
 from rich.text import Text as RichText
 
 from glassrank.errors import safe
-from glassrank.explaining.printing import colour, letter, number, raised, signed
-from glassrank.explaining.structure import Difference, ExplanationData, PairData, ScorePart, Signal
+from glassrank.explaining.printing import WORDS_ADD, colour, letter, number, raised, signed
+from glassrank.explaining.structure import (
+    Difference,
+    ExplanationData,
+    PairData,
+    ScorePart,
+    Signal,
+    is_coloured,
+)
 
 MOST_CHILDREN = 12
 """Of a part, those with the largest values; the others are shown as one sum."""
+MOST_WORDS = 6
+"""Of a document, where they stand in one line."""
 MOST_PATHS = 3
 """More have no room side by side; HTML and JSON have them."""
 
@@ -30,33 +39,67 @@ def as_text(drawn: RenderableType, width: int = 100) -> str:
     return file.getvalue()
 
 
-def draw(shown: ExplanationData | PairData) -> Group:
-    """For a `rich` console."""
-    return _one(shown) if isinstance(shown, ExplanationData) else _side_by_side(shown)
+def draw(shown: ExplanationData | PairData, details: bool = False) -> Group:
+    """For a `rich` console. First what puts the document above the others; kernels and raw values
+    where somebody asks for `details`, or where there are no others."""
+    if isinstance(shown, PairData):
+        return _side_by_side(shown, details)
+    return _one(shown, details or shown.against is None)
 
 
-def _one(explanation: ExplanationData) -> Group:
+def _one(explanation: ExplanationData, details: bool) -> Group:
     return Group(
         _head(explanation),
         RichText(),
+        *_against(explanation, details),
         marked_text(explanation),
         RichText(),
         *_legend(explanation),
-        *_signal_table(explanation),
-        *_term_table(explanation),
-        *_word_table(explanation),
-        _sums(explanation.parts),
+        *(_tables(explanation) if details else _largest_words(explanation)),
         *_notes(explanation),
     )
 
 
-def _side_by_side(comparison: PairData) -> Group:
+def _tables(explanation: ExplanationData) -> Iterator[RenderableType]:
+    yield from _signal_table(explanation)
+    yield from _term_table(explanation)
+    yield from _word_table(explanation)
+    yield _sums(explanation.parts)
+
+
+def _against(explanation: ExplanationData, details: bool) -> Iterator[RenderableType]:
+    """The sentence, and what it is made of: for details, by path and kernel as well."""
+    against = explanation.against
+    if against is None:
+        return
+    yield RichText(safe(against.sentence), style="bold")
+    yield RichText()
+    yield RichText(f"{against.heading}:")
+    table = _table("", "difference")
+    table.title = None
+    table.add_column("")
+    for part in against.parts.children:
+        for depth, below in _levels(part, 0, 3 if details else 0):
+            table.add_row(RichText("  " * depth + safe(below.name)), *_differing(below.value))
+    table.add_section()
+    table.add_row(RichText("in all"), *_differing(against.parts.value))
+    yield table
+
+
+def _levels(part: ScorePart, depth: int, most: int) -> Iterator[tuple[int, ScorePart]]:
+    yield depth, part
+    for child in part.children if depth < most else ():
+        yield from _levels(child, depth + 1, most)
+
+
+def _side_by_side(comparison: PairData, details: bool) -> Group:
     """Both texts in columns, the differences between what they got below."""
     sides = (comparison.left, comparison.right)
     texts = Table.grid(expand=True, padding=(0, 2))
     texts.add_column(ratio=1)
     texts.add_column(ratio=1)
     texts.add_row(*map(_head, sides))
+    texts.add_row(*(Group(*_against(side, details)) for side in sides))
     texts.add_row(*map(marked_text, sides))
     table = _table("Differences", "left", "right", "left - right")
     table.add_column("")
@@ -83,7 +126,7 @@ def marked_text(explanation: ExplanationData) -> RichText:
         drawn.append(safe(text[at : word.start]))
         shown = safe(text[word.start : word.stop])
         at = word.stop
-        if mark.signal is None or not explanation.signals[mark.signal].first_look:
+        if mark.signal is None or not is_coloured(explanation, word, mark):
             drawn.append(shown)
         else:
             drawn.append(shown, style=f"bold underline {colour(mark.signal)}")
@@ -123,7 +166,7 @@ def _signal_table(explanation: ExplanationData) -> Iterator[RenderableType]:
         paths = []
     tables = []
     for full in (True, False):
-        table = _table("Signals")
+        table = _table("Signals, raw values")
         for path in paths:
             for heading in (f"{path}\nweight", f"{path}\nsignal", path) if full else (path,):
                 table.add_column(heading, justify="right", no_wrap=full, overflow="fold")
@@ -168,7 +211,7 @@ def _term_table(explanation: ExplanationData) -> Iterator[RenderableType]:
         return
     names = list(explanation.terms[0].paths)
     names = names if len(names) <= MOST_PATHS else []
-    table = _table("Query words", *names, "total")
+    table = _table("Query words, raw values", *names, "total")
     for term in explanation.terms:
         word = safe(explanation.query.words[term.word].text)
         values = [*(term.paths[name] for name in names), term.value]
@@ -176,11 +219,21 @@ def _term_table(explanation: ExplanationData) -> Iterator[RenderableType]:
     yield table
 
 
+def _largest_words(explanation: ExplanationData) -> Iterator[RichText]:
+    """In one line, without function words."""
+    described = zip(explanation.doc.words, explanation.marks, strict=True)
+    found = [(word, mark) for word, mark in described if word.telling]
+    found.sort(key=lambda pair: -abs(pair[1].share))
+    told = (f"{safe(word.text)} {signed(mark.share)}" for word, mark in found[:MOST_WORDS])
+    if found:
+        yield RichText(f"{WORDS_ADD}. The largest: {', '.join(told)}.")
+
+
 def _word_table(explanation: ExplanationData) -> Iterator[RenderableType]:
     """The document words with the largest shares, as they stand in the text."""
     described = list(zip(explanation.doc.words, explanation.marks, strict=True))
     order = sorted(range(len(described)), key=lambda word: -abs(described[word][1].share))
-    table = _table("Words with the largest shares", "share", "similarity")
+    table = _table(f"{WORDS_ADD}: the largest", "adds", "similarity")
     table.add_column("closest query word")
     table.add_column("signal")
     for place in sorted(order[:MOST_CHILDREN]):
@@ -222,13 +275,18 @@ def _notes(explanation: ExplanationData) -> Iterator[RichText]:
         yield RichText(note, style="italic")
 
 
+def _differing(value: float) -> Iterator[RichText]:
+    """With a sign and an arrow: nothing is said by colour alone."""
+    text = signed(value)
+    up, down = text.startswith("+"), text.startswith("-")
+    style = "bold #0072B2" if up else "bold #D55E00" if down else ""
+    yield RichText(text, style=style)
+    yield RichText("▲" if up else "▼" if down else "", style=style)
+
+
 def _difference(row: Difference) -> Iterator[RichText]:
     indent = "  " if row.path else ""
     yield RichText(f"{indent}{safe(row.name)}{f' ({row.path})' if row.path else ''}")
     for value in (row.left, row.right):
         yield RichText("-" if value is None else number(value))
-    text = signed(row.difference)
-    up, down = text.startswith("+"), text.startswith("-")
-    style = "bold #0072B2" if up else "bold #D55E00" if down else ""
-    yield RichText(text, style=style)
-    yield RichText("▲" if up else "▼" if down else "", style=style)
+    yield from _differing(row.difference)

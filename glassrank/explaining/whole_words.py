@@ -71,7 +71,24 @@ def shared_evenly(values: Sequence[float], units: Sequence[Places], count: int) 
 def reads_pieces(explanation: ExplanationData) -> bool:
     """Whether its words are pieces of words: each query then begins with [CLS], which no text can
     say by itself."""
-    return [word.text for word in explanation.query.words[:1]] == [FIRST]
+    return _is_in_pieces(explanation.query)
+
+
+def _is_in_pieces(query: Text) -> bool:
+    return [word.text for word in query.words[:1]] == [FIRST]
+
+
+def query_units(query: Text) -> list[Places]:
+    """What is left out of a query at once: each word, or all pieces of it."""
+    words = [word.text for word in query.words]
+    return whole_words(words) if _is_in_pieces(query) else [[place] for place in range(len(words))]
+
+
+def word_numbers(query: Text) -> dict[int, int]:
+    """Of each place in a query, the number of its word when pieces are joined."""
+    if not _is_in_pieces(query):
+        return {place: place for place in range(len(query.words))}
+    return {place: word for word, unit in enumerate(_units(query)) for place in unit}
 
 
 def in_words(explanation: Explained) -> Explained:
@@ -81,7 +98,7 @@ def in_words(explanation: Explained) -> Explained:
         return explanation
     query, doc = _units(explanation.query), _units(explanation.doc)
     asked, given = text_in_words(explanation.query), text_in_words(explanation.doc)
-    number = {place: word for word, unit in enumerate(query) for place in unit}
+    number = word_numbers(explanation.query)
     return replace(
         explanation,
         query=asked,

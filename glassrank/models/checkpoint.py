@@ -29,6 +29,7 @@ from glassrank.models import (
     find_family,
     is_outside,
 )
+from glassrank.models.calibration import Calibration
 from glassrank.models.weights import (
     MOST_BYTES,
     TensorInfo,
@@ -67,6 +68,10 @@ class Usage:
     depth: int | None = None
     """The re-ranking depth that was best on dev queries."""
     first_stage: str = "bm25"
+    calibration: Calibration | None = None
+    """Of scores to probabilities of relevance, on dev queries."""
+    texts_calibration: Calibration | None = None
+    """The same of texts that no first stage has scored, for a model that mixes such scores in."""
     notes: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

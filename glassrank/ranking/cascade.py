@@ -7,6 +7,7 @@ A pipeline over an index and a list of texts both go this way.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from math import isnan
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ class Cascade:
     first: TopK
     places: NDArray[np.int64] = field(init=False)  # (n,) in the first stage's order, best first
     scores: NDArray[np.float64] = field(init=False)  # (n,)
+    probabilities: NDArray[np.float64] = field(init=False)  # (n,) of being relevant, or nan
     depths: tuple[int, ...] = ()
     """How many each model has scored."""
     timing: dict[str, float] = field(default_factory=dict)
@@ -38,6 +40,7 @@ class Cascade:
     def __post_init__(self) -> None:
         self.places = np.arange(len(self.first.docs))
         self.scores = self.first.scores.astype(np.float64)
+        self.probabilities = np.full(len(self.places), np.nan)
 
     def rerank(
         self,
@@ -79,10 +82,16 @@ class Cascade:
         self.timing[query_name(number)] = ready - began
         self.timing[scoring_name(number)] = planner.clock() - ready
         if len(placed.which):
-            self._place(placed)
+            self._place(placed, self._probabilities(stage, placed))
         return len(placed.which)
 
-    def _place(self, placed: Placed) -> None:
+    def _probabilities(self, stage: Stage, placed: Placed) -> NDArray[np.float64]:
+        """Of being relevant; nan where the model does not know."""
+        if stage.calibration is None:
+            return np.full(len(placed.which), np.nan)
+        return stage.calibration.probabilities(placed.values)
+
+    def _place(self, placed: Placed, probabilities: NDArray[np.float64]) -> None:
         """These of the best so far have new scores; the rest stays below them, as it was."""
         scores, count = placed.values, len(placed.which)
         self.live = max(self.live, placed.live)
@@ -93,7 +102,9 @@ class Cascade:
             rest = self.scores[left]
             highest = values[count - 1] - 1
             values[count:] = rest - max(0.0, rest[0] - highest)
-        self.places = self.places[np.concatenate([placed.which, left])[order]]
+        moved = np.concatenate([placed.which, left])[order]
+        self.probabilities[placed.which] = probabilities
+        self.places, self.probabilities = self.places[moved], self.probabilities[moved]
         self.scores = values
 
     def hits(
@@ -109,7 +120,10 @@ class Cascade:
         for number, depth in enumerate(self.depths, 1):
             placed_by[:depth] = number  # the last model that came as far as this
         best = self.places[:k]
-        columns = best, self.first.docs[best], self.first.scores[best], self.scores[:k], placed_by
+        columns = (
+            *(best, self.first.docs[best], self.first.scores[best]),
+            *(self.scores[:k], placed_by, self.probabilities),
+        )
         rows = zip(*(column[: len(best)].tolist() for column in columns), strict=True)
         return tuple(
             Hit(
@@ -119,6 +133,7 @@ class Cascade:
                 place + 1,
                 first_score if first_scores else None,
                 placed,
+                None if isnan(probability) else probability,
             ).reading(partial(doc, number))
-            for rank, (place, number, first_score, score, placed) in enumerate(rows, 1)
+            for rank, (place, number, first_score, score, placed, probability) in enumerate(rows, 1)
         )

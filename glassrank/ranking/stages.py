@@ -51,6 +51,7 @@ class Stage(ABC):
         self.cost = cost
         self.query_cost = reranker.query_cost
         self.at_once = at_once
+        self.calibration = reranker.usage.calibration
 
     @abstractmethod
     def ready(
@@ -128,6 +129,8 @@ class TextsStage(Stage):
     def __init__(self, reranker: Reranker, texts: Sequence[str]) -> None:
         super().__init__(reranker, reranker.cost, TOKENS_AT_ONCE)
         self._texts = texts
+        if reranker.model.first_stage_weight is not None:
+            self.calibration = reranker.usage.texts_calibration
 
     def ready(
         self, query: Words, docs: NDArray[np.int64], first_stage: NDArray[np.float32]

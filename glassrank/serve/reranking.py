@@ -4,6 +4,7 @@ their clients need no change but the address."""
 import uuid
 from collections.abc import Iterator
 from functools import partial
+from itertools import accumulate
 from typing import Any, Literal
 
 from fastapi import Request
@@ -16,6 +17,7 @@ from glassrank.serve.opened import Opened
 from glassrank.serve.refusals import bad
 from glassrank.serve.service import Service, json_response, to_bytes
 from glassrank.text import split_words
+from glassrank.types import Ranking
 
 _CHARACTERS_PER_WORD = 6
 
@@ -64,7 +66,10 @@ class TextsReranker:
             "id": str(uuid.uuid4()),
             "object": "list",
             "model": model,
-            "results": [_result(form, int(hit.doc_id), hit.score, shown) for hit in ranking.hits],
+            "results": [
+                _result(form, int(hit.doc_id), value, shown)
+                for hit, value in zip(ranking.hits, _relevance(ranking), strict=True)
+            ],
             "usage": {"total_tokens": words, "prompt_tokens": words},
             "meta": {
                 "api_version": {"version": version},
@@ -98,8 +103,20 @@ def _left_out(reranker: Reranker, lengths: list[int], depth: int) -> list[str]:
     return warnings
 
 
-def _result(form: Rerank, number: int, score: float, shown: bool) -> dict[str, Any]:
-    result: dict[str, Any] = {"index": number, "relevance_score": relevance(score)}
+def _relevance(ranking: Ranking) -> list[float]:
+    """Probabilities of relevance, if the models were calibrated; texts that none came to are below
+    those that one did, in their order."""
+    known = [hit.probability for hit in ranking if hit.placed_by]
+    if not known or None in known:
+        return [relevance(hit.score) for hit in ranking]
+    # Two models of a cascade may differ about texts of which one is above the other.
+    falling = list(accumulate((chance for chance in known if chance is not None), min))
+    late = range(2, 2 + len(ranking) - len(falling))
+    return [*falling, *(falling[-1] / place for place in late)]
+
+
+def _result(form: Rerank, number: int, value: float, shown: bool) -> dict[str, Any]:
+    result: dict[str, Any] = {"index": number, "relevance_score": value}
     if shown:
         document = form.documents[number]
         result["document"] = {"text": document} if isinstance(document, str) else document
@@ -107,7 +124,8 @@ def _result(form: Rerank, number: int, score: float, shown: bool) -> dict[str, A
 
 
 def relevance(score: float) -> float:
-    """Between 0 and 1, the better the higher, and the same for the same score in every list.
+    """For a model that nobody has calibrated: between 0 and 1, the better the higher, and the same
+    for the same score in every list.
 
     Its slope falls slowly. Scores of dozens are usual, and the logistic function of those would be
     1, whatever they are.

@@ -22,6 +22,7 @@ from glassrank.models.saving import save_model
 from glassrank.nn.devices import device_named
 from glassrank.train.batches import Examples, Sampler, SplitTensors, Tokens
 from glassrank.train.build import build_model, show_texts
+from glassrank.train.calibrate import with_calibration
 from glassrank.train.config import Say, TrainConfig
 from glassrank.train.distributed import ALONE, Team
 from glassrank.train.losses import loss
@@ -196,8 +197,8 @@ def _finish(
         )
         value = by_depth[min(final.depth, max(by_depth))]
         final = replace(final, test=value, test_first_stage=first_stage)
-    usage = _usage(config, final)
-    text = card(config, prepared, best, progress, final)
+    usage, told = with_calibration(_usage(config, final), best, dev, precision)
+    text = card(config, prepared, best, progress, final) + told
     save_model(out / "best", best, usage, prepared.words, text, config.vectors.saved)
     with atomic_write(out / "result.json") as file:
         json.dump(asdict(final), file, indent=1)

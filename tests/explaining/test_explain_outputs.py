@@ -9,7 +9,7 @@ from html_reader import Page
 from rich.console import Console
 
 from glassrank.explaining import compare, explain, html_page
-from glassrank.explaining.printing import number, signed
+from glassrank.explaining.printing import WORDS_ADD, number, signed
 from glassrank.explaining.terminal import as_text, draw
 from glassrank.models import Ranker
 
@@ -38,7 +38,7 @@ def test_html_shows_the_models_own_numbers() -> None:
     assert [row[1:] for row in similarity] == [
         [number(value) for value in column] for column in own.parts["similarity"][0].T.tolist()
     ]
-    kernels = page.tables["What each signal adds"]
+    kernels = page.tables["Signals, raw values"]
     for path in ("log", "length"):
         place = kernels[0].index(path)
         sums = own.parts[path][0].double().sum(0).tolist()
@@ -54,14 +54,14 @@ def test_json_html_and_terminal_agree() -> None:
         shares = signal["paths"]
         values = [value for s in shares for value in (s["weight"], s["signal"], s["value"])]
         printed = [number(value) for value in [*values, signal["value"]]]
-        assert page.tables["What each signal adds"][place + 1][4:] == printed
+        assert page.tables["Signals, raw values"][place + 1][4:] == printed
         assert [chr(97 + place), *signal["name"].split(), *printed] in lines
     for term in plain["terms"]:
         printed = [number(value) for value in [*term["paths"].values(), term["value"]]]
         word = plain["query"]["words"][term["word"]]["text"]
-        assert page.tables["What each query word adds"][term["word"] + 1][2:] == printed
+        assert page.tables["Query words, raw values"][term["word"] + 1][2:] == printed
         assert [word, *printed] in lines
-    words = page.tables["What each word of the document adds"][1:]
+    words = page.tables[WORDS_ADD][1:]
     shares = [signed(mark["share"]) for mark in plain["marks"]]
     assert [row[4] for row in words] == shares + [signed(part["value"]) for part in plain["rest"]]
     for mark, hover in zip(plain["marks"], page.hovers, strict=True):
@@ -102,7 +102,8 @@ def test_the_text_is_whole_and_every_coloured_word_has_a_second_cue() -> None:
         r'<span class="w( s\d+ t\d+)?" [^>]*>[^<]+(<sup[^/]+/sup>)?', html_page(found)
     )
     coloured = [
-        mark.signal is not None and found.signals[mark.signal].first_look for mark in found.marks
+        word.telling and mark.signal is not None and found.signals[mark.signal].first_look
+        for word, mark in zip(found.doc.words, found.marks, strict=True)
     ]
     assert [bool(classes) for classes, _ in spans] == coloured
     assert [bool(cue) for _, cue in spans] == coloured

@@ -29,7 +29,7 @@ DOCUMENTED = [
         structure.ScorePart,
         structure.QueryTerm,
     ),
-    *(structure.Signal, structure.PathShare, structure.Mark, structure.Matrix),
+    *(structure.Signal, structure.PathShare, structure.Mark, structure.Matrix, structure.Against),
     *(explanation.ExplanationPair, structure.Difference, changes.WhatIf, changes.Moved),
 ]
 

@@ -21,7 +21,7 @@ from piece_cases import (
 from glassrank.cli import main
 from glassrank.errors import InputError
 from glassrank.explaining import Change, Explanation, compare, explain, html_page, what_if
-from glassrank.explaining.printing import number, signed
+from glassrank.explaining.printing import WORDS_ADD, number, signed
 from glassrank.explaining.terminal import as_text, draw
 from glassrank.models import Ensemble
 from glassrank.models.checkpoint import SavedModel, Usage
@@ -61,12 +61,12 @@ def test_json_html_and_terminal_agree(name: str) -> None:
     assert f"score {number(plain['score'])}" in page.text
     for place, signal in enumerate(plain["signals"]):
         printed = [number(signal["paths"][0]["value"]), number(signal["value"])]
-        row = page.tables["What each signal adds"][place + 1]
+        row = page.tables["Signals, raw values"][place + 1]
         assert [row[6], row[7]] == printed
         assert [chr(97 + place), *signal["name"].split(), *printed] in lines
     for place, term in enumerate(plain["terms"]):
         piece, value = plain["query"]["words"][term["word"]]["text"], number(term["value"])
-        row = page.tables["What each query word adds"][place + 1]
+        row = page.tables["Query words, raw values"][place + 1]
         assert row == [str(term["word"] + 1), piece, value]
         assert [piece, value] in lines
     for matrix in plain["matrices"]:
@@ -74,7 +74,7 @@ def test_json_html_and_terminal_agree(name: str) -> None:
         turned = (matrix["rows"], matrix["columns"]) == ("query", "document")
         values = zip(*matrix["values"], strict=True) if turned else matrix["values"]
         assert [row[1:] for row in rows] == [[number(v) for v in own] for own in values]
-    words = page.tables["What each word of the document adds"][1:]
+    words = page.tables[WORDS_ADD][1:]
     shares = [signed(mark["share"]) for mark in plain["marks"]]
     assert [row[4] for row in words] == shares + [signed(part["value"]) for part in plain["rest"]]
     in_text = [
@@ -110,7 +110,7 @@ def test_an_ensemble_of_transformers_is_its_members() -> None:
     own = Reranker(
         SavedModel(Ensemble(members, [(16, 40), (16, 48)]), Usage(16, 48), PIECES), exact=True
     )
-    assert isinstance(own.texts, PieceEncoder)
+    assert isinstance(own.encoder, PieceEncoder)
     found = explain(own, QUERY, DEFINITION)
     alone = [
         explain(piece_reranker(model, 16, length), QUERY, DEFINITION)

@@ -17,7 +17,7 @@ from piece_cases import (
 )
 
 from glassrank.explaining import Explanation, compare, explain, html_page
-from glassrank.explaining.printing import number, signed
+from glassrank.explaining.printing import WORDS_ADD, number, signed
 from glassrank.explaining.structure import ScorePart, Word
 from glassrank.explaining.terminal import as_text, draw
 from glassrank.models import Ensemble
@@ -102,12 +102,12 @@ def test_terminal_and_html_show_words(name: str) -> None:
     text, page = as_text(draw(whole), width=200), Page(html_page(whole))
     assert "##" not in text and "##" not in page.text
     lines = [line.split() for line in text.splitlines()]
-    rows = page.tables["What each query word adds"][1:]
+    rows = page.tables["Query words, raw values"][1:]
     for term, row in zip(whole.terms, rows, strict=True):
         word = whole.query.words[term.word].text
         assert row[1] == word and row[-1] == number(term.value)
         assert any(line[:1] == [word] and line[-1] == number(term.value) for line in lines)
-    words = page.tables["What each word of the document adds"][1:]
+    words = page.tables[WORDS_ADD][1:]
     assert [row[0] for row in words][: len(whole.doc.words)] == [w.text for w in whole.doc.words]
     assert [row[4] for row in words][: len(whole.marks)] == [signed(m.share) for m in whole.marks]
 

@@ -5,12 +5,13 @@ from typing import Any
 import pytest
 import torch
 from page_service import EMOJI, QUERY, Site
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from glassrank.errors import safe
-from glassrank.explaining import Explanation, explain, html_page
+from glassrank.explaining import Explanation, explain_docs, html_page
 from glassrank.explaining.printing import colour, letter, line, number, signed
 from glassrank.explaining.reading import read
+from glassrank.ranking import Pipeline
 from glassrank.store import text_of
 
 OPEN_ALL = """async root => {
@@ -40,7 +41,9 @@ def own_explanation(page: Page, site: Site, doc_id: str, model: str = "tk") -> E
     hit = next(hit for hit in first["hits"] if hit["doc_id"] == doc_id)
     text = text_of(site.index.doc(doc_id))
     reranker = site.models[model]
-    found = explain(reranker, QUERY, text, doc_id=doc_id, first_stage=hit["first_score"])
+    pipeline = Pipeline(site.index, reranker, calibrate=False)
+    (found,) = explain_docs(pipeline, QUERY, [doc_id], first_scores=[hit["first_score"]])
+    assert found.against is not None
     with torch.no_grad():
         query = reranker.model.encode_query(read(reranker, QUERY, "query").batch)
         doc = reranker.fast_model.encode_doc(read(reranker, text, "document").batch)
@@ -58,6 +61,8 @@ def test_the_page_the_html_file_and_the_model_print_the_same_numbers(
     own = own_explanation(page, site, "ar", model)
     panel.evaluate(OPEN_ALL)
     expect(panel.locator(".heat-table, .words")).to_have_count(len(own.matrices) + 1)
+    assert own.against is not None
+    assert panel.locator(".sentence").inner_text() == own.against.sentence
     shown = dict(panel.evaluate(TABLES))
     lines = panel.evaluate(TREE)
     score = panel.locator(".score").inner_text()
@@ -69,7 +74,8 @@ def test_the_page_the_html_file_and_the_model_print_the_same_numbers(
     page.evaluate("document.querySelectorAll('sup').forEach(cue => cue.remove())")
     written = dict(page.locator("body").evaluate(TABLES))
     assert score == number(own.score) == page.locator("strong").inner_text()
-    assert set(shown) == set(written) and len(shown) == len(own.matrices) + 3
+    assert page.locator(".sentence").inner_text() == own.against.sentence
+    assert set(shown) == set(written) and len(shown) == len(own.matrices) + 4
     for caption, rows in written.items():
         bars = len(shown[caption][0]) - len(rows[0])  # of the page, in a column of their own
         assert [row[: len(row) - bars] for row in shown[caption]] == rows
@@ -79,7 +85,7 @@ def test_the_page_the_html_file_and_the_model_print_the_same_numbers(
 
 
 def test_words_have_the_colour_line_and_letter_of_their_kernel(page: Page, site: Site) -> None:
-    panel = open_explanation(page)
+    panel = open_explanation(page, more="&by=signal")
     own = own_explanation(page, site, "ar")
     looks = panel.locator(".document-text .w").evaluate_all(
         """all => all.map(one => {
@@ -90,9 +96,9 @@ def test_words_have_the_colour_line_and_letter_of_their_kernel(page: Page, site:
         })"""
     )
     assert any(looks) and len(looks) == len(own.marks)
-    for seen, mark in zip(looks, own.marks, strict=True):
+    for seen, word, mark in zip(looks, own.doc.words, own.marks, strict=True):
         first = mark.signal is not None and own.signals[mark.signal].first_look
-        assert bool(seen) == first
+        assert bool(seen) == (first and word.telling)
         if seen:
             rgb = ", ".join(str(int(colour(mark.signal)[at : at + 2], 16)) for at in (1, 3, 5))
             assert seen == [f"rgb({rgb})", line(mark.signal), letter(mark.signal)]
@@ -146,6 +152,7 @@ def test_a_word_tells_similarity_kernel_and_contribution(page: Page, site: Site)
 def test_cells_of_the_matrix_tell_their_words_and_number(page: Page, site: Site) -> None:
     panel = open_explanation(page)
     own = own_explanation(page, site, "ar")
+    panel.get_by_text("Kernels and raw values").click()
     canvas = panel.locator("canvas")
     canvas.focus()
     for key in ("ArrowDown", "ArrowDown", "ArrowRight", "ArrowRight"):  # the first enters
@@ -166,7 +173,8 @@ def test_cells_of_the_matrix_tell_their_words_and_number(page: Page, site: Site)
 def test_the_tree_adds_up_as_it_is_opened(page: Page, site: Site) -> None:
     panel = open_explanation(page)
     own = own_explanation(page, site, "ar")
-    tree = panel.locator(".tree")
+    panel.get_by_text("Kernels and raw values").click()
+    tree = panel.locator(".tree").last
     names = [part.name for part in own.parts.children]
     values = [number(part.value) for part in own.parts.children]
     inner = tree.locator(":scope > li > details > ul > li")
@@ -187,3 +195,36 @@ def test_characters_beyond_16_bits_and_turned_text_keep_their_places(page: Page)
     page.evaluate("document.querySelectorAll('.w sup').forEach(cue => cue.remove())")
     assert panel.locator(".document-text").text_content() == safe(EMOJI)
     assert {"receptor", "mice", "define"} <= set(words.all_inner_texts())
+
+
+def test_what_puts_it_above_the_others_comes_first(page: Page, site: Site) -> None:
+    """By query word, in the table, on the switches and beside each word: one number everywhere."""
+    panel = open_explanation(page)
+    own = own_explanation(page, site, "ar")
+    assert own.against is not None
+    rows = dict(panel.evaluate(TABLES))[own.against.heading][1:]
+    parts = (*own.against.parts.children, own.against.parts)
+    assert [row[0] for row in rows] == [part.name for part in parts]
+    assert [row[1].split()[0] for row in rows] == [signed(part.value) for part in parts]
+    first = parts[0]
+    chips = panel.get_by_role("group", name="Query words")
+    expect(chips.locator(".chip").nth(first.number or 0)).to_contain_text(signed(first.value))
+    panel.locator(".query-text .w").nth(first.number or 0).hover()
+    told = page.locator(".card li").all_inner_texts()
+    assert told == [f"{signed(first.value)} against the others"]
+    expect(panel.locator("canvas")).to_have_count(0)  # kernels and raw values are a click further
+    expect(panel.get_by_role("group", name="Kernels")).to_be_hidden()
+
+
+def test_a_calibrated_models_hits_have_probabilities(page: Page) -> None:
+    """The small models of these tests are not calibrated: the answer is given one here."""
+
+    def answered(route: Route) -> None:
+        answer = route.fetch().json()
+        for hit in answer["hits"]:
+            hit["probability"] = 0.834
+        route.fulfill(json=answer)
+
+    page.route("**/search", answered)
+    page.goto(f"?q={QUERY}")
+    expect(page.locator(".chance").first).to_have_text("83% likely")

@@ -1,12 +1,13 @@
 """`/explain`: the same explanations as in Python, for documents of the index and for any text."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from small_service import COUNT, message
 from starlette.testclient import TestClient
 
-from glassrank.explaining import Change, Explanation, compare, explain, what_if
+from glassrank.explaining import Change, Explanation, compare, explain, explain_docs, what_if
 from glassrank.ranking import Pipeline, Reranker
 from glassrank.retrieve import Index
 from glassrank.serve import Options
@@ -46,9 +47,12 @@ def ask(client: TestClient, **asked: Any) -> Any:
     return answer.json()
 
 
-def own(pipeline: Pipeline, doc_id: str, first_stage: float) -> Explanation:
+def own(
+    pipeline: Pipeline, doc_id: str, first_stage: float, method: str | None = None
+) -> Explanation:
     """What Python says, by the words that the store has."""
-    return explain(
+    (found,) = explain_docs(pipeline, QUERY, [doc_id], method=method)
+    alone = explain(
         pipeline.reranker,
         QUERY,
         text_of(pipeline.index.doc(doc_id)),
@@ -56,11 +60,14 @@ def own(pipeline: Pipeline, doc_id: str, first_stage: float) -> Explanation:
         first_stage=first_stage,
         words=pipeline.models[0].words(doc_id),
     )
+    assert replace(found, against=None) == alone
+    return found
 
 
 def test_a_document_is_explained_as_it_was_ranked(client: TestClient, pipeline: Pipeline) -> None:
     hit = client.post("/search", json={"query": QUERY}).json()["hits"][0]
     found = ask(client, doc_id=hit["doc_id"])
+    assert found["against"]["docs"] == found["against"]["of"] > 2
     assert found == own(pipeline, hit["doc_id"], hit["first_score"]).to_json()
     assert found["score"] == pytest.approx(hit["score"], rel=1e-5)
     assert ask(client, doc_id=hit["doc_id"], first_score=hit["first_score"]) == found
@@ -68,7 +75,7 @@ def test_a_document_is_explained_as_it_was_ranked(client: TestClient, pipeline: 
 
 def test_the_first_stage_that_was_used_counts(client: TestClient, pipeline: Pipeline) -> None:
     found = ask(client, doc_id="d3", method="ql")
-    assert found == own(pipeline, "d3", first_score(pipeline.index, "d3", "ql")).to_json()
+    assert found == own(pipeline, "d3", first_score(pipeline.index, "d3", "ql"), "ql").to_json()
 
 
 def test_two_documents_side_by_side(client: TestClient, pipeline: Pipeline) -> None:

@@ -13,7 +13,8 @@ from starlette.testclient import TestClient
 
 from glassrank.ranking import CostModel, Reranker
 from glassrank.serve import Options, Served
-from glassrank.serve.reranking import relevance
+from glassrank.serve.reranking import _relevance, relevance
+from glassrank.types import Hit, Ranking
 
 QUERY = "the cat sat"
 TEXTS = ["dog", "the cat sat", "a cold sea", "cat cat cat", "the warm mat"]
@@ -125,3 +126,13 @@ def test_relevance_is_in_the_order_of_scores(one: float, other: float) -> None:
     assert 0 <= relevance(low) <= relevance(high) <= 1
     if high - low > 1e-3:
         assert relevance(low) < relevance(high)
+
+
+def test_relevance_of_a_calibrated_model_is_a_probability() -> None:
+    """Texts that no model came to stand below, and a cascade's scores never rise again."""
+    hits = [Hit(1, "2", 3.0, placed_by=2, probability=0.6), Hit(2, "0", 1.0, placed_by=1)]
+    last = Hit(3, "1", 0.0)
+    calibrated = [hits[0], hits[1]._replace(probability=0.8), last, last]
+    assert _relevance(Ranking("", tuple(calibrated))) == [0.6, 0.6, 0.3, 0.2]
+    assert _relevance(Ranking("", (*hits, last))) == [relevance(score) for score in (3.0, 1.0, 0.0)]
+    assert _relevance(Ranking("", (last,))) == [0.5]

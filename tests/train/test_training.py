@@ -156,3 +156,14 @@ def test_a_file_that_names_no_module_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "run.toml").write_text(example("tk").replace('"tk"', '"no_such:Model"', 1))
     with pytest.raises(InputError, match="model: no_such:Model cannot be imported"):
         read_config(tmp_path / "run.toml")
+
+
+def test_probabilities_are_fitted_on_dev_queries_when_it_ends(tmp_path: Path) -> None:
+    config = tiny_config(
+        optimizer={"steps": 60, "rest": 0.05, "vectors": 0.01}, fixed_first_stage_weight=0.1
+    )
+    train(config, tiny_prepared(), tmp_path)
+    usage = load_model(tmp_path / "best").usage
+    assert usage.calibration is not None and usage.texts_calibration is not None
+    assert usage.calibration != usage.texts_calibration
+    assert "Brier score" in (tmp_path / "best" / "card.md").read_text("utf-8")

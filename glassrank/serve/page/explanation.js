@@ -1,6 +1,7 @@
-// One document's score, explained: the marked text, what is switched on, the matrix, tables, and the
-// sum.
+// One document's score, explained: what puts it above the others, the marked text, and what is
+// switched on; one click further the matrix, kernels and raw values.
 
+import { againstOthers, againstTree } from "./against.js";
 import { changeOf, changeText, ChangeStrip } from "./changes.js";
 import { make, replace } from "./dom.js";
 import { HeatMap } from "./heatmap.js";
@@ -38,6 +39,7 @@ export class ExplanationPanel {
     this._switches = new Switches(explanation, (changes) => go(changes, true));
     this._strip = new ChangeStrip(form, explanation, go);
     this._subtotal = make("p", { class: "subtotal" });
+    this._switches.raw.append(this._subtotal);
     this._change = undefined;
     this.root = make("div", { class: "explanation" }, ...this._pieces());
   }
@@ -61,12 +63,9 @@ export class ExplanationPanel {
 
   _pieces() {
     const explanation = this._explanation;
-    const maps = explanation.matrices.map(
-      (matrix) =>
-        new HeatMap(matrix, explanation, (side, place) => this._texts.point(side, place)).root,
-    );
     return [
       scoreLine(explanation),
+      againstOthers(explanation),
       make(
         "div",
         { class: "columns" },
@@ -83,26 +82,40 @@ export class ExplanationPanel {
           ),
           noteList(explanation),
         ),
-        make("aside", { "aria-label": "What is coloured" }, this._switches.root, this._subtotal),
+        make("aside", { "aria-label": "What is coloured" }, this._switches.root),
       ),
-      make("section", { class: "maps", "aria-label": "Match matrix" }, ...maps),
-      make(
-        "div",
-        { class: "numbers" },
-        make("section", {}, make("h4", {}, "The score as a sum"), sumTree(explanation.parts)),
-        make("section", {}, termTable(explanation)),
-        make("section", { class: "wide" }, signalTable(explanation)),
-      ),
-      this._everyWord(),
+      // What nobody opens is not made; without others to stand against, it is all there is.
+      folded("Kernels and raw values", () => this._raw(), !explanation.against),
+      folded("Every word of the document", () => [wordTable(explanation)]),
       make("p", { class: "faint small" }, "Numbers are rounded; they add up before rounding."),
     ];
   }
 
-  _everyWord() {
-    const details = make("details", {}, make("summary", {}, "Every word of the document"));
-    details.addEventListener("toggle", () => details.append(wordTable(this._explanation)), {
-      once: true,
-    });
-    return details;
+  _raw() {
+    const explanation = this._explanation;
+    const maps = explanation.matrices.map(
+      (matrix) =>
+        new HeatMap(matrix, explanation, (side, place) => this._texts.point(side, place)).root,
+    );
+    return [
+      make("section", { class: "maps", "aria-label": "Match matrix" }, ...maps),
+      make(
+        "div",
+        { class: "numbers" },
+        againstTree(explanation),
+        make("section", {}, make("h4", {}, "The score as a sum"), sumTree(explanation.parts)),
+        make("section", {}, termTable(explanation)),
+        make("section", { class: "wide" }, signalTable(explanation)),
+      ),
+    ];
   }
+}
+
+// Made when it is first opened.
+export function folded(title, content, open = false) {
+  const details = make("details", { class: "folded" }, make("summary", {}, title));
+  const fill = () => details.append(...content());
+  details.addEventListener("toggle", fill, { once: true });
+  details.open = open;
+  return details;
 }

@@ -1,11 +1,12 @@
 // Which signals and query words are switched on, and by which of them words are coloured.
 //
-// The address has `by=term`, and as `flip` what differs from the start: `s4.t0` for the fifth
+// The address has `by=term` or `by=signal` (query words come first, where there are others to stand
+// against), and as `flip` what differs from the start: `s4.t0` for the fifth
 // signal and the first query word. So a link shows what its sender saw.
 
 export class Looks {
   constructor(explanation, state) {
-    this.byTerm = state.by === "term";
+    this.byTerm = state.by ? state.by === "term" : Boolean(explanation.against);
     const flipped = new Set((state.flip ?? "").split("."));
     this.signals = explanation.signals.map(
       (signal, place) => signal.first_look !== flipped.has(`s${place}`),
@@ -14,7 +15,8 @@ export class Looks {
   }
 
   // What colours a word: the number of a signal or of a query word; null if nothing does.
-  colour(mark) {
+  colour(mark, word) {
+    if (!word.telling) return null;
     if (mark.signal !== null && !this.signals[mark.signal]) return null;
     if (mark.term !== null && !this.terms[mark.term]) return null;
     return this.byTerm ? mark.term : mark.signal;

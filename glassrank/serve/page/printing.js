@@ -1,6 +1,7 @@
 // How numbers and texts are printed: digit for digit as glassrank/explaining/printing.py does.
 
 const DECIMALS = 4;
+export const WORDS_ADD = "What a word of the document adds: the score less that without it";
 const UNSAFE = /[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]/g;
 
 export function number(value) {
@@ -20,6 +21,11 @@ function rounded(value) {
   if (Math.abs(value * 32) % 2 !== 1) return text;
   const lower = value.toFixed(DECIMALS + 1).slice(0, -1);
   return Number(lower.at(-1)) % 2 === 0 ? lower : text;
+}
+
+// 0.834 as 83%: probabilities are not known any better.
+export function percent(value) {
+  return `${Math.round(100 * value)}%`;
 }
 
 export function count(value) {

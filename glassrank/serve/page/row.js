@@ -2,7 +2,7 @@
 
 import { addressOf } from "./address.js";
 import { make, replace } from "./dom.js";
-import { characters, count, number } from "./printing.js";
+import { characters, count, number, percent } from "./printing.js";
 
 export const CALM = matchMedia("(prefers-reduced-motion: reduce)");
 
@@ -52,7 +52,14 @@ export class Row {
     replace(this._ranks, ...ranks(hit, alone));
     const shown = hit.reranked || alone ? hit.score : hit.first_score;
     const kind = hit.reranked ? "score" : `${answer.method} score`;
-    replace(this._score, make("span", { class: "unseen" }, `${kind} `), number(shown));
+    const known = typeof hit.probability === "number";
+    const chance = known ? `${percent(hit.probability)} likely` : null;
+    replace(
+      this._score,
+      make("span", { class: "unseen" }, `${kind} `),
+      number(shown),
+      chance && make("span", { class: "chance", title: "to be relevant" }, chance),
+    );
     this._score.title = kind;
     this._why.setAttribute("aria-label", `Explain ${title}`);
     this._pick.setAttribute("aria-label", `Compare ${title}`);

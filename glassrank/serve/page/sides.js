@@ -1,8 +1,9 @@
 // A comparison, drawn: two texts with what tells them apart between them.
 
+import { againstOthers } from "./against.js";
 import { differenceTable } from "./differences.js";
 import { make } from "./dom.js";
-import { noteList, scoreLine } from "./explanation.js";
+import { folded, noteList, scoreLine } from "./explanation.js";
 import { HeatMap } from "./heatmap.js";
 import { Looks } from "./looks.js";
 import { MarkedTexts } from "./marked.js";
@@ -55,17 +56,12 @@ export class Sides {
       { class: `side ${side ? "right" : "left"}` },
       ...head,
       scoreLine(explanation),
+      againstOthers(explanation),
       texts.doc.root,
       noteList(explanation),
       folded("The score as a sum", () => [sumTree(explanation.parts)]),
       folded("Match matrix", () => maps),
-      folded("What each signal adds", () => [signalTable(explanation)]),
+      folded("Signals, raw values", () => [signalTable(explanation)]),
     );
   }
-}
-
-function folded(title, content) {
-  const details = make("details", {}, make("summary", {}, title));
-  details.addEventListener("toggle", () => details.append(...content()), { once: true });
-  return details;
 }

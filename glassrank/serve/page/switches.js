@@ -1,9 +1,10 @@
 // What is coloured, and by what: a choice and two rows of switches, which are the legend as well.
 
+import { byTerm } from "./against.js";
 import { freshId, make } from "./dom.js";
 import { flipped } from "./looks.js";
 import { letter, look } from "./palette.js";
-import { number } from "./printing.js";
+import { number, signed } from "./printing.js";
 
 // `go(changes)` changes the address; whoever shows the text is told from there.
 export class Switches {
@@ -14,18 +15,25 @@ export class Switches {
     const name = freshId("by");
     this._byTerm = this._radio(name, "term", "query word");
     const areKernels = explanation.signals.every((signal) => signal.center !== null);
-    this._bySignal = this._radio(name, "", areKernels ? "kernel" : "signal");
+    this._bySignal = this._radio(name, "signal", areKernels ? "kernel" : "signal");
     this._signals = explanation.signals.map((signal, place) =>
-      this._switch(`s${place}`, place, signal.name, letter(place), signal.value),
+      this._switch(`s${place}`, place, signal.name, letter(place), number(signal.value)),
     );
-    const values = new Map(explanation.terms.map((term) => [term.word, term.value]));
+    // Against the others where there are any: raw values are one click further, with the kernels.
+    const { against } = explanation;
+    const raw = new Map(explanation.terms.map((term) => [term.word, number(term.value)]));
+    const told = against ? differences(against.parts) : raw;
     this._terms = explanation.query.words.map((word, place) =>
-      this._switch(`t${place}`, place, word.text, String(place + 1), values.get(place)),
+      this._switch(`t${place}`, place, word.text, String(place + 1), told.get(place)),
     );
-    this._row = {
-      signals: fieldset(areKernels ? "Kernels" : "Signals", this._signals),
-      terms: fieldset("Query words", this._terms),
-    };
+    const kinds = areKernels ? "Kernels" : "Signals";
+    const signals = fieldset(kinds, this._signals);
+    this.raw = make(
+      "details",
+      { class: "raw", open: !against },
+      make("summary", {}, `${kinds}, raw values`),
+      signals,
+    );
     this.root = make(
       "div",
       { class: "switches" },
@@ -36,8 +44,8 @@ export class Switches {
         label(this._bySignal),
         label(this._byTerm),
       ),
-      this._row.terms,
-      this._row.signals,
+      fieldset("Query words", this._terms),
+      this.raw,
     );
   }
 
@@ -68,9 +76,14 @@ export class Switches {
       input,
       make("span", { class: "name" }, name),
       make("sup", {}, cue),
-      value === undefined ? null : make("span", { class: "value" }, number(value)),
+      value === undefined ? null : make("span", { class: "value" }, value),
     );
   }
+}
+
+// Of each query word, folded ones among them.
+function differences(part) {
+  return new Map([...byTerm(part)].map(([place, value]) => [place, signed(value)]));
 }
 
 function label(input, text) {

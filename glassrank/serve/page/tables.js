@@ -2,7 +2,7 @@
 
 import { bar, make } from "./dom.js";
 import { letter } from "./palette.js";
-import { number, signed } from "./printing.js";
+import { number, signed, WORDS_ADD } from "./printing.js";
 
 export function table(caption, heads, rows, className = "") {
   const head = make("tr", {}, ...heads.map((name) => make("th", { scope: "col" }, name)));
@@ -51,7 +51,7 @@ export function signalTable(explanation) {
     }
     return [...cells, number(signal.value), signedBar(signal.value, most)];
   });
-  return table("What each signal adds", [...heads, "total", ""], rows, "signals");
+  return table("Signals, raw values", [...heads, "total", ""], rows, "signals");
 }
 
 export function termTable(explanation) {
@@ -65,7 +65,7 @@ export function termTable(explanation) {
     signedBar(term.value, most),
   ]);
   return table(
-    "What each query word adds",
+    "Query words, raw values",
     ["", "query word", ...paths, "total", ""],
     rows,
     "terms",
@@ -80,8 +80,8 @@ export function wordTable(explanation) {
     return [word.text, near, maybe(mark.similarity), signal, signed(mark.share)];
   });
   for (const part of explanation.rest) rows.push([part.name, "", "", "", signed(part.value)]);
-  const heads = ["word", "closest query word", "similarity", "signal", "share"];
-  return table("What each word of the document adds", heads, rows, "words");
+  const heads = ["word", "closest query word", "similarity", "signal", "adds"];
+  return table(WORDS_ADD, heads, rows, "words");
 }
 
 function largest(list) {

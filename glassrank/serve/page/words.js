@@ -3,6 +3,7 @@
 // It is one stop for the Tab key; arrow keys move between words, so that two hundred of them do not
 // stand between a reader and the next button.
 
+import { byTerm } from "./against.js";
 import { make, put } from "./dom.js";
 import { letter, look } from "./palette.js";
 import { characters, number, safe, signed } from "./printing.js";
@@ -64,7 +65,7 @@ export class WordText {
     for (const [place, element] of this._words) {
       const mark = this._marks[place];
       const own = looks.terms[place] ? place : null; // a query word has the colour of its number
-      const colour = this._side === "query" ? own : looks.colour(mark);
+      const colour = this._side === "query" ? own : looks.colour(mark, this._text.words[place]);
       element.querySelector("sup")?.remove();
       element.className = shape(this._text.words[place]);
       if (colour === null) continue;
@@ -162,14 +163,15 @@ function flowing(gap, next) {
   return /^[ \t]*\n$/.test(gap) && /^[\p{L}\p{N}]/u.test(next) ? " " : gap;
 }
 
-// A query word is what it adds in all, and its own colour.
+// A query word is what it does for this document and not for the others, and its own colour.
 function queryMarks(explanation) {
-  const values = new Map(explanation.terms.map((term) => [term.word, term.value]));
+  const values = byTerm(explanation.against?.parts);
   return explanation.query.words.map((_, place) => ({
     term: place,
     signal: null,
     similarity: null,
-    share: values.get(place) ?? null,
+    share: null,
+    against: values.get(place) ?? null,
   }));
 }
 
@@ -186,6 +188,7 @@ export function facts(explanation, mark, word) {
   }
   if (mark.signal !== null) found.push(explanation.signals[mark.signal].name);
   if (mark.share !== null) found.push(`adds ${signed(mark.share)}`);
+  if (typeof mark.against === "number") found.push(`${signed(mark.against)} against the others`);
   if (!word.known) found.push("not in the vocabulary");
   return found;
 }

@@ -1,0 +1,203 @@
+"""A document against those that were re-ranked with it: differences that add up, a sentence."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from explain_cases import APPROXIMATE, EXACT, reranker, small_ensemble, small_ranker
+from piece_cases import piece_ranker, piece_reranker
+
+import glassrank
+from glassrank.deadline import Deadline
+from glassrank.explaining import Explanation, ScorePart, explain_docs
+from glassrank.explaining.printing import number
+from glassrank.models import Ensemble, Ranker
+from glassrank.ranking import Pipeline, Reranker
+from glassrank.retrieve import Index
+from glassrank.store import Store, encode_index, text_of
+from glassrank.types import Doc
+
+QUERY = "define the androgen receptor , with androgen"
+TEXTS = (
+    "androgen receptor binds , with hormones in cells",
+    "the receptor of the cell is a protein",
+    "androgen therapy is given to men with low levels",
+    "doctors study how androgen levels change in the body after weeks of treatment",
+    "a nuclear receptor , also known as androgen receptor : that is a type of protein",
+)
+NOT_FOUND = "hormones change"  # has no word of the query, and so is no candidate
+PIECED = ("mores", "bert", "maxsim", "kernel_bert", "single_vector")
+
+
+def made(name: str) -> Reranker:
+    if name in PIECED:
+        model = piece_ranker(name)
+        model.mix_first_stage(0.3)
+        return piece_reranker(model)
+    if name == "ensemble":
+        return reranker(small_ensemble())
+    if name == "exact ensemble":
+        members: list[Ranker] = [small_ranker("tk"), small_ranker("tk_windowed", 1)]
+        return reranker(Ensemble(members, [(6, 14), (4, 20)]))
+    model = small_ranker(name)
+    model.mix_first_stage(0.3)
+    return reranker(model)
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Index:
+    docs = [Doc(str(n), text) for n, text in enumerate([*TEXTS, NOT_FOUND])]
+    return Index.build(docs, tmp_path / "index")
+
+
+def own_terms(explanation: Explanation) -> dict[str, float]:
+    """Of each query word; a word that comes twice counts twice."""
+    values: dict[str, float] = {}
+    for term in explanation.terms:
+        word = explanation.query.words[term.word].text
+        values[word] = values.get(word, 0.0) + term.value
+    return values
+
+
+def told_terms(explanation: Explanation) -> dict[str, float]:
+    values: dict[str, float] = {}
+    assert explanation.against is not None
+    waiting = [explanation.against.parts]
+    while waiting:
+        part = waiting.pop()
+        if part.kind == "term":
+            values[part.name] = values.get(part.name, 0.0) + part.value
+        else:
+            waiting += part.children
+    return values
+
+
+def check_sums(part: ScorePart) -> None:
+    """To the last digit, at every level."""
+    if part.children:
+        assert part.value == math.fsum(child.value for child in part.children)
+    for child in part.children:
+        check_sums(child)
+
+
+@pytest.mark.parametrize("name", [*EXACT, *APPROXIMATE, *PIECED, "ensemble", "exact ensemble"])
+def test_differences_add_up_to_the_score_less_the_mean_score(
+    index: Index, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("glassrank.models.fast._multiplies_bf16", lambda: False)
+    pipeline = Pipeline(index, made(name), calibrate=False)
+    hits = pipeline(QUERY, k=10).hits
+    assert len(hits) == len(TEXTS)
+    mean = math.fsum(hit.score for hit in hits) / len(hits)
+    total = []
+    for hit in hits:
+        found = glassrank.explain(pipeline, QUERY, hit)
+        against = found.against
+        assert against is not None
+        assert (against.docs, against.of) == (len(hits), len(hits))
+        assert against.mean == pytest.approx(mean, rel=1e-5, abs=1e-5)
+        difference = found.parts.value - against.mean
+        size = math.fsum(abs(leaf.value) for leaf in found.parts.leaves())
+        assert against.parts.value == pytest.approx(difference, rel=0, abs=1e-12 * max(1, size))
+        assert number(against.parts.value) == number(difference)
+        check_sums(against.parts)
+        total.append(against.parts.value)
+    assert math.fsum(total) == pytest.approx(0, abs=1e-4)  # the mean is of these, and no others
+
+
+@pytest.mark.parametrize("name", [*EXACT, "maxsim", "kernel_bert", "exact ensemble"])
+@pytest.mark.parametrize("stored", [False, True])
+def test_a_difference_is_the_models_own_part_less_its_mean(
+    index: Index, name: str, stored: bool, tmp_path: Path
+) -> None:
+    ranks = made(name)
+    store = None
+    if stored:
+        encode_index(index, ranks.saved, tmp_path / "store", "float32")
+        store = Store.open(tmp_path / "store", ranks.saved.model, index.snapshot)
+    pipeline = Pipeline(index, ranks, store=store, calibrate=False)
+    hits = pipeline(QUERY, k=10).hits
+    explanations = [glassrank.explain(pipeline, QUERY, hit) for hit in hits]
+    values = [own_terms(explanation) for explanation in explanations]
+    for explanation, own in zip(explanations, values, strict=True):
+        assert explanation.against is not None and explanation.against.exact
+        told = told_terms(explanation)
+        for word, value in own.items():
+            mean = math.fsum(other[word] for other in values) / len(values)
+            assert told.get(word, 0.0) == pytest.approx(value - mean, abs=2e-5)
+
+
+@pytest.mark.parametrize("name", [*APPROXIMATE, "mores", "bert", "single_vector"])
+def test_without_exact_parts_words_are_left_out(index: Index, name: str) -> None:
+    pipeline = Pipeline(index, made(name), calibrate=False)
+    ranks = pipeline.reranker
+    hits = pipeline(QUERY, k=10).hits
+    found = glassrank.explain(pipeline, QUERY, hits[0])
+    assert found.against is not None and not found.against.exact
+    told = told_terms(found)
+    texts = [text_of(index.doc(hit.doc_id)) for hit in hits]
+    with_it, without = (
+        ranks.scores(query, texts).values.astype(float)
+        for query in (QUERY, QUERY.replace("receptor ", ""))
+    )
+    lost = with_it - without
+    assert told["receptor"] == pytest.approx(lost[0] - lost.mean(), abs=2e-2)
+    assert "by leaving words of the query out" in str(found)
+
+
+def test_query_words_come_first_the_largest_first_and_small_words_fold(index: Index) -> None:
+    pipeline = Pipeline(index, made("tk"), calibrate=False)
+    found = glassrank.explain(pipeline, QUERY, pipeline(QUERY).hits[0])
+    assert found.against is not None
+    kinds = [part.kind for part in found.against.parts.children]
+    assert kinds == ["term"] * 4 + ["words", "first stage"]
+    values = [abs(part.value) for part in found.against.parts.children[:4]]
+    assert values == sorted(values, reverse=True)
+    folded = found.against.parts.children[4]
+    assert sorted(part.name for part in folded.children) == [",", "the", "with"]
+    only = "the with of"
+    found = glassrank.explain(pipeline, only, pipeline("receptor").hits[0])
+    assert found.against is None  # the first stage finds nothing, so there are no others
+
+
+def test_a_document_that_was_not_found_stands_against_those_that_were(index: Index) -> None:
+    pipeline = Pipeline(index, made("tk"), calibrate=False)
+    (found,) = explain_docs(pipeline, QUERY, [str(len(TEXTS))])
+    assert found.against is not None and found.against.docs == len(TEXTS)
+    first = [part for part in found.against.parts.children if part.kind == "first stage"]
+    assert first[0].value < 0
+
+
+def test_a_cascade_compares_with_what_the_same_model_ranked(index: Index) -> None:
+    ranks = made("tk")
+    second = Reranker(replace(ranks.saved, usage=replace(ranks.saved.usage, depth=2)), exact=True)
+    pipeline = Pipeline(index, [made("knrm"), second], calibrate=False)
+    ranking = pipeline(QUERY, k=10)
+    assert [hit.placed_by for hit in ranking] == [2, 2, 1, 1, 1]
+    of = []
+    for hit in ranking:
+        against = glassrank.explain(pipeline, QUERY, hit).against
+        assert against is not None
+        of.append(against.docs)
+    assert of == [2, 2, 5, 5, 5]
+
+
+def test_a_deadline_cuts_the_others_short_and_the_count_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = Index.build([Doc(str(n), TEXTS[n % 5]) for n in range(100)], tmp_path / "index")
+    pipeline = Pipeline(index, made("tk"), calibrate=False)
+    monkeypatch.setattr("glassrank.explaining.others._MOST", {"live": 1000})
+    (found,) = explain_docs(pipeline, QUERY, ["0"])
+    assert found.against is not None and (found.against.docs, found.against.of) == (100, 100)
+    ticks = iter(range(1000))
+    (found,) = explain_docs(pipeline, QUERY, ["0"], deadline=Deadline(lambda: next(ticks), 9.0))
+    assert found.against is not None and 0 < found.against.docs < 100 and found.against.of == 100
+    assert "of 100" in str(found)
+
+
+def test_a_text_alone_has_no_others() -> None:
+    found = glassrank.explain(made("tk"), QUERY, TEXTS[0])
+    assert found.against is None
+    assert "Signals" in str(found)
