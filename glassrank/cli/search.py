@@ -41,10 +41,20 @@ def search(
         opened, used = Index(index), method or "bm25"
         ranking = _as_staged(opened.search(query, k, used))
     else:
+        from glassrank.text import split_words
+
+        split_words("")  # its library looks through all modules when it is imported: not many yet
         from glassrank.ranking import Pipeline
 
         pipeline = Pipeline.open(
-            index, model, budget_ms=budget_ms, method=method, plan=plan, device=device, exact=exact
+            index,
+            model,
+            budget_ms=budget_ms,
+            method=method,
+            plan=plan,
+            device=device,
+            exact=exact,
+            calibrate=budget_ms is not None,  # to know what a piece takes is for keeping a budget
         )
         opened, used = pipeline.index, pipeline.method
         ranking = pipeline(query, k)

@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from glassrank.compiled import load_at_once
 from glassrank.deadline import NEVER, Clock, Deadline, now
 from glassrank.errors import InputError
 from glassrank.measure.cascade_plan import CascadePlan
@@ -223,7 +224,10 @@ class Pipeline:
         return [scores.get(number, 0.0) for number in numbers]
 
     def calibrate(self) -> None:
-        """Scores and sorts a few documents, so that the first query is predicted as well."""
+        """Scores and sorts a few documents, so that the first query is predicted as well; what has
+        to be compiled or loaded for the first stage is, too."""
+        load_at_once()
+        self.index.top_k([""], 1, self.method)
         for model in self.models:
             model.calibrate(self.planner.clock)
         docs = some_documents(self.index.snapshot, max(CALIBRATION_DOCS))
