@@ -41,6 +41,9 @@ def search(
         opened, used, pipeline = Index(index), method or "bm25", None
         ranking = _as_staged(opened.search(query, k, used))
     else:
+        from glassrank.text import split_words
+
+        split_words("")  # its library looks through all modules when it is imported: not many yet
         from glassrank.ranking import Pipeline
 
         pipeline = Pipeline.open(

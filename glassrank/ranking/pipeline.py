@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from glassrank.compiled import load_at_once
 from glassrank.deadline import NEVER, Clock, Deadline, now
 from glassrank.errors import InputError
 from glassrank.measure.cascade_plan import CascadePlan
@@ -231,8 +232,9 @@ class Pipeline:
         return [scores.get(number, 0.0) for number in numbers]
 
     def calibrate(self) -> None:
-        """Finds, scores and sorts a few documents, so that all is compiled and the first query is
-        predicted as well as the tenth."""
+        """Finds, scores and sorts a few documents, so that all is compiled or loaded and the first
+        query is predicted as well as the tenth."""
+        load_at_once()
         snapshot = self.index.snapshot
         docs = some_documents(snapshot, max(CALIBRATION_DOCS))
         if len(docs) and self.models:
