@@ -27,9 +27,9 @@ _MOST_FOR_SNIPPETS = 0.5
 """The share of a query's time that titles and snippets may claim before ranking begins."""
 _SPARE_OF_SCORING, _MOST_SPARE_MS = 0.08, 5.0
 """The share of the time left for scoring that is kept for what no prediction knows of."""
-_FOR_ENCODING = 0.5
-"""The share of the time for scoring in which documents may be encoded that a store lacks, before
-those that it has are scored."""
+_FOR_STORED = 0.5
+"""The share of the time for scoring that stored documents may take, before those are encoded that
+the store lacks."""
 _PIECE = 1 / 3
 """Of the time that is left: a wrong prediction, or a pause of the machine, is noticed while there
 is time to make up for it."""
@@ -182,10 +182,9 @@ class Planner:
         kept = self._cost("sorting").predict(candidates)
         return deadline.earlier(kept + spare_ms(deadline.left()))
 
-    def encoded_by(self, deadline: Deadline) -> Deadline:
-        """When the first documents that a store lacks must be scored, so that there is time for
-        those that it has."""
-        return deadline.share(_FOR_ENCODING)
+    def stored_by(self, deadline: Deadline) -> Deadline:
+        """When stored documents must be scored, so that there is time to encode others."""
+        return deadline.share(_FOR_STORED)
 
     def score(
         self,

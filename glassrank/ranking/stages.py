@@ -32,6 +32,9 @@ _SENTENCE = (
 )
 
 
+Values = NDArray[np.float32]
+
+
 class Placed(NamedTuple):
     """Which candidates were scored, as places among them in their order, and how many of those had
     to be encoded for it."""
@@ -62,34 +65,33 @@ class Stage(ABC):
     def score(
         self, candidates: Candidates | PartlyStored, planner: Planner, due: Deadline
     ) -> Placed:
-        """As many as the time allows, the first ones first. Of documents that a store lacks, and
-        that cost far more, those on top are encoded in a part of the time, and others if some is
-        left in the end."""
+        """As many as the time allows, the first ones first. What is stored costs little and comes
+        before what has to be encoded, in a part of the time, and in the rest if that has any left.
+        """
+
+        def scored(
+            some: Candidates, first: int, by: Deadline, cost: CostModel, at_once: float
+        ) -> Values:
+            def scores(start: int, stop: int) -> Values:
+                return some.scores(first + start, first + stop)
+
+            return planner.score(scores, some.sizes[first:], cost, by, at_once).values
+
+        own = self.cost, self.at_once
         if not isinstance(candidates, PartlyStored):
-            scored = planner.score(
-                candidates.scores, candidates.sizes, self.cost, due, self.at_once
-            )
+            values = scored(candidates, 0, due, *own)
             encodes = isinstance(candidates, TextCandidates)
-            return Placed(np.arange(scored.depth), scored.values, scored.depth if encodes else 0)
-        stored, live_texts = candidates.stored, candidates.live
-
-        def encoded(first: int, by: Deadline) -> NDArray[np.float32]:
-            def scores(start: int, stop: int) -> NDArray[np.float32]:
-                return live_texts.scores(first + start, first + stop)
-
-            sizes, cost = live_texts.sizes[first:], self.reranker.cost
-            return planner.score(scores, sizes, cost, by, WORDS_AT_ONCE).values
-
-        live = encoded(0, planner.encoded_by(due))
-        scored = planner.score(stored.scores, stored.sizes, self.cost, due, self.at_once)
-        if scored.depth == len(stored.sizes) and len(live) < len(live_texts.sizes):
-            live = np.concatenate([live, encoded(len(live), due)])
+            return Placed(np.arange(len(values)), values, len(values) if encodes else 0)
+        stored = scored(candidates.stored, 0, planner.stored_by(due), *own)
+        live = scored(candidates.live, 0, due, self.reranker.cost, WORDS_AT_ONCE)
+        if len(stored) < len(candidates.which_stored):
+            rest = scored(candidates.stored, len(stored), due, *own)
+            stored = np.concatenate([stored, rest])
         which = np.concatenate(
-            [candidates.which_stored[: scored.depth], candidates.which_live[: len(live)]]
+            [candidates.which_stored[: len(stored)], candidates.which_live[: len(live)]]
         )
         order = np.argsort(which)
-        values = np.concatenate([scored.values, live])
-        return Placed(which[order], values[order], len(live))
+        return Placed(which[order], np.concatenate([stored, live])[order], len(live))
 
     def least_ms(self) -> float:
         """What it is likely to take to score a single document."""

@@ -187,11 +187,17 @@ def read_manifest(path: Path) -> Manifest:
         raise no_store(path) from None
 
 
+def encoding_command(path: Path) -> str:
+    """What a person types so that a store has all documents; whose model it is, only they know."""
+    index = path.parent.parent if path.parent.name == _STORES else "INDEX"
+    return f"glassrank encode {index} --model MODEL"
+
+
 def no_store(path: Path) -> InputError:
     """What to say where none is."""
     return InputError(
         f"{path} is not a document store (it has no {FILE_NAME}); "
-        "make one with: glassrank encode INDEX --model M"
+        f"make one with: {encoding_command(path)}"
     )
 
 

@@ -22,6 +22,7 @@ from glassrank.store.manifest import (
     IDS,
     Layout,
     Manifest,
+    encoding_command,
     manifest_in,
     no_store,
     open_store,
@@ -156,7 +157,7 @@ class Store:
     def _not_covered(self, segment: Segment) -> InputError:
         return InputError(
             f"{self.path} has not encoded all documents of the index (those of "
-            f"{segment.record.name} are missing); run: glassrank encode INDEX --model M"
+            f"{segment.record.name} are missing); run: {encoding_command(self.path)}"
         )
 
     def locate(
@@ -275,7 +276,7 @@ def _opened(path: Path, wanted: str, verify: bool) -> tuple[Manifest, list[Part]
                     raise InputError(
                         f"{path} was encoded by another model (its fingerprint is "
                         f"{layout.fingerprint}, expected {wanted}); "
-                        "run: glassrank encode INDEX --model M --name NAME"
+                        f"run: {encoding_command(path)} --name NAME"
                     )
                 try:
                     return manifest, [

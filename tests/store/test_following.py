@@ -188,7 +188,9 @@ def test_what_is_not_covered_can_be_told_and_the_rest_read(index: Index, path: P
     assert store.covered(old)
     assert not store.covered(new)
     numbers = np.array([44, 3, 40, 7])
-    with pytest.raises(InputError, match=r"are missing\); run: glassrank encode INDEX --model M"):
+    with pytest.raises(
+        InputError, match=rf"missing\); run: glassrank encode {index.path} --model MODEL"
+    ):
         store.locate(index.snapshot, numbers)
     [located] = store.locate(index.snapshot, numbers[numbers < len(old)])
     assert located.which.tolist() == [0, 1]
