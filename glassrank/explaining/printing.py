@@ -58,6 +58,15 @@ def raised(place: int) -> str:
     return letter(place).translate(str.maketrans(_LETTERS, _RAISED))
 
 
+def raised_number(place: int) -> str:
+    """Of a query word, counted from 1.
+
+    >>> raised_number(0), raised_number(11)
+    ('¹', '¹²')
+    """
+    return str(place + 1).translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
+
+
 def colour(place: int) -> str:
     """Of a signal or a query word, by its number."""
     return COLOURS[place % len(COLOURS)]

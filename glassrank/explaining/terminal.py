@@ -14,7 +14,15 @@ from rich.table import Table
 from rich.text import Text as RichText
 
 from glassrank.errors import safe
-from glassrank.explaining.printing import WORDS_ADD, colour, letter, number, raised, signed
+from glassrank.explaining.printing import (
+    WORDS_ADD,
+    colour,
+    letter,
+    number,
+    raised,
+    raised_number,
+    signed,
+)
 from glassrank.explaining.structure import (
     Difference,
     ExplanationData,
@@ -52,9 +60,9 @@ def _one(explanation: ExplanationData, details: bool) -> Group:
         _head(explanation),
         RichText(),
         *_against(explanation, details),
-        marked_text(explanation),
+        marked_text(explanation, by_term=not details),
         RichText(),
-        *_legend(explanation),
+        *_legend(explanation, by_term=not details),
         *(_tables(explanation) if details else _largest_words(explanation)),
         *_notes(explanation),
     )
@@ -114,9 +122,9 @@ def _side_by_side(comparison: PairData, details: bool) -> Group:
     return Group(texts, RichText(), *legends.values(), table, *notes.values())
 
 
-def marked_text(explanation: ExplanationData) -> RichText:
+def marked_text(explanation: ExplanationData, by_term: bool = False) -> RichText:
     """The whole text; words of the signals that are worth a first look are coloured, underlined and
-    lettered. What the model did not read is dim."""
+    lettered, or numbered by query word. What the model did not read is dim."""
     text = explanation.doc.text
     drawn = RichText()
     at = 0
@@ -129,8 +137,10 @@ def marked_text(explanation: ExplanationData) -> RichText:
         if mark.signal is None or not is_coloured(explanation, word, mark):
             drawn.append(shown)
         else:
-            drawn.append(shown, style=f"bold underline {colour(mark.signal)}")
-            drawn.append(raised(mark.signal), style=colour(mark.signal))
+            by_word = by_term and mark.term is not None
+            place = mark.term if by_word and mark.term is not None else mark.signal
+            drawn.append(shown, style=f"bold underline {colour(place)}")
+            drawn.append((raised_number if by_word else raised)(place), style=colour(place))
     drawn.append(safe(text[at:]), style="dim" if explanation.doc.cut else "")
     return drawn
 
@@ -147,8 +157,16 @@ def _head(explanation: ExplanationData) -> RichText:
     return head
 
 
-def _legend(explanation: ExplanationData) -> Iterator[RichText]:
+def _legend(explanation: ExplanationData, by_term: bool = False) -> Iterator[RichText]:
     legend = RichText()
+    if by_term and any(mark.term is not None for mark in explanation.marks):
+        for place, word in enumerate(explanation.query.words):
+            if word.telling:
+                text = f"{safe(word.text)}{raised_number(place)}"
+                legend.append(text, style=f"underline {colour(place)}")
+                legend.append("   ")
+        yield legend
+        return
     for place, signal in enumerate(explanation.signals):
         if signal.first_look:
             legend.append(f"{signal.name}{raised(place)}", style=f"underline {colour(place)}")

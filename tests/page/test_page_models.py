@@ -13,7 +13,7 @@ from glassrank.explaining.printing import number
 from glassrank.explaining.structure import Matrix
 
 _SPEC = importlib.util.spec_from_file_location(
-    "explain_cases_for_the_page", Path(__file__).parents[1] / "explain" / "explain_cases.py"
+    "explain_cases_for_the_page", Path(__file__).parents[1] / "explaining" / "explain_cases.py"
 )
 assert _SPEC is not None and _SPEC.loader is not None
 cases: Any = importlib.util.module_from_spec(_SPEC)
