@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from glassrank.deadline import Clock
 from glassrank.models import Words
+from glassrank.models.calibration import Calibration
 from glassrank.models.text_batches import in_batches, like_length
 from glassrank.ranking.fused import FusedPooling, fused_pooling
 from glassrank.ranking.fused_gpu import OnGPU
@@ -174,6 +175,9 @@ class StoredCandidates:
 
 class Stage(ABC):
     """One model, and how it comes by the words of documents."""
+
+    calibration: Calibration | None = None
+    """Of its scores to probabilities of relevance."""
 
     def __init__(self, reranker: Reranker, cost: CostModel, at_once: float) -> None:
         """`cost` is that of scoring, by the number of words; `at_once` the most words that are
