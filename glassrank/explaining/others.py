@@ -233,9 +233,13 @@ def _words(stage: IndexStage, numbers: NDArray[np.int64]) -> Iterator[Words]:
     """Documents as they are ranked."""
     reranker = stage.reranker
     if stage.store is not None:
-        for located in stage.store.locate(stage.snapshot, numbers):
+        lacking = np.ones(len(numbers), bool)
+        for located in stage.store.locate(stage.snapshot, numbers, partial=True):
+            lacking[located.which] = False
             for some in like_length(located.lengths, _PLACES_AT_ONCE):
                 yield stage.store.words(located.part, located.starts[some], located.lengths[some])
+        numbers = numbers[lacking]  # they are encoded live, as in a search
+    if not len(numbers):
         return
     most = characters_read(reranker)
     texts = [text_of(stage.snapshot.doc(number, most)) for number in numbers.tolist()]

@@ -189,6 +189,7 @@ def test_a_deadline_cuts_the_others_short_and_the_count_says_so(
     index = Index.build([Doc(str(n), TEXTS[n % 5]) for n in range(100)], tmp_path / "index")
     pipeline = Pipeline(index, made("tk"), calibrate=False)
     monkeypatch.setattr("glassrank.explaining.others._MOST", {"live": 1000})
+    monkeypatch.setattr("glassrank.explaining.others._AT_ONCE", 32)
     (found,) = explain_docs(pipeline, QUERY, ["0"])
     assert found.against is not None and (found.against.docs, found.against.of) == (100, 100)
     ticks = iter(range(1000))

@@ -46,6 +46,8 @@ class SetClock:
 class FakeStage(Stage):
     """A model of known scores, that takes known time, on documents numbered from 0."""
 
+    calibration = None
+
     def __init__(
         self, clock: SetClock, scores: np.ndarray, query_ms: float, ms: float, known: bool = True
     ) -> None:

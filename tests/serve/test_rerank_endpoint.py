@@ -133,6 +133,6 @@ def test_relevance_of_a_calibrated_model_is_a_probability() -> None:
     hits = [Hit(1, "2", 3.0, placed_by=2, probability=0.6), Hit(2, "0", 1.0, placed_by=1)]
     last = Hit(3, "1", 0.0)
     calibrated = [hits[0], hits[1]._replace(probability=0.8), last, last]
-    assert _relevance(Ranking("", tuple(calibrated))) == [0.6, 0.6, 0.3, 0.2]
+    assert _relevance(Ranking("", tuple(calibrated))) == pytest.approx([0.6, 0.6, 0.3, 0.2])
     assert _relevance(Ranking("", (*hits, last))) == [relevance(score) for score in (3.0, 1.0, 0.0)]
     assert _relevance(Ranking("", (last,))) == [0.5]
