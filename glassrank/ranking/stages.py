@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from glassrank.deadline import Clock, Deadline, now
 from glassrank.models import Words
+from glassrank.models.calibration import Calibration
 from glassrank.ranking.candidates import (
     Candidates,
     PartlyStored,
@@ -46,6 +47,9 @@ class Placed(NamedTuple):
 
 class Stage(ABC):
     """One model, and how it comes by the words of documents."""
+
+    calibration: Calibration | None = None
+    """Of its scores to probabilities of relevance."""
 
     def __init__(self, reranker: Reranker, cost: CostModel, at_once: float) -> None:
         """`cost` is that of scoring, by the number of words; `at_once` the most words that are
