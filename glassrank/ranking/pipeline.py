@@ -237,10 +237,11 @@ class Pipeline:
         load_at_once()
         snapshot = self.index.snapshot
         docs = some_documents(snapshot, max(CALIBRATION_DOCS))
-        if len(docs) and self.models:
+        if len(docs):
             words = snapshot.doc(int(docs[0])).text.split()[:5]
             ample = Deadline.after(_AMPLE_MS)  # with one, as queries have it
-            self.index.top_k([" ".join(words)], self.candidates, self.method, deadline=ample)
+            deepest = max(1, self.candidates)
+            self.index.top_k([" ".join(words)], deepest, self.method, deadline=ample)
         for model in self.models:
             model.calibrate(self.planner.clock)
         for size in CALIBRATION_DOCS if self.models and len(docs) else ():

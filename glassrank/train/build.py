@@ -11,13 +11,13 @@ from glassrank.models import Ranker, SubwordTable, WordTable, name_of
 from glassrank.models.checkpoint import SavedModel, load_model
 from glassrank.models.pieces import start_with
 from glassrank.models.pretrained import read_pretrained
-from glassrank.models.text_batches import batch_of, like_length
 from glassrank.settings import from_plain
+from glassrank.train.batches import Tokens
 from glassrank.train.config import StartConfig, TrainConfig, family_of
 from glassrank.train.prepared import Prepared
 
 _LOOKED_AT = 4000
-_PIECES_AT_ONCE = 20_000
+_AT_ONCE = 100
 
 
 def build_model(config: TrainConfig, prepared: Prepared, base: Path = Path()) -> Ranker:
@@ -35,12 +35,10 @@ def build_model(config: TrainConfig, prepared: Prepared, base: Path = Path()) ->
     return model
 
 
-def show_texts(model: Ranker, prepared: Prepared, longest: int, device: torch.device) -> None:
+def show_texts(model: Ranker, docs: Tokens) -> None:
     """Lets a fresh model look at some of the documents, the same ones in every run."""
-    some = np.random.default_rng(0).permutation(len(prepared.docs))[:_LOOKED_AT]
-    ids = [prepared.docs[number][:longest] for number in np.sort(some).tolist()]
-    batches = like_length(np.array([len(row) for row in ids], np.int64), _PIECES_AT_ONCE)
-    model.eval().look_at(batch_of([ids[row] for row in rows], device) for rows in batches)
+    some = np.sort(np.random.default_rng(0).permutation(len(docs.lengths))[:_LOOKED_AT])
+    model.eval().look_at(map(docs.batch, np.array_split(some, max(1, -(-len(some) // _AT_ONCE)))))
 
 
 def _term_model(config: TrainConfig, prepared: Prepared) -> Ranker:

@@ -63,9 +63,9 @@ def train(
         )
     target = device_named(device)
     model = build_model(config, prepared, base).to(target)
-    if config.start.model is None:
-        show_texts(model, prepared, config.doc_length, target)
     docs = Tokens.of(prepared.docs, config.doc_length, target)
+    if config.start.model is None:
+        show_texts(model, docs)
     data = SplitTensors.of(prepared.train, docs, config.query_length, target)
     dev = SplitTensors.of(prepared.dev, docs, config.query_length, target)
     sampler = Sampler(prepared.train, config.sampler, config.seed)

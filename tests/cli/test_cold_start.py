@@ -54,4 +54,4 @@ def test_a_pipeline_is_ready_before_its_first_query(
 
     monkeypatch.setattr(Index, "top_k", noted)
     Pipeline(index)
-    assert asked == [""]
+    assert len(asked) == 1

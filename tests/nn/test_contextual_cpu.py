@@ -6,8 +6,9 @@ import torch
 from glassrank.models import Words
 from glassrank.models.tk import TK, TKConfig
 from glassrank.nn.contextual import ContextualConfig, ContextualLayers
-from glassrank.nn.cpu import contextual
-from glassrank.nn.cpu.contextual import ContextualOnCPU, Packed, _rounded_up
+from glassrank.nn.cpu import packed_rows
+from glassrank.nn.cpu.contextual import ContextualOnCPU
+from glassrank.nn.cpu.packed_rows import Packed, rounded_up
 
 CONFIGS = [
     ContextualConfig(layers=2, heads=4, attention_size=8, feed_forward=10),
@@ -91,7 +92,7 @@ def test_packed_weights_change_nothing(activation: str, rows: int) -> None:
 def test_without_the_calls_that_pack(monkeypatch: pytest.MonkeyPatch) -> None:
     layers, words = trained_layers(CONFIGS[0]), random_words([9, 4, 4, 1])
     expected = ContextualOnCPU(layers)(words.vectors, words.mask)
-    monkeypatch.setattr(contextual, "_packs", lambda: False)
+    monkeypatch.setattr(packed_rows, "_packs", lambda: False)
     plain = ContextualOnCPU(layers)
     assert all(part.packed is None for part in plain.modules() if isinstance(part, Packed))
     found = plain(words.vectors, words.mask)
@@ -109,7 +110,7 @@ def test_a_document_without_words_stays_empty() -> None:
 
 def test_few_numbers_of_rows_ever_reach_the_products() -> None:
     """oneDNN keeps a kernel for each: texts of many lengths took half a gigabyte that way."""
-    rounded = {rows: _rounded_up(rows) for rows in range(1, 4097)}
+    rounded = {rows: rounded_up(rows) for rows in range(1, 4097)}
     assert len(set(rounded.values())) <= 64
     assert all(
         rows <= up <= max(16, rows * 9 / 8 + 1) for rows, up in rounded.items() if rows > 128

@@ -34,6 +34,7 @@ def test_words_are_drawn_where_they_stand(page: Page, site: Site) -> None:
         own.doc.text[word.start : word.stop] for word in in_text
     ]
     assert DEFINITION in (panel.locator(".document-text").text_content() or "")
+    panel.get_by_text("Kernels and raw values").click()
     maps = panel.locator("canvas")
     expect(maps).to_have_count(4)
     assert panel.locator("figcaption").all_inner_texts() == [m.name for m in own.matrices]

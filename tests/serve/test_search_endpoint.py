@@ -118,7 +118,7 @@ def test_every_millisecond_is_somewhere(client: TestClient) -> None:
 def test_without_snippets_there_are_ids_and_scores_alone(client: TestClient) -> None:
     found = client.post("/search", json={"query": QUERY, "snippets": False}).json()
     assert set(found["hits"][0]) == {
-        *("rank", "doc_id", "score", "first_rank", "first_score", "reranked")
+        *("rank", "doc_id", "score", "first_rank", "first_score", "reranked", "probability")
     }
 
 
