@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from glassrank.models.calibration import Judged, calibrate
+from glassrank.models.calibration import JudgedScores, calibrate
 from glassrank.ranking import Reranker
 from glassrank.retrieve import Index
 from glassrank.settings import to_plain
@@ -37,8 +37,8 @@ def main() -> None:
     for folder in map(Path, sys.argv[2:]):
         for first, scores, relevant in candidates(reranker, folder, random):
             mixed = 0.0 if weight is None else weight.item() * first
-            with_first_stage.append(Judged(scores + mixed, relevant))
-            alone.append(Judged(scores, relevant))
+            with_first_stage.append(JudgedScores(scores + mixed, relevant))
+            alone.append(JudgedScores(scores, relevant))
         print(f"{folder.name}: {len(alone):,} queries so far", file=sys.stderr)
     fitted = {"calibration": calibrate(with_first_stage)}
     if weight is not None:
