@@ -84,7 +84,7 @@ def _counter(at_least: bool) -> Any:
     """Compiled for kernels around their centers, or for those that count what is at least as
     similar: their value stays as high as it can be once the center is reached."""
 
-    @njit
+    @njit(inline="always")
     def add(
         pooling: Any, kernel: int, first: Any, x: Any, second: Any, y: Any, times: Any, sums: Any,
         place: int,
