@@ -8,12 +8,16 @@ another. Where nothing can be written to, code is compiled for this process and 
 
 import os
 import stat
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numba
 from numba.core import config
 from numba.core.caching import (
     CompileResultCacheImpl,
@@ -23,6 +27,10 @@ from numba.core.caching import (
     UserProvidedCacheLocator,
     UserWideCacheLocator,
 )
+from numba.core.runtime.nrt import rtsys
+
+_IS_TRIED = tuple(map(int, numba.__version__.split(".")[:2])) <= (0, 68)
+"""Whether this numba is one of those with which code was loaded the short way."""
 
 
 class _Place:
@@ -102,10 +110,33 @@ def _kept_in(place: type[_Place]) -> type[FunctionCache]:
     class Kept(FunctionCache):
         _impl_class = Files
 
+        def load_overload(self, sig: Any, target_context: Any) -> Any:
+            """Without all that numba gets ready in order to compile: it takes as long as a search,
+            and what was compiled needs no more of it than its memory."""
+            if not _IS_TRIED:
+                return super().load_overload(sig, target_context)
+            rtsys.initialize(target_context)
+            return self._load_overload(sig, target_context)
+
     return Kept
 
 
 _PLACES = [_kept_in(place) for place in (_Named, _Beside, _Home, _Temporary)]
+
+
+def _import_without_scipy() -> None:
+    """Before it compiles, numba imports scipy's linear algebra to see that it is there. Nothing
+    of ours calls that; for whoever does, it is imported then."""
+    if "numba.np.arraymath" in sys.modules or find_spec("scipy") is None:
+        return
+    from numba.np import linalg
+
+    looks = linalg.ensure_blas
+    linalg.ensure_blas = lambda: None
+    try:
+        import_module("numba.np.arraymath")
+    finally:
+        linalg.ensure_blas = looks
 
 
 class CodeCache(NullCache):
@@ -126,6 +157,7 @@ class CodeCache(NullCache):
             with suppress(Exception):  # whatever a file may hold that was cut or is not ours
                 if (loaded := place.load_overload(sig, target_context)) is not None:
                     return loaded
+        _import_without_scipy()
         self._tell(self._function.__name__)
         return None
 

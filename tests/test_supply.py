@@ -88,7 +88,8 @@ def test_the_wheel_comes_with_its_bill(tmp_path: Path) -> None:
         packed.extractall(tmp_path / "installed")
     ours = ("glassrank/", "glassrank_bench/", "glassrank-")
     assert all(name.startswith(ours) for name in names)
-    assert "glassrank/models/default/weights.safetensors" in names
+    for model in ("default", "fast"):
+        assert f"glassrank/models/packaged/{model}/weights.safetensors" in names
     done = subprocess.run(
         [sys.executable, "-c", RUN, json.dumps([["bench", "--only", "none"]])],
         cwd=tmp_path,
@@ -163,3 +164,22 @@ def test_the_watch_sees_a_connection() -> None:
     asks = WATCH + "import socket; socket.create_connection(('127.0.0.1', 9))"
     done = subprocess.run([sys.executable, "-c", asks], capture_output=True, text=True)
     assert "the network was asked for" in done.stderr
+
+
+def test_extras_that_are_named_exist() -> None:
+    """In messages, in tests and in what people read."""
+    known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    files = [
+        path
+        for folder in ("glassrank", "tests", "benchmarks", "docs", "scripts")
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in (".py", ".md", ".js", "") and path.is_file()
+    ]
+    named = {
+        (extra.strip(), path.name)
+        for path in [*files, *ROOT.glob("*.md")]
+        for extras in re.findall(r"(?:glassrank|\.)\[([a-z, ]+)\]['\"]", path.read_text("utf-8"))
+        for extra in extras.split(",")
+    }
+    assert {extra for extra, _ in named} >= {"datasets"}
+    assert {(extra, file) for extra, file in named if extra not in known} == set()

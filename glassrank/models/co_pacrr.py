@@ -80,7 +80,8 @@ class CoPACRR(WordRanker):
         return words._replace(vectors=unit(torch.stack([words.vectors, around.transpose(1, 2)], 2)))
 
     def _visible(self, words: Words) -> Tensor:
-        return words.vectors * words.mask[..., None] if self.config.use_masking else words.vectors
+        vectors: Tensor = words.vectors
+        return vectors * words.mask[..., None] if self.config.use_masking else vectors
 
     def interact(self, query: Words, doc: Words) -> Output:
         """Parts as PACRR's, with values and places (B, Q, 4 k) one part of the cascade after the

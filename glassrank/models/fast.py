@@ -11,8 +11,15 @@ from glassrank.nn import gpu
 from glassrank.nn.contextual import ContextualLayers
 from glassrank.nn.cpu.contextual import ContextualOnCPU
 from glassrank.nn.cpu.transformer import DocsEncoderOnCPU, packs
+from glassrank.nn.devices import device_named
 from glassrank.nn.gpu.contextual import ContextualOnGPU
 from glassrank.nn.transformer import Encoder
+
+
+def placed(model: Ranker, device: str, *, exact: bool) -> tuple[Ranker, Ranker]:
+    """A model on a device, and the form in which it encodes documents there, and scores them."""
+    there = model.to(device_named(device)).eval()
+    return there, there if exact else fast_form(there)
 
 
 def fast_form(model: Ranker) -> Ranker:

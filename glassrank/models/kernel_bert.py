@@ -6,34 +6,21 @@ pretrained encoder in the place of TK's own two layers. Its kernels count the do
 are *at least* so similar, and no weight is negative: a closer match never counts against a text.
 """
 
-from dataclasses import dataclass, field
-
 import torch
 from torch import nn
 
 from glassrank.models.contract import Output, Words, WordTable
-from glassrank.models.late_interaction import LateInteraction, LateInteractionConfig
+from glassrank.models.late_interaction import LateInteraction
+from glassrank.models.served_families import KernelBERTConfig, KernelBERTFamily
 from glassrank.models.tk import two_paths
-from glassrank.nn.kernels import FLOOR, KernelBank, Kernels, Readout, kernel_pool, rising
+from glassrank.nn.kernels import FLOOR, KernelBank, Readout, kernel_pool, rising
 from glassrank.nn.match import match_matrix
 
-
-@dataclass(frozen=True)
-class KernelBERTConfig(LateInteractionConfig):
-    """The encoder's settings, and the kernels over its pieces."""
-
-    kernels: Kernels = field(default_factory=Kernels.rising)
-    monotone: bool = True
-    """Whether no kernel weight may be negative."""
+__all__ = ["KernelBERT", "KernelBERTConfig"]
 
 
-class KernelBERT(LateInteraction):
+class KernelBERT(KernelBERTFamily, LateInteraction):
     """Kernels that count pieces of at least some similarity."""
-
-    name = "kernel_bert"
-    config_type = KernelBERTConfig
-    exact = True
-    summands = ("log", "length")
 
     def __init__(self, config: KernelBERTConfig, words: WordTable | None = None) -> None:
         super().__init__(config, words)

@@ -8,7 +8,6 @@ as in ColBERT, with a learned weight for each query piece; `kernel_bert.py` has 
 
 import copy
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Any, Self
 
 import torch
@@ -17,26 +16,21 @@ from torch import Tensor, nn
 from glassrank.models.contract import Output, PieceText, TokenBatch, Words, WordTable
 from glassrank.models.pieces import PieceRanker
 from glassrank.models.pretrained import Pretrained
+from glassrank.models.served_families import (
+    LateInteractionConfig,
+    LateInteractionFamily,
+    MaxSimFamily,
+)
 from glassrank.nn.match import match_matrix, pair_mask, unit
-from glassrank.nn.transformer import Encoder, EncoderConfig
+from glassrank.nn.transformer import Encoder
+
+__all__ = ["LateInteraction", "LateInteractionConfig", "MaxSim"]
 
 
-@dataclass(frozen=True)
-class LateInteractionConfig:
-    """The encoder, and the size of what its pieces become."""
-
-    encoder: EncoderConfig = field(default_factory=EncoderConfig)
-    text: PieceText = field(default_factory=PieceText)
-    size: int = 128
-    """Of the vectors that are compared, and stored: 64 to 192 serve well."""
-
-
-class LateInteraction(PieceRanker):
+class LateInteraction(LateInteractionFamily, PieceRanker):
     """Subclasses say what the similarities add up to. A query piece's weight, between 0 and 2,
     comes from its own vector and stands in the place of its idf."""
 
-    stores_words = True
-    weighs_terms = True
     interacts_rounded = False
     large = False
 
@@ -96,14 +90,9 @@ class LateInteraction(PieceRanker):
         return model
 
 
-class MaxSim(LateInteraction):
+class MaxSim(MaxSimFamily, LateInteraction):
     """Each query piece counts as much as the document piece most like it. The score is a sum over
     query pieces, so its parts are exact."""
-
-    name = "maxsim"
-    config_type = LateInteractionConfig
-    exact = True
-    summands = ("best match",)
 
     def __init__(self, config: LateInteractionConfig, words: WordTable | None = None) -> None:
         super().__init__(config, words)

@@ -19,8 +19,8 @@ from torch import Tensor
 from glassrank.checked import parse_json
 from glassrank.errors import InputError, explained
 from glassrank.folders import Folder
+from glassrank.models.vocabularies import check_pieces
 from glassrank.models.weights import build, check_finite, header_of, read_tensors
-from glassrank.models.word_tables import check_pieces
 from glassrank.nn.transformer import Activation, Encoder, EncoderConfig
 from glassrank.sealed import about
 from glassrank.settings import from_plain, modest, shown

@@ -8,7 +8,7 @@ from typing import Any
 
 from glassrank.folders import Folder
 from glassrank.models import Ensemble, Ranker, name_of
-from glassrank.models.checkpoint import (
+from glassrank.models.saved import (
     CARD,
     CONFIG,
     FORMAT,
@@ -16,8 +16,8 @@ from glassrank.models.checkpoint import (
     WEIGHTS,
     ModelConfig,
     Usage,
-    load_ensemble,
 )
+from glassrank.models.trained import load_ensemble
 from glassrank.models.weights import check_finite, smaller, write_tensors
 from glassrank.models.word_tables import check_vocabulary
 from glassrank.sealed import MANIFEST, sealed_folder

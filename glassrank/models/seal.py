@@ -10,14 +10,8 @@ from pathlib import Path
 from glassrank.checked import record_of
 from glassrank.errors import GlassrankError, explained
 from glassrank.folders import Folder
-from glassrank.models.checkpoint import (
-    CONFIG,
-    VOCABULARY,
-    WEIGHTS,
-    load_config,
-    load_files,
-    named_folder,
-)
+from glassrank.models.checkpoint import load_files, named_folder
+from glassrank.models.saved import CONFIG, VOCABULARY, WEIGHTS, load_config
 from glassrank.sealed import SealedFiles, seal
 
 

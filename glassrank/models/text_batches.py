@@ -2,18 +2,19 @@
 length."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from glassrank.models import Ranker, TokenBatch
-from glassrank.models.checkpoint import SavedModel
-from glassrank.nn.threads import apart
+from glassrank.models.doc_reader import PassageReader, ReadDoc
+from glassrank.models.ranker import AnyRanker, TokenBatch
+from glassrank.models.saved import SavedModel
+from glassrank.nn.threads import apart, threads_set
 from glassrank.text import Vocabulary, pad
 from glassrank.text.encoder import TextEncoder, TextIds, WordEncoder
 from glassrank.text.wordpieces import PieceEncoder
+from glassrank.types import Doc
 
 Result = TypeVar("Result")
 
@@ -25,16 +26,22 @@ class TextReader:
         self.encoder = text_encoder(saved)
         self._usage = saved.usage
         self._pieces = saved.model.piece_text
+        usage, pieces = saved.usage, saved.model.piece_text
+        self.passages = PassageReader(
+            self.encoder,
+            usage.doc_length,
+            None if pieces is None else pieces.doc_words,
+            usage.passages,
+        )
 
     def query(self, text: str) -> TextIds:
         """A query's ids, cut to what the model reads."""
         most = None if self._pieces is None else self._pieces.query_words
         return self.encoder.encode([text], self._usage.query_length, most)[0]
 
-    def docs(self, texts: Sequence[str]) -> list[TextIds]:
-        """Documents' ids, cut to what the model reads."""
-        most = None if self._pieces is None else self._pieces.doc_words
-        return self.encoder.encode(texts, self._usage.doc_length, most)
+    def docs(self, docs: Sequence[Doc]) -> list[ReadDoc]:
+        """Documents, as passages where they are longer than what the model reads."""
+        return self.passages.read(docs)
 
 
 def text_encoder(saved: SavedModel) -> TextEncoder:
@@ -45,9 +52,13 @@ def text_encoder(saved: SavedModel) -> TextEncoder:
     return WordEncoder(Vocabulary(saved.vocabulary[2:], saved.unknown_buckets))
 
 
-def batch_of(ids: Sequence[NDArray[np.int32]], device: torch.device) -> TokenBatch:
-    """Padded to the longest, which has one place at least."""
+def batch_of(ids: Sequence[NDArray[np.int32]], device: Any) -> TokenBatch:
+    """Padded to the longest, which has one place at least; arrays, unless there is a device."""
     padded = pad(ids, min_length=1)
+    if device is None:
+        return TokenBatch(padded.ids, padded.mask.astype(np.float32))
+    import torch
+
     return TokenBatch(
         torch.from_numpy(padded.ids).to(device), torch.from_numpy(padded.mask).float().to(device)
     )
@@ -73,7 +84,7 @@ def in_batches(
     work: Callable[[NDArray[np.int64]], Result],
     lengths: NDArray[np.int64],
     at_once: int,
-    model: Ranker,
+    model: AnyRanker,
     *,
     alone: bool = False,
 ) -> Iterator[Result]:
@@ -81,9 +92,9 @@ def in_batches(
     `like_length`. Small models on a CPU take a batch in each thread; large ones, and GPUs, have
     enough to do with one. With `alone` every text is a batch of its own, in one thread: what is
     made of it does not depend on its neighbours, nor on how many threads there are."""
-    on_cpu = next(model.parameters()).device.type == "cpu"
+    on_cpu = model.device is None or model.device.type == "cpu"
     small = on_cpu and (alone or not model.large)
-    threads = torch.get_num_threads() if small else 1
+    threads = threads_set() if small else 1
     fair = -(-int(lengths.sum()) // threads)
     batches = list(like_length(lengths, 1 if alone else max(1, min(at_once, fair))))
     for start in range(0, len(batches), threads):

@@ -7,40 +7,21 @@ kernels on two paths: logarithms of the soft counts, and counts divided by the d
 """
 
 import math
-from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
 
 from glassrank.models.contract import Output, WordRanker, Words, WordTable
-from glassrank.nn.contextual import ContextualConfig, ContextualLayers
-from glassrank.nn.kernels import FLOOR, KernelBank, Kernels, Readout, kernel_pool, rising
+from glassrank.models.served_families import TKConfig, TKFamily
+from glassrank.nn.contextual import ContextualLayers
+from glassrank.nn.kernels import FLOOR, KernelBank, Readout, kernel_pool, rising
 from glassrank.nn.match import match_matrix, unit
 
-
-@dataclass(frozen=True)
-class TKConfig:
-    """The defaults are those of the paper."""
-
-    size: int = 300
-    contextual: ContextualConfig = field(default_factory=ContextualConfig)
-    kernels: Kernels = field(default_factory=Kernels.eleven)
-    term_weights: bool = False
-    """A learned weight for each query word, from its own vector; 1 for all in the paper."""
-    monotone: bool = False
-    """Whether no kernel weight may be negative; with `kernels.at_least`, a closer match then never
-    counts against a document."""
+__all__ = ["TK", "TKConfig", "two_paths"]
 
 
-class TK(WordRanker):
+class TK(TKFamily, WordRanker):
     """Contextual words, one match matrix, kernels on two paths."""
-
-    name = "tk"
-    config_type = TKConfig
-    exact = True
-    summands = ("log", "length")
-    weighs_terms = True
-    stores_words = True
 
     def __init__(self, config: TKConfig, words: WordTable | None = None) -> None:
         super().__init__(config, words)

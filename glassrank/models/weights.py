@@ -1,4 +1,4 @@
-"""Weights in a file: held against the model that they are for before anything is allocated.
+"""Weights as tensors: held against the model that they are for before anything is allocated.
 
 A model is first built without memory, on torch's meta device, and only as long as it makes no more
 tensors than the file can hold. Then names, types and shapes are compared with the file's header,
@@ -6,10 +6,9 @@ and only then is the file read: whole, since a file that shrinks while it is map
 process.
 """
 
-import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import IO, Any, NamedTuple, TypeVar
+from typing import IO, Any, TypeVar
 
 import torch
 from safetensors import SafetensorError
@@ -17,49 +16,23 @@ from safetensors.torch import load, save_file
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from glassrank.checked import parse_json, whole
 from glassrank.errors import GlassrankError, InputError
+from glassrank.models.weight_files import (
+    MOST_BYTES,
+    MOST_NUMBERS,
+    TABLES,
+    TensorInfo,
+    check_header,
+    read_header,
+)
 
-MOST_BYTES = 1 << 33
-_MOST_NUMBERS = 1 << 30
-_HEADER_BYTES = 1 << 21
-_MOST_TENSORS = 5_000
 _CALLS = 100
 """Of torch's functions, to make one tensor and give it its first values: a few dozen."""
 _FIRST_VALUES = frozenset(
     "fill_ zero_ normal_ uniform_ zeros_ ones_ constant_ trunc_normal_ kaiming_uniform_ "
     "kaiming_normal_ xavier_uniform_ xavier_normal_ orthogonal_".split()
 )
-_FLOATS = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
-_INTEGERS = {"I64": 8, "I32": 4, "I8": 1}
-
 Module = TypeVar("Module", bound=nn.Module)
-
-
-class TensorInfo(NamedTuple):
-    """What a header says of one tensor."""
-
-    dtype: str
-    shape: tuple[int, ...]
-
-
-def read_header(file: IO[bytes], size: int) -> dict[str, TensorInfo]:
-    """Names, types and shapes of a `.safetensors` file of `size` bytes, which they account for."""
-    length = int.from_bytes(file.read(8), "little")
-    if size < 8 or length > min(size - 8, _HEADER_BYTES):
-        raise InputError("the weights have no header; save the model again")
-    try:
-        plain = parse_json(file.read(length))
-        plain.pop("__metadata__", None)
-        header = {name: _info(stored) for name, stored in plain.items()}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"the header of the weights is damaged: {str(error)[:200]}") from None
-    if len(header) > _MOST_TENSORS:
-        raise InputError(f"it has more than {_MOST_TENSORS:,} weight tensors, which is not read")
-    widths = _FLOATS | _INTEGERS
-    if 8 + length + sum(math.prod(i.shape) * widths[i.dtype] for i in header.values()) != size:
-        raise InputError("the weights are not as long as their header says; save the model again")
-    return header
 
 
 def read_tensors(file: IO[bytes], size: int) -> dict[str, Tensor]:
@@ -81,21 +54,11 @@ def write_tensors(tensors: Mapping[str, Tensor], path: Path) -> None:
 
 
 def header_of(tensors: Mapping[str, Tensor]) -> dict[str, TensorInfo]:
-    """What the header of a file with these says."""
+    """What the header of a file with these says, as far as it matters."""
     return {
         name: TensorInfo("F32" if tensor.is_floating_point() else "I64", tuple(tensor.shape))
         for name, tensor in tensors.items()
     }
-
-
-def _info(stored: Mapping[str, Any]) -> TensorInfo:
-    dtype, shape = (
-        stored["dtype"],
-        tuple(whole(length, _MOST_NUMBERS) for length in stored["shape"]),
-    )
-    if dtype not in _FLOATS | _INTEGERS or len(shape) > 8:
-        raise ValueError(f"type {str(dtype)[:20]} and shape {str(shape)[:80]} are not known")
-    return TensorInfo(dtype, shape)
 
 
 class _Bounded(TorchFunctionMode):
@@ -122,19 +85,9 @@ def build(make: Callable[[], Module], header: Mapping[str, TensorInfo]) -> Modul
     with torch.device("meta"), _Bounded(_CALLS * (len(header) + 10)):
         module = make()
     expected = module.state_dict()
-    for name in sorted(expected.keys() ^ header.keys()):
-        where = "is not among the weights" if name in expected else "is no weight of this model"
-        raise InputError(f"its config and its weights do not belong together: {name[:100]} {where}")
-    for name, tensor in expected.items():
-        dtype, shape = header[name]
-        kinds = _FLOATS if tensor.is_floating_point() else _INTEGERS
-        if tuple(tensor.shape) != shape or dtype not in kinds:
-            raise InputError(
-                f"its config and its weights do not belong together: {name} should have the shape "
-                f"{tuple(tensor.shape)}, found {shape} of type {dtype}"
-            )
-    if sum(tensor.numel() for tensor in (*expected.values(), *module.buffers())) > _MOST_NUMBERS:
-        raise InputError(f"it has more than {_MOST_NUMBERS:,} weights, which is not read here")
+    check_header(header, header_of(expected))
+    if sum(tensor.numel() for tensor in (*expected.values(), *module.buffers())) > MOST_NUMBERS:
+        raise InputError(f"it has more than {MOST_NUMBERS:,} weights, which is not read here")
     return module
 
 
@@ -156,10 +109,6 @@ def check_finite(tensors: Mapping[str, Tensor]) -> None:
             raise GlassrankError(f"the weights {name[:100]} are not all finite numbers")
 
 
-_TABLES = ("words.embedding", "encoder.embeddings.pieces")
-"""Vectors of words or pieces, which are most of a small model and need the fewest bits."""
-
-
 def smaller(
     weights: dict[str, Tensor], vectors: str = "float32", layers: str = "float32"
 ) -> dict[str, Tensor]:
@@ -167,7 +116,7 @@ def smaller(
     kept = dict(weights)
     for name, tensor in weights.items():
         table, _, kind = name.rpartition(".")
-        if kind != "weight" or table not in _TABLES:
+        if kind != "weight" or table not in TABLES:
             if layers == "float16" and tensor.ndim > 1 and tensor.is_floating_point():
                 kept[name] = tensor.half()
         elif vectors == "float16":
@@ -179,22 +128,9 @@ def smaller(
     return kept
 
 
-def whole_header(header: dict[str, TensorInfo]) -> dict[str, TensorInfo]:
-    """The header of what `whole_vectors` gives."""
-    whole = dict(header)
-    for table in _TABLES:
-        scales, vectors = whole.pop(f"{table}.scales", None), whole.get(f"{table}.weight")
-        if scales is None:
-            continue
-        if vectors is None or vectors.dtype != "I8" or scales != ("F32", vectors.shape[:1]):
-            raise InputError("the scales of its word vectors do not belong to them")
-        whole[f"{table}.weight"] = TensorInfo("F32", vectors.shape)
-    return whole
-
-
 def whole_vectors(weights: dict[str, Tensor]) -> dict[str, Tensor]:
     """What `smaller` kept, as float32 again."""
-    for table in _TABLES:
+    for table in TABLES:
         scales = weights.pop(f"{table}.scales", None)
         if scales is not None:
             name = f"{table}.weight"

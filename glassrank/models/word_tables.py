@@ -1,12 +1,9 @@
-"""The words of a model: vectors made of subwords, and what a list of words or pieces must be.
+"""The words of a model as vectors made of subwords, and whether its vocabulary fits its table.
 
 With subwords, a word is the mean of its own vector and those of its letters' n-grams.
 P. Bojanowski, E. Grave, A. Joulin, T. Mikolov, "Enriching Word Vectors with Subword Information",
 TACL 2017; as in run TUW19-p2 of S. Hofstätter, M. Zlabinger, A. Hanbury, "TU Wien @ TREC Deep
 Learning '19", training goes on with the n-grams' vectors, and no word is without one.
-
-Vocabularies are checked here and not in `text/`, which needs more packages: training runs where
-only torch and numpy are.
 """
 
 from collections.abc import Sequence
@@ -17,6 +14,7 @@ from torch.nn import functional
 
 from glassrank.errors import InputError
 from glassrank.models.contract import Ranker, TokenBatch, Words, WordTable
+from glassrank.models.vocabularies import check_count, check_pieces, check_words
 
 UNKNOWN = 1
 _LONGEST_NGRAM = 100
@@ -34,6 +32,7 @@ class SubwordTable(WordTable):
     offsets: Tensor
     rows: Tensor
     ngrams: Tensor
+    has_buckets = False
 
     def __init__(
         self,
@@ -114,31 +113,6 @@ class SubwordTable(WordTable):
         return range(known, known + len(words))
 
 
-SPECIAL_WORDS = ("<pad>", "<unk>")
-SPECIAL_PIECES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
-
-
-def check_words(words: Sequence[str]) -> None:
-    """Words by id, the special ones first."""
-    if tuple(words[:2]) != SPECIAL_WORDS:
-        raise InputError(f"its words are no vocabulary: {' and '.join(SPECIAL_WORDS)} come first")
-    if len(set(words)) < len(words):
-        raise InputError("its words are no vocabulary: one of them appears twice")
-
-
-def check_pieces(pieces: Sequence[str]) -> None:
-    """Pieces by id, as a BERT has them."""
-    known = set(pieces)
-    missing = [piece for piece in SPECIAL_PIECES if piece not in known]
-    if missing or pieces[0] != SPECIAL_PIECES[0]:
-        raise InputError(
-            f"its pieces are no vocabulary of a BERT: {missing[0] if missing else '[PAD]'} is "
-            f"missing{'' if missing else ' at the beginning'}"
-        )
-    if len(known) < len(pieces):
-        raise InputError("its pieces are no vocabulary of a BERT: one of them appears twice")
-
-
 def check_vocabulary(model: Ranker, vocabulary: Sequence[str]) -> None:
     """Whether every word or piece has a vector."""
     table = model.words
@@ -152,6 +126,5 @@ def check_vocabulary(model: Ranker, vocabulary: Sequence[str]) -> None:
     else:
         check_words(vocabulary)
         rows = len(table.idf)
-    all_known = isinstance(table, SubwordTable)  # else what is left is for unknown words
-    if len(vocabulary) > rows or (all_known and len(vocabulary) < rows):
-        raise InputError(f"its vocabulary has {len(vocabulary):,} words, the model {rows:,}")
+    # Of other tables, what is left is for unknown words.
+    check_count(len(vocabulary), rows, all_known=isinstance(table, SubwordTable))

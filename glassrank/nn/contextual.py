@@ -5,8 +5,6 @@ the usual block: the feed-forward layer comes first, has a residual and a norm o
 norm divides by the standard deviation plus epsilon.
 """
 
-import math
-from dataclasses import dataclass
 from functools import cache
 
 import torch
@@ -14,19 +12,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from glassrank.nn.attention import NEVER
+from glassrank.nn.encoder_configs import ContextualConfig, waves
 
-
-@dataclass(frozen=True)
-class ContextualConfig:
-    """How many layers and heads, and how wide."""
-
-    layers: int = 2
-    heads: int = 16
-    attention_size: int = 32
-    per_head: bool = False
-    """Whether `attention_size` is each head's, as the paper reads, or all heads' together, as the
-    authors' code has it."""
-    feed_forward: int = 100
+__all__ = ["ContextualConfig", "ContextualLayers", "Layer", "Norm", "positions"]
 
 
 def positions(like: Tensor) -> Tensor:
@@ -38,14 +26,8 @@ def positions(like: Tensor) -> Tensor:
 
 @cache  # for a few lengths, powers of two; what was recorded with them may need them for ever
 def _waves(length: int, size: int, device: torch.device, dtype: torch.dtype) -> Tensor:
-    """Sines in the first half of the channels, cosines in the second."""
-    half = size // 2
-    steps = math.log(1e4) / max(half - 1, 1)  # so that the slowest has a time scale of 10,000
     with torch.inference_mode(False):  # made while ranking, they may be used in training
-        scales = torch.exp(torch.arange(half, device=device) * -steps)  # (E/2,)
-        angles = torch.arange(length, device=device)[:, None] * scales  # (L, E/2)
-        waves = torch.cat([angles.sin(), angles.cos()], 1)  # (L, E or E - 1)
-        return functional.pad(waves, (0, size % 2)).to(dtype)
+        return torch.from_numpy(waves(length, size)).to(device, dtype)
 
 
 class Norm(nn.Module):
@@ -68,13 +50,8 @@ class Layer(nn.Module):
 
     def __init__(self, size: int, config: ContextualConfig) -> None:
         super().__init__()
-        self.heads = config.heads
-        total = config.attention_size * (config.heads if config.per_head else 1)
-        if total % config.heads:
-            raise ValueError(f"attention of size {total} cannot be cut into {config.heads} heads")
-        # The authors scale by the width a head would have of the input, not by its own.
-        head_size = total // config.heads if config.per_head else size // config.heads
-        self.scale = 1 / math.sqrt(head_size)
+        self.heads, total = config.heads, config.total
+        self.scale = config.scale(size)
         self.feed_forward = nn.Sequential(
             nn.Linear(size, config.feed_forward), nn.ReLU(), nn.Linear(config.feed_forward, size)
         )
@@ -101,6 +78,7 @@ class ContextualLayers(nn.Module):
 
     def __init__(self, size: int, config: ContextualConfig) -> None:
         super().__init__()
+        self.size, self.config = size, config
         self.layers = nn.ModuleList(Layer(size, config) for _ in range(config.layers))
         self.mix = nn.Parameter(torch.tensor(0.5))
 

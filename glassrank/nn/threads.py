@@ -1,19 +1,19 @@
 """A thread pool: to wake one of its threads takes less than half the time of starting one."""
 
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from typing import TypeVar
-
-import torch
+from contextlib import contextmanager, nullcontext
+from typing import Any, TypeVar
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _pool: list[ThreadPoolExecutor] = []
-_outside = threading.local()
+_set: dict[str, int] = {}
+_own, _outside = threading.local(), threading.local()
 
 
 def _threads() -> ThreadPoolExecutor:
@@ -49,38 +49,83 @@ def lead(work: Callable[[bool], Result], invited: int) -> Result:
             other.cancel()
 
 
+def threads_set() -> int:
+    """How many threads this one may compute with: PyTorch's number where it is imported, else as
+    many as there are processors, `OMP_NUM_THREADS` says, or `set_threads` was told."""
+    torch = _torch()
+    if torch is not None:
+        return int(torch.get_num_threads())
+    return getattr(_own, "count", None) or _set.get("count") or _processors()
+
+
+def set_threads(count: int) -> None:
+    """For all threads that begin from now on, and for this one; PyTorch's too, once it is there."""
+    _set["count"] = count
+    pass_on_threads()
+
+
+def pass_on_threads() -> None:
+    """Tells PyTorch what `set_threads` was told before it was imported."""
+    torch = _torch()
+    if torch is not None and "count" in _set:
+        torch.set_num_threads(_set["count"])
+
+
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """PyTorch computes in this thread alone, without its own thread pool."""
-    threads, allowed = torch.get_num_threads(), threads_allowed()
-    torch.set_num_threads(1)  # for the thread that says so
+    """What computes with several threads, PyTorch above all, computes in this thread alone."""
+    threads, allowed = threads_set(), threads_allowed()
+    _give_thread(1)
     _outside.threads = allowed
     try:
         yield
     finally:
-        torch.set_num_threads(threads)
+        _give_thread(threads)
         _outside.threads = None if threads == allowed else allowed
 
 
 def threads_allowed() -> int:
-    """PyTorch's number of threads, also where its own steps are kept to one of them."""
-    return getattr(_outside, "threads", None) or torch.get_num_threads()
+    """The number of threads, also where all steps but one are kept to one of them."""
+    return getattr(_outside, "threads", None) or threads_set()
 
 
 def apart(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-    """`work`, which computes with tensors, for each of these in parallel. PyTorch's own thread
-    pool is not used meanwhile: each of its threads keeps a processor busy for some milliseconds
-    after its last step, waiting for the next."""
+    """`work`, which computes with tensors or arrays, for each of these in parallel. PyTorch's own
+    thread pool is not used meanwhile: each of its threads keeps a processor busy for some
+    milliseconds after its last step, waiting for the next."""
     made: dict[int, Result] = {}
 
-    @torch.no_grad()
     def alone(number: int) -> None:
-        torch.set_num_threads(1)  # for the thread that says so
-        made[number] = work(items[number])
+        _give_thread(1)
+        torch = _torch()
+        with nullcontext() if torch is None else torch.no_grad():
+            made[number] = work(items[number])
 
     with one_thread():
         together(alone, len(items))
     return [made[number] for number in range(len(items))]
+
+
+def _torch() -> Any:
+    """PyTorch, if somebody has imported it: nobody has to, in order to rank."""
+    torch = sys.modules.get("torch")
+    return torch if hasattr(torch, "set_num_threads") else None  # not while it is being imported
+
+
+def _give_thread(count: int) -> None:
+    """To the thread that says so."""
+    _own.count = count
+    torch = _torch()
+    if torch is not None:
+        torch.set_num_threads(count)
+
+
+def _processors() -> int:
+    told = os.environ.get("OMP_NUM_THREADS", "")
+    if told.isdecimal() and int(told):
+        return int(told)
+    there = getattr(os, "sched_getaffinity", None)
+    return len(there(0)) if there else os.cpu_count() or 1
 
 
 # A forked process has no threads but the one that forked: it starts its own.

@@ -9,9 +9,7 @@ K. Song et al., "MPNet: Masked and Permuted Pre-training for Language Understand
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -19,39 +17,25 @@ from torch.nn import functional
 
 from glassrank.errors import InputError
 from glassrank.nn.attention import SelfAttention, key_bias
+from glassrank.nn.encoder_configs import Activation, EncoderConfig
 
-Activation = Literal["gelu", "gelu_tanh", "relu"]
+__all__ = [
+    "Activation",
+    "Embeddings",
+    "Encoder",
+    "EncoderConfig",
+    "FeedForward",
+    "Layer",
+    "joined_maps",
+    "start_as_bert",
+    "through",
+]
+
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": functional.gelu,
     "gelu_tanh": partial(functional.gelu, approximate="tanh"),
     "relu": functional.relu,
 }
-
-
-@dataclass(frozen=True)
-class EncoderConfig:
-    """As large as BERT-base unless told otherwise."""
-
-    vocabulary: int = field(default=30_522, metadata={"largest": 1 << 22})
-    size: int = 768
-    layers: int = 12
-    heads: int = 12
-    feed_forward: int = 3072
-    positions: int = 512
-    """The longest text, in pieces."""
-    types: int = 2
-    dropout: float = 0.1
-    epsilon: float = 1e-12
-    activation: Activation = "gelu"
-    distances: int = 0
-    """How many kinds of distance between two pieces a head tells apart; a BERT's tells none."""
-
-    def __post_init__(self) -> None:
-        if self.heads < 1 or self.size % self.heads:
-            raise InputError(
-                f"heads: {self.heads} heads cannot share a size of {self.size}; "
-                "choose numbers that divide"
-            )
 
 
 class Embeddings(nn.Module):

@@ -16,7 +16,13 @@ from glassrank.checked import record_of, write_checked
 from glassrank.errors import GlassrankError
 from glassrank.folders import Folder
 from glassrank.models import MODELS, SubwordTable, WordTable
-from glassrank.models.checkpoint import Usage, fingerprint, load_model
+from glassrank.models.checkpoint import (
+    SavedModel,
+    Usage,
+    fingerprint,
+    load_model,
+    load_served,
+)
 from glassrank.models.saving import save_ensemble, save_model
 from glassrank.sealed import FORMAT, MANIFEST
 from glassrank.settings import from_plain
@@ -68,6 +74,7 @@ KINDS: dict[str, Callable[[Path], Path]] = {
     "subwords": subword_model,
     "bert": lambda folder: piece_model(folder, "bert"),
     "mores": lambda folder: piece_model(folder, "mores"),
+    "kernel_bert": lambda folder: piece_model(folder, "kernel_bert"),
     "ensemble": ensemble,
 }
 
@@ -93,10 +100,17 @@ def watched(seconds: int = 30, memory: int = 1 << 30) -> Iterator[None]:
 
 
 def outcome(folder: Path) -> str:
-    """What loading gives: the model's fingerprint, or the sentence; anything else is a fault."""
+    """What loading gives: the model's fingerprint, or the sentence; anything else is a fault. Who
+    loads it to serve it gets the same."""
+    trained, served = (_loaded(folder, load) for load in (load_model, load_served))
+    assert (served == trained) or min(len(served), len(trained)) > 32, (served, trained)
+    return trained
+
+
+def _loaded(folder: Path, load: Callable[[Path], SavedModel]) -> str:
     with watched():
         try:
-            return fingerprint(load_model(folder).model)
+            return fingerprint(load(folder).model)
         except GlassrankError as error:
             message = str(error)
             assert message and "\n" not in message and len(message) < 600, message

@@ -84,7 +84,7 @@ def test_a_calibration_that_turns_the_order_around_is_refused(bad: tuple[float, 
 
 
 def test_it_is_saved_with_the_model(tmp_path: Path) -> None:
-    saved = load().saved
+    saved = load().saved.trained()
     usage = Usage(calibration=OWN, texts_calibration=None)
     save_model(tmp_path / "model", saved.model, usage, saved.vocabulary, "# card\n")
     assert load_model(tmp_path / "model").usage == usage
@@ -122,5 +122,7 @@ def test_an_uncalibrated_model_says_nothing() -> None:
 
 
 def test_the_card_states_its_quality() -> None:
-    card = (Path(glassrank.__file__).parent / "models" / "default" / "card.md").read_text("utf-8")
+    card = (
+        Path(glassrank.__file__).parent / "models" / "packaged" / "default" / "card.md"
+    ).read_text("utf-8")
     assert "Brier score" in card and "calibration error" in card

@@ -9,7 +9,7 @@ import pytest
 from model_folders import KINDS, outcome, word_model
 from reliability import Recorder
 
-from glassrank.models.checkpoint import DEFAULT, load_model
+from glassrank.models.checkpoint import PACKAGED, load_model
 
 Damage = Callable[[bytes, random.Random], bytes]
 
@@ -80,5 +80,12 @@ def test_the_card_may_be_edited(tmp_path: Path) -> None:
     assert outcome(folder) == whole
 
 
-def test_the_model_in_the_package_is_as_it_was_made() -> None:
-    assert len(load_model(DEFAULT).vocabulary) == 67_002 - load_model(DEFAULT).unknown_buckets
+@pytest.mark.parametrize(("name", "vectors"), [("default", 30_522), ("fast", 65_002)])
+def test_a_model_in_the_package_is_as_it_was_made(name: str, vectors: int) -> None:
+    saved = load_model(PACKAGED[name])
+    assert len(saved.vocabulary) + saved.unknown_buckets == vectors
+
+
+def test_the_models_in_the_package_have_at_most_60_megabytes() -> None:
+    files = [file for folder in PACKAGED.values() for file in folder.iterdir()]
+    assert sum(file.stat().st_size for file in files) < 60e6

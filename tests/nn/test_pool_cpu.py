@@ -15,7 +15,8 @@ from glassrank.errors import InputError
 from glassrank.models import MODELS, Words
 from glassrank.nn.cpu import amx
 from glassrank.nn.cpu.kernels import StoredRows, pool_cpu
-from glassrank.nn.kernels import FLOOR, KernelBank, Kernels, kernel_pool, kernel_runs
+from glassrank.nn.kernel_runs import FLOOR, Kernels, kernel_runs
+from glassrank.nn.kernels import KernelBank, kernel_pool
 from glassrank.nn.match import match_matrix, unit
 from glassrank.settings import from_plain
 

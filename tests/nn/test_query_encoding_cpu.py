@@ -16,7 +16,8 @@ pytest.importorskip("numba")
 from glassrank.errors import InputError
 from glassrank.nn.contextual import ContextualConfig, ContextualLayers
 from glassrank.nn.cpu import amx, few_rows
-from glassrank.nn.cpu.query_encoders import ContextualQueryOnCPU, EncoderOnCPU
+from glassrank.nn.cpu.query_encoders import ContextualQueryOnCPU, EncoderOnCPU, arrays_of
+from glassrank.nn.cpu.text_encoders import BERTRows
 from glassrank.nn.transformer import Activation, Encoder, EncoderConfig
 
 needs_tiles = pytest.mark.skipif(not amx.usable(), reason="this processor has no AMX tiles")
@@ -195,7 +196,7 @@ def test_one_that_joins_and_then_never_works_is_not_waited_for() -> None:
 
     def lead(work: Any, invited: int) -> Any:
         cells = dict(zip(work.__code__.co_freevars, work.__closure__, strict=True))
-        met = cells["job"].cell_contents[4]
+        met = cells["job"].cell_contents[5]
         met[0] = invited  # they came
         seen.append(met)
         return work(True)
@@ -289,3 +290,21 @@ def test_tiny_numbers_are_as_before_for_everyone_else(
 ) -> None:
     small[1](*text(5))
     assert np.float32(1e-30) * np.float32(1e-10) > 0
+
+
+@every_way
+def test_texts_one_after_another_are_as_each_alone(tiles: bool) -> None:
+    """Long ones, which attend by tiles, beside short ones, which do not."""
+    encoder = trained(Encoder(SMALL))
+    rows = BERTRows(SMALL, arrays_of(encoder), tiles=tiles)
+    lengths = np.array([3, 40, 0, 31, 32, 80, 1, 65])
+    ids = np.random.default_rng(0).integers(0, 50, lengths.sum())
+    together = rows(ids, lengths)
+    for text_ids, alone in zip(
+        np.split(ids, np.cumsum(lengths)[:-1]),
+        np.split(together, np.cumsum(lengths)[:-1]),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(rows(text_ids), alone)
+    with pytest.raises(InputError, match="not those of texts of these lengths"):
+        rows(ids, lengths[1:])

@@ -6,13 +6,11 @@ goes down the rows, and its result is what the next product takes, two rows inte
 be turned for that grows with a document's length, and not with its square.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numba import njit, types
 from numpy.typing import NDArray
-from torch import Tensor
 
 from glassrank.compiled import compiled
 from glassrank.nn.cpu import amx, simd, simd_math
@@ -31,6 +29,10 @@ from glassrank.nn.cpu.simd import (
 )
 from glassrank.nn.cpu.simd_math import exp2, maximum
 
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
 CHANNELS = 32
 """Of a head: what tiles take."""
 _PAIRS = CHANNELS // 2
@@ -40,7 +42,7 @@ _LOWEST, _ZERO = np.float32(-126), np.float32(0)
 
 
 @intrinsic
-def _store_pairs(typing: Any, target: Any, at: Any, low: Any, high: Any) -> Any:
+def store_pairs(typing: Any, target: Any, at: Any, low: Any, high: Any) -> Any:
     """Two vectors as bfloat16, interleaved: sixteen integers of 32 bits."""
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -77,7 +79,7 @@ def _turn_keys_and_values(
 
 
 @njit
-def _shares(scores: Any, shares: Any, words: int, scale: Any) -> Any:
+def shares_of(scores: Any, shares: Any, words: int, scale: Any) -> Any:
     """The softmax of sixteen askers over all words, not yet divided by its sum, which it gives."""
     best = load(scores, 0)
     for word in range(1, words):
@@ -89,13 +91,13 @@ def _shares(scores: Any, shares: Any, words: int, scale: Any) -> Any:
         even = exp2(maximum(load(scores, word * LANES) * times - base, lowest))
         odd = exp2(maximum(load(scores, (word + 1) * LANES) * times - base, lowest))
         total = total + even + odd
-        _store_pairs(shares, word // 2 * LANES, even, odd)
+        store_pairs(shares, word // 2 * LANES, even, odd)
     if words % 2:
         even = exp2(maximum(load(scores, (words - 1) * LANES) * times - base, lowest))
         total = total + even
-        _store_pairs(shares, words // 2 * LANES, even, broadcast(_ZERO))
+        store_pairs(shares, words // 2 * LANES, even, broadcast(_ZERO))
     for two in range((words + 1) // 2, (words + 31) // 32 * LANES):
-        _store_pairs(shares, two * LANES, broadcast(_ZERO), broadcast(_ZERO))
+        store_pairs(shares, two * LANES, broadcast(_ZERO), broadcast(_ZERO))
     return total
 
 
@@ -126,7 +128,7 @@ def _attend_head(
                 amx.add_bf16_products(1, 5, 6)
                 amx.store_tile(1, pointer(scores), (other + LANES) * LANES, amx.ROW_BYTES)
             amx.store_tile(0, pointer(scores), other * LANES, amx.ROW_BYTES)
-        total = ones / _shares(pointer(scores), pointer(shares), words, scale)
+        total = ones / shares_of(pointer(scores), pointer(shares), words, scale)
         amx.zero(0)
         amx.zero(1)
         row = 4 * steps * LANES  # bytes
@@ -141,7 +143,7 @@ def _attend_head(
         for pair in range(_PAIRS):
             low = load(pointer(sums), 2 * pair * LANES) * total
             high = load(pointer(sums), (2 * pair + 1) * LANES) * total
-            _store_pairs(pointer(asked), pair * LANES, low, high)
+            store_pairs(pointer(asked), pair * LANES, low, high)
         for word in range(here):
             for pair in range(_PAIRS):
                 out[first + begin + word, query + pair] = asked[pair * LANES + word]
@@ -175,14 +177,16 @@ def _compiled(*sources: float) -> Any:
 _attend_documents = _compiled(*written(amx, simd, simd_math))
 
 
-def usable(dtype: torch.dtype, channels: int) -> bool:
+def usable(dtype: "torch.dtype", channels: int) -> bool:
     """Whether tiles take heads like these, and there are tiles."""
+    import torch
+
     return dtype == torch.bfloat16 and channels == CHANNELS and amx.usable()
 
 
 def attend_within(
-    projected: Tensor, lengths: NDArray[np.int64], heads: int, scale: float
-) -> Tensor:
+    projected: "Tensor", lengths: NDArray[np.int64], heads: int, scale: float
+) -> "Tensor":
     """Queries, keys and values (T, 3 * H * 32) in bfloat16 of documents that stand one after
     another, with so many words each, to what their words attend to: (T, H * 32)."""
     out = projected.new_empty(len(projected), projected.shape[1] // 3)
@@ -192,6 +196,8 @@ def attend_within(
     return out
 
 
-def _as_pairs(tensor: Tensor) -> NDArray[np.uint32]:
+def _as_pairs(tensor: "Tensor") -> NDArray[np.uint32]:
+    import torch
+
     pairs: NDArray[np.uint32] = tensor.view(torch.int32).numpy().view(np.uint32)
     return pairs

@@ -1,11 +1,12 @@
-"""A transformer's blocks for the few rows of one query on a CPU: the same rows out, sooner.
+"""A transformer's blocks for the few rows of one text, or of some, on a CPU: the same rows out,
+sooner.
 
 One query is so little work that a processor's time goes into reading the weights. So they are
 bfloat16, in the order in which one compiled pass reads them (`few_rows_pass`), by matrix tiles
 where the processor has them and by vectors elsewhere. Heads, columns and rows are filled up with
 zeros to whole tiles, which changes nothing; each share of the work has its weights of all blocks
-one after another. `query_encoders.py` names the plain forms; `nn/gpu/few_rows.py` is the same for a
-GPU.
+one after another. Rows of several texts stand one after another too; only attention looks at texts.
+`text_encoders.py` names the plain forms; `nn/gpu/few_rows.py` is the same for a GPU.
 """
 
 import os
@@ -15,12 +16,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
-from torch.nn import functional
 
 from glassrank.errors import InputError
+from glassrank.nn.bfloat16 import bits_of
 from glassrank.nn.cpu import amx
 from glassrank.nn.cpu.barrier import counters
 from glassrank.nn.cpu.few_rows_pass import (
@@ -33,10 +32,11 @@ from glassrank.nn.cpu.few_rows_pass import (
     Workspace,
     pass_rows,
 )
+from glassrank.nn.cpu.row_attention import TileRoom, room_sizes
 from glassrank.nn.cpu.row_products import STEP
 from glassrank.nn.cpu.row_steps import ASKERS
-from glassrank.nn.cpu.simd import LANES
-from glassrank.nn.threads import lead, threads_allowed
+from glassrank.nn.cpu.simd import LANES, LINE
+from glassrank.nn.threads import lead, threads_allowed, threads_set
 
 _MOST_SHARES = 8
 """Each adds a sum as large as all rows."""
@@ -51,10 +51,12 @@ class Block:
     """norm(x + second(f(first(x)))): `f` is attention of some heads, whose queries, keys and values
     `first` makes one after another, or an activation (see `row_steps`)."""
 
-    first: nn.Linear
-    second: nn.Linear
-    gain: Tensor
-    shift: Tensor
+    first: NDArray[Any]  # (N, K)
+    first_bias: NDArray[Any]  # (N,)
+    second: NDArray[Any]  # (M, N or fewer)
+    second_bias: NDArray[Any]  # (M,)
+    gain: NDArray[Any]  # (M,)
+    shift: NDArray[Any]  # (M,)
     inside: float = 0.0
     """The norm's epsilon, added to the variance."""
     outside: float = 0.0
@@ -66,8 +68,8 @@ class Block:
 
 
 class FewRows:
-    """Called with the ids of one text and where its rows come from; several threads may call it.
-    Weights are taken over as they are now."""
+    """Called with the ids of one text, or of several, and where their rows come from; several
+    threads may call it. Weights are taken over as they are now."""
 
     def __init__(
         self,
@@ -77,8 +79,8 @@ class FewRows:
         threads: int | None = None,
         tiles: bool | None = None,
     ) -> None:
-        """`threads` are torch's unless told otherwise, or fewer where there is little to do; if
-        torch is given fewer later on, no more are used.
+        """`threads` are as many as `threads_set` says, unless told otherwise, or fewer where there
+        is little to do; if it says fewer later on, no more are used.
         `tiles` says whether to use the processor's matrix tiles: None is yes, where there are
         any."""
         if tiles and not amx.usable():
@@ -87,8 +89,8 @@ class FewRows:
         self.size, self._width = size, whole(size)
         packed = [packed_block(block, self._width) for block in blocks]
         most = min([_MOST_SHARES, os.cpu_count() or 1, *(block.units for block in packed)])
-        worth = sum(block.first.numel() + block.second.numel() for block in packed) // _WORTH
-        wanted = min(worth, torch.get_num_threads()) if threads is None else threads
+        worth = sum(block.first.size + block.second.size for block in packed) // _WORTH
+        wanted = min(worth, threads_set()) if threads is None else threads
         self._shares = max(1, min(most, wanted)) if packed else 1
         self._threads = threads
         self._blocks = laid_out(blocks, packed, size, self._shares)
@@ -97,19 +99,24 @@ class FewRows:
         self._alone = 0
         self._free: defaultdict[int, list[Workspace]] = defaultdict(list)
 
-    def __call__(self, ids: NDArray[np.int64], entry: Entry) -> NDArray[np.float32]:
-        """(L,) to (L, size)."""
-        self._check(ids, entry)
+    def __call__(
+        self, ids: NDArray[np.int64], entry: Entry, lengths: NDArray[np.int64] | None = None
+    ) -> NDArray[np.float32]:
+        """(T,) to (T, size): one text, or texts of these lengths, one after another. Of several
+        texts there is enough for each thread to take some: they are encoded by this one."""
+        texts = np.array([len(ids)]) if lengths is None else np.ascontiguousarray(lengths, np.int64)
+        self._check(ids, texts, entry)
         out = np.empty((len(ids), self.size), np.float32)
         if not len(ids):
             return out
-        most = -(-len(ids) // LANES) * LANES
+        most = _room_for(len(ids))
         free = self._free[most]
         space = free.pop() if free else self._workspace(most)
-        self._alone -= 1
+        self._alone -= lengths is None
         threads = self._threads or threads_allowed()
-        invited = 0 if self._alone > 0 else min(self._shares, threads) - 1
-        job = (ids, entry, self._blocks, space, counters(), invited)
+        alone = self._alone > 0 or lengths is not None
+        invited = 0 if alone else min(self._shares, threads) - 1
+        job = (ids, texts, entry, self._blocks, space, counters(), invited)
         came: int = lead(lambda leads: pass_rows(*job, leads, out), invited)
         if came:
             free.append(
@@ -119,13 +126,15 @@ class FewRows:
             self._alone = _ALONE
         return out
 
-    def _check(self, ids: NDArray[np.int64], entry: Entry) -> None:
+    def _check(self, ids: NDArray[np.int64], texts: NDArray[np.int64], entry: Entry) -> None:
         """Compiled code checks nothing, so what it could read by mistake is refused here."""
         if ids.ndim != 1 or ids.dtype != np.int64 or not ids.flags.c_contiguous:
             raise InputError(f"ids must be whole numbers of one text, not {ids.shape} {ids.dtype}")
-        if len(ids) > len(entry.places):
+        if texts.min(initial=0) < 0 or texts.sum() != len(ids):
+            raise InputError(f"{len(ids)} ids are not those of texts of these lengths")
+        if texts.max(initial=0) > len(entry.places):
             raise InputError(
-                f"a text of {len(ids)} pieces is longer than the {len(entry.places)} that there "
+                f"a text of {texts.max()} pieces is longer than the {len(entry.places)} that there "
                 "are positions for; cut it before it is encoded"
             )
         if len(ids) and not 0 <= ids.min() <= ids.max() < len(entry.table):
@@ -146,52 +155,53 @@ class FewRows:
             return _aligned(np.dtype(dtype), *shape)
 
         shares, width = self._shares, self._width
+        words, pairs, floats = room_sizes(most if self.tiles else 0)
         return Workspace(
             x=room(shares, most, width),
             rows=room(shares, most, width, dtype=kind),
             inside=room(shares, most, 3 * self._widest),
             inner=room(shares, most, self._widest, dtype=kind),
             turned=room(shares, self._channels + ASKERS, most),
+            room=TileRoom(
+                room(shares, words, dtype=np.uint16),
+                room(shares, pairs, dtype=np.uint32),
+                room(shares, floats),
+            ),
             sums=room(3, shares, most, width),
         )
 
-    def norm(self, *gain_and_shift: Tensor) -> NDArray[np.float32]:
+    def norm(self, *gain_and_shift: NDArray[Any]) -> NDArray[np.float32]:
         """For an `Entry`: (2, width), or (0, width) for none."""
         norm = np.zeros((len(gain_and_shift), self._width), np.float32)
         for row, values in zip(norm, gain_and_shift, strict=True):
-            row[: self.size] = plain(values).numpy()
+            row[: self.size] = values
         return norm
 
 
-def real_length(mask: Tensor) -> int:
-    """Of a mask (1, L) that is 1 and then 0."""
-    real = mask[0].numpy()
-    length = int(np.count_nonzero(real))
-    if not (real[:length] == 1).all():
-        raise InputError("a mask must be 1 for a text's first words and 0 for padding after them")
-    return length
+_FEW = 64
 
 
-def with_padding(rows: Tensor, length: int) -> Tensor:
-    """(L, H) to (1, length, H): zeros follow."""
-    missing = length - len(rows)
-    return (functional.pad(rows, (0, 0, 0, missing)) if missing else rows)[None]
+def _room_for(rows: int) -> int:
+    """Whole tiles; of many rows, one of a few numbers, since room is kept for each."""
+    return -(-rows // LANES) * LANES if rows <= _FEW else 1 << (rows - 1).bit_length()
 
 
 def _aligned(dtype: np.dtype[Any], *shape: int) -> NDArray[Any]:
-    """Zeros that begin at a line of the cache, as torch's memory does."""
+    """Zeros that begin at a line of the cache."""
     size = int(np.prod(shape)) * dtype.itemsize
-    return torch.zeros(size, dtype=torch.uint8).numpy().view(dtype).reshape(shape)
+    room = np.zeros(size + LINE, np.uint8)
+    begin = -room.ctypes.data % LINE
+    return room[begin : begin + size].view(dtype).reshape(shape)
 
 
 @dataclass(frozen=True)
 class PackedBlock:
     """A block with whole units: heads, or 32 columns between its products, with zeros in them."""
 
-    first: Tensor  # (units * columns, width)
-    bias: Tensor  # (units * columns,)
-    second: Tensor  # (width, units * unit)
-    other_bias: Tensor  # (width,)
+    first: NDArray[np.float32]  # (units * columns, width)
+    bias: NDArray[np.float32]  # (units * columns,)
+    second: NDArray[np.float32]  # (width, units * unit)
+    other_bias: NDArray[np.float32]  # (width,)
     units: int
     unit: int
     channels: int
@@ -202,48 +212,48 @@ def whole(count: int) -> int:
     return -(-count // STEP) * STEP
 
 
-def plain(tensor: Tensor) -> Tensor:
-    """As float32 on the CPU, without gradients."""
-    return tensor.detach().float().cpu()
-
-
 def packed_block(block: Block, width: int) -> PackedBlock:
     """Heads and inner columns are padded with zeros, which change nothing."""
-    first, second = plain(block.first.weight), plain(block.second.weight)  # (N, K), (K, M)
-    bias, other_bias = plain(block.first.bias), plain(block.second.bias)
-    size, total = second.shape
+    size, total = block.second.shape  # the outputs of one product, and what it takes
     if block.heads:
         units, channels = block.heads, total // block.heads
         unit = whole(channels)
-        split = first.view(3, units, channels, size).transpose(0, 1)  # (units, 3, channels, K)
-        own_bias = bias.view(3, units, channels).transpose(0, 1)
-        spare = unit - channels
-        first = functional.pad(split, (0, 0, 0, spare)).reshape(-1, size)
-        bias = functional.pad(own_bias, (0, spare)).flatten()
-        second = functional.pad(second.view(size, units, channels), (0, spare)).flatten(1)
+        first: NDArray[np.float32] = np.zeros((units, 3, unit, width), np.float32)
+        bias: NDArray[np.float32] = np.zeros((units, 3, unit), np.float32)
+        second: NDArray[np.float32] = np.zeros((width, units, unit), np.float32)
+        first[:, :, :channels, :size] = block.first.reshape(3, units, channels, size).swapaxes(0, 1)
+        bias[:, :, :channels] = block.first_bias.reshape(3, units, channels).swapaxes(0, 1)
+        second[:size, :, :channels] = block.second.reshape(size, units, channels)
     else:
         units, unit, channels = whole(total) // STEP, STEP, 0
-        spare = units * unit - total
-        first, bias = functional.pad(first, (0, 0, 0, spare)), functional.pad(bias, (0, spare))
-        second = functional.pad(second, (0, spare))
-    more = width - size
+        first = np.zeros((units * unit, width), np.float32)
+        bias = np.zeros(units * unit, np.float32)
+        second = np.zeros((width, units * unit), np.float32)
+        first[:total, :size], bias[:total] = block.first, block.first_bias
+        second[:size, :total] = block.second
     return PackedBlock(
-        functional.pad(first, (0, more)),
-        bias,
-        functional.pad(second, (0, 0, 0, more)),
-        functional.pad(other_bias, (0, more)),
+        first.reshape(-1, width),
+        bias.reshape(-1),
+        second.reshape(width, -1),
+        _padded(block.second_bias, width),
         units,
         unit,
         channels,
     )
 
 
-def _in_tiles(weight: Tensor) -> Tensor:
+def _padded(values: NDArray[Any], width: int) -> NDArray[np.float32]:
+    padded = np.zeros(width, np.float32)
+    padded[: len(values)] = values
+    return padded
+
+
+def _in_tiles(weight: NDArray[np.float32]) -> NDArray[np.uint16]:
     """(N, K) flat, in the order in which two columns of tiles are read from top to bottom: in a
     tile, two inputs of sixteen outputs stand in a line."""
     outputs, inputs = weight.shape
-    cut = weight.view(outputs // STEP, 2, LANES, inputs // STEP, LANES, 2)
-    return cut.permute(0, 3, 1, 4, 2, 5).flatten().bfloat16()
+    cut = bits_of(weight).reshape(outputs // STEP, 2, LANES, inputs // STEP, LANES, 2)
+    return cut.transpose(0, 3, 1, 4, 2, 5).reshape(-1)
 
 
 def _span(block: PackedBlock, share: int, shares: int) -> tuple[int, int]:
@@ -261,7 +271,7 @@ def laid_out(
 ) -> Blocks:
     """All blocks as one compiled pass reads them."""
     width = whole(size)
-    streams, starts, at = [torch.empty(0, dtype=torch.bfloat16)], [], 0
+    streams, starts, at = [np.empty(0, np.uint16)], [], 0
     for share in range(shares):
         for padded in packed:
             first, last = _span(padded, share, shares)
@@ -270,11 +280,10 @@ def laid_out(
             streams.append(_in_tiles(padded.second[:, first * padded.unit : last * padded.unit]))
             starts.append(at)
             at += len(streams[-2]) + len(streams[-1])
-    constants = [torch.zeros(width), functional.pad(torch.ones(size), (0, width - size))]
+    constants = [np.zeros(width, np.float32), _padded(np.ones(size), width)]
     plan, place = [], 2 * width
     for block, padded in zip(blocks, packed, strict=True):
-        spare = (0, width - size)
-        gain, shift = (functional.pad(plain(x), spare) for x in (block.gain, block.shift))
+        gain, shift = _padded(block.gain, width), _padded(block.shift, width)
         places = []
         for constant in (padded.bias, padded.other_bias, gain, shift):
             places.append(place)
@@ -287,7 +296,7 @@ def laid_out(
     return Blocks(
         plan=np.array(plan, np.int64).reshape(-1, PLAN),
         numbers=np.array(numbers, np.float32).reshape(-1, NUMBERS),
-        weights=torch.cat(streams).view(torch.uint16).numpy(),
+        weights=np.concatenate(streams),
         starts=np.array(starts, np.int64).reshape(shares, -1),
-        constants=torch.cat(constants).numpy(),
+        constants=np.concatenate(constants),
     )

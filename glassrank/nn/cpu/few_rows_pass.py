@@ -1,4 +1,4 @@
-"""One pass of a query's few rows through all blocks of a transformer, compiled.
+"""One pass of the rows of a text, or of some texts, through all blocks of a transformer, compiled.
 
 A block is attention or a feed-forward layer, and the norm of what it adds to its rows. Inside, it
 falls apart into heads, or columns between its two products: each thread takes its share of them
@@ -13,10 +13,20 @@ from numba import njit
 from numpy.typing import NDArray
 
 from glassrank.compiled import compiled
-from glassrank.nn.cpu import amx, barrier, row_products, row_steps, simd, simd_math
+from glassrank.nn.cpu import (
+    amx,
+    attention,
+    barrier,
+    row_attention,
+    row_products,
+    row_steps,
+    simd,
+    simd_math,
+)
 from glassrank.nn.cpu.barrier import all_came, arrive, close, goes_on, join, participants
+from glassrank.nn.cpu.row_attention import TileRoom, attend_text
 from glassrank.nn.cpu.row_products import begin, end, multiply
-from glassrank.nn.cpu.row_steps import activate, attend, normalise
+from glassrank.nn.cpu.row_steps import activate, normalise
 from glassrank.nn.cpu.simd import (
     LANES,
     flush_denormals,
@@ -68,17 +78,24 @@ class Workspace(NamedTuple):
     inside: NDArray[np.float32]  # (shares, most, widest): of a share, after the first product
     inner: NDArray[Any]  # (shares, most, widest): the same as the second one takes it
     turned: NDArray[np.float32]  # (shares, channels + ASKERS, most): keys, then scores
+    room: TileRoom  # each (shares, …)
     sums: NDArray[np.float32]
     """(3, shares, most, width): two that blocks take in turn, so that nobody writes what another
     still reads, and one for the leader when it is alone."""
 
 
 @njit
-def _enter_rows(ids: Any, entry: Any, size: int, width: int, real: Any, x: Any, rows: Any) -> None:
+def _enter_rows(
+    ids: Any, texts: Any, entry: Any, size: int, width: int, real: Any, x: Any, rows: Any
+) -> None:
     table, places, norm = pointer(entry.table), pointer(entry.places), pointer(entry.norm)
     whole, normed = size // LANES * LANES, len(entry.norm) > 0
+    text, begins = 0, 0
     for row in range(len(ids)):
-        word, place, to = ids[row] * size, row * size, row * width
+        while row - begins >= texts[text]:
+            begins += texts[text]
+            text += 1
+        word, place, to = ids[row] * size, (row - begins) * size, row * width
         for column in range(0, whole, LANES):
             store(x, to + column, load(table, word + column) + load(places, place + column))
         for column in range(whole, width):
@@ -97,8 +114,9 @@ def _enter_rows(ids: Any, entry: Any, size: int, width: int, real: Any, x: Any, 
 
 @njit
 def _work_on_share(
-    blocks: Any, block: int, share: int, count: int, width: int, number: int, space: Any, turn: int
-) -> None:
+    blocks: Any, block: int, share: int, count: int, texts: Any, width: int, number: int,
+    space: Any, turn: int,
+) -> None:  # fmt: skip
     """Its sums, of the rows that participant `number` has."""
     shares, most = space.sums.shape[1], space.x.shape[1]
     plan, constants = offset(pointer(blocks.plan), block * PLAN), pointer(blocks.constants)
@@ -117,7 +135,18 @@ def _work_on_share(
         scale = pointer(blocks.numbers)[block * NUMBERS]
         turned = offset(pointer(space.turned), number * most * space.turned.shape[1])
         scores = offset(turned, channels * most)
-        attend(inside, count, last - first, channels, unit, scale, turned, most, scores, inner)
+        words = offset(pointer(space.room.words), number * space.room.words.shape[1])
+        pairs = offset(pointer(space.room.pairs), number * space.room.pairs.shape[1])
+        floats = offset(pointer(space.room.floats), number * space.room.floats.shape[1])
+        begins = 0
+        for length in texts:
+            asking = offset(inside, begins * (last - first) * before)
+            to = offset(inner, begins * (last - first) * unit)
+            attend_text(
+                asking, length, last - first, channels, unit, scale, turned, most, scores,
+                words, pairs, floats, to,
+            )  # fmt: skip
+            begins += length
     else:
         activate(inside, count * (last - first) * unit, plan[4], inner)
     multiply(
@@ -154,6 +183,7 @@ def _compiled(*sources: float) -> Any:
     @compiled
     def pass_rows(
         ids: Any,
+        texts: Any,
         entry: Any,
         blocks: Any,
         space: Any,
@@ -176,7 +206,7 @@ def _compiled(*sources: float) -> Any:
         begin(pointer(space.rows), count)
         x = offset(pointer(space.x), number * space.x.shape[1] * width)
         _enter_rows(
-            ids, entry, size, width, offset(pointer(blocks.constants), width), x,
+            ids, texts, entry, size, width, offset(pointer(blocks.constants), width), x,
             offset(pointer(space.rows), number * space.x.shape[1] * width),
         )  # fmt: skip
         threads, last, alone = 0, len(blocks.plan) - 1, False
@@ -185,7 +215,7 @@ def _compiled(*sources: float) -> Any:
             turn = 2 if alone else block % 2
             share = number
             while share < shares:
-                _work_on_share(blocks, block, share, count, width, number, space, turn)
+                _work_on_share(blocks, block, share, count, texts, width, number, space, turn)
                 if not threads:
                     threads = close(counters, invited) if leads else participants(counters)
                 share += threads
@@ -210,4 +240,6 @@ def _compiled(*sources: float) -> Any:
     return pass_rows
 
 
-pass_rows = _compiled(*written(amx, barrier, row_products, row_steps, simd, simd_math))
+pass_rows = _compiled(
+    *written(amx, attention, barrier, row_attention, row_products, row_steps, simd, simd_math)
+)

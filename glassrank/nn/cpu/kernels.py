@@ -4,7 +4,6 @@
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from glassrank.arrays import frozen
@@ -14,8 +13,8 @@ from glassrank.nn.cpu.packed_query import AT_ONCE, Kind, layout
 from glassrank.nn.cpu.simd import LANES, LINE
 from glassrank.nn.cpu.soft_counts import Pooling, score_documents
 from glassrank.nn.cpu.stored_products import Stored
-from glassrank.nn.kernels import Kernels, kernel_runs
-from glassrank.nn.threads import together
+from glassrank.nn.kernel_runs import Kernels, kernel_runs
+from glassrank.nn.threads import threads_set, together
 
 WORTH_A_THREAD = 1500
 """Document words, for each sixteen query words, that take longer than waking a thread."""
@@ -54,14 +53,14 @@ def pool_cpu(
 
     Document i is the rows `starts[i]` to `starts[i] + lengths[i]`, of which the columns from
     `first_column` on meet the query's unit vectors (Q, E) with weights (Q,). `threads` are as many
-    as torch has, or fewer where there is little to do. `tiles` says whether to use the processor's
-    matrix tiles: None is yes, where there are any and the rows are padded for them.
+    as `threads_set` says, or fewer where there is little to do. `tiles` says whether to use the
+    processor's matrix tiles: None is yes, where there are any and the rows are padded for them.
     """
     starts, lengths = _whole_numbers(starts), _whole_numbers(lengths)
     _check(query, rows, starts, lengths, first_column)
     kind = _kind(rows, first_column, query.shape[1], tiles)
     scores = np.empty(len(starts), np.float32)
-    threads = _threads(threads or torch.get_num_threads(), len(query), int(lengths.sum()))
+    threads = _threads(threads or threads_set(), len(query), int(lengths.sum()))
     job = (
         np.ascontiguousarray(query, np.float32),
         np.ascontiguousarray(weights, np.float32),

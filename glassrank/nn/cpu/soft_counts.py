@@ -51,7 +51,7 @@ from glassrank.nn.cpu.stored_products import (
     prefetch_row,
     similarity,
 )
-from glassrank.nn.kernels import FLOOR
+from glassrank.nn.kernel_runs import FLOOR
 
 _FLOOR = np.float32(FLOOR)
 _ZERO, _ONE = np.float32(0), np.float32(1)

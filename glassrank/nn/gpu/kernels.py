@@ -19,7 +19,7 @@ from torch import Tensor
 
 from glassrank.errors import InputError
 from glassrank.nn.gpu.soft_counts import cosines, kernel_values, read_query
-from glassrank.nn.kernels import FLOOR, LARGEST_COSINE, Kernels, kernel_runs
+from glassrank.nn.kernel_runs import FLOOR, LARGEST_COSINE, Kernels, kernel_runs
 
 _COLUMNS = 64
 """Vectors are multiplied in pieces of so many columns."""

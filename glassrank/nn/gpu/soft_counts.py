@@ -126,7 +126,7 @@ def kernel_values(
     tops: tl.constexpr,
 ) -> tl.tensor:
     """A tensor like the cosines for each kernel, run by run, without the constants of the runs
-    (see `nn.kernels.kernel_runs`). With `at_least`, kernels keep their top values from their
+    (see `nn.kernel_runs`). With `at_least`, kernels keep their top values from their
     centers on."""
     never = tl.where(inside, 0.0, NEVER)[None, :]
     values: tl.tuple = ()

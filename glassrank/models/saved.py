@@ -1,0 +1,143 @@
+"""What a model folder says: `config.json` and `vocabulary.txt`, and whose weights they go with."""
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glassrank.checked import parse_json
+from glassrank.errors import GlassrankError, InputError
+from glassrank.models import is_outside
+from glassrank.models.calibration import Calibration
+from glassrank.models.division import Passages
+from glassrank.models.ranker import AnyRanker
+from glassrank.sealed import SealedFiles, about
+from glassrank.settings import from_plain, modest, to_plain
+
+FORMAT = 1
+PACKAGED = {name: Path(__file__).parent / "packaged" / name for name in ("default", "fast")}
+"""The models that come with the package."""
+CONFIG, WEIGHTS = "config.json", "weights.safetensors"
+VOCABULARY, CARD = "vocabulary.txt", "card.md"
+_CONFIG_BYTES, _VOCABULARY_BYTES = 1 << 20, 1 << 26
+_LONGEST_TEXT = 10_000
+
+
+@dataclass(frozen=True)
+class Usage:
+    """How a model is used: what it was trained for, so that nobody has to remember."""
+
+    query_length: int = 30
+    doc_length: int = 200
+    depth: int | None = None
+    """The re-ranking depth that was best on dev queries."""
+    first_stage: str = "bm25"
+    calibration: Calibration | None = None
+    """Of scores to probabilities of relevance, on dev queries."""
+    texts_calibration: Calibration | None = None
+    """The same of texts that no first stage has scored, for a model that mixes such scores in."""
+    passages: Passages = field(default_factory=Passages)
+    """What becomes of documents that are longer than `doc_length`."""
+    notes: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("query_length", "doc_length"):
+            if not 1 <= getattr(self, name) <= _LONGEST_TEXT:
+                raise InputError(
+                    f"usage.{name}: expected 1 to {_LONGEST_TEXT:,} words, "
+                    f"found {getattr(self, name)}"
+                )
+        if self.depth is not None and self.depth < 1:
+            raise InputError(f"usage.depth: expected 1 or more documents, found {self.depth}")
+
+
+@dataclass(frozen=True)
+class SavedModel:
+    """A model with all that is needed to use it."""
+
+    model: Any
+    """A `Ranker`; where it was loaded to be served, without PyTorch if that can be."""
+    usage: Usage
+    vocabulary: list[str]
+    """Words by id; the first two are padding and the unknown word."""
+    load_trained: "Callable[[], SavedModel] | None" = field(default=None, repr=False)
+    """The same model, as PyTorch computes it, where it was loaded to be served without."""
+
+    def trained(self) -> "SavedModel":
+        """As PyTorch computes it: for layers as they were trained, and for a GPU."""
+        if self.load_trained is None:
+            return self
+        trained = self.load_trained()
+        if fingerprint(trained.model) != fingerprint(self.model):
+            raise GlassrankError("the model folder has changed meanwhile; load it again")
+        return trained
+
+    @property
+    def unknown_buckets(self) -> int:
+        """How many vectors words share that are not in the vocabulary: those behind its own."""
+        words = self.model.rankers()[0].words
+        if words is None or not words.has_buckets:
+            return 0
+        return int(words.vector_count) - len(self.vocabulary)
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """What `config.json` holds; an ensemble has members, and nothing of its own."""
+
+    format: int
+    model: str
+    usage: Usage
+    config: dict[str, Any] = field(default_factory=dict)
+    words: tuple[int, ...] | None = field(default=None, metadata={"largest": 1 << 30})
+    """How many words have a vector, and how long it is."""
+    first_stage_weight: bool = False
+    members: tuple[str, ...] = ()
+
+
+def named_folder(model: str | Path) -> tuple[Path, list[str]]:
+    """The folder that a name stands for, and the class outside this package that it trusts.
+
+    >>> named_folder("runs/tk"), named_folder("mine:Siamese@runs/siamese")
+    ((PosixPath('runs/tk'), []), (PosixPath('runs/siamese'), ['mine:Siamese']))
+    """
+    name, at, folder = str(model).partition("@")
+    if at and is_outside(name):
+        return Path(folder), [name]
+    return PACKAGED.get(str(model)) or Path(model), []
+
+
+def load_config(files: SealedFiles) -> ModelConfig:
+    """What `config.json` says, as far as it can be without the model's class."""
+    with about(files.path, f"{CONFIG} is not what a model has"):
+        plain = parse_json(files.read(CONFIG, _CONFIG_BYTES))
+        if not isinstance(plain, dict):
+            raise InputError(f"{CONFIG} is not a table")
+        if type(plain.get("format")) is not int or plain["format"] != FORMAT:
+            version = str(plain.get("format"))[:40]
+            raise InputError(f"it has model format {version}, this version reads {FORMAT}")
+        return modest(from_plain(ModelConfig, plain), CONFIG)
+
+
+def load_vocabulary(files: SealedFiles) -> list[str]:
+    """Words or pieces by id."""
+    text = files.read(VOCABULARY, _VOCABULARY_BYTES).decode("utf-8")
+    *words, end = text.split("\n")
+    if end:
+        raise InputError(f"{VOCABULARY} ends within a line")
+    return words
+
+
+def fingerprint(model: AnyRanker) -> str:
+    """The same for the same weights, another for any other: what a document store is tied to."""
+    digest = hashlib.blake2b(digest_size=16)
+    digest.update(json.dumps(to_plain(model.config), sort_keys=True).encode())
+    for name, chunks in sorted(model.weight_chunks(), key=lambda named: named[0]):
+        digest.update(name.encode())
+        for values in chunks:
+            digest.update(values.reshape(-1).view(np.uint8).data)  # without a copy
+    return digest.hexdigest()
