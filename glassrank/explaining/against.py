@@ -9,8 +9,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from glassrank.explaining.function_words import folded
 from glassrank.explaining.structure import Against, Kind, ScorePart
+from glassrank.text.function_words import folded
 
 FIRST_STAGE = "first stage"
 FOLDED = "function words and punctuation"

@@ -6,20 +6,28 @@ An explainer is a function from `Case` to `Findings`, written for one family of 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
 from glassrank.deadline import NEVER, Deadline
 from glassrank.explaining.structure import Mark, Matrix, QueryTerm, ScorePart, Side, Signal
-from glassrank.models import Output, Ranker, TokenBatch, Words
+from glassrank.models.ranker import Output, TokenBatch, Words, as_array, no_gradients
+
+Values = NDArray[np.float64]
+
+
+def in_full(values: Any) -> Values:
+    """A tensor's numbers, or an array's, in 64 bits."""
+    return as_array(values).astype(np.float64)
 
 
 @dataclass(frozen=True)
 class Case:
     """One query, one document, and what the model makes of them: all batches are of one."""
 
-    model: Ranker
+    model: Any
     query_batch: TokenBatch
     doc_batch: TokenBatch
     query_words: tuple[str, ...]  # (Q,) those that the model reads
@@ -35,7 +43,7 @@ class Case:
     @classmethod
     def of(
         cls,
-        model: Ranker,
+        model: Any,
         query: TokenBatch,
         doc: TokenBatch,
         query_words: Sequence[str],
@@ -45,7 +53,7 @@ class Case:
         deadline: Deadline = NEVER,
     ) -> "Case":
         """Both as they were ranked, if that is not what `encode_doc` and `encode_query` give."""
-        with torch.no_grad():
+        with no_gradients(model):
             own_doc = model.encode_doc(doc) if encoded_doc is None else encoded_doc
             own_query = model.encode_query(query) if encoded_query is None else encoded_query
             encoded = own_query, own_doc
@@ -81,6 +89,8 @@ class Case:
 
     def with_gradients(self) -> Output:
         """`interact` once more, so that gradients of the score can be asked for."""
+        import torch
+
         with torch.enable_grad():
             query, doc = (
                 Words(
@@ -90,11 +100,12 @@ class Case:
                 )
                 for words in (self.query, self.doc)
             )
-            return self.model.interact(query, doc)
+            output: Output = self.model.interact(query, doc)
+            return output
 
-    def words_alone(self, matrix: Tensor) -> Tensor:
+    def words_alone(self, matrix: Any) -> Values:
         """(1, Q', D') without padding, in 64 bits: (Q, D)."""
-        return matrix[0, : len(self.query_words), : self.doc_count].detach().cpu().double()
+        return in_full(matrix[0, : len(self.query_words), : self.doc_count])
 
 
 @dataclass(frozen=True)
@@ -117,16 +128,17 @@ Explainer = Callable[[Case], Findings]
 
 
 def marks_of(
-    shares: Tensor,  # (Q, D, S)
-    similarity: Tensor,  # (Q, D)
+    shares: Any,  # (Q, D, S)
+    similarity: Any,  # (Q, D)
     signal: Sequence[int | None],  # (D,)
 ) -> tuple[Mark, ...]:
     """Each document word's mark: the closest query word by similarity, and all its shares."""
+    shares, similarity = np.asarray(shares), np.asarray(similarity)
     by_term, by_signal = shares.sum(2).T.tolist(), shares.sum(0).tolist()  # (D, Q), (D, S)
     whole = shares.sum((0, 2)).tolist()  # (D,)
     if not len(similarity):  # a query without words
         return tuple(Mark(None, None, None, share, (), ()) for share in whole)
-    nearest, term = similarity.max(0)
+    nearest, term = similarity.max(0), similarity.argmax(0)
     described = zip(term.tolist(), signal, nearest.tolist(), whole, strict=True)
     return tuple(
         Mark(*facts, tuple(by_term[word]), tuple(by_signal[word]))
@@ -136,7 +148,7 @@ def marks_of(
 
 def as_matrix(
     name: str,
-    values: Tensor,
+    values: Any,
     rows: Side = "query",
     columns: Side = "document",
     *,
@@ -146,24 +158,25 @@ def as_matrix(
     return Matrix(name, rows, columns, tuple(map(tuple, values.tolist())), attention)
 
 
-def shades(matrix: Tensor) -> tuple[float, ...]:
+def shades(matrix: Any) -> tuple[float, ...]:
     """The best of each column, as a part of the best of all: (Q, D) to D values from 0 to 1."""
-    best = matrix.amax(0).clamp(min=0) if len(matrix) else matrix.sum(0)  # (D,)
+    matrix = np.asarray(matrix)
+    best = np.maximum(matrix.max(0), 0) if len(matrix) else matrix.sum(0)  # (D,)
     return tuple((best / best.max() if best.any() else best).tolist())
 
 
-def spread(shares: Tensor, before: int, after: int, words: int) -> tuple[Tensor, Tensor]:
+def spread(shares: Values, before: int, after: int, words: int) -> tuple[Values, Values]:
     """Shares (Q, P, S) of windows, given to their words in equal parts: (Q, words, S), and what
     belongs to windows without any word: (Q, S).
 
     The window at place p covers the words from p - `before` to p + `after`.
     """
-    places = torch.arange(shares.shape[1])
+    places = np.arange(shares.shape[1])
     targets = [places + offset for offset in range(-before, after + 1)]
     inside = [(target >= 0) & (target < words) for target in targets]
-    count = torch.stack(inside).sum(0)  # (P,)
-    portion = shares / count.clamp(min=1)[:, None]
-    given = shares.new_zeros(shares.shape[0], words, shares.shape[2])
+    count = np.stack(inside).sum(0)  # (P,)
+    portion = shares / np.maximum(count, 1)[:, None]
+    given = np.zeros((shares.shape[0], words, shares.shape[2]))
     for target, real in zip(targets, inside, strict=True):
-        given.index_add_(1, target[real], portion[:, real])
+        given[:, target[real]] += portion[:, real]  # no word is twice among these
     return given, shares[:, count == 0].sum(1)

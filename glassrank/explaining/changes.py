@@ -1,22 +1,26 @@
 """`what_if`: remove or replace a word, and see scores and ranks move."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glassrank.deadline import NEVER, Deadline, now
+from glassrank.deadline import NEVER, Deadline
 from glassrank.errors import InputError
-from glassrank.explaining.reading import read
+from glassrank.explaining.explainers import best_passage, read_texts
+from glassrank.explaining.reading import Reading, read, read_doc
 from glassrank.explaining.spans import Span, word_spans
-from glassrank.explaining.structure import Side
+from glassrank.explaining.structure import Side, Word
 from glassrank.explaining.whole_words import text_in_words
+from glassrank.models.doc_reader import text_of
 from glassrank.ranking import Reranker
 from glassrank.ranking.candidates import TextCandidates
+from glassrank.ranking.live import as_doc
 from glassrank.settings import to_plain
 from glassrank.text import split_words
+from glassrank.types import Doc
 
 SCHEMA = "glassrank.what-if/1"
 
@@ -66,7 +70,7 @@ class WhatIf:
 def what_if(
     reranker: Reranker,
     query: str,
-    docs: Sequence[str],
+    docs: Sequence[str | Doc],
     change: Change,
     *,
     doc: int = 0,
@@ -78,46 +82,63 @@ def what_if(
     the deadline ends with a LateError."""
     if not 0 <= doc < len(docs):
         raise InputError(f"there are {len(docs)} documents; number {doc} is none of them")
-    before = _scores(reranker, query, docs, first_stage, deadline)
-    texts = list(docs)
+    given = [as_doc(text) for text in docs]
+    before = _scores(reranker, query, given, first_stage, deadline)
     if change.side == "query":
-        query = apply_change(query, change, _numbered(reranker, query, change))
-        after = _scores(reranker, query, texts, first_stage, deadline)
+        query = apply_change(query, change, _numbered(read(reranker, query, "query")))
+        after = _scores(reranker, query, given, first_stage, deadline)
     else:
-        texts[doc] = apply_change(texts[doc], change, _numbered(reranker, texts[doc], change))
+        reading = read_doc(reranker, given[doc], best_passage(reranker, query, given[doc]))
+        given[doc] = _changed(given[doc], change, _numbered(reading))
         own_first = None if first_stage is None else [first_stage[doc]]
         after = before.copy()
-        after[doc] = _scores(reranker, query, [texts[doc]], own_first, deadline)[0]
+        after[doc] = _scores(reranker, query, [given[doc]], own_first, deadline)[0]
     columns = before.tolist(), after.tolist(), _ranks(before), _ranks(after)
-    return WhatIf(query, texts[doc], doc, tuple(Moved(*row) for row in zip(*columns, strict=True)))
+    text = text_of(given[doc])
+    return WhatIf(query, text, doc, tuple(Moved(*row) for row in zip(*columns, strict=True)))
+
+
+def _changed(doc: Doc, change: Change, numbered: Spans | None) -> Doc:
+    """With its title still apart from its text, whichever of them has changed."""
+    changed = apply_change(text_of(doc), change, numbered)
+    if not doc.title:
+        return replace(doc, text=changed)
+    if changed.startswith(f"{doc.title} "):
+        return replace(doc, text=changed[len(doc.title) + 1 :])
+    if changed.endswith(doc.text):
+        title = changed.removesuffix(doc.text).rstrip()
+        return replace(doc, title=title)
+    return Doc(
+        doc.doc_id, apply_change(doc.text, change), apply_change(doc.title, change), doc.source
+    )
 
 
 def _scores(
     reranker: Reranker,
     query: str,
-    docs: Sequence[str],
+    docs: Sequence[Doc],
     first_stage: Sequence[float] | None,
     deadline: Deadline,
 ) -> NDArray[np.float32]:
     """A few at a time, so that it is noticed when it is late; what they cost is learned."""
     first = None if first_stage is None else np.asarray(first_stage, np.float32)
-    ready = TextCandidates.of_texts(reranker, reranker.encode_query(query), docs, first)
+    encoded = reranker.encode_query(query)
     scores = [np.empty(0, np.float32)]
     for start in range(0, len(docs), _DOCS_AT_ONCE):
         deadline.check("this change")
-        began, stop = now(), min(len(docs), start + _DOCS_AT_ONCE)
-        scores.append(ready.scores(start, stop))
-        reranker.cost.learn(float(ready.sizes[start:stop].sum()), now() - began)
+        some = slice(start, start + _DOCS_AT_ONCE)
+        own = None if first is None else first[some]
+        scores.append(read_texts(reranker, encoded, docs[some], own).values)
     return np.concatenate(scores)
 
 
 def docs_in_time(
-    reranker: Reranker, docs: Sequence[str], change: Change, deadline: Deadline
+    reranker: Reranker, docs: Sequence[Doc], change: Change, deadline: Deadline
 ) -> int:
     """How many of the first documents there is time for, as far as can be told."""
     ready = TextCandidates.of_texts(reranker, reranker.encode_query(""), docs)
     rounds = 2.5 if change.side == "query" else 1.25  # all are scored again, or one
-    return reranker.cost.fitting(ready.sizes, deadline.left() / rounds)
+    return reranker.cost.fitting(ready.words + 1, deadline.left() / rounds)
 
 
 def apply_change(text: str, change: Change, numbered: Spans | None = None) -> str:
@@ -156,15 +177,19 @@ def apply_change(text: str, change: Change, numbered: Spans | None = None) -> st
     return _joined([*pieces, text[at:]])
 
 
-def _numbered(reranker: Reranker, text: str, change: Change) -> Spans | None:
-    """Where words stand for a model on pieces, [CLS] and [SEP] among them."""
-    reading = read(reranker, text, change.side)
-    if reading.unit == "words":
+def _numbered(reading: Reading) -> Spans | None:
+    """Where the words of an explanation stand, if these are not the text's own words: pieces, with
+    [CLS] and [SEP] among them, or those of a passage."""
+    if reading.unit == "words" and reading.text.passage is None:
         return None  # also those that the model does not read
     return [
         None if word.start is None or word.stop is None else (word.start, word.stop)
-        for word in text_in_words(reading.text).words
+        for word in _shown_words(reading)
     ]
+
+
+def _shown_words(reading: Reading) -> tuple[Word, ...]:
+    return reading.text.words if reading.unit == "words" else text_in_words(reading.text).words
 
 
 def _joined(pieces: Sequence[str]) -> str:

@@ -6,51 +6,64 @@ explainer of their own in `EXPLAINERS`.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from importlib import import_module
+from typing import Any
 
-import torch
+import numpy as np
+from numpy.typing import NDArray
 
 from glassrank.deadline import NEVER, Deadline
-from glassrank.explaining.bert import explain_bert
 from glassrank.explaining.cases import Case, Explainer, Findings
 from glassrank.explaining.explanation import Explanation
-from glassrank.explaining.function_words import is_function_word
-from glassrank.explaining.gradients import explain_duet, explain_pyramid
 from glassrank.explaining.kernels import explain_kernels, has_kernels
 from glassrank.explaining.leave_one_out import explain_by_leaving_out, explain_left_out_words
 from glassrank.explaining.members import explain_members
-from glassrank.explaining.mores import explain_mores
-from glassrank.explaining.ngrams import explain_ngrams
-from glassrank.explaining.reading import Reading, read
+from glassrank.explaining.reading import Reading, ReadPassage, read, read_doc
 from glassrank.explaining.structure import QueryTerm, ScorePart, Text
 from glassrank.explaining.summands import explain_summands
 from glassrank.explaining.whole_words import in_words
-from glassrank.explaining.windows import explain_windows
-from glassrank.models import Ranker, Words
+from glassrank.models.left_out import LeftOut
+from glassrank.models.ranker import AnyRanker, Words, as_array, no_gradients
 from glassrank.nn.threads import one_thread
 from glassrank.ranking import Reranker
+from glassrank.ranking.best_passages import Placed, Scoring
+from glassrank.ranking.candidates import TextCandidates
+from glassrank.ranking.live import WORDS_AT_ONCE, as_doc
+from glassrank.ranking.planner import Planner
+from glassrank.text.function_words import is_function_word
+from glassrank.types import Doc
 
 
 def explain_text(
     reranker: Reranker,
     query: str,
-    text: str,
+    text: str | Doc,
     *,
     doc_id: str = "",
     first_stage: float | None = None,
     words: Words | None = None,
+    passage: ReadPassage | None = None,
+    left_out: LeftOut | None = None,
     pieces: bool = False,
     deadline: Deadline = NEVER,
 ) -> Explanation:
     """Why `text` has its score for `query`. `first_stage` is the first stage's score of it, which
-    counts if the model mixes it in. `words` are the text's, as a store has them: then the very
-    score is explained that they were ranked with. Where a model reads pieces of words, they are
-    joined to words again, unless `pieces` are asked for. An explanation that is not there by the
-    deadline ends with a LateError."""
+    counts if the model mixes it in. `words` are the text's, as a store has them, or those of its
+    `passage`: then the very score is explained that they were ranked with. Of a text that is longer
+    than what the model reads, the best passage is explained. What a store has `left_out` is left
+    out here as well. Where a model reads pieces of words, they are joined to words again, unless
+    `pieces` are asked for. An explanation that is not there by the deadline ends with a LateError.
+    """
     with one_thread() if reranker.alone else nullcontext():
-        explanation = _explained(reranker, query, text, doc_id, first_stage, words, deadline)
+        doc = as_doc(text)
+        if words is None and passage is None:
+            passage = best_passage(reranker, query, doc)
+        explanation = _explained(
+            reranker, query, doc, doc_id, first_stage, words, passage, left_out, deadline
+        )
     return _telling(explanation if pieces else in_words(explanation))
 
 
@@ -69,24 +82,31 @@ def _telling(explanation: Explanation) -> Explanation:
 def _explained(
     reranker: Reranker,
     query: str,
-    text: str,
+    doc: Doc,
     doc_id: str,
     first_stage: float | None,
     words: Words | None,
+    passage: ReadPassage | None,
+    left_out: LeftOut | None,
     deadline: Deadline,
 ) -> Explanation:
     model = reranker.model
-    asked, given = read(reranker, query, "query"), read(reranker, text, "document")
+    asked, given = read(reranker, query, "query"), read_doc(reranker, doc, passage)
     ranked = reranker.encode_doc(given.batch) if words is None else words
+    if left_out is not None:
+        kept = left_out.kept(as_array(given.batch.ids)[0])
+        given = given.only(kept)
+        if words is None:
+            ranked = Words(*(values[:, kept] for values in ranked))
     # On a GPU, what `interact` takes of the model as it was trained is not what was ranked.
-    on_cpu = asked.batch.ids.device.type == "cpu"
+    on_cpu = reranker.device is None or reranker.device.type == "cpu"
     query_words = reranker.encode_query_ids(asked.batch) if on_cpu else None
     case = Case.of(
         model, asked.batch, given.batch, asked.words, given.words, ranked, query_words, deadline
     )
     case = replace(case, score=_score(reranker, case, None))
     findings = explain_case(case)
-    mixed = _first_stage(case, first_stage)
+    mixed = [*_first_stage(case, first_stage), *_further(passage)]
     root = ScorePart.total("score", "score", (*findings.parts, *mixed))
     asked, given = asked.cut_to(len(case.query_words)), given.cut_to(case.doc_count)
     return Explanation(
@@ -94,7 +114,7 @@ def _explained(
         doc_id=doc_id,
         doc=given.text,
         model=model.name,
-        score=_score(reranker, case, first_stage),
+        score=_score(reranker, case, first_stage) + (passage.further if passage else 0.0),
         exact=findings.exact,
         parts=root,
         terms=_terms(root, case.query_words) if findings.terms is None else findings.terms,
@@ -102,7 +122,11 @@ def _explained(
         marks=findings.marks,
         rest=(*findings.rest, *mixed),
         matrices=findings.matrices,
-        notes=(*findings.notes, *_notes(reranker, asked, given, first_stage, words)),
+        notes=(
+            *findings.notes,
+            *_passage_notes(reranker, passage),
+            *_notes(reranker, asked, given, first_stage, words),
+        ),
     )
 
 
@@ -111,7 +135,7 @@ def explain_case(case: Case) -> Findings:
     return _explainer(case.model)(case)
 
 
-def _explainer(model: Ranker) -> Explainer:
+def _explainer(model: AnyRanker) -> Explainer:
     if model.name in EXPLAINERS:
         return EXPLAINERS[model.name]
     if model.exact:
@@ -119,26 +143,40 @@ def _explainer(model: Ranker) -> Explainer:
     return explain_left_out_words if model.reads_pieces else explain_by_leaving_out
 
 
+def _of(module: str, function: str) -> Explainer:
+    """Of a family that PyTorch computes, imported when it is first asked for."""
+
+    def explain(case: Case) -> Findings:
+        explainer: Explainer = getattr(
+            import_module(f"glassrank.explaining.{module}"), f"explain_{function}"
+        )
+        return explainer(case)
+
+    return explain
+
+
 EXPLAINERS: dict[str, Explainer] = {
-    "tk_windowed": explain_windows,
-    "pacrr": explain_ngrams,
-    "co_pacrr": explain_ngrams,
-    "rpacrr": explain_ngrams,
-    "matchpyramid": explain_pyramid,
-    "duet": explain_duet,
-    "bert": explain_bert,
-    "mores": explain_mores,
+    "tk_windowed": _of("windows", "windows"),
+    "pacrr": _of("ngrams", "ngrams"),
+    "co_pacrr": _of("ngrams", "ngrams"),
+    "rpacrr": _of("ngrams", "ngrams"),
+    "matchpyramid": _of("gradients", "pyramid"),
+    "duet": _of("gradients", "duet"),
+    "bert": _of("bert", "bert"),
+    "mores": _of("mores", "mores"),
     "ensemble": lambda case: explain_members(case, explain_case),
 }
 
 
 def _score(reranker: Reranker, case: Case, first_stage: float | None) -> float:
     """As ranking has it, the first stage's share added in the model's own precision."""
-    given = None if first_stage is None else torch.tensor([first_stage], dtype=torch.float32)
-    if given is not None:
-        given = given.to(case.query.mask.device)
-    with torch.no_grad():
-        return reranker.fast_model.rank(case.query, case.doc, given).score.item()
+    given: Any = None
+    if first_stage is not None:
+        like = case.query.mask
+        given = np.full(1, first_stage, np.float32)
+        given = given if isinstance(like, np.ndarray) else like.new_tensor(given)
+    with no_gradients(reranker.fast_model):
+        return float(reranker.fast_model.rank(case.query, case.doc, given).score.item())
 
 
 def _first_stage(case: Case, first_stage: float | None) -> list[ScorePart]:
@@ -146,6 +184,53 @@ def _first_stage(case: Case, first_stage: float | None) -> list[ScorePart]:
     if weight is None or first_stage is None:
         return []
     return [ScorePart("first stage", "first stage", weight.item() * first_stage)]
+
+
+def _further(passage: ReadPassage | None) -> list[ScorePart]:
+    if passage is None or not passage.further:
+        return []
+    return [ScorePart("other passages", "constant", passage.further)]
+
+
+def best_passage(reranker: Reranker, query: str, doc: Doc) -> ReadPassage | None:
+    """None where the document is read as a whole."""
+    (found,) = reranker.read([doc])
+    if found.is_whole:
+        return None
+    return ranked_by(read_texts(reranker, reranker.encode_query(query), [doc]))
+
+
+def read_texts(
+    reranker: Reranker,
+    query: Words,
+    docs: Sequence[Doc],
+    first_stage: NDArray[np.float32] | None = None,
+) -> Placed:
+    """Documents with all their passages, encoded live, however long it takes."""
+    ready = TextCandidates.of_texts(reranker, query, docs, first_stage)
+    best = reranker.usage.passages.best
+    scoring = Scoring(ready, Planner(), reranker.cost, WORDS_AT_ONCE, best)
+    scoring.first(NEVER)
+    scoring.further(NEVER)
+    return scoring.placed(live=True)
+
+
+def ranked_by(placed: Placed, place: int = 0) -> ReadPassage | None:
+    """The passage that a document was ranked by, or None where it was read as a whole."""
+    start, stop = placed.spans[place].tolist()
+    if stop < 0:
+        return None
+    return ReadPassage(
+        int(placed.numbers[place]), int(start), int(stop), float(placed.further[place])
+    )
+
+
+def _passage_notes(reranker: Reranker, passage: ReadPassage | None) -> Iterator[str]:
+    if passage is not None:
+        yield (
+            f"The document is longer than the {reranker.usage.doc_length} words that the model "
+            f"reads at once; what is explained is its best passage, number {passage.number + 1}."
+        )
 
 
 def _terms(root: ScorePart, words: tuple[str, ...]) -> tuple[QueryTerm, ...]:
@@ -201,5 +286,5 @@ def _precision(reranker: Reranker, stored: Words | None) -> Iterator[str]:
         yield "What is explained is the score of the document's words as the store has them."
     elif reranker.exact:
         yield "What is explained is the exact score, of unrounded layers."
-    elif reranker.fast_model is not reranker.model:
+    elif reranker.fast_model is not reranker.model or reranker.device is None:
         yield "What is explained is the score as ranked, of layers rounded for speed."

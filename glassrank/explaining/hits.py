@@ -14,12 +14,12 @@ from glassrank.errors import InputError
 from glassrank.explaining.changes import Change, WhatIf, docs_in_time, what_if
 from glassrank.explaining.explainers import explain_text
 from glassrank.explaining.explanation import Explanation, ExplanationPair, compare
-from glassrank.explaining.others import Others, RankedDocs
-from glassrank.models import Words
+from glassrank.explaining.others import Others, RankedDocs, ranked_passage
+from glassrank.explaining.reading import ReadPassage
+from glassrank.models.left_out import LeftOut
+from glassrank.models.ranker import Words
 from glassrank.ranking import Pipeline, Reranker
-from glassrank.ranking.candidates import characters_read
-from glassrank.store import text_of
-from glassrank.types import Hit, Ranking
+from glassrank.types import Doc, Hit, Ranking
 
 _FOR_OTHERS = 0.5
 """Of the time that is left, once the documents themselves are explained."""
@@ -42,7 +42,8 @@ def explain_docs(
     number, or the one that does so without a budget. The first stage's scores are looked up where
     a model has a use for them, unless they are given; `characters` bounds what is read of a text.
     """
-    texts = [text_of(pipeline.index.doc(doc_id, characters)) for doc_id in doc_ids]
+    for doc_id in doc_ids:
+        pipeline.index.doc(doc_id, 0)  # says so where there is none
     reranked = _Reranked(pipeline, query, method, deadline)
     numbers = [
         max(number, 1)  # one that no model came to is explained by the first
@@ -54,18 +55,23 @@ def explain_docs(
         first = first_scores or pipeline.first_scores(
             query, doc_ids, method=method, deadline=deadline
         )
-    explanations = [
-        explain_text(
-            model.reranker,
-            query,
-            text,
-            doc_id=doc_id,
-            first_stage=score,
-            words=model.words(doc_id),
-            deadline=deadline,
+    explanations = []
+    for model, doc_id, score in zip(models, doc_ids, first, strict=True):
+        passage = ranked_passage(model, query, doc_id, score)
+        most = None if characters is None else max(characters, passage.stop if passage else 0)
+        explanations.append(
+            explain_text(
+                model.reranker,
+                query,
+                pipeline.index.doc(doc_id, most),
+                doc_id=doc_id,
+                first_stage=score,
+                words=model.words(doc_id, passage.number if passage else 0),
+                passage=passage,
+                left_out=model.left_out,
+                deadline=deadline,
+            )
         )
-        for model, doc_id, text, score in zip(models, doc_ids, texts, first, strict=True)
-    ]
     return [
         reranked.others(number).told(explanation)
         for number, explanation in zip(numbers, explanations, strict=True)
@@ -177,16 +183,14 @@ def what_if_doc(
     ids = [index.snapshot.doc_id(number) for number in found.docs.tolist()]
     ids = ids if doc_id in ids else [*ids, doc_id]
     doc = ids.index(doc_id)
-    read = characters_read(reranker)
-    texts = [text_of(index.doc(found_id, read)) for found_id in ids]
-    texts[doc] = text_of(index.doc(doc_id, characters))
-    count = docs_in_time(reranker, texts, change, deadline)
+    docs = [index.doc(found_id, characters) for found_id in ids]
+    count = docs_in_time(reranker, docs, change, deadline)
     kept = sorted({doc, *range(min(count, len(ids)))})
-    ids, texts, doc = [ids[n] for n in kept], [texts[n] for n in kept], kept.index(doc)
+    ids, docs, doc = [ids[n] for n in kept], [docs[n] for n in kept], kept.index(doc)
     first = None
     if reranker.model.first_stage_weight is not None:
         first = pipeline.first_scores(query, ids, method=method, deadline=deadline)
-    answer = what_if(reranker, query, texts, change, doc=doc, first_stage=first, deadline=deadline)
+    answer = what_if(reranker, query, docs, change, doc=doc, first_stage=first, deadline=deadline)
     return answer, ids
 
 
@@ -202,12 +206,14 @@ def explain(ranks: Pipeline, query: str, hit: Hit, other: Hit, /) -> Explanation
 def explain(
     ranks: Reranker,
     query: str,
-    text: str,
+    text: str | Doc,
     /,
     *,
     doc_id: str = "",
     first_stage: float | None = None,
     words: Words | None = None,
+    passage: ReadPassage | None = None,
+    left_out: LeftOut | None = None,
     pieces: bool = False,
     deadline: Deadline = NEVER,
 ) -> Explanation: ...

@@ -9,15 +9,23 @@ shares alone do not make up the score; what the words do together belongs to non
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
-from glassrank.explaining.cases import Case, Findings, as_matrix, marks_of, spread
+from glassrank.explaining.cases import (
+    Case,
+    Findings,
+    Values,
+    as_matrix,
+    in_full,
+    marks_of,
+    spread,
+)
 from glassrank.explaining.structure import PathShare, ScorePart, Signal
-from glassrank.models import Ranker
-from glassrank.nn.kernels import FLOOR, KernelBank, Kernels, Readout, kernel_values
-from glassrank.nn.ngrams import ngram_name
+from glassrank.models.ranker import AnyRanker, as_array
+from glassrank.nn.kernel_runs import FLOOR, Kernels, Readout, kernel_value
 
 NEAR = 0.4
 """Kernels around similarities below this are not coloured at first."""
@@ -28,36 +36,35 @@ class KernelPath:
     """A score path: one way on which soft counts become score."""
 
     name: str
-    weight: Tensor  # (K,)
-    signal: Tensor  # (Q, K)
-    part: Tensor  # (Q, K), the model's own: weight times signal
-    shares: Tensor  # (Q, D, K), of the words
+    weight: Values  # (K,)
+    signal: Values  # (Q, K)
+    part: Values  # (Q, K), the model's own: weight times signal
+    shares: Values  # (Q, D, K), of the words
 
 
-def has_kernels(model: Ranker) -> bool:
+def has_kernels(model: AnyRanker) -> bool:
     """Whether the score is a sum of soft counts on TK's two paths, and no more."""
     return bool(model.readouts()) and set(model.summands) <= {"log", "length"}
 
 
 def explain_kernels(case: Case) -> Findings:
     """By the model's own sums over paths, query words and kernels."""
-    bank = case.model.kernels
-    assert isinstance(bank, KernelBank)
     kernels: Kernels = case.model.config.kernels
     readouts = case.model.readouts()
     names = _matrix_names(len(readouts))
     paths: list[KernelPath] = []
-    similarities: list[Tensor] = []
-    strength = torch.zeros(case.doc_count, len(kernels), dtype=torch.double)  # (D, K)
+    similarities: list[Values] = []
+    strength = np.zeros((case.doc_count, len(kernels)))  # (D, K)
     for number, readout in enumerate(readouts):
         similarity = _similarity(case, readout)  # (Q, D)
         # In the model's precision: a narrow kernel sees the last bit of a similarity.
-        values = kernel_values(similarity, bank).cpu().double()  # (Q, D, K)
+        each = [kernel_value(similarity, kernels, number) for number in range(len(kernels))]
+        values = np.stack(each, axis=2).astype(np.float64)  # (Q, D, K)
         paths += _paths(case, readout, number, values)
-        similarities.append(similarity.cpu().double())
+        similarities.append(in_full(similarity))
         if len(values):
-            strength = strength.maximum(values.amax(0))
-    shares = torch.stack([path.shares for path in paths]).sum(0)  # (Q, D, K)
+            strength = np.maximum(strength, values.max(0))
+    shares = np.stack([path.shares for path in paths]).sum(0)  # (Q, D, K)
     nearest = nearest_kernels(similarities[0], kernels)
     parts = tuple(_tree(path, case.query_words, kernels) for path in paths)
     return Findings(
@@ -74,36 +81,39 @@ def _matrix_names(count: int) -> list[str]:
     """CONV-KNRM has one for each pair of n-gram sizes, the query's counting slower."""
     if count == 1:
         return ["similarity"]
+    from glassrank.nn.ngrams import ngram_name
+
     sizes = range(1, math.isqrt(count) + 1)
     return [f"{ngram_name(query)} to {ngram_name(doc)}" for query in sizes for doc in sizes]
 
 
-def path_names(model: Ranker, summand: str) -> list[str]:
+def path_names(model: AnyRanker, summand: str) -> list[str]:
     """Of a summand's paths, one for each match matrix where it has several."""
     names = _matrix_names(len(model.readouts()))
     return names if summand == "log" and len(names) > 1 else [summand]
 
 
-def _similarity(case: Case, readout: Readout) -> Tensor:
-    """(Q, D), on the model's device."""
-    query = case.query.vectors.flatten(2)[0, : len(case.query_words), readout.query_columns]
-    doc = case.doc.vectors.flatten(2)[0, : case.doc_count, readout.doc_columns]
-    return query @ doc.T
+def _similarity(case: Case, readout: Readout) -> NDArray[np.float32]:
+    """(Q, D)."""
+    query = case.query.vectors[0].reshape(case.query.mask.shape[1], -1)
+    doc = case.doc.vectors[0].reshape(case.doc.mask.shape[1], -1)
+    read = query[: len(case.query_words), readout.query_columns]
+    return as_array(read @ doc[: case.doc_count, readout.doc_columns].T)
 
 
-def _paths(case: Case, readout: Readout, number: int, values: Tensor) -> Iterator[KernelPath]:
+def _paths(case: Case, readout: Readout, number: int, values: Values) -> Iterator[KernelPath]:
     """The log path of one match matrix, and the length path where the model has one."""
     model, parts = case.model, case.output.parts
-    weight = (case.query.idf if model.weighs_terms else case.query.mask)[0].cpu().double()
+    weight = in_full((case.query.idf if model.weighs_terms else case.query.mask)[0])
     weight = weight[: len(values), None]  # (Q, 1)
     counts = values.sum(1)  # (Q, K)
     matrices = len(model.readouts())
     # A column stands for the n-gram that begins there; document sizes count faster.
     ngram = number % math.isqrt(matrices) + 1
 
-    left = (counts[:, None] - values).clamp(min=0)  # (Q, D, K), counts without each word
+    left = np.maximum(counts[:, None] - values, 0)  # (Q, D, K), counts without each word
 
-    log = readout.log.detach().cpu().double()  # (K,)
+    log = in_full(readout.log)  # (K,)
     signal = weight * log_counts(counts)  # (Q, K)
     shares = log * (signal[:, None] - weight[:, None] * log_counts(left))  # (Q, D, K)
     yield KernelPath(
@@ -114,7 +124,7 @@ def _paths(case: Case, readout: Readout, number: int, values: Tensor) -> Iterato
         spread(shares, 0, ngram - 1, case.doc_count)[0],
     )
     if "length" in model.summands:
-        by_length = readout.length.detach().cpu().double()  # (K,)
+        by_length = in_full(readout.length)  # (K,)
         words = case.doc_count
         signal = weight * counts / (words + 1)  # (Q, K)
         yield KernelPath(
@@ -127,15 +137,15 @@ def _paths(case: Case, readout: Readout, number: int, values: Tensor) -> Iterato
         )
 
 
-def log_counts(counts: Tensor) -> Tensor:
+def log_counts(counts: Values) -> Values:
     """Logarithms of soft counts, with the models' floor."""
-    return counts.clamp(min=FLOOR).log()
+    return np.log(np.maximum(counts, FLOOR))
 
 
-def _own(part: Tensor, number: int) -> Tensor:
+def _own(part: Any, number: int) -> Values:
     """(1, Q', K) or (1, Q', matrices, K) to one matrix' (Q', K)."""
-    part = part[0].detach().cpu().double()
-    return part if part.dim() == 2 else part[:, number]
+    values = in_full(part[0])
+    return values if values.ndim == 2 else values[:, number]
 
 
 def _tree(path: KernelPath, terms: tuple[str, ...], kernels: Kernels) -> ScorePart:
@@ -169,7 +179,7 @@ def kernel_names(kernels: Kernels) -> list[str]:
 def kernel_table(
     kernels: Kernels,
     columns: list[list[PathShare]],  # one for each path, each of K
-    strength: Tensor,  # (D, K)
+    strength: Any,  # (D, K)
     nearest: list[int],  # (D,)
 ) -> tuple[Signal, ...]:
     """A signal for each kernel, with what it added on each path."""
@@ -202,16 +212,16 @@ def _standing_out(kernels: Kernels, nearest: list[int]) -> set[int]:
     return coloured
 
 
-def together(parts: tuple[ScorePart, ...], shares: Tensor) -> ScorePart:
+def together(parts: tuple[ScorePart, ...], shares: Any) -> ScorePart:
     """What is left when each word has its share."""
     whole = math.fsum(part.value for part in parts)
     return ScorePart("together", "constant", whole - float(shares.sum()))
 
 
-def nearest_kernels(similarity: Tensor, kernels: Kernels) -> list[int]:
+def nearest_kernels(similarity: Any, kernels: Kernels) -> list[int]:
     """The kernel whose center is closest to each word's best similarity: (Q, D) to D numbers."""
     if not len(similarity):
         return [0] * similarity.shape[1]
-    centers = torch.tensor(kernels.centers, dtype=torch.double)
-    distance = (similarity.amax(0)[:, None] - centers).abs()  # (D, K)
-    return distance.argmin(1).tolist()
+    distance = np.abs(np.asarray(similarity).max(0)[:, None] - np.array(kernels.centers))  # (D, K)
+    nearest: list[int] = distance.argmin(1).tolist()
+    return nearest

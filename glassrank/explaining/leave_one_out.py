@@ -7,14 +7,14 @@ stays. What the words do together is kept as a part of its own.
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import Any
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from glassrank.explaining.cases import Case, Findings, as_matrix, shades
 from glassrank.explaining.structure import Mark, PathShare, QueryTerm, ScorePart, Signal
 from glassrank.explaining.whole_words import in_runs, shared_evenly, whole_words
-from glassrank.models import TokenBatch
+from glassrank.models.ranker import TokenBatch, no_gradients
 
 APPROXIMATE = (
     "Approximate: a word's value is what the score loses without it; what the words do together "
@@ -52,7 +52,6 @@ def _one_by_one(words: int) -> Units:
     return [[place] for place in range(words)]
 
 
-@torch.no_grad()
 def lost_without_query_words(case: Case, units: Units | None = None) -> list[float]:
     """Word by word, or unit by unit."""
     score = case.output.score.item()
@@ -60,13 +59,13 @@ def lost_without_query_words(case: Case, units: Units | None = None) -> list[flo
     units = _one_by_one(len(case.query_words)) if units is None else units
     for part in each_left_out(case.query_batch, units, case.doc.mask.shape[1]):
         case.check_time()
-        same = case.doc.rows(torch.zeros(len(part.ids), dtype=torch.long))
-        left = case.model.interact(case.model.encode_query(part), same).score
+        same = case.doc.rows([0] * len(part.ids))
+        with no_gradients(case.model):
+            left = case.model.interact(case.model.encode_query(part), same).score
         lost += (score - left.double()).tolist()
     return lost
 
 
-@torch.no_grad()
 def lost_without_doc_words(case: Case, units: Units | None = None) -> list[float]:
     """The same for document words, of which the others are encoded anew."""
     score = case.output.score.item()
@@ -75,7 +74,8 @@ def lost_without_doc_words(case: Case, units: Units | None = None) -> list[float
     for part in each_left_out(case.doc_batch, units, case.query.mask.shape[1]):
         case.check_time()
         same = case.model.for_many(case.query, len(part.ids))
-        left = case.model.interact(same, case.model.encode_doc(part)).score
+        with no_gradients(case.model):
+            left = case.model.interact(same, case.model.encode_doc(part)).score
         lost += (score - left.double()).tolist()
     return lost
 
@@ -100,15 +100,15 @@ def each_left_out(batch: TokenBatch, units: Units, beside: int) -> Iterator[Toke
 def left_out_signal(lost: Sequence[float]) -> Signal:
     """One kind of evidence: that the score is lower without a word."""
     total = math.fsum(lost)
-    strength = shades(torch.tensor([lost], dtype=torch.double))
+    strength = shades(np.array([lost]))
     return Signal("left out", None, None, (PathShare("words", None, None, total),), total, strength)
 
 
-def left_out_marks(lost: Sequence[float], similarity: Tensor | None) -> tuple[Mark, ...]:
+def left_out_marks(lost: Sequence[float], similarity: Any) -> tuple[Mark, ...]:
     """Marks of words whose shares are not divided among query words."""
     near: list[tuple[int | None, float | None]] = [(None, None)] * len(lost)
     if similarity is not None and len(similarity):
-        values, terms = similarity.max(0)
+        values, terms = similarity.max(0), similarity.argmax(0)
         near = list(zip(terms.tolist(), values.tolist(), strict=True))
     return tuple(
         Mark(term, 0 if coloured else None, value, share, (), (share,))
@@ -135,7 +135,7 @@ def explain_left_out_words(case: Case) -> Findings:
     runs = in_runs(whole_words(case.doc_words), MOST_TEXTS)
     shares = shared_evenly(lost_without_doc_words(case, runs), runs, case.doc_count)
     parts = query_parts(case)
-    nowhere = torch.zeros(len(case.query_words), case.doc_count)
+    nowhere = np.zeros((len(case.query_words), case.doc_count))
     return Findings(
         exact=False,
         parts=parts,
@@ -176,7 +176,7 @@ def piece_marks(
     case: Case,
     units: Units,
     by_signal: Sequence[Sequence[float]],  # (S, D)
-    attention: Tensor,  # (Q, D)
+    attention: Any,  # (Q, D)
 ) -> tuple[Mark, ...]:
     """A piece is coloured by the signal that adds most to it, where its word stands out. Attention
     is no similarity: it only says which query piece looks at it most."""
@@ -198,7 +198,7 @@ def piece_marks(
     )
 
 
-def _closest(case: Case, attention: Tensor) -> list[int | None]:
+def _closest(case: Case, attention: Any) -> list[int | None]:
     """Of each document piece the query piece that looks at it most. [CLS] and [SEP], which look at
     everything and are looked at by everyone, are left out on both sides."""
     rows = _own_places(case.query_words)
@@ -208,12 +208,13 @@ def _closest(case: Case, attention: Tensor) -> list[int | None]:
     return terms
 
 
-def shades_of_pieces(weights: Tensor, pieces: Sequence[str]) -> tuple[float, ...]:
+def shades_of_pieces(weights: Any, pieces: Sequence[str]) -> tuple[float, ...]:
     """Weights (D,) as parts of the largest that a piece of the text has: [CLS] and [SEP] would
     leave all others pale."""
     places = _own_places(pieces)
-    largest = weights[places].max() if places else torch.tensor(0.0)
-    return tuple((weights / largest if largest > 0 else weights).clamp(0, 1).tolist())
+    values = np.asarray(weights)
+    largest = values[places].max() if places else 0.0
+    return tuple((values / largest if largest > 0 else values).clip(0, 1).tolist())
 
 
 def _own_places(pieces: Sequence[str]) -> list[int]:

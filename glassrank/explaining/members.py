@@ -5,13 +5,12 @@ from dataclasses import replace
 
 from glassrank.explaining.cases import Case, Explainer, Findings
 from glassrank.explaining.structure import Mark, Matrix, ScorePart, Signal
-from glassrank.models import Ensemble, TokenBatch
+from glassrank.models.ranker import TokenBatch
 
 
 def explain_members(case: Case, explain_one: Explainer) -> Findings:
     """By its members' explanations, each with its share."""
     ensemble = case.model
-    assert isinstance(ensemble, Ensemble)
     share = 1 / len(ensemble.members)
     names, all_findings = [], []
     for number, model in enumerate(ensemble.rankers()):

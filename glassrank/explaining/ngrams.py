@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from glassrank.explaining.cases import Case, Findings, as_matrix, marks_of, shades, spread
+from glassrank.explaining.cases import Case, Findings, Values, as_matrix, marks_of, shades, spread
 from glassrank.explaining.structure import PathShare, ScorePart, Signal
 from glassrank.models import Output, Ranker
 from glassrank.models.co_pacrr import CoPACRR
@@ -97,7 +97,8 @@ def _path(
         part = f"{name}_{kind}"
         leaning = (slopes[part] * out.parts[part])[0].detach().cpu().double()  # (Q', k)
         placed = _placed(leaning, slopes[part], out, name)[..., None]  # (Q', D', 1)
-        inside, beyond = spread(placed, *window(case.model, name), case.doc_count)
+        within = window(case.model, name)
+        inside, beyond = map(torch.from_numpy, spread(placed.numpy(), *within, case.doc_count))
         values.append(leaning.sum(1))
         shares.append(inside[..., 0])
         outside.append(beyond[..., 0])
@@ -109,7 +110,8 @@ def _placed(leaning: Tensor, slope: Tensor, out: Output, name: str) -> Tensor:
     matrix = out.parts[name][0].detach().cpu().double()  # (Q', D')
     if "attention" in out.parts:  # nothing is chosen: every word counts by its attention
         attention = out.parts["attention"][0].detach().cpu().double()
-        return slope[0].cpu().double() * attention * matrix
+        shares: Tensor = slope[0].cpu().double() * attention * matrix
+        return shares
     places = out.parts[f"{name}_places"][0].cpu()  # (Q', k)
     chosen = leaning * (places >= 0)
     return torch.zeros_like(matrix).scatter_add(1, places.clamp(min=0), chosen)
@@ -163,7 +165,7 @@ def _tree(path: NGramPath, names: list[str], terms: tuple[str, ...]) -> ScorePar
     )
 
 
-def _signal(number: int, name: str, paths: list[NGramPath], matrix: Tensor) -> Signal:
+def _signal(number: int, name: str, paths: list[NGramPath], matrix: Values) -> Signal:
     words = len(matrix)
     columns = [float(path.values[:words, number].sum()) for path in paths]
     shares = [PathShare(p.name, None, None, v) for p, v in zip(paths, columns, strict=True)]

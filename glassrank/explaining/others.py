@@ -11,24 +11,20 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from glassrank.deadline import Deadline
 from glassrank.explaining.against import FIRST_STAGE, Key, Values, against, values_of
-from glassrank.explaining.explainers import EXPLAINERS, explain_text
+from glassrank.explaining.explainers import EXPLAINERS, explain_text, ranked_by
 from glassrank.explaining.explanation import Explanation
 from glassrank.explaining.kernels import has_kernels, kernel_names, path_names
 from glassrank.explaining.leave_one_out import each_left_out
-from glassrank.explaining.reading import read
+from glassrank.explaining.reading import ReadPassage, read
 from glassrank.explaining.whole_words import query_units, word_numbers
-from glassrank.models import Words
+from glassrank.models.ranker import Words, as_array, no_gradients
 from glassrank.models.text_batches import batch_of, like_length
 from glassrank.nn.threads import one_thread
-from glassrank.ranking.candidates import characters_read
 from glassrank.ranking.stages import IndexStage
-from glassrank.store import text_of
 
 _MOST = {"stored": 1000, "live": 64, "explained": 16, "left out": 16}
 """Documents that means are over: the more, the cheaper each is. Always the same, so that an
@@ -141,9 +137,10 @@ class Others:
     def _each(
         self, numbers: NDArray[np.int64], way: Callable[[Words], dict[Key, float]]
     ) -> Iterator[dict[Key, float]]:
-        for docs in _words(self._stage, numbers):
-            with torch.no_grad():
-                yield way(docs)
+        for docs in _words(self._stage, self._encoded, numbers):
+            with no_gradients(self._model):
+                parts = way(docs)
+            yield parts
 
     def _declared(self, docs: Words) -> dict[Key, float]:
         """The model's own parts of each query word, path and kernel, summed over documents."""
@@ -154,16 +151,16 @@ class Others:
         words = min(len(self._asked.words), int(self._encoded.mask.sum()))
         found: dict[Key, float] = {}
         for name in model.summands:
-            part = parts[name].detach().cpu()
-            if part.dim() == 1 or part.shape[1] != padded:
-                found[Key(None, name, None, name)] = float(part.double().sum())
+            part = as_array(parts[name])
+            if part.ndim == 1 or part.shape[1] != padded:
+                found[Key(None, name, None, name)] = float(part.sum(dtype=np.float64))
                 continue
-            total = part.sum(0, dtype=torch.double)  # (Q, ...)
+            total = part.sum(0, dtype=np.float64)  # (Q, ...)
             for q in range(words):
                 found.update(self._leaves(name, q, total[q]))
         return found
 
-    def _leaves(self, name: str, q: int, part: Tensor) -> Iterator[tuple[Key, float]]:
+    def _leaves(self, name: str, q: int, part: NDArray[np.float64]) -> Iterator[tuple[Key, float]]:
         """Of one query word: (K,) or (matrices, K) by kernel, else in one."""
         if not has_kernels(self._model):
             yield Key(q, name, None, ""), float(part.sum())
@@ -180,7 +177,7 @@ class Others:
 
         def scores(query: Words) -> float:
             found = model.interact(model.for_many(query, count), docs).score
-            return float(found.cpu().double().sum())
+            return float(as_array(found).sum(dtype=np.float64))
 
         whole = scores(self._encoded)
         units = query_units(self._asked.text)
@@ -204,14 +201,16 @@ class Others:
         for number, first_score in list(pairs)[:most]:
             if docs >= _FEWEST and self._deadline.passed():
                 break
-            doc_id = stage.snapshot.doc_id(int(number))
-            text = text_of(stage.snapshot.doc(int(number), characters_read(stage.reranker)))
+            doc = stage.snapshot.doc(int(number))
+            passage = ranked_passage(stage, self._query, doc.doc_id, float(first_score))
             explanation = explain_text(
                 stage.reranker,
                 self._query,
-                text,
+                doc,
                 first_stage=float(first_score),
-                words=stage.words(doc_id),
+                words=stage.words(doc.doc_id, passage.number if passage else 0),
+                passage=passage,
+                left_out=stage.left_out,
                 pieces=True,
             )
             for key, value in values_of(explanation.parts).items():
@@ -229,23 +228,36 @@ class Others:
         return {key: math.fsum(own) for key, own in found.items()}
 
 
-def _words(stage: IndexStage, numbers: NDArray[np.int64]) -> Iterator[Words]:
-    """Documents as they are ranked."""
+def ranked_passage(
+    stage: IndexStage, query: str, doc_id: str, first_score: float | None
+) -> ReadPassage | None:
+    """The passage of a document that a search ranks it by; None where that is all of it."""
+    number = np.array([stage.snapshot.find(doc_id)])
+    encoded = stage.reranker.encode_query(query)
+    return ranked_by(stage.read_all(encoded, number, np.array([first_score or 0.0], np.float32)))
+
+
+def _words(stage: IndexStage, query: Words, numbers: NDArray[np.int64]) -> Iterator[Words]:
+    """Documents as they are ranked: of long ones the best passage."""
     reranker = stage.reranker
     if stage.store is not None:
         lacking = np.ones(len(numbers), bool)
         for located in stage.store.locate(stage.snapshot, numbers, partial=True):
             lacking[located.which] = False
-            for some in like_length(located.lengths, _PLACES_AT_ONCE):
-                yield stage.store.words(located.part, located.starts[some], located.lengths[some])
+            best = np.zeros(len(located.which), np.int64)
+            if (located.counts > 1).any():
+                own = numbers[located.which]
+                best = stage.read_all(query, own, np.zeros(len(own), np.float32)).numbers
+            starts, lengths = located.part.passage_rows(located.first + best)
+            for some in like_length(lengths, _PLACES_AT_ONCE):
+                yield stage.store.words(located.part, starts[some], lengths[some])
         numbers = numbers[lacking]  # they are encoded live, as in a search
     if not len(numbers):
         return
-    most = characters_read(reranker)
-    texts = [text_of(stage.snapshot.doc(number, most)) for number in numbers.tolist()]
-    pieces = reranker.model.piece_text
-    words = None if pieces is None else pieces.doc_words
-    found = reranker.encoder.encode(texts, reranker.usage.doc_length, words)
-    device = next(reranker.model.parameters()).device
-    for some in like_length(np.array([len(text.ids) for text in found]), _PLACES_AT_ONCE):
-        yield reranker.encode_doc(batch_of([found[place].ids for place in some], device))
+    read = reranker.read([stage.snapshot.doc(number) for number in numbers.tolist()])
+    found = [doc.passages[reranker.best_passage(query, doc, stage.left_out)].ids for doc in read]
+    for some in like_length(np.array([len(ids) for ids in found]), _PLACES_AT_ONCE):
+        batch = batch_of([found[place] for place in some], reranker.device)
+        words = reranker.encode_doc(batch)
+        out = stage.left_out
+        yield words if out is None else out.without(words, as_array(batch.ids))

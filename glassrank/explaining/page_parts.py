@@ -15,6 +15,7 @@ from glassrank.explaining.structure import (
     PairData,
     ScorePart,
     Word,
+    gaps,
     is_coloured,
 )
 
@@ -31,15 +32,17 @@ def escaped(text: str) -> str:
 def marked_text(explanation: ExplanationData) -> str:
     """The whole text. Every word tells on hover what it is to the query; words of signals that are
     worth a first look are coloured, underlined, and followed by a letter or number."""
-    text, at = explanation.doc.text, 0
+    between = (
+        f'<span class="cut">{gap}</span>' if unread else gap
+        for start, stop, unread in gaps(explanation.doc)
+        for gap in [escaped(explanation.doc.text[start:stop])]
+    )
     pieces = ['<p class="text" dir="auto">']
     for word, mark in zip(explanation.doc.words, explanation.marks, strict=True):
         if word.start is None or word.stop is None:
             continue
-        pieces += [escaped(text[at : word.start]), _word(explanation, word, mark)]
-        at = word.stop
-    rest = escaped(text[at:])
-    pieces += [f'<span class="cut">{rest}</span>' if explanation.doc.cut else rest, "</p>"]
+        pieces += [next(between), _word(explanation, word, mark)]
+    pieces += [next(between), "</p>"]
     return "".join(pieces)
 
 

@@ -6,14 +6,18 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
-import torch
+import numpy as np
+from numpy.typing import NDArray
 
 from glassrank.explaining.spans import Span, joined_origins, word_spans
 from glassrank.explaining.structure import Side, Text, Word
-from glassrank.models import PieceText, TokenBatch
+from glassrank.models.doc_reader import text_of
+from glassrank.models.ranker import PieceText, TokenBatch
+from glassrank.models.text_batches import batch_of
 from glassrank.ranking import Reranker
 from glassrank.text import split_words
 from glassrank.text.wordpieces import PieceEncoder
+from glassrank.types import Doc
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,15 @@ class Reading:
         """For models that read less than they are given."""
         cut = self.text.cut + _count(self.text.words[count:])
         return replace(self, text=replace(self.text, words=self.text.words[:count], cut=cut))
+
+    def only(self, kept: NDArray[np.bool_]) -> "Reading":
+        """Without words that a store leaves out."""
+        words = tuple(word for word, stays in zip(self.text.words, kept, strict=False) if stays)
+        return replace(
+            self,
+            text=replace(self.text, words=words),
+            batch=TokenBatch(self.batch.ids[:, kept], self.batch.mask[:, kept]),
+        )
 
     def notes(self, side: Side) -> Iterator[str]:
         """What was not read, and what was read without being known."""
@@ -60,6 +73,43 @@ def read(reranker: Reranker, text: str, side: Side) -> Reading:
     if pieces is None:
         return _words(reranker, text, longest)
     return _pieces(reranker, pieces, text, longest, side)
+
+
+class ReadPassage(NamedTuple):
+    """The passage that a document is ranked by."""
+
+    number: int
+    """Among the document's passages, from 0 on."""
+    start: int
+    stop: int
+    """Characters of its text, without the title."""
+    further: float = 0.0
+    """What others of its passages add to its score."""
+
+
+def read_doc(reranker: Reranker, doc: Doc, passage: ReadPassage | None) -> Reading:
+    """A document, or one of its passages with the title before it; words have their places in the
+    whole text."""
+    if passage is None:
+        return read(reranker, text_of(doc), "document")
+    prefix = reranker.passages.prefix(doc.title)
+    before = passage.start + len(text_of(doc)) - len(doc.text)
+    reading = read(reranker, prefix + doc.text[passage.start : passage.stop], "document")
+    shift = before - len(prefix)
+
+    def moved(word: Word) -> Word:
+        if word.start is None or word.stop is None or word.start < len(prefix):
+            return word
+        return replace(word, start=word.start + shift, stop=word.stop + shift)
+
+    whole = text_of(doc).encode("utf-8", "replace").decode()
+    text = Text(
+        whole,
+        tuple(map(moved, reading.text.words)),
+        reading.text.cut,
+        (before, before + passage.stop - passage.start),
+    )
+    return replace(reading, text=text)
 
 
 def _words(reranker: Reranker, text: str, longest: int) -> Reading:
@@ -90,10 +140,7 @@ def _pieces(
 
 
 def _batch(reranker: Reranker, ids: list[int]) -> TokenBatch:
-    device = next(reranker.model.parameters()).device
-    padded = torch.tensor(ids or [0], device=device)
-    mask = torch.full(padded.shape, float(bool(ids)), device=device)
-    return TokenBatch(padded[None], mask[None])
+    return batch_of([np.array(ids, np.int32)], reranker.device)
 
 
 def _count(words: tuple[Word, ...]) -> int:

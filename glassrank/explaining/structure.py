@@ -41,6 +41,9 @@ class Text:
     words: tuple[Word, ...]
     cut: int
     """How many words or pieces at the end the model did not read."""
+    passage: tuple[int, int] | None = None
+    """From and to where, in a document that is read in passages, the one stands whose words these
+    are; the title may stand before it."""
 
 
 @dataclass(frozen=True)
@@ -190,6 +193,18 @@ class ExplanationData:
         """Those that all signals share; members of an ensemble have their own, and so none."""
         paths = [[share.path for share in signal.paths] for signal in self.signals]
         return paths[0] if paths and all(names == paths[0] for names in paths) else []
+
+
+def gaps(text: Text) -> Iterator[tuple[int, int, bool]]:
+    """What stands before each word that is in the text, and behind the last one; and whether it was
+    not read: what is around a passage, or was cut off."""
+    at = 0
+    begins = text.passage[0] if text.passage else 0
+    for word in text.words:
+        if word.start is not None and word.stop is not None:
+            yield at, word.start, at < begins <= word.start
+            at = word.stop
+    yield at, len(text.text), bool(text.cut or text.passage)
 
 
 def is_coloured(explanation: ExplanationData, word: Word, mark: Mark) -> bool:

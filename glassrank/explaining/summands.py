@@ -11,13 +11,20 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-import torch
-from torch import Tensor
+import numpy as np
 
-from glassrank.explaining.cases import Case, Findings, as_matrix, marks_of, shades
+from glassrank.explaining.cases import (
+    Case,
+    Findings,
+    Values,
+    as_matrix,
+    in_full,
+    marks_of,
+    shades,
+)
 from glassrank.explaining.leave_one_out import stand_out
 from glassrank.explaining.structure import PathShare, ScorePart, Signal
-from glassrank.models import Output
+from glassrank.models.ranker import Output, no_gradients
 
 _CELLS_AT_ONCE = 1 << 16
 """Query words times document words that `interact` compares in one call."""
@@ -32,11 +39,11 @@ def explain_summands(case: Case) -> Findings:
     similarity = case.output.parts.get("similarity")
     matrix = None if similarity is None else case.words_alone(similarity)  # (Q, D)
     parts = tuple(_path(name, totals[s], case) for s, name in enumerate(names))
-    by_query_word = shares[:, :words].permute(1, 2, 0)  # (Q, D, S)
+    by_query_word = shares[:, :words].transpose(1, 2, 0)  # (Q, D, S)
     lost = shares.sum((0, 1)).tolist()  # (D,)
     marks = marks_of(
         by_query_word,
-        torch.zeros(words, case.doc_count) if matrix is None else matrix,
+        np.zeros((words, case.doc_count)) if matrix is None else matrix,
         _coloured(shares, matrix, lost),
     )
     if matrix is None:  # then nothing is said of which query word is closest
@@ -47,7 +54,7 @@ def explain_summands(case: Case) -> Findings:
             replace(mark, share=lost[d], by_term=(), by_signal=tuple(by_summand[d]))
             for d, mark in enumerate(marks)
         )
-    strength = shades(torch.tensor([lost], dtype=torch.double) if matrix is None else matrix)
+    strength = shades(np.array([lost]) if matrix is None else matrix)
     left = math.fsum(part.value for part in parts) - math.fsum(mark.share for mark in marks)
     return Findings(
         exact=True,
@@ -69,7 +76,7 @@ def explain_summands(case: Case) -> Findings:
     )
 
 
-def _path(name: str, values: Tensor, case: Case) -> ScorePart:
+def _path(name: str, values: Values, case: Case) -> ScorePart:
     """A summand (Q + 1,) as a part: its query words, or itself where it has none."""
     *by_word, other = values.tolist()
     terms = [
@@ -81,44 +88,43 @@ def _path(name: str, values: Tensor, case: Case) -> ScorePart:
     return ScorePart.total(name, "path", terms)
 
 
-def _by_word(case: Case, out: Output) -> Tensor:
+def _by_word(case: Case, out: Output) -> Values:
     """(S, B, Q + 1): each summand by query word; last, what is not by query word."""
     words, padded = len(case.query_words), case.query.mask.shape[1]
     rows = []
     for name in case.model.summands:
-        part = out.parts[name].detach().cpu().double()
-        if part.dim() > 1 and part.shape[1] == padded:
+        part = in_full(out.parts[name])
+        if part.ndim > 1 and part.shape[1] == padded:
             values = part.reshape(len(part), padded, -1).sum(2)  # (B, Q')
         else:
-            values = torch.cat([part.new_zeros(len(part), words), part.reshape(len(part), -1)], 1)
-        rows.append(torch.cat([values[:, :words], values[:, words:].sum(1, keepdim=True)], 1))
-    return torch.stack(rows)
+            values = np.hstack([np.zeros((len(part), words)), part.reshape(len(part), -1)])
+        rows.append(np.hstack([values[:, :words], values[:, words:].sum(1, keepdims=True)]))
+    return np.stack(rows)
 
 
-@torch.no_grad()
-def _lost(case: Case) -> Tensor:
+def _lost(case: Case) -> Values:
     """What each summand and query word loses without each document word: (S, Q + 1, D)."""
     whole = _by_word(case, case.output)  # (S, 1, Q + 1)
     step = max(1, _CELLS_AT_ONCE // max(1, case.query.mask.shape[1] * case.doc.mask.shape[1]))
-    lost = [whole.new_zeros(len(whole), 0, whole.shape[2])]
+    lost = [whole[:, :0]]
     for start in range(0, case.doc_count, step):
         case.check_time()
-        places = torch.arange(start, min(start + step, case.doc_count))
-        docs = case.doc.rows(torch.zeros(len(places), dtype=torch.long))
-        mask = docs.mask.clone()
-        mask[torch.arange(len(places)), places] = 0
+        places = list(range(start, min(start + step, case.doc_count)))
+        docs = case.doc.rows([0] * len(places))  # copies
+        docs.mask[list(range(len(places))), places] = 0
         query = case.model.for_many(case.query, len(places))
-        left = case.model.interact(query, docs._replace(mask=mask))
+        with no_gradients(case.model):
+            left = case.model.interact(query, docs)
         lost.append(whole - _by_word(case, left))
-    return torch.cat(lost, 1).transpose(1, 2)
+    return np.concatenate(lost, axis=1).transpose(0, 2, 1)
 
 
-def _coloured(shares: Tensor, similarity: Tensor | None, lost: Sequence[float]) -> list[int | None]:
+def _coloured(shares: Values, similarity: Values | None, lost: Sequence[float]) -> list[int | None]:
     """Of each document word the summand that it adds most to, if it is the closest to a query word,
     or, where nothing is said of similarities, if it stands out."""
     most = shares.sum(1).argmax(0).tolist()  # (D,)
     chosen = stand_out(lost)
     if similarity is not None:
-        matched = set(similarity.argmax(1).tolist()) if similarity.numel() else set()
+        matched = set(similarity.argmax(1).tolist()) if similarity.size else set()
         chosen = [place in matched for place in range(len(lost))]
     return [number if coloured else None for number, coloured in zip(most, chosen, strict=True)]

@@ -29,6 +29,7 @@ from glassrank.explaining.structure import (
     PairData,
     ScorePart,
     Signal,
+    gaps,
     is_coloured,
 )
 
@@ -127,13 +128,13 @@ def marked_text(explanation: ExplanationData, by_term: bool = False) -> RichText
     lettered, or numbered by query word. What the model did not read is dim."""
     text = explanation.doc.text
     drawn = RichText()
-    at = 0
+    between = gaps(explanation.doc)
     for word, mark in zip(explanation.doc.words, explanation.marks, strict=True):
         if word.start is None or word.stop is None:
             continue
-        drawn.append(safe(text[at : word.start]))
+        start, stop, unread = next(between)
+        drawn.append(safe(text[start:stop]), style="dim" if unread else "")
         shown = safe(text[word.start : word.stop])
-        at = word.stop
         if mark.signal is None or not is_coloured(explanation, word, mark):
             drawn.append(shown)
         else:
@@ -141,7 +142,8 @@ def marked_text(explanation: ExplanationData, by_term: bool = False) -> RichText
             place = mark.term if by_word and mark.term is not None else mark.signal
             drawn.append(shown, style=f"bold underline {colour(place)}")
             drawn.append((raised_number if by_word else raised)(place), style=colour(place))
-    drawn.append(safe(text[at:]), style="dim" if explanation.doc.cut else "")
+    start, stop, unread = next(between)
+    drawn.append(safe(text[start:stop]), style="dim" if unread else "")
     return drawn
 
 

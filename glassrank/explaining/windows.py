@@ -14,10 +14,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from glassrank.explaining.cases import Case, Findings, as_matrix, marks_of
-from glassrank.explaining.kernels import kernel_table, log_counts, nearest_kernels, together
+from glassrank.explaining.kernels import kernel_table, nearest_kernels, together
 from glassrank.explaining.structure import PathShare, ScorePart
 from glassrank.models.tk_windowed import TKWindowed
-from glassrank.nn.kernels import Kernels, kernel_values
+from glassrank.nn.kernels import FLOOR, Kernels, kernel_values
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def _shares(
 
 def _logs(counts: Tensor) -> Tensor:
     """Nothing from query words with no count at all."""
-    return log_counts(counts) * (counts.sum(-1, keepdim=True) != 0)
+    return counts.clamp(min=FLOOR).log() * (counts.sum(-1, keepdim=True) != 0)
 
 
 def _strength(scores: Tensor) -> Tensor:

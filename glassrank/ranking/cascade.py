@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.deadline import Deadline
+from glassrank.ranking.best_passages import Placed
 from glassrank.ranking.live import best_first
 from glassrank.ranking.planner import Planner
-from glassrank.ranking.stages import Placed, Stage
+from glassrank.ranking.stages import Stage
 from glassrank.retrieve.search import TopK
 from glassrank.types import Doc, Hit, query_name, scoring_name
 
@@ -29,6 +30,8 @@ class Cascade:
     places: NDArray[np.int64] = field(init=False)  # (n,) in the first stage's order, best first
     scores: NDArray[np.float64] = field(init=False)  # (n,)
     probabilities: NDArray[np.float64] = field(init=False)  # (n,) of being relevant, or nan
+    spans: NDArray[np.int64] = field(init=False)  # (n, 2) best passages; -1: no part of a text
+    truncated: NDArray[np.bool_] = field(init=False)  # (n,) whether something was not read
     depths: tuple[int, ...] = ()
     """How many each model has scored."""
     timing: dict[str, float] = field(default_factory=dict)
@@ -41,6 +44,8 @@ class Cascade:
         self.places = np.arange(len(self.first.docs))
         self.scores = self.first.scores.astype(np.float64)
         self.probabilities = np.full(len(self.places), np.nan)
+        self.spans = np.full((len(self.places), 2), -1)
+        self.truncated = np.zeros(len(self.places), np.bool_)
 
     def rerank(
         self,
@@ -65,8 +70,8 @@ class Cascade:
         """How many of the best so far have been placed anew."""
         if not depth:
             return 0
-        # Further models begin if they are likely to end; the first one as long as there is time.
-        if deadline.left() <= (stage.least_ms() if self.depths else 0.0):
+        # A model begins if it is likely to come to a document: the query alone is of no use.
+        if deadline.left() <= stage.least_ms():
             stage.cost.relax()
             stage.query_cost.relax()
             return 0
@@ -104,14 +109,16 @@ class Cascade:
             values[count:] = rest - max(0.0, rest[0] - highest)
         moved = np.concatenate([placed.which, left])[order]
         self.probabilities[placed.which] = probabilities
+        self.spans[placed.which], self.truncated[placed.which] = placed.spans, placed.truncated
         self.places, self.probabilities = self.places[moved], self.probabilities[moved]
+        self.spans, self.truncated = self.spans[moved], self.truncated[moved]
         self.scores = values
 
     def hits(
         self,
         k: int | None,
         doc_id: Callable[[int], Any],
-        doc: Callable[[int], Doc],
+        doc: Callable[..., Doc],
         *,
         first_scores: bool = True,
     ) -> tuple[Hit, ...]:
@@ -122,7 +129,7 @@ class Cascade:
         best = self.places[:k]
         columns = (
             *(best, self.first.docs[best], self.first.scores[best]),
-            *(self.scores[:k], placed_by, self.probabilities),
+            *(self.scores[:k], placed_by, self.probabilities, self.spans, self.truncated),
         )
         rows = zip(*(column[: len(best)].tolist() for column in columns), strict=True)
         return tuple(
@@ -134,6 +141,10 @@ class Cascade:
                 first_score if first_scores else None,
                 placed,
                 None if isnan(probability) else probability,
+                None if span[1] < 0 else (span[0], span[1]),
+                truncated,
             ).reading(partial(doc, number))
-            for rank, (place, number, first_score, score, placed, probability) in enumerate(rows, 1)
+            for rank, (
+                *(place, number, first_score, score, placed, probability, span, truncated),
+            ) in enumerate(rows, 1)
         )

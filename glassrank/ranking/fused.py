@@ -3,43 +3,54 @@
 `interact` is the plain form; both give the same scores.
 """
 
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from glassrank.models import Ranker, Words
-from glassrank.ranking.fused_gpu import OnGPU, on_gpu
+from glassrank.models.ranker import AnyRanker, Words, as_array
 from glassrank.store import Part, Store
 
-_DTYPES = {"cpu": ("bf16", "int8", "float32"), "cuda": ("bf16", "int8", "float32", "float16")}
+_ON_CPU = ("bf16", "int8", "float32")
 
 
-def fused_pooling(model: Ranker, store: Store) -> "FusedPooling | OnGPU | None":
+class Fused(Protocol):
+    """Scores stored words without making floats of them first."""
+
+    def scores(
+        self,
+        query: Words,
+        part: Part,
+        starts: NDArray[np.int64],
+        lengths: NDArray[np.int64],
+        first_stage: NDArray[np.float32],
+    ) -> NDArray[np.float32]:
+        """Of documents that are runs of a part's rows."""
+
+
+def fused_pooling(model: AnyRanker, store: Store) -> Fused | None:
     """None where the plain form has to serve: another kind of model, ids are stored, or a GPU's
     memory does not hold the store."""
-    device = next(model.parameters()).device
-    if store.dtype not in _DTYPES.get(device.type, ()):
-        return None
-    if device.type == "cpu":
-        return FusedPooling(model) if model.readouts() else None
-    return on_gpu(model, store.layout.reuse == "s2") if store.bytes <= _room(device) else None
+    if is_on_gpu(model):
+        from glassrank.ranking.fused_gpu import fused_on_gpu
+
+        return fused_on_gpu(model, store)
+    return FusedPooling(model) if store.dtype in _ON_CPU and model.readouts() else None
 
 
-def _room(device: torch.device) -> float:
-    """Bytes of a GPU's memory that rows may take, with some left for what is computed."""
-    return 0.8 * torch.cuda.mem_get_info(device)[0]
+def is_on_gpu(model: AnyRanker) -> bool:
+    """Whether PyTorch computes it there."""
+    return model.device is not None and model.device.type == "cuda"
 
 
 class FusedPooling:
     """A model's kernels and weights as plain arrays."""
 
-    def __init__(self, model: Ranker) -> None:
+    def __init__(self, model: AnyRanker) -> None:
         self._weighs_terms = model.weighs_terms
         self._kernels = model.config.kernels
         self._readouts = [
-            (_numpy(r.log), _numpy(r.length), r.query_columns, r.doc_columns)
+            (as_array(r.log), as_array(r.length), r.query_columns, r.doc_columns)
             for r in model.readouts()
         ]
         weight = model.first_stage_weight
@@ -56,8 +67,8 @@ class FusedPooling:
         """Of documents that are runs of a part's rows."""
         from glassrank.nn.cpu.kernels import StoredRows, pool_cpu  # numba: only where it is used
 
-        vectors = query.vectors[0].flatten(1).numpy()  # (Q, E)
-        weights = (query.idf if self._weighs_terms else query.mask)[0].numpy()  # (Q,)
+        vectors = as_array(query.vectors[0]).reshape(query.mask.shape[1], -1)  # (Q, E)
+        weights = as_array((query.idf if self._weighs_terms else query.mask)[0])  # (Q,)
         rows = StoredRows(part.vectors, part.scales)
         total = self._first_stage_weight * first_stage
         for log, length, query_columns, doc_columns in self._readouts:
@@ -68,7 +79,3 @@ class FusedPooling:
             )  # fmt: skip
             total = total + found
         return total.astype(np.float32)
-
-
-def _numpy(values: torch.Tensor) -> NDArray[np.float32]:
-    return values.detach().float().cpu().numpy()

@@ -9,9 +9,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from glassrank.models import Ranker, Words
+from glassrank.models.contract import Ranker, Words
+from glassrank.store import Store
 
 _BYTES_AT_ONCE = 1 << 26
+_DTYPES = ("bf16", "int8", "float32", "float16")
 
 
 class StoredPart(Protocol):
@@ -120,6 +122,18 @@ class GPUInteraction(OnGPU):
         each = None if scales is None else scales.view(len(rows), -1)  # (T, V)
         found: Tensor = self._interaction.scores(query.vectors, rows, each, starts, lengths)
         return found
+
+
+def fused_on_gpu(model: Any, store: Store) -> OnGPU | None:
+    """None where a GPU's memory does not hold the store, or its rows are of another kind."""
+    if store.dtype not in _DTYPES or store.bytes > _room(model.device):
+        return None
+    return on_gpu(model, store.layout.reuse == "s2")
+
+
+def _room(device: torch.device) -> float:
+    """Bytes of a GPU's memory that rows may take, with some left for what is computed."""
+    return 0.8 * torch.cuda.mem_get_info(device)[0]
 
 
 def on_gpu(model: Ranker, projected: bool) -> OnGPU | None:

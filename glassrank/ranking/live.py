@@ -4,20 +4,22 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from glassrank.models import TokenBatch, Words
-from glassrank.models.checkpoint import SavedModel, load_named
-from glassrank.models.fast import fast_form
+from glassrank.models.checkpoint import SavedModel, load_served
+from glassrank.models.doc_reader import PassageReader, ReadDoc
+from glassrank.models.left_out import LeftOut
+from glassrank.models.ranker import TokenBatch, Words, as_array
 from glassrank.models.text_batches import TextReader, batch_of, in_batches
-from glassrank.nn.devices import device_named
+from glassrank.ranking.best_passages import best_passages
+from glassrank.ranking.computing import computing, query_batch
 from glassrank.ranking.planner import CostModel
-from glassrank.ranking.query_encoding import QueryEncoder
 from glassrank.text import Vocabulary
 from glassrank.text.encoder import WordEncoder
+from glassrank.types import Doc
 
 WORDS_AT_ONCE = 16_384.0
 """That are encoded as one piece when there is no budget to cut it shorter."""
@@ -28,10 +30,15 @@ little of it is padding."""
 
 @dataclass(frozen=True)
 class Scores:
-    """`cut` says how many words of each text the model did not read."""
+    """`cut` says of which texts the model did not read all."""
 
     values: NDArray[np.float32]  # (n,)
-    cut: NDArray[np.int64]  # (n,)
+    cut: NDArray[np.bool_]  # (n,)
+
+
+def as_doc(text: str | Doc) -> Doc:
+    """A text by itself has no title."""
+    return Doc("", text) if isinstance(text, str) else text
 
 
 class Reranker:
@@ -45,32 +52,31 @@ class Reranker:
         self.exact = exact
         self.saved = saved
         self.usage = saved.usage
-        self._device = device_named(device)
-        self.model = saved.model.to(self._device).eval()
-        self._reader = TextReader(saved)
-        self.encoder = self._reader.encoder
-        self.fast_model = self.model if exact else fast_form(self.model)
+        self._computes = computing(saved, device, exact=exact)
+        self.model: Any = self._computes.model
+        self.fast_model: Any = self._computes.fast_model
         """The model as it encodes documents and scores them, and on a GPU a transformer's queries
         too. Other queries have a form of their own, of `model`, which is what a store is tied to.
         """
+        self.device = self._computes.device
+        """Of PyTorch's; None where the model is served without it."""
+        self._reader = TextReader(saved)
+        self.encoder = self._reader.encoder
         self.cost = CostModel(base=2.0, rate=0.02)  # of live scoring; learned from the first use on
         self.is_warm, self.warming = False, threading.Lock()  # see `warm_up`
         self.query_cost = CostModel()  # of all that comes before scoring, by the documents
-        rounded = self._device.type == "cuda" and self.fast_model.reads_pieces
-        encodes = self.fast_model if rounded else self.model
-        self._encode_query = QueryEncoder(encodes, self.usage.query_length, exact=exact)
 
     @classmethod
     def load(
         cls, model: str | Path = "default", device: str = "cpu", *, exact: bool = False
     ) -> "Reranker":
-        """A model folder, or `default` for the model that comes with the package."""
-        return cls(load_named(model), device, exact=exact)
+        """A model folder, or `default` or `fast` for those that come with the package."""
+        return cls(load_served(model, device, exact=exact), device, exact=exact)
 
     @property
     def alone(self) -> bool:
         """Whether documents are computed one by one."""
-        return self.exact and self._device.type == "cpu"
+        return self.exact and self.device.type == "cpu"
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -82,64 +88,98 @@ class Reranker:
     def encode_query(self, query: str) -> Words:
         """One query: vectors (1, Q, …)."""
         found = self._reader.query(query)
-        return self.encode_query_ids(batch_of([found.ids], torch.device("cpu")))
+        return self.encode_query_ids(query_batch(found.ids, self._computes))
 
     def encode_query_ids(self, batch: TokenBatch) -> Words:
         """The same for a query that is read already: (1, Q) on the CPU."""
-        return self._encode_query(batch)
+        return self._computes.encode_query(batch)
 
-    @torch.no_grad()
     def encode_doc(self, batch: TokenBatch) -> Words:
         """Documents as they are ranked live."""
-        return self.fast_model.encode_doc(batch)
+        return self._computes.encode_doc(batch)
 
     @property
-    def dtype(self) -> torch.dtype:
+    def dtype(self) -> Any:
         """What stored words are best read as: what a transformer computes in."""
-        if self.fast_model.reads_pieces:
-            return next(self.fast_model.parameters()).dtype
-        return torch.float32
+        return self._computes.dtype
 
     def scores(
-        self, query: str, texts: Sequence[str], first_stage: Sequence[float] | None = None
+        self, query: str, texts: Sequence[str | Doc], first_stage: Sequence[float] | None = None
     ) -> Scores:
         """A score for each text. `first_stage` counts only if the model mixes it in."""
         given = None if first_stage is None else np.asarray(first_stage, np.float32)
         return self.text_scores(self.encode_query(query), texts, given)
 
-    @torch.no_grad()
     def text_scores(
         self,
         query: Words,
-        texts: Sequence[str],
+        texts: Sequence[str | Doc],
         first_stage: NDArray[np.float32] | None = None,
     ) -> Scores:
         """The same for a query that is encoded already."""
-        found = self._reader.docs(texts)
-        values = np.zeros(len(texts), np.float32)
-        lengths = np.array([len(text.ids) for text in found], np.int64)
+        found = [doc.all() for doc in self.read([as_doc(text) for text in texts])]
+        docs = np.repeat(np.arange(len(found)), [len(doc.passages) for doc in found])
+        ids = [passage.ids for doc in found for passage in doc.passages]
+        given = None if first_stage is None else first_stage[docs]
+        values = self.passage_scores(query, ids, given)
+        shares = self.first_stage_shares(len(found), first_stage)
+        best = best_passages(values, docs, shares, self.usage.passages.best)
+        return Scores(best.values, np.array([doc.cut for doc in found], np.bool_))
+
+    def read(self, docs: Sequence[Doc]) -> list[ReadDoc]:
+        """Documents as the model reads them."""
+        return self._reader.docs(docs)
+
+    @property
+    def passages(self) -> PassageReader:
+        """How it divides documents."""
+        return self._reader.passages
+
+    def passage_scores(
+        self,
+        query: Words,
+        ids: Sequence[NDArray[np.int32]],
+        first_stage: NDArray[np.float32] | None = None,
+        left_out: LeftOut | None = None,
+    ) -> NDArray[np.float32]:
+        """A score for each passage, by its ids, with some words left out."""
+        values = np.zeros(len(ids), np.float32)
+        lengths = np.array([len(passage) for passage in ids], np.int64)
 
         def score(part: NDArray[np.int64]) -> None:
-            doc = self.encode_doc(batch_of([found[i].ids for i in part], self._device))
-            own = None if first_stage is None else torch.from_numpy(first_stage[part])
+            batch = batch_of([ids[i] for i in part], self.device)
+            doc = self.encode_doc(batch)
+            if left_out is not None:
+                doc = left_out.without(doc, as_array(batch.ids))
+            own = None if first_stage is None else first_stage[part]
             values[part] = self.word_scores(query, doc, own)
 
         for _ in in_batches(score, lengths, TOKENS_AT_ONCE, self.fast_model, alone=self.alone):
             pass
-        return Scores(values, np.array([text.cut for text in found], np.int64))
+        return values
 
-    @torch.no_grad()
+    def best_passage(self, query: Words, doc: ReadDoc, left_out: LeftOut | None = None) -> int:
+        """The number of the passage that a document is ranked by."""
+        if doc.is_whole:
+            return 0
+        ids = [passage.ids for passage in doc.all().passages]
+        return int(self.passage_scores(query, ids, None, left_out).argmax())
+
+    def first_stage_shares(
+        self, count: int, first_stage: NDArray[np.float32] | None
+    ) -> NDArray[np.float32]:
+        """What the first stage adds to each document's score."""
+        weight = self.model.first_stage_weight
+        if weight is None or first_stage is None:
+            return np.zeros(count, np.float32)
+        shares: NDArray[np.float32] = (weight.item() * first_stage).astype(np.float32)
+        return shares
+
     def word_scores(
-        self, query: Words, docs: Words, first_stage: torch.Tensor | None
+        self, query: Words, docs: Words, first_stage: NDArray[np.float32] | None
     ) -> NDArray[np.float32]:
         """One encoded query, many encoded documents."""
-        same = self.model.for_many(query, len(docs.mask))
-        docs = Words(*(tensor.to(self._device) for tensor in docs))
-        given = None if first_stage is None else first_stage.to(self._device)
-        found: NDArray[np.float32] = (
-            self.fast_model.rank(same, docs, given).score.float().cpu().numpy()
-        )
-        return found
+        return self._computes.scores(query, docs, first_stage)
 
 
 def best_first(

@@ -12,7 +12,7 @@ from glassrank.deadline import NEVER, Clock, Deadline, now
 from glassrank.errors import InputError
 from glassrank.measure.cascade_plan import CascadePlan
 from glassrank.measure.judged import candidates_of
-from glassrank.models.checkpoint import fingerprint
+from glassrank.models.saved import fingerprint
 from glassrank.ranking.cascade import Cascade
 from glassrank.ranking.inputs import check_budget, check_k, check_query, warn_if_nothing_reached
 from glassrank.ranking.live import Reranker
@@ -21,6 +21,7 @@ from glassrank.ranking.stages import CALIBRATION_DOCS, IndexStage, some_document
 from glassrank.retrieve import Index
 from glassrank.retrieve.methods import Method, method_name
 from glassrank.retrieve.search import TopK
+from glassrank.retrieve.where import Given
 from glassrank.store import Store
 from glassrank.types import Ranking, Run
 
@@ -139,10 +140,13 @@ class Pipeline:
         *,
         budget_ms: float | None = None,
         method: str | Method | None = None,
+        where: Given | None = None,
     ) -> Ranking:
-        """The best k. `budget_ms` counts from now, and from the call on covers everything."""
+        """The best k. `budget_ms` counts from now, and from the call on covers everything. `where`
+        chooses documents by their metadata, before candidates are taken: `{"lang": "en"}`."""
         deadline = self._deadline(budget_ms)
-        *_, final = self.stages(query, k, deadline=deadline, method=method, first=False)
+        stages = self.stages(query, k, deadline=deadline, method=method, first=False, where=where)
+        *_, final = stages
         warn_if_nothing_reached(final, budget_ms or self.budget_ms, caller=2)
         return final
 
@@ -154,6 +158,7 @@ class Pipeline:
         deadline: Deadline = NEVER,
         method: str | Method | None = None,
         first: bool = True,
+        where: Given | None = None,
     ) -> Iterator[Ranking]:
         """The first stage's ranking as soon as it is there, unless nobody waits for the `first`;
         then the final one. When it is too late for more, the first stage's is the final one."""
@@ -163,7 +168,9 @@ class Pipeline:
         depths = self._planned(deadline)
         began = clock()
         depth = max(k, self.candidates)
-        found = self.index.top_k([query], depth, method or self.method, deadline=deadline)[0]
+        (found,) = self.index.top_k(
+            [query], depth, method or self.method, deadline=deadline, where=where
+        )
         cascade = Cascade(found, timing={"first_stage": clock() - began})
         if first and self.models:
             yield self._ranking(query, cascade, k, "first_stage")
@@ -210,7 +217,17 @@ class Pipeline:
         depths = cascade.depths
         found = min(self.candidates, len(cascade.places))
         reached = max(depths, default=0)
-        return Ranking(query, hits, reached, timing, found, depths, cascade.cut_short, cascade.live)
+        return Ranking(
+            query,
+            hits,
+            reached,
+            timing,
+            found,
+            depths,
+            cascade.cut_short,
+            cascade.live,
+            int(cascade.truncated.sum()),
+        )
 
     def first_scores(
         self,

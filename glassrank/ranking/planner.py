@@ -37,6 +37,11 @@ _LONGEST_MS, _LONGEST_SHARE = 8.0, 0.25
 """Of a piece, where there is a budget; and no more than this share of the time that scoring has."""
 _WORTH_ITS_START = 4.0
 """A piece that is to take less than so many times its fixed cost is not worth its start."""
+_TO_SHARE = 0.7
+"""Of the time that requests have beyond what they need, while some wait: one that is late makes all
+behind it late."""
+_MOST_NEEDED = 1 / 3
+"""Of its time, that a request can be said to need."""
 _NEW = 0.1
 """How much the newest request says about how long they take."""
 
@@ -92,6 +97,10 @@ class CostModel:
     def predict(self, size: float) -> float:
         """Milliseconds that work of this size is likely to take."""
         return (self.base + self.rate * size) * self.slowness * (1 + self.margin)
+
+    def expect(self, size: float) -> float:
+        """The same without a margin: of many pieces some take longer, and others do not."""
+        return (self.base + self.rate * size) * self.slowness
 
     def fitting(self, sizes: NDArray[np.floating], within: float) -> int:
         """How many of these, from the first on, are predicted to end in time as one piece."""
@@ -165,8 +174,9 @@ class Planner:
         return Deadline(self.clock, arrived + budget_ms - min(kept, _MOST_OF_ANSWER * budget_ms))
 
     def least_for_answer(self, snippets: int) -> float:
-        """Milliseconds without which no answer of so many snippets is of any use."""
-        return self._cost("answer").predict(snippets)
+        """Milliseconds without which no answer of so many snippets is of any use: what the first
+        stage finds, and no more."""
+        return self._cost("answer").expect(snippets)
 
     def counted_by(self, deadline: Deadline) -> Deadline:
         """When the words of given texts must be counted, or are guessed."""
@@ -231,37 +241,96 @@ def _next_piece(
     return min(in_piece, largest)
 
 
+class Turn:
+    """One request's place before some threads, and then at one of them."""
+
+    def __init__(self, deadline: Deadline, needs_ms: float) -> None:
+        self.deadline = deadline
+        self.needs_ms = needs_ms
+        """The least that is of any use to it."""
+        self.began = 0.0
+        self.granted = deadline.at
+        """By when it must end, as those who wait were when somebody last looked: in `seen`."""
+        self.seen: tuple[Turn, ...] = ()
+
+
 class Load:
-    """What some threads have promised to those who wait for them: how long until one is free, and
-    how much of its time a request may take, so that those behind it have any."""
+    """What some threads have promised to those who wait for them: how long until it is one's turn,
+    and how much of its time a request may take, so that those behind it have any.
+
+    What a request needs at least is kept for everybody who waits, and what is left of their time
+    is shared evenly. So searches get less deep, down to what the first stage finds, before any is
+    refused; and one that runs already gets less deep, too, when others come.
+    """
 
     def __init__(self, threads: int, clock: Clock = now) -> None:
         self.threads = threads
         self.clock = clock
         self.usual_ms = 0.0
-        """How long a request has lately taken, once it began."""
-        self.waiting = 0
-        self._began: dict[int, float] = {}  # thread -> when it began what it is at
+        """How long a request has lately taken, once it began: what one needs of which nobody knows
+        more."""
+        self.waiting: tuple[Turn, ...] = ()  # replaced as a whole: threads look at it as they run
+        self._running: set[Turn] = set()
+
+    def turn(self, deadline: Deadline, needs_ms: float | None) -> Turn:
+        """For a request, which does not wait yet."""
+        needs_ms = self.usual_ms if needs_ms is None else needs_ms
+        # What says that hardly one request fits into its time is not believed: it would be refused
+        # as soon as there is another one, and nothing better be learned.
+        return Turn(deadline, min(needs_ms, _MOST_NEEDED * max(0.0, deadline.left())))
 
     def expected_wait(self) -> float:
-        """Milliseconds until a thread is likely to be free."""
-        if len(self._began) + self.waiting < self.threads:
+        """Milliseconds until a thread is likely to be free, if everybody takes what they need."""
+        if len(self._running) + len(self.waiting) < self.threads:
             return 0.0
-        # One that takes longer than usual may end at any moment, or not: half as long again.
         at = self.clock()
+        # One that has had what it needs ends soon, but not at once.
         running = sum(
-            max(self.usual_ms - (at - began), self.usual_ms / 2) for began in self._began.values()
+            max(turn.needs_ms - (at - turn.began), turn.needs_ms / 2) for turn in self._running
         )
-        return (running + self.waiting * self.usual_ms) / self.threads
+        return (running + sum(turn.needs_ms for turn in self.waiting)) / self.threads
 
-    def begin(self) -> float:
-        """This thread begins a request; the share of its time that the request may take."""
-        self._began[threading.get_ident()] = self.clock()
-        return 1 / (1 + self.waiting / self.threads)
+    def wait(self, turn: Turn) -> None:
+        """It waits, behind all others."""
+        self.waiting = (*self.waiting, turn)
 
-    def end(self, *, done: bool) -> None:
-        """This thread has ended its request; one that failed says nothing about others."""
-        took = self.clock() - self._began.pop(threading.get_ident())
+    def begin(self, turn: Turn) -> Deadline:
+        """A thread begins it; by when it must be done, which is earlier as soon as others come."""
+        self.waiting = tuple(other for other in self.waiting if other is not turn)
+        turn.began = self.clock()
+        self._running.add(turn)
+        whole = turn.deadline
+        return Deadline(lambda: whole.clock() + whole.at - self._granted(turn), whole.at)
+
+    def _granted(self, turn: Turn) -> float:
+        waiting = self.waiting
+        if turn.seen is not waiting:
+            turn.seen = waiting
+            least = turn.began + turn.needs_ms
+            end, needed = turn.deadline.at, 0.0
+            for place, other in enumerate(waiting, 1):
+                needed += other.needs_ms / self.threads
+                to_share = _TO_SHARE * max(0.0, other.deadline.at - least - needed)
+                end = min(end, least + to_share / (1 + place / self.threads))
+            turn.granted = end
+        return turn.granted
+
+    def is_in_vain(self, turn: Turn) -> bool:
+        """Whether its time is over, and others would be late for it who are not so yet. Where
+        everybody is late, as after a pause of the machine, that helps nobody."""
+        if not turn.deadline.passed():
+            return False
+        needed = turn.needs_ms
+        for other in self.waiting:
+            needed += other.needs_ms
+            if 0 < other.deadline.left() < needed / self.threads:
+                return True
+        return False
+
+    def end(self, turn: Turn, *, done: bool) -> None:
+        """It has ended; one that failed says nothing about others."""
+        self._running.discard(turn)
         if done:
+            took = self.clock() - turn.began
             took = min(took, _TRUSTED * self.usual_ms) if self.usual_ms else took
             self.usual_ms += (_NEW if self.usual_ms else 1.0) * (took - self.usual_ms)

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 import torch
 from torch import Tensor
 
-from glassrank.models import Ranker, TokenBatch, Words
+from glassrank.models.contract import Ranker, TokenBatch, Words
 from glassrank.models.fast import query_form
 from glassrank.nn.gpu.graphs import Replayed, pad_to
 from glassrank.nn.threads import one_thread

@@ -2,26 +2,24 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glassrank.deadline import Clock, Deadline, now
-from glassrank.models import Words
+from glassrank.deadline import NEVER, Clock, Deadline, now
 from glassrank.models.calibration import Calibration
-from glassrank.ranking.candidates import (
-    Candidates,
-    PartlyStored,
-    StoredCandidates,
-    TextCandidates,
-)
+from glassrank.models.left_out import LeftOut
+from glassrank.models.ranker import Words
+from glassrank.ranking.best_passages import DocCandidates, Placed, Scoring
+from glassrank.ranking.candidates import PartlyStored, StoredCandidates, TextCandidates
 from glassrank.ranking.fused import fused_pooling
 from glassrank.ranking.live import TOKENS_AT_ONCE, WORDS_AT_ONCE, Reranker
 from glassrank.ranking.planner import CostModel, Planner
 from glassrank.retrieve import Index
 from glassrank.retrieve.snapshot import Snapshot
 from glassrank.store import Store
+from glassrank.types import Doc
 
 CALIBRATION_DOCS = (2, 8, 32, 64)
 _STORED_AT_ONCE = 1_048_576.0
@@ -33,23 +31,13 @@ _SENTENCE = (
 )
 
 
-Values = NDArray[np.float32]
-
-
-class Placed(NamedTuple):
-    """Which candidates were scored, as places among them in their order, and how many of those had
-    to be encoded for it."""
-
-    which: NDArray[np.int64]  # (n,)
-    values: NDArray[np.float32]  # (n,)
-    live: int
-
-
 class Stage(ABC):
     """One model, and how it comes by the words of documents."""
 
     calibration: Calibration | None = None
     """Of its scores to probabilities of relevance."""
+    best = 1
+    """How many of a document's passages, the best ones, its score is the sum of."""
 
     def __init__(self, reranker: Reranker, cost: CostModel, at_once: float) -> None:
         """`cost` is that of scoring, by the number of words; `at_once` the most words that are
@@ -59,43 +47,44 @@ class Stage(ABC):
         self.query_cost = reranker.query_cost
         self.at_once = at_once
         self.calibration = reranker.usage.calibration
+        self.best = reranker.usage.passages.best
 
     @abstractmethod
     def ready(
         self, query: Words, docs: NDArray[np.int64], first_stage: NDArray[np.float32]
-    ) -> Candidates | PartlyStored:
+    ) -> DocCandidates | PartlyStored:
         """Documents by their numbers, with the first stage's scores."""
 
     def score(
-        self, candidates: Candidates | PartlyStored, planner: Planner, due: Deadline
+        self, candidates: DocCandidates | PartlyStored, planner: Planner, due: Deadline
     ) -> Placed:
         """As many as the time allows, the first ones first. What is stored costs little and comes
-        before what has to be encoded, in a part of the time, and in the rest if that has any left.
+        before what has to be encoded, in a part of the time, and in the rest if that has any left;
+        further passages of long documents come last.
         """
-
-        def scored(
-            some: Candidates, first: int, by: Deadline, cost: CostModel, at_once: float
-        ) -> Values:
-            def scores(start: int, stop: int) -> Values:
-                return some.scores(first + start, first + stop)
-
-            return planner.score(scores, some.sizes[first:], cost, by, at_once).values
-
-        own = self.cost, self.at_once
+        own = planner, self.cost, self.at_once, self.best
         if not isinstance(candidates, PartlyStored):
-            values = scored(candidates, 0, due, *own)
-            encodes = isinstance(candidates, TextCandidates)
-            return Placed(np.arange(len(values)), values, len(values) if encodes else 0)
-        stored = scored(candidates.stored, 0, planner.stored_by(due), *own)
-        live = scored(candidates.live, 0, due, self.reranker.cost, WORDS_AT_ONCE)
-        if len(stored) < len(candidates.which_stored):
-            rest = scored(candidates.stored, len(stored), due, *own)
-            stored = np.concatenate([stored, rest])
-        which = np.concatenate(
-            [candidates.which_stored[: len(stored)], candidates.which_live[: len(live)]]
+            scoring = Scoring(candidates, *own)
+            scoring.first(due)
+            scoring.further(due)
+            return scoring.placed(live=isinstance(candidates, TextCandidates))
+        stored = Scoring(candidates.stored, *own)
+        live = Scoring(candidates.live, planner, self.reranker.cost, WORDS_AT_ONCE, self.best)
+        stored.first(planner.stored_by(due))
+        live.first(due)
+        stored.first(due)
+        stored.further(due)
+        live.further(due)
+        return _joined(
+            stored.placed(live=False).at(candidates.which_stored),
+            live.placed(live=True).at(candidates.which_live),
         )
-        order = np.argsort(which)
-        return Placed(which[order], np.concatenate([stored, live])[order], len(live))
+
+    def read_all(
+        self, query: Words, docs: NDArray[np.int64], first_stage: NDArray[np.float32]
+    ) -> Placed:
+        """All of these documents, however long it takes."""
+        return self.score(self.ready(query, docs, first_stage), Planner(), NEVER)
 
     def least_ms(self) -> float:
         """What it is likely to take to score a single document."""
@@ -121,20 +110,38 @@ class Stage(ABC):
                     break
 
 
-def _try(candidates: Candidates, cost: CostModel | None, clock: Clock) -> None:
-    if count := len(candidates.sizes):
+def _joined(one: Placed, other: Placed) -> Placed:
+    order = np.argsort(np.concatenate([one.which, other.which]))
+
+    def both(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
+        return np.concatenate([a, b])[order]
+
+    return Placed(
+        both(one.which, other.which),
+        both(one.values, other.values),
+        one.live + other.live,
+        both(one.numbers, other.numbers),
+        both(one.spans, other.spans),
+        both(one.truncated, other.truncated),
+        both(one.further, other.further),
+    )
+
+
+def _try(candidates: DocCandidates, cost: CostModel | None, clock: Clock) -> None:
+    first = candidates.first
+    if count := len(first.sizes):
         began = clock()
-        candidates.scores(0, count)
+        first.scores(0, count)
         if cost is not None:
-            cost.learn(float(candidates.sizes.sum()), clock() - began)
+            cost.learn(float(first.sizes.sum()), clock() - began)
 
 
 class TextsStage(Stage):
     """A model on texts, which are encoded live; a text's number is its place in the list."""
 
-    def __init__(self, reranker: Reranker, texts: Sequence[str]) -> None:
+    def __init__(self, reranker: Reranker, docs: Sequence[Doc]) -> None:
         super().__init__(reranker, reranker.cost, TOKENS_AT_ONCE)
-        self._texts = texts
+        self._docs = docs
         if reranker.model.first_stage_weight is not None:
             self.calibration = reranker.usage.texts_calibration
 
@@ -142,8 +149,8 @@ class TextsStage(Stage):
         self, query: Words, docs: NDArray[np.int64], first_stage: NDArray[np.float32]
     ) -> TextCandidates:
         """Texts by their places."""
-        texts = [self._texts[place] for place in docs.tolist()]
-        return TextCandidates.of_texts(self.reranker, query, texts)
+        given = [self._docs[place] for place in docs.tolist()]
+        return TextCandidates.of_texts(self.reranker, query, given)
 
 
 def warm_up(reranker: Reranker, clock: Clock = now) -> None:
@@ -152,7 +159,7 @@ def warm_up(reranker: Reranker, clock: Clock = now) -> None:
     with reranker.warming:
         if not reranker.is_warm:
             count = max(CALIBRATION_DOCS)
-            texts = [_SENTENCE * (1 + place % 5) for place in range(count)]
+            texts = [Doc("", _SENTENCE * (1 + place % 5)) for place in range(count)]
             TextsStage(reranker, texts).practise(_SENTENCE[:60], np.arange(count), clock)
             reranker.is_warm = True
 
@@ -175,11 +182,13 @@ class IndexStage(Stage):
         """Documents that are not in the store, and are encoded when they are found."""
         if store is not None and not found and self.lacks == snapshot.collection.docs:
             store.require(snapshot)  # it was given, and is another index's
+        self.left_out = _left_out(reranker, store)
+        """Words that the store does without, and what is encoded live beside it too."""
         self._fused = None if store is None else fused_pooling(reranker.fast_model, store)
 
     def ready(
         self, query: Words, docs: NDArray[np.int64], first_stage: NDArray[np.float32]
-    ) -> Candidates | PartlyStored:
+    ) -> DocCandidates | PartlyStored:
         """Documents by their numbers in the index."""
         if self.store is None:
             return self._texts(query, docs, first_stage)
@@ -199,7 +208,9 @@ class IndexStage(Stage):
     def _texts(
         self, query: Words, docs: NDArray[np.int64], first_stage: NDArray[np.float32]
     ) -> TextCandidates:
-        return TextCandidates.of_index(self.reranker, query, self.snapshot, docs, first_stage)
+        return TextCandidates.of_index(
+            self.reranker, query, self.snapshot, docs, first_stage, self.left_out
+        )
 
     def _stored(
         self, query: Words, docs: NDArray[np.int64], first_stage: NDArray[np.float32], store: Store
@@ -208,13 +219,14 @@ class IndexStage(Stage):
             self.reranker, self._fused, store, query, self.snapshot, docs, first_stage
         )
 
-    def words(self, doc_id: str) -> Words | None:
-        """A document's words as they are ranked; None where it is encoded live."""
+    def words(self, doc_id: str, passage: int = 0) -> Words | None:
+        """The words of a document's passage as they are ranked; None where it is encoded live."""
         if self.store is None:
             return None
         number = np.array([self.snapshot.find(doc_id)])
         for located in self.store.locate(self.snapshot, number, partial=True):
-            return self.store.words(located.part, located.starts, located.lengths)
+            rows = located.part.passage_rows(located.first + passage)
+            return self.store.words(located.part, *rows)
         return None
 
     def calibrate(self, clock: Clock) -> None:
@@ -238,6 +250,12 @@ class IndexStage(Stage):
         if (self.store is None) == (store is None):
             fresh.cost = self.cost
         return fresh
+
+
+def _left_out(reranker: Reranker, store: Store | None) -> LeftOut | None:
+    if store is None or not store.layout.left_out:
+        return None
+    return LeftOut(store.layout.left_out, reranker.model, reranker.saved.vocabulary)
 
 
 def some_documents(snapshot: Snapshot, count: int) -> NDArray[np.int64]:

@@ -22,13 +22,15 @@ from glassrank.ranking.live import Reranker
 from glassrank.ranking.planner import Planner
 from glassrank.ranking.stages import TextsStage, warm_up
 from glassrank.retrieve.search import TopK
-from glassrank.store import text_of
 from glassrank.types import Doc, Ranking
+
+Model = Reranker | str | Path
+"""As people give it: loaded, or by the name of its folder."""
 
 
 def load(model: str | Path = "default", device: str = "cpu", *, warm: bool = False) -> Reranker:
-    """A model folder, or `default` for the model that comes with the package. Kept in memory, so
-    that asking again costs nothing.
+    """A model folder, or `default` or `fast` for the models that come with the package. Kept in
+    memory, so that asking again costs nothing.
 
     The first time that it ranks texts, code is compiled and what a text costs is learned, before
     the budget begins; with `warm` that is done at once.
@@ -48,7 +50,7 @@ def rank(
     query: str,
     texts: Iterable[str | Mapping[str, Any] | Doc],
     *,
-    model: Reranker | str | Path | Sequence[Reranker] = "default",
+    model: Model | Sequence[Model] | None = None,
     ids: Iterable[Any] | None = None,
     budget_ms: float | None = None,
     deadline: Deadline | None = None,
@@ -60,7 +62,9 @@ def rank(
 
     What the budget, or the deadline, does not allow keeps its order below the rest. Loading the
     model and warming it up, the first time, is not part of the budget; whoever gives a deadline
-    has done so before (`load(warm=True)`). Several models are a cascade, as in a `Pipeline`.
+    has done so before (`load(warm=True)`). Several models are a cascade, as in a `Pipeline`: the
+    first orders all texts, each further one as many of the best as there is time for. Without a
+    model that is what the package's two do, or `default` alone if there is no hurry.
 
     >>> texts = ["Dogs bark at night.", "The cat sat on the mat."]
     >>> rank("where did the cat sit?", texts)[0].doc_id
@@ -74,7 +78,8 @@ def rank(
     docs = docs_of(texts)
     names = ids_of(ids, len(docs))
     taken = clock() - began
-    stages = [TextsStage(model, list(map(text_of, docs))) for model in _rerankers(model)]
+    hurry = budget_ms is not None or deadline is not None
+    stages = [TextsStage(model, docs) for model in _rerankers(model, hurry)]
     if budget_ms is not None and deadline is None:
         for stage in stages:
             warm_up(stage.reranker, clock)
@@ -84,7 +89,7 @@ def rank(
     cascade = Cascade(first)
     cascade.rerank(query, stages, [len(docs)] * len(stages), deadline, Planner(clock))
     began = clock()
-    hits = cascade.hits(k, names.__getitem__, docs.__getitem__, first_scores=False)
+    hits = cascade.hits(k, names.__getitem__, lambda place, *_: docs[place], first_scores=False)
     timing = {**cascade.timing, "sorting": clock() - began}
     timing["total"] = sum(timing.values())
     ranking = Ranking(
@@ -96,17 +101,19 @@ def rank(
         cascade.depths,
         cascade.cut_short,
         cascade.live,
+        int(cascade.truncated.sum()),
     )
     warn_if_nothing_reached(ranking, budget_ms, caller=2)
     return ranking
 
 
-def _rerankers(model: Reranker | str | Path | Sequence[Reranker]) -> list[Reranker]:
-    if isinstance(model, str | Path):
-        return [load(model)]
-    models = [model] if isinstance(model, Reranker) else list(model or ())
-    if not models or not all(isinstance(one, Reranker) for one in models):
+def _rerankers(model: Model | Sequence[Model] | None, hurry: bool) -> list[Reranker]:
+    if model is None:
+        model = ["fast", "default"] if hurry else "default"
+    several = isinstance(model, Sequence) and not isinstance(model, str)
+    models: list[Any] = list(model) if several else [model]  # type: ignore[arg-type]
+    if not models or not all(isinstance(one, Model) for one in models):
         raise InputError(
-            "a model is a folder, 'default', or what load() gives, or several of those"
+            "a model is a folder, 'default', 'fast', or what load() gives, or several of those"
         )
-    return models
+    return [one if isinstance(one, Reranker) else load(one) for one in models]

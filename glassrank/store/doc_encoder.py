@@ -1,22 +1,22 @@
-"""Documents' texts to rows: as ids, batched with others of like length, encoded."""
+"""Documents to rows: passages as ids, batched with others of like length, encoded."""
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from glassrank.errors import InputError
-from glassrank.models import Ranker, Words
-from glassrank.models.checkpoint import SavedModel, fingerprint
-from glassrank.models.fast import fast_form
-from glassrank.models.mores import MORES
+from glassrank.models.doc_reader import ReadDoc
+from glassrank.models.left_out import LeftOut
+from glassrank.models.ranker import AnyRanker, Words, as_array, no_gradients
+from glassrank.models.saved import SavedModel, fingerprint
 from glassrank.models.text_batches import TextReader, batch_of, in_batches
-from glassrank.nn.devices import device_named
 from glassrank.store.manifest import DTYPES, IDS, Layout, stride
-from glassrank.store.rows import EncodedDocs, pack
+from glassrank.store.rows import EncodedPassages, Rows, pack
+from glassrank.types import Doc
 
 _TOKENS_AT_ONCE = {"cpu": 4_096, "cuda": 131_072}
 """A batch holds so many words with padding: on a CPU few enough for its caches, on a GPU enough to
@@ -27,7 +27,12 @@ class DocEncoder:
     """A model with its vocabulary, and the rows that it makes."""
 
     def __init__(
-        self, saved: SavedModel, dtype: str, device: str = "cpu", reuse: str = "s2"
+        self,
+        saved: SavedModel,
+        dtype: str,
+        device: str = "cpu",
+        reuse: str = "s2",
+        leave_out: str = "",
     ) -> None:
         if dtype not in DTYPES:
             raise InputError(f"unknown dtype {dtype!r}; expected {', '.join(DTYPES)}")
@@ -36,20 +41,26 @@ class DocEncoder:
                 f"a {saved.model.name} reads query and document as one text, so there is nothing "
                 "of a document to store; it ranks without a store"
             )
-        self._device = device_named(device)
-        self._model = saved.model.to(self._device).eval()
-        # Whoever stores float32 wants the model's own numbers.
-        self._encoder = self._model if dtype == "float32" else fast_form(self._model)
-        if isinstance(self._encoder, MORES):
-            self._encoder = self._encoder.reusing(reuse)
+        if dtype == "float32" or device != "cpu":
+            saved = saved.trained()
+        self._model: AnyRanker = saved.model
+        self._encoder = self._model
+        if self._model.device is not None:
+            from glassrank.models.fast import placed
+
+            # Whoever stores float32 wants the model's own numbers.
+            self._model, self._encoder = placed(saved.model, device, exact=dtype == "float32")
+        self._device = self._model.device
+        self._encoder = reusing(self._encoder, reuse)
         self._reader = TextReader(saved)
-        self.layout = self._layout(saved, dtype)
+        self._left_out = LeftOut(leave_out, self._model, saved.vocabulary) if leave_out else None
+        self.layout = replace(self._layout(saved, dtype), left_out=leave_out)
 
     def _layout(self, saved: SavedModel, dtype: str) -> Layout:
         axes: tuple[int, ...] = ()
         idf_axes: tuple[int, ...] = ()
         if self._model.stores_words:
-            axes, idf_axes = word_axes(self._encoder, self._device)
+            axes, idf_axes = word_axes(self._encoder)
         words_digest = hashlib.blake2b("\n".join(saved.vocabulary).encode(), digest_size=8)
         return Layout(
             model=self._model.name,
@@ -61,44 +72,68 @@ class DocEncoder:
             idf_axes=idf_axes,
             stride=stride(int(np.prod(axes)), dtype) if axes else 1,
             reuse=_reuse(self._encoder),
+            overlap=saved.usage.passages.overlap,
+            most_passages=saved.usage.passages.most,
         )
 
-    def encode(self, texts: Sequence[str], docs: NDArray[np.int64]) -> Iterator[EncodedDocs]:
-        """Rows of those texts of a block whose places are given."""
-        read = self._reader.docs([texts[i] for i in docs])
-        ids = [text.ids for text in read]
-        lengths = np.array([len(text_ids) for text_ids in ids], np.int64)
-        cut = np.array([text.cut > 0 for text in read], np.bool_)
+    def read(self, docs: Sequence[Doc]) -> list[ReadDoc]:
+        """Documents, with all their passages."""
+        return [doc.all() for doc in self._reader.docs(docs)]
+
+    def encode(self, ids: Sequence[NDArray[np.int32]]) -> Iterator[EncodedPassages]:
+        """Rows of passages; a passage's place is its number among these."""
+        lengths = np.array([len(passage) for passage in ids], np.int64)
         if self.layout.dtype == IDS:
             rows = np.concatenate([np.empty(0, np.int32), *ids])[:, None]  # (T, 1)
-            yield EncodedDocs(docs, lengths, {IDS: rows}, int(cut.sum()))
+            yield EncodedPassages(np.arange(len(ids)), lengths, {IDS: rows})
             return
 
-        def encoded(batch: NDArray[np.int64]) -> EncodedDocs:
+        def encoded(batch: NDArray[np.int64]) -> EncodedPassages:
             words = self._encode([ids[i] for i in batch])
             # By the model's own mask: it may read fewer words than it was given, or add some.
-            vectors: Tensor = words.vectors.flatten(2)[words.mask.bool()]  # (T, E)
-            counts = words.mask.sum(1).long().cpu().numpy()
-            rows = pack(vectors, self.layout)
-            return EncodedDocs(docs[batch], counts, rows, int(cut[batch].sum()))
+            vectors = words.vectors.reshape(*words.mask.shape, -1)[words.mask > 0]  # (T, E)
+            counts = as_array(words.mask).sum(1).astype(np.int64)
+            return EncodedPassages(batch, counts, _packed(vectors, self.layout))
 
         yield from in_batches(encoded, lengths, self._at_once, self._encoder)
 
+    def rows(self, ids: NDArray[np.int32]) -> int:
+        """About how many rows a passage has."""
+        return len(ids) if self._left_out is None else int(self._left_out.kept(ids).sum())
+
     @property
     def _at_once(self) -> int:
-        return _TOKENS_AT_ONCE["cpu" if self._device.type == "cpu" else "cuda"]
+        on_gpu = self._device is not None and self._device.type == "cuda"
+        return _TOKENS_AT_ONCE["cuda" if on_gpu else "cpu"]
 
-    @torch.no_grad()
     def _encode(self, ids: Sequence[NDArray[np.int32]]) -> Words:
-        return self._encoder.encode_doc(batch_of(ids, self._device))
+        with no_gradients(self._encoder):
+            batch = batch_of(ids, self._device)
+            words: Words = self._encoder.encode_doc(batch)
+            if self._left_out is None:
+                return words
+            return self._left_out.without(words, as_array(batch.ids))
 
 
-@torch.no_grad()
-def word_axes(encoder: Ranker, device: torch.device) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _packed(vectors: Any, layout: Layout) -> Rows:
+    if isinstance(vectors, np.ndarray):
+        return pack(vectors, layout)
+    from glassrank.store.tensor_rows import pack_tensor
+
+    return pack_tensor(vectors, layout)
+
+
+def word_axes(encoder: AnyRanker) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Of a word's vector and of its idf: one word, to see what the model makes of it."""
-    words = encoder.encode_doc(batch_of([np.ones(1, np.int32)], device))
+    with no_gradients(encoder):
+        words = encoder.encode_doc(batch_of([np.ones(1, np.int32)], encoder.device))
     return tuple(words.vectors.shape[2:]), tuple(words.idf.shape[2:])
 
 
-def _reuse(encoder: Ranker) -> str:
-    return encoder.config.reuse if isinstance(encoder, MORES) else ""
+def reusing(model: Any, reuse: str) -> Any:
+    """Of a MORES, what is kept; other models have no choice."""
+    return model.reusing(reuse) if reuse and hasattr(model, "reusing") else model
+
+
+def _reuse(encoder: AnyRanker) -> str:
+    return str(encoder.config.reuse) if hasattr(encoder, "reusing") else ""

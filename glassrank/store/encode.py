@@ -19,13 +19,22 @@ from glassrank.retrieve import Index
 from glassrank.retrieve.segment import Segment
 from glassrank.store.doc_encoder import DocEncoder
 from glassrank.store.manifest import IDS, Layout, Manifest, store_folder
-from glassrank.store.part import OldRows, PartWriter, content_of, text_of
-from glassrank.store.rows import EncodedDocs, Rows, row_bytes
+from glassrank.store.part import Located, OldRows, PartWriter, content_of
+from glassrank.store.rows import DocPassages, EncodedPassages, Rows, row_bytes
 from glassrank.store.writer import changing_store
+from glassrank.types import Doc
 
 BLOCK_DOCS = 2048
-"""Documents in a block, if their rows do not take more than this:"""
+"""Documents in a block, or passages of long ones, if their rows do not take more than this:"""
 BLOCK_BYTES = 256 << 20
+DEFAULT_DTYPE = "int8"
+"""Half of what bf16 takes, with hardly a loss (docs/document-stores.md)."""
+_TRIED = 200
+"""Documents that an estimate goes by."""
+_PASSAGE_BYTES = 8 + 8 + 17
+"""That a passage takes besides its rows, if it is the only one of its document."""
+_CHARACTERS_PER_WORD = 12
+"""A document with more than so many is counted as several passages."""
 
 
 @dataclass(frozen=True)
@@ -40,12 +49,24 @@ class Progress:
 
 
 @dataclass(frozen=True)
+class Estimate:
+    """Before the work begins: what will be added to a store, as far as some documents tell."""
+
+    path: Path
+    dtype: str
+    documents: int
+    passages: int
+    bytes: int
+
+
+@dataclass(frozen=True)
 class Report:
     """Documents, words and bytes are the whole store's; `encoded` and `reused` are this run's."""
 
     path: Path
     dtype: str
     documents: int
+    passages: int
     words: int
     bytes: int
     bytes_per_document: float
@@ -54,7 +75,7 @@ class Report:
     encoded: int
     reused: int
     cut: int
-    """Of those encoded, how many are longer than what the model reads of them."""
+    """Of those encoded, how many are longer than all their passages."""
     seconds: float
     per_second: float
 
@@ -106,6 +127,7 @@ class Tally:
             path=path,
             dtype=layout.dtype,
             documents=documents,
+            passages=sum(part.passages for part in parts),
             words=words,
             bytes=size,
             bytes_per_document=size / max(1, documents),
@@ -122,69 +144,127 @@ def encode_index(
     index: Index,
     saved: SavedModel,
     path: str | Path | None = None,
-    dtype: str = "bf16",
+    dtype: str = DEFAULT_DTYPE,
     progress: Callable[[Progress], None] | None = None,
     device: str = "cpu",
     reuse: str = "s2",
+    leave_out: str = "",
+    begins: Callable[[Estimate], None] | None = None,
 ) -> Report:
     """Makes a store of every document, or brings one up to date.
 
-    `dtype` is bf16, int8, float16 or float32; a model whose words have no context stores their ids,
+    `dtype` is int8, bf16, float16 or float32; a model whose words have no context stores their ids,
     whatever it says. `reuse` is what is kept of a MORES: the document module's output (s1), or each
     block's keys and values (s2), which take more room and less time; other models have no choice.
-    The store stands inside the index unless `path` says otherwise.
+    `leave_out` names words that are not stored. `begins` hears beforehand how much room it will
+    take. The store stands inside the index unless `path` says otherwise.
     """
-    encoder = DocEncoder(saved, dtype, device, reuse)
+    encoder = DocEncoder(saved, dtype, device, reuse, leave_out)
     folder = store_folder(index.path, encoder.layout.name) if path is None else Path(path)
     tally = Tally(progress)
     with changing_store(folder, encoder.layout, index.snapshot) as writer:
         layout = encoder.layout = writer.manifest.layout
         missing = writer.missing()
         tally.total = sum(map(len, missing.values()))
+        if begins is not None and missing:
+            begins(_estimate(folder, list(missing.values()), encoder))
         old = writer.old_rows() if missing else OldRows([])
         for name, segment in missing.items():
             with PartWriter(writer.folder, name, layout) as part:
                 tally.resumed(part.docs)
                 _encode_segment(segment, encoder, old, part, tally)
-                writer.add(segment, part.rows, part.finish())
+                writer.add(segment, part.passages, part.rows, part.finish())
         writer.tidy()
         return tally.report(folder, writer.manifest)
+
+
+def _estimate(path: Path, segments: Sequence[Segment], encoder: DocEncoder) -> Estimate:
+    """From some documents, spread over all that are to be encoded."""
+    total = sum(map(len, segments))
+    ends = np.cumsum([len(segment) for segment in segments])
+    tried = []
+    for number in np.unique(np.linspace(0, total - 1, min(_TRIED, total)).astype(np.int64)):
+        which = int(np.searchsorted(ends, number, side="right"))
+        segment = segments[which]
+        tried.append(segment.doc(int(number - ends[which] + len(segment))))
+    read = encoder.read(tried)
+    words = sum(encoder.rows(passage.ids) for doc in read for passage in doc.passages)
+    passages = sum(len(doc.passages) for doc in read)
+    size = words * row_bytes(encoder.layout) + passages * _PASSAGE_BYTES
+    share = total / max(1, len(tried))
+    return Estimate(path, encoder.layout.dtype, total, round(passages * share), round(size * share))
 
 
 def _encode_segment(
     segment: Segment, encoder: DocEncoder, old: OldRows, part: PartWriter, tally: Tally
 ) -> None:
-    size = _block_docs(encoder.layout)
-    for start in range(part.docs, len(segment), size):
-        texts = [text_of(segment.doc(n)) for n in range(start, min(start + size, len(segment)))]
-        contents = np.array([content_of(text) for text in texts], np.uint64)
-        parts = list(old.find(contents))
-        for docs in parts:
-            tally.reused(len(docs.docs), docs.bytes)
-        there = np.concatenate([np.empty(0, np.int64), *(docs.docs for docs in parts)])
-        for docs in encoder.encode(texts, np.setdiff1d(np.arange(len(texts)), there)):
-            parts.append(docs)
-            tally.encoded(len(docs.docs), docs.bytes, docs.cut)
-        part.append(contents, *_joined(parts, len(texts)))
+    while part.docs < len(segment):
+        docs = _next_block(segment, part.docs, encoder.layout)
+        contents = np.array([content_of(doc) for doc in docs], np.uint64)
+        part.append(contents, *_encode_block(docs, list(old.locate(contents)), encoder, tally))
 
 
-def _block_docs(layout: Layout) -> int:
-    """The same for the whole store, so that blocks are, wherever the work was interrupted."""
-    return max(1, min(BLOCK_DOCS, BLOCK_BYTES // (layout.doc_length * row_bytes(layout))))
+def _next_block(segment: Segment, start: int, layout: Layout) -> list[Doc]:
+    """The same wherever the work was interrupted: by the documents alone."""
+    left = max(1, min(BLOCK_DOCS, BLOCK_BYTES // (layout.doc_length * row_bytes(layout))))
+    docs: list[Doc] = []
+    for number in range(start, len(segment)):
+        doc = segment.doc(number)
+        characters = len(doc.text) // (_CHARACTERS_PER_WORD * layout.doc_length)
+        left -= min(layout.most_passages, 1 + characters)
+        if docs and left < 0:
+            break
+        docs.append(doc)
+    return docs
 
 
-def _joined(parts: Sequence[EncodedDocs], docs: int) -> tuple[NDArray[np.int64], Rows]:
-    """How many rows each document of a block has, and all of them in the documents' order."""
-    lengths = np.zeros(docs, np.int64)
+def _encode_block(
+    docs: Sequence[Doc], stored: Sequence[Located], encoder: DocEncoder, tally: Tally
+) -> tuple[DocPassages, NDArray[np.int64], Rows]:
+    """How documents are divided, how many rows each passage has, and the rows."""
+    fresh = np.setdiff1d(np.arange(len(docs)), np.concatenate([[], *(s.which for s in stored)]))
+    read = encoder.read([docs[place] for place in fresh])
+    counts, cut = np.zeros(len(docs), np.int64), np.zeros(len(docs), np.uint8)
+    counts[fresh] = [len(doc.passages) for doc in read]
+    cut[fresh] = [doc.cut for doc in read]
+    for located in stored:
+        counts[located.which] = located.counts
+        cut[located.which] = located.cut
+    first = np.cumsum(counts) - counts
+    spans = np.zeros((int(counts.sum()), 2), np.int32)
+    encoded = []
+    for located in stored:
+        places = consecutive(first[located.which], located.counts)
+        passages = consecutive(located.first, located.counts)
+        spans[places] = located.part.spans[passages]
+        starts, lengths = located.part.passage_rows(passages)
+        encoded.append(EncodedPassages(places, lengths, located.part.rows(starts, lengths)))
+        tally.reused(len(located.which), encoded[-1].bytes)
+    places_read = consecutive(first[fresh], counts[fresh])
+    of_doc = np.repeat(np.arange(len(docs)), counts)
+    passages_read = [passage for doc in read for passage in doc.passages]
+    new_spans = [(passage.start, passage.stop) for passage in passages_read]
+    spans[places_read] = np.array(new_spans, np.int32).reshape(-1, 2)
+    for some in encoder.encode([passage.ids for passage in passages_read]):
+        places = places_read[some.places]
+        encoded.append(some._replace(places=places))
+        begun = of_doc[places[np.isin(places, first)]]  # a document counts with its first passage
+        tally.encoded(len(begun), some.bytes, int(cut[begun].sum()))
+    return DocPassages(counts, spans, cut), *_joined(encoded, len(spans))
+
+
+def _joined(parts: Sequence[EncodedPassages], passages: int) -> tuple[NDArray[np.int64], Rows]:
+    """How many rows each passage has, and all of them in the passages' order."""
+    lengths = np.zeros(passages, np.int64)
     for part in parts:
-        lengths[part.docs] = part.lengths
+        lengths[part.places] = part.lengths
     ends = np.cumsum(lengths)
     joined = {
         name: np.empty((ends[-1], *array.shape[1:]), array.dtype)
         for name, array in parts[0].rows.items()
     }
     for part in parts:
-        places = consecutive((ends - lengths)[part.docs], part.lengths)
+        places = consecutive((ends - lengths)[part.places], part.lengths)
         for name, array in part.rows.items():
             joined[name][places] = array
     return lengths, joined

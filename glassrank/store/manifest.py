@@ -15,11 +15,12 @@ from typing import Any
 from glassrank.checked import FileRecord, parse_records, read_checked, whole, write_checked
 from glassrank.errors import CorruptError, InputError
 from glassrank.folders import Folder, is_plain
+from glassrank.models.left_out import KINDS
 from glassrank.retrieve.segment import SegmentRecord, is_segment_name
 from glassrank.settings import from_plain
 
 FILE_NAME = "store.json"
-FORMAT = 1
+FORMAT = 2
 IDS = "ids"
 """The dtype of a store that keeps word ids, for models whose words have no context."""
 DTYPES = ("bf16", "int8", "float16", "float32")
@@ -41,7 +42,7 @@ class Layout:
     vocabulary: str
     """A digest: the same weights with another vocabulary would read other words."""
     doc_length: int
-    """How many words of each document were read."""
+    """How many words a passage has at most."""
     dtype: str
     axes: tuple[int, ...]
     """Of one word's vector: one axis, or several that lie one after another in its row."""
@@ -51,11 +52,18 @@ class Layout:
     """Values in a row, the zeros at its end included."""
     reuse: str = ""
     """Of a MORES: s1, its document module's output, or s2, each block's keys and values."""
+    overlap: int = 0
+    """Of a document's passages, as its model's `Passages` say."""
+    most_passages: int = 1
+    """Of one document."""
+    left_out: str = ""
+    """Which words have no rows."""
 
     @property
     def name(self) -> str:
         """What a store is called unless it is given a name."""
-        return "-".join(filter(None, (self.model, self.reuse, self.dtype)))
+        without = f"without-{self.left_out}" if self.left_out else ""
+        return "-".join(filter(None, (self.model, self.reuse, self.dtype, without)))
 
     @property
     def width(self) -> int:
@@ -71,7 +79,15 @@ class Layout:
     @property
     def described(self) -> str:
         """What a row holds, for a person."""
-        return f"{self.reuse.upper()} in {self.dtype}" if self.reuse else self.dtype
+        without = f" without {self.left_out}" if self.left_out else ""
+        return (f"{self.reuse.upper()} in {self.dtype}" if self.reuse else self.dtype) + without
+
+    @property
+    def divided(self) -> str:
+        """How documents are, for a person."""
+        most = f"at most {self.most_passages} passages" if self.most_passages > 1 else "one passage"
+        shared = f" that share {self.overlap}" if self.overlap else ""
+        return f"in {most} of {self.doc_length} words{shared}"
 
     @property
     def rows_name(self) -> str:
@@ -109,6 +125,7 @@ class PartRecord:
     source: str
     """Which texts were encoded: see `source_of`."""
     docs: int
+    passages: int
     rows: int
     files: dict[str, FileRecord]
 
@@ -187,6 +204,23 @@ def read_manifest(path: Path) -> Manifest:
         raise no_store(path) from None
 
 
+class OldStoreError(InputError):
+    """A store of an earlier version: what it holds is encoded again."""
+
+    def __init__(self, message: str, fingerprint: str) -> None:
+        super().__init__(message)
+        self.fingerprint = fingerprint
+        """Of its model."""
+
+
+def _other_format(path: Path, body: dict[str, Any]) -> InputError:
+    which = f"{path} has store format {str(body['format'])[:20]}, this version reads {FORMAT}"
+    if body["format"] in range(1, FORMAT):
+        message = f"{which}; encode its documents again with: {encoding_command(path)}"
+        return OldStoreError(message, str(body["layout"]["fingerprint"]))
+    return InputError(f"{which}; remove it and run glassrank encode again")
+
+
 def encoding_command(path: Path) -> str:
     """What a person types so that a store has all documents; whose model it is, only they know."""
     index = path.parent.parent if path.parent.name == _STORES else "INDEX"
@@ -206,10 +240,7 @@ def manifest_in(folder: Folder) -> Manifest:
     body = read_checked(folder, FILE_NAME, "encode the index again under another name")
     try:
         if body["format"] != FORMAT:
-            raise InputError(
-                f"{folder.path} has store format {str(body['format'])[:20]}, this version reads "
-                f"{FORMAT}; remove it and run glassrank encode again"
-            )
+            raise _other_format(folder.path, body)
         layout = _layout(body["layout"])
         parts = tuple(_part(part, layout) for part in body["parts"])
         if len({part.name for part in parts}) < len(parts):
@@ -234,12 +265,14 @@ def _layout(stored: Any) -> Layout:
     except InputError as error:
         raise ValueError(str(error)) from None
     texts = (layout.model, layout.fingerprint, layout.vocabulary, layout.reuse)
-    numbers = (layout.doc_length, *layout.axes, *layout.idf_axes)
+    numbers = (layout.doc_length, layout.most_passages, *layout.axes, *layout.idf_axes)
     known = (
         all(len(text) <= _LONGEST for text in texts)
         and all(1 <= number <= _LARGEST for number in numbers)
+        and 0 <= layout.overlap <= _LARGEST
         and layout.dtype in (*DTYPES, IDS)
         and layout.reuse in ("", "s1", "s2")
+        and (not layout.left_out or (layout.left_out in KINDS and layout.dtype != IDS))
         and len(layout.axes) <= _MOST_AXES
         and len(layout.idf_axes) <= _MOST_AXES
         and bool(layout.axes) == (layout.dtype != IDS)
@@ -259,7 +292,8 @@ def _part(stored: dict[str, Any], layout: Layout) -> PartRecord:
     if files.keys() != {f"{name}.npy" for name in array_names(layout)}:
         raise ValueError(f"the files of {segment} are not those of a part")
     docs, rows = whole(stored["docs"], (1 << 32) - 1), whole(stored["rows"])
-    return PartRecord(segment, source, docs, rows, files)
+    passages = whole(stored["passages"], docs * layout.most_passages)
+    return PartRecord(segment, source, docs, passages, rows, files)
 
 
 def is_part_name(name: str) -> bool:
@@ -270,4 +304,4 @@ def is_part_name(name: str) -> bool:
 def array_names(layout: Layout) -> tuple[str, ...]:
     """The arrays that a part has."""
     scales = ("scales",) if layout.dtype == "int8" else ()
-    return ("offsets", "contents", layout.rows_name, *scales)
+    return ("contents", "passages", "cut", "spans", "offsets", layout.rows_name, *scales)

@@ -4,7 +4,10 @@
 |---|---|
 | `vectors`, or `ids` | one row for each word or piece, document after document |
 | `scales` | int8 only: what each row, or each vector in it, is multiplied by |
-| `offsets` | where each document's rows begin, and last where they all end |
+| `offsets` | where each passage's rows begin, and last where they all end |
+| `spans` | which characters of the document's text a passage has |
+| `passages` | where each document's passages begin, and last where they all end |
+| `cut` | 1 where a document is longer than its passages |
 | `contents` | a hash of each document's text, by which a merged segment finds its rows again |
 
 It is written a block of documents at a time. After each block the arrays are made durable, and only
@@ -25,11 +28,12 @@ from glassrank.checked import FileRecord, read_checked, whole, write_checked
 from glassrank.errors import CorruptError
 from glassrank.folders import Folder
 from glassrank.store.manifest import IDS, Layout, PartRecord
-from glassrank.store.rows import EncodedDocs, Rows, array_kinds, is_usable, row_widths
+from glassrank.store.rows import DocPassages, Rows, array_kinds, is_usable, row_widths
 from glassrank.types import Doc
 
 PROGRESS = "progress.json"
-_FILES = {f"{name}.npy" for name in ("offsets", "contents", "vectors", "scales", IDS)}
+_ABOUT = ("contents", "passages", "cut", "spans", "offsets")
+_FILES = {f"{name}.npy" for name in (*_ABOUT, "vectors", "scales", IDS)}
 
 
 class Part:
@@ -46,10 +50,21 @@ class Part:
             raise CorruptError(
                 f"{self.folder}/ is missing; restore it from a copy or encode the index again"
             ) from None
-        self.offsets: NDArray[np.int64] = arrays.pop("offsets")  # (N + 1,)
         self.contents: NDArray[np.uint64] = arrays.pop("contents")  # (N,)
-        self._check("offsets", len(self.offsets) == record.docs + 1)
+        self.passages: NDArray[np.int64] = arrays.pop("passages")  # (N + 1,)
+        self.cut: NDArray[np.uint8] = arrays.pop("cut")  # (N,)
+        spans = arrays.pop("spans")
+        self.offsets: NDArray[np.int64] = arrays.pop("offsets")  # (P + 1,)
         self._check("contents", len(self.contents) == record.docs)
+        self._check("passages", len(self.passages) == record.docs + 1)
+        self._check("passages", divides(self.passages, record.passages))
+        self._check("passages", bool((np.diff(self.passages) > 0).all()))
+        self._check("cut", len(self.cut) == record.docs)
+        self._check("spans", len(spans) == 2 * record.passages)
+        self.spans: NDArray[np.int32] = spans.reshape(-1, 2)  # (P, 2)
+        first, last = self.spans.T
+        self._check("spans", bool((first >= 0).all() and (first <= last).all()))
+        self._check("offsets", len(self.offsets) == record.passages + 1)
         self._check("offsets", divides(self.offsets, record.rows))  # compiled code relies on it
         if verify:
             for name, array in arrays.items():
@@ -79,14 +94,21 @@ class Part:
         return self.record.docs
 
     def rows(self, starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> Rows:
-        """A copy of some documents' rows."""
+        """A copy of some passages' rows."""
         places = consecutive(starts, lengths)
         return {name: array[places] for name, array in self._rows.items()}
 
-    def padded_rows(self, starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> Rows:
-        """The same as (B, L, ...), zeros after the end of each document; L is at least 1.
+    def passage_rows(
+        self, passages: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Where passages' rows begin, and how many they are."""
+        starts = self.offsets.take(passages)
+        return starts, self.offsets.take(passages + 1) - starts
 
-        One document after another: its rows lie together, and are copied as they are.
+    def padded_rows(self, starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> Rows:
+        """The same as (B, L, ...), zeros after the end of each passage; L is at least 1.
+
+        One passage after another: its rows lie together, and are copied as they are.
         """
         shape = len(starts), max(1, int(lengths.max(initial=0)))
         copies = {n: np.zeros((*shape, *a.shape[1:]), a.dtype) for n, a in self._rows.items()}
@@ -99,22 +121,42 @@ class Part:
 
 
 class Located(NamedTuple):
-    """Documents' rows: document `which[i]` has the rows `starts[i]` to `starts[i] + lengths[i]` of
-    the part."""
+    """Documents that a part has."""
 
     which: NDArray[np.int64]  # (n,) places among what was asked for, ascending
     part: Part
-    starts: NDArray[np.int64]  # (n,)
-    lengths: NDArray[np.int64]  # (n,)
+    docs: NDArray[np.int64]  # (n,) numbers in the part
+
+    @property
+    def cut(self) -> NDArray[np.uint8]:
+        """1 where a document is longer than its passages."""
+        return self.part.cut.take(self.docs)
+
+    @property
+    def first(self) -> NDArray[np.int64]:
+        """The number of each one's first passage."""
+        return self.part.passages.take(self.docs)
+
+    @property
+    def starts(self) -> NDArray[np.int64]:
+        """Where the rows of each one's first passage begin."""
+        return self.part.passage_rows(self.first)[0]
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """How many rows that has."""
+        return self.part.passage_rows(self.first)[1]
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """How many passages each one has."""
+        return self.part.passages.take(self.docs + 1) - self.first
 
 
-def text_of(doc: Doc) -> str:
-    """What the models read of a document."""
-    return f"{doc.title} {doc.text}" if doc.title else doc.text
-
-
-def content_of(text: str) -> int:
-    """64 bits that stand for a text: among ten million texts, two agree once in 370,000 times."""
+def content_of(doc: Doc) -> int:
+    """64 bits that stand for its title and text: among ten million documents, two agree once in
+    370,000 times."""
+    text = f"{doc.title}\0{doc.text}"
     digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "little")
 
@@ -128,13 +170,8 @@ class OldRows:
     def __init__(self, parts: Sequence[Part]) -> None:
         self._parts = [(part, np.argsort(part.contents, kind="stable")) for part in parts]
 
-    def find(self, contents: NDArray[np.uint64]) -> Iterator[EncodedDocs]:
-        """Those of a block whose hashes these are; each document at most once."""
-        for which, part, starts, lengths in self.locate(contents):
-            yield EncodedDocs(which, lengths, part.rows(starts, lengths))
-
     def locate(self, contents: NDArray[np.uint64]) -> Iterator[Located]:
-        """Where they are."""
+        """Documents of these hashes; each at most once."""
         wanted = np.arange(len(contents))
         for part, order in self._parts:
             if not len(order):
@@ -143,9 +180,7 @@ class OldRows:
             places = order[np.minimum(near, len(order) - 1)]
             there = part.contents[places] == contents[wanted]
             if there.any():
-                starts = part.offsets[places[there]]
-                lengths = part.offsets[places[there] + 1] - starts
-                yield Located(wanted[there], part, starts, lengths)
+                yield Located(wanted[there], part, places[there])
                 wanted = wanted[~there]
 
 
@@ -177,7 +212,8 @@ class PartWriter:
                 self._folder = self._parent.make_child(self._name, exist_ok=True)
                 for name, dtype in self._dtypes.items():
                     self._open(name, dtype)
-                self._writers["offsets"].append(np.zeros(1, np.int64))
+                for name in ("passages", "offsets"):
+                    self._writers[name].append(np.zeros(1, np.int64))
         except BaseException:
             self._close()
             raise
@@ -192,7 +228,9 @@ class PartWriter:
             raise CorruptError(f"{self._folder.path / PROGRESS} is damaged; remove it") from None
         widths = row_widths(self._layout)
         rows = {done[name].rows / width for name, width in widths.items()}
-        if done["offsets"].rows != done["contents"].rows + 1 or len(rows) > 1:
+        docs, passages = done["contents"].rows, done["offsets"].rows - 1
+        counts = [done[name].rows for name in ("passages", "cut", "spans")]
+        if counts != [docs + 1, docs, 2 * passages] or len(rows) > 1:
             raise CorruptError(f"{self._folder.path / PROGRESS} is damaged; remove it")
         return done
 
@@ -205,14 +243,29 @@ class PartWriter:
         return self._writers["contents"].rows
 
     @property
+    def passages(self) -> int:
+        """How many passages are written."""
+        return self._writers["offsets"].rows - 1
+
+    @property
     def rows(self) -> int:
         """How many rows are written."""
         return self._writers[self._layout.rows_name].rows // self._layout.stride
 
-    def append(self, contents: NDArray[np.uint64], lengths: NDArray[np.int64], rows: Rows) -> None:
-        """The next documents: hashes of their texts, how many rows each has, and the rows."""
+    def append(
+        self,
+        contents: NDArray[np.uint64],
+        passages: DocPassages,
+        lengths: NDArray[np.int64],
+        rows: Rows,
+    ) -> None:
+        """The next documents: hashes of their texts, how they are divided, how many rows each
+        passage has, and the rows."""
+        self._writers["passages"].append(self.passages + np.cumsum(passages.counts))
         self._writers["offsets"].append(self.rows + np.cumsum(lengths))
         self._writers["contents"].append(contents)
+        self._writers["cut"].append(passages.cut)
+        self._writers["spans"].append(passages.spans.reshape(-1))
         for name, array in rows.items():
             self._writers[name].append(array.reshape(-1))
         written = {name: writer.sync() for name, writer in self._writers.items()}

@@ -6,13 +6,11 @@ Rounding is to the nearest value, and to the even one where two are as near.
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
-from torch.nn import functional
 
 from glassrank.compiled import compiled
 from glassrank.errors import InputError
+from glassrank.nn.bfloat16 import bits_of, values_of
 from glassrank.store.manifest import IDS, Layout, array_names
 
 Rows = dict[str, NDArray[Any]]
@@ -28,19 +26,23 @@ _ARRAYS: dict[str, type[np.generic]] = {
 }
 _INFINITE = {"bf16": 0x7F80, "float16": 0x7C00, "float32": 0x7F80_0000}
 """The bits that infinity and what is not a number have in common."""
-_LARGEST = {
-    "bf16": torch.finfo(torch.bfloat16).max,
-    "float16": torch.finfo(torch.float16).max,
-}
+_LARGEST = {"bf16": 3.3895313892515355e38, "float16": 65504.0}
 
 
-class EncodedDocs(NamedTuple):
-    """Some documents of a block, as rows."""
+class DocPassages(NamedTuple):
+    """How some documents are divided, one after the other."""
 
-    docs: NDArray[np.int64]  # (n,) places in the block
+    counts: NDArray[np.int64]  # (n,) passages of each
+    spans: NDArray[np.int32]  # (P, 2) characters of the documents' texts
+    cut: NDArray[np.uint8]  # (n,) 1 where something is in no passage
+
+
+class EncodedPassages(NamedTuple):
+    """Some passages of a block, as rows."""
+
+    places: NDArray[np.int64]  # (n,) among all passages that are encoded together
     lengths: NDArray[np.int64]  # (n,)
-    rows: Rows  # of all of them, one document after another
-    cut: int = 0  # documents that are longer than what was read of them
+    rows: Rows  # of all of them, one passage after another
 
     @property
     def bytes(self) -> int:
@@ -51,8 +53,11 @@ class EncodedDocs(NamedTuple):
 def array_kinds(layout: Layout) -> dict[str, list[type[np.generic]]]:
     """The files of a part, and their dtypes."""
     kinds: dict[str, list[type[np.generic]]] = {
-        "offsets": [np.int64],
         "contents": [np.uint64],
+        "passages": [np.int64],
+        "cut": [np.uint8],
+        "spans": [np.int32],
+        "offsets": [np.int64],
         "scales": [np.float32],
         layout.rows_name: [_ARRAYS[layout.dtype]],
     }
@@ -90,41 +95,40 @@ def row_bytes(layout: Layout) -> int:
     return layout.stride * np.dtype(_ARRAYS[layout.dtype]).itemsize + scales
 
 
-def pack(vectors: Tensor, layout: Layout) -> Rows:
-    """(T, E) floats, on any device, to rows."""
-    largest = _LARGEST.get(layout.dtype, torch.finfo(torch.float32).max)
-    if vectors.numel() and not bool(vectors.abs().amax() <= largest):  # not so for NaN either
+def check_range(largest: float, layout: Layout) -> None:
+    """Refuses vectors whose largest value rows cannot hold."""
+    if not largest <= _LARGEST.get(layout.dtype, np.finfo(np.float32).max):  # nor what is no number
         raise InputError(
             f"the {layout.model} gives vectors that {layout.dtype} cannot hold (too large, or not "
             "numbers at all); take another dtype, or train the model again"
         )
-    padding = (0, layout.stride - layout.width)
+
+
+def pack(vectors: NDArray[np.float32], layout: Layout) -> Rows:
+    """(T, E) floats to rows."""
+    check_range(float(np.abs(vectors).max(initial=0)), layout)
+    full = np.zeros((len(vectors), layout.stride), np.float32)  # (T, S)
+    full[:, : layout.width] = vectors
     if layout.dtype == "int8":
-        each = torch.unflatten(vectors.float(), 1, (layout.scales, -1))  # (T, V, E / V)
-        scales = each.abs().amax(2) / 127  # (T, V)
+        each = vectors.reshape(len(vectors), layout.scales, layout.width // layout.scales)
+        scales = np.abs(each).max(2) / np.float32(127)  # (T, V)
         # A vector of zeros has the scale 0, and so may one of the smallest numbers there are.
-        steps = each / scales.where(scales > 0, 1)[..., None]  # (T, V, E / V)
-        values = steps.round().clamp(-127, 127).to(torch.int8).flatten(1)  # (T, E)
-        full = functional.pad(values, padding)  # (T, S)
-        return {"vectors": full.cpu().numpy(), "scales": scales.cpu().numpy()}
-    full = functional.pad(vectors.float(), padding)  # (T, S)
+        steps = np.rint(each / np.where(scales > 0, scales, np.float32(1))[..., None])
+        full[:, : layout.width] = steps.clip(-127, 127).reshape(vectors.shape)
+        return {"vectors": full.astype(np.int8), "scales": scales}
     if layout.dtype == "bf16":
-        return {"vectors": full.bfloat16().view(torch.int16).cpu().numpy().view(np.uint16)}
-    return {"vectors": (full.half() if layout.dtype == "float16" else full).cpu().numpy()}
+        return {"vectors": bits_of(full)}
+    return {"vectors": full.astype(np.float16) if layout.dtype == "float16" else full}
 
 
-def unpack(
-    rows: Rows, layout: Layout, device: torch.device, dtype: torch.dtype = torch.float32
-) -> Tensor:
+def unpack(rows: Rows, layout: Layout) -> NDArray[np.float32]:
     """Copied rows (..., S) to floats (..., E)."""
-    values = rows["vectors"]
+    stored = rows["vectors"][..., : layout.width]
     if layout.dtype == "bf16":
-        stored = torch.from_numpy(values.view(np.int16)).to(device).view(torch.bfloat16)
-    else:
-        stored = torch.from_numpy(values).to(device)  # (..., S)
-    vectors = stored[..., : layout.width].to(dtype)  # (..., E)
+        return values_of(stored)
+    vectors: NDArray[np.float32] = stored.astype(np.float32)
     if layout.dtype == "int8":
-        scales = torch.from_numpy(rows["scales"]).to(device, dtype)  # (..., V)
-        each = torch.unflatten(vectors, -1, (layout.scales, -1))  # (..., V, E / V)
-        each *= scales[..., None]  # in place: a copy as large as this one takes longer than this
+        axes = (*vectors.shape[:-1], layout.scales, layout.width // layout.scales)
+        each = vectors.reshape(axes)  # (..., V, E / V), a view
+        each *= rows["scales"][..., None]
     return vectors

@@ -2,21 +2,19 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from glassrank.errors import CorruptError, GlassrankError, InputError, explained
-from glassrank.models import Ranker, TokenBatch, Words
-from glassrank.models.checkpoint import fingerprint
-from glassrank.models.mores import MORES
+from glassrank.models.ranker import AnyRanker, Words
+from glassrank.models.saved import fingerprint
 from glassrank.retrieve import Index
 from glassrank.retrieve.segment import Segment
 from glassrank.retrieve.snapshot import Snapshot
-from glassrank.store.doc_encoder import word_axes
+from glassrank.store.doc_encoder import reusing, word_axes
 from glassrank.store.manifest import (
     DTYPES,
     IDS,
@@ -31,23 +29,22 @@ from glassrank.store.manifest import (
     source_of,
     stores_of,
 )
-from glassrank.store.part import Located, OldRows, Part, content_of, text_of
+from glassrank.store.part import Located, OldRows, Part, content_of
 from glassrank.store.rows import row_bytes, unpack
 
 
-class _Rows(NamedTuple):
-    """Where a part has the rows of a segment's documents; -1 for those that it has not."""
+class _Docs(NamedTuple):
+    """Which numbers a segment's documents have in a part; -1 for those that it has not."""
 
     part: Part
-    starts: NDArray[np.int64]  # (N,)
-    ends: NDArray[np.int64]  # (N,)
+    numbers: NDArray[np.int64]  # (N,)
 
 
 class Store:
     """Memory-mapped and never changed: threads and processes share it without locks."""
 
     def __init__(
-        self, path: Path, manifest: Manifest, parts: Sequence[Part], model: Ranker | None
+        self, path: Path, manifest: Manifest, parts: Sequence[Part], model: AnyRanker | None
     ) -> None:
         self.path = path
         self.layout = manifest.layout
@@ -55,13 +52,13 @@ class Store:
         self._parts = {part.record.segment: part for part in parts}
         self._by_name = {part.record.name: part for part in parts}
         self._model = model
-        self._of_snapshot: WeakKeyDictionary[Snapshot, list[list[_Rows]]] = WeakKeyDictionary()
+        self._of_snapshot: WeakKeyDictionary[Snapshot, list[list[_Docs]]] = WeakKeyDictionary()
 
     @classmethod
     def open(
         cls,
         path: str | Path,
-        model: Ranker | str,
+        model: AnyRanker | str,
         snapshot: Snapshot | None = None,
         *,
         verify: bool = True,
@@ -78,22 +75,28 @@ class Store:
         return store
 
     @classmethod
-    def _open(cls, path: Path, wanted: str, model: Ranker | None, verify: bool) -> "Store":
+    def _open(cls, path: Path, wanted: str, model: AnyRanker | None, verify: bool) -> "Store":
         manifest, parts = _opened(path, wanted, verify)
         if model is not None:
             _check_rows(path, model, manifest.layout, parts, verify=verify)
         return cls(path, manifest, parts, model)
 
     @classmethod
-    def find(cls, index: Index, model: Ranker, *, verify: bool = True) -> "Store | None":
+    def find(cls, index: Index, model: AnyRanker, *, verify: bool = True) -> "Store | None":
         """A model's store inside an index, or None. Of several the one that lacks fewest documents;
-        of those the first of bf16, int8, float16, float32, and S2, which ranks faster than S1."""
+        of those one with all words, the first of bf16, int8, float16, float32, and S2, which ranks
+        faster than S1."""
         wanted = fingerprint(model)
         with explained(f"read the stores of {index.path}"):
             layouts = {folder: read_manifest(folder).layout for folder in stores_of(index.path)}
         fitting = [folder for folder, layout in layouts.items() if layout.fingerprint == wanted]
         order = (*DTYPES, IDS)
-        fitting.sort(key=lambda f: (order.index(layouts[f].dtype), layouts[f].reuse == "s1", f))
+
+        def preference(folder: Path) -> tuple[bool, int, bool, Path]:
+            layout = layouts[folder]
+            return bool(layout.left_out), order.index(layout.dtype), layout.reuse == "s1", folder
+
+        fitting.sort(key=preference)
         stores = [cls._open(folder, wanted, model, verify) for folder in fitting]
         return min(stores, key=lambda store: store.lacks(index.snapshot), default=None)
 
@@ -126,11 +129,11 @@ class Store:
     def lacks(self, snapshot: Snapshot) -> int:
         """How many documents are not stored; deleted ones do not count."""
         lacking = 0
-        for segment, stored in zip(snapshot.segments, self._rows_of(snapshot), strict=True):
+        for segment, stored in zip(snapshot.segments, self._docs_of(snapshot), strict=True):
             if not self.covered(segment):
                 missing = segment.live.copy() if len(segment.live) else np.ones(len(segment), bool)
                 for rows in stored:
-                    missing &= rows.starts < 0
+                    missing &= rows.numbers < 0
                 lacking += int(missing.sum())
         return lacking
 
@@ -138,8 +141,8 @@ class Store:
         # Not by its name alone, which a segment of another index may have.
         return self._by_name.get(part_name(segment.record.name, source_of(segment.record)))
 
-    def _rows_of(self, snapshot: Snapshot) -> list[list["_Rows"]]:
-        """For each segment, where its documents' rows are. One without a part of its own may come
+    def _docs_of(self, snapshot: Snapshot) -> list[list["_Docs"]]:
+        """For each segment, where its documents are. One without a part of its own may come
         from a merge: its documents, by their texts, are in parts of segments that are gone."""
         rows = self._of_snapshot.get(snapshot)
         if rows is None:
@@ -147,7 +150,7 @@ class Store:
             others = [part for part in self._by_name.values() if part not in parts]
             old = OldRows(others if None in parts else [])
             rows = self._of_snapshot[snapshot] = [
-                [_Rows(part, part.offsets[:-1], part.offsets[1:])]
+                [_Docs(part, np.arange(len(part)))]
                 if part is not None
                 else list(_from_others(segment, old) if others else ())
                 for segment, part in zip(snapshot.segments, parts, strict=True)
@@ -163,25 +166,25 @@ class Store:
     def locate(
         self, snapshot: Snapshot, numbers: NDArray[np.integer], *, partial: bool = False
     ) -> list[Located]:
-        """Where the rows of documents are, by the index's numbers.
+        """Which parts documents are in, by the index's numbers.
 
         A document that is not stored is an error; if `partial`, it is in none of the answers.
         """
         located, seen = [], 0
-        for position, rows in enumerate(self._rows_of(snapshot)):
+        for position, rows in enumerate(self._docs_of(snapshot)):
             base, end = snapshot.bases[position : position + 2]
             which = np.flatnonzero((numbers >= base) & (numbers < end))
             seen += len(which)
             if not len(which):
                 continue
             docs, stored = numbers.take(which) - base, 0
-            for part, all_starts, all_ends in rows:
-                starts, ends, here = all_starts.take(docs), all_ends.take(docs), which
-                if (starts < 0).any():
-                    there = starts >= 0
-                    starts, ends, here = starts[there], ends[there], which[there]
+            for part, all_numbers in rows:
+                numbers_there, here = all_numbers.take(docs), which
+                if (numbers_there < 0).any():
+                    there = numbers_there >= 0
+                    numbers_there, here = numbers_there[there], which[there]
                 if len(here):
-                    located.append(Located(here, part, starts, ends - starts))
+                    located.append(Located(here, part, numbers_there))
                 stored += len(here)
             if stored < len(which) and not partial:
                 raise self._not_covered(snapshot.segments[position])
@@ -194,64 +197,47 @@ class Store:
         part: Part,
         starts: NDArray[np.int64],
         lengths: NDArray[np.int64],
-        dtype: torch.dtype = torch.float32,
+        dtype: Any = None,
     ) -> Words:
-        """Documents as `encode_doc` gives them, on the model's device if there is one.
+        """Passages as `encode_doc` gives them: arrays for a model that is served without PyTorch,
+        else tensors of this type, on the model's device if there is one.
 
         What any model's `interact` takes; the fast paths read a part's arrays themselves.
         """
-        device = torch.device("cpu")
-        if self._model is not None:
-            device = next(self._model.parameters()).device
         rows = part.padded_rows(starts, lengths)
         width = rows[self.layout.rows_name].shape[1]
-        mask = torch.from_numpy((np.arange(width) < lengths[:, None]).astype(np.float32))
-        mask = mask.to(device)  # (B, L)
-        if self.layout.dtype == IDS:
-            ids = torch.from_numpy(rows[IDS][..., 0]).to(device)
-            return self._encode(TokenBatch(ids, mask))
-        vectors = unpack(rows, self.layout, device, dtype)  # (B, L, E)
-        idf = mask[(..., *(None for _ in self.layout.idf_axes))]
-        return Words(
-            torch.unflatten(vectors, 2, self.layout.axes),  # (B, L, ...)
-            mask,
-            idf.expand(*mask.shape, *self.layout.idf_axes),
-        )
+        mask = (np.arange(width) < lengths[:, None]).astype(np.float32)  # (B, L)
+        if self._model is not None and self._model.device is None:
+            vectors = unpack(rows, self.layout)  # (B, L, E)
+            return Words(vectors.reshape(*mask.shape, *self.layout.axes), mask, mask)
+        from glassrank.store.tensor_rows import words_of
 
-    @torch.no_grad()
-    def _encode(self, batch: TokenBatch) -> Words:
-        if self._model is None:
-            raise TypeError("a store of word ids must be opened with its model, to encode them")
-        return self._model.encode_doc(batch)
+        return words_of(rows, mask, self.layout, self._model, dtype)
 
     def __repr__(self) -> str:
         docs = sum(map(len, self._parts.values()))
         return f"Store({str(self.path)!r}: {docs} documents, {self.layout.described})"
 
 
-def _from_others(segment: Segment, old: OldRows) -> Iterator[_Rows]:
-    texts = (text_of(segment.doc(number)) for number in range(len(segment)))
-    contents = np.fromiter(map(content_of, texts), np.uint64, len(segment))
-    for which, part, starts, lengths in old.locate(contents):
-        rows = _Rows(part, np.full(len(segment), -1), np.full(len(segment), -1))
-        rows.starts[which], rows.ends[which] = starts, starts + lengths
-        yield rows
+def _from_others(segment: Segment, old: OldRows) -> Iterator[_Docs]:
+    docs_there = (segment.doc(number) for number in range(len(segment)))
+    contents = np.fromiter(map(content_of, docs_there), np.uint64, len(segment))
+    for which, part, numbers in old.locate(contents):
+        docs = _Docs(part, np.full(len(segment), -1))
+        docs.numbers[which] = numbers
+        yield docs
 
 
 def _check_rows(
-    path: Path, model: Ranker, layout: Layout, parts: Sequence[Part], *, verify: bool
+    path: Path, model: AnyRanker, layout: Layout, parts: Sequence[Part], *, verify: bool
 ) -> None:
     """That rows are what this model writes: its fingerprint is easily copied from another store."""
     if layout.dtype == IDS:
         known = min((len(r.words.idf) for r in model.rankers() if r.words is not None), default=0)
         fits = not verify or all(part.ids.max(initial=0) < known for part in parts)
     else:
-        encoder = model
-        if isinstance(model, MORES) and layout.reuse:
-            encoder = model.reusing(layout.reuse)
-        device = next(model.parameters()).device
-        reuses = isinstance(model, MORES) == bool(layout.reuse)
-        fits = reuses and word_axes(encoder, device) == (layout.axes, layout.idf_axes)
+        reuses = hasattr(model, "reusing") == bool(layout.reuse)
+        fits = reuses and word_axes(reusing(model, layout.reuse)) == (layout.axes, layout.idf_axes)
     if not fits:
         raise CorruptError(
             f"{path} is damaged: this model does not write rows like these; remove it and run "

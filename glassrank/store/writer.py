@@ -18,6 +18,7 @@ from glassrank.store.manifest import (
     FILE_NAME,
     Layout,
     Manifest,
+    OldStoreError,
     PartRecord,
     is_part_name,
     manifest_in,
@@ -55,10 +56,10 @@ class StoreWriter:
                     parts.append(Part(self.folder, record, self.manifest.layout, verify=True))
         return OldRows(parts)
 
-    def add(self, segment: Segment, rows: int, files: dict[str, FileRecord]) -> None:
+    def add(self, segment: Segment, passages: int, rows: int, files: dict[str, FileRecord]) -> None:
         """Commits a segment's part."""
         source = source_of(segment.record)
-        record = PartRecord(segment.record.name, source, len(segment), rows, files)
+        record = PartRecord(segment.record.name, source, len(segment), passages, rows, files)
         self._commit((*self.manifest.parts, record))
 
     def tidy(self) -> None:
@@ -103,19 +104,28 @@ def _refuse_others(folder: Folder) -> None:
 
 def _begun(folder: Folder, layout: Layout) -> Manifest:
     """The store as it is, or an empty one; never one that holds something else."""
-    if folder.kind(FILE_NAME) is None:
-        write_manifest(folder, Manifest(layout))
-    manifest = manifest_in(folder)
+    try:
+        manifest = manifest_in(folder)
+    except FileNotFoundError:
+        write_manifest(folder, manifest := Manifest(layout))
+    except OldStoreError as error:
+        if error.fingerprint != layout.fingerprint:
+            raise _another_model(folder.path, error.fingerprint, layout) from None
+        # Its parts go the way of all that no manifest names.
+        write_manifest(folder, manifest := Manifest(layout))
     there = manifest.layout
     if there.fingerprint != layout.fingerprint or there.vocabulary != layout.vocabulary:
-        raise InputError(
-            f"{folder.path} belongs to another model (its fingerprint is {there.fingerprint}, this "
-            f"model's {layout.fingerprint}); choose another name, or remove that folder"
-        )
+        raise _another_model(folder.path, there.fingerprint, layout)
     if replace(there, stride=layout.stride) != layout:  # a store keeps the rows that it began with
         raise InputError(
-            f"{folder.path} holds {there.described} of at most {there.doc_length} words a "
-            f"document, not {layout.described} of {layout.doc_length}; choose another name, or "
-            "remove that folder"
+            f"{folder.path} holds {there.described} {there.divided}, not {layout.described} "
+            f"{layout.divided}; choose another name, or remove that folder"
         )
     return manifest
+
+
+def _another_model(path: Path, fingerprint: str, layout: Layout) -> InputError:
+    return InputError(
+        f"{path} belongs to another model (its fingerprint is {fingerprint}, this "
+        f"model's {layout.fingerprint}); choose another name, or remove that folder"
+    )

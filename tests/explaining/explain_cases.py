@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from glassrank.explaining import Explanation
 from glassrank.models import MODELS, Ensemble, Output, Ranker, TokenBatch, WordTable
 from glassrank.models.checkpoint import SavedModel, Usage
+from glassrank.models.division import Passages
 from glassrank.ranking import Reranker
 from glassrank.settings import from_plain
 from glassrank.text import split_words
@@ -58,8 +59,11 @@ def small_ranker(name: str, seed: int = 0, **changes: object) -> Ranker:
     return model.eval()
 
 
-def reranker(model: Ranker, query_length: int = 30, doc_length: int = 200) -> Reranker:
-    return Reranker(SavedModel(model, Usage(query_length, doc_length), WORDS), exact=True)
+def reranker(
+    model: Ranker, query_length: int = 30, doc_length: int = 200, most_passages: int = 64
+) -> Reranker:
+    usage = Usage(query_length, doc_length, passages=Passages(most=most_passages))
+    return Reranker(SavedModel(model, usage, WORDS), exact=True)
 
 
 def small_ensemble() -> Ensemble:

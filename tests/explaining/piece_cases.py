@@ -11,6 +11,7 @@ from glassrank.explaining import Explanation, explain
 from glassrank.explaining.structure import Matrix
 from glassrank.models import MODELS, PieceRanker, TokenBatch
 from glassrank.models.checkpoint import SavedModel, Usage
+from glassrank.models.division import Passages
 from glassrank.models.saving import save_model
 from glassrank.ranking import Reranker
 from glassrank.settings import from_plain
@@ -86,8 +87,11 @@ def piece_ranker(name: str, seed: int = 0, **changes: object) -> PieceRanker:
     return model.eval()
 
 
-def piece_reranker(model: PieceRanker, query_length: int = 16, doc_length: int = 48) -> Reranker:
-    return Reranker(SavedModel(model, Usage(query_length, doc_length), PIECES), exact=True)
+def piece_reranker(
+    model: PieceRanker, query_length: int = 16, doc_length: int = 48, most_passages: int = 64
+) -> Reranker:
+    usage = Usage(query_length, doc_length, passages=Passages(most=most_passages))
+    return Reranker(SavedModel(model, usage, PIECES), exact=True)
 
 
 def piece_folder(folder: Path, name: str, **changes: object) -> Path:

@@ -159,7 +159,7 @@ def test_an_ensemble_is_its_members_with_their_shares() -> None:
     ]
     lengths = [(6, 14), (2, 20), (4, 9)]
     for number, (model, length) in enumerate(zip(ensemble.rankers(), lengths, strict=True)):
-        alone = explain(reranker(model, *length), QUERY, DEFINITION)
+        alone = explain(reranker(model, *length, most_passages=1), QUERY, DEFINITION)
         assert found.parts.children[number].value == pytest.approx(alone.score / 3, rel=1e-5)
         names = [part.name for part in found.parts.children[number].children]
         assert names == [part.name for part in alone.parts.children]

@@ -219,7 +219,8 @@ def test_the_first_stage_is_a_part_of_its_own() -> None:
 
 
 def test_what_was_cut_and_what_is_unknown_is_said() -> None:
-    found = explain(reranker(small_ranker("tk"), query_length=2, doc_length=9), QUERY, DEFINITION)
+    cut = reranker(small_ranker("tk"), query_length=2, doc_length=9, most_passages=1)
+    found = explain(cut, QUERY, DEFINITION)
     assert len(found.query.words) == 2
     assert found.query.cut == 1
     assert len(found.doc.words) == len(found.marks) == 9

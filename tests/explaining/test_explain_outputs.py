@@ -96,7 +96,8 @@ def test_the_html_file_needs_nothing_else(name: str) -> None:
 
 
 def test_the_text_is_whole_and_every_coloured_word_has_a_second_cue() -> None:
-    found = explain(reranker(small_ranker("tk"), doc_length=9), QUERY, DEFINITION)
+    cut = reranker(small_ranker("tk"), doc_length=9, most_passages=1)
+    found = explain(cut, QUERY, DEFINITION)
     assert DEFINITION in Page(html_page(found)).text
     spans = re.findall(
         r'<span class="w( s\d+ t\d+)?" [^>]*>[^<]+(<sup[^/]+/sup>)?', html_page(found)

@@ -127,11 +127,13 @@ def notes(own: Reranker, query: str = "define", text: str = DEFINITION) -> str:
 def test_what_was_cut_is_said() -> None:
     text = "receptor define androgen cells 😀"  # six pieces and an unknown one
     assert "cut" not in notes(piece_reranker(piece_ranker("mores")), text=text)
-    own = piece_reranker(piece_ranker("mores"), doc_length=6)
+    own = piece_reranker(piece_ranker("mores"), doc_length=6, most_passages=1)
     assert "first 4 pieces of the document; 3 pieces were cut." in notes(own, text=text)
-    own = piece_reranker(piece_ranker("mores", text={"doc_words": 3}))
+    own = piece_reranker(piece_ranker("mores", text={"doc_words": 3}), most_passages=1)
     assert "first 5 pieces of the document; 2 words were cut." in notes(own, text=text)
-    own = piece_reranker(piece_ranker("mores", text={"doc_words": 3}), doc_length=6)
+    own = piece_reranker(
+        piece_ranker("mores", text={"doc_words": 3}), doc_length=6, most_passages=1
+    )
     assert "first 4 pieces of the document; 1 pieces and 2 words were cut." in notes(own, text=text)
     own = piece_reranker(piece_ranker("mores"), query_length=4)
     assert "first 2 pieces of the query; 5 pieces were cut." in notes(own, query=text)

@@ -69,7 +69,17 @@ class FakeStage(Stage):
     def ready(self, query: None, docs: np.ndarray, first_stage: np.ndarray) -> "FakeStage":
         self._docs = docs
         self.sizes = np.ones(len(docs))
+        self.first = self
         return self
+
+    def further(self, docs: int) -> None:
+        return None
+
+    def spans(self, docs: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+        return np.full((len(docs), 2), -1)
+
+    def cut(self, docs: int) -> np.ndarray:
+        return np.zeros(docs, np.bool_)
 
     def scores(self, start: int, stop: int) -> np.ndarray:
         self.began.append((self._clock.time, self._clock.time + self.cost.predict(stop - start)))

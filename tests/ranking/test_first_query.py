@@ -32,9 +32,9 @@ class Compiling(Reranker):
             self.compiled |= {what}
             time.sleep(SLOW_START_MS / 1e3)
 
-    def text_scores(self, *given: Any) -> Any:
+    def passage_scores(self, *given: Any) -> Any:
         self._compile("texts")
-        return super().text_scores(*given)
+        return super().passage_scores(*given)
 
     def encode_query(self, query: str) -> Any:
         self._compile("query")

@@ -131,7 +131,8 @@ def test_both_kinds_have_their_part_of_the_time(
     first = index.top_k([QUERY], 100)[0]
     words = stage.reranker.encode_query(QUERY)
     candidates = stage.ready(words, first.docs, first.scores)
-    for one, ms in ((candidates.stored, 0.5), (candidates.live, 5.0)):  # type: ignore[union-attr]
+    for docs, ms in ((candidates.stored, 0.5), (candidates.live, 5.0)):  # type: ignore[union-attr]
+        one = docs.first
         original = type(one).scores
 
         def slowly(self, start, stop, original=original, ms=ms):  # type: ignore[no-untyped-def]
@@ -140,6 +141,7 @@ def test_both_kinds_have_their_part_of_the_time(
 
         monkeypatch.setattr(type(one), "scores", slowly)
         monkeypatch.setattr(one, "sizes", np.ones(len(one.sizes)))
+        monkeypatch.setattr(type(docs), "first", one, raising=False)  # live ones are made anew
     monkeypatch.setattr(stage, "ready", lambda *_: candidates)
     stage.cost, stage.reranker.cost = CostModel(0.0, 0.5), CostModel(0.0, 5.0)
     with warnings.catch_warnings():

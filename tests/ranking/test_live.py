@@ -1,5 +1,6 @@
 """Re-ranking live: the same scores as the model alone, whatever the batches."""
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import torch
 
 from glassrank.models import TokenBatch, WordTable
 from glassrank.models.checkpoint import SavedModel, Usage
+from glassrank.models.division import Passages
 from glassrank.models.saving import save_model
 from glassrank.models.tk import TK, TKConfig
 from glassrank.nn.contextual import ContextualConfig
@@ -52,7 +54,9 @@ def test_scores_are_the_models_own(
 
 
 def test_what_was_cut_is_reported(saved: SavedModel) -> None:
-    assert Reranker(saved).scores("cat", TEXTS).cut.tolist() == [0, 0, 1, 0, 0]
+    assert not Reranker(saved).scores("cat", TEXTS).cut.any()  # it is read in passages
+    cut = replace(saved, usage=replace(saved.usage, passages=Passages(most=1)))
+    assert Reranker(cut).scores("cat", TEXTS).cut.tolist() == [0, 0, 1, 0, 0]
 
 
 def test_no_texts_give_no_scores(saved: SavedModel) -> None:
@@ -77,4 +81,5 @@ def test_a_model_folder_is_enough(saved: SavedModel, tmp_path: Path) -> None:
         again.scores("cat", TEXTS, [0.0] * 5),
         Reranker(saved).scores("cat", TEXTS, [0.0] * 5),
     )
-    assert np.array_equal(found.values, wanted.values)
+    # One is served by compiled code, the other by PyTorch: they round at different places.
+    assert np.allclose(found.values, wanted.values, rtol=0.02)

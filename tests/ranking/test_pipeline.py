@@ -222,6 +222,7 @@ def test_a_ranking_is_one_kind_of_json(index: Index, reranker: Reranker) -> None
         "found",
         "cut_short",
         "live",
+        "truncated",
         "timing_ms",
         "stages",
         "hits",

@@ -102,7 +102,7 @@ def test_texts_come_in_many_forms(reranker: Reranker, given: Any) -> None:
         ("cat", ["a"], {"budget_ms": "50"}, "more than 0 milliseconds, not '50'"),
         ("cat", ["a"], {"ids": []}, "0 ids for 1 texts"),
         ("cat", ["a"], {"ids": "a"}, "expected a list of ids, not a str"),
-        ("cat", ["a"], {"model": None}, "a model is a folder"),
+        ("cat", ["a"], {"model": 7}, "a model is a folder"),
         ("cat", ["a"], {"model": [3]}, "a model is a folder"),
     ],
 )

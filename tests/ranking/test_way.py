@@ -9,6 +9,8 @@ import pytest
 from test_pipeline import texts, tiny_model
 
 import glassrank
+from glassrank.models.checkpoint import load_served
+from glassrank.models.saving import save_model
 from glassrank.ranking import Pipeline, Reranker
 from glassrank.retrieve import Index
 from glassrank.store import encode_index
@@ -39,7 +41,9 @@ def followed(pipeline: Pipeline) -> list[str]:
 
 @pytest.mark.parametrize("stored", [True, False])
 def test_a_query_goes_the_way_that_the_readme_names(tmp_path: Path, stored: bool) -> None:
-    saved = tiny_model()
+    made = tiny_model()
+    save_model(tmp_path / "model", made.model, made.usage, made.vocabulary, "# a card\n")
+    saved = load_served(tmp_path / "model")
     index = Index.build([Doc(f"d{n}", text) for n, text in enumerate(texts(30))], tmp_path / "i")
     if stored:
         encode_index(index, saved)

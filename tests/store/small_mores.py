@@ -11,6 +11,7 @@ from glassrank.models import PieceRanker
 from glassrank.models.bert import BERT, BERTConfig
 from glassrank.models.checkpoint import SavedModel, Usage
 from glassrank.models.contract import PieceText
+from glassrank.models.division import Passages
 from glassrank.models.mores import MORES, MORESConfig
 from glassrank.nn.transformer import EncoderConfig
 from glassrank.retrieve import Index
@@ -19,7 +20,7 @@ from glassrank.types import Doc
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789_"
 COMMON = ["the", "and", "return", "object", "string", "file", "list", "class", "number", "import"]
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *LETTERS, *(f"##{x}" for x in LETTERS), *COMMON]
-USAGE = Usage(query_length=12, doc_length=40)
+USAGE = Usage(query_length=12, doc_length=40, passages=Passages(most=3))
 QUERIES = ("return a list of strings", "open the file", "import an object of a class")
 ENCODER = EncoderConfig(
     vocabulary=len(PIECES), size=24, layers=3, heads=3, feed_forward=32, positions=40, dropout=0.0

@@ -8,11 +8,12 @@ from random import Random
 import numpy as np
 import torch
 
+from glassrank.arrays import consecutive
 from glassrank.models import MODELS, Ensemble, Ranker, TokenBatch, WordTable
 from glassrank.models.checkpoint import SavedModel, Usage
 from glassrank.retrieve import Index
 from glassrank.settings import from_plain
-from glassrank.store import Store, text_of
+from glassrank.store import Part, Store
 from glassrank.text import split_words
 from glassrank.types import Doc
 
@@ -61,6 +62,11 @@ def some_docs(seed: int, ids: Sequence[str]) -> list[Doc]:
     ]
 
 
+def ids_of(part: Part, passage: int) -> list[int]:
+    """That are stored of a passage."""
+    return part.ids[part.offsets[passage] : part.offsets[passage + 1]].tolist()
+
+
 def word_ids(words: Sequence[str]) -> list[int]:
     return [WORDS.index(word) if word in WORDS else 1 for word in words]
 
@@ -70,15 +76,25 @@ def batch(words: Sequence[int]) -> TokenBatch:
     return TokenBatch(ids, (ids != 0).float())
 
 
+def passages(doc: Doc, longest: int = LONGEST) -> list[list[str]]:
+    """The words of each: there are no sentences in these texts."""
+    title, words = split_words(doc.title), split_words(doc.text)
+    if len(title) + len(words) <= longest:
+        return [title + words]
+    room = longest - len(title)
+    return [title + words[start : start + room] for start in range(0, len(words), room)]
+
+
 @torch.no_grad()
 def live_scores(saved: SavedModel, query: str, docs: Sequence[Doc]) -> np.ndarray:
-    """The contract's three calls, one text at a time, nothing padded and nothing stored."""
+    """The contract's three calls, one passage at a time, nothing padded and nothing stored."""
     model = saved.model
     encoded = model.encode_query(batch(word_ids(query.split())))
-    rows = [word_ids(split_words(text_of(doc)))[: saved.usage.doc_length] for doc in docs]
-    return np.array(
-        [model.interact(encoded, model.encode_doc(batch(r))).score.item() for r in rows]
-    )
+
+    def score(words: Sequence[str]) -> float:
+        return model.interact(encoded, model.encode_doc(batch(word_ids(words)))).score.item()
+
+    return np.array([max(map(score, passages(doc, saved.usage.doc_length))) for doc in docs])
 
 
 @torch.no_grad()
@@ -89,11 +105,13 @@ def stored_scores(store: Store, index: Index, saved: SavedModel, query: str) -> 
     numbers = np.array([snapshot.find(doc.doc_id) for doc in index.docs()], np.int64)
     scores = {}
     for located in store.locate(snapshot, numbers):
-        doc = store.words(located.part, located.starts, located.lengths)
-        same = encoded.rows(torch.zeros(len(located.which), dtype=torch.long))
+        numbered = consecutive(located.first, located.counts)
+        doc = store.words(located.part, *located.part.passage_rows(numbered))
+        same = encoded.rows(torch.zeros(len(numbered), dtype=torch.long))
         found = model.interact(same, doc).score.tolist()
-        for place, score in zip(located.which, found, strict=True):
-            scores[snapshot.doc_id(int(numbers[place]))] = score
+        for place, score in zip(np.repeat(located.which, located.counts), found, strict=True):
+            doc_id = snapshot.doc_id(int(numbers[place]))
+            scores[doc_id] = max(score, scores.get(doc_id, score))
     return scores
 
 

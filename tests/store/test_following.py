@@ -88,8 +88,9 @@ def rows_by_id(index: Index, path: Path) -> dict[str, np.ndarray]:
     found = {}
     for segment in index.snapshot.segments:
         part = store.part(segment.record.name)
+        ends = part.offsets[part.passages]
         for number, doc_id in enumerate(segment.ids):
-            found[doc_id] = part.vectors[part.offsets[number] : part.offsets[number + 1]].copy()
+            found[doc_id] = part.vectors[ends[number] : ends[number + 1]].copy()
     return found
 
 

@@ -106,7 +106,7 @@ def test_a_hostile_manifest_is_one_sentence(index: Path, name: str) -> None:
         assert "\n" not in str(raised.value)
         assert len(str(raised.value)) < 1000
     with pytest.raises(GlassrankError):
-        encode_index(Index(index), SAVED["tk"])
+        encode_index(Index(index), SAVED["tk"], dtype="bf16")
     assert contents(index) == before
 
 
@@ -265,7 +265,7 @@ def test_only_what_a_writer_made_is_removed(index: Path) -> None:
     changed = Index(index)
     changed.add(some_docs(2, list("xyz")))
     changed.merge()
-    encode_index(changed, SAVED["tk"])
+    encode_index(changed, SAVED["tk"], dtype="bf16")
     assert all(letter.read_text() == "Dear Ada" for letter in letters)
     assert [path.name for path in part.iterdir()] == ["letter"]
     assert [path.name for path in old.iterdir()] == ["letter"]

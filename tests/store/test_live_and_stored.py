@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import torch
 from small_store import (
-    LONGEST,
     QUERIES,
     batch,
+    ids_of,
     live_scores,
+    passages,
     small_saved,
     some_docs,
     stored_scores,
@@ -20,9 +21,8 @@ from glassrank.models import TokenBatch, Words
 from glassrank.models.checkpoint import SavedModel
 from glassrank.models.knrm import KNRM
 from glassrank.retrieve import Index
-from glassrank.store import DTYPES, Store, encode_index, text_of
+from glassrank.store import DTYPES, Store, encode_index
 from glassrank.store import encode as encode_module
-from glassrank.text import split_words
 from glassrank.types import Doc
 
 VECTORS = ("tk", "tk_windowed", "conv_knrm", "tk+conv_knrm", "tk_windowed+tk+tk")
@@ -85,13 +85,13 @@ def test_models_without_context_store_ids(index: Index, name: str, tmp_path: Pat
         assert part.ids.dtype == np.int32
         assert part.scales is None
         for number in range(len(segment)):
-            words = split_words(text_of(segment.doc(number)))[:LONGEST]
-            rows = slice(part.offsets[number], part.offsets[number + 1])
-            assert part.ids[rows].tolist() == word_ids(words)
+            divided = passages(segment.doc(number))
+            numbers = range(*part.passages[number : number + 2])
+            assert [ids_of(part, n) for n in numbers] == [word_ids(words) for words in divided]
 
 
 def test_n_grams_lie_side_by_side_in_a_row(index: Index, tmp_path: Path) -> None:
-    encode_index(index, small_saved("conv_knrm"), tmp_path / "store")
+    encode_index(index, small_saved("conv_knrm"), tmp_path / "store", "bf16")
     layout = Store.open(tmp_path / "store", small_saved("conv_knrm").model).layout
     assert (layout.axes, layout.width, layout.stride) == ((3, 6), 18, 32)
 
@@ -118,12 +118,15 @@ def test_a_model_may_add_rows_and_axes(index: Index, tmp_path: Path) -> None:
     assert store.layout.axes == (2, 3, 2)
     for number, doc in enumerate(index.docs()):
         [found] = store.locate(index.snapshot, np.array([number]))
-        words = store.words(found.part, found.starts, found.lengths)
-        ids = word_ids(split_words(text_of(doc)))[:LONGEST]
-        expected = model.encode_doc(batch(ids))
-        length = 1 + len(ids)
-        assert found.lengths.tolist() == [length]
-        torch.testing.assert_close(words.vectors[0], expected.vectors[0, :length].detach())
+        divided = passages(doc)
+        assert found.counts.tolist() == [len(divided)]
+        for place, own in enumerate(divided):
+            starts, lengths = found.part.passage_rows(found.first + place)
+            words = store.words(found.part, starts, lengths)
+            expected = model.encode_doc(batch(word_ids(own)))
+            length = 1 + len(own)
+            assert lengths.tolist() == [length]
+            torch.testing.assert_close(words.vectors[0], expected.vectors[0, :length].detach())
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

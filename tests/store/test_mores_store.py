@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -13,13 +14,16 @@ from small_mores import QUERIES, USAGE, small_bert, small_index, small_mores, so
 from glassrank.cli.encode import encode
 from glassrank.errors import InputError
 from glassrank.models.checkpoint import SavedModel
+from glassrank.models.division import Passages
 from glassrank.models.saving import save_model
 from glassrank.ranking import Pipeline, Reranker
 from glassrank.retrieve import Index
-from glassrank.store import Progress, Store, encode_index, text_of
+from glassrank.store import Progress, Store, encode_index
 from glassrank.store import encode as encode_module
 from glassrank.store.manifest import Layout, stride
-from glassrank.store.rows import pack, row_bytes, unpack
+from glassrank.store.rows import row_bytes
+from glassrank.store.tensor_rows import pack_tensor as pack
+from glassrank.store.tensor_rows import unpack_tensor as unpack
 
 pytest.importorskip("tokenizers")
 SHAPES = [(1, False), (2, False), (2, True)]
@@ -48,8 +52,7 @@ def scores(index: Index, reranker: Reranker, store: Store | None, query: str) ->
 def live_scores(query: str, blocks: int = 2, tie: bool = False) -> np.ndarray:
     """The model's own, each text alone, so that nothing is padded."""
     reranker = Reranker(small_mores(blocks, tie), exact=True)
-    texts = [text_of(doc) for doc in some_pydocs()]
-    return np.array([reranker.scores(query, [text]).values[0] for text in texts])
+    return np.array([reranker.scores(query, [doc]).values[0] for doc in some_pydocs()])
 
 
 @pytest.mark.parametrize(("blocks", "tie"), SHAPES)
@@ -165,9 +168,9 @@ def test_another_store_is_refused(index: Index, tmp_path: Path) -> None:
     assert "\n" not in str(raised.value)
     with pytest.raises(InputError, match="belongs to another model"):
         encode_index(index, other, tmp_path / "store", reuse="s1")
-    wanted = r"holds S1 in bf16 of at most 40 words .* not S2 in bf16 of 40; choose another name"
+    wanted = r"holds S1 in bf16 in .* of 40 words, not S2 in bf16 in .* words; choose another name"
     with pytest.raises(InputError, match=wanted) as raised:
-        encode_index(index, saved, tmp_path / "store", reuse="s2")
+        encode_index(index, saved, tmp_path / "store", "bf16", reuse="s2")
     assert "\n" not in str(raised.value)
     with pytest.raises(InputError, match="reuse: expected s1 or s2, found 's3'"):
         encode_index(index, saved, tmp_path / "other", reuse="s3")
@@ -183,11 +186,12 @@ def test_a_bert_has_nothing_to_store(index: Index, tmp_path: Path) -> None:
 def test_what_was_cut_is_reported(index: Index, tmp_path: Path) -> None:
     for doc_words in (None, 3):
         saved = small_mores(doc_words=doc_words)
-        found = Reranker(saved).scores("file", [text_of(doc) for doc in some_pydocs()])
+        saved = replace(saved, usage=replace(USAGE, passages=Passages(most=3)))
+        found = Reranker(saved).scores("file", some_pydocs())
         report = encode_index(index, saved, tmp_path / str(doc_words))
         assert 0 < report.cut == (found.cut > 0).sum() < len(some_pydocs())
         # Pieces of words are counted with [CLS] and [SEP].
-        assert report.words < len(index) * USAGE.doc_length
+        assert report.words < report.passages * USAGE.doc_length
 
 
 def test_the_command_line_makes_a_store_and_the_pipeline_finds_it(

@@ -11,6 +11,7 @@ from small_store import small_saved, some_docs
 
 from glassrank.errors import CorruptError, InputError
 from glassrank.models.checkpoint import SavedModel, Usage, fingerprint
+from glassrank.models.division import Passages
 from glassrank.retrieve import Index
 from glassrank.store import Store, encode_index
 
@@ -35,7 +36,7 @@ def path(index: Index, request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 def files(path: Path) -> list[Path]:
     found = [file for file in path.rglob("*") if file.is_file() and file.suffix != ".lock"]
-    assert len(found) == (9 if path.name == "tk-int8" else 7)
+    assert len(found) == (15 if path.name == "tk-int8" else 13)
     return found
 
 
@@ -111,14 +112,18 @@ def test_another_models_store_is_refused(path: Path, index: Index) -> None:
 
 def test_a_store_of_another_dtype_or_length_is_not_mixed(index: Index) -> None:
     path, saved = index.path / "stores" / "tk-bf16", SAVED["tk"]
-    with pytest.raises(InputError, match=r"holds bf16 of at most 14 words .* not int8 of 14"):
+    several = "in at most 64 passages of"
+    with pytest.raises(InputError, match=f"holds bf16 {several} 14 words, not int8 {several}"):
         encode_index(index, saved, path, "int8")
     shorter = SavedModel(saved.model, Usage(6, 13), saved.vocabulary)
-    with pytest.raises(InputError, match="not bf16 of 13; choose another name"):
-        encode_index(index, shorter, path)
+    with pytest.raises(InputError, match=f"not bf16 {several} 13 words; choose another name"):
+        encode_index(index, shorter, path, "bf16")
+    cut = SavedModel(saved.model, Usage(6, 14, passages=Passages(most=1)), saved.vocabulary)
+    with pytest.raises(InputError, match="not bf16 in one passage of 14 words; choose"):
+        encode_index(index, cut, path, "bf16")
     renamed = SavedModel(saved.model, saved.usage, [*saved.vocabulary[:-1], "newt"])
     with pytest.raises(InputError, match="belongs to another model"):
-        encode_index(index, renamed, path)
+        encode_index(index, renamed, path, "bf16")
 
 
 def test_a_folder_of_something_else_is_left_alone(index: Index, tmp_path: Path) -> None:

@@ -7,13 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from small_store import LONGEST, small_saved, some_docs, word_ids
+from small_store import ids_of, passages, small_saved, some_docs, word_ids
 from store_changes import ENVIRONMENT, HERE, run_script
 
 from glassrank.errors import GlassrankError, InputError
 from glassrank.retrieve import Index
-from glassrank.store import Progress, Store, encode_index, text_of
-from glassrank.text import split_words
+from glassrank.store import Progress, Store, encode_index
 
 CHANGE_FOREVER = """
 import sys
@@ -68,9 +67,9 @@ def test_readers_see_whole_stores_while_a_writer_changes_them(
         for segment in index.snapshot.segments:
             part = store.part(segment.record.name)
             for number in range(len(segment)):
-                rows = slice(part.offsets[number], part.offsets[number + 1])
-                words = split_words(text_of(segment.doc(number)))[:LONGEST]
-                assert part.ids[rows].tolist() == word_ids(words)
+                divided = passages(segment.doc(number))
+                numbers = range(*part.passages[number : number + 2])
+                assert [ids_of(part, n) for n in numbers] == [word_ids(words) for words in divided]
         seen.add(store.generation)
     assert writer.poll() is None
 

@@ -8,8 +8,11 @@ from hypothesis import strategies as st
 
 from glassrank.arrays import consecutive
 from glassrank.errors import InputError
+from glassrank.store import rows as plain
 from glassrank.store.manifest import DTYPES, Layout, stride
-from glassrank.store.rows import pack, row_bytes, unpack
+from glassrank.store.rows import row_bytes
+from glassrank.store.tensor_rows import pack_tensor as pack
+from glassrank.store.tensor_rows import unpack_tensor as unpack
 
 CPU = torch.device("cpu")
 values = st.one_of(
@@ -31,6 +34,19 @@ def layout(dtype: str, width: int) -> Layout:
 def stored(vectors: torch.Tensor, dtype: str) -> torch.Tensor:
     shape = layout(dtype, vectors.shape[1])
     return unpack(pack(vectors, shape), shape, CPU)
+
+
+@settings(max_examples=60, deadline=None)
+@given(vectors=vectors, dtype=st.sampled_from(DTYPES))
+def test_arrays_are_stored_as_tensors_are(vectors: torch.Tensor, dtype: str) -> None:
+    shape = layout(dtype, vectors.shape[1])
+    expected, found = pack(vectors, shape), plain.pack(vectors.numpy(), shape)
+    assert found.keys() == expected.keys()
+    for name, array in expected.items():
+        assert found[name].dtype == array.dtype
+        np.testing.assert_array_equal(found[name], array)
+    read = plain.unpack(found, shape)
+    np.testing.assert_array_equal(read, unpack(expected, shape, CPU).numpy())
 
 
 @settings(max_examples=40, deadline=None)

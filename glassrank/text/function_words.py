@@ -28,5 +28,5 @@ def folded(words: list[str]) -> list[bool]:
     >>> folded(["read", "a", "file", "?"]), folded(["to", "be"])
     ([False, True, False, True], [False, False])
     """
-    found = [is_function_word(word) for word in words]
-    return [False] * len(words) if all(found) else found
+    small = [is_function_word(word) for word in words]
+    return [False] * len(words) if all(small) else small
