@@ -51,8 +51,16 @@ class Deadline:
     def or_computed(self, ms: float) -> "Deadline":
         """This moment, or the one when the thread that calls has computed for so long: whichever
         is first."""
-        ahead = self.at - ms - computed()
-        return Deadline(lambda: max(self.clock(), ahead + computed()), self.at)
+        began, ahead = now(), self.at - ms - computed()
+
+        def clock() -> float:
+            moment = self.clock()
+            # No thread computes for longer than time goes by. To ask how long it did takes a while.
+            if self.at - moment <= ms - (now() - began):
+                return moment
+            return max(moment, ahead + computed())
+
+        return Deadline(clock, self.at)
 
     def share(self, part: float) -> "Deadline":
         """When so much of the time that is left will be gone."""

@@ -53,23 +53,31 @@ class HitFields(NamedTuple):
     first_score: float | None = None
     placed_by: int = 0
     probability: float | None = None
+    passage: tuple[int, int] | None = None
+    truncated: bool = False
 
 
 class Hit(HitFields):
     """One line of a ranking. `rank` counts from 1. `first_rank` and `first_score` say what the
     first stage of a pipeline thought; `placed_by` is the number of the model that placed the hit,
     from 1 on, or 0 where none has come as far as this. `probability` is that of being relevant,
-    where that model knows it.
+    where that model knows it. A document that is longer than that model reads is read in passages:
+    `passage` are the characters of its text, from and to, that earned it its score. `truncated`
+    says that some of it was not read all the same, for lack of time or because it is too long.
 
     Its document is read when it is first asked for: a search takes no longer for it.
     """
 
-    _read: Callable[[], Doc] | None = None
+    _read: Callable[..., Doc] | None = None
 
-    def reading(self, read: Callable[[], Doc]) -> "Hit":
-        """This hit, whose document is read in this way."""
+    def reading(self, read: Callable[..., Doc]) -> "Hit":
+        """This hit, whose document is read in this way; `read(n)` may read n characters alone."""
         self._read = read
         return self
+
+    def beginning(self, characters: int) -> Doc | None:
+        """The document, with at least so many characters of its text, if there are."""
+        return None if self._read is None else self._read(characters)
 
     @cached_property
     def doc(self) -> Doc | None:
@@ -113,7 +121,8 @@ class Ranking:
     `depth` is how many candidates were re-ranked (0: first stage only), of `found`, and `depths`
     the same for each model; `cut_short` says that the time was not enough for all that was asked
     for. `live` is how many documents were encoded in the query's own time, because no store has
-    them. `timing` has the milliseconds of each hop.
+    them, and `truncated` how many were not read to their end. `timing` has the milliseconds of each
+    hop.
     """
 
     query: str
@@ -124,6 +133,7 @@ class Ranking:
     depths: tuple[int, ...] = ()
     cut_short: bool = False
     live: int = 0
+    truncated: int = 0
 
     def __iter__(self) -> Iterator[Hit]:
         return iter(self.hits)
@@ -157,6 +167,7 @@ class Ranking:
             "found": self.found,
             "cut_short": self.cut_short,
             "live": self.live,
+            "truncated": self.truncated,
             "timing_ms": {name: round(ms, 3) for name, ms in self.timing.items()},
             "stages": [
                 {
@@ -176,6 +187,8 @@ class Ranking:
                     "first_rank": hit.first_rank,
                     "first_score": hit.first_score,
                     "reranked": hit.placed_by > 0,
+                    "passage": hit.passage,
+                    "truncated": hit.truncated,
                     **shown(hit),
                 }
                 for hit in self.hits

@@ -16,14 +16,22 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from glassrank.corpus import irds
-from glassrank.corpus.records import check_not_empty, read_csv, read_jsonl, read_tsv, whole_text
+from glassrank.corpus.records import (
+    Read,
+    attempted,
+    check_not_empty,
+    read_csv,
+    read_jsonl,
+    read_tsv,
+    whole_text,
+)
 from glassrank.corpus.trec import read_trec_docs
 from glassrank.errors import InputError
 from glassrank.files import atomic_write
 from glassrank.types import Doc
 
-PlacedDoc = tuple[str, int, Doc]
-"""A document with its file (or collection) and its line there."""
+PlacedDoc = tuple[str, int, Doc | InputError]
+"""A document, or what is wrong with it, with its file (or collection) and its line there."""
 
 SUFFIXES = {
     ".jsonl": "jsonl",
@@ -52,19 +60,37 @@ class DocReader:
     """
 
     def __init__(
-        self, name: str, records: Callable[[], Iterator[PlacedDoc]], n_bytes: int | None = None
+        self,
+        name: str,
+        records: Callable[[], Iterator[PlacedDoc]],
+        n_bytes: int | None = None,
+        *,
+        skip_bad: bool = False,
     ) -> None:
         self.name = name
         self.n_bytes = n_bytes  # of the file on disk, for a progress bar; None if it is not a file
+        self.skipped = 0
+        """Bad documents that were passed over when they were last read."""
+        self.first_skipped = ""
+        """What is wrong with the first of them."""
         self._records = records
+        self._skip_bad = skip_bad
 
     def __iter__(self) -> Iterator[Doc]:
         any_document = False
+        self.skipped, self.first_skipped = 0, ""
         for _, _, doc in self._records():
-            any_document = True
-            yield doc
+            if not isinstance(doc, InputError):
+                any_document = True
+                yield doc
+            elif self._skip_bad:
+                self.first_skipped = self.first_skipped or str(doc)
+                self.skipped += 1
+            else:
+                raise doc
         if not any_document:
-            raise InputError(f"{self.name} holds no documents; expected at least one")
+            why = f" but bad ones; the first: {self.first_skipped}" if self.skipped else ""
+            raise InputError(f"{self.name} holds no documents{why or '; expected at least one'}")
 
     def __repr__(self) -> str:
         return f"read_docs({self.name!r})"
@@ -73,7 +99,7 @@ class DocReader:
         """Where a repeated id stands: `docs.jsonl:17 (first at docs.jsonl:3)`."""
         first = ""
         for place, line, doc in self._records():
-            if doc.doc_id == doc_id:
+            if isinstance(doc, Doc) and doc.doc_id == doc_id:
                 if first:
                     return f"{place}:{line} (first at {first})"
                 first = f"{place}:{line}"
@@ -84,6 +110,8 @@ def read_docs(
     source: str | Path,
     format: str | None = None,  # noqa: A002
     encoding: str = "utf-8",
+    *,
+    skip_bad: bool = False,
 ) -> DocReader:
     """Documents of `source`: a file (or its `.gz`), a folder, or an ir_datasets name.
 
@@ -91,6 +119,9 @@ def read_docs(
     out, the file's suffix says it. In a folder every file has its own reader, and files with
     unknown suffixes are passed over; with a `format`, the folder's files of that format are read,
     or all its files if none has its suffix, as on TREC's disks.
+
+    A document that is empty, or not as it should be, is an error; with `skip_bad` it is passed
+    over, and counted as `skipped`.
     """
     name = str(source)
     path = Path(source)
@@ -99,7 +130,7 @@ def read_docs(
     if format == "irds" or (format is None and irds.is_name(source)):
         return _read_irds(name)
     if path.is_dir():
-        return DocReader(name, lambda: _read_folder(path, format, encoding))
+        return DocReader(name, lambda: _read_folder(path, format, encoding), skip_bad=skip_bad)
     kind = format or suffix_format(path)
     if not path.exists():
         raise InputError(f"{name} does not exist; check the path")
@@ -108,7 +139,8 @@ def read_docs(
             f"{name} has an unknown extension; expected {', '.join(SUFFIXES)} (or .gz of these); "
             f"rename the file, or name its format: {', '.join(READERS)}"
         )
-    return DocReader(name, lambda: _read_file(path, kind, encoding), path.stat().st_size)
+    size = path.stat().st_size
+    return DocReader(name, lambda: _read_file(path, kind, encoding), size, skip_bad=skip_bad)
 
 
 def write_docs(docs: Iterable[Doc], path: str | Path) -> None:
@@ -131,14 +163,18 @@ def suffix_format(path: Path) -> str | None:
     return SUFFIXES.get(_without_gz(path).suffix.lower())
 
 
-def read_text(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, Doc]]:
+def read_text(path: Path, encoding: str = "utf-8") -> Read:
     """The whole file is one document; its title is the first Markdown heading or its name."""
+    yield 1, attempted(_whole, path, encoding)
+
+
+def _whole(path: Path, encoding: str) -> Doc:
     text = whole_text(path, encoding)
     check_not_empty(path.name, text, path, 1)
     bare = _without_gz(path)
     heading = _HEADING.search(text) if bare.suffix.lower() in (".md", ".markdown") else None
     title = _without_closing(heading[1]) if heading else ""
-    yield 1, Doc(_id_of(path.name), text, title or bare.stem, path.as_posix())
+    return Doc(_id_of(path.name), text, title or bare.stem, path.as_posix())
 
 
 def _without_closing(heading: str) -> str:
@@ -152,7 +188,7 @@ def _without_closing(heading: str) -> str:
     return heading[:end]
 
 
-READERS: dict[str, Callable[[Path, str], Iterator[tuple[int, Doc]]]] = {
+READERS: dict[str, Callable[[Path, str], Read]] = {
     "jsonl": read_jsonl,
     "tsv": read_tsv,
     "csv": read_csv,
@@ -193,7 +229,7 @@ def _read_folder(folder: Path, wanted: str | None, encoding: str) -> Iterator[Pl
         if kind is None:
             continue
         for place, line, doc in _read_file(path, kind, encoding):
-            if kind == "text":
+            if kind == "text" and isinstance(doc, Doc):
                 doc_id = _id_of(path.relative_to(folder).as_posix())
                 doc = Doc(doc_id, doc.text, doc.title, doc.source)
             yield place, line, doc

@@ -1,12 +1,14 @@
 """Documents one record at a time: JSON Lines, TSV and CSV.
 
 The three differ in how they write a record; `make_doc` turns its named fields into a document.
-Every reader yields (line number, document) and keeps nothing of what it has read.
+Every reader yields (line number, document) and keeps nothing of what it has read. In place of a bad
+document it yields what is wrong with it, as an error that nobody has raised yet: the next may be
+good. It raises what makes the rest of a file unreadable.
 """
 
 import csv
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from glassrank.errors import InputError, kind
@@ -27,15 +29,30 @@ TSV_COLUMNS = {
 
 MOST_COLUMNS = 1000
 
+Read = Iterator[tuple[int, Doc | InputError]]
+"""Line numbers, with a document or what is wrong with it."""
 
-def read_jsonl(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, Doc]]:
+
+def attempted(make: Callable[..., Doc], *arguments: object) -> Doc | InputError:
+    """What comes of it: a document, or what is wrong with it."""
+    try:
+        return make(*arguments)
+    except InputError as error:
+        return error
+
+
+def read_jsonl(path: Path, encoding: str = "utf-8") -> Read:
     """One JSON object on each line."""
+
+    def make(line: str, number: int) -> Doc:
+        return make_doc(parse_object(line, path, number), path, number)
+
     for number, line in read_lines(path, encoding):
         if line.strip():
-            yield number, make_doc(parse_object(line, path, number), path, number)
+            yield number, attempted(make, line, number)
 
 
-def read_tsv(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, Doc]]:
+def read_tsv(path: Path, encoding: str = "utf-8") -> Read:
     """Columns by number as in `TSV_COLUMNS`, or by name where the first line is a header."""
     names: tuple[str, ...] = ()
     for number, line in read_lines(path, encoding):
@@ -56,12 +73,10 @@ def read_tsv(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, Doc]]:
                     "correct the line, or name other columns in a header line",
                 )
             names = TSV_COLUMNS[len(cells)]
-        if len(cells) != len(names):
-            raise _wrong_width(path, number, len(names), len(cells))
-        yield number, make_doc(dict(zip(names, cells, strict=True)), path, number)
+        yield number, attempted(_from_cells, names, cells, path, number)
 
 
-def read_csv(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, Doc]]:
+def read_csv(path: Path, encoding: str = "utf-8") -> Read:
     """A header row names the columns; a quoted cell may hold line breaks."""
     # Python's csv module stops at 131,072 characters; documents are longer, a forgotten quote more.
     csv.field_size_limit(LONGEST_LINE)
@@ -81,9 +96,7 @@ def read_csv(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, Doc]]:
                         "add or rename the columns",
                     )
             elif cells:
-                if len(cells) != len(names):
-                    raise _wrong_width(path, number, len(names), len(cells))
-                yield number, make_doc(dict(zip(names, cells, strict=True)), path, number)
+                yield number, attempted(_from_cells, names, cells, path, number)
             number = rows.line_num + 1
     except csv.Error as error:
         raise InputError.at(
@@ -215,10 +228,12 @@ def _missing(names: tuple[str, ...], fields: Mapping[str, object]) -> str:
     )
 
 
-def _wrong_width(path: Path, line: int, expected: int, columns: int) -> InputError:
-    return InputError.at(
-        path,
-        line,
-        f"expected {expected} columns, as in the first line, found {columns}; "
-        "look for a missing or unescaped separator",
-    )
+def _from_cells(names: Sequence[str], cells: Sequence[str], path: Path, line: int) -> Doc:
+    if len(cells) != len(names):
+        raise InputError.at(
+            path,
+            line,
+            f"expected {len(names)} columns, as in the first line, found {len(cells)}; "
+            "look for a missing or unescaped separator",
+        )
+    return make_doc(dict(zip(names, cells, strict=True)), path, line)

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from glassrank.corpus.records import check_not_empty, check_size, whole_text
+from glassrank.corpus.records import Read, attempted, check_not_empty, check_size, whole_text
 from glassrank.errors import InputError
 from glassrank.files import read_lines
 from glassrank.types import Doc
@@ -40,7 +40,7 @@ TOPIC_FIELDS = {
 }
 
 
-def read_trec_docs(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, Doc]]:
+def read_trec_docs(path: Path, encoding: str = "utf-8") -> Read:
     """Each `<DOC>…</DOC>` of a file, numbered by the line of its `<DOC>`."""
     start, parts = 0, list[str]()  # the open <DOC>'s line (0: none is open) and what it holds
     size = 0
@@ -56,7 +56,7 @@ def read_trec_docs(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, D
                     check_size(size, path, start)
             elif piece.startswith("</"):
                 if start:
-                    yield start, _parse_doc("\n".join(parts), path, start)
+                    yield start, attempted(_parse_doc, "\n".join(parts), path, start)
                 start, parts = 0, []
             elif start:
                 raise _unclosed("DOC", path, start)

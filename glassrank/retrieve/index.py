@@ -18,7 +18,8 @@ from glassrank.retrieve.methods import Method, parse_method, run_method
 from glassrank.retrieve.search import TopK, affordable
 from glassrank.retrieve.segment import SegmentRecord, is_segment_name
 from glassrank.retrieve.snapshot import Snapshot
-from glassrank.retrieve.snippets import CHARACTERS_READ, Snippet, make_snippet
+from glassrank.retrieve.snippets import Snippets
+from glassrank.retrieve.where import Given, parse_where
 from glassrank.retrieve.writer import UNCHANGED, changing
 from glassrank.text import EnglishAnalyzer
 from glassrank.types import Doc, Hit, Query, Ranking, Run
@@ -126,12 +127,20 @@ class Index:
         self._snapshot = Snapshot.open(self.path, verify=verify, seen=self._snapshot.records)
         return True
 
-    def search(self, query: str, k: int = 10, method: str | Method = "bm25") -> Ranking:
+    def search(
+        self,
+        query: str,
+        k: int = 10,
+        method: str | Method = "bm25",
+        *,
+        where: Given | None = None,
+    ) -> Ranking:
         """One query. `method` is `bm25`, `ql`, `bm25+rm3` or `ql+rm3`, with parameters if need be:
-        `bm25(k1=1.2,b=0.75)`."""
+        `bm25(k1=1.2,b=0.75)`. With `where`, among the documents that fit it:
+        `{"year": {">=": 2019}, "lang": ["en", "de"]}`."""
         started = time.perf_counter()
         snapshot = self._snapshot
-        top = self._run([query], k, method, snapshot, threads=1)[0]
+        top = self._run([query], k, method, snapshot, threads=1, where=where)[0]
         hits = tuple(
             Hit(rank, snapshot.doc_id(number), score).reading(partial(snapshot.doc, number))
             for rank, (number, score) in enumerate(
@@ -146,10 +155,14 @@ class Index:
         depth: int = 1000,
         method: str | Method = "bm25",
         threads: int | None = None,
+        *,
+        where: Given | None = None,
     ) -> Run:
-        """Many queries at once, on all cores unless `threads` says otherwise."""
+        """Many queries at once, on all cores unless `threads` says otherwise; `where` as in
+        `search`."""
         snapshot = self._snapshot
-        tops = self._run([query.text for query in queries], depth, method, snapshot, threads)
+        texts = [query.text for query in queries]
+        tops = self._run(texts, depth, method, snapshot, threads, where=where)
         # Many queries find the same documents: each id is read once.
         numbers = np.unique(np.concatenate([np.empty(0, np.int64), *(top.docs for top in tops)]))
         ids = {number: snapshot.doc_id(number) for number in numbers.tolist()}
@@ -165,9 +178,11 @@ class Index:
         method: str | Method = "bm25",
         threads: int | None = None,
         deadline: Deadline = NEVER,
+        *,
+        where: Given | None = None,
     ) -> list[TopK]:
         """The same as numbers: what the second stage starts from. See `Snapshot.doc`."""
-        return self._run(queries, k, method, self._snapshot, threads, deadline)
+        return self._run(queries, k, method, self._snapshot, threads, deadline, where)
 
     def terms(self, query: str) -> list[str]:
         """What is looked for: words without endings, and without those that are in every text."""
@@ -187,9 +202,12 @@ class Index:
         snapshot: Snapshot,
         threads: int | None,
         deadline: Deadline = NEVER,
+        where: Given | None = None,
     ) -> list[TopK]:
         if k < 1:
             raise InputError(f"at least one result must be asked for, not {k}")
+        if where is not None and (conditions := parse_where(where)):
+            snapshot = snapshot.filtered(conditions)
         parsed = parse_method(method) if isinstance(method, str) else method
         terms = [self._analyzer(text) for text in queries]
         return run_method(snapshot, terms, k, parsed, threads, deadline)
@@ -206,10 +224,9 @@ class Index:
         """All documents that are not deleted."""
         return self._snapshot.docs()
 
-    def snippet(self, query: str, doc_id: str, length: int = 240) -> Snippet:
-        """The part of a document that shows best why it was found."""
-        text = self.doc(doc_id, CHARACTERS_READ + 1).text
-        return make_snippet(text, query, self._analyzer, length)
+    def snippets(self, query: str) -> Snippets:
+        """Makes of texts the parts that show best why they were found."""
+        return Snippets(query, self._analyzer)
 
     def pinned(self) -> "Index":
         """The index as it is now, and stays: all that is read from it belongs together."""

@@ -91,7 +91,7 @@ def _search_chunk(
                 segment.posting_counts.view(np.uint8),
                 segment.posting_counts.itemsize,
                 frozen(lengths[position]),
-                frozen(segment.live),
+                frozen(snapshot.live[position]),
             ),
             best,
         )

@@ -15,7 +15,7 @@ compare as ids do, and either is found by bisection.
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -179,11 +179,16 @@ class Segment:
         )
         return Doc(self.ids[number], text, **self._fields(number))
 
+    def metadata(self, number: int) -> Mapping[str, object]:
+        """Fields of a document that are neither title, text nor source."""
+        fields: Mapping[str, object] = self._fields(number).get("metadata", {})
+        return fields
+
     def _fields(self, number: int) -> dict[str, Any]:
         if not (stored := self.fields.encoded(number)):
             return {}
         try:
-            fields = json.loads(stored, parse_constant=_nothing, parse_float=_finite)
+            fields = _FIELDS_DECODER.decode(stored.decode("utf-8", "surrogatepass"))
             known = isinstance(fields, dict) and fields.keys() <= _FIELDS.keys()
             if known and all(isinstance(value, _FIELDS[name]) for name, value in fields.items()):
                 return dict(fields)
@@ -202,6 +207,10 @@ def _finite(text: str) -> float | None:
 
 def _nothing(_: str) -> None:
     return None
+
+
+# Made once: making it takes longer than reading what a document has.
+_FIELDS_DECODER = json.JSONDecoder(parse_constant=_nothing, parse_float=_finite)
 
 
 def encode_fields(doc: Doc) -> bytes:

@@ -3,18 +3,25 @@
 Never changes, so any number of threads may search it while the index itself moves on.
 """
 
+import copy
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from glassrank.errors import GlassrankError, explained
 from glassrank.retrieve.manifest import Manifest, manifest_in, open_index, read_manifest
+from glassrank.retrieve.metadata import Columns, columns
 from glassrank.retrieve.scoring import BM25, QL, CollectionStatistics, Floats, TermStatistics
 from glassrank.retrieve.segment import Segment, SegmentRecord
+from glassrank.retrieve.where import Where, masks
 from glassrank.types import Doc
 
+_FILTERS_KEPT = 8
 _TERMS_KEPT = 50_000
 """About 20 megabytes, whatever strangers search for."""
 
@@ -46,6 +53,10 @@ class Snapshot:
         # so that its files are closed as soon as nobody searches it, and not some time later.
         self.term = lru_cache(maxsize=_TERMS_KEPT)(partial(_term, self.segments))
         self.lengths = lru_cache(maxsize=4)(partial(_lengths, self.segments, self.collection))
+        self.live = tuple(segment.live for segment in self.segments)
+        """What may be found in each segment: a mask, or empty for all of it."""
+        self._columns = lru_cache(maxsize=1)(partial(_columns, self.segments))
+        self._masks = lru_cache(maxsize=_FILTERS_KEPT)(partial(_masks, self._columns))
 
     @classmethod
     def open(
@@ -68,6 +79,20 @@ class Snapshot:
                         # A writer may have replaced these segments meanwhile: begin again.
                         if read_manifest(path).state == manifest.state:
                             raise
+
+    def filtered(self, where: Where) -> "Snapshot":
+        """The same, where nothing but what fits these conditions may be found. Statistics stay
+        those of all documents, and so do scores."""
+        chosen = copy.copy(self)
+        chosen.live = tuple(
+            mask & live if len(live) else mask
+            for mask, live in zip(self._masks(where), self.live, strict=True)
+        )
+        return chosen
+
+    def prepare_filters(self) -> None:
+        """What the first filter would otherwise wait for."""
+        self._columns()
 
     @property
     def records(self) -> list[SegmentRecord]:
@@ -114,6 +139,14 @@ def _term(segments: Sequence[Segment], term: str) -> IndexTerm:
             docs += int(last - first) - gone_docs
             occurrences += int(segment.term_totals[number]) - gone
     return IndexTerm(numbers, TermStatistics(docs, occurrences))
+
+
+def _columns(segments: Sequence[Segment]) -> list[tuple[Columns, int]]:
+    return [(columns(segment), len(segment)) for segment in segments]
+
+
+def _masks(parts: Callable[[], list[tuple[Columns, int]]], where: Where) -> list[NDArray[np.bool_]]:
+    return masks(where, parts())
 
 
 def _lengths(

@@ -16,17 +16,7 @@ from starlette.types import ASGIApp
 from glassrank import __version__
 from glassrank.deadline import Deadline
 from glassrank.serve.explaining import ScoreExplainer, need_document
-from glassrank.serve.forms import (
-    Budget,
-    Count,
-    DocId,
-    Explain,
-    Method,
-    Name,
-    QueryTexts,
-    Rerank,
-    Search,
-)
+from glassrank.serve.forms import DocId, Explain, Rerank, Search, search_by, search_parameters
 from glassrank.serve.guard import Address, Guard
 from glassrank.serve.information import information, reference_page, reports
 from glassrank.serve.opened import NO_MODEL, Served
@@ -126,28 +116,10 @@ def _add_answers(app: FastAPI, service: Service) -> None:
         """Hits for a query within its budget; for a list of queries, a list of answers."""
         return await searcher(request, form)
 
-    @app.get("/search", responses=streams)
-    async def search_by_address(
-        request: Request,
-        query: Annotated[QueryTexts, Query(description="Several may be given.")],
-        k: Annotated[Count, Query()] = 10,
-        budget_ms: Annotated[Budget | None, Query()] = None,
-        method: Annotated[Method | None, Query()] = None,
-        model: Annotated[Name | None, Query()] = None,
-        snippets: bool = True,
-        stream: bool = False,
-    ) -> Response:
+    @app.get("/search", responses=streams, openapi_extra={"parameters": search_parameters()})
+    async def search_by_address(request: Request) -> Response:
         """The same, with everything in the address."""
-        form = Search(
-            query=query if len(query) > 1 else query[0],
-            k=k,
-            budget_ms=budget_ms,
-            method=method,
-            model=model,
-            snippets=snippets,
-            stream=stream,
-        )
-        return await searcher(request, form)
+        return await searcher(request, search_by(request.scope["query_string"]))
 
     @app.post("/explain")
     async def explain(request: Request, form: Explain) -> Response:

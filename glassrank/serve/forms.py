@@ -1,11 +1,14 @@
 """What requests look like, and how large they may be."""
 
 from typing import Annotated, Any, Literal, TypeVar
+from urllib.parse import parse_qsl
 
-from pydantic import BaseModel, ConfigDict, Field
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from glassrank.retrieve.methods import parse_method
 from glassrank.retrieve.rm3 import RM3
+from glassrank.retrieve.where import MOST_CONDITIONS, parse_where
 from glassrank.serve.options import Limits
 from glassrank.serve.refusals import bad
 
@@ -48,8 +51,12 @@ Documents = Annotated[list[DocText | Fielded], _list(_MOST.documents, minItems=1
 Fields = Annotated[list[Name], _list(_MOST.rank_fields)]
 Ids = Annotated[list[DocId], _list(_MOST.changed_documents, minItems=1, maxItems=2)]
 Models = Annotated[list[Name], _list(_MOST.changed_documents, minItems=1, maxItems=2)]
+Where = Annotated[dict[str, Any], _told(maxProperties=MOST_CONDITIONS)]
+Conditions = Annotated[list[Name], _list(MOST_CONDITIONS)]
 Scores = Annotated[list[Score], _list(_MOST.changed_documents, minItems=1)]
 
+_SEVERAL = ("query", "where")
+"""What an address may have more than once."""
 _DOCUMENTED = ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
 _FOREIGN = ConfigDict(extra="ignore", use_attribute_docstrings=True, allow_inf_nan=False)
 
@@ -68,6 +75,9 @@ class Search(BaseModel):
     """The first stage: bm25, ql, bm25+rm3 or ql+rm3, with parameters as in bm25(k1=1.2)."""
     model: Name | None = None
     """A name of /info; `none` for the first stage alone."""
+    where: Where | Conditions | None = None
+    """Which documents may be found, by their metadata: {"year": {">=": 2019}, "lang": ["en"]}, or
+    ["year>=2019", "lang in en,de"]."""
     snippets: bool = True
     """False leaves out titles, sources and snippets, and their time."""
     stream: bool = False
@@ -90,6 +100,39 @@ class Search(BaseModel):
         _at_most("k times the number of queries", total, limits.results, "results")
         check_budget(self.budget_ms, limits)
         check_names(limits, method=self.method, model=self.model)
+        if self.where is not None:
+            parse_where(self.where)
+
+
+def search_by(address: bytes) -> Search:
+    """What stands behind the question mark; of values that are given twice the last, but all
+    queries and conditions. The framework would take longer for it than a first stage does."""
+    given = parse_qsl(address.decode("latin-1"), keep_blank_values=True)
+    values: dict[str, Any] = {name: value for name, value in given if name in Search.model_fields}
+    several = {field: [value for name, value in given if name == field] for field in _SEVERAL}
+    values |= {field: listed for field, listed in several.items() if len(listed) > 1}
+    if "where" in values:
+        values["where"] = several["where"]
+    try:
+        return Search.model_validate(values)
+    except ValidationError as error:
+        mistakes = error.errors(include_url=False)
+        raise RequestValidationError(
+            [{**mistake, "loc": ("query", *mistake["loc"])} for mistake in mistakes]
+        ) from None
+
+
+def search_parameters() -> list[dict[str, Any]]:
+    """How programs are told of them."""
+    schema = Search.model_json_schema()
+    _, several = schema["properties"]["query"]["anyOf"]
+    schema["properties"]["query"] = {"description": "Several may be given.", **several}
+    conditions = schema["properties"]["where"]["anyOf"][1]
+    schema["properties"]["where"] = {"description": "Such as year>=2019; all hold.", **conditions}
+    return [
+        {"name": name, "in": "query", "required": name in schema["required"], "schema": form}
+        for name, form in schema["properties"].items()
+    ]
 
 
 class Change(BaseModel):

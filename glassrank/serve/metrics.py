@@ -44,6 +44,13 @@ class Metrics:
             buckets=_DEPTHS,
             registry=registry,
         )
+        self.granted = Histogram(
+            "glassrank_granted_seconds",
+            "Of its budget, what a query was granted once it began: less while others wait.",
+            ["model"],
+            buckets=_SECONDS,
+            registry=registry,
+        )
         self.queue = Gauge(
             "glassrank_queue_length",
             "Requests that wait for a thread.",

@@ -66,7 +66,9 @@ class Opened:
         return Opened(index, pipelines, self.alone.follow(index)).compiled()
 
     def compiled(self) -> "Opened":
-        """With all code compiled: the first request takes as long as later ones."""
+        """With all code compiled, and fields in columns: the first request takes as long as later
+        ones."""
+        self.index.snapshot.prepare_filters()
         for doc in islice(self.index.docs(), 1):
             for method in METHODS:
                 self.index.top_k([" ".join(doc.text.split()[:5])], 10, method)
@@ -100,6 +102,13 @@ class Opened:
             known = ", ".join(self.pipelines)
             raise InputError(f"there is no model {name!r} here; there is {known}")
         return name, self.pipelines[name]
+
+    def for_texts(self, name: str) -> list[Reranker]:
+        """The models of a pipeline, for texts that come with a request. They are not encoded yet,
+        so the package's fast model, where it is served, goes before its better one."""
+        models = [stage.reranker for stage in self.pipelines[name].models]
+        fast = self.pipelines.get("fast")
+        return [fast.reranker, *models] if fast is not None and name == "default" else models
 
 
 class Served:

@@ -67,9 +67,9 @@ class Options:
     work_ms: float = 1_000.0
     """The most that one request may compute, whatever its budget: the rest of a budget is for
     waiting."""
-    queue: int = 16
-    """Requests that may wait in each worker; more are refused. A queue that is longer than budgets
-    allow makes everybody late."""
+    queue: int = 128
+    """Requests that may wait in each worker; more are refused. Before that, those are refused for
+    whom there is no time."""
     candidates: int | None = None
     """How deep at most; as the model says if not given."""
     method: str | None = None

@@ -11,7 +11,7 @@ from fastapi import Request
 from starlette.responses import Response
 
 from glassrank.deadline import Deadline
-from glassrank.ranking import Reranker, rank
+from glassrank.ranking import rank
 from glassrank.serve.forms import Rerank
 from glassrank.serve.opened import Opened
 from glassrank.serve.refusals import bad
@@ -43,13 +43,13 @@ class TextsReranker:
         """The body of the answer, with warnings of what was not read or not re-ranked."""
         texts = form.texts(self._service.limits)
         known = form.model in opened.pipelines
-        model, pipeline = opened.need(form.model if known else None)
+        model, _ = opened.need(form.model if known else None)
         lengths = list(_lengths(texts, self._service.planner.counted_by(deadline)))
         words = len(split_words(form.query)) * len(texts) + sum(lengths)
         ranking = rank(
             form.query,
             texts,
-            model=[stage.reranker for stage in pipeline.models],
+            model=opened.for_texts(model),
             deadline=deadline,
             k=form.top_n,
         )
@@ -61,7 +61,7 @@ class TextsReranker:
         warnings = []
         if form.model is not None and not known:
             warnings.append(f"there is no model {form.model!r} here; {model} was used")
-        warnings += _left_out(pipeline.reranker, lengths, ranking.depth)
+        warnings += _left_out(ranking, len(texts))
         answer = {
             "id": str(uuid.uuid4()),
             "object": "list",
@@ -90,15 +90,15 @@ def _lengths(texts: list[str], until: Deadline) -> Iterator[int]:
         yield len(text) // _CHARACTERS_PER_WORD if late else len(split_words(text))
 
 
-def _left_out(reranker: Reranker, lengths: list[int], depth: int) -> list[str]:
+def _left_out(ranking: Ranking, texts: int) -> list[str]:
     """What the model did not read, in sentences."""
-    longest = reranker.usage.doc_length
     warnings = []
-    if cut := sum(length > longest for length in lengths):
-        warnings.append(f"of {cut} documents only the first {longest} words were read")
-    if late := len(lengths) - depth:
+    if ranking.truncated:
+        warnings.append(f"of {ranking.truncated} documents not all passages were read")
+    if late := texts - ranking.depth:
         warnings.append(
-            f"the budget sufficed for {depth} documents; the other {late} keep their order below"
+            f"the budget sufficed for {ranking.depth} documents; the other {late} keep their order "
+            "below"
         )
     return warnings
 

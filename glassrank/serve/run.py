@@ -13,13 +13,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
 import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import Multiprocess
 
 from glassrank.errors import GlassrankError
+from glassrank.nn.threads import set_threads
 from glassrank.serve.app import make_app
 from glassrank.serve.connections import BoundedConnection
 from glassrank.serve.metrics import SHARED_FOLDER, remove_shared, shared_folder
@@ -64,7 +64,7 @@ def prepare_process(options: Options) -> None:
     cores = len(os.sched_getaffinity(0)) // options.workers - 1
     threads = max(1, cores // options.threads)
     os.environ.setdefault("OMP_NUM_THREADS", str(threads))  # for workers, which begin anew
-    torch.set_num_threads(threads)
+    set_threads(threads)
     sys.setswitchinterval(_SWITCH_SECONDS)
 
 

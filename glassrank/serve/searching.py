@@ -11,6 +11,7 @@ from starlette.responses import Response, StreamingResponse
 
 from glassrank.deadline import NEVER, Deadline, computed, now
 from glassrank.retrieve import Index
+from glassrank.retrieve.snippets import CHARACTERS_READ, LENGTH, Snippets
 from glassrank.serve.forms import Search, check_method
 from glassrank.serve.opened import Opened
 from glassrank.serve.refusals import RefusedError
@@ -72,11 +73,8 @@ class Searcher:
             line = None if emit is None else partial(_line, emit, number)
             answers.append(self._one(opened, form, query, arrived, granted, line))
         body = b"" if emit else to_bytes(_joined(form, answers))
-        scoring = sum(
-            stage["ms"] for answer in answers for stage in answer["stages"] if "documents" in stage
-        )
         made = sum("snippet" in hit for answer in answers for hit in answer["hits"])
-        self._planner.learn("answer", made, now() - began - scoring)
+        self._planner.learn("answer", made, now() - began - sum(map(_by_models, answers)))
         return body
 
     def _one(
@@ -88,7 +86,8 @@ class Searcher:
         deadline: Deadline,
         line: Callable[[str, dict[str, Any]], None] | None,
     ) -> dict[str, Any]:
-        queued = now() - arrived
+        began = now()
+        queued = began - arrived
         model, pipeline = opened.choose(form.model)
         always = max(1, _ALWAYS_SHOWN // len(form.queries))
         shown = Shown(opened.index, query, snippets=form.snippets, always=always)
@@ -98,6 +97,7 @@ class Searcher:
             deadline=self._planner.ranked_by(deadline, form.snippets * form.k),
             method=form.method,
             first=line is not None,
+            where=form.where,
         )
         models = self._service.options.pipelines.get(model, ())
 
@@ -121,6 +121,7 @@ class Searcher:
                 "method": form.method or pipeline.method,
                 "generation": opened.index.generation,
                 "candidates": pipeline.candidates,
+                "granted_ms": round(ended - began + deadline.left(), 3),
                 **replace(ranking, timing=timing).to_json(
                     lambda hit: {**texts[hit.rank - 1], **placed_by(hit)}  # noqa: B023
                 ),
@@ -132,6 +133,7 @@ class Searcher:
                 line("final" if final else "first_stage", answer)
         if pipeline.models:
             self._service.metrics.depth.labels(model).observe(answer["depth"])
+            self._service.metrics.granted.labels(model).observe(answer["granted_ms"] / 1e3)
         return answer
 
 
@@ -142,35 +144,43 @@ class Shown:
     def __init__(self, index: Index, query: str, *, snippets: bool, always: int) -> None:
         """The first hits, so many, are `always` shown whole."""
         self._always = always
-        self._index = index
-        self._query = query
-        self._snippets = snippets
-        self._texts: dict[str, dict[str, Any]] = {}
+        self._snippets = index.snippets(query) if snippets else None
+        self._texts: dict[tuple[str, tuple[int, int] | None], dict[str, Any]] = {}
         self.made = 0
         """Snippets, for the last ranking."""
 
     def texts(self, ranking: Ranking, deadline: Deadline = NEVER) -> list[dict[str, Any]]:
         """One for each hit."""
         before = len(self._texts)
+        snippets = self._snippets
         texts = [
-            self._text(hit.doc_id) if self._is_shown(hit.rank, deadline) else {} for hit in ranking
+            self._text(hit, snippets)
+            if snippets and (hit.rank <= self._always or not deadline.passed())
+            else {}
+            for hit in ranking
         ]
         self.made = len(self._texts) - before
         return texts
 
-    def _is_shown(self, rank: int, deadline: Deadline) -> bool:
-        return self._snippets and (rank <= self._always or not deadline.passed())
-
-    def _text(self, doc_id: str) -> dict[str, Any]:
-        if doc_id not in self._texts:
-            doc = self._index.doc(doc_id, 0)
-            snippet = self._index.snippet(self._query, doc_id)
-            self._texts[doc_id] = {
+    def _text(self, hit: Hit, snippets: Snippets) -> dict[str, Any]:
+        shown = hit.doc_id, hit.passage
+        most = CHARACTERS_READ if hit.passage is None else hit.passage[1] + LENGTH
+        doc = None if shown in self._texts else hit.beginning(most + 1)
+        if doc is not None:
+            snippet = snippets(doc.text, passage=hit.passage)
+            self._texts[shown] = {
                 "title": doc.title,
                 "source": doc.source,
                 "snippet": {"text": snippet.text, "matches": snippet.matches},
+                **({"metadata": dict(doc.metadata)} if doc.metadata else {}),
             }
-        return self._texts[doc_id]
+        return self._texts[shown]
+
+
+def _by_models(answer: dict[str, Any]) -> float:
+    """Milliseconds for which models have read and scored: the part that there need not be."""
+    timing: dict[str, float] = answer["timing_ms"]
+    return sum(ms for name, ms in timing.items() if name.startswith(("query", "scoring")))
 
 
 def _joined(form: Search, answers: list[dict[str, Any]]) -> dict[str, Any]:

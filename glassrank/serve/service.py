@@ -59,7 +59,7 @@ class Service:
         queue: WorkQueue,
         work: Callable[[Deadline], Result],
         budget_ms: float,
-        needs_ms: float = 0.0,
+        needs_ms: float | None = None,
     ) -> Result:
         """In one of the queue's threads, by the end of a budget that counts from the request's
         arrival to the end of its answer."""

@@ -1,10 +1,11 @@
 """A work queue: a few threads that compute, and a short queue before them.
 
 A budget counts from a request's arrival, so waiting eats it. Four rules keep it under load. While
-others wait, a request takes only its share of the time it has left: searches get less deep before
-any is refused. When all places are taken, no more are let in. One that could not begin in time is
-refused at once, when its client can still do something else. And one whose time is over when its
-turn comes after all is dropped: nobody waits for it any more.
+others wait, a request takes only its share of the time, and at least what it needs: searches get
+less deep before any is refused. When all places are taken, no more are let in. One that could not
+begin in time, even if all before it took no more than they need, is refused at once, when its
+client can still do something else. And one whose time is over when its turn comes after all is
+dropped if others behind it would be late for it.
 """
 
 import threading
@@ -13,7 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, TypeVar
 
 from glassrank.deadline import Clock, Deadline, now
-from glassrank.ranking.planner import Load
+from glassrank.ranking.planner import Load, Turn
 from glassrank.serve.refusals import RefusedError
 
 Result = TypeVar("Result")
@@ -51,20 +52,20 @@ class WorkQueue:
             self._inside -= 1
 
     def submit(
-        self, work: Callable[[Deadline], Result], deadline: Deadline, needs_ms: float = 0.0
+        self, work: Callable[[Deadline], Result], deadline: Deadline, needs_ms: float | None = None
     ) -> Future[Result]:
         """`work` is called with the moment by which it must be done; `needs_ms` is the least that
-        is of any use to it."""
+        is of any use to it, where that is known."""
         with self._lock:
+            turn = self.load.turn(deadline, needs_ms)
             expected = self.load.expected_wait()
             # With nothing to wait for, no time to come would be better than now.
-            if expected > 0 and expected + needs_ms > deadline.left():
+            if expected > 0 and expected + turn.needs_ms > deadline.left():
                 why = "others that wait would use up this budget"
                 raise self._refusal("no_time", why, expected)
-            self._wait(1)
-        # One that had to wait has no use for less time than it needs.
-        needs_ms = needs_ms if expected > 0 else 0.0
-        job = self._pool.submit(self._run, work, deadline, needs_ms)
+            self.load.wait(turn)
+            self.waits(len(self.load.waiting))
+        job = self._pool.submit(self._run, work, turn)
         self._jobs.add(job)
         job.add_done_callback(self._jobs.discard)
         return job
@@ -77,26 +78,21 @@ class WorkQueue:
         self._pool.shutdown(wait=False, cancel_futures=True)
         return not late
 
-    def _run(
-        self, work: Callable[[Deadline], Result], deadline: Deadline, needs_ms: float
-    ) -> Result:
+    def _run(self, work: Callable[[Deadline], Result], turn: Turn) -> Result:
         with self._lock:
-            self._wait(-1)
-            share = self.load.begin()
+            deadline = self.load.begin(turn)
+            in_vain = self.load.is_in_vain(turn)
+            self.waits(len(self.load.waiting))
         done = False
         try:
-            if deadline.left() <= needs_ms:
+            if in_vain:
                 raise self._refusal("too_late", "this budget was used up by waiting", 0.0)
-            result = work(deadline.share(share))
+            result = work(deadline)
             done = True
             return result
         finally:
             with self._lock:
-                self.load.end(done=done)
-
-    def _wait(self, change: int) -> None:
-        self.load.waiting += change
-        self.waits(self.load.waiting)
+                self.load.end(turn, done=done)
 
     def _refusal(self, reason: str, why: str, wait_ms: float) -> RefusedError:
         self.refused(reason)

@@ -3,6 +3,4 @@
 import pytest
 
 pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-pytest.importorskip(
-    "fastapi", reason="the service is not installed: pip install 'glassrank[serve]'"
-)
+pytest.importorskip("fastapi", reason="fastapi is not installed, which glassrank depends on")

@@ -7,12 +7,14 @@ from playwright.sync_api import Page, Route, expect
 
 
 def test_a_link_shows_what_its_sender_saw(page: Page) -> None:
-    page.goto(f"?q={QUERY}&budget=500&model=knrm&method=ql&doc=therapy&by=term&flip=s3.t1")
+    asked = {"query": QUERY, "model": "knrm", "method": "ql"}
+    best = page.request.post("search", data=asked).json()["hits"][0]["doc_id"]
+    page.goto(f"?q={QUERY}&budget=500&model=knrm&method=ql&doc={best}&by=term&flip=s3.t1")
     expect(page.get_by_role("searchbox", name="Query")).to_have_value(QUERY)
     expect(page.get_by_label("Model", exact=True)).to_have_value("knrm")
     expect(page.get_by_label("First stage")).to_have_value("ql")
     expect(page.locator(".chosen-value")).to_have_text("500 ms")
-    panel = page.locator('[data-doc="therapy"] .explanation')
+    panel = page.locator(f'[data-doc="{best}"] .explanation')
     expect(panel.get_by_role("radio", name="query word")).to_be_checked()
     expect(panel.get_by_role("checkbox", name="receptor 2")).not_to_be_checked()
     expect(panel.get_by_role("checkbox", name="androgen 1")).to_be_checked()

@@ -45,7 +45,7 @@ def test_two_results_are_compared_with_signed_differences(page: Page, site: Site
         explain(
             site.models["tk"],
             QUERY,
-            text_of(site.index.doc(doc_id)),
+            site.index.doc(doc_id),
             doc_id=doc_id,
             first_stage=hits[doc_id]["first_score"],
         )
@@ -66,6 +66,7 @@ def test_two_models_show_both_rankings_and_one_document(page: Page, site: Site) 
     page.goto(f"?q={QUERY}")
     page.get_by_role("link", name="Compare two models").click()
     rankings = page.locator(".ranking")
+    first: dict[str, float] = {}
     for number_, name in enumerate(("tk", "knrm")):
         answer = page.request.post("search", data={"query": QUERY, "model": name}).json()
         shown = rankings.nth(number_).locator("li")
@@ -73,11 +74,11 @@ def test_two_models_show_both_rankings_and_one_document(page: Page, site: Site) 
         assert [line.get_attribute("data-doc") for line in shown.all()] == [
             hit["doc_id"] for hit in answer["hits"]
         ]
+        first |= {hit["doc_id"]: hit["first_score"] for hit in answer["hits"]}
     rankings.first.locator('[data-doc="therapy"] a').click()
     expect(page.locator("table.differences")).to_be_visible()
-    first = {hit["doc_id"]: hit["first_score"] for hit in answer["hits"]}["therapy"]
-    text = text_of(site.index.doc("therapy"))
-    sides = [explain(site.models[name], QUERY, text, first_stage=first) for name in ("tk", "knrm")]
+    text, score = site.index.doc("therapy"), first["therapy"]
+    sides = [explain(site.models[name], QUERY, text, first_stage=score) for name in ("tk", "knrm")]
     assert shown_differences(page) == expected_differences(compare(*sides))
 
 
@@ -109,7 +110,7 @@ def test_removing_and_replacing_a_word_moves_score_and_rank(page: Page, site: Si
     expect(panel.locator(".move")).to_have_count(2)
     found = [hit.doc_id for hit in site.index.search(QUERY, 100, "bm25")]
     scores = [hit.score for hit in site.index.search(QUERY, 100, "bm25")]
-    texts = [text_of(site.index.doc(doc_id)) for doc_id in found]
+    texts = [site.index.doc(doc_id) for doc_id in found]
 
     def expected(change: Change) -> list[str]:
         doc = found.index("ar")

@@ -2,17 +2,17 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
-import torch
 from page_service import EMOJI, QUERY, Site
 from playwright.sync_api import Page, Route, expect
 
 from glassrank.errors import safe
 from glassrank.explaining import Explanation, explain_docs, html_page
+from glassrank.explaining.explainers import best_passage
 from glassrank.explaining.printing import colour, letter, line, number, signed
-from glassrank.explaining.reading import read
+from glassrank.explaining.reading import read_doc
 from glassrank.ranking import Pipeline
-from glassrank.store import text_of
 
 OPEN_ALL = """async root => {
   for (let closed; (closed = root.querySelectorAll('details:not([open])')).length; ) {
@@ -39,17 +39,14 @@ def own_explanation(page: Page, site: Site, doc_id: str, model: str = "tk") -> E
     """What the model says, asked without the service; the first stage's score is the list's."""
     first = page.request.post("search", data={"query": QUERY, "model": model}).json()
     hit = next(hit for hit in first["hits"] if hit["doc_id"] == doc_id)
-    text = text_of(site.index.doc(doc_id))
-    reranker = site.models[model]
+    reranker, given = site.models[model], site.index.doc(doc_id)
+    reading = read_doc(reranker, given, best_passage(reranker, QUERY, given))
     pipeline = Pipeline(site.index, reranker, calibrate=False)
     (found,) = explain_docs(pipeline, QUERY, [doc_id], first_scores=[hit["first_score"]])
     assert found.against is not None
-    with torch.no_grad():
-        query = reranker.model.encode_query(read(reranker, QUERY, "query").batch)
-        doc = reranker.fast_model.encode_doc(read(reranker, text, "document").batch)
-        first_score = torch.tensor([hit["first_score"]])
-        alone = reranker.fast_model.rank(query, doc, first_score).score.item()
-    assert number(found.score) == number(alone)
+    query, doc = reranker.encode_query(QUERY), reranker.encode_doc(reading.batch)
+    (alone,) = reranker.word_scores(query, doc, np.array([hit["first_score"]], np.float32))
+    assert number(found.score) == number(float(alone))
     return found
 
 
@@ -178,6 +175,7 @@ def test_the_tree_adds_up_as_it_is_opened(page: Page, site: Site) -> None:
     names = [part.name for part in own.parts.children]
     values = [number(part.value) for part in own.parts.children]
     inner = tree.locator(":scope > li > details > ul > li")
+    expect(inner).to_have_count(len(values))  # drawn as it is opened
     assert [line.locator("b").first.inner_text() for line in inner.all()] == values
     inner.first.locator("summary").first.click()
     below = inner.first.locator(":scope > details > ul > li")

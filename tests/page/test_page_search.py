@@ -5,7 +5,7 @@ from contextlib import suppress
 from typing import Any
 
 from page_service import QUERY
-from playwright.sync_api import Error, Page, Response, expect
+from playwright.sync_api import Error, Page, Response, Route, expect
 
 from glassrank.errors import safe
 from glassrank.explaining.printing import number
@@ -64,6 +64,27 @@ def test_the_time_bar_has_every_stage_and_the_depth(page: Page) -> None:
     whole = max(answer["timing_ms"]["total"], 1000)
     for width, stage in zip(widths, answer["stages"], strict=True):
         assert abs(float(width.rstrip("%")) - 100 * stage["ms"] / whole) < 0.01
+
+
+def test_the_depth_is_told_of_what_was_found(page: Page) -> None:
+    """Where few documents match, all of them were reached: no time has run out."""
+    answer = search(page)
+    assert answer["depth"] == answer["found"] < answer["candidates"]
+    depth = page.locator(".time .depth")
+    expect(depth).to_contain_text(f"Re-ranked {answer['found']} of {answer['found']} candidates")
+    expect(depth).not_to_contain_text("granted")
+
+
+def test_a_search_that_shared_its_time_says_so(page: Page) -> None:
+    def shared(route: Route) -> None:
+        less = {"depth": 3, "cut_short": True, "granted_ms": 12.0}
+        route.fulfill(json={**route.fetch().json(), **less})
+
+    page.route("**/search", shared)
+    search(page)
+    depth = page.locator(".time .depth")
+    expect(depth).to_contain_text("Re-ranked 3 of")
+    expect(depth).to_contain_text("others were searching, so it was granted 12 ms")
 
 
 def test_the_slider_ranks_anew_and_the_address_follows(page: Page) -> None:

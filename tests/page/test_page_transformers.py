@@ -8,7 +8,6 @@ from playwright.sync_api import Page, expect
 
 from glassrank.explaining import Change, compare, explain, what_if
 from glassrank.explaining.printing import number
-from glassrank.store import text_of
 
 DRAWN = """canvas => {
   const pixels = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
@@ -25,7 +24,7 @@ def open_mores(page: Page, more: str = "") -> Any:
 
 def test_words_are_drawn_where_they_stand(page: Page, site: Site) -> None:
     panel = open_mores(page)
-    own = explain(site.models["mores"], QUERY, text_of(site.index.doc("ar")))
+    own = explain(site.models["mores"], QUERY, site.index.doc("ar"))
     expect(panel.locator(".score")).to_have_text(number(own.score))
     page.evaluate("document.querySelectorAll('.w sup').forEach(cue => cue.remove())")
     in_text = [word for word in own.doc.words if word.start is not None]
@@ -56,7 +55,7 @@ def test_a_word_of_several_pieces_changes_whole(page: Page, site: Site) -> None:
     assert [text[:8] for text in removed.all_inner_texts()] == ["receptor"]
     expect(panel.locator(".instead")).to_have_text("mice")
     found = [hit.doc_id for hit in site.index.search(QUERY, 100, "bm25")]
-    texts = [text_of(site.index.doc(doc_id)) for doc_id in found]
+    texts = [site.index.doc(doc_id) for doc_id in found]
     doc = found.index("ar")
     answer = what_if(site.models["mores"], QUERY, texts, Change("document", place, "mice"), doc=doc)
     assert "androgen mice" in answer.text

@@ -1,16 +1,21 @@
 """The part of a text that is shown, and what is marked in it."""
 
+from collections.abc import Iterator
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glassrank.retrieve.snippets import Snippet, make_snippet
+from glassrank.retrieve import snippets
+from glassrank.retrieve.snippets import Snippet, Snippets, beginning_of_words
 from glassrank.text import EnglishAnalyzer
+from glassrank.text.word_breaks import word_spans
 
 ANALYZER = EnglishAnalyzer()
 
 
 def snippet(text: str, query: str, length: int = 240) -> Snippet:
-    return make_snippet(text, query, ANALYZER, length)
+    return Snippets(query, ANALYZER)(text, length)
 
 
 def marked(snippet: Snippet) -> str:
@@ -86,3 +91,67 @@ def test_a_snippet_is_a_part_of_the_text_cut_between_words(
         assert ANALYZER(found.text[start:stop])[0] in wanted
     if wanted & set(ANALYZER(text)) and max(map(len, words)) <= length // 2:
         assert found.matches  # what was found is shown
+
+
+SUFFIXES = (
+    "s sses ies eed ed ing ational tional enci anci izer abli alli entli eli ousli ization ation "
+    "ator alism iveness fulness ousness aliti iviti biliti bli logi icate ative alize iciti ical "
+    "ful ness ance ence er ic able ible ant ement ment ent ion ism ate ous ive ize e ll y ly bility"
+).split()
+
+
+@given(
+    beginning=st.text("abeilosty'é", max_size=6),
+    suffixes=st.lists(st.sampled_from(SUFFIXES), max_size=2),
+)
+@settings(max_examples=3000, deadline=None)
+def test_words_begin_as_their_terms_do(beginning: str, suffixes: list[str]) -> None:
+    """A snippet looks for no others."""
+    word = beginning + "".join(suffixes)
+    assert word.startswith(beginning_of_words(ANALYZER.term(word)))
+
+
+@given(
+    text=st.text("abcé .'_-1\u0301京", max_size=200),
+    query=st.text("abcé .'_-1京", max_size=6),
+    length=st.integers(6, 60),
+)
+@settings(max_examples=1000, deadline=None)
+def test_every_match_is_found_where_only_some_words_are_looked_at(
+    text: str, query: str, length: int
+) -> None:
+    wanted = set(ANALYZER(query))
+    found = snippet(text, query, 10_000)
+    spans = [found.text[start:stop] for start, stop in word_spans(found.text)]
+    assert [found.text[start:stop] for start, stop in found.matches] == [
+        word for word in spans if ANALYZER.term(word) in wanted
+    ]
+    shown = snippet(text, query, length)
+    assert len(shown.text.removeprefix("… ").removesuffix(" …")) <= length
+
+
+def test_of_a_long_text_little_is_cut_into_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That is what takes the time."""
+    looked_at: list[str] = []
+
+    def noting(text: str) -> Iterator[tuple[int, int]]:
+        looked_at.append(text)
+        return word_spans(text)
+
+    monkeypatch.setattr(snippets, "word_spans", noting)
+    text = "many words, and so on. " * 800 + "How to read a csv file. " + "And so on. " * 90
+    found = snippet(text, "read csv file")
+    assert "to [read] a [csv] [file]." in marked(found)
+    assert len("".join(looked_at)) < 100
+
+
+def test_a_snippet_of_a_passage_stands_within_it() -> None:
+    text = "The cat sat. " * 40 + "A dog and a cat ran. " * 20 + "The end. " * 40
+    start, stop = 13 * 40, 13 * 40 + 21 * 20
+    snippets = Snippets("cat", ANALYZER)
+    found = snippets(text, 100, (start, stop))
+    assert found.text.startswith("… ") and found.text.endswith(" …")
+    assert "dog" in found.text and "sat" not in found.text
+    assert {found.text[a:b] for a, b in found.matches} == {"cat"}
+    short = snippets(text, 100, (start, start + 21))  # with what is before it
+    assert len(short.text) > 60

@@ -35,6 +35,8 @@ FIELDS = {
     "budget_ms": st.floats(0.001, 100),
     "method": METHODS | TEXTS,
     "model": NAMES | st.lists(NAMES, max_size=3),
+    "where": st.lists(TEXTS | st.sampled_from(["n>3", "n in 1,2", "n="]), max_size=3)
+    | st.dictionaries(st.just("n") | TEXTS, ANYTHING, max_size=3),
     "snippets": st.booleans(),
     "stream": st.booleans(),
     "doc_id": TEXTS | st.lists(st.sampled_from(["d1", "d2", "d99"]) | TEXTS, max_size=3),
@@ -47,7 +49,7 @@ FIELDS = {
     "return_documents": st.booleans(),
 }
 FORMS = {
-    "/search": ("query", "k", "budget_ms", "method", "model", "snippets", "stream"),
+    "/search": ("query", "k", "budget_ms", "method", "model", "where", "snippets", "stream"),
     "/explain": ("query", "doc_id", "text", "model", "method", "first_score", "change"),
     "/v1/rerank": ("query", "documents", "model", "top_n", "rank_fields", "return_documents"),
     "/v2/rerank": ("query", "documents", "model", "top_n", "rank_fields", "budget_ms"),
@@ -147,3 +149,10 @@ def test_other_methods_are_told_which_there_are(
 ) -> None:
     answer = client.request(method, path)
     assert answer.status_code == 405 and answer.headers["allow"] == allowed
+
+
+@pytest.mark.parametrize("path", ["/search", "/explain", "/v1/rerank", "/info", "/healthz"])
+def test_head_is_another_method_and_no_missing_address(client: TestClient, path: str) -> None:
+    answer = client.head(path)
+    assert answer.status_code == 405 and "HEAD" not in answer.headers["allow"]
+    assert client.head("/").status_code == 200

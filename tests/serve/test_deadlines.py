@@ -25,7 +25,7 @@ from glassrank.retrieve import Index
 from glassrank.retrieve.rm3 import RM3, expand
 from glassrank.retrieve.scoring import BM25
 from glassrank.retrieve.search import search
-from glassrank.retrieve.snippets import CHARACTERS_READ, make_snippet
+from glassrank.retrieve.snippets import CHARACTERS_READ, Snippets
 from glassrank.serve import Options
 from glassrank.text import EnglishAnalyzer
 from glassrank.types import Doc
@@ -157,17 +157,17 @@ def test_words_that_too_many_documents_have_are_left_out_and_named(
 def test_a_snippet_reads_a_bounded_part() -> None:
     analyzer = EnglishAnalyzer()
     far = "word " * CHARACTERS_READ + "cat"
-    snippet = make_snippet(far, "cat", analyzer)
+    snippet = Snippets("cat", analyzer)(far)
     assert snippet.matches == () and snippet.text.endswith(" …")
     near = "cat " + "word " * CHARACTERS_READ
-    assert make_snippet(near, "cat", analyzer).matches == ((0, 3),)
+    assert Snippets("cat", analyzer)(near).matches == ((0, 3),)
 
 
 def test_a_word_that_stands_everywhere_costs_a_snippet_no_more() -> None:
     text, analyzer = "x " * (CHARACTERS_READ // 2), EnglishAnalyzer()
     began = time.process_time()
     for _ in range(10):
-        assert len(make_snippet(text, "x", analyzer).matches) > 50
+        assert len(Snippets("x", analyzer)(text).matches) > 50
     assert time.process_time() - began < 1.0
 
 

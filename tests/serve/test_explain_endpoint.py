@@ -8,10 +8,10 @@ from small_service import COUNT, message
 from starlette.testclient import TestClient
 
 from glassrank.explaining import Change, Explanation, compare, explain, explain_docs, what_if
+from glassrank.explaining.others import ranked_passage
 from glassrank.ranking import Pipeline, Reranker
 from glassrank.retrieve import Index
 from glassrank.serve import Options
-from glassrank.store import text_of
 
 QUERY = "the cat sat"
 
@@ -52,13 +52,15 @@ def own(
 ) -> Explanation:
     """What Python says, by the words that the store has."""
     (found,) = explain_docs(pipeline, QUERY, [doc_id], method=method)
+    passage = ranked_passage(pipeline.models[0], QUERY, doc_id, first_stage)
     alone = explain(
         pipeline.reranker,
         QUERY,
-        text_of(pipeline.index.doc(doc_id)),
+        pipeline.index.doc(doc_id),
         doc_id=doc_id,
         first_stage=first_stage,
-        words=pipeline.models[0].words(doc_id),
+        words=pipeline.models[0].words(doc_id, passage.number if passage else 0),
+        passage=passage,
     )
     assert replace(found, against=None) == alone
     return found
@@ -106,7 +108,7 @@ def test_a_change_to_a_document_moves_it_among_what_was_found(
     own = what_if(
         rerankers["tk"],
         QUERY,
-        [text_of(index.doc(doc_id)) for doc_id in ids],
+        [index.doc(doc_id) for doc_id in ids],
         Change("document", "cat", "dog"),
         doc=ids.index("d1"),
         first_stage=[hit.score for hit in hits],

@@ -17,6 +17,7 @@ from urllib.error import URLError
 from urllib.request import Request, urlopen
 
 import pytest
+from small_service import in_process
 
 from glassrank.serve import Options
 
@@ -91,16 +92,28 @@ def test_sigterm_finishes_what_was_begun(options: Options, tmp_path: Path) -> No
         assert len(json.loads(long.result())["results"]) == 10_000
 
 
-def test_two_workers_share_the_work(options: Options, tmp_path: Path) -> None:
-    with running(options, tmp_path, "--workers", "2") as service:
+def test_several_workers_and_threads_answer_as_one_does(options: Options, tmp_path: Path) -> None:
+    words = ("cold", "warm", "sea", "dog", "bird", "mat", "sat", "the")
+    forms = [
+        {"query": f"the {word} cat", "model": model, "k": 40, "budget_ms": 9000}
+        for word in words
+        for model in ("tk", "knrm", "none")
+    ]
+
+    def hits(answer: str) -> list[tuple[str, float, str]]:
+        return [
+            (hit["doc_id"], round(hit["score"], 4), hit["snippet"]["text"])
+            for hit in json.loads(answer)["hits"]
+        ]
+
+    with in_process(options) as client:
+        alone = [hits(client.post("/search", json=form).text) for form in forms]
+    with running(options, tmp_path, "--workers", "2", "--threads", "2") as service:
         service.wait_for(lambda: len(service.workers()) == 2)
         with ThreadPoolExecutor(8) as pool:
-            asked = [
-                pool.submit(service.ask, "/search", query="cat", budget_ms=9000) for _ in range(40)
-            ]
-            answers = [json.loads(future.result()) for future in asked]
-        assert len({answer["hits"][0]["doc_id"] for answer in answers}) == 1
-        line = 'glassrank_requests_total{route="/search",status="200"} 40.0'
+            asked = [pool.submit(service.ask, "/search", **form) for form in forms]
+            assert [hits(future.result()) for future in asked] == alone
+        line = 'glassrank_requests_total{route="/search",status="200"} 24.0'
         # Whichever worker is asked; one counts when it has sent its answer.
         service.wait_for(lambda: line in service.ask("/metrics"))
         workers = service.workers()

@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from starlette.testclient import TestClient
 
 from glassrank.ranking import CostModel, Reranker
 from glassrank.serve import Options, Served
+from glassrank.serve.opened import Opened
 from glassrank.serve.reranking import _relevance, relevance
 from glassrank.types import Hit, Ranking
 
@@ -85,8 +87,8 @@ def test_fields_that_make_up_the_text_can_be_chosen(client: TestClient, order: l
 
 
 def test_what_was_not_read_is_said(client: TestClient) -> None:
-    found = ask(client, documents=["cat " * 13, "cat " * 12], max_tokens_per_doc=9, priority=3)
-    assert found["meta"]["warnings"] == ["of 1 documents only the first 12 words were read"]
+    found = ask(client, documents=["cat " * 12 * 65, "cat " * 13], max_tokens_per_doc=9, priority=3)
+    assert found["meta"]["warnings"] == ["of 1 documents not all passages were read"]
 
 
 def test_a_budget_keeps_the_given_order_below(options: Options) -> None:
@@ -136,3 +138,18 @@ def test_relevance_of_a_calibrated_model_is_a_probability() -> None:
     assert _relevance(Ranking("", tuple(calibrated))) == pytest.approx([0.6, 0.6, 0.3, 0.2])
     assert _relevance(Ranking("", (*hits, last))) == [relevance(score) for score in (3.0, 1.0, 0.0)]
     assert _relevance(Ranking("", (last,))) == [0.5]
+
+
+def test_texts_meet_the_fast_model_first() -> None:
+    """They are not encoded yet; what is stored is ranked by the better one alone."""
+
+    def pipeline(*rerankers: str) -> Any:
+        stages = [SimpleNamespace(reranker=name) for name in rerankers]
+        return SimpleNamespace(models=stages, reranker=rerankers[0])
+
+    both = {"default": pipeline("better"), "fast": pipeline("faster")}
+    opened = Opened(cast(Any, None), both, cast(Any, None))
+    assert opened.for_texts("default") == ["faster", "better"]
+    assert opened.for_texts("fast") == ["faster"]
+    one = Opened(cast(Any, None), {"default": both["default"]}, cast(Any, None))
+    assert one.for_texts("default") == ["better"]

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from small_service import COUNT, SCRIPT, in_process, message
@@ -118,7 +119,8 @@ def test_every_millisecond_is_somewhere(client: TestClient) -> None:
 def test_without_snippets_there_are_ids_and_scores_alone(client: TestClient) -> None:
     found = client.post("/search", json={"query": QUERY, "snippets": False}).json()
     assert set(found["hits"][0]) == {
-        *("rank", "doc_id", "score", "first_rank", "first_score", "reranked", "probability")
+        *("rank", "doc_id", "score", "first_rank", "first_score", "reranked", "probability"),
+        *("passage", "truncated"),
     }
 
 
@@ -226,3 +228,32 @@ def test_a_cascade_needs_several_models(options: Options) -> None:
         replace(options, cascade=True, models=options.models[:1])
     with pytest.raises(InputError, match="--plan goes with --cascade"):
         replace(options, plan=Path("plan.json"))
+
+
+@pytest.mark.parametrize("model", ["tk", "none"])
+def test_documents_are_chosen_by_their_metadata(client: TestClient, model: str) -> None:
+    asked = {"query": "cat", "k": 40, "model": model, "budget_ms": 9000}
+    for where in ({"n": {">=": 30}}, ["n>=30"]):
+        hits = client.post("/search", json={**asked, "where": where}).json()["hits"]
+        assert sorted(hit["metadata"]["n"] for hit in hits) == list(range(30, 39))
+    several = [("where", "n>=30"), ("where", "n in 3,33,35"), *asked.items()]
+    hits = client.get("/search", params=[(name, str(value)) for name, value in several]).json()
+    assert sorted(hit["metadata"]["n"] for hit in hits["hits"]) == [33, 35]
+
+
+@pytest.mark.parametrize(
+    ("where", "sentence"),
+    [
+        ({"m": 1}, "no document has a field 'm'"),
+        (["n"], "'n' is no condition"),
+        ({"n": {"~": 1}}, "cannot compare by '~'"),
+        ({"n": "x"}, "'n' holds numbers"),
+        (["n=1"] * 33, "where"),
+        (3, "where"),
+    ],
+)
+def test_a_filter_that_is_wrong_is_one_sentence(
+    client: TestClient, where: Any, sentence: str
+) -> None:
+    answer = client.post("/search", json={"query": "cat", "where": where})
+    assert answer.status_code == 400 and sentence in message(answer)

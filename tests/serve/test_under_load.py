@@ -15,6 +15,7 @@ from starlette.testclient import TestClient
 
 from glassrank.deadline import now
 from glassrank.ranking import Deadline, Pipeline
+from glassrank.ranking.planner import Planner
 from glassrank.serve import Options, Served
 from glassrank.serve.searching import Shown
 from glassrank.serve.service import Service
@@ -100,23 +101,73 @@ def test_a_wait_that_is_too_long_for_the_budget_is_refused(loaded: SimpleNamespa
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_request_past_its_deadline_is_dropped(loaded: SimpleNamespace, stream: bool) -> None:
+def test_a_request_past_its_deadline_is_dropped_if_others_wait(
+    options: Options, queues: dict[str, WorkQueue], stream: bool
+) -> None:
     """Even a stream has the refusal's own status: nothing of it was sent."""
-    client, queue = loaded.client, loaded.queues["search"]
-    began = now()
-    with ThreadPoolExecutor(1) as pool:
+    with in_process(options) as client, ThreadPoolExecutor(1) as pool:
+        queue, began = queues["search"], now()
         with busy(queue):
             late = pool.submit(
                 client.post, "/search", json={"query": "cat", "budget_ms": 60, "stream": stream}
             )
             while not queue.load.waiting or now() - began < 100:
                 threading.Event().wait(0.005)
+            queue.submit(lambda _: None, Deadline.after(60_000), 60_000)  # needs a third of it
+            queue.load.waiting[0].needs_ms = 60_000
         answer = late.result()
-    assert answer.status_code == 503
-    assert "used up by waiting" in message(answer)
-    assert "retry-after" in answer.headers
-    assert 'glassrank_refusals_total{queue="search",reason="too_late"}' in counts(client)
-    assert "glassrank_reranked_depth_count" not in client.get("/metrics").text  # not computed
+        assert answer.status_code == 503
+        assert "used up by waiting" in message(answer)
+        assert "retry-after" in answer.headers
+        assert 'glassrank_refusals_total{queue="search",reason="too_late"}' in counts(client)
+        assert "glassrank_reranked_depth_count" not in client.get("/metrics").text  # not computed
+
+
+def test_a_late_request_is_answered_where_nobody_else_waits(loaded: SimpleNamespace) -> None:
+    """As the page's own is, on a machine that was at something else for a moment."""
+    client, queue = loaded.client, loaded.queues["search"]
+    began = now()
+    with ThreadPoolExecutor(1) as pool:
+        with busy(queue):
+            late = pool.submit(client.post, "/search", json={"query": "cat", "budget_ms": 60})
+            while not queue.load.waiting or now() - began < 100:
+                threading.Event().wait(0.005)
+        answer = late.result()
+    assert answer.status_code == 200 and answer.json()["hits"]
+    assert answer.json()["depth"] == 0 and answer.json()["cut_short"]
+
+
+def test_a_page_on_an_idle_machine_is_never_refused(
+    options: Options, queues: dict[str, WorkQueue], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may ask twice at once, as somebody types, after a moment that has spoilt predictions."""
+    monkeypatch.setattr(Planner, "least_for_answer", lambda *_: 1e6)
+    form = {"query": "cat", "budget_ms": 500, "model": "none"}
+    with in_process(options) as client, ThreadPoolExecutor(2) as pool:
+        for _ in range(20):
+            asked = [pool.submit(client.post, "/search", json=form) for _ in range(2)]
+            assert [each.result().status_code for each in asked] == [200, 200]
+        assert counts(client) == {}
+
+
+def test_what_was_granted_is_told(loaded: SimpleNamespace) -> None:
+    """All that the budget leaves on an idle machine, and a share of it while others wait."""
+    client, queue = loaded.client, loaded.queues["search"]
+    alone = client.post("/search", json={"query": "cat", "budget_ms": 1000}).json()
+    assert 700 < alone["granted_ms"] < 1000 and not alone["cut_short"]
+    with ThreadPoolExecutor(1) as pool:
+        with busy(queue):
+            asked = pool.submit(client.post, "/search", json={"query": "cat", "budget_ms": 1000})
+            while not queue.load.waiting:
+                threading.Event().wait(0.005)
+            others = [queue.submit(lambda _: None, Deadline.after(900), 1.0) for _ in range(3)]
+        shared = asked.result().json()
+    assert shared["granted_ms"] < 500
+    for other in others:
+        other.result(30)
+    text = client.get("/metrics").text
+    assert 'glassrank_granted_seconds_count{model="tk"} 2.0' in text
+    assert 'glassrank_reranked_depth_count{model="tk"} 2.0' in text
 
 
 def test_a_failure_in_the_middle_of_a_stream_is_its_last_line(

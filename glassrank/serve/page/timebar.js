@@ -57,6 +57,7 @@ export class TimeBar {
       ...depthLine(answer),
       over ? "over" : "within",
       ` ${budgetText(budgetMs)}`,
+      shared(answer, budgetMs),
     );
   }
 }
@@ -74,10 +75,18 @@ function depthLine(answer) {
   return [
     "Re-ranked ",
     make("b", {}, count(answer.depth)),
-    ` of up to ${count(answer.candidates)} candidates in `,
+    ` of ${count(answer.found)} candidates in `,
     spent,
     ", ",
   ];
+}
+
+// A search that others had to wait for, or that had to wait for others, has less than its budget.
+const MUCH_LESS = 0.8;
+
+function shared(answer, budgetMs) {
+  if (!answer.cut_short || answer.granted_ms >= MUCH_LESS * budgetMs) return "";
+  return `; others were searching, so it was granted ${milliseconds(answer.granted_ms)}`;
 }
 
 function piece(name, share) {

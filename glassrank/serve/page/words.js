@@ -36,10 +36,13 @@ export class WordText {
 
   _fill() {
     const cut = characters(this._text.text);
+    const begins = this._text.passage?.[0] ?? 0;
     let at = 0;
     this._text.words.forEach((word, place) => {
       if (word.start === null) return;
-      put(this.root, flowing(cut(at, word.start), word.text));
+      const gap = flowing(cut(at, word.start), word.text);
+      const unread = at < begins && begins <= word.start; // what stands before a passage
+      put(this.root, unread ? make("span", { class: "cut" }, gap) : gap);
       const element = make(
         "span",
         {
@@ -57,7 +60,8 @@ export class WordText {
       at = word.stop;
     });
     const rest = cut(at);
-    put(this.root, this._text.cut ? make("span", { class: "cut" }, rest) : rest);
+    const unread = this._text.cut || this._text.passage;
+    put(this.root, unread ? make("span", { class: "cut" }, rest) : rest);
   }
 
   // Colours, lines and letters, as `looks` has them switched on.
