@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.corpus import python_docs, read_docs
+from glassrank.models.checkpoint import load_named
 from glassrank.nn.cpu import amx, contextual
 from glassrank.ranking import Reranker
 
@@ -52,7 +53,7 @@ def main() -> None:
         raise SystemExit("this processor has no matrix tiles: PyTorch's attention is used anyway")
     docs = python_docs() if options.docs is None else read_docs(options.docs)
     texts = [doc.text for doc in islice(docs, options.documents)]
-    reranker = Reranker.load()
+    reranker = Reranker(load_named("default"))
 
     def score() -> NDArray[np.float32]:
         return reranker.scores(QUERY, texts).values

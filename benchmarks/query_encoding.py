@@ -21,9 +21,9 @@ import torch
 from torch import Tensor
 
 from glassrank.models import TokenBatch
+from glassrank.models.checkpoint import load_named
 from glassrank.nn.cpu.query_encoders import EncoderOnCPU
 from glassrank.nn.transformer import Encoder, EncoderConfig
-from glassrank.ranking import Reranker
 from glassrank.ranking.query_encoding import QueryEncoder
 
 MINILM = EncoderConfig(size=384, layers=6, heads=12, feed_forward=1536)
@@ -64,7 +64,7 @@ def encoder_rows(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def tk_rows(options: argparse.Namespace) -> list[dict[str, Any]]:
-    model = Reranker.load().model
+    model = load_named("default").model
     forms = {
         "plain": QueryEncoder(model, 30, exact=True),
         "compiled": QueryEncoder(model, 30),

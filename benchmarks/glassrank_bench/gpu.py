@@ -160,7 +160,8 @@ def live_texts() -> Sequence[Result]:
     lengths = torch.full((_DOCS,), _LENGTH, dtype=torch.int32, device=_DEVICE)
 
     def plain(batch: TokenBatch) -> Tensor:
-        return model.interact(model.for_many(query, _DOCS), model.encode_doc(batch)).score
+        scores: Tensor = model.interact(model.for_many(query, _DOCS), model.encode_doc(batch)).score
+        return scores
 
     def fast(batch: TokenBatch) -> Tensor:
         doc = model.encode_doc(batch)

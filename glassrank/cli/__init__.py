@@ -67,6 +67,11 @@ def main() -> None:
     except GlassrankError as error:
         console.error(str(error))
         sys.exit(error.exit_status)
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        console.error("this needs PyTorch: pip install 'glassrank[torch]'")
+        sys.exit(1)
     except _Interrupted:
         console.error("interrupted; nothing half-done was left behind")
         sys.exit(130)

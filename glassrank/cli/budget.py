@@ -212,6 +212,6 @@ class _Measured:
 
 
 def _machine(device: str) -> dict[str, Any]:
-    import torch
+    from glassrank.nn.threads import threads_set
 
-    return {"device": device, "threads": torch.get_num_threads()}
+    return {"device": device, "threads": threads_set()}

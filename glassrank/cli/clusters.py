@@ -105,17 +105,19 @@ def _vectors(reranker: "Reranker", queries: "list[RankedQuery]", *, quiet: bool)
     """The mean of each query's word vectors, as the model encodes them."""  # (N, E)
     import numpy as np
 
+    from glassrank.models.ranker import as_array
+
     means = []
     for query in console.track(queries, "Encoding queries", total=len(queries), quiet=quiet):
         words = reranker.encode_query(query.text)
-        if not words.vectors.is_floating_point():
+        vectors, mask = as_array(words.vectors[0]), as_array(words.mask[0])
+        if vectors.dtype.kind != "f":
             raise InputError(
                 f"a {reranker.model.name} reads a query together with each document and has no "
                 "vectors of its own for it; cluster with another model, such as tk"
             )
-        mask = words.mask[0, :, None]  # (Q, 1)
-        total = (words.vectors[0].flatten(1) * mask).sum(0)  # (E,)
-        means.append((total / mask.sum().clamp(min=1)).double().cpu().numpy())
+        total = (vectors.reshape(len(mask), -1) * mask[:, None]).sum(0)  # (E,)
+        means.append(total.astype(np.float64) / max(1.0, float(mask.sum())))
     return np.stack(means)
 
 

@@ -1,10 +1,12 @@
 """Compiles everything once, by using it on three documents: what `scripts/setup` runs.
 
 Code is compiled when it is first called with a type of arrays, so what is called here is found
-ready by every later command. Stores have three types, and counts in an index, too.
+ready by every later command. Words have three types, of which live ones have the third; and counts
+in an index have three, too.
 """
 
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 
 from glassrank.compiled import load_at_once
@@ -13,7 +15,7 @@ from glassrank.types import Doc
 
 _MOST_OFTEN = (1, 1 << 8, 1 << 16)
 """How often a word stands in a document, so that it is counted in one, two and four bytes."""
-_STORES = ("float32", "int8", "bf16")
+_STORES = ("int8", "bf16")
 
 
 def compile_all() -> None:
@@ -32,13 +34,15 @@ def compile_all() -> None:
 
 
 def _rank(index: Index) -> None:
-    from glassrank.models.checkpoint import load_named
+    from glassrank.models.checkpoint import load_served
     from glassrank.ranking import Pipeline, Reranker
     from glassrank.store import Store, encode_index, store_folder
 
-    saved = load_named("default")
+    saved = load_served("default")
     reranker = Reranker(saved)
     Pipeline(index, reranker, store=None)("cat dog")
+    if find_spec("torch") is not None:  # it computes other families, whose documents attend, too
+        Reranker(saved.trained()).scores("cat", ["a cat and a dog"])
     for dtype in _STORES:
         path = store_folder(index.path, dtype)
         encode_index(index, saved, path, dtype)

@@ -17,6 +17,13 @@ from glassrank.files import atomic_write
 Item = TypeVar("Item")
 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
+Where = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Only documents with this in a field: lang=en, year>=2019, 'lang in en,de'; "
+        "may be repeated, and then all must hold."
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 JsonFile = Annotated[
     Path | None,

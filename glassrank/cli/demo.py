@@ -15,7 +15,6 @@ from rich.markup import escape
 from glassrank.cli import console
 
 if TYPE_CHECKING:
-    from glassrank.models.contract import Ranker
     from glassrank.retrieve import Index
 
 
@@ -35,28 +34,29 @@ def demo(
 ) -> None:
     """Search the documentation of this Python, on a page or with sample queries."""
     index = _index(rebuild=rebuild, quiet=quiet)
-    model = _encode(index, quiet=quiet)
+    _encode(index, quiet=quiet)
     if query or once or not sys.stdout.isatty():
         _answer(index.path, query, method, budget_ms, k, quiet=quiet)
     else:
-        _serve(index.path, model, method, budget_ms, port, quiet=quiet)
+        _serve(index.path, method, budget_ms, port, quiet=quiet)
 
 
-def _serve(
-    index: Path, model: "Ranker", method: str | None, budget_ms: float, port: int, *, quiet: bool
-) -> None:
-    """The page, with questions to click; its judged ones are measured when it is up."""
-    from glassrank.cli.demo_reports import DemoReports
+def _serve(index: Path, method: str | None, budget_ms: float, port: int, *, quiet: bool) -> None:
+    """The page, with questions to click. When it is up, the documents are encoded for the stronger
+    model too, which until then reads the best few as they are; then the judged questions are
+    measured."""
+    from glassrank.cli.demo_reports import MODELS, DemoReports
     from glassrank.corpus import SAMPLE_QUERIES
-    from glassrank.models.checkpoint import fingerprint
+    from glassrank.models.checkpoint import fingerprint, load_named
     from glassrank.serve import Options, serve
     from glassrank.serve.options import named_models, read_api_key
 
-    reports = DemoReports(index, fingerprint(model))
+    reports = DemoReports(index, fingerprint(load_named("default").model))
     clusters, curves = reports.paths()
     options = Options(
         index=index,
-        models=named_models(["default"]),
+        models=named_models(list(MODELS)),
+        cascade=True,
         port=port,
         budget_ms=budget_ms,
         method=method,
@@ -89,34 +89,39 @@ def _answer(
     *,
     quiet: bool,
 ) -> None:
+    from glassrank.cli.demo_reports import MODELS
     from glassrank.cli.search import show, timing_line
     from glassrank.corpus import SAMPLE_QUERIES
     from glassrank.ranking import Pipeline
 
     # The first search on a machine compiles it; what is timed below is what every later one takes.
     with console.working("Preparing the search", quiet=quiet):
-        pipeline = Pipeline.open(path, budget_ms=budget_ms, method=method)
+        pipeline = Pipeline.open(path, MODELS, budget_ms=budget_ms, method=method)
         pipeline("warm up", k)
     for text in query or SAMPLE_QUERIES:
         ranking = pipeline(text, k)
         console.out.print(f"\n[bold green]{escape(text)}[/]  [dim]{timing_line(ranking)}[/]")
         show(pipeline.index, ranking)
-    command = f'{_program()} search {_short(path)} "split a string into words" --model default'
+    command = f'{_program()} search {_short(path)} "split a string into words" --model fast'
     console.out.print(f"\nAsk your own: [bold]{command}[/]", soft_wrap=True)
 
 
-def _encode(index: "Index", *, quiet: bool) -> "Ranker":
-    """The document store of the packaged model, once; and that model."""
+def _encode(index: "Index", *, quiet: bool) -> None:
+    """The document store of the fast model, once."""
     from glassrank.cli.encode import encode
     from glassrank.ranking import load
     from glassrank.store import Store
+    from glassrank.store.manifest import OldStoreError, read_manifest, stores_of
 
-    model = load().model
-    store = Store.find(index, model, verify=False)
+    for folder in stores_of(index.path):
+        try:
+            read_manifest(folder)
+        except OldStoreError:
+            shutil.rmtree(folder)  # the demo made it, and makes it again
+    store = Store.find(index, load("fast").model, verify=False)
     if store is None or store.lacks(index.snapshot):
-        console.say("Encoding the documents with the model in the package (once)", quiet=quiet)
-        encode(index.path, "default", quiet=quiet)
-    return model
+        console.say("Encoding the documents with the fast model (once)", quiet=quiet)
+        encode(index.path, "fast", quiet=quiet)
 
 
 def _index(*, rebuild: bool, quiet: bool) -> "Index":

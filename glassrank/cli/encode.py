@@ -17,7 +17,7 @@ from glassrank.folders import is_plain
 if TYPE_CHECKING:
     from glassrank.models.checkpoint import SavedModel
     from glassrank.retrieve import Index
-    from glassrank.store import Progress, Report
+    from glassrank.store import Estimate, Progress, Report
 
 _PLAIN_LINE_SECONDS = 10.0
 
@@ -25,9 +25,11 @@ _PLAIN_LINE_SECONDS = 10.0
 def encode(
     index: Annotated[Path, typer.Argument(help="The index folder.")],
     model: Annotated[
-        str, typer.Option(help="A folder, or 'default' for the model that comes with the package.")
+        str, typer.Option(help="A folder, or 'default' or 'fast', which come with the package.")
     ] = "default",
-    dtype: Annotated[str, typer.Option(help="bf16, int8, float16 or float32.")] = "bf16",
+    dtype: Annotated[
+        str, typer.Option(help="int8, bf16 (twice as large, a little closer), float16 or float32.")
+    ] = "int8",
     reuse: Annotated[
         str,
         typer.Option(
@@ -35,6 +37,12 @@ def encode(
             "values, which takes more room and ranks faster."
         ),
     ] = "s2",
+    leave_out: Annotated[
+        str,
+        typer.Option(
+            help="Words that are not stored: punctuation, or function-words and punctuation."
+        ),
+    ] = "",
     name: Annotated[
         str | None, typer.Option(help="The store's name; model and dtype unless given.")
     ] = None,
@@ -43,15 +51,15 @@ def encode(
     json: console.AsJson = False,
 ) -> None:
     """Encode an index's documents with a model; run it again when the index has changed."""
-    from glassrank.models.checkpoint import load_named
+    from glassrank.models.checkpoint import load_served
     from glassrank.retrieve import Index
     from glassrank.store import store_folder
 
     if name is not None and not is_plain(name):
         raise InputError(f"a store's name is one folder inside the index, which {name!r} is not")
     path = None if name is None else store_folder(index, name)
-    opened, saved = Index(index), load_named(model)
-    report = encoded(opened, saved, path, dtype, device, reuse, quiet=quiet)
+    opened, saved = Index(index), load_served(model, device)
+    report = encoded(opened, saved, path, dtype, device, reuse, leave_out, quiet=quiet)
     if json:
         console.print_json(plain(report))
     else:
@@ -62,18 +70,22 @@ def encoded(
     index: "Index",
     saved: "SavedModel",
     path: Path | None = None,
-    dtype: str = "bf16",
+    dtype: str = "int8",
     device: str = "cpu",
     reuse: str = "s2",
+    leave_out: str = "",
     *,
     quiet: bool,
 ) -> "Report":
     """Encodes, and shows how far it is."""
     from glassrank.store import encode_index
 
+    def begins(size: "Estimate") -> None:
+        console.say(expected(size), quiet=quiet)
+
     try:
         with _shown(quiet) as show:
-            return encode_index(index, saved, path, dtype, show, device, reuse)
+            return encode_index(index, saved, path, dtype, show, device, reuse, leave_out, begins)
     except Exception:
         raise
     except BaseException:  # Ctrl-C, under whatever name
@@ -88,20 +100,42 @@ def plain(report: "Report") -> dict[str, object]:
     return {**asdict(report), "path": str(report.path)}
 
 
+def expected(size: "Estimate") -> str:
+    """One line before the work begins: how much room it will take."""
+    passages = f" in {size.passages:,} passages" if size.passages > size.documents else ""
+    return (
+        f"{size.path} will take about {_bytes(size.bytes)} for {size.documents:,} documents"
+        f"{passages} ({size.dtype})"
+    )
+
+
+def _bytes(count: float) -> str:
+    """
+    >>> _bytes(1_500), _bytes(1_460_000_000)
+    ('2 kB', '1.5 GB')
+    """
+    for unit in ("bytes", "kB", "MB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}"
+        count /= 1000
+    return f"{count:.1f} GB"
+
+
 def summary(report: "Report") -> str:
     """One line: how many documents, how fast, and how much space each takes."""
     counts = ((report.encoded, "encoded"), (report.reused, "copied"))
     done = " and ".join(f"{n:,} {what}" for n, what in counts if n)
     speed = f"{done} in {report.seconds:.1f} s, {report.per_second:,.0f} a second"
     work = speed if done else "all there already"
+    divided = f" in {report.passages:,} passages" if report.passages > report.documents else ""
     share = "" if report.of_float32 is None else f", {report.of_float32:.2f} of float32's"
     cut = (
-        f"; {report.cut:,} of those encoded are longer than what the model reads"
+        f"; {report.cut:,} of those encoded are longer than all their passages"
         if report.cut
         else ""
     )
     return (
-        f"{report.path}: {report.documents:,} documents ({work}), "
+        f"{report.path}: {report.documents:,} documents{divided} ({work}), "
         f"{report.bytes_per_document:,.0f} bytes for each{share}{cut}"
     )
 

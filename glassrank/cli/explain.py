@@ -22,7 +22,7 @@ def explain(
     model: Annotated[
         list[str] | None,
         typer.Option(
-            help="A folder, or 'default' for the model that comes with the package. Of several, "
+            help="A folder, or 'default' or 'fast', which come with the package. Of several, "
             "the one explains that placed the document."
         ),
     ] = None,

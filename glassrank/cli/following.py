@@ -27,8 +27,10 @@ class Lacking(NamedTuple):
         words = ["glassrank", "encode", str(self.folder.parent.parent), "--model", model]
         if self.folder.name != layout.name:
             words += ["--name", self.folder.name]
-        if layout.dtype not in ("bf16", "ids"):
+        if layout.dtype not in ("int8", "ids"):
             words += ["--dtype", layout.dtype]
+        if layout.left_out:
+            words += ["--leave-out", layout.left_out]
         if layout.reuse == "s1":
             words += ["--reuse", "s1"]
         return shlex.join(words)
@@ -59,9 +61,9 @@ def lacking(index: "Index") -> list[Lacking]:
 
 def hint(store: Lacking, known: "dict[str, SavedModel]") -> str:
     """Who lacks what, and what to do, in one sentence; the model's name if it can be known."""
-    from glassrank.models.checkpoint import fingerprint, load_named
+    from glassrank.models.checkpoint import fingerprint, load_served
 
-    models = known if "default" in known else {**known, "default": load_named("default")}
+    models = known if "default" in known else {**known, "default": load_served("default")}
     wanted = store.layout.fingerprint
     names = [name for name, saved in models.items() if fingerprint(saved.model) == wanted]
     return store.advice(names[0] if names else "MODEL")
@@ -84,7 +86,7 @@ def follow(index: "Index", saved: "SavedModel", *, quiet: bool) -> "list[Report]
     """Brings every store of a model up to date, or makes its first one."""
     from glassrank.cli.encode import encoded
     from glassrank.models.checkpoint import fingerprint
-    from glassrank.store import DTYPES
+    from glassrank.store import DEFAULT_DTYPE, DTYPES
 
     wanted = fingerprint(saved.model)
     reports = [
@@ -92,8 +94,9 @@ def follow(index: "Index", saved: "SavedModel", *, quiet: bool) -> "list[Report]
             index,
             saved,
             folder,
-            layout.dtype if layout.dtype in DTYPES else "bf16",
+            layout.dtype if layout.dtype in DTYPES else DEFAULT_DTYPE,
             reuse=layout.reuse or "s2",
+            leave_out=layout.left_out,
             quiet=quiet,
         )
         for folder, layout in _stores(index.path)

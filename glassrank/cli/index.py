@@ -56,6 +56,10 @@ def index(
         typer.Option(help="jsonl, tsv, csv, trec, text or irds, if the name can't tell."),
     ] = None,
     encoding: Annotated[str, typer.Option(help="Of the files' text.")] = "utf-8",
+    skip_bad: Annotated[
+        bool,
+        typer.Option("--skip-bad", help="Pass over documents that are empty or bad, and count."),
+    ] = False,
     quiet: console.Quiet = False,
     json: console.AsJson = False,
 ) -> None:
@@ -75,16 +79,19 @@ def index(
         raise InputError("--delete with documents changes an index; say --add too")
     models: dict[str, SavedModel] = {}
     if model is not None or encode:  # before the work: a name that is wrong is said at once
-        from glassrank.models.checkpoint import load_named
+        from glassrank.models.checkpoint import load_served
 
-        models = {model or "default": load_named(model or "default")}
+        models = {model or "default": load_served(model or "default")}
         if model is None:
             check_known(out, models["default"])
+    if skip_bad and docs is None:
+        raise InputError("--skip-bad goes with documents to read")
     started = time.perf_counter()
     added = deleted = 0
-    counted = None
+    counted = reader = None
     if docs is not None:
-        counted = _Counted(read_docs(docs, format=format, encoding=encoding), quiet=quiet)
+        reader = read_docs(docs, format=format, encoding=encoding, skip_bad=skip_bad)
+        counted = _Counted(reader, quiet=quiet)
     if counted is not None and not add:
         changed = Index.build(counted, out, overwrite=overwrite)
         added = len(changed)
@@ -102,6 +109,7 @@ def index(
             "docs": len(changed),
             "added": added,
             "deleted": deleted,
+            "skipped": reader.skipped if reader else 0,
             "segments": len(changed.snapshot.segments),
             "seconds": round(seconds, 3),
         }
@@ -120,6 +128,9 @@ def index(
             f"in {seconds:.1f} s",
             quiet=quiet,
         )
+        if reader is not None and reader.skipped:
+            bad = "1 bad document" if reader.skipped == 1 else f"{reader.skipped:,} bad documents"
+            console.say(f"skipped {bad}; the first: {reader.first_skipped}", quiet=quiet)
         if docs is not None and (skipped := passed_over(docs, format)):
             kinds = ", ".join(f"{count:,} {suffix}" for suffix, count in skipped.most_common(5))
             console.say(

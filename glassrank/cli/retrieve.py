@@ -15,6 +15,7 @@ def retrieve(
     out: Annotated[Path, typer.Option(help="The run to write, in TREC's format.")],
     method: console.MethodName = "bm25",
     depth: Annotated[int, typer.Option(help="How many documents for each query.")] = 1000,
+    where: console.Where = None,
     threads: Annotated[int | None, typer.Option(help="All cores unless given.")] = None,
     quiet: console.Quiet = False,
     json: console.AsJson = False,
@@ -27,7 +28,7 @@ def retrieve(
     opened = Index(index)
     started = time.perf_counter()
     with console.working(f"Searching for {len(asked):,} queries", quiet=quiet):
-        run = opened.retrieve(asked, depth, method, threads)
+        run = opened.retrieve(asked, depth, method, threads, where=where)
     seconds = time.perf_counter() - started
     write_run(run, out)
     if json:

@@ -23,6 +23,7 @@ def search(
     query: Annotated[str, typer.Argument(help="What to look for.")],
     method: console.ModelsMethod = None,
     k: Annotated[int, typer.Option("--k", "-k", help="How many results.")] = 10,
+    where: console.Where = None,
     model: console.ModelNames = None,
     budget_ms: console.BudgetMs = None,
     plan: console.PlanFile = None,
@@ -39,7 +40,7 @@ def search(
     if model is None:
         # Without all that ranks with models, which takes longer to import than the search does.
         opened, used, pipeline = Index(index), method or "bm25", None
-        ranking = _as_staged(opened.search(query, k, used))
+        ranking = _as_staged(opened.search(query, k, used, where=where))
     else:
         from glassrank.text import split_words
 
@@ -57,13 +58,13 @@ def search(
             calibrate=budget_ms is not None,  # nothing is predicted where time does not matter
         )
         opened, used = pipeline.index, pipeline.method
-        ranking = pipeline(query, k)
+        ranking = pipeline(query, k, where=where)
     if json:
         named = model[0] if model and len(model) == 1 else model
         answer = {"method": used, "model": named, **ranking.to_json(_described(opened, query))}
         console.print_json(answer)
         return
-    show(opened, ranking)
+    show(opened, ranking, filtered=bool(where))
     if model is not None and pipeline is not None:
         from glassrank.cli.following import Lacking
 
@@ -83,11 +84,14 @@ def _as_staged(ranking: "Ranking") -> "Ranking":
     return replace(ranking, hits=hits, timing=timing)
 
 
-def _described(index: "Index", query: str) -> "Callable[[Hit], dict[str, str]]":
-    def described(hit: "Hit") -> dict[str, str]:
+def _described(index: "Index", query: str) -> "Callable[[Hit], dict[str, object]]":
+    snippets = index.snippets(query)
+
+    def described(hit: "Hit") -> dict[str, object]:
         doc = index.doc(hit.doc_id)
-        snippet = index.snippet(query, hit.doc_id).text
-        return {"title": doc.title, "source": doc.source, "snippet": snippet}
+        told: dict[str, object] = {"title": doc.title, "source": doc.source}
+        told["snippet"] = snippets(doc.text, passage=hit.passage).text
+        return {**told, "metadata": dict(doc.metadata)} if doc.metadata else told
 
     return described
 
@@ -99,18 +103,25 @@ def timing_line(ranking: "Ranking") -> str:
         for name, spent in ranking.timing.items()
         if name != "total"
     )
-    of = f" of {ranking.found:,}, which is where time ended," if ranking.cut_short else ""
-    return f"re-ranked {ranking.depth:,}{of} in {ranking.timing['total']:.1f} ms ({hops})"
+    first, *further = ranking.depths or (ranking.depth,)
+    deep = f"re-ranked {first:,}"
+    if ranking.cut_short and first < ranking.found:
+        deep += f" of {ranking.found:,}, which is where time ended,"
+    deep += "".join(f" and the best {depth:,} of them once more" for depth in further if depth)
+    return f"{deep} in {ranking.timing['total']:.1f} ms ({hops})"
 
 
-def show(index: "Index", ranking: "Ranking") -> None:
+def show(index: "Index", ranking: "Ranking", *, filtered: bool = False) -> None:
     """Results as people read them: rank, title, where from, and why."""
     if not ranking.hits:
         why = "no document has a word of this query"
         if not index.terms(ranking.query):
             why = "this query has no words but such as 'the' and 'of', which are not looked for"
+        elif filtered:
+            why = "no document that fits --where has a word of this query"
         console.out.print(f"Nothing found: {why}.")
     width = max(100, min(200, console.out.width - 10))  # one line each, where there is room
+    snippets = index.snippets(ranking.query)
     for hit in ranking:
         doc = index.doc(hit.doc_id)
         title = escape(safe(doc.title or doc.doc_id))
@@ -119,7 +130,7 @@ def show(index: "Index", ranking: "Ranking") -> None:
             f"  [dim]{escape(safe(doc.source or doc.doc_id))}[/]",
             soft_wrap=True,
         )
-        snippet = index.snippet(ranking.query, hit.doc_id, length=width)
+        snippet = snippets(doc.text, width, hit.passage)
         text = Text("    " + safe(snippet.text), style="")
         for start, stop in snippet.matches:
             text.stylize("bold yellow", start + 4, stop + 4)

@@ -14,7 +14,7 @@ def serve(
     model: Annotated[
         list[str] | None,
         typer.Option(
-            help="A model folder, NAME=FOLDER, 'default', or 'none'; several may be given."
+            help="A model folder, NAME=FOLDER, 'default', 'fast', or 'none'; several may be given."
         ),
     ] = None,
     cascade: Annotated[
@@ -37,7 +37,7 @@ def serve(
     work_ms: Annotated[
         float, typer.Option(help="The most that one request may compute, whatever its budget.")
     ] = 1_000.0,
-    queue: Annotated[int, typer.Option(min=1, help="Requests that may wait.")] = 16,
+    queue: Annotated[int, typer.Option(min=1, help="Requests that may wait.")] = 128,
     candidates: Annotated[
         int | None, typer.Option(min=1, help="How deep to re-rank; as the model says if not given.")
     ] = None,
@@ -78,7 +78,7 @@ def serve(
     parse_method(method or "bm25")
     options = Options(
         index=index,
-        models=() if model == ["none"] else named_models(model or ["default"]),
+        models=() if model == ["none"] else named_models(model or ["default", "fast"]),
         cascade=cascade,
         plan=plan,
         device=device,

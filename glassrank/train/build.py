@@ -101,7 +101,8 @@ def _trained(config: TrainConfig, prepared: Prepared, saved: SavedModel) -> Rank
         )
     if model.words is not None:
         model.words.embedding.weight.requires_grad_(config.vectors.train)
-    return model
+    trained: Ranker = model
+    return trained
 
 
 def _freeze(model: Ranker, start: StartConfig) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from glassrank.errors import InputError
 from glassrank.files import read_whole
+from glassrank.models.division import Passages
 from glassrank.settings import from_plain
 
 if TYPE_CHECKING:
@@ -223,6 +224,8 @@ class TrainConfig:
     seed: int = 42
     query_length: int = 30
     doc_length: int = 200
+    passages: Passages = field(default_factory=Passages)
+    """How the trained model divides documents that are longer. Training reads their beginnings."""
     first_stage_weight: bool = False
     """Whether the weight of the first stage's score is learned."""
     fixed_first_stage_weight: float | None = None

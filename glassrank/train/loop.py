@@ -216,4 +216,10 @@ def _usage(config: TrainConfig, validation: Validation) -> Usage:
     """A best depth near the deepest that was tried says that deeper may be better still: then there
     is no limit."""
     limit = validation.depth if validation.depth < 0.9 * config.candidates.dev_depth else None
-    return Usage(config.query_length, config.doc_length, limit, config.candidates.method)
+    return Usage(
+        config.query_length,
+        config.doc_length,
+        limit,
+        config.candidates.method,
+        passages=config.passages,
+    )

@@ -36,8 +36,10 @@ def pair_scores(
     with rounding(precision, which.device):
         words, docs = query.rows(which), model.encode_doc(doc)
         if model.interacts_rounded:
-            return model.rank(words, docs, first_stage).score
-    return model.rank(words, docs, first_stage).score
+            rounded: Tensor = model.rank(words, docs, first_stage).score
+            return rounded
+    score: Tensor = model.rank(words, docs, first_stage).score
+    return score
 
 
 def rounding(precision: str, device: torch.device) -> torch.autocast:

@@ -9,7 +9,7 @@ import pytest
 import torch
 from command_line import Call
 
-from glassrank.models import WordTable, checkpoint
+from glassrank.models import WordTable, trained
 from glassrank.models.checkpoint import Usage
 from glassrank.models.knrm import KNRM, KNRMConfig
 from glassrank.models.saving import save_model
@@ -134,7 +134,7 @@ def test_a_model_without_query_vectors_is_refused(
     call: Call, ready: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     encode = KNRM.encode_query
-    monkeypatch.setattr(checkpoint, "_try_out", lambda *_: None)  # it would not load otherwise
+    monkeypatch.setattr(trained, "_try_out", lambda *_: None)  # it would not load otherwise
     monkeypatch.setattr(
         KNRM, "encode_query", lambda model, batch: encode(model, batch)._replace(vectors=batch.ids)
     )

@@ -7,12 +7,17 @@ from pathlib import Path
 import pytest
 
 import glassrank.serve
+from glassrank.checked import write_checked
 from glassrank.cli import demo, demo_reports
-from glassrank.cli.demo_reports import NAMES, DemoReports, make_reports
+from glassrank.cli.demo_reports import MODELS, NAMES, DemoReports, make_reports
+from glassrank.cli.encode import encode
 from glassrank.corpus import PYTHON_QUESTIONS, SAMPLE_QUERIES, read_qrels
+from glassrank.folders import Folder
+from glassrank.models.checkpoint import load_named
 from glassrank.ranking import load
 from glassrank.retrieve import Index
 from glassrank.serve import Options
+from glassrank.store import Store, encode_index
 from glassrank.types import Doc
 
 MOST_SECONDS = 120.0
@@ -43,13 +48,14 @@ def test_the_page_gets_questions_a_subject_and_reports_after_it_is_up(
     monkeypatch.setattr(glassrank.serve, "serve", serve)
     monkeypatch.setattr(DemoReports, "start", lambda self: said.append("measuring"))
     monkeypatch.setattr(DemoReports, "stop", lambda self: said.append("stopped"))
-    demo._serve(index, load().model, "bm25", 50.0, 0, quiet=True)
+    demo._serve(index, "bm25", 50.0, 0, quiet=True)
     options, *rest = said
     assert isinstance(options, Options)
     assert rest == ["measuring", "stopped"], "never before the page is up, never after it"
     assert len(SAMPLE_QUERIES) == 6 and options.samples == SAMPLE_QUERIES
     assert "documentation of Python 3." in options.subject
     assert options.reports_follow
+    assert next(iter(options.pipelines.values())) == ("fast", "default")
     assert options.clusters is not None and options.clusters.parent.parent == index.parent
 
 
@@ -63,11 +69,16 @@ def test_reports_are_those_of_the_commands(
     assert 0 < clusters["all"]["queries"] <= 60
     assert budget["queries"] == 60 and next(iter(budget["first_stage"])) == "nDCG@10"
     assert sorted(path.name for path in (tmp_path / "reports").iterdir()) == sorted(NAMES)
+    for model in MODELS:
+        assert Store.find(Index(index), load(model).model) is not None
 
 
-def test_nothing_is_started_where_the_reports_are_there(tmp_path: Path) -> None:
-    reports = DemoReports(tmp_path / "python.index", "f" * 32)
-    assert DemoReports(tmp_path / "python.index", "e" * 32).folder != reports.folder
+def test_nothing_is_started_where_all_is_there(index: Path) -> None:
+    reports = DemoReports(index, "f" * 32)
+    assert DemoReports(index, "e" * 32).folder != reports.folder
+    assert reports.missing()
+    encode(index, "default", quiet=True)
+    assert reports.missing()
     reports.folder.mkdir()
     for path in reports.paths():
         path.write_text("{}")
@@ -101,3 +112,16 @@ def test_whoever_measures_ends_with_the_demo_and_leaves_nothing_half_written(
             json.loads(path.read_text())
     finally:
         process.kill()
+
+
+def test_a_store_of_an_earlier_version_is_made_again(tmp_path: Path) -> None:
+    index = Index.build([Doc("a", "how to read a file")], tmp_path / "index")
+    encode_index(index, load_named("fast"))
+    (path,) = (tmp_path / "index" / "stores").iterdir()
+    body = json.loads((path / "store.json").read_text())["body"]
+    with Folder.open(path) as folder:
+        write_checked(folder, "store.json", {**body, "format": 1})
+    demo._encode(index, quiet=True)
+    store = Store.find(index, load("fast").model)
+    assert store is not None
+    assert store.lacks(index.snapshot) == 0

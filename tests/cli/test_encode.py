@@ -35,12 +35,14 @@ def test_a_store_is_made_inside_the_index(call: Call, index: Path, model: Path) 
     assert done.returncode == 0, done.stderr
     assert done.stdout == ""
     line = done.stderr.replace("\n", " ")
-    assert "my.index/stores/tk-bf16: 4 documents (4 encoded in " in line
+    before, _, after = line.partition(" for 4 documents (int8)")
+    assert before.startswith("my.index/stores/tk-int8 will take about ")
+    assert "my.index/stores/tk-int8: 4 documents (4 encoded in " in after
     assert " a second), " in line
     assert "bytes for each, " in line
     assert "of float32's" in line
-    store = Store.open(index / "stores" / "tk-bf16", load_model(model).model, Index(index).snapshot)
-    assert store.dtype == "bf16"
+    store = Store.open(index / "stores" / "tk-int8", load_model(model).model, Index(index).snapshot)
+    assert store.dtype == "int8"
 
 
 def test_numbers_as_json(call: Call, index: Path, model: Path) -> None:
@@ -94,12 +96,12 @@ def test_an_interruption_says_that_the_work_is_kept(
     monkeypatch.setattr("glassrank.store.part.PartWriter.finish", interrupt)
     done = call("encode", "my.index", "--model", "model")
     assert done.returncode == 130
-    assert done.stderr.count("\n") == 1
+    assert done.stderr.count("\n") == 2  # the size comes first
     assert "interrupted; what was encoded is kept" in done.stderr
     monkeypatch.undo()
     monkeypatch.chdir(index.parent)
     assert call("encode", "my.index", "--model", "model").returncode == 0
-    Store.open(index / "stores" / "tk-bf16", load_model(model).model, Index(index).snapshot)
+    Store.open(index / "stores" / "tk-int8", load_model(model).model, Index(index).snapshot)
 
 
 @pytest.mark.parametrize(
@@ -127,10 +129,10 @@ def test_an_index_and_its_store_in_one_command(call: Call, files: Path, model: P
     done = call("index", "docs.tsv", "--out", "new.index", "--model", "model", "--quiet", "--json")
     assert done.returncode == 0, done.stderr
     made = json.loads(done.stdout)
-    assert made["store"]["path"] == "new.index/stores/tk-bf16"
+    assert made["store"]["path"] == "new.index/stores/tk-int8"
     assert made["store"]["encoded"] == made["docs"] > 0
     snapshot = Index(files / "new.index").snapshot
-    Store.open(files / "new.index" / "stores" / "tk-bf16", load_model(model).model, snapshot)
+    Store.open(files / "new.index" / "stores" / "tk-int8", load_model(model).model, snapshot)
     wrong = call("index", "docs.tsv", "--out", "other.index", "--model", "nowhere")
     assert wrong.returncode == 2 and "nowhere is not a model folder" in wrong.stderr
     assert not (files / "other.index").exists()

@@ -7,8 +7,10 @@ import pytest
 from command_line import Call
 from test_encode import model as model_folder
 
+from glassrank.cli.search import timing_line
 from glassrank.ranking import BudgetWarning
 from glassrank.retrieve import Index
+from glassrank.types import Ranking
 
 model = model_folder
 
@@ -37,7 +39,7 @@ def search(call: Call) -> dict:
     ("options", "command"),
     [
         ((), "glassrank encode my.index --model model"),
-        (("--dtype", "int8"), "glassrank encode my.index --model model --dtype int8"),
+        (("--dtype", "bf16"), "glassrank encode my.index --model model --dtype bf16"),
         (("--name", "mine"), "glassrank encode my.index --model model --name mine"),
     ],
 )
@@ -88,7 +90,7 @@ def test_a_store_that_is_damaged_does_not_spoil_the_change(
     call: Call, index: Path, model: Path
 ) -> None:
     encode(call)
-    (index / "stores" / "tk-bf16" / "store.json").write_text("{}")
+    (index / "stores" / "tk-int8" / "store.json").write_text("{}")
     done = call("index", "more.tsv", "--out", "my.index", "--add", "--json", "--quiet")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["lacking"] == {}
@@ -123,3 +125,15 @@ def test_files_that_are_no_documents_are_named(call: Call, files: Path) -> None:
         (folder / name).write_text("Cats chase mice.")
     done = call("index", "pages", "--out", "new.index")
     assert "passed over 2 files that are in none of the formats (2 .html)" in said(done.stderr)
+
+
+def test_a_cascade_tells_how_deep_each_model_came() -> None:
+    timing = {"scoring": 3.0, "total": 3.5}
+
+    def line(*depths: int, cut_short: bool) -> str:
+        ranking = Ranking("cat", (), max(depths), timing, 900, depths, cut_short)
+        return timing_line(ranking).partition(" in ")[0]
+
+    assert line(900, 12, cut_short=True) == "re-ranked 900 and the best 12 of them once more"
+    assert line(900, cut_short=False) == "re-ranked 900"
+    assert line(40, 0, cut_short=True) == "re-ranked 40 of 900, which is where time ended,"

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from command_line import Call
 
+from glassrank.retrieve import Index
+
 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
@@ -43,6 +45,12 @@ def test_bad_input_is_one_sentence(
     assert sentence in done.stderr
     assert done.stderr.count("\n") == 1
     assert {path.name for path in files.iterdir()} == before
+
+
+def test_a_change_that_is_refused_has_deleted_nothing(call: Call, index: Path) -> None:
+    assert call("index", "docs.tsv", "--out", "my.index", "--delete", "cats").returncode == 2
+    assert call("index", "--out", "my.index", "--delete", "cats", "--replace").returncode == 2
+    assert len(Index(index)) == 4
 
 
 def test_a_duplicate_id_names_both_lines(call: Call, tmp_path: Path) -> None:

@@ -235,7 +235,7 @@ def use_index(folder: Path) -> None:
     for method in ("bm25", "ql+rm3"):
         for hit in index.search("naïve cats sat", 5, method):
             index.doc(hit.doc_id)
-            index.snippet("cat", hit.doc_id)
+            index.snippets("cat")(hit.text)
     list(index.docs())
 
 

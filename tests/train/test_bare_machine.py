@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import glassrank
-from glassrank.models.word_tables import SPECIAL_PIECES, SPECIAL_WORDS
+from glassrank.models.vocabularies import SPECIAL_PIECES, SPECIAL_WORDS
 from glassrank.text import Vocabulary, wordpieces
 
 PACKAGES = (
@@ -18,8 +18,8 @@ import sys
 for name in {PACKAGES}:
     sys.modules[name] = None  # an import of it fails
 import glassrank.train.__main__, glassrank.train.select
-from glassrank.models.checkpoint import DEFAULT, load_model
-load_model(DEFAULT)
+from glassrank.models.checkpoint import PACKAGED, load_model
+load_model(PACKAGED["default"])
 assert "torch._dynamo" not in sys.modules, "loading a model loads torch's compiler: slow"
 """
 
