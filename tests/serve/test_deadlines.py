@@ -210,6 +210,11 @@ def test_one_request_computes_no_longer_than_it_may(options: Options) -> None:
         assert answer.status_code == 200 and len(answer.json()["results"]) == 9000
         assert "the budget sufficed for" in answer.json()["meta"]["warnings"][-1]
         assert time.process_time() - began < 1.5
+
+
+def test_many_queries_of_one_request_compute_no_longer_than_it_may(options: Options) -> None:
+    # No machine answers 64 queries in a millisecond.
+    with in_process(replace(options, work_ms=1.0)) as client:
         answer = client.post("/search", json={"query": ["the cat sat"] * 64, "budget_ms": 9000})
         assert answer.status_code == 503 and "64 queries at once" in message(answer)
         assert "retry-after" in answer.headers
