@@ -42,9 +42,6 @@ def search(
         opened, used, pipeline = Index(index), method or "bm25", None
         ranking = _as_staged(opened.search(query, k, used, where=where))
     else:
-        from glassrank.text import split_words
-
-        split_words("")  # its library looks through all modules when it is imported: not many yet
         from glassrank.ranking import Pipeline
 
         pipeline = Pipeline.open(

@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.models.division import Passages
-from glassrank.text.encoder import LONGEST_READ, TextEncoder, TextIds, split_words
+from glassrank.text.encoder import LONGEST_READ, TextEncoder, TextIds
 from glassrank.text.passages import split
+from glassrank.text.word_splitting import split_words
 from glassrank.types import Doc
 
 _ALL = 1 << 30

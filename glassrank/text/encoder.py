@@ -1,44 +1,17 @@
 """From texts to the ids that a model reads, whatever its units are: words here, pieces of words in
 `wordpieces.py`. What a model does not read is counted, never dropped in silence.
 
-Words are BlingFire's, lower-cased, as in the TK papers. No stop words are removed and nothing is
-stemmed: punctuation and function words are words too.
+No stop words are removed and nothing is stemmed: punctuation and function words are words too.
 """
 
-import warnings
-from collections.abc import Callable, Sequence
-from functools import cache
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.text.vocabulary import PADDING, Vocabulary
-
-
-def split_words(text: str) -> list[str]:
-    """
-    >>> split_words("How do I read a CSV-file?")
-    ['how', 'do', 'i', 'read', 'a', 'csv', '-', 'file', '?']
-    """
-    # A NUL would end the text for the C library behind this.
-    text = text.replace("\0", " ")
-    try:
-        words = _text_to_words()(text)
-    except UnicodeEncodeError:  # half a surrogate pair, as broken JSON may hold
-        words = _text_to_words()(text.encode("utf-8", "replace").decode())
-    return words.lower().split()
-
-
-@cache
-def _text_to_words() -> Callable[[str], str]:
-    """Imported when it is first used: training on prepared arrays needs no tokenizer."""
-    with warnings.catch_warnings():  # blingfire 0.1.8 has an invalid escape in a docstring
-        warnings.simplefilter("ignore")
-        import blingfire
-
-    split: Callable[[str], str] = blingfire.text_to_words
-    return split
+from glassrank.text.word_splitting import split_words
 
 
 class TextIds(NamedTuple):

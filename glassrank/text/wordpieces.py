@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from glassrank.errors import InputError
-from glassrank.text.encoder import TextIds, readable, split_words
+from glassrank.text.encoder import TextIds, readable
 from glassrank.text.vocabulary import PADDING
+from glassrank.text.word_splitting import split_words
 
 _SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
 

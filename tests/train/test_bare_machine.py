@@ -10,7 +10,7 @@ from glassrank.models.vocabularies import SPECIAL_PIECES, SPECIAL_WORDS
 from glassrank.text import Vocabulary, wordpieces
 
 PACKAGES = (
-    *("regex", "numba", "blingfire", "tokenizers", "transformers", "scipy", "pydantic", "typer"),
+    *("regex", "numba", "tokenizers", "transformers", "scipy", "pydantic", "typer"),
     *("rich", "gensim", "matplotlib", "fastapi"),
 )
 CODE = f"""
