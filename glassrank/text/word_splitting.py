@@ -72,8 +72,10 @@ _RULES = tuple(
         (rf"(\.[A-Za-z0-9]+){_END}", 1, False),
     )
 )
-_SINGLE = re.compile(rf"{_WORD}+|[^{_LETTER}0-9²{_SPACES}\1^`´]")  # noqa: RUF001
+_SINGLE = re.compile(rf"{_WORD}+|[^{_LETTER}0-9²\0-\x20\x7f^`´]")  # noqa: RUF001
 """Runs of letters and digits, and punctuation."""
+_SPECIAL = re.compile(rf"[.,]{_WORD}|['`{_KEPT}+#\]]|[cC][aA][nN][nN][oO][tT]")
+"""Where it does not occur, no other rule fits."""
 _LAST_INITIALS = re.compile(rf"({_INITIALS})\.[{_SPACES}'\"]*\Z")
 """The last dot of a text ends its sentence, not an abbreviation."""
 
@@ -130,9 +132,8 @@ def split_words(text: str) -> list[str]:
 
 
 def _remembered(piece: str) -> list[str]:
-    if piece.isascii() and piece.isalnum() and len(piece) < LONGEST_WORD:
-        word = piece.lower()
-        words = [word] if word != "cannot" else ["can", "not"]
+    if piece.isascii() and len(piece) < LONGEST_WORD and not _SPECIAL.search(piece):
+        words = _SINGLE.findall(piece.lower())
     else:
         words = list(by_rules(piece, ends=False))
     if len(piece) <= _LONGEST_CACHED:
