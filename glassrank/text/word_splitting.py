@@ -72,10 +72,15 @@ _RULES = tuple(
         (rf"(\.[A-Za-z0-9]+){_END}", 1, False),
     )
 )
-_SINGLE = re.compile(rf"{_WORD}+|[^{_LETTER}0-9²\0-\x20\x7f^`´]")  # noqa: RUF001
+_SINGLE = re.compile(rf"{_WORD}{{1,{LONGEST_WORD}}}|[^{_LETTER}0-9²\0-\x20\x7f^`´]")  # noqa: RUF001
 """Runs of letters and digits, and punctuation."""
-_SPECIAL = re.compile(rf"[.,]{_WORD}|['`{_KEPT}+#\]]|[cC][aA][nN][nN][oO][tT]")
-"""Where it does not occur, no other rule fits."""
+# Most words are seen to be of no other rule at a glance.
+_JOINT = rf"[+#]|(?:\.|{_APOSTROPHE}){_WORD}"
+_CANNOT = "[cC][aA][nN][nN][oO][tT]"
+_OTHER = re.compile(
+    rf"{_WORD}{{0,{LONGEST_WORD}}}+(?:{_JOINT})|[1-9][0-9]{{0,2}},[0-9]{{3}}|[\[{_HYPHENS}]\]|{_CANNOT}"
+)
+_OTHER_INSIDE = re.compile(rf"{_JOINT}|,[0-9]{{3}}|\]|{_CANNOT}")
 _LAST_INITIALS = re.compile(rf"({_INITIALS})\.[{_SPACES}'\"]*\Z")
 """The last dot of a text ends its sentence, not an abbreviation."""
 
@@ -132,7 +137,7 @@ def split_words(text: str) -> list[str]:
 
 
 def _remembered(piece: str) -> list[str]:
-    if piece.isascii() and len(piece) < LONGEST_WORD and not _SPECIAL.search(piece):
+    if piece.isascii() and len(piece) < LONGEST_WORD and not _OTHER_INSIDE.search(piece):
         words = _SINGLE.findall(piece.lower())
     else:
         words = list(by_rules(piece, ends=False))
@@ -150,7 +155,11 @@ def by_rules(text: str, ends: bool = True) -> Iterator[str]:
     classes = text.translate(_classes)
     at = 0
     while single := _SINGLE.search(classes, at):
-        at = single.start()
+        at, stop = single.span()
+        if not _OTHER.match(classes, at):
+            yield text[at:stop].lower()
+            at = stop
+            continue
         seen, of = classes, at
         if len(classes) - at > LONGEST_WORD:
             seen, of = classes[at : at + LONGEST_WORD] + "\1", 0
