@@ -57,9 +57,10 @@ def both(index: Index, name: str, dtype: str, path: Path) -> list[tuple[np.ndarr
 def test_float32_and_ids_give_the_live_score(index: Index, name: str, tmp_path: Path) -> None:
     for live, stored in both(index, name, "float32", tmp_path / "store"):
         assert np.ptp(live) > 0.01
-        # Some thirty times the last bit of a float32 near 1: convolutions sum in another order in
-        # batches of other shapes, which on ARM moved a score of pacrr's by 1.9e-6.
-        np.testing.assert_allclose(stored, live, rtol=0, atol=4e-6 * max(1, np.ptp(live)))
+        # Convolutions sum in another order in batches of other shapes, which on ARM moved a score
+        # of PACRR's by 1.9e-6.
+        near = 4e-6 if "pacrr" in name else 1e-6
+        np.testing.assert_allclose(stored, live, rtol=0, atol=near * max(1, np.ptp(live)))
 
 
 @pytest.mark.parametrize("name", VECTORS)
