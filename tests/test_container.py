@@ -25,9 +25,11 @@ def instructions() -> list[tuple[str, str]]:
 
 
 def test_a_linter_finds_nothing() -> None:
-    hadolint = Path(sys.executable).with_name("hadolint")
-    if not hadolint.exists():
-        pytest.skip("hadolint is not installed")
+    hadolint = shutil.which("hadolint")
+    if not hadolint:
+        pytest.skip(
+            "hadolint is not there: its licence, GPL-3.0, keeps it out of what is installed"
+        )
     done = subprocess.run([hadolint, ROOT / "Dockerfile"], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
 
