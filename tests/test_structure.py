@@ -17,7 +17,7 @@ ORDER = (
     *("types", "errors", "deadline", "settings", "folders", "checked", "whole_folder", "sealed"),
     *("files", "code_cache", "compiled", "arrays", "ragged"),
     *("corpus", "text", "retrieve", "measure", "nn", "models", "store", "ranking"),
-    *("train", "explaining", "serve", "cli", "__main__"),
+    *("adapters", "train", "explaining", "serve", "cli", "__main__"),
 )
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text("utf-8")
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")

@@ -18,7 +18,7 @@ from glassrank.explaining.others import Others, RankedDocs, ranked_passage
 from glassrank.explaining.reading import ReadPassage
 from glassrank.models.left_out import LeftOut
 from glassrank.models.ranker import Words
-from glassrank.ranking import Pipeline, Reranker
+from glassrank.ranking import Pipeline, Reranker, TextPipeline
 from glassrank.types import Doc, Hit, Ranking
 
 _FOR_OTHERS = 0.5
@@ -132,10 +132,14 @@ class _Reranked:
         )
 
 
-def explain_hits(pipeline: Pipeline, query: str, *hits: Hit) -> Explanation | ExplanationPair:
+def explain_hits(
+    pipeline: Pipeline | TextPipeline, query: str, *hits: Hit
+) -> Explanation | ExplanationPair:
     """Why a hit has its score, or how two differ."""
     if len(hits) not in (1, 2):
         raise InputError(f"one hit or two can be explained, not {len(hits)}")
+    if isinstance(pipeline, TextPipeline):
+        return one_or_both([_as_listed(_explained_text(pipeline, query, hit), hit) for hit in hits])
     given = [hit.first_score for hit in hits if hit.first_score is not None]
     explanations = explain_docs(
         pipeline,
@@ -145,6 +149,11 @@ def explain_hits(pipeline: Pipeline, query: str, *hits: Hit) -> Explanation | Ex
         first_scores=given if len(given) == len(hits) else None,
     )
     return one_or_both(list(map(_as_listed, explanations, hits)))
+
+
+def _explained_text(pipeline: TextPipeline, query: str, hit: Hit) -> Explanation:
+    model = pipeline.models[max(hit.placed_by, 1) - 1]
+    return explain_text(model, query, hit.doc or hit.text, doc_id=str(hit.doc_id))
 
 
 def _as_listed(explanation: Explanation, hit: Hit) -> Explanation:
@@ -195,11 +204,13 @@ def what_if_doc(
 
 
 @overload
-def explain(ranks: Pipeline, query: str, hit: Hit, /) -> Explanation: ...
+def explain(ranks: Pipeline | TextPipeline, query: str, hit: Hit, /) -> Explanation: ...
 
 
 @overload
-def explain(ranks: Pipeline, query: str, hit: Hit, other: Hit, /) -> ExplanationPair: ...
+def explain(
+    ranks: Pipeline | TextPipeline, query: str, hit: Hit, other: Hit, /
+) -> ExplanationPair: ...
 
 
 @overload
@@ -219,9 +230,11 @@ def explain(
 ) -> Explanation: ...
 
 
-def explain(ranks: Pipeline | Reranker, query: str, /, *what: Any, **options: Any) -> Any:
+def explain(
+    ranks: Pipeline | TextPipeline | Reranker, query: str, /, *what: Any, **options: Any
+) -> Any:
     """Why a hit of a pipeline has its score, or how two hits differ; or why a text has the score
     that a model alone gives it, with the options of `explain_text`."""
-    if isinstance(ranks, Pipeline):
+    if isinstance(ranks, Pipeline | TextPipeline):
         return explain_hits(ranks, query, *what, **options)
     return explain_text(ranks, query, *what, **options)

@@ -213,21 +213,7 @@ class Pipeline:
         took = self.planner.clock() - began
         self.planner.learn("sorting", len(cascade.places), took)
         cascade.timing[hop] = cascade.timing.get(hop, 0.0) + took
-        timing = {**cascade.timing, "total": sum(cascade.timing.values())}
-        depths = cascade.depths
-        found = min(self.candidates, len(cascade.places))
-        reached = max(depths, default=0)
-        return Ranking(
-            query,
-            hits,
-            reached,
-            timing,
-            found,
-            depths,
-            cascade.cut_short,
-            cascade.live,
-            int(cascade.truncated.sum()),
-        )
+        return cascade.ranking(query, hits, min(self.candidates, len(cascade.places)))
 
     def first_scores(
         self,

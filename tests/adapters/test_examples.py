@@ -1,0 +1,44 @@
+"""The blocks of docs/adapters.md, run as they stand."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PAGE = (Path(__file__).parents[2] / "docs" / "adapters.md").read_text("utf-8")
+SECTIONS = re.split(r"^##+ ", PAGE, flags=re.MULTILINE)[1:]
+EXAMPLES = {
+    section.partition("\n")[0]: example
+    for section in SECTIONS
+    for example in re.findall("```python\n(.*?)```", section, re.DOTALL)
+}
+NEEDS: dict[str, tuple[str, ...]] = {}
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_runs_and_is_short(
+    name: str,
+    texts: dict[str, str],
+    best: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for package in NEEDS.get(name, ()):
+        pytest.importorskip(package, reason=f"the package {package} is not installed")
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"texts": texts}
+    exec(EXAMPLES[name], names)
+    assert texts[best] in _first(names)
+    assert len([line for line in EXAMPLES[name].splitlines() if line.strip()]) <= 10
+
+
+def _first(names: dict[str, Any]) -> str:
+    """The text of what the example has found best."""
+    ranking = names["ranking"]
+    return str(ranking[0].text)
+
+
+def test_every_example_is_known() -> None:
+    assert len(EXAMPLES) == len(re.findall("```python", PAGE))
+    assert set(NEEDS) <= set(EXAMPLES)
