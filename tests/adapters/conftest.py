@@ -1,6 +1,9 @@
 """What adapters are tried with: ten documents, of which one answers the question."""
 
+from collections.abc import Iterator
+
 import pytest
+from postgres_server import postgres_server, programs
 
 QUERY = "how do I read a csv file?"
 BEST = "csv"
@@ -31,3 +34,14 @@ def query() -> str:
 def best() -> str:
     """The id of the document that answers it."""
     return BEST
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """The address of a server that was started for the tests."""
+    pytest.importorskip("psycopg", reason="the package psycopg is not installed")
+    folder = programs()
+    if folder is None:
+        pytest.skip("PostgreSQL is not installed")
+    with postgres_server(folder) as address:
+        yield address

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from elastic_server import elastic_server
 
 PAGE = (Path(__file__).parents[2] / "docs" / "adapters.md").read_text("utf-8")
 SECTIONS = re.split(r"^##+ ", PAGE, flags=re.MULTILINE)[1:]
@@ -15,6 +16,9 @@ EXAMPLES = {
 }
 NEEDS = {
     "tantivy": ("tantivy",),
+    "PostgreSQL": ("psycopg",),
+    "Elasticsearch and OpenSearch": ("elasticsearch",),
+    "Vectors, and hybrids": ("faiss",),
     "LangChain": ("langchain_core",),
     "LlamaIndex": ("llama_index.core",),
     "Haystack": ("haystack",),
@@ -29,12 +33,16 @@ def test_an_example_runs_and_is_short(
     best: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
 ) -> None:
     for package in NEEDS.get(name, ()):
         pytest.importorskip(package, reason=f"the package {package} is not installed")
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"texts": texts}
-    exec(EXAMPLES[name], names)
+    if "address" in EXAMPLES[name]:
+        names["address"] = request.getfixturevalue("postgres")
+    with elastic_server(texts) as names["url"]:
+        exec(EXAMPLES[name], names)
     assert texts[best] in _first(names)
     assert len([line for line in EXAMPLES[name].splitlines() if line.strip()]) <= 10
 
