@@ -31,10 +31,10 @@ class MeanVectors:
     to it for others. Of a long text that is its first passage."""
 
     def __init__(self, reranker: Reranker) -> None:
-        if not reranker.model.stores_words:
+        if reranker.model.one_text:
             raise InputError(
-                f"a {reranker.model.name} encodes no text by itself; give a model that does, such "
-                "as 'default', 'fast' or a single_vector"
+                f"a {reranker.model.name} reads no text by itself; give a model that does, such as "
+                "'default', 'fast' or a single_vector"
             )
         self._reranker = reranker
 
@@ -45,9 +45,8 @@ class MeanVectors:
         vectors: dict[int, NDArray[np.float32]] = {}
 
         def encode(part: NDArray[np.int64]) -> None:
-            words = self._reranker.encode_doc(
-                batch_of([ids[i] for i in part], self._reranker.device)
-            )
+            batch = batch_of([ids[i] for i in part], self._reranker.device)
+            words = self._reranker.encode_doc(batch)  # (B, L, d)
             mask = as_array(words.mask).astype(np.float32)  # (B, L)
             means = np.einsum("bld,bl->bd", as_array(words.vectors).astype(np.float32), mask)
             lengths = np.linalg.norm(means, axis=1, keepdims=True)  # (B, 1)

@@ -1,5 +1,7 @@
 """FAISS, and vectors of our models."""
 
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -7,9 +9,13 @@ import pytest
 
 import glassrank as gr
 from glassrank.errors import InputError
+from glassrank.retrieve.first_stage import IndexSearch
 from glassrank.retrieve.hybrid import Hybrid
 
 faiss = pytest.importorskip("faiss", reason="the package faiss-cpu is not installed")
+sys.path.append(str(Path(__file__).parents[1] / "models"))
+from model_folders import PIECES, piece_model  # noqa: E402
+
 from glassrank.adapters.vector_index import MeanVectors, VectorIndex  # noqa: E402
 
 MADE = {"a": [1.0, 0.0], "b": [0.6, 0.8], "c": [0.0, 1.0], "query": [0.8, 0.6]}
@@ -39,11 +45,25 @@ def test_vectors_are_the_means_of_a_models_words(model: str) -> None:
     assert vectors[0] == pytest.approx(vectors[2], abs=1e-2) and vectors[0] @ vectors[1] < 0.99
 
 
-def test_a_hybrid_of_words_and_vectors(
-    texts: dict[str, str], query: str, best: str, tmp_path: Any
-) -> None:
-    from glassrank.retrieve.first_stage import IndexSearch
+def test_a_single_vector_finds_as_it_ranks(tmp_path: Path) -> None:
+    reranker = gr.load(piece_model(tmp_path / "model", "single_vector"))
+    texts = {n: " ".join(PIECES[4 + (n * step) % 30] for step in range(1, 9)) for n in range(20)}
+    query = " ".join(PIECES[6:10])
+    index = VectorIndex.build(texts, MeanVectors(reranker))
+    ids, scores = index.search(query, 20)
+    own = reranker.scores(query, list(texts.values())).values
+    assert scores == pytest.approx(own[ids] / np.exp(3.0), abs=1e-3)  # its scale, as it begins
+    assert np.ptp(scores) > 0.05
 
+
+def test_a_model_that_reads_no_text_by_itself(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="a bert reads no text by itself"):
+        MeanVectors(gr.load(piece_model(tmp_path / "model", "bert")))
+
+
+def test_a_hybrid_of_words_and_vectors(
+    texts: dict[str, str], query: str, best: str, tmp_path: Path
+) -> None:
     docs = [gr.Doc(doc_id, text) for doc_id, text in texts.items()]
     by_words = IndexSearch(gr.Index.build(docs, tmp_path / "i"))
     by_vectors = VectorIndex.build(docs, MeanVectors(gr.load()))
