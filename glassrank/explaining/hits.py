@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from glassrank.deadline import NEVER, Deadline
 from glassrank.errors import InputError
@@ -51,7 +52,9 @@ def explain_docs(
     ]
     models = [pipeline.models[number - 1] for number in numbers]
     first: Sequence[float | None] = [None] * len(doc_ids)
-    if any(model.reranker.model.first_stage_weight is not None for model in models):
+    if pipeline.first_stage is None and any(
+        model.reranker.model.first_stage_weight is not None for model in models
+    ):
         first = first_scores or pipeline.first_scores(
             query, doc_ids, method=method, deadline=deadline
         )
@@ -117,19 +120,20 @@ class _Reranked:
     def _candidates(self, number: int) -> RankedDocs:
         pipeline = self._pipeline
         if len(pipeline.models) == 1:
-            (found,) = pipeline.index.top_k(
-                [self._query],
-                pipeline.candidates,
-                self._method or pipeline.method,
-                deadline=self._deadline,
+            found = pipeline.top_k(
+                self._query, pipeline.candidates, method=self._method, deadline=self._deadline
             )
-            return RankedDocs(found.docs, found.scores)
+            return RankedDocs(found.docs, self._mixed(found.scores))
         hits = [hit for hit in self._final if hit.placed_by >= number]
         hits.sort(key=lambda hit: hit.first_rank or 0)
         return RankedDocs(
             np.array([pipeline.index.snapshot.find(hit.doc_id) for hit in hits], np.int64),
-            np.array([hit.first_score or 0.0 for hit in hits], np.float32),
+            self._mixed(np.array([hit.first_score or 0.0 for hit in hits], np.float32)),
         )
+
+    def _mixed(self, scores: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The first stage's scores, as far as models have a use for them."""
+        return scores if self._pipeline.first_stage is None else np.zeros_like(scores)
 
 
 def explain_hits(
@@ -188,7 +192,7 @@ def what_if_doc(
     reranker, index = pipeline.reranker, pipeline.index
     depth = reranker.usage.depth or _CHANGED_AMONG
     depth = depth if most is None else min(depth, most)
-    found = index.top_k([query], depth, method or pipeline.method, deadline=deadline)[0]
+    found = pipeline.top_k(query, depth, method=method, deadline=deadline)
     ids = [index.snapshot.doc_id(number) for number in found.docs.tolist()]
     ids = ids if doc_id in ids else [*ids, doc_id]
     doc = ids.index(doc_id)
@@ -197,7 +201,7 @@ def what_if_doc(
     kept = sorted({doc, *range(min(count, len(ids)))})
     ids, docs, doc = [ids[n] for n in kept], [docs[n] for n in kept], kept.index(doc)
     first = None
-    if reranker.model.first_stage_weight is not None:
+    if pipeline.first_stage is None and reranker.model.first_stage_weight is not None:
         first = pipeline.first_scores(query, ids, method=method, deadline=deadline)
     answer = what_if(reranker, query, docs, change, doc=doc, first_stage=first, deadline=deadline)
     return answer, ids
