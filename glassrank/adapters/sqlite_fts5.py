@@ -68,6 +68,8 @@ class Fts5:
             tuple(doc_ids),
         )
         docs = {row[0]: dict(zip(("text", "title"), row[1:], strict=False)) for row in rows}
+        if lacking := [doc_id for doc_id in doc_ids if doc_id not in docs]:
+            raise InputError(f"the database has no document {lacking[0]!r} any more; search again")
         return [docs[doc_id] for doc_id in doc_ids]
 
     def close(self) -> None:

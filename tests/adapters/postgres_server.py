@@ -1,7 +1,6 @@
 """A real server of PostgreSQL's, in a folder of its own, which listens on a socket in it."""
 
 import os
-import pwd
 import shutil
 import signal
 import subprocess
@@ -23,6 +22,8 @@ def programs() -> Path | None:
 
 def somebody() -> str | None:
     """PostgreSQL refuses to run as root: another user, where we are that; else ourselves."""
+    import pwd
+
     if os.getuid() != 0:
         return None
     names = [user.pw_name for user in pwd.getpwall()]

@@ -65,6 +65,8 @@ def test_a_query_without_words_finds_nothing(database: Path) -> None:
 
 
 def test_what_is_not_there(database: Path, tmp_path: Path) -> None:
+    with closing(Fts5(database, "docs")) as stage, pytest.raises(InputError, match="document 99"):
+        stage.fetch([1, 99])
     with pytest.raises(InputError, match="there is no database"):
         Fts5(tmp_path / "none.db", "docs")
     with (
