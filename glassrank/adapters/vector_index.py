@@ -26,15 +26,16 @@ Encode = Callable[[list[str]], Any]
 
 
 class MeanVectors:
-    """The mean of what a model's encoder makes of the words, or pieces, of a text, as one vector of
-    length 1: the text itself for a `single_vector`, which was trained for it, and what lies nearest
-    to it for others. Of a long text that is its first passage."""
+    """The mean of what a pretrained encoder makes of the pieces of a text, as one vector of length
+    1: the text itself for a `single_vector`, which was trained for it, and what lies nearest to it
+    for others. Of a long text that is its first passage."""
 
     def __init__(self, reranker: Reranker) -> None:
-        if reranker.model.one_text:
+        # Means of TK's words were tried, and find next to nothing: all texts are alike by them.
+        if reranker.model.one_text or not reranker.model.reads_pieces:
             raise InputError(
-                f"a {reranker.model.name} reads no text by itself; give a model that does, such as "
-                "'default', 'fast' or a single_vector"
+                f"the words of a {reranker.model.name} make no vector of a text; give a model over "
+                "a pretrained encoder, such as 'default' or a single_vector"
             )
         self._reranker = reranker
 

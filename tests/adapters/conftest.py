@@ -1,9 +1,12 @@
 """What adapters are tried with: ten documents, of which one answers the question."""
 
+import os
 from collections.abc import Iterator
 
 import pytest
 from postgres_server import postgres_server, programs
+
+os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"  # it reports on pipelines that run, unless told
 
 QUERY = "how do I read a csv file?"
 BEST = "csv"
