@@ -90,15 +90,19 @@ class _Temporary(_Place, InTreeCacheLocator):
         super().ensure_cache_path()
 
 
+def _user() -> int:
+    return os.getuid() if hasattr(os, "getuid") else 0  # on Windows all files are user 0's
+
+
 def _temporary() -> Path:
-    return Path(tempfile.gettempdir(), f"glassrank-compiled-{os.getuid()}")
+    return Path(tempfile.gettempdir(), f"glassrank-compiled-{_user()}")
 
 
 def _is_private(path: Path) -> bool:
     status = path.lstat()
     return (
         stat.S_ISDIR(status.st_mode)
-        and status.st_uid == os.getuid()
+        and status.st_uid == _user()
         and not stat.S_IMODE(status.st_mode) & 0o077
     )
 

@@ -17,7 +17,6 @@ whole path; `errors.explained` makes one sentence of them. What no writer of our
 """
 
 import errno
-import fcntl
 import os
 import re
 import stat
@@ -28,6 +27,7 @@ from types import TracebackType
 from typing import IO
 
 from glassrank.errors import CorruptError, GlassrankError
+from glassrank.locks import try_lock
 
 LOCK = "write.lock"
 _PLAIN = re.compile(r"\w[\w.+@ =,-]{0,199}")
@@ -196,9 +196,7 @@ class Folder:
         for _ in range(_TRIES):
             with self._failing(self.path / name), ExitStack() as stack:
                 file = stack.enter_context(self._open(name, os.O_RDWR | os.O_CREAT, "r+b"))
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
+                if not try_lock(file):
                     break
                 with suppress(FileNotFoundError):  # removed by its owner before it was ours
                     status = os.stat(name, dir_fd=self._at, follow_symlinks=False)

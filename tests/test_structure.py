@@ -14,7 +14,17 @@ PACKAGE = ROOT / "glassrank"
 
 # Top to bottom: code imports from its own package or from those above it, never below.
 ORDER = (
-    *("types", "errors", "deadline", "settings", "folders", "checked", "whole_folder", "sealed"),
+    *(
+        "types",
+        "errors",
+        "deadline",
+        "settings",
+        "locks",
+        "folders",
+        "checked",
+        "whole_folder",
+        "sealed",
+    ),
     *("files", "code_cache", "compiled", "arrays", "ragged"),
     *("corpus", "text", "retrieve", "measure", "nn", "models", "store", "ranking"),
     *("adapters", "train", "explaining", "serve", "cli", "__main__"),

@@ -1,12 +1,9 @@
-"""k-means: points in groups around their means, as SciPy finds them, and how many groups there
-should be."""
+"""k-means: points in groups around their means, and how many groups there should be."""
 
-import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.cluster.vq import kmeans2
 
 from glassrank.errors import InputError
 from glassrank.measure.measures import Floats, Ints
@@ -46,16 +43,29 @@ def k_means(points: Floats, k: int, *, restarts: int = 4, seed: int = 0) -> Grou
 
 
 def _settled(points: Floats, k: int, rng: np.random.Generator) -> Grouping:
-    """SciPy's Lloyd's rounds from k-means++, until no point changes its group."""
-    with warnings.catch_warnings(action="ignore"):  # of a center without points, which stays
-        centers, labels = kmeans2(points, k, iter=1, minit="++", rng=rng)
-        for _ in range(_ROUNDS):
-            before = labels
-            centers, labels = kmeans2(points, centers, iter=1, minit="matrix")
-            if (labels == before).all():
-                break
+    """Lloyd's rounds, until no point changes its group. A center without points stays."""
+    centers, labels = _spread(points, k, rng), np.full(len(points), -1)
+    for _ in range(_ROUNDS):
+        # Squared distances less each point's own square, which changes no order.
+        before, labels = labels, ((centers**2).sum(1) - 2 * points @ centers.T).argmin(1)
+        if (labels == before).all():
+            break
+        members = (labels == np.arange(k)[:, None]).astype(np.float64)  # (K, N)
+        counts = members.sum(1, keepdims=True)  # (K, 1)
+        centers = np.where(counts, members @ points / np.maximum(counts, 1), centers)
     inertia = ((points - centers[labels]) ** 2).sum()
-    return Grouping(labels.astype(np.int64), centers, float(inertia))
+    return Grouping(labels, centers, float(inertia))
+
+
+def _spread(points: Floats, k: int, rng: np.random.Generator) -> Floats:
+    """k-means++: points, each drawn with a chance that grows with its squared distance to the
+    nearest of those before."""
+    chosen = [int(rng.integers(len(points)))]
+    nearest = np.full(len(points), np.inf)  # (N,)
+    while len(chosen) < k:
+        nearest = np.minimum(nearest, ((points - points[chosen[-1]]) ** 2).sum(1))
+        chosen.append(int(rng.choice(len(points), p=nearest / nearest.sum())))
+    return points[chosen]
 
 
 def _numbered(grouping: Grouping) -> Grouping:

@@ -4,6 +4,7 @@ Each test takes the values of one measure for the same queries in the same order
 it found; `correct` adjusts p values when many tests are made.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -149,10 +150,33 @@ def _t_statistic(values: Floats) -> float:
 
 
 def _t_above(t: float, n: int) -> float:
-    """The chance of a statistic of `t` or more, from n values."""
-    from scipy.special import stdtr  # here: training measures too, where there is no scipy
+    """The chance of a statistic of `t` or more, from n values: by Student's distribution."""
+    freedom = max(n - 1, 1)
+    if math.isinf(t):
+        return float(t < 0)
+    tail = _beta(freedom / 2, 0.5, freedom / (freedom + t * t)) / 2
+    return tail if t >= 0 else 1 - tail
 
-    return float(stdtr(max(n - 1, 1), -t))
+
+def _beta(a: float, b: float, x: float) -> float:
+    """The regularized incomplete beta function, by its continued fraction."""
+    if x in (0.0, 1.0):
+        return x
+    if x > (a + 1) / (a + b + 2):  # where the fraction converges slowly
+        return 1 - _beta(b, a, 1 - x)
+    front = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
+    front = math.exp(front + a * math.log(x) + b * math.log1p(-x)) / a
+    c, d = 1.0, 1 / (1 - (a + b) * x / (a + 1))  # Lentz's way, from the front
+    fraction = d
+    for m in range(1, 10_000):
+        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        for term in (even, odd):
+            c, d = 1 + term / c, 1 / (1 + term * d)
+            fraction *= c * d
+        if abs(c * d - 1) < 1e-15:
+            break
+    return front * fraction
 
 
 def _all_flips(n: int) -> Iterator[Floats]:

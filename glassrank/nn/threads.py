@@ -55,7 +55,7 @@ def threads_set() -> int:
     torch = _torch()
     if torch is not None:
         return int(torch.get_num_threads())
-    return getattr(_own, "count", None) or _set.get("count") or _processors()
+    return getattr(_own, "count", None) or _set.get("count") or _threads_told() or processors()
 
 
 def set_threads(count: int) -> None:
@@ -120,12 +120,15 @@ def _give_thread(count: int) -> None:
         torch.set_num_threads(count)
 
 
-def _processors() -> int:
+def processors() -> int:
+    """As many as this process may use, where the system tells, else all."""
+    usable = getattr(os, "sched_getaffinity", None)
+    return len(usable(0)) if usable else os.cpu_count() or 1
+
+
+def _threads_told() -> int:
     told = os.environ.get("OMP_NUM_THREADS", "")
-    if told.isdecimal() and int(told):
-        return int(told)
-    there = getattr(os, "sched_getaffinity", None)
-    return len(there(0)) if there else os.cpu_count() or 1
+    return int(told) if told.isdecimal() else 0
 
 
 # A forked process has no threads but the one that forked: it starts its own.

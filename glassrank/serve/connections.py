@@ -6,14 +6,18 @@ request, for its end, and for clients that do not read.
 """
 
 import asyncio
-import resource
 from collections.abc import Sequence
 from contextlib import suppress
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-_FILES = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+try:
+    import resource
+
+    _FILES = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+except ImportError:  # Windows has no such limit
+    _FILES = -1
 
 
 class BoundedConnection(H11Protocol):

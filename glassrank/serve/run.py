@@ -19,7 +19,7 @@ from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import Multiprocess
 
 from glassrank.errors import GlassrankError
-from glassrank.nn.threads import set_threads
+from glassrank.nn.threads import processors, set_threads
 from glassrank.serve.app import make_app
 from glassrank.serve.connections import BoundedConnection
 from glassrank.serve.metrics import SHARED_FOLDER, remove_shared, shared_folder
@@ -61,7 +61,7 @@ def prepare_process(options: Options) -> None:
     """The machine's cores, divided among workers, and one of each worker's left to the thread that
     talks to clients: threads that compute in step with each other all wait for one that has to
     share its core, and a query of 2 ms then takes 200."""
-    cores = len(os.sched_getaffinity(0)) // options.workers - 1
+    cores = processors() // options.workers - 1
     threads = max(1, cores // options.threads)
     os.environ.setdefault("OMP_NUM_THREADS", str(threads))  # for workers, which begin anew
     set_threads(threads)

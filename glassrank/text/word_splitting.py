@@ -175,12 +175,12 @@ def _words_at(classes: str, at: int, ends: bool) -> list[tuple[int, int]]:
         return [initials.span(1), *(word.span() for word in rest)]
     best, most = None, (0, 0)
     for rule in _RULES:
-        found = rule.pattern.match(classes, at)
-        if found and (found.end() + rule.asks, found.end()) > most:
-            best, most = (rule, found), (found.end() + rule.asks, found.end())
+        match = rule.pattern.match(classes, at)
+        if match and (match.end() + rule.asks, match.end()) > most:
+            best, most = (rule, match), (match.end() + rule.asks, match.end())
     if best is None:
         return [(at, at + 1)]
-    rule, found = best
+    rule, match = best
     if rule.apart:
-        return [word.span() for word in _SINGLE.finditer(classes, at, found.end())]
-    return [found.span(group + 1) for group in range(rule.pattern.groups)]
+        return [word.span() for word in _SINGLE.finditer(classes, at, match.end())]
+    return [match.span(group + 1) for group in range(rule.pattern.groups)]

@@ -16,7 +16,11 @@ from glassrank.retrieve import Index
 from glassrank.store import Store, encode, encode_index
 
 HERE = Path(__file__).parent
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(glassrank.__file__).parents[1])}
+ENVIRONMENT = {
+    **os.environ,
+    "PYTHONPATH": str(Path(glassrank.__file__).parents[1]),
+    "OMP_NUM_THREADS": "1",  # PyTorch's library for ARM counts its threads as it is loaded
+}
 
 
 def prepare() -> SavedModel:

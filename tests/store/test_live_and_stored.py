@@ -57,7 +57,10 @@ def both(index: Index, name: str, dtype: str, path: Path) -> list[tuple[np.ndarr
 def test_float32_and_ids_give_the_live_score(index: Index, name: str, tmp_path: Path) -> None:
     for live, stored in both(index, name, "float32", tmp_path / "store"):
         assert np.ptp(live) > 0.01
-        np.testing.assert_allclose(stored, live, rtol=0, atol=1e-6 * max(1, np.ptp(live)))
+        # Convolutions sum in another order in batches of other shapes, which on ARM moved a score
+        # of PACRR's by 1.9e-6.
+        near = 4e-6 if "pacrr" in name else 1e-6
+        np.testing.assert_allclose(stored, live, rtol=0, atol=near * max(1, np.ptp(live)))
 
 
 @pytest.mark.parametrize("name", VECTORS)
@@ -147,7 +150,9 @@ def test_blocks_and_batches_leave_no_trace(
         # Sums in another order may fall to the other side of a rounding.
         step = {"bf16": 2.0**-8, "float16": 2.0**-11, "int8": 1 / 127, "float32": 2.0**-20}[dtype]
         np.testing.assert_allclose(x, y, atol=step)
-        assert np.mean(x != y) < (0.9 if dtype == "float32" else 0.01)
+        # The scales of int8 are float32, so that its values may differ in their last bits.
+        last_bits = 2.0**-20 * np.abs(x) if dtype == "int8" else 0
+        assert np.mean(np.abs(x - y) > last_bits) < (0.9 if dtype == "float32" else 0.01)
 
 
 def test_no_documents_are_no_words(index: Index, tmp_path: Path) -> None:

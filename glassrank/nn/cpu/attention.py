@@ -13,7 +13,7 @@ from numba import njit, types
 from numpy.typing import NDArray
 
 from glassrank.compiled import compiled
-from glassrank.nn.cpu import amx, simd, simd_math
+from glassrank.nn.cpu import amx, processor, simd, simd_math
 from glassrank.nn.cpu.simd import (
     INTS,
     LANES,
@@ -174,7 +174,7 @@ def _compiled(*sources: float) -> Any:
     return attend_documents
 
 
-_attend_documents = _compiled(*written(amx, simd, simd_math))
+_attend_documents = _compiled(*written(amx, processor, simd, simd_math))
 
 
 def usable(dtype: "torch.dtype", channels: int) -> bool:

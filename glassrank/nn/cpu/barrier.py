@@ -20,7 +20,8 @@ from llvmlite import ir
 from numba import njit, types
 from numpy.typing import NDArray
 
-from glassrank.nn.cpu.simd import intrinsic, named, on_x86
+from glassrank.nn.cpu.processor import architecture
+from glassrank.nn.cpu.simd import intrinsic, named
 
 _JOINED, _TAKING_PART, _ARRIVED = 0, 8, 16
 """Each counter has a line of the cache to itself."""
@@ -29,6 +30,7 @@ _LOOKS = 500
 """At a counter before others may run: about 20 microseconds."""
 _PATIENCE = 2000
 """Looks of the leader before it goes on without the others: about 100 microseconds."""
+_WHOLE_SYSTEM = 15
 
 
 def counters() -> NDArray[np.int64]:
@@ -55,11 +57,11 @@ def _read(typing: Any, counter: Any, at: Any) -> Any:
     return types.int64(counter, types.intp), generate
 
 
-def _call(emit: Callable[[Any, Any], None]) -> Callable[..., Any]:
+def _call(emit: Callable[[Any], None]) -> Callable[..., Any]:
     @intrinsic
     def operation(typing: Any) -> Any:
         def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-            emit(context, builder)
+            emit(builder)
             return context.get_dummy_value()
 
         return types.void(), generate
@@ -68,12 +70,16 @@ def _call(emit: Callable[[Any, Any], None]) -> Callable[..., Any]:
     return made
 
 
-def _emit_pause(context: Any, builder: Any) -> None:
-    if on_x86(context):
+def _emit_pause(builder: Any) -> None:
+    """For some nanoseconds, so that looking does not slow down whoever is waited for."""
+    if architecture() == "x86_64":
         named(builder, "llvm.x86.sse2.pause", ir.VoidType(), [])
+    elif architecture() == "aarch64":
+        # What is called `yield` there takes no time at all; this waits for what is under way.
+        named(builder, "llvm.aarch64.isb", ir.VoidType(), [ir.IntType(32)(_WHOLE_SYSTEM)])
 
 
-def _emit_let_others_run(context: Any, builder: Any) -> None:
+def _emit_let_others_run(builder: Any) -> None:
     if platform.system() != "Windows":
         named(builder, "sched_yield", ir.IntType(32), [])
 

@@ -17,6 +17,7 @@ from glassrank.nn.cpu import (
     amx,
     attention,
     barrier,
+    processor,
     row_attention,
     row_products,
     row_steps,
@@ -241,5 +242,7 @@ def _compiled(*sources: float) -> Any:
 
 
 pass_rows = _compiled(
-    *written(amx, attention, barrier, row_attention, row_products, row_steps, simd, simd_math)
+    *written(
+        amx, attention, barrier, processor, row_attention, row_products, row_steps, simd, simd_math
+    )
 )

@@ -12,6 +12,7 @@ from numba import njit, types
 from numba.extending import overload
 
 from glassrank.nn.cpu import amx
+from glassrank.nn.cpu.processor import rows_at_once
 from glassrank.nn.cpu.simd import LANES, broadcast_at, load, load_pairs, pointer, prefetch, store
 from glassrank.nn.cpu.simd_math import multiply_add
 
@@ -23,7 +24,6 @@ _CONFIGS = amx.tile_configs().reshape(-1)
 _AHEAD = 16 * TILE
 """Weights are prefetched so far ahead."""
 _LINE = 32
-_ROWS_AT_ONCE = 8
 
 
 def by_tiles(rows: Any) -> bool:
@@ -40,7 +40,7 @@ def multiply(*_: Any) -> Any:
 def _multiply(
     rows: Any, count: Any, inputs: Any, weights: Any, at: Any, bias: Any, outputs: Any, out: Any
 ) -> Any:
-    return _multiply_tiles if by_tiles(rows) else _multiply_vectors
+    return _multiply_tiles if by_tiles(rows) else _by_vectors(rows_at_once())
 
 
 def _multiply_tiles(
@@ -82,41 +82,48 @@ def _multiply_tiles(
     return at
 
 
-def _multiply_vectors(
-    rows: Any, count: Any, inputs: Any, weights: Any, at: Any, bias: Any, outputs: Any, out: Any
-) -> Any:
-    """Eight rows at a time, so that no sum waits for the one before it."""
-    steps = inputs // STEP
-    for column in range(0, outputs, LANES):
-        first = at + column // STEP * 2 * steps * TILE + column % STEP // LANES * TILE
-        for row in range(0, count, _ROWS_AT_ONCE):
-            a = b = c = d = e = f = g = h = load(bias, column)
-            for step in range(steps):
-                tile = first + 2 * step * TILE
-                if row == 0:
-                    for line in range(0, TILE, _LINE):
-                        prefetch(weights, tile + _AHEAD + line)
-                for pair in range(LANES):
-                    even, odd = load_pairs(weights, tile + pair * STEP)
-                    place = row * inputs + step * STEP + 2 * pair
-                    a = _add_pair(rows, place, even, odd, a)
-                    b = _add_pair(rows, place + inputs, even, odd, b)
-                    c = _add_pair(rows, place + 2 * inputs, even, odd, c)
-                    d = _add_pair(rows, place + 3 * inputs, even, odd, d)
-                    e = _add_pair(rows, place + 4 * inputs, even, odd, e)
-                    f = _add_pair(rows, place + 5 * inputs, even, odd, f)
-                    g = _add_pair(rows, place + 6 * inputs, even, odd, g)
-                    h = _add_pair(rows, place + 7 * inputs, even, odd, h)
-            to = row * outputs + column
-            store(out, to, a)
-            store(out, to + outputs, b)
-            store(out, to + 2 * outputs, c)
-            store(out, to + 3 * outputs, d)
-            store(out, to + 4 * outputs, e)
-            store(out, to + 5 * outputs, f)
-            store(out, to + 6 * outputs, g)
-            store(out, to + 7 * outputs, h)
-    return at + outputs // STEP * 2 * steps * TILE
+def _by_vectors(at_once: int) -> Any:
+    """Compiled for eight rows at a time, or for four."""
+    eight = at_once == 8
+
+    def multiply_vectors(
+        rows: Any, count: Any, inputs: Any, weights: Any, at: Any, bias: Any, outputs: Any, out: Any
+    ) -> Any:
+        steps = inputs // STEP
+        for column in range(0, outputs, LANES):
+            first = at + column // STEP * 2 * steps * TILE + column % STEP // LANES * TILE
+            for row in range(0, count, at_once):
+                a = b = c = d = e = f = g = h = load(bias, column)
+                for step in range(steps):
+                    tile = first + 2 * step * TILE
+                    if row == 0:
+                        for line in range(0, TILE, _LINE):
+                            prefetch(weights, tile + _AHEAD + line)
+                    for pair in range(LANES):
+                        even, odd = load_pairs(weights, tile + pair * STEP)
+                        place = row * inputs + step * STEP + 2 * pair
+                        a = _add_pair(rows, place, even, odd, a)
+                        b = _add_pair(rows, place + inputs, even, odd, b)
+                        c = _add_pair(rows, place + 2 * inputs, even, odd, c)
+                        d = _add_pair(rows, place + 3 * inputs, even, odd, d)
+                        if eight:
+                            e = _add_pair(rows, place + 4 * inputs, even, odd, e)
+                            f = _add_pair(rows, place + 5 * inputs, even, odd, f)
+                            g = _add_pair(rows, place + 6 * inputs, even, odd, g)
+                            h = _add_pair(rows, place + 7 * inputs, even, odd, h)
+                to = row * outputs + column
+                store(out, to, a)
+                store(out, to + outputs, b)
+                store(out, to + 2 * outputs, c)
+                store(out, to + 3 * outputs, d)
+                if eight:
+                    store(out, to + 4 * outputs, e)
+                    store(out, to + 5 * outputs, f)
+                    store(out, to + 6 * outputs, g)
+                    store(out, to + 7 * outputs, h)
+        return at + outputs // STEP * 2 * steps * TILE
+
+    return multiply_vectors
 
 
 @njit(inline="always")

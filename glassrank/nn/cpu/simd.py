@@ -24,6 +24,8 @@ from numba.core.typing.templates import ConcreteTemplate, infer_global, signatur
 from numba.extending import intrinsic as typed_intrinsic
 from numba.extending import models, register_model
 
+from glassrank.nn.cpu.processor import architecture
+
 LANES = 16
 """Numbers in a vector."""
 LINE = 64
@@ -253,18 +255,13 @@ _DENORMALS = 0x8040
 """Two bits in the control register of x86: tiny results, and tiny operands, are taken as zero."""
 
 
-def on_x86(context: Any) -> bool:
-    """Whether code is compiled for x86."""
-    return bool(context.codegen().magic_tuple()[0].startswith("x86_64"))
-
-
 @intrinsic
 def flush_denormals(typing: Any) -> Any:
-    """Numbers below 1e-38 become zero, since they take a hundred times as long to compute with;
-    gives what `restore_denormals` is to be told in the end."""
+    """Numbers below 1e-38 become zero, since x86 takes a hundred times as long to compute with
+    them; gives what `restore_denormals` is to be told in the end."""
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        if not on_x86(context):
+        if architecture() != "x86_64":
             return INT(0)
         place = builder.alloca(INT)
         control = builder.bitcast(place, _BYTES)
@@ -282,7 +279,7 @@ def restore_denormals(typing: Any, before: Any) -> Any:
     """The control register as it was before `flush_denormals`."""
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        if on_x86(context):
+        if architecture() == "x86_64":
             place = builder.alloca(INT)
             builder.store(args[0], place)
             named(builder, "llvm.x86.sse.ldmxcsr", _VOID, [builder.bitcast(place, _BYTES)])

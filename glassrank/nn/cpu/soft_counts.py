@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit
 
 from glassrank.compiled import compiled
-from glassrank.nn.cpu import amx, packed_query, simd, simd_math, stored_products
+from glassrank.nn.cpu import amx, packed_query, processor, simd, simd_math, stored_products
 from glassrank.nn.cpu.packed_query import PackedQuery, pack
 from glassrank.nn.cpu.simd import (
     LANES,
@@ -273,4 +273,6 @@ def _compiled(*sources: float) -> Any:
     return score_documents
 
 
-score_documents = _compiled(*written(amx, packed_query, simd, simd_math, stored_products))
+score_documents = _compiled(
+    *written(amx, packed_query, processor, simd, simd_math, stored_products)
+)

@@ -13,6 +13,7 @@ from numba.extending import overload
 
 from glassrank.nn.cpu import amx
 from glassrank.nn.cpu.packed_query import INT8_PARTS, INT8_PLACE, Kind, PackedQuery, kind_of
+from glassrank.nn.cpu.processor import rows_at_once
 from glassrank.nn.cpu.simd import (
     LANES,
     broadcast,
@@ -31,7 +32,7 @@ CHUNK = 256
 read right after they are written, and all should stay in the cache."""
 
 WORDS_AT_ONCE = 8
-"""Document words that vectors take at a time, so that no product waits for the one before it."""
+"""Document words that vectors take at a time, at most (see `processor.rows_at_once`)."""
 
 _CONFIGS = amx.tile_configs().reshape(-1)
 _BF16_TILE = 16 * 32
@@ -81,7 +82,10 @@ def multiply(*_: Any) -> Any:
 
 @overload(multiply, strict=False)
 def _multiply(query: Any, stored: Any, begin: Any, words: Any, scratch: Any) -> Any:
-    return {"bf16": _multiply_bf16, "int8": _multiply_int8, "simd": _multiply_vectors}[_kind(query)]
+    kind = _kind(query)
+    if kind == "simd":
+        return _by_vectors(rows_at_once())
+    return _multiply_bf16 if kind == "bf16" else _multiply_int8
 
 
 def _multiply_bf16(query: Any, stored: Any, begin: Any, words: Any, scratch: Any) -> None:
@@ -153,33 +157,41 @@ def _multiply_int8(query: Any, stored: Any, begin: Any, words: Any, scratch: Any
             amx.store_tile(2, scratch.products, to + 2 * part, amx.ROW_BYTES)
 
 
-def _multiply_vectors(query: Any, stored: Any, begin: Any, words: Any, scratch: Any) -> None:
-    size, wide = query.size, scratch.wide
-    for word in range(0, words, WORDS_AT_ONCE):
-        for other in range(min(WORDS_AT_ONCE, words - word)):
-            _widen(stored, begin + word + other, size, wide, other * size)
-            prefetch_row(stored, scratch.ahead)
-        for group in range(query.groups):
-            a = b = c = d = e = f = g = h = broadcast(np.float32(0))
-            for i in range(size):
-                q = load(query.values, (group * size + i) * LANES)
-                a = multiply_add(broadcast_at(wide, i), q, a)
-                b = multiply_add(broadcast_at(wide, i + size), q, b)
-                c = multiply_add(broadcast_at(wide, i + 2 * size), q, c)
-                d = multiply_add(broadcast_at(wide, i + 3 * size), q, d)
-                e = multiply_add(broadcast_at(wide, i + 4 * size), q, e)
-                f = multiply_add(broadcast_at(wide, i + 5 * size), q, f)
-                g = multiply_add(broadcast_at(wide, i + 6 * size), q, g)
-                h = multiply_add(broadcast_at(wide, i + 7 * size), q, h)
-            to = (group * CHUNK + word) * LANES
-            store(scratch.products, to, a)
-            store(scratch.products, to + LANES, b)
-            store(scratch.products, to + 2 * LANES, c)
-            store(scratch.products, to + 3 * LANES, d)
-            store(scratch.products, to + 4 * LANES, e)
-            store(scratch.products, to + 5 * LANES, f)
-            store(scratch.products, to + 6 * LANES, g)
-            store(scratch.products, to + 7 * LANES, h)
+def _by_vectors(at_once: int) -> Any:
+    """Compiled for eight document words at a time, or for four."""
+    eight = at_once == 8
+
+    def multiply_vectors(query: Any, stored: Any, begin: Any, words: Any, scratch: Any) -> None:
+        size, wide = query.size, scratch.wide
+        for word in range(0, words, at_once):
+            for other in range(min(at_once, words - word)):
+                _widen(stored, begin + word + other, size, wide, other * size)
+                prefetch_row(stored, scratch.ahead)
+            for group in range(query.groups):
+                a = b = c = d = e = f = g = h = broadcast(np.float32(0))
+                for i in range(size):
+                    q = load(query.values, (group * size + i) * LANES)
+                    a = multiply_add(broadcast_at(wide, i), q, a)
+                    b = multiply_add(broadcast_at(wide, i + size), q, b)
+                    c = multiply_add(broadcast_at(wide, i + 2 * size), q, c)
+                    d = multiply_add(broadcast_at(wide, i + 3 * size), q, d)
+                    if eight:
+                        e = multiply_add(broadcast_at(wide, i + 4 * size), q, e)
+                        f = multiply_add(broadcast_at(wide, i + 5 * size), q, f)
+                        g = multiply_add(broadcast_at(wide, i + 6 * size), q, g)
+                        h = multiply_add(broadcast_at(wide, i + 7 * size), q, h)
+                to = (group * CHUNK + word) * LANES
+                store(scratch.products, to, a)
+                store(scratch.products, to + LANES, b)
+                store(scratch.products, to + 2 * LANES, c)
+                store(scratch.products, to + 3 * LANES, d)
+                if eight:
+                    store(scratch.products, to + 4 * LANES, e)
+                    store(scratch.products, to + 5 * LANES, f)
+                    store(scratch.products, to + 6 * LANES, g)
+                    store(scratch.products, to + 7 * LANES, h)
+
+    return multiply_vectors
 
 
 @njit

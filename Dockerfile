@@ -1,0 +1,27 @@
+# The service, and every other command:
+#
+#   docker build --tag glassrank .
+#   docker run --rm --volume "$PWD:/data" glassrank index /data/docs.jsonl /data/docs.index
+#   docker run --rm --read-only --tmpfs /tmp --volume "$PWD:/data:ro" --publish 8000:8000 \
+#       --env GLASSRANK_API_KEY glassrank serve /data/docs.index --host 0.0.0.0
+FROM python:3.13-slim AS build
+WORKDIR /src
+COPY pyproject.toml constraints.txt README.md LICENSE ./
+COPY benchmarks/glassrank_bench benchmarks/glassrank_bench
+COPY glassrank glassrank
+RUN python -m venv /opt/glassrank \
+    && /opt/glassrank/bin/pip install --no-cache-dir --constraint constraints.txt .
+# What searches and ranks is compiled here, for processors like this one; elsewhere at the start.
+RUN /opt/glassrank/bin/python -m glassrank.cli.compile_all
+
+FROM python:3.13-slim
+COPY --from=build /opt/glassrank /opt/glassrank
+ENV PATH=/opt/glassrank/bin:$PATH PYTHONUNBUFFERED=1
+# Neither a name nor a home: nothing is written outside of /tmp and what is mounted.
+USER 10001:10001
+WORKDIR /data
+EXPOSE 8000
+HEALTHCHECK --interval=30s --timeout=3s --start-period=60s \
+    CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8000/healthz', timeout=2)"]
+ENTRYPOINT ["glassrank"]
+CMD ["--help"]
