@@ -27,14 +27,21 @@ ALLOWED = frozenset(
     "0BSD Apache-2.0 BSD-2-Clause BSD-3-Clause BSL-1.0 CC0-1.0 CNRI-Python ISC LLVM-exception MIT "
     "MIT-CMU MPL-2.0 PSF-2.0 Zlib".split()
 )
-EXCEPTIONS = {"gensim": frozenset({"LGPL-2.1-only"})}
-"""Of an extra, imported unchanged where word vectors are trained, never given away with ours."""
+EXCEPTIONS = {
+    "gensim": frozenset({"LGPL-2.1-only"}),
+    "psycopg": frozenset({"LGPL-3.0-only"}),
+    "psycopg-binary": frozenset({"LGPL-3.0-only"}),
+}
+"""Of extras, imported unchanged where word vectors are trained, or PostgreSQL is the first stage;
+never given away with ours."""
 
 # Names from before there were expressions.
 _OLD_NAMES = {
     "mit license": "MIT",
     "bsd": "BSD-3-Clause",
     "bsd license": "BSD-3-Clause",
+    "2-clause bsd": "BSD-2-Clause",
+    "3-clause bsd license": "BSD-3-Clause",
     "modified bsd license": "BSD-3-Clause",
     "apache 2.0": "Apache-2.0",
     "apache 2.0 license": "Apache-2.0",
@@ -43,6 +50,7 @@ _OLD_NAMES = {
     "isc license": "ISC",
     "isc license (iscl)": "ISC",
     "mozilla public license 2.0 (mpl 2.0)": "MPL-2.0",
+    "psfl": "PSF-2.0",
     "python software foundation license": "PSF-2.0",
 }
 _LONGEST_NAME = 60
@@ -57,6 +65,9 @@ def licence(package: Distribution) -> str:
     named = str(about.get("License") or "").strip()
     if named and len(named) <= _LONGEST_NAME and named != "UNKNOWN":
         return _OLD_NAMES.get(named.lower(), named)
+    title = named.partition("\n")[0].strip().lower()
+    if title in _OLD_NAMES:
+        return _OLD_NAMES[title]
     classifiers = [
         line.rpartition("::")[2].strip()
         for line in about.get_all("Classifier", [])

@@ -36,6 +36,7 @@ def test_every_installed_licence_is_allowed() -> None:
         ("numpy", "BSD-3-Clause AND 0BSD AND (MIT OR Apache-2.0)", True),
         ("llvmlite", "Apache-2.0 WITH LLVM-exception", True),
         ("gensim", "LGPL-2.1-only", True),
+        ("psycopg", "LGPL-3.0-only", True),
         ("another", "LGPL-2.1-only", False),
         ("another", "MIT OR GPL-3.0-only", False),
         ("another", "AGPL-3.0-or-later", False),

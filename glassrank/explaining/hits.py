@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from glassrank.deadline import NEVER, Deadline
 from glassrank.errors import InputError
@@ -18,7 +19,7 @@ from glassrank.explaining.others import Others, RankedDocs, ranked_passage
 from glassrank.explaining.reading import ReadPassage
 from glassrank.models.left_out import LeftOut
 from glassrank.models.ranker import Words
-from glassrank.ranking import Pipeline, Reranker
+from glassrank.ranking import Pipeline, Reranker, TextPipeline
 from glassrank.types import Doc, Hit, Ranking
 
 _FOR_OTHERS = 0.5
@@ -51,7 +52,9 @@ def explain_docs(
     ]
     models = [pipeline.models[number - 1] for number in numbers]
     first: Sequence[float | None] = [None] * len(doc_ids)
-    if any(model.reranker.model.first_stage_weight is not None for model in models):
+    if pipeline.first_stage is None and any(
+        model.reranker.model.first_stage_weight is not None for model in models
+    ):
         first = first_scores or pipeline.first_scores(
             query, doc_ids, method=method, deadline=deadline
         )
@@ -117,25 +120,30 @@ class _Reranked:
     def _candidates(self, number: int) -> RankedDocs:
         pipeline = self._pipeline
         if len(pipeline.models) == 1:
-            (found,) = pipeline.index.top_k(
-                [self._query],
-                pipeline.candidates,
-                self._method or pipeline.method,
-                deadline=self._deadline,
+            found = pipeline.top_k(
+                self._query, pipeline.candidates, method=self._method, deadline=self._deadline
             )
-            return RankedDocs(found.docs, found.scores)
+            return RankedDocs(found.docs, self._mixed(found.scores))
         hits = [hit for hit in self._final if hit.placed_by >= number]
         hits.sort(key=lambda hit: hit.first_rank or 0)
         return RankedDocs(
             np.array([pipeline.index.snapshot.find(hit.doc_id) for hit in hits], np.int64),
-            np.array([hit.first_score or 0.0 for hit in hits], np.float32),
+            self._mixed(np.array([hit.first_score or 0.0 for hit in hits], np.float32)),
         )
 
+    def _mixed(self, scores: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The first stage's scores, as far as models have a use for them."""
+        return scores if self._pipeline.first_stage is None else np.zeros_like(scores)
 
-def explain_hits(pipeline: Pipeline, query: str, *hits: Hit) -> Explanation | ExplanationPair:
+
+def explain_hits(
+    pipeline: Pipeline | TextPipeline, query: str, *hits: Hit
+) -> Explanation | ExplanationPair:
     """Why a hit has its score, or how two differ."""
     if len(hits) not in (1, 2):
         raise InputError(f"one hit or two can be explained, not {len(hits)}")
+    if isinstance(pipeline, TextPipeline):
+        return one_or_both([_as_listed(_explained_text(pipeline, query, hit), hit) for hit in hits])
     given = [hit.first_score for hit in hits if hit.first_score is not None]
     explanations = explain_docs(
         pipeline,
@@ -145,6 +153,11 @@ def explain_hits(pipeline: Pipeline, query: str, *hits: Hit) -> Explanation | Ex
         first_scores=given if len(given) == len(hits) else None,
     )
     return one_or_both(list(map(_as_listed, explanations, hits)))
+
+
+def _explained_text(pipeline: TextPipeline, query: str, hit: Hit) -> Explanation:
+    model = pipeline.models[max(hit.placed_by, 1) - 1]
+    return explain_text(model, query, hit.doc or hit.text, doc_id=str(hit.doc_id))
 
 
 def _as_listed(explanation: Explanation, hit: Hit) -> Explanation:
@@ -179,7 +192,7 @@ def what_if_doc(
     reranker, index = pipeline.reranker, pipeline.index
     depth = reranker.usage.depth or _CHANGED_AMONG
     depth = depth if most is None else min(depth, most)
-    found = index.top_k([query], depth, method or pipeline.method, deadline=deadline)[0]
+    found = pipeline.top_k(query, depth, method=method, deadline=deadline)
     ids = [index.snapshot.doc_id(number) for number in found.docs.tolist()]
     ids = ids if doc_id in ids else [*ids, doc_id]
     doc = ids.index(doc_id)
@@ -188,18 +201,20 @@ def what_if_doc(
     kept = sorted({doc, *range(min(count, len(ids)))})
     ids, docs, doc = [ids[n] for n in kept], [docs[n] for n in kept], kept.index(doc)
     first = None
-    if reranker.model.first_stage_weight is not None:
+    if pipeline.first_stage is None and reranker.model.first_stage_weight is not None:
         first = pipeline.first_scores(query, ids, method=method, deadline=deadline)
     answer = what_if(reranker, query, docs, change, doc=doc, first_stage=first, deadline=deadline)
     return answer, ids
 
 
 @overload
-def explain(ranks: Pipeline, query: str, hit: Hit, /) -> Explanation: ...
+def explain(ranks: Pipeline | TextPipeline, query: str, hit: Hit, /) -> Explanation: ...
 
 
 @overload
-def explain(ranks: Pipeline, query: str, hit: Hit, other: Hit, /) -> ExplanationPair: ...
+def explain(
+    ranks: Pipeline | TextPipeline, query: str, hit: Hit, other: Hit, /
+) -> ExplanationPair: ...
 
 
 @overload
@@ -219,9 +234,11 @@ def explain(
 ) -> Explanation: ...
 
 
-def explain(ranks: Pipeline | Reranker, query: str, /, *what: Any, **options: Any) -> Any:
+def explain(
+    ranks: Pipeline | TextPipeline | Reranker, query: str, /, *what: Any, **options: Any
+) -> Any:
     """Why a hit of a pipeline has its score, or how two hits differ; or why a text has the score
     that a model alone gives it, with the options of `explain_text`."""
-    if isinstance(ranks, Pipeline):
+    if isinstance(ranks, Pipeline | TextPipeline):
         return explain_hits(ranks, query, *what, **options)
     return explain_text(ranks, query, *what, **options)

@@ -19,7 +19,7 @@ from glassrank.ranking.live import best_first
 from glassrank.ranking.planner import Planner
 from glassrank.ranking.stages import Stage
 from glassrank.retrieve.search import TopK
-from glassrank.types import Doc, Hit, query_name, scoring_name
+from glassrank.types import Doc, Hit, Ranking, query_name, scoring_name
 
 
 @dataclass
@@ -113,6 +113,21 @@ class Cascade:
         self.places, self.probabilities = self.places[moved], self.probabilities[moved]
         self.spans, self.truncated = self.spans[moved], self.truncated[moved]
         self.scores = values
+
+    def ranking(self, query: str, hits: tuple[Hit, ...], found: int) -> Ranking:
+        """These hits, with how far the stages came and what time they took."""
+        timing = {**self.timing, "total": sum(self.timing.values())}
+        return Ranking(
+            query,
+            hits,
+            max(self.depths, default=0),
+            timing,
+            found,
+            self.depths,
+            self.cut_short,
+            self.live,
+            int(self.truncated.sum()),
+        )
 
     def hits(
         self,

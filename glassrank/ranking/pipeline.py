@@ -19,6 +19,7 @@ from glassrank.ranking.live import Reranker
 from glassrank.ranking.planner import Planner
 from glassrank.ranking.stages import CALIBRATION_DOCS, IndexStage, some_documents
 from glassrank.retrieve import Index
+from glassrank.retrieve.first_stage import FirstStage, ask
 from glassrank.retrieve.methods import Method, method_name
 from glassrank.retrieve.search import TopK
 from glassrank.retrieve.where import Given
@@ -51,6 +52,7 @@ class Pipeline:
         store: Store | bool | None = True,
         budget_ms: float | None = None,
         method: str | Method | None = None,
+        first_stage: FirstStage | None = None,
         candidates: int | None = None,
         plan: CascadePlan | None = None,
         clock: Clock = now,
@@ -62,10 +64,15 @@ class Pipeline:
         store in the index if there is one, unless `store` is another one, or False; as deep as it
         was best on dev queries, unless `candidates` says otherwise; and rounded where that is
         faster, unless it was loaded as exact. `plan` says how deep each of several models goes.
-        `verify` reads every byte of a store once."""
+        `verify` reads every byte of a store once.
+
+        `first_stage` finds candidates in place of the index, which has their texts and stores; its
+        ids are the index's. A model that mixes our first stage's score into its own does without
+        that share: it was learned for other scores."""
         check_budget(budget_ms)
         rerankers = [models] if isinstance(models, Reranker) else list(models)
         self.index = index.pinned()
+        self.first_stage = first_stage
         self.budget_ms = budget_ms
         usage = rerankers[0].usage if rerankers else None
         method = method or (usage.first_stage if usage else "bm25")
@@ -87,6 +94,7 @@ class Pipeline:
                 if store is True
                 else store or None,
                 found=store is True,
+                mixes=first_stage is None,
             )
             for reranker in rerankers
         )
@@ -168,13 +176,36 @@ class Pipeline:
         depths = self._planned(deadline)
         began = clock()
         depth = max(k, self.candidates)
-        (found,) = self.index.top_k(
-            [query], depth, method or self.method, deadline=deadline, where=where
-        )
+        found = self.top_k(query, depth, method=method, deadline=deadline, where=where)
         cascade = Cascade(found, timing={"first_stage": clock() - began})
         if first and self.models:
             yield self._ranking(query, cascade, k, "first_stage")
         yield self._final(query, cascade, k, depths, deadline)
+
+    def top_k(
+        self,
+        query: str,
+        k: int,
+        *,
+        method: str | Method | None = None,
+        deadline: Deadline = NEVER,
+        where: Given | None = None,
+    ) -> TopK:
+        """What the first stage finds, by numbers in the index; `method` asks for one of ours."""
+        if self.first_stage is None or method is not None:
+            return self.index.top_k(
+                [query], k, method or self.method, deadline=deadline, where=where
+            )[0]
+        if where is not None:
+            raise InputError("a first stage of your own knows no filters; give a method of ours")
+        ids, scores = ask(self.first_stage, query, k, deadline)
+        numbers = [self.index.snapshot.find(str(doc_id)) for doc_id in ids]
+        if -1 in numbers:
+            raise InputError(
+                f"{self.index.path} has no document {ids[numbers.index(-1)]!r}, which the first "
+                "stage found; add it, or give the index that it searches"
+            )
+        return TopK(np.array(numbers, np.int64), np.array(scores, np.float32))
 
     def rerank(
         self,
@@ -213,21 +244,7 @@ class Pipeline:
         took = self.planner.clock() - began
         self.planner.learn("sorting", len(cascade.places), took)
         cascade.timing[hop] = cascade.timing.get(hop, 0.0) + took
-        timing = {**cascade.timing, "total": sum(cascade.timing.values())}
-        depths = cascade.depths
-        found = min(self.candidates, len(cascade.places))
-        reached = max(depths, default=0)
-        return Ranking(
-            query,
-            hits,
-            reached,
-            timing,
-            found,
-            depths,
-            cascade.cut_short,
-            cascade.live,
-            int(cascade.truncated.sum()),
-        )
+        return cascade.ranking(query, hits, min(self.candidates, len(cascade.places)))
 
     def first_scores(
         self,

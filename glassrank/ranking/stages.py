@@ -168,9 +168,16 @@ class IndexStage(Stage):
     """A model on the documents of an index: their stored words, or their texts, encoded live."""
 
     def __init__(
-        self, reranker: Reranker, snapshot: Snapshot, store: Store | None, *, found: bool
+        self,
+        reranker: Reranker,
+        snapshot: Snapshot,
+        store: Store | None,
+        *,
+        found: bool,
+        mixes: bool = True,
     ) -> None:
-        """`found` says whether the store is the model's own in the index, or was given."""
+        """`found` says whether the store is the model's own in the index, or was given; `mixes`
+        whether the first stage is one whose scores the model may mix into its own."""
         if store is None:
             super().__init__(reranker, reranker.cost, WORDS_AT_ONCE)
         else:
@@ -178,6 +185,9 @@ class IndexStage(Stage):
         self.store = store
         self.snapshot = snapshot
         self.found = found
+        self.mixes = mixes
+        if not mixes and reranker.model.first_stage_weight is not None:
+            self.calibration = reranker.usage.texts_calibration
         self.lacks = 0 if store is None else store.lacks(snapshot)
         """Documents that are not in the store, and are encoded when they are found."""
         if store is not None and not found and self.lacks == snapshot.collection.docs:
@@ -190,6 +200,8 @@ class IndexStage(Stage):
         self, query: Words, docs: NDArray[np.int64], first_stage: NDArray[np.float32]
     ) -> DocCandidates | PartlyStored:
         """Documents by their numbers in the index."""
+        if not self.mixes:
+            first_stage = np.zeros_like(first_stage)
         if self.store is None:
             return self._texts(query, docs, first_stage)
         if not self.lacks:
@@ -246,7 +258,7 @@ class IndexStage(Stage):
             store = Store.find(index, self.reranker.model, verify=verify)
         elif store is not None:
             store = Store.open(store.path, self.reranker.model, verify=verify)
-        fresh = IndexStage(self.reranker, index.snapshot, store, found=self.found)
+        fresh = IndexStage(self.reranker, index.snapshot, store, found=self.found, mixes=self.mixes)
         if (self.store is None) == (store is None):
             fresh.cost = self.cost
         return fresh

@@ -79,7 +79,7 @@ def rank(
     names = ids_of(ids, len(docs))
     taken = clock() - began
     hurry = budget_ms is not None or deadline is not None
-    stages = [TextsStage(model, docs) for model in _rerankers(model, hurry)]
+    stages = [TextsStage(model, docs) for model in rerankers_of(model, hurry)]
     if budget_ms is not None and deadline is None:
         for stage in stages:
             warm_up(stage.reranker, clock)
@@ -90,24 +90,14 @@ def rank(
     cascade.rerank(query, stages, [len(docs)] * len(stages), deadline, Planner(clock))
     began = clock()
     hits = cascade.hits(k, names.__getitem__, lambda place, *_: docs[place], first_scores=False)
-    timing = {**cascade.timing, "sorting": clock() - began}
-    timing["total"] = sum(timing.values())
-    ranking = Ranking(
-        query,
-        hits,
-        max(cascade.depths, default=0),
-        timing,
-        len(docs),
-        cascade.depths,
-        cascade.cut_short,
-        cascade.live,
-        int(cascade.truncated.sum()),
-    )
+    cascade.timing["sorting"] = clock() - began
+    ranking = cascade.ranking(query, hits, len(docs))
     warn_if_nothing_reached(ranking, budget_ms, caller=2)
     return ranking
 
 
-def _rerankers(model: Model | Sequence[Model] | None, hurry: bool) -> list[Reranker]:
+def rerankers_of(model: Model | Sequence[Model] | None, hurry: bool) -> list[Reranker]:
+    """As people give them; without any, those of the package that suit."""
     if model is None:
         model = ["fast", "default"] if hurry else "default"
     several = isinstance(model, Sequence) and not isinstance(model, str)
