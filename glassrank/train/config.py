@@ -194,6 +194,9 @@ class ValidationConfig:
     patience: int = 35
     queries: int = 1000
     """At most this many dev queries while training; all of them at the end."""
+    depth: Literal["all", "best"] = "all"
+    """Where the best step is looked for: with all candidates re-ranked, or at the best depth of 5
+    or more, as TK's authors do. At depth 1 every model is as good as the first stage."""
 
 
 @dataclass(frozen=True)

@@ -99,9 +99,10 @@ def train(
         if progress.step % config.validation.every == 0 or last:
             total = team.total(running)
             if team.leads:
-                measure, most = config.validation.measure, config.validation.queries
+                wanted = config.validation
+                precision = validation_precision(config, model)
                 validation = validate(
-                    model, dev, measure, most, validation_precision(config, model)
+                    model, dev, wanted.measure, wanted.queries, precision, wanted.depth
                 )
                 rate = (progress.step - first_step) / (time.perf_counter() - started)
                 _record(config, prepared, model, validation, total, progress, rate, out, say)
@@ -146,6 +147,7 @@ def _record(
         "value": validation.value,
         "depth": validation.depth,
         "at_all": validation.at_all,
+        "compared": validation.compared,
         "first_stage": validation.first_stage,
         "steps_per_second": round(rate, 3),
     }
@@ -153,11 +155,11 @@ def _record(
     append_line(out, LOG, json.dumps(row))
     say(
         f"step {progress.step:,}: loss {row['loss']:.4f}, {config.validation.measure} "
-        f"{validation.value:.4f} at depth {validation.depth} "
-        f"(first stage {validation.first_stage:.4f}), {rate:.1f} steps/s"
+        f"{validation.at_all:.4f} re-ranking all, {validation.value:.4f} at depth "
+        f"{validation.depth} (first stage {validation.first_stage:.4f}), {rate:.1f} steps/s"
     )
-    if validation.value > progress.best or not np.isfinite(progress.best):
-        progress.best, progress.best_step = validation.value, progress.step
+    if validation.compared > progress.best or not np.isfinite(progress.best):
+        progress.best, progress.best_step = validation.compared, progress.step
         progress.best_depth, progress.without_gain, progress.plateau = validation.depth, 0, 0
         usage = _usage(config, validation)
         save_model(

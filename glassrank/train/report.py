@@ -61,7 +61,8 @@ def card(
         f"- Other parameters: {rest:,}",
         f"- Teacher: {config.candidates.teacher or 'none'}",
         f"- Best at step {progress.best_step:,}: {config.validation.measure} {progress.best:.4f} "
-        f"on up to {config.validation.queries:,} dev queries",
+        f"on up to {config.validation.queries:,} dev queries, "
+        + ("re-ranking all" if config.validation.depth == "all" else "at the best depth from 5 on"),
     ]
     if final is not None:
         lines.append(
@@ -95,7 +96,7 @@ def read_log(path: Path) -> list[dict[str, Any]]:
         try:
             row = parse_json(line)
             rows[int(row["step"])] = {"step": int(row["step"])} | {
-                name: float(row[name]) for name in ("loss", "value", "first_stage")
+                name: float(row[name]) for name in ("loss", "compared", "first_stage")
             }
         except (ValueError, TypeError, KeyError, OverflowError):  # half a line, or a loss of NaN
             continue
@@ -136,7 +137,7 @@ def _figure(rows: list[dict[str, Any]], measure: str) -> "Figure":
     figure = Figure(figsize=(7, 5), layout="constrained")
     upper, lower = figure.subplots(2, 1, sharex=True)
     steps = [row["step"] for row in rows]
-    values = [row["value"] for row in rows]
+    values = [row["compared"] for row in rows]
     upper.plot(steps, [row["loss"] for row in rows], color=_LOSS, marker=".")
     upper.set_ylabel("loss")
     lower.plot(steps, values, color=_MEASURE, marker=".", label="re-ranked")
