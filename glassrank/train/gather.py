@@ -109,10 +109,11 @@ def _gather(
 ) -> None:
     """Adds one collection to documents and splits."""
     from glassrank.corpus import read_docs, read_qrels, read_queries
+    from glassrank.corpus.irds import source_in
     from glassrank.retrieve import Index
 
     query_words, doc_words = splitters(config, base)
-    index = Index.build(read_docs(str(base / collection.docs)), folder / "index")
+    index = Index.build(read_docs(source_in(base, collection.docs)), folder / "index")
     numbers: dict[str, int] = {}
     for doc in index.docs():
         numbers[doc.doc_id] = len(docs)
@@ -126,12 +127,12 @@ def _gather(
             continue
         if name == "train" and config.sampler.triples is not None:
             _add_triples(
-                config, index, list(read_queries(str(base / queries))), base, numbers, split
+                config, index, list(read_queries(source_in(base, queries))), base, numbers, split
             )
             continue
         depth = depths.train_depth if name == "train" else depths.dev_depth
-        judgments = read_qrels(str(base / qrels))
-        asked = [q for q in read_queries(str(base / queries)) if q.query_id in judgments]
+        judgments = read_qrels(source_in(base, qrels))
+        asked = [q for q in read_queries(source_in(base, queries)) if q.query_id in judgments]
         most = {"train": depths.train_queries, "dev": depths.dev_queries}.get(name)
         rng = np.random.default_rng([config.seed, number])
         if most is not None and most < len(asked):

@@ -64,6 +64,9 @@ def card(
         f"on up to {config.validation.queries:,} dev queries, "
         + ("re-ranking all" if config.validation.depth == "all" else "at the best depth from 5 on"),
     ]
+    arrays = prepared.description.get("config", {}).get("seed", config.seed)
+    if arrays != config.seed:  # several runs may share them
+        lines.append(f"- Seed: {config.seed}; the arrays were prepared with seed {arrays}")
     if final is not None:
         lines.append(
             f"- On all dev queries: {final.value:.4f} re-ranking {final.depth}, {final.at_all:.4f} "
