@@ -93,7 +93,7 @@ def _trained_reader(config: TrainConfig, base: Path) -> tuple[list[str], Reader]
     encoder: TextEncoder
     if config.start.model is not None:
         saved = start_model(config, base)
-        vocabulary, encoder = saved.vocabulary, text_encoder(saved)
+        vocabulary, encoder = saved.vocabulary, text_encoder(saved, unseen=False)
     elif not family_of(config).reads_pieces:
         return None
     elif config.start.bert is None:
