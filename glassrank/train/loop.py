@@ -6,9 +6,10 @@ and goes on ends with the same weights, on a CPU to the last bit.
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -122,6 +123,12 @@ def train(
     )
 
 
+def stands_still(history: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the last three losses are the same, where batches alone would make them differ."""
+    last = [row["loss"] for row in history[-3:]]
+    return len(last) == 3 and max(last) - min(last) <= 1e-5 * abs(max(last))
+
+
 def validation_precision(config: TrainConfig, model: Ranker) -> str:
     """Transformers are measured as they are trained, since they take long."""
     return config.optimizer.precision if model.reads_pieces else "float32"
@@ -158,6 +165,12 @@ def _record(
         f"{validation.at_all:.4f} re-ranking all, {validation.value:.4f} at depth "
         f"{validation.depth} (first stage {validation.first_stage:.4f}), {rate:.1f} steps/s"
     )
+    if stands_still(progress.history) and not stands_still(progress.history[:-1]):
+        say(
+            f"the loss has stood at {row['loss']:.4f} since step {progress.history[-3]['step']:,}, "
+            "so nothing is learned: all scores may be the same, behind a ReLU that gives zero, say; "
+            "begin again with lower rates in [optimizer], or another seed"
+        )
     if validation.compared > progress.best or not np.isfinite(progress.best):
         progress.best, progress.best_step = validation.compared, progress.step
         progress.best_depth, progress.without_gain, progress.plateau = validation.depth, 0, 0
