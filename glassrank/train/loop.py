@@ -168,7 +168,7 @@ def _record(
     if stands_still(progress.history) and not stands_still(progress.history[:-1]):
         say(
             f"the loss has stood at {row['loss']:.4f} since step {progress.history[-3]['step']:,}, "
-            "so nothing is learned: all scores may be the same, behind a ReLU that gives zero, say; "
+            "so nothing is learned: all scores may be the same, as behind a ReLU that gives zero; "
             "begin again with lower rates in [optimizer], or another seed"
         )
     if validation.compared > progress.best or not np.isfinite(progress.best):
