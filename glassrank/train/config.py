@@ -19,7 +19,7 @@ Say = Callable[[str], None]
 """Is told, line by line, how far a piece of work is."""
 Loss = Literal["hinge", "ranknet", "pointwise", "softmax", "gains", "margin_mse", "kl"]
 VectorFormat = Literal["float32", "float16", "int8"]
-Sampling = Literal["first_stage", "nearest_grade", "lower_grades", "triples"]
+Sampling = Literal["first_stage", "nearest_grade", "lower_grades", "grade_groups", "triples"]
 _LARGEST, _LONGEST_LINE = 1 << 16, 1000
 """Characters of a config and of its lines. Python's reader takes memory with the square of the
 number of parts in a dotted key."""
@@ -67,6 +67,11 @@ class VectorsConfig:
     vectors too."""
     buckets: int = 200_000
     """Into which n-grams are hashed (fasttext)."""
+    window: int = 5
+    """Words on either side that word2vec and fasttext learn a word from; 10 in the RPACRR paper."""
+    whole_documents: bool = False
+    """Whether words are counted, for the vocabulary and for idf, in documents as they are, not in
+    their first doc_length words."""
 
     def __post_init__(self) -> None:
         if self.subwords and self.source != "fasttext":
@@ -131,6 +136,9 @@ class SamplerConfig:
     """What a batch is made of."""
 
     kind: Sampling = "first_stage"
+    """Where negatives are from: what the first stage found, the nearest lower grade, all lower
+    ones; or, as the RPACRR paper has it, grade x - 1 for a positive of grade x, with every such
+    positive as likely as any other, so that groups come up by their sizes."""
     positives: Literal["judged", "found"] = "judged"
     """All relevant documents, or only those that the first stage found. Where it misses many, a
     model that sees all of them learns that what the first stage likes is irrelevant."""

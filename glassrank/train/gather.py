@@ -1,8 +1,9 @@
 """Collections to texts and candidates: the part of training that reads and searches."""
 
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,6 +37,19 @@ class GatheredSplit:
 
 
 @dataclass(frozen=True)
+class WordCounts:
+    """Of whole documents: how often words occur, and in how many documents."""
+
+    words: Counter[str] = field(default_factory=Counter)
+    docs: Counter[str] = field(default_factory=Counter)
+
+    def add(self, words: Sequence[str]) -> None:
+        """One document's."""
+        self.words.update(words)
+        self.docs.update(set(words))
+
+
+@dataclass(frozen=True)
 class Gathered:
     """All collections of a run: their documents, split into words, and its queries."""
 
@@ -43,6 +57,7 @@ class Gathered:
     train: GatheredSplit
     dev: GatheredSplit
     test: GatheredSplit | None = None
+    counts: WordCounts | None = None
 
     def splits(self) -> dict[str, GatheredSplit]:
         """Those that there are, by name."""
@@ -86,16 +101,17 @@ def gather(config: TrainConfig, base: Path, say: Say = lambda _: None) -> Gather
         )
     docs: list[list[str]] = []
     splits = {name: _Split() for name in ("train", "dev", "test")}
+    counts = WordCounts() if config.vectors.whole_documents else None
     for number, collection in enumerate(config.collections):
         say(f"{collection.name}: reading and searching")
         with tempfile.TemporaryDirectory() as folder:
-            _gather(config, collection, number, base, Path(folder), docs, splits)
+            _gather(config, collection, number, base, Path(folder), docs, splits, counts)
     if config.folds is not None:
         splits["dev"] = splits["train"]  # each fold is dev once
     if not splits["dev"].queries:
         raise InputError("no collection has dev_queries and dev_qrels; one of them needs both")
     finished = {name: split.finished() for name, split in splits.items() if split.queries}
-    return Gathered(docs, **finished)
+    return Gathered(docs, **finished, counts=counts)
 
 
 def _gather(
@@ -106,11 +122,13 @@ def _gather(
     folder: Path,
     docs: list[list[str]],
     splits: dict[str, _Split],
+    counts: WordCounts | None,
 ) -> None:
     """Adds one collection to documents and splits."""
     from glassrank.corpus import read_docs, read_qrels, read_queries
     from glassrank.corpus.irds import source_in
     from glassrank.retrieve import Index
+    from glassrank.text import split_words
 
     query_words, doc_words = splitters(config, base)
     index = Index.build(read_docs(source_in(base, collection.docs)), folder / "index")
@@ -119,6 +137,8 @@ def _gather(
         numbers[doc.doc_id] = len(docs)
         text = f"{doc.title} {doc.text}" if doc.title else doc.text
         docs.append(doc_words(text))
+        if counts is not None:
+            counts.add(split_words(text))
     depths = config.candidates
     for name, split in splits.items():
         queries = getattr(collection, f"{name}_queries")

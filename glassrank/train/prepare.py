@@ -14,7 +14,7 @@ from glassrank.ragged import Ragged
 from glassrank.settings import to_plain
 from glassrank.text.vocabulary import UNKNOWN, Vocabulary
 from glassrank.train.config import Say, TrainConfig, family_of
-from glassrank.train.gather import Gathered, GatheredSplit
+from glassrank.train.gather import Gathered, GatheredSplit, WordCounts
 from glassrank.train.prepared import Prepared, Split, Subwords
 from glassrank.train.same_settings import preparation
 from glassrank.train.teachers import MeanTeacher, Teacher, find_teacher
@@ -46,7 +46,7 @@ def prepare(
     if isinstance(words, Vocabulary):
         say(f"vectors from {config.vectors.source}")
         vectors, subwords = _vectors(config, words, base, gathered.docs)
-        idf = _idf(docs, words.rows)
+        idf = _idf(docs, words, gathered.counts)
     teacher = None
     if config.candidates.teacher is not None or config.candidates.teachers:
         say("teacher scores")
@@ -70,7 +70,8 @@ def prepare(
 
 
 def _new_vocabulary(config: TrainConfig, gathered: Gathered) -> tuple[Vocabulary, Reader]:
-    texts = chain(gathered.docs, gathered.train.queries)
+    counted = gathered.docs if gathered.counts is None else [gathered.counts.words]
+    texts = chain(counted, gathered.train.queries)
     wanted = config.vectors
     vocabulary = Vocabulary.build(
         texts, wanted.min_count, wanted.most_words, wanted.unknown_buckets
@@ -139,11 +140,16 @@ def _split(
     )
 
 
-def _idf(docs: Sequence[NDArray[np.int32]], words: int) -> NDArray[np.float32]:
+def _idf(
+    docs: Sequence[NDArray[np.int32]], vocabulary: Vocabulary, counts: WordCounts | None
+) -> NDArray[np.float32]:
     """ln(N / df), natural, as the TK authors' models take it."""
-    frequency = np.zeros(words, np.int64)
+    frequency = np.zeros(vocabulary.rows, np.int64)
     for ids in docs:
         frequency[np.unique(ids)] += 1
+    if counts is not None:
+        for number, word in enumerate(vocabulary.words):
+            frequency[number] = counts.docs.get(word, frequency[number])
     return np.log(max(len(docs), 1) / np.maximum(frequency, 1)).astype(np.float32)
 
 
@@ -170,12 +176,17 @@ def _vectors(
         )
     elif wanted.source == "word2vec":
         word_vectors = vector_training.train_word2vec(
-            docs, vocabulary, wanted.size, seed=config.seed
+            docs, vocabulary, wanted.size, window=wanted.window, seed=config.seed
         )
     else:
         grams = (
             vector_training.subword_vectors(
-                docs, vocabulary, wanted.size, buckets=wanted.buckets, seed=config.seed
+                docs,
+                vocabulary,
+                wanted.size,
+                window=wanted.window,
+                buckets=wanted.buckets,
+                seed=config.seed,
             )
             if wanted.path is None
             else vector_files.read_subwords(base / wanted.path)
