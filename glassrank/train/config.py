@@ -116,6 +116,12 @@ class CandidatesConfig:
     """At most this many training queries of each collection, drawn at random."""
     dev_queries: int | None = None
     """The same for dev queries."""
+    run: tuple[str, ...] = ()
+    """Runs that stand for the first stage, for all queries that are trained on or looked at, in one
+    file or several; nothing is then searched for."""
+    teacher_scores: tuple[str, ...] = ()
+    """Runs with a teacher's scores, in the place of a teacher. A candidate that they lack has the
+    lowest score of its query."""
     teacher: str | None = None
     """Whose scores are kept for losses that learn from them: a sentence transformer's folder, or a
     trained model's, of any kind."""
@@ -124,8 +130,11 @@ class CandidatesConfig:
     has been brought to mean 0 and deviation 1 among a query's candidates."""
 
     def __post_init__(self) -> None:
-        if self.teacher is not None and self.teachers:
-            raise InputError("candidates: teacher is one, teachers are several; keep one of them")
+        if (self.teacher is not None) + bool(self.teachers) + bool(self.teacher_scores) > 1:
+            raise InputError(
+                "candidates: teacher is one, teachers are several, teacher_scores are a file's; "
+                "keep one of them"
+            )
         for name, weight in self.teachers.items():
             if isinstance(weight, bool) or not isinstance(weight, int | float) or not weight > 0:
                 raise InputError(f"candidates.teachers.{name}: expected a weight above 0")
@@ -149,6 +158,8 @@ class SamplerConfig:
     triples: str | None = None
     """A file of query, relevant and other document ids (triples), taken in its order; the queries
     are those it names, whatever train_qrels says."""
+    triples_of: Literal["ids", "texts"] = "ids"
+    """What the file has: ids, or the texts themselves, as MS MARCO's triples.train.small.tsv."""
     shuffle: bool = False
     """Triples in another order in each pass over the file."""
 

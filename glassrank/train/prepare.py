@@ -134,7 +134,7 @@ def _split(
         grades=split.grades,
         ranks=split.ranks,
         first_stage=split.scores,
-        teacher=None if teacher is None else teacher.scores(split),
+        teacher=split.teacher if teacher is None else teacher.scores(split),
         triples=split.triples,
         folds=split.folds,
     )
