@@ -159,8 +159,8 @@ def gains(measure: Measure, ranks: Floats, grades: Ints) -> Floats:
 
 
 def _dcg_gain(measure: Measure, grades: Ints) -> Floats:
-    gain: Floats = 2.0**grades - 1 if measure.dcg == "exp-log2" else grades.astype(np.float64)
-    return gain
+    gain: Floats = grades.astype(np.float64)
+    return np.exp2(gain) - 1 if measure.dcg == "exp-log2" else gain
 
 
 def _err_gains(ranks: Floats, grades: Ints) -> Floats:

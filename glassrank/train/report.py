@@ -98,6 +98,7 @@ def read_log(path: Path) -> list[dict[str, Any]]:
     for line in lines:
         try:
             row = parse_json(line)
+            row.setdefault("compared", row.get("value"))  # logs of before had no name for it
             rows[int(row["step"])] = {"step": int(row["step"])} | {
                 name: float(row[name]) for name in ("loss", "compared", "first_stage")
             }

@@ -2,26 +2,22 @@
 
 S. Hofstätter, M. Zlabinger, A. Hanbury, "TU Wien @ TREC Deep Learning '19", run TUW19-p3: models go
 by their own quality, best first, and each is kept if the mean of raw scores is better with it.
-
-python -m glassrank.train.select PREPARED OUT MODEL [MODEL ...]
 """
 
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from glassrank.errors import GlassrankError, InputError
+from glassrank.errors import InputError
 from glassrank.models.checkpoint import SavedModel, Usage, load_model
 from glassrank.models.saving import save_ensemble
 from glassrank.nn.devices import device_named
 from glassrank.train.batches import SplitTensors, Tokens
 from glassrank.train.config import Say
-from glassrank.train.prepared import Prepared, Split, load_prepared
+from glassrank.train.prepared import Prepared, Split
 from glassrank.train.validate import best_depth, measure_by_depth, score_candidates
 
 Quality = Callable[[NDArray[np.float64]], float]
@@ -145,20 +141,3 @@ def _card(folders: Sequence[Path], selection: Selection, measure: str, usage: Us
             "",
         ]
     )
-
-
-def main() -> None:
-    """Selects among the models that are named on the command line."""
-    if len(sys.argv) < 4:
-        sys.exit(__doc__)
-    prepared, out, *folders = map(Path, sys.argv[1:])
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        select_models(folders, load_prepared(prepared), out, device=device, say=print)
-    except GlassrankError as error:
-        print(error, file=sys.stderr)
-        sys.exit(error.exit_status)
-
-
-if __name__ == "__main__":
-    main()
