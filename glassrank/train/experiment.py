@@ -199,7 +199,8 @@ def as_markdown(result: Experiment, alpha: float = 0.05) -> str:
     told = (
         f"{len(result.first_stage.query_ids):,} {result.split} queries, each model at the depth "
         "that its dev queries chose; ± is the deviation over seeds. "
-        f"* differs from {result.baseline}: p < {alpha} in a paired t-test over queries (their means over seeds), Holm's correction "
+        f"* differs from {result.baseline}: p < {alpha} in a paired t-test over queries (their "
+        "means over seeds), Holm's correction "
         f"for {len(result.comparisons)} comparisons."
     )
     return "\n".join([*lines, "", told, ""])
