@@ -33,6 +33,7 @@ class Collection:
 
     name: str
     docs: str
+    """A file, a folder, an ir_datasets name; or an index, which is then not built again."""
     train_queries: str
     train_qrels: str
     dev_queries: str | None = None

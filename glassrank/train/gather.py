@@ -22,6 +22,7 @@ from glassrank.train.triples import (
     read_text_triples,
     read_triples,
 )
+from glassrank.train.word_texts import WordTexts
 from glassrank.types import Qrels, Query, Run
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class WordCounts:
 class Gathered:
     """All collections of a run: their documents, split into words, and its queries."""
 
-    docs: list[list[str]]
+    docs: Sequence[Sequence[str]]
     train: GatheredSplit
     dev: GatheredSplit
     test: GatheredSplit | None = None
@@ -112,7 +113,7 @@ def gather(config: TrainConfig, base: Path, say: Say = lambda _: None) -> Gather
                 f"{name} needs one collection, found {len(config.collections)}: "
                 "it does not say which one an id is from"
             )
-    docs: list[list[str]] = []
+    docs = WordTexts()
     splits = {name: _Split() for name in ("train", "dev", "test")}
     counts = WordCounts() if config.vectors.whole_documents else None
     for number, collection in enumerate(config.collections):
@@ -133,7 +134,7 @@ def _gather(
     number: int,
     base: Path,
     folder: Path,
-    docs: list[list[str]],
+    docs: WordTexts,
     splits: dict[str, _Split],
     counts: WordCounts | None,
     say: Say,
@@ -142,13 +143,19 @@ def _gather(
     from glassrank.corpus import read_docs, read_qrels, read_queries
     from glassrank.corpus.irds import source_in
     from glassrank.retrieve import Index
+    from glassrank.retrieve.manifest import FILE_NAME as MANIFEST
     from glassrank.text import split_words
 
     query_words, doc_words = splitters(config, base)
-    reader = read_docs(source_in(base, collection.docs), skip_bad=True)
-    index = Index.build(reader, folder / "index")
-    if reader.skipped:
-        say(f"skipped {reader.skipped:,} empty or bad documents; the first: {reader.first_skipped}")
+    source = source_in(base, collection.docs)
+    if Path(source, MANIFEST).is_file():
+        index = Index(source)
+    else:
+        reader = read_docs(source, skip_bad=True)
+        index = Index.build(reader, folder / "index")
+        if reader.skipped:
+            bad = f"{reader.skipped:,} empty or bad documents; the first: {reader.first_skipped}"
+            say(f"skipped {bad}")
     given, teacher = (read_runs(base, files) for files in _files(config))
     numbers: dict[str, int] = {}
     for doc in index.docs():
@@ -280,7 +287,7 @@ def _add_triples(
     queries: Sequence[Query],
     base: Path,
     numbers: dict[str, int],
-    docs: list[list[str]],
+    docs: WordTexts,
     split: _Split,
 ) -> None:
     query_words, doc_words = splitters(config, base)

@@ -1,7 +1,8 @@
 """Texts and candidates to arrays: words get numbers and vectors, pairs get teacher scores."""
 
-from collections.abc import Callable, Sequence
-from itertools import chain
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,8 +24,9 @@ if TYPE_CHECKING:
     from glassrank.text.word_vectors import SubwordVectors
 
 
-Reader = Callable[[Sequence[Sequence[str]], int], list[NDArray[np.int32]]]
+Reader = Callable[[Iterable[Sequence[str]], int], Iterator[NDArray[np.int32]]]
 """From split texts to ids, so many of each at most."""
+_AT_ONCE = 1024
 
 
 def prepare(
@@ -36,7 +38,7 @@ def prepare(
 ) -> Prepared:
     """Paths in the config are relative to `base`. `device` is where a teacher runs."""
     words, read = _trained_reader(config, base) or _new_vocabulary(config, gathered)
-    docs = read(gathered.docs, config.doc_length)
+    docs = _rows(read(gathered.docs, config.doc_length))
     say(
         f"{len(docs):,} documents, {len(gathered.train.queries):,} training queries, "
         f"{len(words):,} words"
@@ -56,7 +58,7 @@ def prepare(
         words=list(words.words) if isinstance(words, Vocabulary) else words,
         vectors=vectors * np.float32(config.vectors.scale),
         idf=idf,
-        docs=Ragged.of(docs, np.int32),
+        docs=docs,
         train=splits["train"],
         dev=splits["dev"],
         test=splits.get("test"),
@@ -77,8 +79,8 @@ def _new_vocabulary(config: TrainConfig, gathered: Gathered) -> tuple[Vocabulary
         texts, wanted.min_count, wanted.most_words, wanted.unknown_buckets
     )
 
-    def read(texts: Sequence[Sequence[str]], longest: int) -> list[NDArray[np.int32]]:
-        return [vocabulary.ids(words[:longest]) for words in texts]
+    def read(texts: Iterable[Sequence[str]], longest: int) -> Iterator[NDArray[np.int32]]:
+        return (vocabulary.ids(words[:longest]) for words in texts)
 
     return vocabulary, read
 
@@ -105,8 +107,10 @@ def _trained_reader(config: TrainConfig, base: Path) -> tuple[list[str], Reader]
         bert = read_pretrained(config.start.bert, base)
         vocabulary, encoder = bert.vocabulary, PieceEncoder(bert.vocabulary, bert.lowercase)
 
-    def read(texts: Sequence[Sequence[str]], longest: int) -> list[NDArray[np.int32]]:
-        return [text.ids for text in encoder.encode([" ".join(t) for t in texts], longest)]
+    def read(texts: Iterable[Sequence[str]], longest: int) -> Iterator[NDArray[np.int32]]:
+        waiting = iter(texts)
+        while some := [" ".join(words) for words in islice(waiting, _AT_ONCE)]:
+            yield from (text.ids for text in encoder.encode(some, longest))
 
     return vocabulary, read
 
@@ -128,7 +132,7 @@ def _split(
     split: GatheredSplit, config: TrainConfig, read: Reader, teacher: Teacher | None
 ) -> Split:
     return Split(
-        queries=Ragged.of(read(split.queries, config.query_length), np.int32),
+        queries=_rows(read(split.queries, config.query_length)),
         collection=split.collection,
         docs=split.docs,
         grades=split.grades,
@@ -140,13 +144,20 @@ def _split(
     )
 
 
-def _idf(
-    docs: Sequence[NDArray[np.int32]], vocabulary: Vocabulary, counts: WordCounts | None
-) -> NDArray[np.float32]:
+def _rows(rows: Iterable[NDArray[np.int32]]) -> Ragged:
+    """As they come: four bytes for each value, none for each row that has passed."""
+    values, ends = array("i"), array("q", [0])
+    for row in rows:
+        values.frombytes(np.ascontiguousarray(row, np.int32).tobytes())
+        ends.append(len(values))
+    return Ragged(np.frombuffer(ends, np.int64), np.frombuffer(values, np.int32))
+
+
+def _idf(docs: Ragged, vocabulary: Vocabulary, counts: WordCounts | None) -> NDArray[np.float32]:
     """ln(N / df), natural, as the TK authors' models take it."""
     frequency = np.zeros(vocabulary.rows, np.int64)
-    for ids in docs:
-        frequency[np.unique(ids)] += 1
+    for number in range(len(docs)):
+        frequency[np.unique(docs[number])] += 1
     if counts is not None:
         for number, word in enumerate(vocabulary.words):
             frequency[number] = counts.docs.get(word, frequency[number])

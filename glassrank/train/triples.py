@@ -17,6 +17,7 @@ from glassrank.errors import InputError
 from glassrank.files import LONGEST_ROW, read_lines
 from glassrank.ragged import Ragged
 from glassrank.train.config import CandidatesConfig
+from glassrank.train.word_texts import WordTexts
 from glassrank.types import Query
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def read_text_triples(
     path: str | Path,
     query_words: Callable[[str], list[str]],
     doc_words: Callable[[str], list[str]],
-    docs: list[list[str]],
+    docs: WordTexts,
 ) -> TextTriples:
     """Documents are added to `docs`; the same text is one query, or one document."""
     queries: list[list[str]] = []
