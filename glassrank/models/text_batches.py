@@ -53,7 +53,7 @@ def text_encoder(saved: SavedModel, *, unseen: bool = True) -> TextEncoder:
     words, buckets = saved.vocabulary[2:], saved.unknown_buckets
     if saved.model.device is None or not unseen:  # the former is served without PyTorch
         return WordEncoder(Vocabulary(words, buckets))
-    from glassrank.models.word_tables import vocabulary_of
+    from glassrank.models.subword_vocabulary import vocabulary_of
 
     tables = [ranker.words for ranker in saved.model.rankers()]
     return WordEncoder(vocabulary_of(tables, words, buckets))

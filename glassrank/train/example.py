@@ -63,8 +63,8 @@ _PIECE_SECTIONS: dict[str, dict[str, Any]] = {
     },
     "validation": _SECTIONS["validation"],
 }
-# Where the authors' own setting, or the usual rate, is known to fail.
-_BETTER: dict[str, dict[str, Any]] = {"duet": {"last_relu": False}}
+BETTER: dict[str, dict[str, Any]] = {"duet": {"last_relu": False}}
+"""Where the authors' own setting is known to fail; the usual rate, below."""
 _RATES: dict[str, dict[str, Any]] = {"duet": {"rest": 1e-3}}
 _TITLES = {
     "start": "Whose weights and pieces of words the model begins with.",
@@ -85,7 +85,7 @@ def example(name: str) -> str:
     if name not in MODELS and not is_outside(name):
         raise InputError(f"there is no model {name!r}; {meant(name)}")
     family = find_family(name, trusted=[name])
-    settings = dataclasses.replace(family.config_type(), **_BETTER.get(name, {}))
+    settings = dataclasses.replace(family.config_type(), **BETTER.get(name, {}))
     parts = [
         _comment(f"Training {name}. Paths are relative to this file. Change what you need, then:")
         + "#   glassrank prepare CONFIG.toml\n#   glassrank train CONFIG.toml\n"

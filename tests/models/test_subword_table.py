@@ -13,8 +13,8 @@ from glassrank.models import Ensemble, Ranker, SubwordTable, TokenBatch
 from glassrank.models.checkpoint import SavedModel, Usage, fingerprint, load_model
 from glassrank.models.knrm import KNRM, KNRMConfig
 from glassrank.models.saving import save_model
+from glassrank.models.subword_vocabulary import SubwordVocabulary
 from glassrank.models.text_batches import text_encoder
-from glassrank.models.word_tables import SubwordVocabulary
 from glassrank.ranking.live import Reranker
 from glassrank.settings import from_plain
 from glassrank.store.doc_encoder import DocEncoder
@@ -184,7 +184,7 @@ def test_words_that_nobody_saw_are_not_alike(members: int, tmp_path: Path) -> No
 
 
 def test_unseen_words_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("glassrank.models.word_tables._MOST_UNSEEN", 3)
+    monkeypatch.setattr("glassrank.models.subword_vocabulary._MOST_UNSEEN", 3)
     table = table_of(vectors_of(["abca"]), Vocabulary(["abca"]))
     vocabulary = SubwordVocabulary(["abca"], [table])
     assert vocabulary.ids(["bbb", "abca", "bbb", "ccc"]).tolist() == [3, 2, 3, 4]
