@@ -98,9 +98,11 @@ def read_log(path: Path) -> list[dict[str, Any]]:
     for line in lines:
         try:
             row = parse_json(line)
-            row.setdefault("compared", row.get("value"))  # logs of before had no name for it
-            rows[int(row["step"])] = {"step": int(row["step"])} | {
-                name: float(row[name]) for name in ("loss", "compared", "first_stage")
+            compared = row["compared"] if "compared" in row else row["value"]  # of older versions
+            rows[int(row["step"])] = {
+                "step": int(row["step"]),
+                "compared": float(compared),
+                **{name: float(row[name]) for name in ("loss", "first_stage")},
             }
         except (ValueError, TypeError, KeyError, OverflowError):  # half a line, or a loss of NaN
             continue
