@@ -1,5 +1,5 @@
 """Texts that are split into words, kept on disk: a word takes its letters there, and in memory a
-text takes eight bytes, where a list of words takes over a hundred for each of them."""
+text takes eight bytes, where a list takes an object for each of its words."""
 
 import os
 import tempfile
