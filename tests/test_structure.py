@@ -101,7 +101,7 @@ def test_no_file_imports_another_in_a_circle() -> None:
 SAME_IDEA = frozenset(
     # A command and what it calls; the plain maths and its fast forms; a model and its explainer;
     # the manifest and the writer of an index and of a store.
-    "adapt budget clusters encode evaluate index prepare search tune "
+    "adapt budget clusters encode evaluate experiment index prepare search select tune "
     "attention contextual few_rows kernels soft_counts transformer "
     "bert mores ngrams manifest writer".split()
 )

@@ -14,6 +14,8 @@ from glassrank.errors import GlassrankError, disk_error
 _COMMANDS = (
     *("demo", "index", "search", "retrieve", "rerank", "evaluate", "tune", "prepare", "train"),
     "adapt",
+    "experiment",
+    "select",
     "explain",
     "encode",
     "bench",

@@ -61,6 +61,8 @@ Exact = Annotated[
         help="Unrounded weights, documents one by one: the same bytes with any number of threads.",
     ),
 ]
+TopicField = Annotated[str, typer.Option("--field", help="Of TREC topics: title, desc or narr.")]
+Tag = Annotated[str, typer.Option(help="The name of the run, in its last column.")]
 Device = Annotated[str, typer.Option(help="cpu, cuda, or cuda:1.")]
 
 _PLAIN_LINE_SECONDS = 10.0

@@ -1,4 +1,4 @@
-"""`glassrank evaluate`: measures of a run, alone or against a baseline."""
+"""`glassrank evaluate`: measures of runs, alone or against a baseline."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,52 +15,86 @@ _DEFAULT = ("RR@10", "nDCG@10", "R@1000", "AP")
 
 
 def evaluate(
-    run: Annotated[Path, typer.Argument(help="A run in TREC's or MS MARCO's format.")],
+    runs: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN...", help="Runs in TREC's or MS MARCO's format, one or more."),
+    ],
     qrels: Annotated[str, typer.Argument(help="Judgments.")],
     measure: Annotated[
         list[str] | None,
-        typer.Option("--measure", "-m", help="RR@10, nDCG@10, AP, P@20, R@100, ERR@20, …"),
+        typer.Option(
+            "--measure",
+            "-m",
+            help="RR@10, nDCG@10, nDCG(dcg='exp-log2')@20, AP, P@20, R@100, ERR@20, RBP(p=0.8), "
+            "Rprec, bpref, Judged@10, …",
+        ),
     ] = None,
     baseline: Annotated[Path | None, typer.Option(help="A run to compare with.")] = None,
     test: Annotated[str, typer.Option(help="Significance: t or permutation.")] = "t",
     correction: Annotated[
-        str, typer.Option(help="Over the measures: none, bonferroni, holm or bh.")
+        str, typer.Option(help="Over measures and runs: none, bonferroni, holm or bh.")
     ] = "holm",
+    margin: Annotated[
+        list[float] | None,
+        typer.Option(help="Of non-inferiority, as a share: 0.02 and 0.05 unless given."),
+    ] = None,
     judged_only: Annotated[
         bool, typer.Option("--judged-only", help="Leave out documents nobody judged.")
     ] = False,
     per_query: Annotated[bool, typer.Option("--per-query", help="Every query's value.")] = False,
     json: console.AsJson = False,
 ) -> None:
-    """Measure a run, and say whether it differs from a baseline."""
+    """Measure runs, and say whether they differ from a baseline."""
     from glassrank.corpus import read_qrels, read_run
-    from glassrank.measure import compare
+    from glassrank.measure import compare_all
     from glassrank.measure import evaluate as measure_run
 
     judgments = read_qrels(qrels)
     measures = measure or list(_DEFAULT)
-    evaluation = measure_run(read_run(run), judgments, measures, judged_only=judged_only)
-    comparisons = None
+
+    def measured(path: Path) -> "Evaluation":
+        return measure_run(read_run(path), judgments, measures, judged_only=judged_only)
+
+    evaluations = {str(path): measured(path) for path in runs}
+    comparisons: dict[str, dict[str, Comparison]] = {name: {} for name in evaluations}
     if baseline is not None:
-        base = measure_run(read_run(baseline), judgments, measures, judged_only=judged_only)
-        comparisons = compare(evaluation, base, test=test, correction=correction)  # type: ignore[arg-type]
+        rows = compare_all(
+            evaluations,
+            measured(baseline),
+            test=test,  # type: ignore[arg-type]
+            correction=correction,  # type: ignore[arg-type]
+            margins=margin or (0.02, 0.05),
+        )
+        for row in rows:
+            comparisons[row.system_name][row.measure] = row
     if json:
-        console.print_json(_as_json(evaluation, comparisons, per_query=per_query))
+        reports = {
+            name: _as_json(evaluation, comparisons[name], per_query=per_query)
+            for name, evaluation in evaluations.items()
+        }
+        console.print_json({"runs": reports} if len(runs) > 1 else reports[str(runs[0])])
         return
-    if per_query:
-        for number, query_id in enumerate(evaluation.query_ids):
-            for name, values in evaluation.per_query.items():
-                print(f"{query_id}\t{name}\t{values[number]:.4f}")
-    table = _comparison_table(comparisons) if comparisons else _table(evaluation)
-    console.out.print(table)
-    console.out.print(f"[dim]{len(evaluation.query_ids):,} judged queries[/]")
+    for name, evaluation in evaluations.items():
+        if len(runs) > 1 and (per_query or baseline is not None):
+            console.out.print(name, markup=False)
+        if per_query:
+            for number, query_id in enumerate(evaluation.query_ids):
+                for measure_name, values in evaluation.per_query.items():
+                    print(f"{query_id}\t{measure_name}\t{values[number]:.4f}")
+        if baseline is not None:
+            console.out.print(_comparison_table(comparisons[name]))
+    if baseline is None:
+        console.out.print(_table(evaluations))
+    console.out.print(f"[dim]{len(judgments):,} judged queries[/]")
 
 
-def _table(evaluation: "Evaluation") -> Table:
+def _table(evaluations: "dict[str, Evaluation]") -> Table:
     table = Table("measure", box=None, pad_edge=False)
-    table.add_column("mean", justify="right")
-    for name, value in evaluation.mean.items():
-        table.add_row(name, f"{value:.4f}")
+    for name in evaluations:
+        table.add_column(name if len(evaluations) > 1 else "mean", justify="right")
+    for measure in next(iter(evaluations.values())).mean:
+        means = (f"{evaluation.mean[measure]:.4f}" for evaluation in evaluations.values())
+        table.add_row(measure, *means)
     return table
 
 
@@ -69,7 +103,7 @@ def _comparison_table(comparisons: "dict[str, Comparison]") -> Table:
     for column in ("run", "baseline", "difference", "p", "p corrected", "non-inferior at"):
         table.add_column(column, justify="right")
     for name, row in comparisons.items():
-        margins = [f"{claim.margin:.0%}" for claim in row.non_inferiority if claim.holds]
+        margins = [_share(claim.margin) for claim in row.non_inferiority if claim.holds]
         table.add_row(
             name,
             f"{row.system:.4f}",
@@ -83,7 +117,7 @@ def _comparison_table(comparisons: "dict[str, Comparison]") -> Table:
 
 
 def _as_json(
-    evaluation: "Evaluation", comparisons: "dict[str, Comparison] | None", *, per_query: bool
+    evaluation: "Evaluation", comparisons: "dict[str, Comparison]", *, per_query: bool
 ) -> dict[str, Any]:
     result: dict[str, Any] = {"queries": len(evaluation.query_ids), "mean": evaluation.mean}
     if per_query:
@@ -100,10 +134,18 @@ def _as_json(
                 "p": row.p_value,
                 "p_corrected": row.corrected_p,
                 "non_inferior": {
-                    f"{claim.margin:.0%}": {"p": claim.p_value, "holds": claim.holds}
+                    _share(claim.margin): {"p": claim.p_value, "holds": claim.holds}
                     for claim in row.non_inferiority
                 },
             }
             for name, row in comparisons.items()
         }
     return result
+
+
+def _share(margin: float) -> str:
+    """
+    >>> _share(0.02), _share(0.025)
+    ('2%', '2.5%')
+    """
+    return f"{100 * margin:g}%"

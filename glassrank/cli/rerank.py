@@ -28,6 +28,8 @@ def rerank(
     ] = None,
     budget_ms: console.BudgetMs = None,
     plan: console.PlanFile = None,
+    field: console.TopicField = "title",
+    tag: console.Tag = "glassrank",
     device: console.Device = "cpu",
     exact: console.Exact = False,
     quiet: console.Quiet = False,
@@ -39,7 +41,7 @@ def rerank(
 
     console.check_plan(plan, model)
     first = read_run(run)
-    texts = {query.query_id: query.text for query in read_queries(queries)}
+    texts = {query.query_id: query.text for query in read_queries(queries, field)}
     unknown = [query_id for query_id in first.query_ids if query_id not in texts]
     if unknown:
         raise InputError(
@@ -58,7 +60,7 @@ def rerank(
     ranked = rerank_run(pipeline, first, texts)
     rows = list(console.track(ranked, "Re-ranking", total=len(first), quiet=quiet))
     seconds = time.perf_counter() - started
-    write_run(Run.from_rankings(rows), out)
+    write_run(Run.from_rankings(rows), out, tag)
     depths = [ranking.depth for _, ranking in rows]
     deep = f"{sum(depths) / max(1, len(depths)):,.0f} candidates each" if rows else "nothing"
     console.say(f"{out}: {len(rows):,} queries, {deep}, in {seconds:.1f} s", quiet=quiet)

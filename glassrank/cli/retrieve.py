@@ -16,6 +16,8 @@ def retrieve(
     method: console.MethodName = "bm25",
     depth: Annotated[int, typer.Option(help="How many documents for each query.")] = 1000,
     where: console.Where = None,
+    field: console.TopicField = "title",
+    tag: console.Tag = "glassrank",
     threads: Annotated[int | None, typer.Option(help="All cores unless given.")] = None,
     quiet: console.Quiet = False,
     json: console.AsJson = False,
@@ -24,13 +26,13 @@ def retrieve(
     from glassrank.corpus import read_queries, write_run
     from glassrank.retrieve import Index
 
-    asked = read_queries(queries)
+    asked = read_queries(queries, field)
     opened = Index(index)
     started = time.perf_counter()
     with console.working(f"Searching for {len(asked):,} queries", quiet=quiet):
         run = opened.retrieve(asked, depth, method, threads, where=where)
     seconds = time.perf_counter() - started
-    write_run(run, out)
+    write_run(run, out, tag)
     if json:
         console.print_json(
             {"run": str(out), "queries": len(run), "lines": len(run.doc_ids), "seconds": seconds}

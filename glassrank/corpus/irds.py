@@ -3,13 +3,14 @@
 Reading one for the first time lets ir_datasets download it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from glassrank.errors import InputError
 from glassrank.types import Doc, Qrel, Query
 
+Item = TypeVar("Item")
 PREFIX = "irds:"
 
 # ir_datasets' names for what topic files call title, desc and narr.
@@ -33,6 +34,17 @@ def is_name(source: str | Path) -> bool:
         return not path.exists() and not path.suffix[1:2].isalpha()
     except (OSError, ValueError) as error:  # too long a name, a NUL in it
         raise InputError(f"{str(source)!r} cannot be read: {error}") from None
+
+
+def source_in(folder: Path, source: str) -> str:
+    """What `source` means in a file of this folder: a path from there, or a dataset's name.
+
+    >>> source_in(Path("configs"), "docs.tsv"), source_in(Path("configs"), "irds:beir/scifact")
+    ('configs/docs.tsv', 'irds:beir/scifact')
+    """
+    path = folder / source
+    is_path = not source.startswith(PREFIX) and not (is_name(source) and is_name(path))
+    return str(path) if is_path else source
 
 
 def load(name: str) -> Any:
@@ -60,7 +72,7 @@ def load(name: str) -> Any:
 def irds_docs(name: str) -> Iterator[tuple[int, Doc]]:
     """(position, document); texts are as the collection has them, empty ones included."""
     dataset = _with(name, "docs")
-    for number, doc in enumerate(dataset.docs_iter(), 1):
+    for number, doc in enumerate(_read(name, dataset.docs_iter()), 1):
         fields = doc._asdict()
         text = fields.get("text") or fields.get("body")
         yield (
@@ -76,7 +88,7 @@ def irds_docs(name: str) -> Iterator[tuple[int, Doc]]:
 
 def irds_queries(name: str, field: str) -> Iterator[Query]:
     """The queries of a dataset of ir_datasets."""
-    for query in _with(name, "queries").queries_iter():
+    for query in _read(name, _with(name, "queries").queries_iter()):
         fields = query._asdict()
         texts = [fields[key] for key in _TOPIC_FIELDS[field] if isinstance(fields.get(key), str)]
         if not texts:
@@ -89,8 +101,36 @@ def irds_queries(name: str, field: str) -> Iterator[Query]:
 
 def irds_qrels(name: str) -> Iterator[Qrel]:
     """Its judgments."""
-    for qrel in _with(name, "qrels").qrels_iter():
+    for qrel in _read(name, _with(name, "qrels").qrels_iter()):
         yield Qrel(qrel.query_id, qrel.doc_id, qrel.relevance)
+
+
+def _read(name: str, items: Iterable[Item]) -> Iterator[Item]:
+    """What comes of a download, or of a package that one collection alone needs, is said as such:
+    to whoever writes an index, an error of the system's is one of the disk's."""
+    try:
+        yield from items
+    except ImportError as error:
+        raise InputError(
+            f"{name} takes a package that is not installed: {_short(error)}; what TREC CAR takes "
+            "comes with: pip install 'glassrank[datasets]'"
+        ) from None
+    except FileNotFoundError as error:
+        raise InputError(
+            f"{name} is no free download: put its files where ir_datasets looks for them, "
+            f"{error.filename or error}"
+        ) from None
+    except (OSError, RuntimeError) as error:  # what `requests` raises is an OSError
+        raise InputError(
+            f"{name} could not be downloaded or read: {_short(error)}; check the connection "
+            "and try again"
+        ) from None
+
+
+def _short(error: Exception) -> str:
+    """One line."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= 300 else f"{text[:297]}..."
 
 
 def _with(name: str, part: str) -> Any:

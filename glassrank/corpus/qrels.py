@@ -1,4 +1,5 @@
-"""Relevance judgments (qrels): TREC's four columns, three columns (BEIR), or ir_datasets."""
+"""Relevance judgments (qrels): TREC's four columns, its five of sampled judgments (prels), three
+columns (BEIR), or ir_datasets."""
 
 import re
 from collections.abc import Iterator
@@ -19,9 +20,10 @@ def read_qrels(
 ) -> Qrels:
     """Judgments of a file (or its `.gz`): query id -> document id -> grade.
 
-    A line is `query iteration document grade` (TREC, MS MARCO) or `query document grade` (BEIR,
-    with or without its header). The same judgment twice is accepted, as TREC's own files have some;
-    two grades for one document are not. Grades below 0 (spam) are kept.
+    A line is `query iteration document grade` (TREC, MS MARCO), `query document grade` (BEIR, with
+    or without its header), or `query document grade method probability` (prels of the Million Query
+    tracks, whose last columns measures do not read). The same judgment twice is accepted, as TREC's
+    own files have some; two grades for one document are not. Grades below 0 (spam) are kept.
     """
     if format not in (None, "trec", "irds"):
         raise InputError(f"unknown format {format!r}; expected trec or irds")
@@ -68,20 +70,22 @@ def _read_file(path: Path) -> Iterator[tuple[int, Qrel]]:
             width = len(cells)
             if width == 3 and cells[2] == "score":  # BEIR's header: query-id corpus-id score
                 continue
-        if width not in (3, 4) or len(cells) != width:
+        if width not in (3, 4, 5) or len(cells) != width:
             expected = (
                 f"{width} columns, as in the first line"
-                if width in (3, 4)
-                else "4 columns (query, iteration, document, grade) or 3 (query, document, grade)"
+                if width in (3, 4, 5)
+                else "4 columns (query, iteration, document, grade), 3 (query, document, grade) or "
+                "5 (query, document, grade, method, probability)"
             )
             raise InputError.at(
                 path, number, f"expected {expected}, found {len(cells)}; correct the line"
             )
-        if not _GRADE.fullmatch(cells[-1]):
+        doc_id, grade = cells[1:3] if width == 5 else cells[-2:]
+        if not _GRADE.fullmatch(grade):
             raise InputError.at(
                 path,
                 number,
-                f"expected a whole number as the grade, found {cells[-1]!r}; "
+                f"expected a whole number as the grade, found {grade!r}; "
                 "correct the line (nine digits are the most)",
             )
-        yield number, Qrel(cells[0], cells[-2], int(cells[-1]))
+        yield number, Qrel(cells[0], doc_id, int(grade))

@@ -1,4 +1,5 @@
-"""Runs: rankings of many queries, in TREC's six columns or MS MARCO's three.
+"""Runs: rankings of many queries, in TREC's six columns or MS MARCO's three, or its candidates
+with their texts.
 
 A run has millions of rows, so rows are read in blocks, a column at a time; only a block with
 something wrong in it is looked at line by line, to say where.
@@ -27,8 +28,11 @@ def read_run(path: str | Path) -> Run:
 
     Lines are `query Q0 document rank score tag` (TREC: the score counts, the rank is ignored) or
     `query document rank` (MS MARCO: the score is minus the rank). A query's rows keep their order,
-    and need not stand together.
+    and need not stand together. MS MARCO's `top1000.dev.tsv` (query, document and both texts,
+    between tabs) says nothing of ranks: its documents rank as they stand there.
     """
+    if _has_texts(path):
+        return _read_candidates(path)
     position: dict[str, int] = {}  # of each query
     shared: dict[str, str] = {}  # one string for all rows of a document, if met early
     docs: list[str] = []
@@ -67,6 +71,30 @@ def read_run(path: str | Path) -> Run:
     offsets = np.concatenate(([0], np.cumsum(np.bincount(owner))))
     run = Run(tuple(position), offsets, docs, score)
     _check_unique(run, path)
+    return run
+
+
+def _has_texts(path: str | Path) -> bool:
+    first = next((line for _, line in read_lines(path) if line.strip()), "")
+    return first.count("\t") == 3
+
+
+def _read_candidates(path: str | Path) -> Run:
+    docs: dict[str, list[str]] = {}
+    for number, line in read_lines(path):
+        if not line.strip():
+            continue
+        cells = line.split("\t")
+        if len(cells) != 4 or len(cells[0].split()) != 1 or len(cells[1].split()) != 1:
+            expected = "query id, document id and their texts, between tabs"
+            raise InputError.at(path, number, f"expected {expected}; correct the line")
+        docs.setdefault(cells[0].strip(), []).append(cells[1].strip())
+    rows = ((query, mine, -np.arange(1.0, len(mine) + 1)) for query, mine in docs.items())
+    run = Run.from_rows(rows)
+    for query_id, mine in docs.items():
+        if len(set(mine)) < len(mine):
+            twice = next(doc for doc in mine if mine.count(doc) > 1)
+            raise InputError(f"{path} has document {twice!r} twice for query {query_id!r}; once")
     return run
 
 

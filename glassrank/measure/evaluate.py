@@ -16,7 +16,18 @@ from numpy.typing import ArrayLike
 
 from glassrank.errors import InputError
 from glassrank.measure.judged import NOTHING, Judged, ScoredList, lists_of, padded, trec_order
-from glassrank.measure.measures import NO_CUTOFF, Floats, Ints, Measure, divide, gains, norm, value
+from glassrank.measure.measures import (
+    NO_CUTOFF,
+    OF_LISTS,
+    Floats,
+    Ints,
+    Measure,
+    divide,
+    gains,
+    norm,
+    value,
+    value_of_lists,
+)
 from glassrank.types import Qrels, Run
 
 CELLS = 1 << 18
@@ -47,7 +58,9 @@ def evaluate(
     """
     judged = Judged.join(run, qrels, judged_only)
     per_query = {
-        str(measure): value(measure, judged.ranks, judged.grades, own_norm(measure, judged))
+        str(measure): value_of_lists(measure, judged)
+        if measure.name in OF_LISTS
+        else value(measure, judged.ranks, judged.grades, own_norm(measure, judged))
         for measure in map(Measure.parse, measures)
     }
     mean = {name: float(values.mean()) for name, values in per_query.items()}
@@ -84,6 +97,7 @@ def evaluate_at_cutoffs(
 
 
 def _at_cutoffs(measure: Measure, judged: Judged, cutoffs: Ints) -> Floats:
+    _check_anywhere(measure)
     if measure.cutoff is not None:
         raise InputError(f"{measure} has a cutoff already; expected a measure without one")
     # Each gain is put at its rank, so that one cumulative sum holds the sums at all cutoffs.
@@ -95,6 +109,11 @@ def _at_cutoffs(measure: Measure, judged: Judged, cutoffs: Ints) -> Floats:
     at_rank[rows, columns] = gains(measure, judged.ranks, judged.grades)[within]
     sums = np.cumsum(at_rank, axis=1)[:, np.minimum(cutoffs, deepest)].T  # (C, Q)
     return divide(sums, norm(measure, judged, cutoffs))
+
+
+def _check_anywhere(measure: Measure) -> None:
+    if measure.name in OF_LISTS:
+        raise InputError(f"{measure} is of whole lists; choose another measure, such as nDCG@10")
 
 
 def as_counts(values: ArrayLike, what: str) -> Ints:
@@ -144,6 +163,8 @@ def evaluate_at_depths(
     """
     wanted = np.unique(as_counts(depths, "depths"))
     parsed = {str(measure): measure for measure in map(Measure.parse, measures)}
+    for measure in parsed.values():
+        _check_anywhere(measure)
     judged = Judged.join(first_stage, qrels)
     first, second = lists_of(first_stage), lists_of(second_stage)
     sums = {name: np.zeros(len(wanted)) for name in parsed}

@@ -1,9 +1,9 @@
 """A run joined with judgments, once, for every measure to read.
 
-Every measure here depends only on where the relevant documents stand. So the join keeps just
-those: for each query the ranks and grades of the relevant documents it found, best rank first,
-and the grades it could have found at best. On most collections that is a handful of numbers for
-each query, however deep the run.
+Most measures depend only on where the relevant documents stand. So the join keeps those: for each
+query the ranks and grades of the relevant documents it found, best rank first, and the grades it
+could have found at best; and for the few others, the ranks of what was judged not relevant. On most
+collections that is a handful of numbers for each query, however deep the run.
 """
 
 from collections.abc import Iterable, Sequence
@@ -39,6 +39,8 @@ class Judged:
     grades: NDArray[np.int64]  # (Q, H), 0 where a query found fewer
     ideal: NDArray[np.int64]  # (Q, J), all relevant grades, descending; then 0
     retrieved: NDArray[np.int64]  # (Q,), length of each list
+    others: NDArray[np.float64]  # (Q, N), ranks of what was judged not relevant; then inf
+    judged_others: NDArray[np.int64]  # (Q,), how many such there are, found or not
 
     @classmethod
     def join(cls, run: Run, qrels: Qrels, judged_only: bool = False) -> "Judged":
@@ -55,7 +57,7 @@ class Judged:
         if not qrels:
             raise InputError("the judgments are empty; expected at least one judged query")
         lists = lists_of(run)
-        ranks, grades, retrieved = [], [], []
+        ranks, grades, retrieved, others = [], [], [], []
         for query_id, judgments in qrels.items():
             doc_ids, scores = lists.get(query_id, NOTHING)
             by_row = np.fromiter(
@@ -69,12 +71,15 @@ class Judged:
             ranks.append(relevant + 1)
             grades.append(ranked[relevant])
             retrieved.append(len(ranked))
+            others.append(np.flatnonzero(ranked == 0) + 1)
         return cls(
             tuple(qrels),
             padded(ranks, np.inf, np.float64),
             padded(grades, 0, np.int64),
             _ideal_grades(qrels),
             np.array(retrieved, np.int64),
+            padded(others, np.inf, np.float64),
+            np.array([sum(g == 0 for g in grades.values()) for grades in qrels.values()], np.int64),
         )
 
 

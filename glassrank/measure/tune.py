@@ -62,6 +62,24 @@ def tune(
         yield Trial(candidate, evaluate(run, wanted, [measure]).mean[str(measure)])
 
 
+def on_the_edge(method: Method) -> list[str]:
+    """Which of its parameters have the least or the greatest value of the grid, or one beyond. A
+    bound that no parameter can pass is no edge: b ends at 0 and 1.
+
+    >>> on_the_edge(BM25(k1=0.3, b=0.4)), on_the_edge(BM25(k1=0.9, b=1.0))
+    (['k1'], [])
+    """
+    grid: dict[str, tuple[float, ...]]
+    if isinstance(method, BM25):
+        grid = {"k1": _K1}
+    elif isinstance(method, QL):
+        grid = {"mu": _MU}
+    else:
+        grid = {"terms": _TERMS, "docs": _DOCS, "weight": _WEIGHT}
+    values = {name: getattr(method, name) for name in grid}
+    return [n for n, value in values.items() if not min(grid[n]) < value < max(grid[n])]
+
+
 def best(trials: Sequence[Trial]) -> Trial:
     """The first of the best: the method as given wins a tie."""
     return max(trials, key=lambda trial: trial.value)

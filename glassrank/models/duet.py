@@ -44,6 +44,9 @@ class DuetConfig:
     mask_hidden: bool = True
     """False: layers see padding as words whose vectors are zero, and their biases answer to it, as
     in the original code. True: what stands for padding is silenced behind each layer."""
+    last_relu: bool = True
+    """Whether scores pass a last ReLU, as in the original code. Once it gives zero for every pair,
+    nothing is learned any more; without it, the last layers begin as any others do."""
 
     def __post_init__(self) -> None:
         if self.doc_windows < 1 or self.query_length < self.window:
@@ -96,10 +99,10 @@ class Duet(WordRanker):
             nn.ReLU(),
             nn.Dropout(config.dropout),
             nn.Linear(hidden, 1),
-            nn.ReLU(),
+            *([nn.ReLU()] if config.last_relu else []),
         )
-        for layer in self.combine:
-            if isinstance(layer, nn.Linear):  # else the last ReLU may begin, and stay, at zero
+        for layer in self.combine if config.last_relu else ():
+            if isinstance(layer, nn.Linear):  # else that ReLU may begin, and stay, at zero
                 nn.init.uniform_(layer.weight, 0, 0.01)
                 nn.init.zeros_(layer.bias)
 

@@ -44,12 +44,19 @@ class TextReader:
         return self.passages.read(docs)
 
 
-def text_encoder(saved: SavedModel) -> TextEncoder:
-    """What turns texts into the ids that a model reads: words, or pieces of words."""
+def text_encoder(saved: SavedModel, *, unseen: bool = True) -> TextEncoder:
+    """What turns texts into the ids that a model reads: words, or pieces of words. Without
+    `unseen`, ids that last: words which are made of n-grams have none outside the vocabulary."""
     pieces = saved.model.piece_text
     if pieces is not None:
         return PieceEncoder(saved.vocabulary, pieces.lowercase)
-    return WordEncoder(Vocabulary(saved.vocabulary[2:], saved.unknown_buckets))
+    words, buckets = saved.vocabulary[2:], saved.unknown_buckets
+    if saved.model.device is None or not unseen:  # the former is served without PyTorch
+        return WordEncoder(Vocabulary(words, buckets))
+    from glassrank.models.subword_vocabulary import vocabulary_of
+
+    tables = [ranker.words for ranker in saved.model.rankers()]
+    return WordEncoder(vocabulary_of(tables, words, buckets))
 
 
 def batch_of(ids: Sequence[NDArray[np.int32]], device: Any) -> TokenBatch:

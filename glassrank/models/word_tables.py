@@ -32,6 +32,8 @@ class SubwordTable(WordTable):
     offsets: Tensor
     rows: Tensor
     ngrams: Tensor
+    more_offsets: Tensor
+    more_rows: Tensor
     has_buckets = False
 
     def __init__(
@@ -50,6 +52,15 @@ class SubwordTable(WordTable):
         self.register_buffer("offsets", offsets.long())
         self.register_buffer("rows", rows.long())
         self.register_buffer("ngrams", ngrams.long())
+        # Words that were not there in training: see `extend`.
+        self.unseen = 0
+        self.ids_of_unseen: dict[str, int] = {}
+        self.register_buffer(
+            "more_offsets", torch.zeros(2, dtype=torch.long, device="cpu"), persistent=False
+        )
+        self.register_buffer(
+            "more_rows", torch.zeros(2, dtype=torch.long, device="cpu"), persistent=False
+        )
 
     def check(self) -> None:
         """Whether every word's rows are in the table, as look-ups take for granted."""
@@ -71,30 +82,43 @@ class SubwordTable(WordTable):
         # Each word once: a text repeats its words, and each has dozens of rows.
         ids, places = torch.unique(batch.ids.long(), return_inverse=True)  # (U,), (B, L)
         vectors = functional.embedding(places, self._means(ids))  # (B, L, E)
-        return Words(vectors, batch.mask, self.idf[batch.ids] * batch.mask)
+        return Words(vectors, batch.mask, self._idf(ids)[places] * batch.mask)
+
+    def _idf(self, ids: Tensor) -> Tensor:
+        """(U,). An unseen word is as rare as the rarest there is."""
+        known = len(self.idf)
+        return torch.where(ids < known, self.idf[ids.clamp(max=known - 1)], self.idf.max())
 
     def _means(self, ids: Tensor) -> Tensor:
         """(U,) to (U, E)."""
-        first = self.offsets[ids]  # (U,)
-        sizes = self.offsets[ids + 1] - first  # (U,)
+        offsets, rows, known = self.offsets, self.rows, len(self.offsets) - 1
+        seen = ids < known  # (U,)
+        unseen = (ids - known).clamp(min=0)
+        first, end = (
+            torch.where(
+                seen,
+                offsets[ids.clamp(max=known - 1) + next_],
+                len(rows) + self.more_offsets[unseen + next_],
+            )
+            for next_ in (0, 1)
+        )  # (U,)
+        sizes = end - first
         begins = sizes.cumsum(0) - sizes  # (U,)
         places = torch.arange(int(sizes.sum()), device=ids.device)
         places = places + (first - begins).repeat_interleave(sizes, output_size=len(places))
+        bags = torch.where(
+            places < len(rows),
+            rows[places.clamp(max=len(rows) - 1)],
+            self.more_rows[(places - len(rows)).clamp(min=0)],
+        )
         return functional.embedding_bag(
-            self.rows[places],
-            self.embedding.weight,
-            begins,
-            mode="mean",
-            sparse=self.embedding.sparse,
+            bags, self.embedding.weight, begins, mode="mean", sparse=self.embedding.sparse
         )
 
     def extend(self, words: Sequence[str]) -> range:
         """Ids, after those there are, for words that the vocabulary lacks: the means of their
-        n-grams as training left them, with the idf of the rarest word.
-
-        The weights stay as they are, but the saved model and its fingerprint are those of the
-        larger vocabulary: extend a copy that is not saved.
-        """
+        n-grams as training left them. Nothing that is saved, or that a fingerprint is made of,
+        changes; only one thread at a time may call it, while others look words up."""
         from glassrank.text.word_vectors import ngram_hashes
 
         buckets, shortest, longest = self.ngrams.tolist()
@@ -104,13 +128,24 @@ class SubwordTable(WordTable):
             or [UNKNOWN]  # too short for n-grams: the vector that unknown words share
             for word in words
         ]
+        there, rows = self.unseen, int(self.more_offsets[self.unseen])
+        ends = rows + torch.tensor([len(bag) for bag in bags], dtype=torch.long).cumsum(0)
+        added = torch.tensor([row for bag in bags for row in bag], dtype=torch.long)
+        # Room is doubled: whoever reads meanwhile keeps the old one, which has all that it knows.
+        self.more_rows = _with_room(self.more_rows, rows + len(added))
+        self.more_offsets = _with_room(self.more_offsets, there + len(bags) + 1)
+        self.more_rows[rows : rows + len(added)] = added.to(self.more_rows.device)
+        self.more_offsets[there + 1 : there + 1 + len(bags)] = ends.to(self.more_offsets.device)
+        self.unseen = there + len(bags)
         known = len(self.offsets) - 1
-        ends = self.offsets.new_tensor([len(bag) for bag in bags]).cumsum(0)
-        rows = self.rows.new_tensor([row for bag in bags for row in bag])
-        self.offsets = torch.cat([self.offsets, self.offsets[-1] + ends])
-        self.rows = torch.cat([self.rows, rows])
-        self.idf = torch.cat([self.idf, self.idf.max().expand(len(words))])
-        return range(known, known + len(words))
+        return range(known + there, known + self.unseen)
+
+
+def _with_room(values: Tensor, size: int) -> Tensor:
+    """(N,), with at least one place behind `size`; those that are new are zero."""
+    if size < len(values):
+        return values
+    return torch.cat([values, values.new_zeros(max(len(values), size + 1 - len(values)))])
 
 
 def check_vocabulary(model: Ranker, vocabulary: Sequence[str]) -> None:

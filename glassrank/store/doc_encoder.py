@@ -61,6 +61,11 @@ class DocEncoder:
         idf_axes: tuple[int, ...] = ()
         if self._model.stores_words:
             axes, idf_axes = word_axes(self._encoder)
+        elif any(hasattr(ranker.words, "ids_of_unseen") for ranker in self._model.rankers()):
+            raise InputError(
+                f"of a {self._model.name} ids of words are stored, and words outside its "
+                "vocabulary, made of n-grams, have none that last; it ranks without a store"
+            )
         words_digest = hashlib.blake2b("\n".join(saved.vocabulary).encode(), digest_size=8)
         return Layout(
             model=self._model.name,

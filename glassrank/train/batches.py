@@ -100,7 +100,10 @@ class _Drawn:
         self._negatives = Ragged.of(negatives, np.int64)
         collection = split.collection[self._queries]
         share = np.bincount(collection)[collection].astype(float)  # queries of the same collection
-        chances = np.cumsum(share**config.collection_power / share)
+        each = share**config.collection_power / share
+        if config.kind == "grade_groups":  # a query as often as it has positives
+            each = each * np.diff(self._positives.offsets)
+        chances = np.cumsum(each)
         self._chances = chances / chances[-1]  # (queries,) running sum, up to 1
 
     def batch(self, step: int) -> BatchRows:
@@ -140,6 +143,8 @@ class _Drawn:
                 lower = (grades >= 0) & (grades < grade)
                 if self._config.kind == "nearest_grade":
                     lower = grades == nearest
+                elif self._config.kind == "grade_groups":
+                    lower = grades == grade - 1
                 pairs.append((places[grades == grade], places[lower]))
         return [pair for pair in pairs if len(pair[0]) and len(pair[1])]
 

@@ -19,7 +19,7 @@ Say = Callable[[str], None]
 """Is told, line by line, how far a piece of work is."""
 Loss = Literal["hinge", "ranknet", "pointwise", "softmax", "gains", "margin_mse", "kl"]
 VectorFormat = Literal["float32", "float16", "int8"]
-Sampling = Literal["first_stage", "nearest_grade", "lower_grades", "triples"]
+Sampling = Literal["first_stage", "nearest_grade", "lower_grades", "grade_groups", "triples"]
 _LARGEST, _LONGEST_LINE = 1 << 16, 1000
 """Characters of a config and of its lines. Python's reader takes memory with the square of the
 number of parts in a dotted key."""
@@ -33,6 +33,7 @@ class Collection:
 
     name: str
     docs: str
+    """A file, a folder, an ir_datasets name; or an index, which is then not built again."""
     train_queries: str
     train_qrels: str
     dev_queries: str | None = None
@@ -67,6 +68,11 @@ class VectorsConfig:
     vectors too."""
     buckets: int = 200_000
     """Into which n-grams are hashed (fasttext)."""
+    window: int = 5
+    """Words on either side that word2vec and fasttext learn a word from; 10 in the RPACRR paper."""
+    whole_documents: bool = False
+    """Whether words are counted, for the vocabulary and for idf, in documents as they are, not in
+    their first doc_length words."""
 
     def __post_init__(self) -> None:
         if self.subwords and self.source != "fasttext":
@@ -111,6 +117,12 @@ class CandidatesConfig:
     """At most this many training queries of each collection, drawn at random."""
     dev_queries: int | None = None
     """The same for dev queries."""
+    run: tuple[str, ...] = ()
+    """Runs that stand for the first stage, for all queries that are trained on or looked at, in one
+    file or several; nothing is then searched for."""
+    teacher_scores: tuple[str, ...] = ()
+    """Runs with a teacher's scores, in the place of a teacher. A candidate that they lack has the
+    lowest score of its query."""
     teacher: str | None = None
     """Whose scores are kept for losses that learn from them: a sentence transformer's folder, or a
     trained model's, of any kind."""
@@ -119,8 +131,11 @@ class CandidatesConfig:
     has been brought to mean 0 and deviation 1 among a query's candidates."""
 
     def __post_init__(self) -> None:
-        if self.teacher is not None and self.teachers:
-            raise InputError("candidates: teacher is one, teachers are several; keep one of them")
+        if (self.teacher is not None) + bool(self.teachers) + bool(self.teacher_scores) > 1:
+            raise InputError(
+                "candidates: teacher is one, teachers are several, teacher_scores are a file's; "
+                "keep one of them"
+            )
         for name, weight in self.teachers.items():
             if isinstance(weight, bool) or not isinstance(weight, int | float) or not weight > 0:
                 raise InputError(f"candidates.teachers.{name}: expected a weight above 0")
@@ -131,6 +146,9 @@ class SamplerConfig:
     """What a batch is made of."""
 
     kind: Sampling = "first_stage"
+    """Where negatives are from: what the first stage found, the nearest lower grade, all lower
+    ones; or, as the RPACRR paper has it, grade x - 1 for a positive of grade x, with every such
+    positive as likely as any other, so that groups come up by their sizes."""
     positives: Literal["judged", "found"] = "judged"
     """All relevant documents, or only those that the first stage found. Where it misses many, a
     model that sees all of them learns that what the first stage likes is irrelevant."""
@@ -141,6 +159,8 @@ class SamplerConfig:
     triples: str | None = None
     """A file of query, relevant and other document ids (triples), taken in its order; the queries
     are those it names, whatever train_qrels says."""
+    triples_of: Literal["ids", "texts"] = "ids"
+    """What the file has: ids, or the texts themselves, as MS MARCO's triples.train.small.tsv."""
     shuffle: bool = False
     """Triples in another order in each pass over the file."""
 
@@ -194,6 +214,9 @@ class ValidationConfig:
     patience: int = 35
     queries: int = 1000
     """At most this many dev queries while training; all of them at the end."""
+    depth: Literal["all", "best"] = "all"
+    """Where the best step is looked for: with all candidates re-ranked, or at the best depth of 5
+    or more, as TK's authors do. At depth 1 every model is as good as the first stage."""
 
 
 @dataclass(frozen=True)

@@ -63,6 +63,9 @@ _PIECE_SECTIONS: dict[str, dict[str, Any]] = {
     },
     "validation": _SECTIONS["validation"],
 }
+BETTER: dict[str, dict[str, Any]] = {"duet": {"last_relu": False}}
+"""Where the authors' own setting is known to fail; the usual rate, below."""
+_RATES: dict[str, dict[str, Any]] = {"duet": {"rest": 1e-3}}
 _TITLES = {
     "start": "Whose weights and pieces of words the model begins with.",
     "vectors": "Where word vectors come from. fasttext and word2vec train them on your documents.",
@@ -82,7 +85,7 @@ def example(name: str) -> str:
     if name not in MODELS and not is_outside(name):
         raise InputError(f"there is no model {name!r}; {meant(name)}")
     family = find_family(name, trusted=[name])
-    settings = family.config_type()
+    settings = dataclasses.replace(family.config_type(), **BETTER.get(name, {}))
     parts = [
         _comment(f"Training {name}. Paths are relative to this file. Change what you need, then:")
         + "#   glassrank prepare CONFIG.toml\n#   glassrank train CONFIG.toml\n"
@@ -95,7 +98,9 @@ def example(name: str) -> str:
         *_tables("config", settings, f"The settings of {name}; left out, they are as here."),
     ]
     kinds = typing.get_type_hints(TrainConfig)
-    for section, values in (_PIECE_SECTIONS if family.reads_pieces else _SECTIONS).items():
+    sections = _PIECE_SECTIONS if family.reads_pieces else _SECTIONS
+    rates = {**sections["optimizer"], **_RATES.get(name, {})}
+    for section, values in {**sections, "optimizer": rates}.items():
         keys = _keys(values, _notes(kinds[section]))
         parts.append(_comment(_TITLES[section]) + f"[{section}]\n" + keys)
     return "\n".join(parts)

@@ -1,8 +1,9 @@
 """Collections to texts and candidates: the part of training that reads and searches."""
 
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,8 +14,16 @@ from numpy.typing import NDArray
 from glassrank.errors import InputError
 from glassrank.ragged import Ragged
 from glassrank.train.config import Collection, FoldsConfig, Say, TrainConfig, family_of
-from glassrank.train.triples import first_stage_of, group_triples, read_triples
-from glassrank.types import Qrels, Query
+from glassrank.train.given_runs import given_candidates, read_runs, scores_by_query, teacher_scores
+from glassrank.train.triples import (
+    Grouped,
+    first_stage_of,
+    group_triples,
+    read_text_triples,
+    read_triples,
+)
+from glassrank.train.word_texts import WordTexts
+from glassrank.types import Qrels, Query, Run
 
 if TYPE_CHECKING:
     from glassrank.retrieve import Index
@@ -33,16 +42,31 @@ class GatheredSplit:
     scores: NDArray[np.float32]  # beside docs.values
     triples: NDArray[np.int32] | None = None  # (T, 3) query, places of positive and negative
     folds: NDArray[np.int32] | None = None  # (Q,)
+    teacher: NDArray[np.float32] | None = None  # beside docs.values, where a file has them
+
+
+@dataclass(frozen=True)
+class WordCounts:
+    """Of whole documents: how often words occur, and in how many documents."""
+
+    words: Counter[str] = field(default_factory=Counter)
+    docs: Counter[str] = field(default_factory=Counter)
+
+    def add(self, words: Sequence[str]) -> None:
+        """One document's."""
+        self.words.update(words)
+        self.docs.update(set(words))
 
 
 @dataclass(frozen=True)
 class Gathered:
     """All collections of a run: their documents, split into words, and its queries."""
 
-    docs: list[list[str]]
+    docs: Sequence[Sequence[str]]
     train: GatheredSplit
     dev: GatheredSplit
     test: GatheredSplit | None = None
+    counts: WordCounts | None = None
 
     def splits(self) -> dict[str, GatheredSplit]:
         """Those that there are, by name."""
@@ -62,6 +86,7 @@ class _Split:
         self.scores: list[NDArray[np.float64]] = []
         self.triples: NDArray[np.int32] | None = None
         self.folds: list[int] = []
+        self.teacher: list[NDArray[np.float64]] = []
 
     def finished(self) -> GatheredSplit:
         """The same in arrays, once no collection is to come."""
@@ -74,28 +99,33 @@ class _Split:
             Ragged.of(self.scores, np.float32).values,
             self.triples,
             np.array(self.folds, np.int32) if self.folds else None,
+            Ragged.of(self.teacher, np.float32).values if self.teacher else None,
         )
 
 
 def gather(config: TrainConfig, base: Path, say: Say = lambda _: None) -> Gathered:
     """Reads and searches every collection. Paths are relative to `base`."""
-    if config.sampler.triples is not None and len(config.collections) != 1:
-        raise InputError(
-            f"sampler.triples needs one collection, found {len(config.collections)}: "
-            "it does not say which one an id is from"
-        )
-    docs: list[list[str]] = []
+    files = {"sampler.triples": config.sampler.triples, "candidates.run": config.candidates.run}
+    files["candidates.teacher_scores"] = config.candidates.teacher_scores
+    for name, given in files.items():
+        if given and len(config.collections) != 1:
+            raise InputError(
+                f"{name} needs one collection, found {len(config.collections)}: "
+                "it does not say which one an id is from"
+            )
+    docs = WordTexts()
     splits = {name: _Split() for name in ("train", "dev", "test")}
+    counts = WordCounts() if config.vectors.whole_documents else None
     for number, collection in enumerate(config.collections):
         say(f"{collection.name}: reading and searching")
         with tempfile.TemporaryDirectory() as folder:
-            _gather(config, collection, number, base, Path(folder), docs, splits)
+            _gather(config, collection, number, base, Path(folder), docs, splits, counts, say)
     if config.folds is not None:
         splits["dev"] = splits["train"]  # each fold is dev once
     if not splits["dev"].queries:
         raise InputError("no collection has dev_queries and dev_qrels; one of them needs both")
     finished = {name: split.finished() for name, split in splits.items() if split.queries}
-    return Gathered(docs, **finished)
+    return Gathered(docs, **finished, counts=counts)
 
 
 def _gather(
@@ -104,20 +134,36 @@ def _gather(
     number: int,
     base: Path,
     folder: Path,
-    docs: list[list[str]],
+    docs: WordTexts,
     splits: dict[str, _Split],
+    counts: WordCounts | None,
+    say: Say,
 ) -> None:
     """Adds one collection to documents and splits."""
     from glassrank.corpus import read_docs, read_qrels, read_queries
+    from glassrank.corpus.irds import source_in
     from glassrank.retrieve import Index
+    from glassrank.retrieve.manifest import FILE_NAME as MANIFEST
+    from glassrank.text import split_words
 
     query_words, doc_words = splitters(config, base)
-    index = Index.build(read_docs(str(base / collection.docs)), folder / "index")
+    source = source_in(base, collection.docs)
+    if Path(source, MANIFEST).is_file():
+        index = Index(source)
+    else:
+        reader = read_docs(source, skip_bad=True)
+        index = Index.build(reader, folder / "index")
+        if reader.skipped:
+            bad = f"{reader.skipped:,} empty or bad documents; the first: {reader.first_skipped}"
+            say(f"skipped {bad}")
+    given, teacher = (read_runs(base, files) for files in _files(config))
     numbers: dict[str, int] = {}
     for doc in index.docs():
         numbers[doc.doc_id] = len(docs)
         text = f"{doc.title} {doc.text}" if doc.title else doc.text
         docs.append(doc_words(text))
+        if counts is not None:
+            counts.add(split_words(text))
     depths = config.candidates
     for name, split in splits.items():
         queries = getattr(collection, f"{name}_queries")
@@ -125,13 +171,12 @@ def _gather(
         if queries is None or qrels is None:
             continue
         if name == "train" and config.sampler.triples is not None:
-            _add_triples(
-                config, index, list(read_queries(str(base / queries))), base, numbers, split
-            )
+            asked = list(read_queries(source_in(base, queries)))
+            _add_triples(config, index, asked, base, numbers, docs, split)
             continue
         depth = depths.train_depth if name == "train" else depths.dev_depth
-        judgments = read_qrels(str(base / qrels))
-        asked = [q for q in read_queries(str(base / queries)) if q.query_id in judgments]
+        judgments = read_qrels(source_in(base, qrels))
+        asked = [q for q in read_queries(source_in(base, queries)) if q.query_id in judgments]
         most = {"train": depths.train_queries, "dev": depths.dev_queries}.get(name)
         rng = np.random.default_rng([config.seed, number])
         if most is not None and most < len(asked):
@@ -141,7 +186,12 @@ def _gather(
         if name == "train" and config.folds is not None:
             split.folds.extend(_folds(config.folds, asked, base, rng))
         kept = depths.train_kept if name == "train" else None
-        _search(index, asked, judgments, depth, depths.method, numbers, split, kept, rng)
+        run = (
+            index.retrieve(asked, depth, depths.method)
+            if given is None
+            else given_candidates(given, asked, depth, numbers)
+        )
+        _add_candidates(run, judgments, numbers, split, kept, rng, teacher)
 
 
 def _folds(
@@ -195,18 +245,21 @@ def _cut(split: Splitter, longest: int, text: str) -> list[str]:
     return split(text)[:longest]
 
 
-def _search(
-    index: "Index",
-    queries: Sequence[Query],
+def _files(config: TrainConfig) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    return config.candidates.run, config.candidates.teacher_scores
+
+
+def _add_candidates(
+    run: Run,
     qrels: Qrels,
-    depth: int,
-    method: str,
     numbers: dict[str, int],
     split: _Split,
     kept: int | None,
     rng: np.random.Generator,
+    teacher: Run | None,
 ) -> None:
-    for query_id, listed_first, scores in index.retrieve(queries, depth, method).items():
+    taught = {} if teacher is None else scores_by_query(teacher)
+    for query_id, listed_first, scores in run.items():
         grades = qrels[query_id]
         known = set(listed_first)
         missed = [doc for doc in grades if doc not in known and doc in numbers]
@@ -224,6 +277,8 @@ def _search(
         split.grades.append(mine[places])
         split.ranks.append(ranks[places])
         split.scores.append(values[places])
+        if teacher is not None:
+            split.teacher.append(teacher_scores(taught, query_id, [listed[i] for i in places]))
 
 
 def _add_triples(
@@ -232,17 +287,32 @@ def _add_triples(
     queries: Sequence[Query],
     base: Path,
     numbers: dict[str, int],
+    docs: WordTexts,
     split: _Split,
 ) -> None:
+    query_words, doc_words = splitters(config, base)
+    if config.sampler.triples_of == "texts":
+        texts = read_text_triples(base / str(config.sampler.triples), query_words, doc_words, docs)
+        grouped = group_triples(texts.triples)
+        _add_grouped(split, grouped, texts.queries, np.zeros(len(grouped.grades), np.int64))
+        return
     ids = {query.query_id: number for number, query in enumerate(queries)}
     grouped = group_triples(read_triples(base / str(config.sampler.triples), ids, numbers))
     ranks, scores = first_stage_of(grouped, index, queries, numbers, config.candidates)
-    texts = (queries[number].text for number in grouped.queries.tolist())
-    query_words, _ = splitters(config, base)
-    split.queries.extend(map(query_words, texts))
+    _add_grouped(split, grouped, [query_words(query.text) for query in queries], ranks, scores)
+
+
+def _add_grouped(
+    split: _Split,
+    grouped: Grouped,
+    queries: Sequence[list[str]],
+    ranks: NDArray[np.int64],
+    scores: NDArray[np.float64] | None = None,
+) -> None:
+    split.queries.extend(queries[number] for number in grouped.queries.tolist())
     split.collection.extend([0] * len(grouped.queries))
     split.docs.extend(np.split(grouped.docs.values, grouped.docs.offsets[1:-1]))
     split.grades.append(grouped.grades)
     split.ranks.append(ranks)
-    split.scores.append(scores)
+    split.scores.append(np.zeros(len(ranks)) if scores is None else scores)
     split.triples = grouped.triples

@@ -6,9 +6,10 @@ and goes on ends with the same weights, on a CPU to the last bit.
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -99,9 +100,10 @@ def train(
         if progress.step % config.validation.every == 0 or last:
             total = team.total(running)
             if team.leads:
-                measure, most = config.validation.measure, config.validation.queries
+                wanted = config.validation
+                precision = validation_precision(config, model)
                 validation = validate(
-                    model, dev, measure, most, validation_precision(config, model)
+                    model, dev, wanted.measure, wanted.queries, precision, wanted.depth
                 )
                 rate = (progress.step - first_step) / (time.perf_counter() - started)
                 _record(config, prepared, model, validation, total, progress, rate, out, say)
@@ -119,6 +121,12 @@ def train(
         progress,
         Validation(**final),
     )
+
+
+def stands_still(history: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the last three losses are the same, where batches alone would make them differ."""
+    last = [row["loss"] for row in history[-3:]]
+    return len(last) == 3 and max(last) - min(last) <= 1e-5 * abs(max(last))
 
 
 def validation_precision(config: TrainConfig, model: Ranker) -> str:
@@ -146,6 +154,7 @@ def _record(
         "value": validation.value,
         "depth": validation.depth,
         "at_all": validation.at_all,
+        "compared": validation.compared,
         "first_stage": validation.first_stage,
         "steps_per_second": round(rate, 3),
     }
@@ -153,11 +162,17 @@ def _record(
     append_line(out, LOG, json.dumps(row))
     say(
         f"step {progress.step:,}: loss {row['loss']:.4f}, {config.validation.measure} "
-        f"{validation.value:.4f} at depth {validation.depth} "
-        f"(first stage {validation.first_stage:.4f}), {rate:.1f} steps/s"
+        f"{validation.at_all:.4f} re-ranking all, {validation.value:.4f} at depth "
+        f"{validation.depth} (first stage {validation.first_stage:.4f}), {rate:.1f} steps/s"
     )
-    if validation.value > progress.best or not np.isfinite(progress.best):
-        progress.best, progress.best_step = validation.value, progress.step
+    if stands_still(progress.history) and not stands_still(progress.history[:-1]):
+        say(
+            f"the loss has stood at {row['loss']:.4f} since step {progress.history[-3]['step']:,}, "
+            "so nothing is learned: all scores may be the same, as behind a ReLU that gives zero; "
+            "begin again with lower rates in [optimizer], or another seed"
+        )
+    if validation.compared > progress.best or not np.isfinite(progress.best):
+        progress.best, progress.best_step = validation.compared, progress.step
         progress.best_depth, progress.without_gain, progress.plateau = validation.depth, 0, 0
         usage = _usage(config, validation)
         save_model(

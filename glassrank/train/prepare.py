@@ -1,7 +1,8 @@
 """Texts and candidates to arrays: words get numbers and vectors, pairs get teacher scores."""
 
-from collections.abc import Callable, Sequence
-from itertools import chain
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from glassrank.ragged import Ragged
 from glassrank.settings import to_plain
 from glassrank.text.vocabulary import UNKNOWN, Vocabulary
 from glassrank.train.config import Say, TrainConfig, family_of
-from glassrank.train.gather import Gathered, GatheredSplit
+from glassrank.train.gather import Gathered, GatheredSplit, WordCounts
 from glassrank.train.prepared import Prepared, Split, Subwords
 from glassrank.train.same_settings import preparation
 from glassrank.train.teachers import MeanTeacher, Teacher, find_teacher
@@ -23,8 +24,9 @@ if TYPE_CHECKING:
     from glassrank.text.word_vectors import SubwordVectors
 
 
-Reader = Callable[[Sequence[Sequence[str]], int], list[NDArray[np.int32]]]
+Reader = Callable[[Iterable[Sequence[str]], int], Iterator[NDArray[np.int32]]]
 """From split texts to ids, so many of each at most."""
+_AT_ONCE = 1024
 
 
 def prepare(
@@ -36,7 +38,7 @@ def prepare(
 ) -> Prepared:
     """Paths in the config are relative to `base`. `device` is where a teacher runs."""
     words, read = _trained_reader(config, base) or _new_vocabulary(config, gathered)
-    docs = read(gathered.docs, config.doc_length)
+    docs = _rows(read(gathered.docs, config.doc_length))
     say(
         f"{len(docs):,} documents, {len(gathered.train.queries):,} training queries, "
         f"{len(words):,} words"
@@ -46,7 +48,7 @@ def prepare(
     if isinstance(words, Vocabulary):
         say(f"vectors from {config.vectors.source}")
         vectors, subwords = _vectors(config, words, base, gathered.docs)
-        idf = _idf(docs, words.rows)
+        idf = _idf(docs, words, gathered.counts)
     teacher = None
     if config.candidates.teacher is not None or config.candidates.teachers:
         say("teacher scores")
@@ -56,7 +58,7 @@ def prepare(
         words=list(words.words) if isinstance(words, Vocabulary) else words,
         vectors=vectors * np.float32(config.vectors.scale),
         idf=idf,
-        docs=Ragged.of(docs, np.int32),
+        docs=docs,
         train=splits["train"],
         dev=splits["dev"],
         test=splits.get("test"),
@@ -70,14 +72,15 @@ def prepare(
 
 
 def _new_vocabulary(config: TrainConfig, gathered: Gathered) -> tuple[Vocabulary, Reader]:
-    texts = chain(gathered.docs, gathered.train.queries)
+    counted = gathered.docs if gathered.counts is None else [gathered.counts.words]
+    texts = chain(counted, gathered.train.queries)
     wanted = config.vectors
     vocabulary = Vocabulary.build(
         texts, wanted.min_count, wanted.most_words, wanted.unknown_buckets
     )
 
-    def read(texts: Sequence[Sequence[str]], longest: int) -> list[NDArray[np.int32]]:
-        return [vocabulary.ids(words[:longest]) for words in texts]
+    def read(texts: Iterable[Sequence[str]], longest: int) -> Iterator[NDArray[np.int32]]:
+        return (vocabulary.ids(words[:longest]) for words in texts)
 
     return vocabulary, read
 
@@ -93,7 +96,7 @@ def _trained_reader(config: TrainConfig, base: Path) -> tuple[list[str], Reader]
     encoder: TextEncoder
     if config.start.model is not None:
         saved = start_model(config, base)
-        vocabulary, encoder = saved.vocabulary, text_encoder(saved)
+        vocabulary, encoder = saved.vocabulary, text_encoder(saved, unseen=False)
     elif not family_of(config).reads_pieces:
         return None
     elif config.start.bert is None:
@@ -104,8 +107,10 @@ def _trained_reader(config: TrainConfig, base: Path) -> tuple[list[str], Reader]
         bert = read_pretrained(config.start.bert, base)
         vocabulary, encoder = bert.vocabulary, PieceEncoder(bert.vocabulary, bert.lowercase)
 
-    def read(texts: Sequence[Sequence[str]], longest: int) -> list[NDArray[np.int32]]:
-        return [text.ids for text in encoder.encode([" ".join(t) for t in texts], longest)]
+    def read(texts: Iterable[Sequence[str]], longest: int) -> Iterator[NDArray[np.int32]]:
+        waiting = iter(texts)
+        while some := [" ".join(words) for words in islice(waiting, _AT_ONCE)]:
+            yield from (text.ids for text in encoder.encode(some, longest))
 
     return vocabulary, read
 
@@ -127,23 +132,35 @@ def _split(
     split: GatheredSplit, config: TrainConfig, read: Reader, teacher: Teacher | None
 ) -> Split:
     return Split(
-        queries=Ragged.of(read(split.queries, config.query_length), np.int32),
+        queries=_rows(read(split.queries, config.query_length)),
         collection=split.collection,
         docs=split.docs,
         grades=split.grades,
         ranks=split.ranks,
         first_stage=split.scores,
-        teacher=None if teacher is None else teacher.scores(split),
+        teacher=split.teacher if teacher is None else teacher.scores(split),
         triples=split.triples,
         folds=split.folds,
     )
 
 
-def _idf(docs: Sequence[NDArray[np.int32]], words: int) -> NDArray[np.float32]:
+def _rows(rows: Iterable[NDArray[np.int32]]) -> Ragged:
+    """As they come: four bytes for each value, none for each row that has passed."""
+    values, ends = array("i"), array("q", [0])
+    for row in rows:
+        values.frombytes(np.ascontiguousarray(row, np.int32).tobytes())
+        ends.append(len(values))
+    return Ragged(np.frombuffer(ends, np.int64), np.frombuffer(values, np.int32))
+
+
+def _idf(docs: Ragged, vocabulary: Vocabulary, counts: WordCounts | None) -> NDArray[np.float32]:
     """ln(N / df), natural, as the TK authors' models take it."""
-    frequency = np.zeros(words, np.int64)
-    for ids in docs:
-        frequency[np.unique(ids)] += 1
+    frequency = np.zeros(vocabulary.rows, np.int64)
+    for number in range(len(docs)):
+        frequency[np.unique(docs[number])] += 1
+    if counts is not None:
+        for number, word in enumerate(vocabulary.words):
+            frequency[number] = counts.docs.get(word, frequency[number])
     return np.log(max(len(docs), 1) / np.maximum(frequency, 1)).astype(np.float32)
 
 
@@ -170,12 +187,17 @@ def _vectors(
         )
     elif wanted.source == "word2vec":
         word_vectors = vector_training.train_word2vec(
-            docs, vocabulary, wanted.size, seed=config.seed
+            docs, vocabulary, wanted.size, window=wanted.window, seed=config.seed
         )
     else:
         grams = (
             vector_training.subword_vectors(
-                docs, vocabulary, wanted.size, buckets=wanted.buckets, seed=config.seed
+                docs,
+                vocabulary,
+                wanted.size,
+                window=wanted.window,
+                buckets=wanted.buckets,
+                seed=config.seed,
             )
             if wanted.path is None
             else vector_files.read_subwords(base / wanted.path)

@@ -61,8 +61,12 @@ def card(
         f"- Other parameters: {rest:,}",
         f"- Teacher: {config.candidates.teacher or 'none'}",
         f"- Best at step {progress.best_step:,}: {config.validation.measure} {progress.best:.4f} "
-        f"on up to {config.validation.queries:,} dev queries",
+        f"on up to {config.validation.queries:,} dev queries, "
+        + ("re-ranking all" if config.validation.depth == "all" else "at the best depth from 5 on"),
     ]
+    arrays = prepared.description.get("config", {}).get("seed", config.seed)
+    if arrays != config.seed:  # several runs may share them
+        lines.append(f"- Seed: {config.seed}; the arrays were prepared with seed {arrays}")
     if final is not None:
         lines.append(
             f"- On all dev queries: {final.value:.4f} re-ranking {final.depth}, {final.at_all:.4f} "
@@ -94,8 +98,11 @@ def read_log(path: Path) -> list[dict[str, Any]]:
     for line in lines:
         try:
             row = parse_json(line)
-            rows[int(row["step"])] = {"step": int(row["step"])} | {
-                name: float(row[name]) for name in ("loss", "value", "first_stage")
+            compared = row["compared"] if "compared" in row else row["value"]  # of older versions
+            rows[int(row["step"])] = {
+                "step": int(row["step"]),
+                "compared": float(compared),
+                **{name: float(row[name]) for name in ("loss", "first_stage")},
             }
         except (ValueError, TypeError, KeyError, OverflowError):  # half a line, or a loss of NaN
             continue
@@ -136,7 +143,7 @@ def _figure(rows: list[dict[str, Any]], measure: str) -> "Figure":
     figure = Figure(figsize=(7, 5), layout="constrained")
     upper, lower = figure.subplots(2, 1, sharex=True)
     steps = [row["step"] for row in rows]
-    values = [row["value"] for row in rows]
+    values = [row["compared"] for row in rows]
     upper.plot(steps, [row["loss"] for row in rows], color=_LOSS, marker=".")
     upper.set_ylabel("loss")
     lower.plot(steps, values, color=_MEASURE, marker=".", label="re-ranked")

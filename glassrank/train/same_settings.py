@@ -21,7 +21,7 @@ def preparation(config: TrainConfig) -> dict[str, Any]:
         "units": "pieces" if pieces else "words",
         "text": plain["config"].get("text"),
         "vectors": None if pieces else vectors,
-        "sampler": {"triples": plain["sampler"]["triples"]},
+        "sampler": {name: plain["sampler"][name] for name in ("triples", "triples_of")},
         **{n: plain[n] for n in ("collections", "query_length", "doc_length", "candidates")},
         "folds": plain["folds"],
     }

@@ -2,27 +2,23 @@
 
 S. Hofstätter, M. Zlabinger, A. Hanbury, "TU Wien @ TREC Deep Learning '19", run TUW19-p3: models go
 by their own quality, best first, and each is kept if the mean of raw scores is better with it.
-
-python -m glassrank.train.select PREPARED OUT MODEL [MODEL ...]
 """
 
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from glassrank.errors import GlassrankError, InputError
+from glassrank.errors import InputError
 from glassrank.models.checkpoint import SavedModel, Usage, load_model
 from glassrank.models.saving import save_ensemble
 from glassrank.nn.devices import device_named
 from glassrank.train.batches import SplitTensors, Tokens
 from glassrank.train.config import Say
-from glassrank.train.prepared import Prepared, Split, load_prepared
-from glassrank.train.validate import measure_by_depth, score_candidates
+from glassrank.train.prepared import Prepared, Split
+from glassrank.train.validate import best_depth, measure_by_depth, score_candidates
 
 Quality = Callable[[NDArray[np.float64]], float]
 """How good scores (n,) are."""
@@ -64,7 +60,7 @@ def select_models(
     say: Say = lambda _: None,
 ) -> Selection:
     """Chooses among saved models on the dev queries and writes the ensemble's folder. Quality is
-    that at the best re-ranking depth, which is kept as the ensemble's."""
+    that with all candidates re-ranked; the best depth is then kept as the ensemble's."""
     if not folders:
         raise InputError("an ensemble needs one model or more to choose from")
     queries = np.arange(len(prepared.dev.queries))
@@ -81,7 +77,7 @@ def select_models(
         data = _tensors(saved, prepared, prepared.dev, device)
         scores.append(score_candidates(saved.model.to(device), data, queries))
         usages.append(saved.usage)
-    selection = select(scores, lambda mean: max(by_depth(mean).values()))
+    selection = select(scores, lambda mean: _at_all(by_depth(mean)))
     for number, folder in enumerate(folders):
         kept = "kept" if number in selection.chosen else "left out"
         say(f"{folder}: {measure} {selection.alone[number]:.4f} on dev queries, {kept}")
@@ -90,19 +86,23 @@ def select_models(
     usage = Usage(
         max(usages[number].query_length for number in selection.chosen),
         max(usages[number].doc_length for number in selection.chosen),
-        max(at, key=lambda depth: (at[depth], -depth)),
+        best_depth(at),
         usages[selection.chosen[0]].first_stage,
     )
     members = [folders[number] for number in selection.chosen]
     save_ensemble(out, members, usage, _card(folders, selection, measure, usage))
     say(
-        f"{out}: an ensemble of {len(members)}, {measure} {selection.value:.4f} on dev queries "
-        f"at depth {usage.depth}"
+        f"{out}: an ensemble of {len(members)}, {measure} {selection.value:.4f} on dev queries, "
+        f"{at[best_depth(at)]:.4f} at depth {best_depth(at)}"
     )
     if prepared.test is not None:  # looked at once, with the depth that dev chose
         value = _test_value(load_model(out), prepared, prepared.test, measure, device)
         say(f"on test queries {value:.4f}")
     return selection
+
+
+def _at_all(by_depth: dict[int, float]) -> float:
+    return by_depth[max(by_depth)]
 
 
 def _tensors(saved: SavedModel, prepared: Prepared, split: Split, device: str) -> SplitTensors:
@@ -132,8 +132,8 @@ def _card(folders: Sequence[Path], selection: Selection, measure: str, usage: Us
             "# ensemble",
             "",
             f"The mean of the raw scores of {len(rows)} of {len(folders)} models, chosen by greedy "
-            f"forward selection: {measure} {selection.value:.4f} on dev queries, re-ranking "
-            f"{usage.depth}.",
+            f"forward selection: {measure} {selection.value:.4f} on dev queries, all candidates "
+            f"re-ranked; used to a depth of {usage.depth}.",
             "",
             f"| member | model | {measure} alone |",
             "|---|---|---|",
@@ -141,20 +141,3 @@ def _card(folders: Sequence[Path], selection: Selection, measure: str, usage: Us
             "",
         ]
     )
-
-
-def main() -> None:
-    """Selects among the models that are named on the command line."""
-    if len(sys.argv) < 4:
-        sys.exit(__doc__)
-    prepared, out, *folders = map(Path, sys.argv[1:])
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        select_models(folders, load_prepared(prepared), out, device=device, say=print)
-    except GlassrankError as error:
-        print(error, file=sys.stderr)
-        sys.exit(error.exit_status)
-
-
-if __name__ == "__main__":
-    main()

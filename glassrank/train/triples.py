@@ -1,10 +1,11 @@
 """Given triples: a file of query, relevant document and other document, as MS MARCO has them.
 
-Lines are `query id <tab> relevant document id <tab> other document id`, and may be gzipped. They
+Lines are `query id <tab> relevant document id <tab> other document id`, or the texts of the three
+(`triples.train.small.tsv`), and may be gzipped. They
 become the candidates of the training queries that they name, and places among those.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ from glassrank.errors import InputError
 from glassrank.files import LONGEST_ROW, read_lines
 from glassrank.ragged import Ragged
 from glassrank.train.config import CandidatesConfig
+from glassrank.train.word_texts import WordTexts
 from glassrank.types import Query
 
 if TYPE_CHECKING:
@@ -60,6 +62,48 @@ def _numbers(path: Path, queries: Mapping[str, int], docs: Mapping[str, int]) ->
         if relevant == other:
             raise InputError.at(path, number, f"document id {other!r} stands on both sides")
         yield from (queries[query], docs[relevant], docs[other])
+
+
+@dataclass(frozen=True)
+class TextTriples:
+    """Triples of texts: queries, split into words, and (T, 3) numbers as `read_triples` has."""
+
+    queries: list[list[str]]
+    triples: NDArray[np.int32]
+
+
+def read_text_triples(
+    path: str | Path,
+    query_words: Callable[[str], list[str]],
+    doc_words: Callable[[str], list[str]],
+    docs: WordTexts,
+) -> TextTriples:
+    """Documents are added to `docs`; the same text is one query, or one document."""
+    queries: list[list[str]] = []
+    query_numbers: dict[str, int] = {}
+    doc_numbers: dict[str, int] = {}
+    triples: list[tuple[int, int, int]] = []
+    for number, line in read_lines(path):
+        if not line.strip():
+            continue
+        texts = [text.strip() for text in line.split("\t")]
+        if len(texts) != 3:
+            raise InputError.at(
+                path, number, f"expected query, relevant and other text, found {len(texts)} texts"
+            )
+        if not all(texts) or texts[1] == texts[2]:
+            continue  # the authors drop triples with an empty side
+        if texts[0] not in query_numbers:
+            query_numbers[texts[0]] = len(queries)
+            queries.append(query_words(texts[0]))
+        for text in texts[1:]:
+            if text not in doc_numbers:
+                doc_numbers[text] = len(docs)
+                docs.append(doc_words(text))
+        triples.append((query_numbers[texts[0]], doc_numbers[texts[1]], doc_numbers[texts[2]]))
+    if not triples:
+        raise InputError(f"{path} has no triples; expected lines of query, relevant, other text")
+    return TextTriples(queries, np.array(triples, np.int32))
 
 
 def group_triples(triples: NDArray[np.int32]) -> Grouped:

@@ -1,7 +1,8 @@
 """How well a model re-ranks dev queries, and to which depth it should."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import torch
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from glassrank.measure import DepthCurve
 
 _PAIRS_AT_ONCE = 2048
+_SHALLOWEST = 5
+"""Of the depths at which the TK authors' code compares steps."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,8 @@ class Validation:
     at_all: float
     """When every candidate is re-ranked."""
     first_stage: float
+    compared: float = 0.0
+    """What steps of a run are compared by: see `ValidationConfig.depth`."""
     test: float | None = None
     """On test queries at that depth."""
     test_first_stage: float | None = None
@@ -67,11 +72,20 @@ def validate(
     measure: str,
     most_queries: int | None = None,
     precision: str = "float32",
+    compared_at: Literal["all", "best"] = "all",
 ) -> Validation:
     """Scores once, then looks at every depth."""
     by_depth, first_stage = quality_by_depth(model, data, measure, most_queries, precision)
-    depth = max(by_depth, key=lambda depth: (by_depth[depth], -depth))
-    return Validation(by_depth[depth], depth, by_depth[max(by_depth)], first_stage)
+    depth = best_depth(by_depth)
+    at_all = by_depth[max(by_depth)]
+    deep = {depth: value for depth, value in by_depth.items() if depth >= _SHALLOWEST}
+    compared = max(deep.values(), default=at_all) if compared_at == "best" else at_all
+    return Validation(by_depth[depth], depth, at_all, first_stage, compared)
+
+
+def best_depth(by_depth: Mapping[int, float]) -> int:
+    """The smallest of the best."""
+    return max(by_depth, key=lambda depth: (by_depth[depth], -depth))
 
 
 def quality_by_depth(

@@ -88,6 +88,37 @@ def test_evaluate_against_a_baseline(call: Call, index: Path, files: Path) -> No
     assert "+0.7500" in shown
 
 
+def test_several_runs_are_measured_at_once(call: Call, index: Path, files: Path) -> None:
+    for name, method in (("a.run", "bm25"), ("b.run", "ql")):
+        call(
+            "retrieve",
+            "my.index",
+            "queries.tsv",
+            "--out",
+            name,
+            "--method",
+            method,
+            "--tag",
+            "mine",
+        )
+    assert Path("a.run").read_text().splitlines()[0].endswith(" mine")
+    asked = ("evaluate", "a.run", "b.run", "qrels.txt", "-m", "RR@10", "-m", "Judged@5")
+    report = json.loads(call(*asked, "--baseline", "a.run", "--margin", "0.1", "--json").stdout)
+    assert set(report["runs"]) == {"a.run", "b.run"}
+    claims = report["runs"]["b.run"]["baseline"]["RR@10"]["non_inferior"]
+    assert list(claims) == ["10%"] and claims["10%"]["holds"] in (True, False)
+    shown = call(*asked).stdout
+    assert "a.run" in shown and "b.run" in shown and "Judged@5" in shown
+
+
+def test_another_field_of_topics_is_searched_for(call: Call, index: Path, files: Path) -> None:
+    topics = "<top><num> 1 <title> cheese <desc> fish in the sea </top>"
+    Path("topics.txt").write_text(topics)
+    for field, best in (("title", "mice"), ("desc", "fish")):
+        call("retrieve", "my.index", "topics.txt", "--out", "t.run", "--field", field)
+        assert Path("t.run").read_text().split()[2] == best
+
+
 def test_tune_gives_a_method_that_can_be_used(call: Call, index: Path) -> None:
     done = call("tune", "my.index", "queries.tsv", "qrels.txt", "--method", "ql", "--json")
     best = json.loads(done.stdout)["best"]

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from glassrank.corpus import read_docs, read_qrels, read_queries
+from glassrank.corpus.irds import source_in
 from glassrank.errors import InputError
+from glassrank.retrieve import Index
 from glassrank.types import Doc, Query
 
 NAME = "glassrank-owls/v1.5"
@@ -72,3 +74,52 @@ def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch,
 def test_a_missing_file_is_not_taken_for_a_name() -> None:
     with pytest.raises(InputError, match=r"missing\.qrels does not exist"):
         read_qrels("missing.qrels")
+
+
+def test_a_name_in_a_file_of_another_folder_stays_a_name(owls: str, tmp_path: Path) -> None:
+    folder = tmp_path / "configs"
+    for name in (owls, f"irds:{owls}", "irds:with/a.suffix"):
+        assert source_in(folder, name) == name
+    assert source_in(folder, "docs.tsv") == str(folder / "docs.tsv")
+    (folder / owls).mkdir(parents=True)
+    assert source_in(folder, owls) == str(folder / owls)
+
+
+class Failing:
+    """A collection whose files cannot be had."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def has_docs(self) -> bool:
+        return True
+
+    def docs_iter(self) -> Iterator[object]:
+        raise self._error
+        yield
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("requests", "could not be downloaded or read: no route to host; check the connection"),
+        ("mirrors", "could not be downloaded or read: .*All download sources failed"),
+        ("by hand", "put its files where ir_datasets looks for them, /home/x/disk45"),
+        ("package", r"not installed: .*trec-car-tools.* pip install 'glassrank\[datasets\]'"),
+    ],
+)
+def test_what_a_collection_lacks_is_said_and_not_that_the_disk_is_full(
+    kind: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ir_datasets = pytest.importorskip("ir_datasets")
+    requests = pytest.importorskip("requests")
+    errors = {
+        "requests": requests.exceptions.ConnectionError("no route\nto host"),
+        "mirrors": RuntimeError("All download sources failed", []),
+        "by hand": FileNotFoundError(Path("/home/x/disk45")),
+        "package": ImportError("This dataset requires trec-car-tools."),
+    }
+    monkeypatch.setitem(ir_datasets.registry._registered, "failing", Failing(errors[kind]))
+    with pytest.raises(InputError, match=said) as caught:
+        Index.build(read_docs("irds:failing"), tmp_path / "index")
+    assert "make room" not in str(caught.value) and "\n" not in str(caught.value)

@@ -34,7 +34,7 @@ def test_formats_agree(tmp_path: Path, text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "line", "message"),
     [
-        ("1 0 a 2 0.5\n", 1, r"expected 4 columns \(query, .*\) or 3 .*, found 5"),
+        ("1 0 a 2 0.5 x\n", 1, r"expected 4 columns \(query, .*\), 3 .* or 5 .*, found 6"),
         ("1 0 a 2\n1 a 2\n", 2, "expected 4 columns, as in the first line, found 3"),
         ("1 a 2\n1 0 a 2\n", 2, "expected 3 columns, as in the first line, found 4"),
         ("1 0 a high\n", 1, "expected a whole number as the grade, found 'high'"),
@@ -75,3 +75,9 @@ def test_an_id_with_a_space_is_not_written(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="'a b' is empty or has a space"):
         write_qrels({"1": {"a b": 1}}, tmp_path / "qrels.txt")
     assert not list(tmp_path.iterdir())
+
+
+def test_prels_have_five_columns(tmp_path: Path) -> None:
+    path = tmp_path / "prels"
+    path.write_text("10002 GX1 2 1 0.25\n10002 GX2 0 0 1.0\n10003 GX1 -1 1 0.5\n")
+    assert read_qrels(path) == {"10002": {"GX1": 2, "GX2": 0}, "10003": {"GX1": -1}}

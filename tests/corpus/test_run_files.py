@@ -209,3 +209,19 @@ def test_a_disk_that_refuses_is_one_sentence(
     assert "\n" not in str(caught.value) and "a.run" in str(caught.value)
     assert (tmp_path / "a.run").read_text() == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["a.run"]
+
+
+def test_candidates_with_their_texts_rank_as_they_stand(tmp_path: Path) -> None:
+    path = tmp_path / "top1000.dev.tsv"
+    path.write_text("7\t10\twhat is it\tIt is a cat .\n8\t10\twho\tx\n7\t3\twhat is it\ty z\n")
+    run = read_run(path)
+    assert [(q, docs, scores.tolist()) for q, docs, scores in run.items()] == [
+        ("7", ["10", "3"], [-1.0, -2.0]),
+        ("8", ["10"], [-1.0]),
+    ]
+    path.write_text("7\t10\twhat\tx\n7\t10\twhat\tx\n")
+    with pytest.raises(InputError, match="document '10' twice for query '7'"):
+        read_run(path)
+    path.write_text("7\t10\twhat\tx\n7\t10\twhat\n")
+    with pytest.raises(InputError, match=r"top1000.dev.tsv:2: expected query id, document id"):
+        read_run(path)

@@ -21,7 +21,7 @@ Values = dict[str, dict[str, float]]
 # RR@k is not here: trec_eval has no cutoff for it.
 TREC = [
     *["RR", "RR(rel=2)", "AP", "AP(rel=2)", "AP@5", "AP(rel=3)@10", "nDCG", "nDCG@1", "nDCG@10"],
-    *["P@1", "P@20", "P(rel=2)@5", "R@3", "R@100", "R(rel=2)@10"],
+    *["P@1", "P@20", "P(rel=2)@5", "R@3", "R@100", "R(rel=2)@10", "Rprec", "Rprec(rel=2)", "bpref"],
 ]
 
 
@@ -107,7 +107,7 @@ def test_reciprocal_rank_with_cutoff_with_ties(case: tuple[RunDict, Qrels]) -> N
 @given(case=cases())
 @settings(max_examples=10, deadline=None)
 def test_err(case: tuple[RunDict, Qrels]) -> None:
-    names = ["ERR@1", "ERR@20"]
+    names = ["ERR@1", "ERR@20", "nDCG(dcg='exp-log2')@20"]
     # gdeval prints five decimals.
     assert_same(ours(names, *case), oracle("gdeval", names, *case), tolerance=5.1e-6)
 

@@ -6,11 +6,17 @@ from hypothesis import given, settings
 from random_runs import RunDict, cases
 
 from glassrank.errors import InputError
-from glassrank.measure import Measure, evaluate, evaluate_at_cutoffs
+from glassrank.measure import Measure, evaluate, evaluate_at_cutoffs, evaluate_at_depths
 from glassrank.types import Qrels, Run
 
 
-@pytest.mark.parametrize("text", ["RR@10", "nDCG@10", "AP", "RR(rel=2)@10", "AP(rel=2)", "ERR@20"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *["RR@10", "nDCG@10", "AP", "RR(rel=2)@10", "AP(rel=2)", "ERR@20", "Rprec", "bpref"],
+        *["nDCG(dcg='exp-log2')@20", "RBP(p=0.95)", "RBP(rel=2,p=0.5)@10", "Judged@10"],
+    ],
+)
 def test_measures_print_as_they_are_written(text: str) -> None:
     assert str(Measure.parse(text)) == repr(Measure.parse(text)) == text
 
@@ -26,7 +32,16 @@ def test_parsed_and_written_measures_are_equal() -> None:
         ("ndcg@10", r"'ndcg' is not known; did you mean nDCG\? measures are RR, AP"),
         ("MRR@10", r"did you mean RR\?"),
         ("recall@10", r"did you mean R\?"),
-        ("zebra", r"'zebra' is not known; measures are RR, AP, P, R, nDCG, ERR"),
+        (
+            "zebra",
+            "'zebra' is not known; measures are RR, AP, P, R, RBP, Rprec, nDCG, ERR, bpref, Judged",
+        ),
+        ("Rprec@10", "Rprec is of the whole list and takes no cutoff"),
+        ("P(p=0.5)@10", "p is of RBP alone"),
+        ("ERR(dcg=exp-log2)@10", "of nDCG alone"),
+        ("nDCG(dcg=square)@10", "dcg is log2 or exp-log2"),
+        ("bpref(rel=2)", "takes no rel"),
+        ("RBP(p=1.2.3)", "p is no number"),
         ("RR@", "'RR@' is not a measure; expected a name"),
         ("RR(min=2)@10", "is not a measure"),
         ("RR@0", "needs a cutoff of at least 1, found 0"),
@@ -123,3 +138,49 @@ def test_bad_cutoffs_are_explained(cutoffs: list[float]) -> None:
 def test_a_measure_with_a_cutoff_has_no_other_cutoffs() -> None:
     with pytest.raises(InputError, match="P@5 has a cutoff already"):
         evaluate_at_cutoffs(GOOD, {"q": {"a": 1}}, ["P@5"], [1])
+
+
+def by_hand(name: str, ranked: list[str], grades: dict[str, int]) -> float:
+    """The definitions, document by document."""
+    relevant = [doc for doc, grade in grades.items() if grade > 0]
+    others = [doc for doc, grade in grades.items() if grade == 0]
+    hits = [grades.get(doc, 0) > 0 for doc in ranked]
+    if name == "Rprec":
+        return sum(hits[: len(relevant)]) / max(1, len(relevant))
+    if name == "RBP(p=0.5)@6":
+        return sum(0.5 * 0.5**place for place, hit in enumerate(hits[:6]) if hit)
+    if name == "Judged@6":
+        return sum(grades.get(doc, -1) >= 0 for doc in ranked[:6]) / max(1, len(ranked[:6]))
+    if name == "bpref":
+        total = 0.0
+        for place, doc in enumerate(ranked):
+            if doc in relevant:
+                above = sum(other in others for other in ranked[:place])
+                least = min(len(relevant), len(others))
+                total += 1 - min(above, len(relevant)) / least if above else 1.0
+        return total / max(1, len(relevant))
+    best = sorted((2**g - 1 for g in grades.values() if g > 0), reverse=True)[:6]
+    gain = [2 ** max(grades.get(doc, 0), 0) - 1 for doc in ranked[:6]]
+    ideal = sum(value / np.log2(place + 2) for place, value in enumerate(best))
+    return sum(v / np.log2(place + 2) for place, v in enumerate(gain)) / ideal if ideal else 0.0
+
+
+@settings(max_examples=60, deadline=None)
+@given(case=cases(ties=False))
+@pytest.mark.parametrize(
+    "name", ["Rprec", "RBP(p=0.5)@6", "Judged@6", "bpref", "nDCG(dcg='exp-log2')@6"]
+)
+def test_measures_of_the_papers_by_hand(name: str, case: tuple[RunDict, Qrels]) -> None:
+    run, qrels = case
+    values = evaluate(Run.from_dict(run), qrels, [name]).per_query[name]
+    for query_id, value in zip(qrels, values.tolist(), strict=True):
+        scores = run.get(query_id, {})
+        ranked = sorted(scores, key=lambda doc: scores[doc], reverse=True)
+        assert value == pytest.approx(by_hand(name, ranked, qrels[query_id])), query_id
+
+
+@pytest.mark.parametrize("name", ["Rprec", "bpref", "Judged@5"])
+def test_measures_of_whole_lists_are_not_of_depths(name: str) -> None:
+    run = Run.from_dict({"q": {"a": 1.0}})
+    with pytest.raises(InputError, match="is of whole lists"):
+        evaluate_at_depths(run, run, {"q": {"a": 1}}, [name])

@@ -6,7 +6,7 @@ import pytest
 
 from glassrank.errors import InputError
 from glassrank.measure import evaluate
-from glassrank.measure.tune import best, candidates, tune
+from glassrank.measure.tune import best, candidates, on_the_edge, tune
 from glassrank.retrieve import BM25, QL, RM3, Index
 from glassrank.types import Doc, Qrels, Query
 
@@ -52,3 +52,9 @@ def test_a_tie_goes_to_the_method_as_given(index: Index) -> None:
 def test_queries_without_judgments_are_an_error(index: Index) -> None:
     with pytest.raises(InputError, match="none of the queries has a judgment"):
         next(tune(index, [Query("q9", "cat")], QRELS))
+
+
+def test_the_edge_of_the_grid_is_named() -> None:
+    assert on_the_edge(QL(mu=6000)) == ["mu"] and on_the_edge(QL(mu=500)) == []
+    assert on_the_edge(BM25(k1=4.0, b=0.0)) == ["k1"]
+    assert on_the_edge(RM3(BM25(), terms=40, docs=3, weight=0.5)) == ["terms", "docs"]

@@ -9,12 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glassrank.errors import InputError
-from glassrank.models import SubwordTable, TokenBatch
-from glassrank.models.checkpoint import Usage, fingerprint, load_model
+from glassrank.models import Ensemble, Ranker, SubwordTable, TokenBatch
+from glassrank.models.checkpoint import SavedModel, Usage, fingerprint, load_model
 from glassrank.models.knrm import KNRM, KNRMConfig
 from glassrank.models.saving import save_model
+from glassrank.models.subword_vocabulary import SubwordVocabulary
+from glassrank.models.text_batches import text_encoder
+from glassrank.ranking.live import Reranker
 from glassrank.settings import from_plain
+from glassrank.store.doc_encoder import DocEncoder
 from glassrank.text import Vocabulary
+from glassrank.text.vocabulary import UNKNOWN
 from glassrank.text.word_vectors import SubwordVectors
 from glassrank.train.config import TrainConfig, VectorsConfig
 from glassrank.train.gather import Gathered, GatheredSplit
@@ -152,6 +157,39 @@ def test_a_run_trains_n_grams_from_its_own_texts(tmp_path: Path) -> None:
     assert not torch.equal(words.embedding.weight, torch.from_numpy(prepared.vectors))
     ids = range(2, len(prepared.words))  # "doggy" too, which no document has
     assert words(batch_of([*ids])).vectors.any(-1).all()
+
+
+@pytest.mark.parametrize("members", [0, 2])
+def test_words_that_nobody_saw_are_not_alike(members: int, tmp_path: Path) -> None:
+    """From a text to its score, in a model by itself and in an ensemble, and in any order."""
+    vocabulary = Vocabulary(["cancer", "ward", "cat"])
+    tables = [table_of(vectors_of(["cancer", "ward"]), vocabulary) for _ in range(members or 1)]
+    model: Ranker = KNRM(KNRMConfig(size=SIZE), tables[0])
+    if members:
+        both = [KNRM(KNRMConfig(size=SIZE), table) for table in tables]
+        model = Ensemble(both, [(30, 200)] * members)
+    before = fingerprint(model)
+    saved = SavedModel(model.eval(), Usage(), list(vocabulary.words))
+    reranker, other = Reranker(saved), Reranker(saved)
+    texts = ["cancerz ward", "qqqq ward", "zzzzz"]
+    scores = reranker.scores("cancer", texts).values
+    assert len(set(scores.tolist())) == 3
+    assert "cancerz" in reranker.vocabulary
+    assert other.scores("cancer", texts[::-1]).values.tolist() == scores[::-1].tolist()
+    assert fingerprint(model) == before
+    with pytest.raises(InputError, match="it ranks without a store"):
+        DocEncoder(saved, "int8")
+    lasting = text_encoder(saved, unseen=False).encode(["cancerz ward"], 5)[0]
+    assert lasting.ids.tolist() == [UNKNOWN, 3]
+
+
+def test_unseen_words_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("glassrank.models.subword_vocabulary._MOST_UNSEEN", 3)
+    table = table_of(vectors_of(["abca"]), Vocabulary(["abca"]))
+    vocabulary = SubwordVocabulary(["abca"], [table])
+    assert vocabulary.ids(["bbb", "abca", "bbb", "ccc"]).tolist() == [3, 2, 3, 4]
+    assert vocabulary.ids(["bcbc", "cbcb", "abca"]).tolist() == [5, 1, 2]
+    assert vocabulary.ids(["cbcb", "bbb"]).tolist() == [1, 3] and "cbcb" not in vocabulary
 
 
 def test_subwords_need_fasttext() -> None:

@@ -12,7 +12,7 @@ from glassrank.train.report import draw_curves, draw_if_possible, read_log
 
 def write_log(folder: Path, values: list[float]) -> None:
     rows = [
-        {"step": 20 * (i + 1), "loss": 1 / (i + 1), "value": value, "first_stage": 0.29}
+        {"step": 20 * (i + 1), "loss": 1 / (i + 1), "compared": value, "first_stage": 0.29}
         for i, value in enumerate(values)
     ]
     (folder / "log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -44,11 +44,11 @@ def test_a_picture_may_be_a_png(tmp_path: Path) -> None:
 
 def test_a_log_of_a_killed_run_counts_each_step_once(tmp_path: Path) -> None:
     write_log(tmp_path, [0.30, 0.41])
-    again = {"step": 40, "loss": 0.5, "value": 0.42, "first_stage": 0.29}
+    again = {"step": 40, "loss": 0.5, "compared": 0.42, "first_stage": 0.29}
     with (tmp_path / "log.jsonl").open("a") as file:
         file.write('{"step": 40, "lo\n' + json.dumps(again) + "\n")
     rows = read_log(tmp_path / "log.jsonl")
-    assert [(row["step"], row["value"]) for row in rows] == [(20, 0.30), (40, 0.42)]
+    assert [(row["step"], row["compared"]) for row in rows] == [(20, 0.30), (40, 0.42)]
 
 
 @pytest.mark.parametrize("text", [None, "", '{"step"\n'])

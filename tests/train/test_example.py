@@ -1,5 +1,6 @@
 """The file to start from: read back as a user would, for every model."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from glassrank.errors import InputError
 from glassrank.models import MODELS, TokenBatch, WordTable
 from glassrank.settings import from_plain
 from glassrank.train.config import TrainConfig, read_config
-from glassrank.train.example import example
+from glassrank.train.example import BETTER, example
 
 
 def read(tmp_path: Path, text: str) -> TrainConfig:
@@ -33,7 +34,7 @@ def test_an_example_is_read_and_its_model_built(tmp_path: Path, name: str) -> No
 def test_an_example_shows_the_models_defaults(tmp_path: Path, name: str) -> None:
     shown = read(tmp_path, example(name)).config
     kind = MODELS[name].config_type
-    assert from_plain(kind, shown) == kind()
+    assert from_plain(kind, shown) == replace(kind(), **BETTER.get(name, {}))
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -76,6 +76,14 @@ def test_a_run_does_not_go_on_with_other_arrays(tmp_path: Path) -> None:
         run(tmp_path, prepared=replace(tiny_prepared(), fingerprint="other"))
 
 
+def test_the_card_says_so_where_arrays_have_another_seed(tmp_path: Path) -> None:
+    for seed, said in ((42, False), (7, True)):
+        arrays = replace(tiny_prepared(), description={"config": {"seed": 42}})
+        run(tmp_path / str(seed), tiny_config(seed=seed), arrays)
+        card = (tmp_path / str(seed) / "best" / "card.md").read_text("utf-8")
+        assert ("Seed: 7; the arrays were prepared with seed 42" in card) == said
+
+
 def test_a_run_may_be_made_longer_and_saved_smaller(out: Path) -> None:
     longer = tiny_config(
         optimizer={"steps": 80, "rest": 0.05, "vectors": 0.01}, vectors={"saved": "int8"}

@@ -42,6 +42,24 @@ def test_lower_grade_negatives_are_all_judged_below() -> None:
     assert pairs("lower_grades") == {(0, 1), (0, 2), (0, 3), (1, 2), (1, 3)}
 
 
+def test_groups_of_grades_come_up_by_their_sizes() -> None:
+    """Grade x against x - 1 alone, as in the RPACRR paper, every positive as likely as another."""
+    assert pairs("grade_groups") == {(1, 2), (1, 3)}  # nothing has grade 2, one below 3
+    base = graded_split()
+    split = replace(
+        base,
+        queries=Ragged.of([np.array([2])] * 2, np.int32),
+        collection=np.zeros(2, np.int32),
+        docs=Ragged.of([np.arange(8), np.arange(2)], np.int32),
+        grades=np.array([2, 1, 1, 1, 0, 0, 0, 0, 1, 0], np.int32),
+    )
+    config = SamplerConfig(kind="grade_groups", negatives=1, batch=5000)
+    positives = Sampler(split, config, seed=1).batch(0).candidates[:, 0]
+    counts = np.bincount(positives, minlength=10)
+    assert set(np.flatnonzero(counts).tolist()) == {0, 1, 2, 3, 8}
+    assert (abs(counts[counts > 0] / 5000 - 1 / 5) < 0.03).all()
+
+
 def test_negatives_of_a_query_are_different() -> None:
     sampler = Sampler(tiny_prepared().train, SamplerConfig(negatives=9, batch=50), seed=1)
     for row in sampler.batch(3).candidates:

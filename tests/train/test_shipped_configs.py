@@ -1,9 +1,18 @@
 """The configs that come with the project: each one says what it means to say."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from glassrank.models.co_pacrr import CoPACRRConfig
+from glassrank.models.duet import DuetConfig
+from glassrank.models.knrm import KNRMConfig
+from glassrank.models.matchpyramid import MatchPyramidConfig
+from glassrank.models.pacrr import PACRRConfig
+from glassrank.models.rpacrr import RPACRRConfig
+from glassrank.models.tk import TKConfig
+from glassrank.settings import from_plain
 from glassrank.train.config import read_config
 
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -28,3 +37,20 @@ def test_what_it_begins_with_is_made_by_another(path: Path) -> None:
     for needed in (config.start.model, config.candidates.teacher):
         if needed is not None and needed.startswith("../../runs/"):
             assert (path.parent / needed).resolve() in made
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("duet", DuetConfig.tk_authors()),
+        ("pacrr", PACRRConfig.tk_authors()),
+        ("co_pacrr", CoPACRRConfig.tk_authors()),
+        ("matchpyramid", MatchPyramidConfig.tk_authors()),
+        ("tk-2", TKConfig()),
+        ("knrm", KNRMConfig()),
+        ("rpacrrf", replace(RPACRRConfig.rpacrrf(), use_masking=False)),
+    ],
+)
+def test_baselines_of_the_papers_are_as_their_authors_ran_them(name: str, settings: object) -> None:
+    config = read_config(CONFIGS / "papers" / f"{name}.toml")
+    assert from_plain(type(settings), config.config) == settings

@@ -1,8 +1,10 @@
 """The loop as a whole: it learns, keeps the best, and goes on after a kill with the same result."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from tiny_run import tiny_config, tiny_prepared
@@ -13,6 +15,7 @@ from glassrank.train.build import build_model
 from glassrank.train.config import TrainConfig, read_config
 from glassrank.train.example import example
 from glassrank.train.loop import train
+from glassrank.train.prepared import Prepared
 
 
 def test_it_learns_to_rank(tmp_path: Path) -> None:
@@ -167,3 +170,33 @@ def test_probabilities_are_fitted_on_dev_queries_when_it_ends(tmp_path: Path) ->
     assert usage.calibration is not None and usage.texts_calibration is not None
     assert usage.calibration != usage.texts_calibration
     assert "Brier score" in (tmp_path / "best" / "card.md").read_text("utf-8")
+
+
+def fewest_matches_wanted() -> Prepared:
+    """Of each query's ten candidates, nine have all its words: relevant is the tenth."""
+    prepared = tiny_prepared()
+    grades = prepared.train.grades.reshape(-1, 10).argmax(1)
+    wanted = np.full((len(grades), 10), 1, np.int32)
+    wanted[np.arange(len(grades)), grades] = -1  # what shares words with the query is not relevant
+    return replace(prepared, train=replace(prepared.train, grades=wanted.ravel()))
+
+
+@pytest.mark.parametrize("last_relu", [True, False])
+def test_a_loss_that_stands_still_is_told_and_duet_need_not(
+    last_relu: bool, tmp_path: Path
+) -> None:
+    """The original's last ReLU gives zero for all as soon as less must mean more."""
+    sizes = {"hidden": 16, "query_length": 4, "doc_length": 12, "doc_pool": 5, "dropout": 0.0}
+    config = tiny_config(
+        model="duet",
+        config={**sizes, "last_relu": last_relu},
+        loss={"kind": "softmax"},
+        optimizer={"steps": 40, "rest": 0.01, "vectors": 0.0},
+        validation={"every": 5},
+    )
+    lines: list[str] = []
+    trained = train(config, fewest_matches_wanted(), tmp_path, say=lines.append)
+    told = [line for line in lines if "the loss has stood at" in line]
+    assert len(told) == last_relu
+    losses = [row["loss"] for row in trained.progress.history]
+    assert (losses[-1] < 0.8 * losses[0]) != last_relu

@@ -1,0 +1,238 @@
+"""Several models, several seeds, one table: trained, measured on the same queries, and tested
+against a baseline with a correction for all comparisons."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from glassrank.corpus.irds import is_name, source_in
+from glassrank.errors import InputError
+from glassrank.measure import (
+    Comparison,
+    Evaluation,
+    compare_all,
+    evaluate,
+    evaluate_at_depths,
+)
+from glassrank.nn.devices import device_named
+from glassrank.train.batches import SplitTensors, Tokens
+from glassrank.train.config import Say, TrainConfig, read_config
+from glassrank.train.loop import train, validation_precision
+from glassrank.train.prepared import Prepared, load_prepared
+from glassrank.train.validate import both_runs, score_candidates
+
+FIRST_STAGE = "first stage"
+
+
+@dataclass(frozen=True)
+class SeedResult:
+    """One trained model, measured at the depth that its dev queries chose."""
+
+    seed: int
+    depth: int
+    evaluation: Evaluation
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """All that was trained, and what it is worth."""
+
+    split: str
+    """Which queries these are: test, or dev where a config has no test queries."""
+    first_stage: Evaluation
+    systems: dict[str, list[SeedResult]]
+    baseline: str
+    comparisons: list[Comparison] = field(default_factory=list)
+
+    def spread(self, name: str, measure: str) -> tuple[float, float]:
+        """Mean and deviation of a measure over seeds; the deviation of one seed is 0."""
+        values = [result.evaluation.mean[measure] for result in self.systems[name]]
+        return float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+
+
+def experiment(
+    paths: Sequence[Path],
+    seeds: Sequence[int] = (),
+    measures: Sequence[str] = ("RR@10", "nDCG@10", "AP"),
+    baseline: str = FIRST_STAGE,
+    device: str = "cpu",
+    say: Say = lambda _: None,
+) -> Experiment:
+    """Trains each config with each seed (its own, unless some are given) into `seed-N` of its
+    `out`, and goes on where it was stopped. Arrays that are missing are prepared first, once for
+    all that share them."""
+    configs = _read(paths)
+    if baseline != FIRST_STAGE and baseline not in configs:
+        raise InputError(
+            f"there is no {baseline!r} to compare with; known are {', '.join(configs)}"
+        )
+    systems: dict[str, list[SeedResult]] = {}
+    first_stage: Evaluation | None = None
+    split = ""
+    for name, (path, config) in configs.items():
+        prepared = _prepared(path, config, device, say)
+        split = "dev" if prepared.test is None else "test"
+        for seed in seeds or (config.seed,):
+            say(f"{name}, seed {seed}")
+            result, first = _trained(
+                path, replace(config, seed=seed), prepared, measures, device, say
+            )
+            first_stage = first_stage or first
+            systems.setdefault(name, []).append(result)
+    assert first_stage is not None
+    means = {name: _mean_of([r.evaluation for r in results]) for name, results in systems.items()}
+    against = first_stage if baseline == FIRST_STAGE else means[baseline]
+    compared = {name: mean for name, mean in means.items() if name != baseline}
+    rows = compare_all(compared, against) if compared else []
+    return Experiment(split, first_stage, systems, baseline, rows)
+
+
+def _read(paths: Sequence[Path]) -> dict[str, tuple[Path, TrainConfig]]:
+    """By the names of their files; all of the same queries, or nothing could be compared."""
+    configs: dict[str, tuple[Path, TrainConfig]] = {}
+    for path in paths:
+        name = path.stem if path.stem not in configs else f"{path.parent.name}/{path.stem}"
+        if name in configs or path in [other for other, _ in configs.values()]:
+            raise InputError(f"{path} was named twice; name each config once")
+        configs[name] = path, read_config(path)
+    if not configs:
+        raise InputError("name one config or more")
+    (first_path, first), *others = configs.values()
+    for path, config in others:
+        if _queries(path, config) != _queries(first_path, first):
+            raise InputError(
+                f"{path} has other collections or candidates than {first_path}, so that their "
+                "figures cannot stand in one table; give them an experiment each"
+            )
+    return configs
+
+
+def _queries(path: Path, config: TrainConfig) -> object:
+    """What has to be the same for figures to be of the same lists."""
+    collections = [
+        [collection.name, *(_place(path.parent, name) for name in _files(collection))]
+        for collection in config.collections
+    ]
+    given = config.candidates
+    return collections, given.method, given.run, given.dev_depth, given.dev_queries
+
+
+def _place(folder: Path, name: str | None) -> str | None:
+    source = None if name is None else source_in(folder, name)
+    return source if source is None or is_name(source) else str(Path(source).resolve())
+
+
+def _files(collection: object) -> list[str | None]:
+    names = ("docs", "dev_queries", "dev_qrels", "test_queries", "test_qrels")
+    return [getattr(collection, name) for name in names]
+
+
+def _prepared(path: Path, config: TrainConfig, device: str, say: Say) -> Prepared:
+    folder = path.parent / config.prepared
+    if not folder.exists():
+        from glassrank.train.gather import gather
+        from glassrank.train.prepare import prepare
+        from glassrank.train.prepared import save_prepared
+
+        gathered = gather(config, path.parent, say)
+        save_prepared(folder, prepare(config, gathered, path.parent, say, device))
+    return load_prepared(folder, config)
+
+
+def _trained(
+    path: Path,
+    config: TrainConfig,
+    prepared: Prepared,
+    measures: Sequence[str],
+    device: str,
+    say: Say,
+) -> tuple[SeedResult, Evaluation]:
+    out = path.parent / config.out / f"seed-{config.seed}"
+    trained = train(config, prepared, out, device, say, base=path.parent)
+    split = prepared.dev if prepared.test is None else prepared.test
+    target = device_named(device)
+    docs = Tokens.of(prepared.docs, config.doc_length, target)
+    data = SplitTensors.of(split, docs, config.query_length, target)
+    queries = np.arange(len(split.queries))
+    scores = score_candidates(
+        trained.model, data, queries, validation_precision(config, trained.model)
+    )
+    first_run, second_run, qrels = both_runs(split, queries, scores)
+    depth = trained.final.depth
+    curves = evaluate_at_depths(first_run, second_run, qrels, measures, [depth], per_query=True)
+    per_query = {name: curve.per_query[0] for name, curve in curves.items()}
+    means = {name: float(values.mean()) for name, values in per_query.items()}
+    evaluation = Evaluation(tuple(qrels), means, per_query)
+    return SeedResult(config.seed, depth, evaluation), evaluate(first_run, qrels, measures)
+
+
+def _mean_of(evaluations: Sequence[Evaluation]) -> Evaluation:
+    """Each query's mean over seeds: tests are over queries, and seeds are no queries."""
+    per_query = {
+        name: np.mean([evaluation.per_query[name] for evaluation in evaluations], axis=0)
+        for name in evaluations[0].per_query
+    }
+    means = {name: float(values.mean()) for name, values in per_query.items()}
+    return Evaluation(evaluations[0].query_ids, means, per_query)
+
+
+def as_markdown(result: Experiment, alpha: float = 0.05) -> str:
+    """One row for each system, best values marked where they differ from the baseline."""
+    measures = list(result.first_stage.mean)
+    p_values = {(row.system_name, row.measure): row.corrected_p for row in result.comparisons}
+    first = " | ".join(_shown(result.first_stage.mean[m], 0.0) for m in measures)
+    lines = [
+        f"| system | {' | '.join(measures)} | depth | seeds |",
+        f"|---|{'---|' * (len(measures) + 2)}",
+        f"| {FIRST_STAGE} | {first} | | |",
+    ]
+    for name, results in result.systems.items():
+        cells = [
+            _shown(*result.spread(name, m)) + ("*" if p_values.get((name, m), 1.0) < alpha else "")
+            for m in measures
+        ]
+        depths = ", ".join(str(seed.depth) for seed in results)
+        seeds = ", ".join(str(seed.seed) for seed in results)
+        lines.append(f"| {name} | {' | '.join(cells)} | {depths} | {seeds} |")
+    told = (
+        f"{len(result.first_stage.query_ids):,} {result.split} queries, each model at the depth "
+        "that its dev queries chose; ± is the deviation over seeds. "
+        f"* differs from {result.baseline}: p < {alpha} in a paired t-test over queries (their "
+        "means over seeds), Holm's correction "
+        f"for {len(result.comparisons)} comparisons."
+    )
+    return "\n".join([*lines, "", told, ""])
+
+
+def _shown(mean: float, deviation: float) -> str:
+    return f"{mean:.4f}" + (f" ± {deviation:.4f}" if deviation else "")
+
+
+def as_plain(result: Experiment) -> Mapping[str, object]:
+    """The same and more, for JSON."""
+    return {
+        "split": result.split,
+        "queries": len(result.first_stage.query_ids),
+        "baseline": result.baseline,
+        "first_stage": result.first_stage.mean,
+        "systems": {
+            name: [
+                {"seed": seed.seed, "depth": seed.depth, "mean": seed.evaluation.mean}
+                for seed in results
+            ]
+            for name, results in result.systems.items()
+        },
+        "comparisons": [
+            {
+                "system": row.system_name,
+                "measure": row.measure,
+                "mean": row.system,
+                "baseline": row.baseline,
+                "p": row.p_value,
+                "p_corrected": row.corrected_p,
+            }
+            for row in result.comparisons
+        ],
+    }

@@ -1,0 +1,93 @@
+"""An experiment from files to its table: trained once, the same again, refused where it must be."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from glassrank.cli import app
+from glassrank.errors import InputError
+from glassrank.train.experiment import as_markdown, experiment
+
+COMMON = """
+prepared = "prepared"
+query_length = 4
+doc_length = 12
+vectors = { size = 8, min_count = 1 }
+sampler = { batch = 8, negatives = 2 }
+optimizer = { steps = 6, rest = 0.05, vectors = 0.01 }
+validation = { every = 3 }
+candidates = { train_depth = 10, dev_depth = 10 }
+
+[[collections]]
+name = "tiny"
+docs = "docs.tsv"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(0)
+    words = [f"w{number}" for number in range(40)]
+    docs = [" ".join(rng.choice(words, 8)) for _ in range(60)]
+    (tmp_path / "docs.tsv").write_text("".join(f"d{n}\t{text}\n" for n, text in enumerate(docs)))
+    lines = COMMON
+    for split, start in (("train", 0), ("dev", 20), ("test", 40)):
+        numbers = range(start, start + 20)
+        queries = (f"q{n}\t{' '.join(docs[n].split()[:2])}\n" for n in numbers)
+        (tmp_path / f"{split}.tsv").write_text("".join(queries))
+        (tmp_path / f"{split}.txt").write_text("".join(f"q{n} 0 d{n} 1\n" for n in numbers))
+        lines += f'{split}_queries = "{split}.tsv"\n{split}_qrels = "{split}.txt"\n'
+    (tmp_path / "common.toml").write_text(lines)
+    for model in ("knrm", "conv_knrm"):
+        text = f'extends = "common.toml"\nmodel = "{model}"\nout = "runs/{model}"\n'
+        (tmp_path / f"{model}.toml").write_text(text)
+    return tmp_path
+
+
+def test_models_and_seeds_make_one_table(folder: Path) -> None:
+    configs = [folder / "knrm.toml", folder / "conv_knrm.toml"]
+    result = experiment(configs, seeds=[1, 2], measures=["RR@10", "nDCG@10"])
+    assert result.split == "test" and len(result.first_stage.query_ids) == 20
+    assert {name: [r.seed for r in results] for name, results in result.systems.items()} == {
+        "knrm": [1, 2],
+        "conv_knrm": [1, 2],
+    }
+    assert len(result.comparisons) == 4
+    for name, results in result.systems.items():
+        stored = [
+            json.loads((folder / "runs" / name / f"seed-{r.seed}" / "result.json").read_text())
+            for r in results
+        ]
+        assert [r.evaluation.mean["RR@10"] for r in results] == pytest.approx(
+            [one["test"] for one in stored]
+        )
+        mean, deviation = result.spread(name, "RR@10")
+        assert mean == pytest.approx(np.mean([one["test"] for one in stored]))
+        assert deviation == pytest.approx(np.std([one["test"] for one in stored], ddof=1))
+    table = as_markdown(result)
+    assert table.count("\n| ") == 3 and "first stage" in table and "4 comparisons" in table
+
+
+def test_the_command_writes_markdown_and_json_and_goes_on(folder: Path) -> None:
+    asked = ["experiment", str(folder / "knrm.toml"), "--seed", "3", "-m", "RR@10", "-q"]
+    out = folder / "table.md"
+    done = CliRunner().invoke(app, [*asked, "--out", str(out)])
+    assert done.exit_code == 0, done.output
+    assert out.read_text() in done.output and "| knrm |" in out.read_text()
+    report = json.loads(out.with_suffix(".json").read_text())
+    again = json.loads(CliRunner().invoke(app, [*asked, "--json"]).output)
+    assert again == report and report["systems"]["knrm"][0]["seed"] == 3
+
+
+def test_what_cannot_be_compared_is_refused(folder: Path) -> None:
+    other = (folder / "common.toml").read_text().replace('test_qrels = "test.txt"\n', "")
+    (folder / "other.toml").write_text('model = "knrm"\nout = "o"\n' + other)
+    with pytest.raises(InputError, match="cannot stand in one table"):
+        experiment([folder / "knrm.toml", folder / "other.toml"])
+    with pytest.raises(InputError, match="there is no 'bm25' to compare with"):
+        experiment([folder / "knrm.toml"], baseline="bm25")
+    with pytest.raises(InputError, match="was named twice"):
+        experiment([folder / "knrm.toml"] * 2)
