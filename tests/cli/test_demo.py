@@ -59,6 +59,7 @@ def test_the_page_gets_questions_a_subject_and_reports_after_it_is_up(
     assert options.clusters is not None and options.clusters.parent.parent == index.parent
 
 
+@pytest.mark.slow
 def test_reports_are_those_of_the_commands(
     index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -71,7 +71,7 @@ def test_exact_writes_the_same_bytes_with_any_number_of_threads(
     call("retrieve", "my.index", "queries.tsv", "--out", "first.run")
     before, written = torch.get_num_threads(), []
     try:
-        for threads in (1, 2, 4):
+        for threads in (1, 3):
             torch.set_num_threads(threads)
             done = call(
                 *("rerank", "first.run", "--index", "my.index", "--queries", "queries.tsv"),
@@ -87,4 +87,4 @@ def test_exact_writes_the_same_bytes_with_any_number_of_threads(
             written.append(((files / f"{threads}.run").read_text(), shown.stdout, found["hits"]))
     finally:
         torch.set_num_threads(before)
-    assert written[0] == written[1] == written[2]
+    assert written[0] == written[1]

@@ -39,7 +39,9 @@ def test_the_explained_score_is_the_ranked_score(
     own = Reranker(SavedModel(model, Usage(16, 48), PIECES), exact=exact)
     for text in (DEFINITION, "androgen", ""):
         found = explain_pieces(own, QUERY, text, first_stage=3.0)
-        assert found.score == own.scores(QUERY, [text], [3.0]).values[0]
+        # Passages are ranked in one batch, whose shape may move a sum's last bits.
+        near = pytest.approx(own.scores(QUERY, [text], [3.0]).values[0], abs=0 if exact else 2e-6)
+        assert found.score == near
         assert not found.exact
         assert any(note.startswith("Approximate") for note in found.notes)
         assert found.parts.value == pytest.approx(found.score, abs=1e-6)

@@ -23,6 +23,7 @@ def run_cases(interpret: str) -> None:
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
+@pytest.mark.slow
 def test_interpreted() -> None:
     pytest.importorskip("triton", reason="triton is not installed")
     run_cases("1")

@@ -25,6 +25,7 @@ def soaked(folder: Path, *given: str) -> dict[str, Any]:
     return report
 
 
+@pytest.mark.slow
 def test_a_service_under_a_little_of_everything(tmp_path: Path, reliability: Recorder) -> None:
     report = soaked(tmp_path, "--seconds", "2", "--workers", "1", "--kill-writer", "2")
     assert report["writers killed"] >= 1 and report["deleted"] >= 2

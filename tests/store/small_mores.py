@@ -52,13 +52,13 @@ def _stronger(model: PieceRanker) -> PieceRanker:
 @cache
 def some_pydocs() -> list[Doc]:
     """Of all lengths, most longer than what the models read."""
-    return [Doc("none", ""), Doc("one", "file"), *islice(python_docs(), 0, 1200, 20)]
+    return [Doc("none", ""), Doc("one", "file"), *islice(python_docs(), 0, 1200, 40)]
 
 
 def small_index(folder: Path) -> Index:
     """Of two segments."""
     docs = some_pydocs()
-    index = Index.build(docs[:50], folder)
-    index.add(docs[50:])
+    index = Index.build(docs[:25], folder)
+    index.add(docs[25:])
     assert len(index.snapshot.segments) == 2
     return index

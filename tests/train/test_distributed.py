@@ -48,6 +48,7 @@ def run_process(rank: int, folder: Path) -> None:
             assert trained.progress.history
 
 
+@pytest.mark.slow
 def test_two_processes_end_with_the_weights_of_one(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     processes = [
