@@ -20,6 +20,7 @@ _COMMANDS = (
     "budget",
     "clusters",
     "serve",
+    "push",
 )
 
 app = typer.Typer(

@@ -29,20 +29,20 @@ Model = Reranker | str | Path
 
 
 def load(model: str | Path = "default", device: str = "cpu", *, warm: bool = False) -> Reranker:
-    """A model folder, or `default` or `fast` for the models that come with the package. Kept in
-    memory, so that asking again costs nothing.
+    """A model folder, `default` or `fast` for the models that come with the package, or `org/name`
+    for one on the hub. Kept in memory, so that asking again costs nothing.
 
     The first time that it ranks texts, code is compiled and what a text costs is learned, before
     the budget begins; with `warm` that is done at once.
     """
-    reranker = _loaded(str(model), device)
+    reranker = _loaded(model, device)
     if warm:
         warm_up(reranker)
     return reranker
 
 
 @lru_cache(maxsize=4)
-def _loaded(model: str, device: str) -> Reranker:
+def _loaded(model: str | Path, device: str) -> Reranker:
     return Reranker.load(model, device)
 
 
