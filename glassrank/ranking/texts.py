@@ -22,6 +22,7 @@ from glassrank.ranking.live import Reranker
 from glassrank.ranking.planner import Planner
 from glassrank.ranking.stages import TextsStage, warm_up
 from glassrank.retrieve.search import TopK
+from glassrank.tracing import span
 from glassrank.types import Doc, Ranking
 
 Model = Reranker | str | Path
@@ -87,7 +88,8 @@ def rank(
     # Nobody has ranked them before: their order is all there is.
     first = TopK(np.arange(len(docs)), -np.arange(1, len(docs) + 1, dtype=np.float32))
     cascade = Cascade(first)
-    cascade.rerank(query, stages, [len(docs)] * len(stages), deadline, Planner(clock))
+    with span("query", documents=len(docs)):
+        cascade.rerank(query, stages, [len(docs)] * len(stages), deadline, Planner(clock))
     began = clock()
     hits = cascade.hits(k, names.__getitem__, lambda place, *_: docs[place], first_scores=False)
     timing = {**cascade.timing, "sorting": clock() - began}
