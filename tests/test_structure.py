@@ -17,6 +17,7 @@ ORDER = (
     *(
         "types",
         "errors",
+        "tracing",
         "deadline",
         "settings",
         "locks",

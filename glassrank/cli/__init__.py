@@ -22,6 +22,7 @@ _COMMANDS = (
     "budget",
     "clusters",
     "serve",
+    "push",
 )
 
 app = typer.Typer(

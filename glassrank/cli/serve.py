@@ -59,6 +59,10 @@ def serve(
     curves: Annotated[
         Path | None, typer.Option(help="What `glassrank budget --json` wrote, for the page.")
     ] = None,
+    traces: Annotated[
+        bool,
+        typer.Option("--traces", help="Send spans of queries to an OpenTelemetry collector."),
+    ] = False,
     quiet: console.Quiet = False,
 ) -> None:
     """Serve an index: the search page, /search, /explain, and re-ranking as other services do."""
@@ -97,6 +101,7 @@ def serve(
         allowed_hosts=tuple(allow_host or ()),
         clusters=clusters,
         curves=curves,
+        traces=traces,
     )
     console.say("Opening the index and the models …", quiet=quiet)
     run(options, lambda address: console.say(f"Serving {index} at {address}", quiet=quiet))

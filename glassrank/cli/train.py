@@ -21,6 +21,10 @@ def train(
     curves: Annotated[
         bool, typer.Option("--curves", help="Draw the run's curves so far, and do nothing else.")
     ] = False,
+    log: Annotated[
+        list[str] | None,
+        typer.Option(help="Also write the run's numbers for tensorboard or wandb; repeatable."),
+    ] = None,
     quiet: console.Quiet = False,
     json: console.AsJson = False,
 ) -> None:
@@ -45,15 +49,19 @@ def train(
         return
     from glassrank.train.loop import train as run_training
     from glassrank.train.prepared import load_prepared
+    from glassrank.train.trackers import tracking
 
-    trained = run_training(
-        run,
-        load_prepared(config.parent / run.prepared, run),
-        out,
-        device,
-        lambda line: console.say(line, quiet=quiet),
-        base=config.parent,
-    )
+    prepared = load_prepared(config.parent / run.prepared, run)
+    with tracking(log or [], out, run) as track:
+        trained = run_training(
+            run,
+            prepared,
+            out,
+            device,
+            lambda line: console.say(line, quiet=quiet),
+            base=config.parent,
+            track=track,
+        )
     if json:
         console.print_json({"model": str(out / "best"), **asdict(trained.final)})
     else:

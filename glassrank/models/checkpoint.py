@@ -4,6 +4,9 @@ An ensemble's has its members' folders inside, in the place of weights and vocab
 ever unpickled. A folder appears whole or not at all, and may come from a stranger: what loading
 cannot vouch for is refused in one sentence. The card is for people, who may edit it.
 
+A folder as sentence-transformers and cross-encoders have it is a model, too. A name that is no
+folder here is looked for on the hub, if it is a text of the form `org/name`.
+
 `load_named` gives a model of PyTorch's; `load_served` one to rank with, which decides what computes
 it: compiled code alone for the families that have such a form, and PyTorch for all else.
 """
@@ -15,6 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from glassrank.errors import InputError
+from glassrank.models.hub import local_or_fetched
 from glassrank.models.saved import (
     PACKAGED,
     SavedModel,
@@ -25,7 +29,7 @@ from glassrank.models.saved import (
 )
 from glassrank.models.served_folders import load_compiled
 from glassrank.nn.threads import one_thread
-from glassrank.sealed import SealedFiles, read_sealed
+from glassrank.sealed import MANIFEST, SealedFiles, read_sealed
 
 __all__ = [
     "PACKAGED",
@@ -42,21 +46,29 @@ __all__ = [
 
 def load_named(model: str | Path) -> SavedModel:
     """A model as people name it: `default` or `fast` for those that come with the package, a
-    folder's path, or `module:Class@FOLDER` for a folder whose model is a class of that module."""
-    folder, trusted = named_folder(model)
+    folder's path, `module:Class@FOLDER` for a folder whose model is a class of that module, or
+    `org/name` for one on the hub."""
+    folder, trusted = _located(model)
     return load_model(folder, trusted=trusted)
 
 
 def load_served(model: str | Path, device: str = "cpu", *, exact: bool = False) -> SavedModel:
     """The same for ranking: on a CPU, and unless layers are to be as `exact` as they were trained,
     without PyTorch where the family allows it."""
-    folder, trusted = named_folder(model)
+    folder, trusted = _located(model)
     if device == "cpu" and not exact and find_spec("numba") is not None:
         saved = _read(folder, partial(_served, trusted=trusted))
         if saved.model.device is None:
             return replace(saved, load_trained=partial(load_model, folder, trusted=trusted))
         return saved
     return load_model(folder, trusted=trusted)
+
+
+def _located(model: str | Path) -> tuple[Path, list[str]]:
+    folder, trusted = named_folder(model)
+    if isinstance(model, str):
+        folder = local_or_fetched(folder, folder.as_posix())
+    return folder, trusted
 
 
 def load_model(folder: Path, *, trusted: Collection[str] = ()) -> SavedModel:
@@ -67,6 +79,8 @@ def load_model(folder: Path, *, trusted: Collection[str] = ()) -> SavedModel:
 
 
 def _read(folder: Path, load: Callable[[SealedFiles], SavedModel]) -> SavedModel:
+    if _is_published(folder):
+        return _load_published(folder)
     with one_thread():  # for steps as short as these, a second one costs more than it does
         return read_sealed(
             folder,
@@ -77,6 +91,19 @@ def _read(folder: Path, load: Callable[[SealedFiles], SavedModel]) -> SavedModel
         )
 
 
+def _is_published(folder: Path) -> bool:
+    """Whether it is as sentence-transformers and others write it: with no manifest of ours."""
+    theirs = ("model.safetensors", "pytorch_model.bin", "modules.json")
+    return not (folder / MANIFEST).exists() and any((folder / name).exists() for name in theirs)
+
+
+def _load_published(folder: Path) -> SavedModel:
+    _need_torch(folder, "transformer")
+    from glassrank.models.transformers_folders import load_transformers_folder
+
+    return load_transformers_folder(folder)
+
+
 def _served(files: SealedFiles, trusted: Collection[str] = ()) -> SavedModel:
     return load_compiled(files) or load_files(files, trusted)
 
@@ -84,10 +111,14 @@ def _served(files: SealedFiles, trusted: Collection[str] = ()) -> SavedModel:
 def load_files(files: SealedFiles, trusted: Collection[str] = ()) -> SavedModel:
     """The model whose files these are, as PyTorch computes it, checksums looked at."""
     if find_spec("torch") is None:
-        kind = load_config(files).model
-        raise InputError(
-            f"{files.path} holds a {kind}, which needs PyTorch here: pip install 'glassrank[torch]'"
-        )
+        _need_torch(files.path, load_config(files).model)
     from glassrank.models.trained import load_files as load_trained
 
     return load_trained(files, trusted)
+
+
+def _need_torch(folder: Path, kind: str) -> None:
+    if find_spec("torch") is None:
+        raise InputError(
+            f"{folder} holds a {kind}, which needs PyTorch here: pip install 'glassrank[torch]'"
+        )

@@ -19,6 +19,7 @@ from torch import Tensor
 from glassrank.checked import parse_json
 from glassrank.errors import InputError, explained
 from glassrank.folders import Folder
+from glassrank.models.hub import fetch
 from glassrank.models.vocabularies import check_pieces
 from glassrank.models.weights import build, check_finite, header_of, read_tensors
 from glassrank.nn.transformer import Activation, Encoder, EncoderConfig
@@ -56,6 +57,7 @@ _NAMES = (
     (r"encoder\.layer\.(\d+)\.output\.dense\.", r"layers.\1.feed_forward.outer."),
     (r"encoder\.layer\.(\d+)\.output\.LayerNorm\.", r"layers.\1.feed_forward.norm."),
     (r"pooler\.dense\.", "pooler."),
+    (r"classifier\.(?=(weight|bias)$)", "classifier."),  # a cross-encoder's score
     # MPNet's own
     (r"encoder\.layer\.(\d+)\.attention\.attn\.q\.", r"layers.\1.attention.query."),
     (r"encoder\.layer\.(\d+)\.attention\.attn\.k\.", r"layers.\1.attention.key."),
@@ -66,13 +68,6 @@ _NAMES = (
 )
 _MARKS = {"[CLS]": "<s>", "[PAD]": "<pad>", "[SEP]": "</s>"}
 """BERT's, and those that stand for them in MPNet's texts."""
-_FILES = (
-    "config.json",
-    "model.safetensors",
-    "vocab.txt",
-    "tokenizer.json",
-    "tokenizer_config.json",
-)
 
 
 @dataclass(frozen=True)
@@ -102,7 +97,7 @@ def read_pretrained(source: str, base: Path = Path()) -> Pretrained:
     """`source` is a folder relative to `base`, `package:NAME/FOLDER`, or a name on the hub."""
     folder = find_folder(source, base)
     with explained(f"read {folder}"), about(folder, "it does not hold a BERT that can be used"):
-        config = _config(_json(folder / "config.json"), folder)
+        config = _config(read_json(folder / "config.json"), folder)
         if not (folder / "model.safetensors").exists():
             raise InputError(
                 f"{folder} has no model.safetensors; a pytorch_model.bin is a pickle, which is "
@@ -179,15 +174,7 @@ def find_folder(source: str, base: Path = Path()) -> Path:
         return folder
     if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", source):
         raise InputError(f"{base / source} is not a folder, and {source!r} is no name on the hub")
-    try:
-        from huggingface_hub import snapshot_download
-
-        return Path(snapshot_download(source, allow_patterns=list(_FILES)))
-    except ImportError:
-        reason = "the hub needs the package huggingface_hub"
-    except Exception as error:  # whatever a network can do
-        reason = f"the hub did not give it ({type(error).__name__})"
-    raise InputError(f"{base / source} is not a folder, and {reason}; give a folder's path")
+    return fetch(source)
 
 
 def local_folder(source: str, base: Path = Path()) -> Path:
@@ -266,11 +253,11 @@ def _config(stored: dict[str, Any], folder: Path) -> EncoderConfig:
 def _vocabulary(folder: Path) -> tuple[list[str], bool]:
     """The pieces by id, and whether texts are lower-cased first."""
     settings = folder / "tokenizer_config.json"
-    lowercase = bool(_json(settings).get("do_lower_case", True)) if settings.exists() else True
+    lowercase = bool(read_json(settings).get("do_lower_case", True)) if settings.exists() else True
     if (folder / "vocab.txt").exists():
         pieces = _content(folder / "vocab.txt", _TEXT_BYTES).decode("utf-8").split("\n")
         return pieces[:-1] if pieces[-1] == "" else pieces, lowercase
-    stored = _json(folder / "tokenizer.json")
+    stored = read_json(folder / "tokenizer.json")
     numbers: dict[str, int] = stored["model"]["vocab"]
     normalizer = stored.get("normalizer") or {}
     pieces = sorted(numbers, key=numbers.__getitem__)
@@ -279,13 +266,14 @@ def _vocabulary(folder: Path) -> tuple[list[str], bool]:
     return pieces, bool(normalizer.get("lowercase", lowercase))
 
 
-def _json(path: Path) -> dict[str, Any]:
+def read_json(path: Path, kind: type = dict) -> Any:
+    """A table, or a list, of a BERT's folder."""
     try:
         stored = parse_json(_content(path, _TEXT_BYTES))
     except FileNotFoundError:
         raise InputError(f"{path.parent} is not a BERT's folder: {path.name} is missing") from None
     except ValueError as error:
         raise InputError(f"{path} is not valid JSON: {str(error)[:200]}") from None
-    if not isinstance(stored, dict):
-        raise InputError(f"{path} is not a table")
+    if not isinstance(stored, kind):
+        raise InputError(f"{path} is not a {'table' if kind is dict else kind.__name__}")
     return stored

@@ -1,11 +1,11 @@
-"""One vector for each text: the mean of its pieces, compared once.
+"""One vector for each text: the mean of its pieces, or the first of them, compared once.
 
 N. Reimers, I. Gurevych, "Sentence-BERT", EMNLP 2019. What people store today, and so what a
 re-ranker is compared with: a sentence transformer's weights rank here as they do there.
 """
 
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import Literal, Self
 
 import torch
 from torch import nn
@@ -16,6 +16,9 @@ from glassrank.models.pretrained import Pretrained
 from glassrank.nn.match import unit
 from glassrank.nn.transformer import Encoder, EncoderConfig
 
+Pooling = Literal["mean", "cls"]
+"""The mean of all pieces, or the first one."""
+
 
 @dataclass(frozen=True)
 class SingleVectorConfig:
@@ -23,10 +26,11 @@ class SingleVectorConfig:
 
     encoder: EncoderConfig = field(default_factory=EncoderConfig)
     text: PieceText = field(default_factory=PieceText)
+    pooling: Pooling = "mean"
 
 
 class SingleVector(PieceRanker):
-    """The cosine of two means, scaled."""
+    """The cosine of two vectors, scaled."""
 
     name = "single_vector"
     config_type = SingleVectorConfig
@@ -44,9 +48,12 @@ class SingleVector(PieceRanker):
         """(B, 1, H): the text as one word."""
         states = self.encoder(batch.ids, batch.mask).float()  # (B, L, H)
         mask = batch.mask[..., None]
-        mean = (states * mask).sum(1) / mask.sum(1).clamp(min=1)  # (B, H)
+        if self.config.pooling == "cls":
+            pooled = states[:, 0]  # (B, H)
+        else:
+            pooled = (states * mask).sum(1) / mask.sum(1).clamp(min=1)
         has_words = batch.mask.amax(1, keepdim=True)  # (B, 1)
-        return Words(unit(mean)[:, None], has_words, has_words)
+        return Words(unit(pooled)[:, None], has_words, has_words)
 
     def encode_doc(self, batch: TokenBatch) -> Words:
         return self.encode_query(batch)

@@ -19,6 +19,7 @@ from glassrank.ranking.live import best_first
 from glassrank.ranking.planner import Planner
 from glassrank.ranking.stages import Stage
 from glassrank.retrieve.search import TopK
+from glassrank.tracing import span
 from glassrank.types import Doc, Hit, Ranking, query_name, scoring_name
 
 
@@ -76,13 +77,16 @@ class Cascade:
             stage.query_cost.relax()
             return 0
         began = planner.clock()
-        words = stage.reranker.encode_query(query)
-        best = self.places[:depth]
-        candidates = stage.ready(words, self.first.docs[best], self.first.scores[best])
+        name = stage.reranker.model.name
+        with span("batch", model=name, documents=depth):
+            words = stage.reranker.encode_query(query)
+            best = self.places[:depth]
+            candidates = stage.ready(words, self.first.docs[best], self.first.scores[best])
         ready = planner.clock()
         stage.query_cost.learn(depth, ready - began)
         due = planner.scored_by(deadline, len(self.places))
-        placed = stage.score(candidates, planner, due)
+        with span("interact", model=name, documents=depth):
+            placed = stage.score(candidates, planner, due)
         number = len(self.depths)
         self.timing[query_name(number)] = ready - began
         self.timing[scoring_name(number)] = planner.clock() - ready

@@ -24,6 +24,7 @@ from glassrank.retrieve.methods import Method, method_name
 from glassrank.retrieve.search import TopK
 from glassrank.retrieve.where import Given
 from glassrank.store import Store
+from glassrank.tracing import span
 from glassrank.types import Ranking, Run
 
 _CANDIDATES = 1000
@@ -153,8 +154,10 @@ class Pipeline:
         """The best k. `budget_ms` counts from now, and from the call on covers everything. `where`
         chooses documents by their metadata, before candidates are taken: `{"lang": "en"}`."""
         deadline = self._deadline(budget_ms)
-        stages = self.stages(query, k, deadline=deadline, method=method, first=False, where=where)
-        *_, final = stages
+        with span("query", k=k):
+            *_, final = self.stages(
+                query, k, deadline=deadline, method=method, first=False, where=where
+            )
         warn_if_nothing_reached(final, budget_ms or self.budget_ms, caller=2)
         return final
 
@@ -176,7 +179,8 @@ class Pipeline:
         depths = self._planned(deadline)
         began = clock()
         depth = max(k, self.candidates)
-        found = self.top_k(query, depth, method=method, deadline=deadline, where=where)
+        with span("retrieve", documents=depth):
+            found = self.top_k(query, depth, method=method, deadline=deadline, where=where)
         cascade = Cascade(found, timing={"first_stage": clock() - began})
         if first and self.models:
             yield self._ranking(query, cascade, k, "first_stage")
@@ -240,7 +244,8 @@ class Pipeline:
         """What the stages so far have made of it; the time to build it belongs to this hop."""
         began = self.planner.clock()
         snapshot = self.index.snapshot
-        hits = cascade.hits(k, snapshot.doc_id, snapshot.doc)
+        with span("sort"):
+            hits = cascade.hits(k, snapshot.doc_id, snapshot.doc)
         took = self.planner.clock() - began
         self.planner.learn("sorting", len(cascade.places), took)
         cascade.timing[hop] = cascade.timing.get(hop, 0.0) + took

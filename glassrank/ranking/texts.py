@@ -22,6 +22,7 @@ from glassrank.ranking.live import Reranker
 from glassrank.ranking.planner import Planner
 from glassrank.ranking.stages import TextsStage, warm_up
 from glassrank.retrieve.search import TopK
+from glassrank.tracing import span
 from glassrank.types import Doc, Ranking
 
 Model = Reranker | str | Path
@@ -29,20 +30,20 @@ Model = Reranker | str | Path
 
 
 def load(model: str | Path = "default", device: str = "cpu", *, warm: bool = False) -> Reranker:
-    """A model folder, or `default` or `fast` for the models that come with the package. Kept in
-    memory, so that asking again costs nothing.
+    """A model folder, `default` or `fast` for the models that come with the package, or `org/name`
+    for one on the hub. Kept in memory, so that asking again costs nothing.
 
     The first time that it ranks texts, code is compiled and what a text costs is learned, before
     the budget begins; with `warm` that is done at once.
     """
-    reranker = _loaded(str(model), device)
+    reranker = _loaded(model, device)
     if warm:
         warm_up(reranker)
     return reranker
 
 
 @lru_cache(maxsize=4)
-def _loaded(model: str, device: str) -> Reranker:
+def _loaded(model: str | Path, device: str) -> Reranker:
     return Reranker.load(model, device)
 
 
@@ -87,7 +88,8 @@ def rank(
     # Nobody has ranked them before: their order is all there is.
     first = TopK(np.arange(len(docs)), -np.arange(1, len(docs) + 1, dtype=np.float32))
     cascade = Cascade(first)
-    cascade.rerank(query, stages, [len(docs)] * len(stages), deadline, Planner(clock))
+    with span("query", documents=len(docs)):
+        cascade.rerank(query, stages, [len(docs)] * len(stages), deadline, Planner(clock))
     began = clock()
     hits = cascade.hits(k, names.__getitem__, lambda place, *_: docs[place], first_scores=False)
     cascade.timing["sorting"] = clock() - began

@@ -22,6 +22,7 @@ from glassrank.retrieve.snippets import Snippets
 from glassrank.retrieve.where import Given, parse_where
 from glassrank.retrieve.writer import UNCHANGED, changing
 from glassrank.text import EnglishAnalyzer
+from glassrank.tracing import span
 from glassrank.types import Doc, Hit, Query, Ranking, Run
 
 
@@ -209,7 +210,8 @@ class Index:
         if where is not None and (conditions := parse_where(where)):
             snapshot = snapshot.filtered(conditions)
         parsed = parse_method(method) if isinstance(method, str) else method
-        terms = [self._analyzer(text) for text in queries]
+        with span("tokenize"):
+            terms = [self._analyzer(text) for text in queries]
         return run_method(snapshot, terms, k, parsed, threads, deadline)
 
     def doc(self, doc_id: str, characters: int | None = None) -> Doc:

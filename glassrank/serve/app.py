@@ -25,6 +25,7 @@ from glassrank.serve.refusals import HANDLERS, RefusedError
 from glassrank.serve.reranking import TextsReranker
 from glassrank.serve.searching import NDJSON, Searcher
 from glassrank.serve.service import Service, json_response, to_bytes
+from glassrank.tracing import switch_on
 
 _REFUSAL = "A refusal, with a `message` that says why."
 PAGE = Path(__file__).parent / "page"
@@ -37,6 +38,8 @@ def make_app(
 ) -> ASGIApp:
     """`served` if it is open already; a worker process opens its own, without checking every byte
     again. `stuck` is called when the service has closed, and something is computed still."""
+    if options.traces:  # here, since each process of several has its own
+        switch_on()
     service = Service(options, served or Served(options, verify=False))
 
     @asynccontextmanager

@@ -80,6 +80,8 @@ class Options:
     allowed_hosts: tuple[str, ...] = ()
     clusters: Path | None = None
     curves: Path | None = None
+    traces: bool = False
+    """Whether queries become spans of OpenTelemetry's."""
     reports_follow: bool = False
     """Whether those two may still be in the making when the service starts."""
     samples: tuple[str, ...] = ()

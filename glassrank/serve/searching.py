@@ -16,6 +16,7 @@ from glassrank.serve.forms import Search, check_method
 from glassrank.serve.opened import Opened
 from glassrank.serve.refusals import RefusedError
 from glassrank.serve.service import Service, json_response, to_bytes
+from glassrank.tracing import span
 from glassrank.types import Hit, Ranking
 
 NDJSON = "application/x-ndjson"
@@ -71,7 +72,8 @@ class Searcher:
             # Queries of one request share its time evenly; what one leaves over is the others'.
             granted = deadline.share(1 / (len(form.queries) - number))
             line = None if emit is None else partial(_line, emit, number)
-            answers.append(self._one(opened, form, query, arrived, granted, line))
+            with span("query", k=form.k):
+                answers.append(self._one(opened, form, query, arrived, granted, line))
         body = b"" if emit else to_bytes(_joined(form, answers))
         made = sum("snippet" in hit for answer in answers for hit in answer["hits"])
         self._planner.learn("answer", made, now() - began - sum(map(_by_models, answers)))

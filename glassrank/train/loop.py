@@ -53,10 +53,11 @@ def train(
     should_stop: Callable[[int], bool] | None = None,
     team: Team = ALONE,
     base: Path = Path(),
+    track: Callable[[Mapping[str, float]], None] = lambda _: None,
 ) -> Trained:
     """Runs to the end, or goes on from where an earlier call was stopped. In a team, every process
     makes this call, and `should_stop` is asked of the first. Paths in the config are relative to
-    `base`."""
+    `base`. `track` is told the numbers of each validation."""
     if config.sampler.batch < team.size:
         raise InputError(
             f"{team.size} processes cannot share a batch of {config.sampler.batch}; "
@@ -107,6 +108,7 @@ def train(
                 )
                 rate = (progress.step - first_step) / (time.perf_counter() - started)
                 _record(config, prepared, model, validation, total, progress, rate, out, say)
+                track(progress.history[-1])
                 save_state(out / "last", model, optimizers, progress, settings)
             progress = team.agreed(progress)
             running.zero_()

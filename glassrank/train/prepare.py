@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.errors import InputError
+from glassrank.models.hub import local_or_fetched
 from glassrank.models.pretrained import local_folder
 from glassrank.ragged import Ragged
 from glassrank.settings import to_plain
@@ -121,7 +122,7 @@ def _teacher(
     """The one that is named, or the mean of several."""
 
     def named(name: str) -> Teacher:
-        return find_teacher(local_folder(name, base), docs, device)
+        return find_teacher(local_or_fetched(local_folder(name, base), name), docs, device)
 
     if config.candidates.teacher is not None:
         return named(config.candidates.teacher)

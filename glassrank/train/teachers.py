@@ -23,8 +23,11 @@ class Teacher(Protocol):
 
 
 def find_teacher(folder: Path, docs: Sequence[Sequence[str]], device: str) -> Teacher:
-    """A trained model of ours, whatever it is, or a sentence transformer."""
-    if (folder / "weights.safetensors").exists() or (folder / "checksums.json").exists():
+    """A trained model of ours, whatever it is, a cross-encoder, or a sentence transformer."""
+    from glassrank.models.transformers_folders import is_cross_encoder
+
+    ours = (folder / "weights.safetensors").exists() or (folder / "checksums.json").exists()
+    if ours or is_cross_encoder(folder):
         return ModelTeacher(folder, docs, device)
     return SentenceTeacher(str(folder), docs)
 

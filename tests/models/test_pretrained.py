@@ -265,26 +265,6 @@ def test_an_mpnet_computes_what_transformers_computes(tmp_path: Path) -> None:
     torch.testing.assert_close(states[1, :9], wanted[1, :9], rtol=1e-4, atol=1e-4)
 
 
-def test_the_hub_is_asked_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    hub = pytest.importorskip("huggingface_hub")
-    asked: list[str] = []
-
-    def download(name: str, allow_patterns: list[str]) -> str:
-        asked.append(name)
-        assert not any(pattern.endswith(".bin") for pattern in allow_patterns)
-        if name == "some/bert":
-            return str(tmp_path)
-        raise OSError("no network")
-
-    monkeypatch.setattr(hub, "snapshot_download", download)
-    assert find_folder("some/bert") == tmp_path
-    with pytest.raises(InputError, match=r"the hub did not give it \(OSError\)"):
-        find_folder("some/other")
-    (tmp_path / "bert").mkdir()
-    assert find_folder("bert", tmp_path) == tmp_path / "bert"
-    assert asked == ["some/bert", "some/other"]
-
-
 # Folders made to do harm
 
 

@@ -1,0 +1,119 @@
+"""Model folders on the hub: fetched by the name `org/name`, and pushed.
+
+A fetched folder is a stranger's. Only files whose names are known here are asked for, pickles and
+code never are; they are kept as plain files, and read with the checks of every other folder.
+"""
+
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from glassrank.errors import InputError, explained, safe
+from glassrank.folders import Folder
+from glassrank.models.saved import CARD, CONFIG, VOCABULARY, WEIGHTS
+from glassrank.sealed import MANIFEST
+from glassrank.whole_folder import whole_folder
+
+OURS = (CONFIG, WEIGHTS, VOCABULARY, CARD, MANIFEST)
+"""What a model folder of this package consists of; an ensemble's has folders of such, 0, 1, …"""
+_THEIRS = (
+    *("model.safetensors", "vocab.txt", "tokenizer.json", "tokenizer_config.json"),
+    *("special_tokens_map.json", "modules.json", "adapter_config.json"),
+    *("sentence_bert_config.json", "config_sentence_transformers.json"),
+    *("[0-9]_Pooling/config.json", "[0-9]_Normalize/config.json"),
+)
+"""What a BERT, a sentence transformer or a cross-encoder comes with."""
+_MEMBERS = ("[0-9]", "[0-9][0-9]")
+FILES = (*OURS, *(f"{place}/{name}" for place in _MEMBERS for name in OURS), *_THEIRS)
+"""All that is ever asked for."""
+_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*", re.ASCII)
+
+
+def local_or_fetched(folder: Path, name: str) -> Path:
+    """A folder that is there; else, if its name is like that of a model on the hub, the hub's."""
+    return fetch(name) if not folder.exists() and _NAME.fullmatch(name) else folder
+
+
+def fetch(name: str) -> Path:
+    """The newest version on the hub, or with no network the one that was fetched last."""
+    try:
+        snapshot = _package().snapshot_download(name, allow_patterns=list(FILES))
+    except InputError as error:
+        raise InputError(f"{name} is not a folder here, and {error}") from None
+    except Exception as error:  # whatever a network can do
+        raise InputError(
+            f"{name} is not a folder here, and the hub did not give it "
+            f"({type(error).__name__}); give a folder's path, or a name that the hub has"
+        ) from None
+    return _as_plain_files(Path(snapshot))
+
+
+def _package() -> Any:
+    try:
+        import huggingface_hub
+    except ImportError:
+        raise InputError("the hub needs a package: pip install 'glassrank[hub]'") from None
+    return huggingface_hub
+
+
+def _as_plain_files(snapshot: Path) -> Path:
+    """The hub's package makes folders of links, which are never followed here: the same files
+    again, beside its own, without taking room twice where the disk can do that."""
+    files = {
+        path.relative_to(snapshot): path.resolve()
+        for path in snapshot.rglob("*")
+        if path.is_file()
+        and any(fnmatchcase(path.relative_to(snapshot).as_posix(), known) for known in FILES)
+    }
+    folder = snapshot.parents[1] / "glassrank" / snapshot.name
+    if {path.relative_to(folder) for path in folder.rglob("*") if path.is_file()} == set(files):
+        return folder
+    with whole_folder(folder) as part:
+        for name, path in files.items():
+            (part / name).parent.mkdir(exist_ok=True)
+            try:
+                os.link(path, part / name)
+            except OSError:
+                shutil.copyfile(path, part / name)
+    return folder
+
+
+def push(folder: Path, name: str, *, private: bool = False) -> str:
+    """Sends a model folder of this package to the hub, as one commit, and nothing else that lies
+    there; the card is what the hub shows. Returns the commit's address. Who may do so, the hub's
+    package knows (`hf auth login`)."""
+    if not _NAME.fullmatch(name):
+        raise InputError(f"{name!r} is no name on the hub; expected org/name")
+    hub = _package()
+    with explained(f"read {folder}"), Folder.open(folder) as opened:
+        sent = {path: folder / path for path in _files_of(opened)}
+    if MANIFEST not in sent:
+        raise InputError(f"{folder} is not a model folder of glassrank's; nothing was sent")
+    if CARD in sent:
+        sent["README.md"] = folder / CARD
+    added = [hub.CommitOperationAdd(path, str(file)) for path, file in sent.items()]
+    try:
+        api = hub.HfApi()
+        api.create_repo(name, private=private, exist_ok=True)
+        commit = api.create_commit(name, added, commit_message="A model of glassrank's")
+    except Exception as error:
+        reason = safe(" ".join(str(error).split()))[:300]
+        raise InputError(
+            f"the hub did not take {name} ({type(error).__name__}: {reason}); is the name yours, "
+            "and are you logged in (hf auth login)?"
+        ) from None
+    return str(commit.commit_url)
+
+
+def _files_of(folder: Folder) -> Iterator[str]:
+    for name in folder.names():
+        kind = folder.kind(name)
+        if kind == "file" and name in OURS:
+            yield name
+        elif kind == "folder" and fnmatchcase(name, "[0-9]*"):
+            with folder.child(name) as member:
+                yield from (f"{name}/{inside}" for inside in _files_of(member))

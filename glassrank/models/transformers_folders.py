@@ -1,0 +1,90 @@
+"""Sentence transformers and cross-encoders from folders as others publish them, as models of ours.
+
+Reimers' Sentence-BERT is a `SingleVector`, Nogueira's cross-encoder a `BERT`: the same weights, the
+same scores up to a factor, ready for stores, budgets and explanations. Nothing of a folder is run.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from glassrank.errors import InputError
+from glassrank.models.bert import BERT
+from glassrank.models.pretrained import Pretrained, read_json, read_pretrained
+from glassrank.models.saved import SavedModel, Usage
+from glassrank.models.single_vector import Pooling, SingleVector
+from glassrank.text.sentence_transformers import check_folder
+
+_QUERY_LENGTH = 64
+"""Of a cross-encoder, which reads both within its positions."""
+
+
+def load_transformers_folder(folder: Path) -> SavedModel:
+    """What the folder holds, and how it is used there."""
+    check_folder(folder)
+    bert = read_pretrained(str(folder))
+    if is_cross_encoder(folder):
+        return _cross_encoder(folder, bert)
+    if (folder / "modules.json").exists():
+        return _sentence_transformer(folder, bert)
+    raise InputError(
+        f"{folder} holds an encoder alone, which ranks nothing; train a model that begins with it "
+        "(start.bert in the run's TOML)"
+    )
+
+
+def is_cross_encoder(folder: Path) -> bool:
+    """Whether it gives a pair of texts a score, as its config says."""
+    if not (folder / "config.json").exists():
+        return False
+    kinds = read_json(folder / "config.json").get("architectures")
+    return isinstance(kinds, list) and any("ForSequenceClassification" in str(k) for k in kinds)
+
+
+def _cross_encoder(folder: Path, bert: Pretrained) -> SavedModel:
+    kind = read_json(folder / "config.json").get("model_type", "bert")
+    head = {name: bert.weights.get(f"classifier.{name}") for name in ("weight", "bias")}
+    if kind != "bert" or head["weight"] is None or "pooler.weight" not in bert.weights:
+        raise InputError(
+            f"{folder} is a cross-encoder over a {str(kind)[:40]} that is not read here; known is "
+            "BERT's, one layer over its pooled [CLS]"
+        )
+    if head["bias"] is None or head["weight"].shape != (1, bert.config.size):
+        raise InputError(f"{folder} tells classes apart; expected a cross-encoder with one score")
+    model = BERT.start(bert)
+    model.score.load_state_dict(head)
+    query = min(_QUERY_LENGTH, bert.config.positions // 2)
+    usage = Usage(query_length=query, doc_length=bert.config.positions - query)
+    return SavedModel(model.eval(), usage, bert.vocabulary)
+
+
+def _sentence_transformer(folder: Path, bert: Pretrained) -> SavedModel:
+    modules: Any = read_json(folder / "modules.json", list)
+    by_class = {str(module["type"]).rpartition(".")[2]: module["path"] for module in modules}
+    settings = folder / "config_sentence_transformers.json"
+    used = read_json(settings) if settings.exists() else {}
+    if "Pooling" not in by_class or "LayerNorm" in by_class:
+        raise InputError(f"{folder} makes no vector of a text as is known here; expected a Pooling")
+    if used.get("default_prompt_name") is not None:
+        raise InputError(f"{folder} wants a prompt before every text, which is not done here")
+    if "Normalize" not in by_class and used.get("similarity_fn_name") not in (None, "cosine"):
+        raise InputError(f"{folder} compares vectors by other than their cosine")
+    pooling = _pooling(folder / by_class["Pooling"] / "config.json", folder)
+    positions = bert.config.positions
+    lengths = folder / "sentence_bert_config.json"
+    longest = read_json(lengths).get("max_seq_length") if lengths.exists() else None
+    most = min(longest, positions) if type(longest) is int and longest > 0 else positions
+    model = SingleVector.start(bert, pooling=pooling)
+    return SavedModel(model.eval(), Usage(query_length=most, doc_length=most), bert.vocabulary)
+
+
+def _pooling(path: Path, folder: Path) -> Pooling:
+    """Older folders have a switch for each kind, newer ones its name."""
+    stored = read_json(path)
+    prefix = "pooling_mode_"
+    on = [name.removeprefix(prefix) for name in stored if name.startswith(prefix) and stored[name]]
+    named = stored.get("pooling_mode")
+    if named == "mean" or (named is None and on == ["mean_tokens"]):
+        return "mean"
+    if named == "cls" or (named is None and on == ["cls_token"]):
+        return "cls"
+    raise InputError(f"{folder} pools its pieces by {str(named or on)[:80]}; known: mean and cls")
