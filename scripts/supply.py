@@ -35,6 +35,7 @@ _OLD_NAMES = {
     "mit license": "MIT",
     "bsd": "BSD-3-Clause",
     "bsd license": "BSD-3-Clause",
+    "3-clause bsd license": "BSD-3-Clause",
     "modified bsd license": "BSD-3-Clause",
     "apache 2.0": "Apache-2.0",
     "apache 2.0 license": "Apache-2.0",
