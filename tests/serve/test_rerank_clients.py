@@ -1,6 +1,10 @@
 """Clients of other services, unchanged but for the address."""
 
+import re
+from contextlib import ExitStack
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -27,6 +31,21 @@ def guarded(options: Options) -> Any:
 def order(options: Options) -> list[int]:
     own = Reranker.load(dict(options.models)["tk"]).scores(QUERY, TEXTS).values
     return [int(place) for place in np.argsort(-own, kind="stable")]
+
+
+def test_the_example_in_the_docs(guarded: str) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "service.md").read_text("utf-8")
+    [example] = re.findall("```python\n(.*?)```", page, re.DOTALL)
+    langchain = pytest.importorskip("langchain_cohere", reason="langchain-cohere is not there")
+    code = example.replace("http://localhost:8000", guarded).replace('"KEY"', repr(KEY))
+    assert code.count(guarded) == 2
+    with ExitStack() as closing:  # which an example need not show
+
+        def client(*arguments: Any, **settings: Any) -> Any:
+            return closing.enter_context(cohere.ClientV2(*arguments, **settings))
+
+        given = {"cohere": SimpleNamespace(ClientV2=client), "langchain_cohere": langchain}
+        exec(code, {**given, "texts": TEXTS})
 
 
 def test_coheres_first_client(guarded: str, order: list[int]) -> None:
