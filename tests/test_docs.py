@@ -39,6 +39,7 @@ PYTHON_RUN_BY = {
     "docs/index.md": "test_docs.py",
     "docs/explanations.md": "test_docs.py",
     "docs/service.md": "serve/test_rerank_clients.py",
+    "docs/adapters.md": "adapters/test_examples.py",
 }
 COMMANDS_RUN = {
     "glassrank encode my.index --model my.model": "test_commands_are_run",
@@ -51,6 +52,8 @@ COMMANDS_NOT_RUN = {
     "glassrank serve my.index --budget-ms 50": "serves until it is stopped; tests/serve asks it",
     "glassrank serve my.index --model my.model": "serves until it is stopped; tests/serve asks it",
     "curl localhost:8000/v1/rerank": "needs that server; tests/serve/test_rerank_endpoint.py",
+    "pip install 'glassrank[adapters]'": "installs from the network",
+    "glassrank experiment configs/papers/tk-2.toml": "hours on a GPU, and a collection",
     "pip install torch": "installs from the network, and needs a GPU",
     "glassrank prepare configs/insuranceqa/tk.toml": "minutes on a GPU, and a collection",
     "glassrank prepare configs/insuranceqa/bert.toml": "hours on a GPU, and a collection",
