@@ -37,7 +37,7 @@ FIGURES: dict[str, list[list[str]]] = {
         ["one match matrix of cosines"],
         ["kernels: exact matches,\nand soft ones"],
         ["logarithms, summed\nover query words"],
-        ["one layer, tanh: score"],
+        ["one layer: score"],
     ],
     "conv_knrm": [
         _TEXTS,
