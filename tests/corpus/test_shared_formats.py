@@ -1,11 +1,11 @@
 """The formats as TREC and MS MARCO really publish them: topics, judgments and a run."""
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from glassrank.corpus import read_qrels, read_queries, read_run
-from glassrank.errors import InputError
 
 FOLDER = Path(__file__).parents[2].parent / "shared" / "data" / "trec-topics-qrels"
 
@@ -73,11 +73,11 @@ def test_judgments(name: str, queries: int, judgments: int) -> None:
     assert sum(map(len, qrels.values())) == judgments
 
 
-def test_prels_are_refused() -> None:
-    """Their fifth column is the chance that a document was judged: reading them as plain
-    judgments would give wrong measures."""
-    with pytest.raises(InputError, match=r"prels\.web\.1-50\.txt\.gz:1: expected 4 .* found 5"):
-        read_qrels(FOLDER / "prels.web.1-50.txt.gz")
+def test_prels() -> None:
+    """Sampled judgments: the grade is their third column."""
+    qrels = read_qrels(FOLDER / "prels.web.1-50.txt.gz")
+    grades = Counter(grade for judged in qrels.values() for grade in judged.values())
+    assert len(qrels) == 50 and grades == {0: 9116, 1: 2514, 2: 1488}
 
 
 def test_run() -> None:

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -56,6 +57,7 @@ class FakeStage(Stage):
         self._query_ms = query_ms
         self._ms = ms
         self.reranker: Any = self
+        self.model = SimpleNamespace(name="fake")
         self.cost = CostModel(0.0, ms) if known else CostModel()
         self.query_cost = CostModel(query_ms) if known else CostModel()
         self.at_once = 1e9
@@ -289,9 +291,9 @@ def test_texts_have_cascades_too(rerankers: list[Reranker]) -> None:
 def test_transformers_can_be_last(tmp_path: Path, last: str) -> None:
     index = small_index(tmp_path / "index")
     strong = Reranker({"bert": small_bert, "mores": small_mores}[last](), exact=True)
-    pipeline = Pipeline(index, [Reranker(tiny_model(), exact=True), strong], candidates=20)
+    pipeline = Pipeline(index, [Reranker(tiny_model(), exact=True), strong], candidates=12)
     ranking = pipeline("return the list of a class", 60, budget_ms=60_000)
-    assert ranking.depths == (20, 20)
+    assert ranking.depths == (12, 12)
     found = glassrank.explain(pipeline, ranking.query, ranking.hits[0])
     assert found.model == last
     assert found.score == pytest.approx(ranking.hits[0].score, abs=1e-4)
