@@ -9,6 +9,7 @@ import numpy as np
 
 from glassrank.deadline import Clock, Deadline, now
 from glassrank.errors import InputError
+from glassrank.models.saved import PACKAGED
 from glassrank.ranking.cascade import Cascade
 from glassrank.ranking.inputs import (
     check_budget,
@@ -36,7 +37,9 @@ def load(model: str | Path = "default", device: str = "cpu", *, warm: bool = Fal
     The first time that it ranks texts, code is compiled and what a text costs is learned, before
     the budget begins; with `warm` that is done at once.
     """
-    reranker = _loaded(model, device)
+    # One folder is one model, whether its path is a text or not; other texts may be on the hub.
+    there = isinstance(model, str) and model not in PACKAGED and Path(model).is_dir()
+    reranker = _loaded(Path(model) if there else model, device)
     if warm:
         warm_up(reranker)
     return reranker
