@@ -1,7 +1,7 @@
 # The service, and every other command:
 #
 #   docker build --tag glassrank .
-#   docker run --rm --volume "$PWD:/data" glassrank index /data/docs.jsonl /data/docs.index
+#   docker run --rm --user "$(id -u)" --volume "$PWD:/data" glassrank index /data/docs.jsonl --out /data/docs.index
 #   docker run --rm --read-only --tmpfs /tmp --volume "$PWD:/data:ro" --publish 8000:8000 \
 #       --env GLASSRANK_API_KEY glassrank serve /data/docs.index --host 0.0.0.0
 FROM python:3.13-slim AS build

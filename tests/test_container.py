@@ -86,7 +86,7 @@ def test_its_steps_make_a_service_for_somebody_without_a_home(tmp_path: Path) ->
     data = tmp_path / "data"
     data.mkdir()
     (data / "docs.jsonl").write_text('{"id": "a", "text": "a cat sat"}\n{"id": "b", "text": "dog"}')
-    index = ["index", str(data / "docs.jsonl"), str(data / "docs.index")]
+    index = ["index", str(data / "docs.jsonl"), "--out", str(data / "docs.index")]
     subprocess.run([*glassrank, *index], check=True, capture_output=True)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -116,7 +116,7 @@ def test_its_steps_make_a_service_for_somebody_without_a_home(tmp_path: Path) ->
         done = subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, check=True
         )
-        assert json.loads(done.stdout)["hits"][0]["id"] == "a"
+        assert json.loads(done.stdout)["hits"][0]["doc_id"] == "a"
     finally:
         service.send_signal(signal.SIGTERM)
         service.wait(30)
