@@ -16,8 +16,8 @@ from glassrank.explaining.structure import Side, Word
 from glassrank.explaining.whole_words import text_in_words
 from glassrank.models.doc_reader import text_of
 from glassrank.ranking import Reranker
-from glassrank.ranking.candidates import TextCandidates
 from glassrank.ranking.live import as_doc
+from glassrank.ranking.text_candidates import TextCandidates
 from glassrank.settings import to_plain
 from glassrank.text import split_words
 from glassrank.types import Doc

@@ -30,9 +30,9 @@ from glassrank.models.ranker import AnyRanker, Words, as_array, no_gradients
 from glassrank.nn.threads import one_thread
 from glassrank.ranking import Reranker
 from glassrank.ranking.best_passages import Placed, Scoring
-from glassrank.ranking.candidates import TextCandidates
 from glassrank.ranking.live import WORDS_AT_ONCE, as_doc
 from glassrank.ranking.planner import Planner
+from glassrank.ranking.text_candidates import TextCandidates
 from glassrank.text.function_words import is_function_word
 from glassrank.types import Doc
 
