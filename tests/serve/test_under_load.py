@@ -153,16 +153,16 @@ def test_a_page_on_an_idle_machine_is_never_refused(
 def test_what_was_granted_is_told(loaded: SimpleNamespace) -> None:
     """All that the budget leaves on an idle machine, and a share of it while others wait."""
     client, queue = loaded.client, loaded.queues["search"]
-    alone = client.post("/search", json={"query": "cat", "budget_ms": 1000}).json()
-    assert 700 < alone["granted_ms"] < 1000 and not alone["cut_short"]
+    alone = client.post("/search", json={"query": "cat", "budget_ms": 9000}).json()
+    assert 6000 < alone["granted_ms"] < 9000 and not alone["cut_short"]
     with ThreadPoolExecutor(1) as pool:
         with busy(queue):
-            asked = pool.submit(client.post, "/search", json={"query": "cat", "budget_ms": 1000})
+            asked = pool.submit(client.post, "/search", json={"query": "cat", "budget_ms": 9000})
             while not queue.load.waiting:
                 threading.Event().wait(0.005)
-            others = [queue.submit(lambda _: None, Deadline.after(900), 1.0) for _ in range(3)]
+            others = [queue.submit(lambda _: None, Deadline.after(8000), 1.0) for _ in range(3)]
         shared = asked.result().json()
-    assert shared["granted_ms"] < 500
+    assert shared["granted_ms"] < 4500
     for other in others:
         other.result(30)
     text = client.get("/metrics").text
