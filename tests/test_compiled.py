@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from glassrank import Doc, Index
+from glassrank.cli.compile_all import compile_modules
 from glassrank.compiled import FUNCTIONS, Compiled
 from glassrank.retrieve import segment_checks, topk
 
@@ -191,3 +192,12 @@ def test_a_read_only_package_without_a_home_is_searched(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "a cat" in done.stdout
     assert done.stderr.count("Compiling") == 1
+
+
+def test_bytecode_is_there_even_where_python_writes_none(tmp_path: Path) -> None:
+    (tmp_path / "small.py").write_text("x = 1\n")
+    importing = "import os, small; print(os.stat(small.__cached__).st_size > 0)"
+    path = {"PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+    assert "No such file" in run("-c", importing, **path).stderr
+    compile_modules(tmp_path)
+    assert run("-c", importing, **path).stdout == "True\n"
