@@ -2,6 +2,7 @@
 
 import signal
 import sys
+from collections.abc import Iterable
 from functools import cache
 from importlib import import_module
 
@@ -11,7 +12,7 @@ from glassrank.cli import console
 from glassrank.compiled import when_compiling
 from glassrank.errors import GlassrankError, disk_error
 
-_COMMANDS = (
+COMMANDS = (
     *("demo", "index", "search", "retrieve", "rerank", "evaluate", "tune", "prepare", "train"),
     "adapt",
     "experiment",
@@ -25,27 +26,28 @@ _COMMANDS = (
     "push",
 )
 
-app = typer.Typer(
-    help="Neural re-ranking within a time budget, that shows why.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
-)
+
+def application(names: Iterable[str] = COMMANDS) -> typer.Typer:
+    """The command line with these commands."""
+    app = typer.Typer(
+        help="Neural re-ranking within a time budget, that shows why.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode="rich",
+    )
+    app.callback(invoke_without_command=True)(_options)
+    for name in names:
+        app.command(name)(getattr(import_module(f"glassrank.cli.{name}"), name))
+    return app
 
 
-@app.callback(invoke_without_command=True)
 def _options(version: bool = typer.Option(False, "--version", help="Print the version.")) -> None:
     if version:
         from glassrank import __version__
 
         print(f"glassrank {__version__}")
         raise typer.Exit
-
-
-for _name in _COMMANDS:
-    _module = import_module(f"glassrank.cli.{_name}")
-    app.command(_name)(getattr(_module, _name))
 
 
 class _Interrupted(BaseException):
@@ -66,7 +68,8 @@ def main() -> None:
     signal.signal(signal.SIGINT, _interrupt)
     when_compiling(lambda _: _say_compiling())
     try:
-        app()
+        # The others need not even be read: a search is over sooner than they are.
+        application([name for name in COMMANDS if name in sys.argv[1:2]] or COMMANDS)()
     except GlassrankError as error:
         console.error(str(error))
         sys.exit(error.exit_status)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from glassrank.cli import app
+from glassrank.cli import application
 from glassrank.errors import InputError
 from glassrank.train.experiment import as_markdown, experiment
 
@@ -74,11 +74,11 @@ def test_models_and_seeds_make_one_table(folder: Path) -> None:
 def test_the_command_writes_markdown_and_json_and_goes_on(folder: Path) -> None:
     asked = ["experiment", str(folder / "knrm.toml"), "--seed", "3", "-m", "RR@10", "-q"]
     out = folder / "table.md"
-    done = CliRunner().invoke(app, [*asked, "--out", str(out)])
+    done = CliRunner().invoke(application(), [*asked, "--out", str(out)])
     assert done.exit_code == 0, done.output
     assert out.read_text() in done.output and "| knrm |" in out.read_text()
     report = json.loads(out.with_suffix(".json").read_text())
-    again = json.loads(CliRunner().invoke(app, [*asked, "--json"]).output)
+    again = json.loads(CliRunner().invoke(application(), [*asked, "--json"]).output)
     assert again == report and report["systems"]["knrm"][0]["seed"] == 3
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tiny_run import tiny_config, tiny_prepared
 from typer.testing import CliRunner
 
-from glassrank.cli import app
+from glassrank.cli import application
 from glassrank.errors import GlassrankError, InputError
 from glassrank.models import Ensemble
 from glassrank.models.checkpoint import Usage, load_model
@@ -101,12 +101,14 @@ def test_the_command_says_what_it_kept_and_what_is_wrong(tmp_path: Path) -> None
     save_prepared(tmp_path / "prepared", prepared)
     folders = [str(folder) for folder in saved_models(tmp_path, prepared)[:2]]
     options = ["--prepared", str(tmp_path / "prepared"), "--out", str(tmp_path / "out")]
-    done = CliRunner().invoke(app, ["select", *folders, *options, "-m", "nDCG@10", "--json", "-q"])
+    done = CliRunner().invoke(
+        application(), ["select", *folders, *options, "-m", "nDCG@10", "--json", "-q"]
+    )
     assert done.exit_code == 0, done.output
     report = json.loads(done.output)
     assert report["measure"] == "nDCG@10" and set(report["members"]) <= set(folders)
     assert load_model(tmp_path / "out").vocabulary == prepared.words
     with pytest.raises(GlassrankError, match="is not a model folder"):
         CliRunner().invoke(
-            app, ["select", str(tmp_path / "nowhere"), *options], catch_exceptions=False
+            application(), ["select", str(tmp_path / "nowhere"), *options], catch_exceptions=False
         )
