@@ -10,10 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from glassrank.explaining.structure import Against, Kind, ScorePart
-from glassrank.text.function_words import folded
+from glassrank.text.function_words import MARKERS, folded
 
 FIRST_STAGE = "first stage"
 FOLDED = "function words and punctuation"
+WHOLE = "the query as a whole"
+"""What an encoder's first and last piece stand for."""
 _WORTH_TELLING = 0.25
 """Of the largest difference: what is smaller is not in the sentence."""
 _MOST_TOLD = 3
@@ -70,19 +72,27 @@ def against(
         for q, word in enumerate(words)
         if any(key.term == q for key in keys)
     )
-    small = folded(list(words))
-    function_words = [term for term in terms if term.number is not None and small[term.number]]
-    telling = [term for term in terms if term not in function_words]
+    written = [word for word in words if word not in MARKERS]
+    is_small = dict(zip(written, folded(written), strict=True))
+    telling = [term for term in terms if is_small.get(term.name) is False]
+    function_words = [term for term in terms if is_small.get(term.name)]
+    whole = [term for term in terms if term.name in MARKERS]
     others = _largest_first(
         ScorePart(_name(key), _kind(key), value)
         for key, value in differences.items()
         if key.term is None
     )
-    together = [ScorePart.total(FOLDED, "words", function_words)] if function_words else []
+    together = [
+        ScorePart.total(name, "words", parts)
+        for name, parts in ((WHOLE, whole), (FOLDED, function_words))
+        if parts
+    ]
     root = ScorePart.total("in all", "score", [*telling, *together, *others])
     mean_score = math.fsum(mean.values())
     heading = _heading(docs, of, exact)
-    return Against(docs, of, mean_score, root, exact, heading, _sentence(root, telling, others))
+    return Against(
+        docs, of, mean_score, root, exact, heading, _sentence(root, telling, [*together, *others])
+    )
 
 
 def _heading(docs: int, of: int, exact: bool) -> str:
@@ -130,8 +140,7 @@ def _sentence(root: ScorePart, terms: Sequence[ScorePart], others: Sequence[Scor
     >>> _sentence(ScorePart.total("", "score", [csv, read]), [csv, read], [])
     'Above the others for “csv”, below them for “read”.'
     """
-    first = [part for part in others if part.kind == "first stage"]
-    told = [*terms, *first]
+    told = [*terms, *(part for part in others if part.kind == "first stage" or part.name == WHOLE)]
     least = _WORTH_TELLING * max((abs(part.value) for part in told), default=0.0)
     above = _told([part for part in told if part.value > 0 and part.value >= least])
     below = _told([part for part in told if part.value < 0 and -part.value >= least])
@@ -145,12 +154,17 @@ def _sentence(root: ScorePart, terms: Sequence[ScorePart], others: Sequence[Scor
 
 
 def _told(parts: Sequence[ScorePart]) -> str:
-    """Query words, each once, and the first stage, of which a word would be too little."""
+    """Query words, each once; the query as a whole, and the first stage, of which a word would be
+    too little."""
     names = dict.fromkeys(f"“{part.name}”" for part in parts if part.kind == "term")
     words = list(names)[:_MOST_TOLD]
     pieces = []
     if words:
         pieces.append("for " + " and ".join(filter(None, [", ".join(words[:-1]), words[-1]])))
+    if any(part.name == WHOLE for part in parts):
+        pieces.append(f"for {WHOLE}")
     if any(part.kind == "first stage" for part in parts):
         pieces.append("by the first stage's score")
-    return " and ".join(pieces)
+    if len(pieces) < 3:
+        return " and ".join(pieces)
+    return f"{', '.join(pieces[:-1])}, and {pieces[-1]}"

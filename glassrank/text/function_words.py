@@ -12,6 +12,8 @@ FUNCTION_WORDS = STOP_WORDS | frozenset(
     "you your yours ll re ve".split()
 )
 """Lucene's stop words among them, which the first stage does not even look for."""
+MARKERS = ("[CLS]", "[SEP]")
+"""Where a text begins and ends for an encoder; their vectors are made of the whole text."""
 
 
 def is_function_word(word: str) -> bool:
@@ -19,7 +21,7 @@ def is_function_word(word: str) -> bool:
     >>> [is_function_word(word) for word in ("the", "?", "csv", "[CLS]", "c++", "don't")]
     [True, True, False, True, False, False]
     """
-    return word in ("[CLS]", "[SEP]") or word in FUNCTION_WORDS or not any(map(str.isalnum, word))
+    return word in MARKERS or word in FUNCTION_WORDS or not any(map(str.isalnum, word))
 
 
 def folded(words: list[str]) -> list[bool]:

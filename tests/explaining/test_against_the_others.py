@@ -161,6 +161,19 @@ def test_query_words_come_first_the_largest_first_and_small_words_fold(index: In
     assert found.against is None  # the first stage finds nothing, so there are no others
 
 
+@pytest.mark.parametrize("name", ["maxsim", "kernel_bert"])
+def test_what_an_encoder_makes_of_the_whole_query_is_told_as_that(index: Index, name: str) -> None:
+    """Its first and last piece are no words, and no function words either."""
+    pipeline = Pipeline(index, made(name), calibrate=False)
+    found = glassrank.explain(pipeline, QUERY, pipeline(QUERY).hits[0])
+    assert found.against is not None
+    together = {part.name: part for part in found.against.parts.children if part.kind == "words"}
+    assert list(together) == ["the query as a whole", "function words and punctuation"]
+    assert {part.name for part in together["the query as a whole"].children} == {"[CLS]", "[SEP]"}
+    shown = str(found)
+    assert "the query as a whole" in shown and "[CLS]" not in shown
+
+
 def test_a_document_that_was_not_found_stands_against_those_that_were(index: Index) -> None:
     pipeline = Pipeline(index, made("tk"), calibrate=False)
     (found,) = explain_docs(pipeline, QUERY, [str(len(TEXTS))])
