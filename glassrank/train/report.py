@@ -156,7 +156,7 @@ def _figure(rows: list[dict[str, Any]], measure: str) -> "Figure":
     lower.plot(steps[best], values[best], color=_MEASURE, marker="*", ms=13, ls="", label=name)
     lower.set_ylabel(f"{measure} on dev queries")
     lower.set_xlabel("steps")
-    lower.legend(frameon=False)
+    lower.legend(loc="lower right", frameon=False)
     for axes in (upper, lower):
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(alpha=0.25)

@@ -12,7 +12,7 @@ from glassrank.errors import InputError
 from glassrank.models import Ensemble
 from glassrank.models.checkpoint import SavedModel
 from glassrank.models.text_batches import text_encoder
-from glassrank.ranking import CostModel, Pipeline, Reranker, candidates
+from glassrank.ranking import CostModel, Pipeline, Reranker, stored_candidates
 from glassrank.retrieve import Index
 from glassrank.store import Store, encode_index
 from glassrank.text.wordpieces import PieceEncoder
@@ -50,7 +50,7 @@ def test_batches_of_stored_documents_leave_no_trace(
     encode_index(index, saved, tmp_path / "store", "float32")
     store = Store.open(tmp_path / "store", saved.model, index.snapshot)
     exact = Reranker(saved, exact=True)
-    monkeypatch.setattr(candidates, "_PADDED_AT_ONCE", {"cpu": at_once})
+    monkeypatch.setattr(stored_candidates, "_PADDED_AT_ONCE", {"cpu": at_once})
     monkeypatch.setattr(Reranker, "alone", False)  # in batches, though exact
     first = index.top_k(["return the list of a class"], 60)[0]
     assert len(first.docs) > 10

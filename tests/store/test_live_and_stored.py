@@ -58,8 +58,8 @@ def test_float32_and_ids_give_the_live_score(index: Index, name: str, tmp_path: 
     for live, stored in both(index, name, "float32", tmp_path / "store"):
         assert np.ptp(live) > 0.01
         # Convolutions sum in another order in batches of other shapes, which on ARM moved a score
-        # of PACRR's by 1.9e-6.
-        near = 4e-6 if "pacrr" in name else 1e-6
+        # of PACRR's by 1.9e-6, and one of CONV-KNRM's by 2.1e-6.
+        near = 4e-6 if "pacrr" in name or name == "conv_knrm" else 1e-6
         np.testing.assert_allclose(stored, live, rtol=0, atol=near * max(1, np.ptp(live)))
 
 
