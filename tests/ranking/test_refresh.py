@@ -97,7 +97,7 @@ def test_queries_beside_changes_are_all_right(pipeline: Followed) -> None:
     with ThreadPoolExecutor(3) as pool:
         asking = [pool.submit(ask) for _ in range(3)]
         try:
-            for number in range(6):
+            for number in range(3):
                 pipeline.change(number)
                 states.add(frozenset(hit.doc_id for hit in pipeline("the cat sat", k=30)))
         finally:

@@ -28,7 +28,7 @@ def own(tmp_path: Path) -> Options:
 
 
 def wait_until(true: Callable[[], object]) -> None:
-    give_up = time.monotonic() + 30
+    give_up = time.monotonic() + 300
     while not true():
         assert time.monotonic() < give_up
         time.sleep(0.02)
