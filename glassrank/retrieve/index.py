@@ -67,6 +67,13 @@ class Index:
             )
 
     @classmethod
+    def at(cls, path: str | Path, snapshot: Snapshot) -> "Index":
+        """One that is open already, or a part of one."""
+        index = cls.__new__(cls)
+        index.path, index._analyzer, index._snapshot = Path(path), EnglishAnalyzer(), snapshot
+        return index
+
+    @classmethod
     def build(cls, docs: Iterable[Doc], path: str | Path, *, overwrite: bool = False) -> "Index":
         """Makes an index of documents, as one segment."""
         path = Path(path)
@@ -212,7 +219,18 @@ class Index:
         parsed = parse_method(method) if isinstance(method, str) else method
         with span("tokenize"):
             terms = [self._analyzer(text) for text in queries]
-        return run_method(snapshot, terms, k, parsed, threads, deadline)
+        return self._search(snapshot, terms, k, parsed, threads, deadline)
+
+    def _search(
+        self,
+        snapshot: Snapshot,
+        queries: Sequence[Sequence[str]],
+        k: int,
+        method: Method,
+        threads: int | None,
+        deadline: Deadline,
+    ) -> list[TopK]:
+        return run_method(snapshot, queries, k, method, threads, deadline)
 
     def doc(self, doc_id: str, characters: int | None = None) -> Doc:
         """A stored document, with all of its text or its first so many characters."""
