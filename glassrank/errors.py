@@ -82,6 +82,10 @@ class DiskError(GlassrankError):
     """A disk that is full, damaged or closed to us; that may pass."""
 
 
+class BusyError(GlassrankError):
+    """Another process is at it; that passes."""
+
+
 class CorruptError(GlassrankError):
     """A file that is not what was written: a flipped byte, a cut tail."""
 
