@@ -217,13 +217,21 @@ def _nothing() -> Placed:
 
 
 class ShardedPipeline(Pipeline):
-    """As `Pipeline`, over shards; models are theirs, in the same order."""
+    """As `Pipeline`, over shards."""
 
     index: ShardedIndex
 
     def __init__(
-        self, index: ShardedIndex, models: Reranker | Sequence[Reranker] = (), **settings: Any
+        self,
+        index: ShardedIndex,
+        models: Reranker | Sequence[Reranker] = (),
+        *,
+        numbers: Sequence[int] | None = None,
+        **settings: Any,
     ) -> None:
+        """`numbers` says which of the shards' models these are: all of them, in the same order,
+        unless it is given. Settings are those of `Pipeline`."""
+        self._numbers = numbers
         super().__init__(index, models, **{"verify": False, **settings})
         if not self.models:
             self.index.prepare()
@@ -231,6 +239,8 @@ class ShardedPipeline(Pipeline):
     def _index_stage(
         self, number: int, reranker: Reranker, store: Store | None, **_: bool
     ) -> ShardedStage:
+        if self._numbers is not None:
+            number = self._numbers[number]
         return ShardedStage(reranker, self.index, store, number)
 
     def _ranking(self, query: str, cascade: Cascade, k: int, hop: str) -> Ranking:
