@@ -92,14 +92,17 @@ def opened(
     from glassrank.retrieve.manifest import read_manifest
     from glassrank.scale import ShardedIndex
     from glassrank.scale.cluster import RayShards, connected, processors
+    from glassrank.scale.mirror import Mirror, as_url
 
-    segments = max(1, len(read_manifest(index).segments))
+    url = as_url(index)
+    local = index.absolute() if url is None else Mirror(url).whole()
+    segments = max(1, len(read_manifest(local).segments))
     names = [everywhere(model) for model in models]
     with connected(address):
         count = min(shards or processors(), segments)
         actors = RayShards(count, names, exact=exact)
         try:
-            yield ShardedIndex(index.absolute(), actors)
+            yield ShardedIndex(url or local, actors)
         finally:
             actors.close()
 

@@ -27,6 +27,7 @@ from glassrank.retrieve.scoring import BM25, QL, CollectionStatistics, TermStati
 from glassrank.retrieve.search import TopK, WeightedQuery, search
 from glassrank.retrieve.segment import Segment
 from glassrank.retrieve.snapshot import Snapshot
+from glassrank.scale.mirror import Mirror
 from glassrank.store import Store
 from glassrank.store.manifest import FILE_NAME as STORE_FILE
 from glassrank.store.manifest import stores_of
@@ -53,6 +54,8 @@ class View:
     """The number, in the whole index, of its first document."""
     docs: int
     """Documents, deleted ones included."""
+    url: str | None = None
+    """Where the index is, if it is not on this machine: the shard copies what it needs."""
 
     @property
     def name(self) -> str:
@@ -66,11 +69,17 @@ class View:
         return self.manifest.state, self.base, self.docs, self.stores
 
 
-def views(path: Path, snapshot: Snapshot, count: int) -> tuple[View, ...]:
+def views(
+    path: Path, snapshot: Snapshot, count: int, mirror: Mirror | None = None
+) -> tuple[View, ...]:
     """An index in so many shards, or fewer where it has fewer segments: neighbours go together, as
     many as have about the same number of documents."""
-    with explained(f"read the stores of {path}"):
-        stores = tuple((folder / STORE_FILE).stat().st_mtime_ns for folder in stores_of(path))
+    if mirror is not None:
+        stores = mirror.stores()
+    else:
+        with explained(f"read the stores of {path}"):
+            stores = tuple((folder / STORE_FILE).stat().st_mtime_ns for folder in stores_of(path))
+    url = None if mirror is None else mirror.url
     manifest, bases = snapshot.manifest, snapshot.bases
     names = frozenset(record.name for record in manifest.segments)
     parts = []
@@ -78,7 +87,8 @@ def views(path: Path, snapshot: Snapshot, count: int) -> tuple[View, ...]:
         mine = manifest.segments[first:last]
         others = names - {record.name for record in mine}
         base, end = bases[first], bases[last]
-        parts.append(View(path, replace(manifest, segments=mine), others, stores, base, end - base))
+        shard = replace(manifest, segments=mine)
+        parts.append(View(path, shard, others, stores, base, end - base, url))
     return tuple(parts)
 
 
@@ -104,16 +114,17 @@ class _Opened:
     """A view, open: its documents, and a stage for each model."""
 
     def __init__(self, view: View, models: Sequence[Reranker], *, verify: bool) -> None:
-        with (
-            explained(f"read the index {view.path}"),
-            open_index(view.path) as folder,
-        ):
+        records = view.manifest.segments
+        path = view.path
+        if view.url is not None:
+            path = Mirror(view.url, records[0].name).part(records, view.others)
+        with explained(f"read the index {path}"), open_index(path) as folder:
             segments = [
                 Segment(folder, record, verify=verify, seen=None if verify else ())
-                for record in view.manifest.segments
+                for record in records
             ]
         self.snapshot = Snapshot(view.manifest, segments)
-        index = Index.at(view.path, self.snapshot)
+        index = Index.at(path, self.snapshot)
         self.stages = [
             IndexStage(
                 model,

@@ -29,6 +29,7 @@ from glassrank.retrieve.search import TopK, WeightedQuery, join
 from glassrank.retrieve.segment import SegmentRecord
 from glassrank.retrieve.snapshot import Snapshot
 from glassrank.scale.asking import Shards
+from glassrank.scale.mirror import Mirror, as_url
 from glassrank.scale.shard import Masks, View, views
 from glassrank.store import Store
 from glassrank.types import Ranking
@@ -51,16 +52,29 @@ class ShardedIndex(Index):
         verify: bool = False,
         seen: Sequence[SegmentRecord] | None = None,
     ) -> None:
-        super().__init__(path, verify=verify, seen=seen)
+        """A `path` of another kind than this machine's is copied as far as it is needed."""
+        url = as_url(path)
+        self._mirror = None if url is None else Mirror(url)
+        local = path if self._mirror is None else self._mirror.whole()
+        super().__init__(local, verify=verify, seen=seen)
         self.shards = shards
-        self._views = self.snapshot, views(self.path, self.snapshot, len(shards))
+        self._views = self.snapshot, self._divided()
 
     @property
     def views(self) -> tuple[View, ...]:
         """Its shards, as the index is now."""
         if self._views[0] is not self.snapshot:  # it was changed, or has moved on
-            self._views = self.snapshot, views(self.path, self.snapshot, len(self.shards))
+            self._views = self.snapshot, self._divided()
         return self._views[1]
+
+    def _divided(self) -> tuple[View, ...]:
+        return views(self.path, self.snapshot, len(self.shards), self._mirror)
+
+    def refresh(self, *, verify: bool = False) -> bool:
+        """As `Index.refresh`; from elsewhere, what is new is copied first."""
+        if self._mirror is not None:
+            self._mirror.whole()
+        return super().refresh(verify=verify)
 
     def prepare(self, *, calibrate: bool = False) -> None:
         """Has all shards opened."""
