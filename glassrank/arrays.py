@@ -229,6 +229,13 @@ def frozen(array: NDArray[Any]) -> NDArray[Any]:
     return view
 
 
+def array_record(folder: Folder, name: str) -> FileRecord:
+    """Size and checksum of an array's file as it is."""
+    with folder.open_file(name) as file:
+        header = file.read(_HEADER_BYTES)
+        return FileRecord(os.fstat(file.fileno()).st_size, _checksum(file, header))
+
+
 def _checksum(file: IO[bytes], header: bytes) -> int:
     """Of the rows first and the header last, the order in which they are known when writing."""
     crc = 0

@@ -6,7 +6,9 @@ The command line prints them as they are and ends with `exit_status`; anything e
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 _LONGEST = 2000
 UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -64,6 +66,7 @@ class DuplicateIdError(InputError):
         """`indexed` says that one of them is in the index already."""
         self.doc_id = doc_id
         self.indexed = indexed
+        self._where = where
         problem = (
             "is in the index already; with --replace (replace=True) the new one takes its place"
             if indexed
@@ -71,9 +74,16 @@ class DuplicateIdError(InputError):
         )
         super().__init__(f"{where}{': ' if where else ''}document id {doc_id!r} {problem}")
 
+    def __reduce__(self) -> tuple[Any, ...]:  # from another process
+        return partial(DuplicateIdError, indexed=self.indexed), (self.doc_id, self._where)
+
 
 class DiskError(GlassrankError):
     """A disk that is full, damaged or closed to us; that may pass."""
+
+
+class BusyError(GlassrankError):
+    """Another process is at it; that passes."""
 
 
 class CorruptError(GlassrankError):

@@ -26,7 +26,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO
 
-from glassrank.errors import CorruptError, GlassrankError
+from glassrank.errors import BusyError, CorruptError
 from glassrank.locks import try_lock
 
 LOCK = "write.lock"
@@ -175,6 +175,13 @@ class Folder:
             if not keep:
                 os.rmdir(name, dir_fd=self._at)
 
+    def take(self, other: "Folder", name: str, new: str) -> None:
+        """A folder inside of another one, on the same disk, comes here under a new name."""
+        if not is_plain(new):
+            raise _not_a_name(new, self.path)
+        with other._named(name):
+            os.rename(name, new, src_dir_fd=other._at, dst_dir_fd=self._at)
+
     def sync(self) -> None:
         """Makes the names here durable, as `fsync` does for a file's content."""
         with self._failing(self.path):
@@ -203,7 +210,7 @@ class Folder:
                     if os.path.samestat(status, os.fstat(file.fileno())):
                         stack.pop_all()
                         return file
-        raise GlassrankError(f"another process is writing to {what}; try again when it is done")
+        raise BusyError(f"another process is writing to {what}; try again when it is done")
 
     def is_current(self) -> bool:
         """Whether the path still leads here: another folder may have taken its place."""

@@ -122,7 +122,8 @@ class Ranking:
     the same for each model; `cut_short` says that the time was not enough for all that was asked
     for. `live` is how many documents were encoded in the query's own time, because no store has
     them, and `truncated` how many were not read to their end. `timing` has the milliseconds of each
-    hop.
+    hop. Of an index that is searched in `shards`, `missing` names those that did not answer in
+    time, or not at all.
     """
 
     query: str
@@ -134,6 +135,17 @@ class Ranking:
     cut_short: bool = False
     live: int = 0
     truncated: int = 0
+    shards: int = 0
+    missing: tuple[str, ...] = ()
+
+    @property
+    def answered(self) -> str:
+        """How many shards did, in words.
+
+        >>> Ranking("cat", (), shards=8, missing=("segment-000001-3",)).answered
+        'shards: 7 of 8'
+        """
+        return f"shards: {self.shards - len(self.missing)} of {self.shards}"
 
     def __iter__(self) -> Iterator[Hit]:
         return iter(self.hits)
@@ -168,6 +180,7 @@ class Ranking:
             "cut_short": self.cut_short,
             "live": self.live,
             "truncated": self.truncated,
+            **self._of_shards(),
             "timing_ms": {name: round(ms, 3) for name, ms in self.timing.items()},
             "stages": [
                 {
@@ -194,6 +207,13 @@ class Ranking:
                 for hit in self.hits
             ],
         }
+
+    def _of_shards(self) -> dict[str, Any]:
+        if not self.shards:
+            return {}
+        answered = self.shards - len(self.missing)
+        told = {"answered": answered, "of": self.shards, "missing": list(self.missing)}
+        return {"shards": told}
 
 
 def query_name(number: int) -> str:

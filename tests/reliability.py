@@ -22,7 +22,7 @@ import os
 from collections import Counter
 from pathlib import Path
 
-AREAS = ("Service", "Files", "Readers", "Supply", "Standing")
+AREAS = ("Service", "Files", "Readers", "Supply", "Standing", "Cluster")
 _HEAD = """# What was tried, and what happened
 
 Written by `./scripts/reliability` from what the tests themselves report: every row is a fault that

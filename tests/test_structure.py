@@ -28,7 +28,7 @@ ORDER = (
     ),
     *("files", "code_cache", "compiled", "arrays", "ragged"),
     *("corpus", "text", "retrieve", "measure", "nn", "models", "store", "ranking"),
-    *("adapters", "train", "explaining", "serve", "cli", "__main__"),
+    *("adapters", "train", "explaining", "scale", "serve", "cli", "__main__"),
 )
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text("utf-8")
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from glassrank.cli import console
+from glassrank.cli import console, on_cluster
 from glassrank.errors import InputError
 from glassrank.folders import is_plain
 
@@ -47,6 +47,7 @@ def encode(
         str | None, typer.Option(help="The store's name; model and dtype unless given.")
     ] = None,
     device: console.Device = "cpu",
+    ray: on_cluster.Address = None,
     quiet: console.Quiet = False,
     json: console.AsJson = False,
 ) -> None:
@@ -59,7 +60,13 @@ def encode(
         raise InputError(f"a store's name is one folder inside the index, which {name!r} is not")
     path = None if name is None else store_folder(index, name)
     opened, saved = Index(index), load_served(model, device)
-    report = encoded(opened, saved, path, dtype, device, reuse, leave_out, quiet=quiet)
+    if ray is None:
+        report = encoded(opened, saved, path, dtype, device, reuse, leave_out, quiet=quiet)
+    else:
+        from glassrank.scale.encoding import Encoding
+
+        encoding = Encoding(model, dtype, device, reuse, leave_out)
+        report = on_cluster.encode(opened, saved, encoding, ray, path, quiet=quiet)
     if json:
         console.print_json(plain(report))
     else:
@@ -84,7 +91,7 @@ def encoded(
         console.say(expected(size), quiet=quiet)
 
     try:
-        with _shown(quiet) as show:
+        with shown(quiet) as show:
             return encode_index(index, saved, path, dtype, show, device, reuse, leave_out, begins)
     except Exception:
         raise
@@ -141,7 +148,7 @@ def summary(report: "Report") -> str:
 
 
 @contextmanager
-def _shown(quiet: bool) -> "Iterator[Callable[[Progress], None] | None]":
+def shown(quiet: bool) -> "Iterator[Callable[[Progress], None] | None]":
     """A bar on a terminal, a line now and then elsewhere."""
     err = Console(stderr=True, highlight=False)
     if quiet:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from glassrank.cli import console
+from glassrank.cli import console, on_cluster
 from glassrank.errors import InputError
 
 if TYPE_CHECKING:
@@ -60,6 +60,8 @@ def index(
         bool,
         typer.Option("--skip-bad", help="Pass over documents that are empty or bad, and count."),
     ] = False,
+    ray: on_cluster.Address = None,
+    shards: on_cluster.ShardCount = None,
     quiet: console.Quiet = False,
     json: console.AsJson = False,
 ) -> None:
@@ -77,6 +79,13 @@ def index(
         raise InputError("--overwrite makes a new index; it does not go with --add or --delete")
     if docs is not None and delete and not add:
         raise InputError("--delete with documents changes an index; say --add too")
+    if ray is not None and (add or delete or merge or model or encode):
+        raise InputError(
+            "--ray makes a new index; encode it with: glassrank encode --ray, and change it "
+            "without a cluster"
+        )
+    if shards is not None and ray is None:
+        raise InputError("--shards goes with --ray")
     models: dict[str, SavedModel] = {}
     if model is not None or encode:  # before the work: a name that is wrong is said at once
         from glassrank.models.checkpoint import load_served
@@ -92,7 +101,13 @@ def index(
     if docs is not None:
         reader = read_docs(docs, format=format, encoding=encoding, skip_bad=skip_bad)
         counted = _Counted(reader, quiet=quiet)
-    if counted is not None and not add:
+    if counted is not None and docs is not None and ray is not None:
+        source = on_cluster.source_of(docs, format, encoding, skip_bad)
+        changed = on_cluster.build(
+            counted, source, out, ray, shards, overwrite=overwrite, quiet=quiet
+        )
+        added = len(changed)
+    elif counted is not None and not add:
         changed = Index.build(counted, out, overwrite=overwrite)
         added = len(changed)
     else:

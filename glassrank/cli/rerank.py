@@ -1,12 +1,13 @@
 """`glassrank rerank`: the second stage for a run."""
 
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from glassrank.cli import console
+from glassrank.cli import console, on_cluster
 from glassrank.errors import InputError
 
 
@@ -32,6 +33,8 @@ def rerank(
     tag: console.Tag = "glassrank",
     device: console.Device = "cpu",
     exact: console.Exact = False,
+    ray: on_cluster.Address = None,
+    shards: on_cluster.ShardCount = None,
     quiet: console.Quiet = False,
 ) -> None:
     """Re-rank a run with a trained model, from its document store if the index has one."""
@@ -47,20 +50,42 @@ def rerank(
         raise InputError(
             f"{queries} has no query {unknown[0]!r}, which {run} has; give its queries"
         )
-    pipeline = Pipeline.open(
-        index,
-        model,
-        budget_ms=budget_ms,
-        candidates=depth,
-        plan=plan,
-        device=device,
-        exact=exact,
-    )
-    started = time.perf_counter()
-    ranked = rerank_run(pipeline, first, texts)
-    rows = list(console.track(ranked, "Re-ranking", total=len(first), quiet=quiet))
-    seconds = time.perf_counter() - started
+    if ray is not None and device != "cpu":
+        raise InputError(
+            "on a cluster, documents are re-ranked by its processors; leave out --device"
+        )
+    with ExitStack() as stack:
+        if ray is None:
+            pipeline = Pipeline.open(
+                index,
+                model,
+                budget_ms=budget_ms,
+                candidates=depth,
+                plan=plan,
+                device=device,
+                exact=exact,
+            )
+        else:
+            pipeline = stack.enter_context(
+                on_cluster.pipeline(
+                    index,
+                    ray,
+                    shards,
+                    model,
+                    budget_ms=budget_ms,
+                    candidates=depth,
+                    plan=plan,
+                    exact=exact,
+                )
+            )
+        started = time.perf_counter()
+        ranked = rerank_run(pipeline, first, texts)
+        rows = list(console.track(ranked, "Re-ranking", total=len(first), quiet=quiet))
+        seconds = time.perf_counter() - started
     write_run(Run.from_rankings(rows), out, tag)
     depths = [ranking.depth for _, ranking in rows]
     deep = f"{sum(depths) / max(1, len(depths)):,.0f} candidates each" if rows else "nothing"
     console.say(f"{out}: {len(rows):,} queries, {deep}, in {seconds:.1f} s", quiet=quiet)
+    if missing := sorted({name for _, ranking in rows for name in ranking.missing}):
+        late = sum(bool(ranking.missing) for _, ranking in rows)
+        console.say(f"{late:,} queries without these shards, which were late: {', '.join(missing)}")

@@ -1,12 +1,13 @@
 """`glassrank retrieve`: the first stage for many queries, as a run."""
 
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from glassrank.cli import console
+from glassrank.cli import console, on_cluster
 
 
 def retrieve(
@@ -19,6 +20,8 @@ def retrieve(
     field: console.TopicField = "title",
     tag: console.Tag = "glassrank",
     threads: Annotated[int | None, typer.Option(help="All cores unless given.")] = None,
+    ray: on_cluster.Address = None,
+    shards: on_cluster.ShardCount = None,
     quiet: console.Quiet = False,
     json: console.AsJson = False,
 ) -> None:
@@ -27,11 +30,15 @@ def retrieve(
     from glassrank.retrieve import Index
 
     asked = read_queries(queries, field)
-    opened = Index(index)
-    started = time.perf_counter()
-    with console.working(f"Searching for {len(asked):,} queries", quiet=quiet):
-        run = opened.retrieve(asked, depth, method, threads, where=where)
-    seconds = time.perf_counter() - started
+    with (
+        nullcontext(Index(index))
+        if ray is None
+        else on_cluster.opened(index, ray, shards) as opened
+    ):
+        started = time.perf_counter()
+        with console.working(f"Searching for {len(asked):,} queries", quiet=quiet):
+            run = opened.retrieve(asked, depth, method, threads, where=where)
+        seconds = time.perf_counter() - started
     write_run(run, out, tag)
     if json:
         console.print_json(

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from glassrank.cli import console
+from glassrank.cli import console, on_cluster
 from glassrank.errors import GlassrankError
 
 
@@ -26,6 +26,8 @@ def serve(
     ] = False,
     plan: console.PlanFile = None,
     device: console.Device = "cpu",
+    ray: on_cluster.Address = None,
+    shards: on_cluster.ShardCount = None,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 for any that is free.")] = 8000,
     workers: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
@@ -77,15 +79,17 @@ def serve(
     from glassrank.retrieve.methods import parse_method
     from glassrank.serve import Options
     from glassrank.serve import serve as run
-    from glassrank.serve.options import named_models, read_api_key
+    from glassrank.serve.options import read_api_key
 
     parse_method(method or "bm25")
     options = Options(
         index=index,
-        models=() if model == ["none"] else named_models(model or ["default", "fast"]),
+        models=() if model == ["none"] else _models(model or ["default", "fast"], ray),
         cascade=cascade,
         plan=plan,
         device=device,
+        ray=ray,
+        shards=shards,
         host=host,
         port=port,
         workers=workers,
@@ -105,3 +109,13 @@ def serve(
     )
     console.say("Opening the index and the models …", quiet=quiet)
     run(options, lambda address: console.say(f"Serving {index} at {address}", quiet=quiet))
+
+
+def _models(names: list[str], ray: str | None) -> tuple[tuple[str, str], ...]:
+    """By name and folder; on a cluster, a folder by its whole path."""
+    from glassrank.serve.options import named_models
+
+    models = named_models(names)
+    if ray is None:
+        return models
+    return tuple((name, on_cluster.everywhere(folder)) for name, folder in models)

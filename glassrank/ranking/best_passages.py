@@ -96,6 +96,7 @@ class Placed(NamedTuple):
     spans: NDArray[np.int64]  # (n, 2) its characters; -1 where it is the whole text
     truncated: NDArray[np.bool_]  # (n,) whether something was not read
     further: NDArray[np.float32]  # (n,) of its score, what passages add that are not the best
+    missing: tuple[str, ...] = ()  # shards that were asked and have not answered
 
     def at(self, places: NDArray[np.int64]) -> "Placed":
         """The same of candidates that are some of others, at these places."""

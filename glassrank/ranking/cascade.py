@@ -40,9 +40,12 @@ class Cascade:
     """Whether a model has scored fewer than it was to."""
     live: int = 0
     """How many documents were encoded on the way."""
+    missing: set[str] = field(init=False)
+    """Shards that have not answered, in any stage."""
 
     def __post_init__(self) -> None:
         self.places = np.arange(len(self.first.docs))
+        self.missing = set(self.first.missing)
         self.scores = self.first.scores.astype(np.float64)
         self.probabilities = np.full(len(self.places), np.nan)
         self.spans = np.full((len(self.places), 2), -1)
@@ -87,6 +90,7 @@ class Cascade:
         due = planner.scored_by(deadline, len(self.places))
         with span("interact", model=name, documents=depth):
             placed = stage.score(candidates, planner, due)
+        self.missing.update(placed.missing)
         number = len(self.depths)
         self.timing[query_name(number)] = ready - began
         self.timing[scoring_name(number)] = planner.clock() - ready
@@ -131,6 +135,7 @@ class Cascade:
             self.cut_short,
             self.live,
             int(self.truncated.sum()),
+            missing=tuple(sorted(self.missing)),
         )
 
     def hits(

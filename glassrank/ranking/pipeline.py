@@ -88,21 +88,26 @@ class Pipeline:
         self.plan = plan
         self.planner = Planner(clock)
         self.models = tuple(
-            IndexStage(
+            self._index_stage(
+                number,
                 reranker,
-                self.index.snapshot,
                 Store.find(self.index, reranker.model, verify=verify)
                 if store is True
                 else store or None,
                 found=store is True,
                 mixes=first_stage is None,
             )
-            for reranker in rerankers
+            for number, reranker in enumerate(rerankers)
         )
         if plan is not None:
             _check_plan(plan, rerankers)
         if calibrate:
             self.calibrate()
+
+    def _index_stage(
+        self, number: int, reranker: Reranker, store: Store | None, *, found: bool, mixes: bool
+    ) -> IndexStage:
+        return IndexStage(reranker, self.index.snapshot, store, found=found, mixes=mixes)
 
     @classmethod
     def open(

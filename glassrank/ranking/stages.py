@@ -76,7 +76,7 @@ class Stage(ABC):
         stored.first(due)
         stored.further(due)
         live.further(due)
-        return _joined(
+        return joined(
             stored.placed(live=False).at(candidates.which_stored),
             live.placed(live=True).at(candidates.which_live),
         )
@@ -111,7 +111,8 @@ class Stage(ABC):
                     break
 
 
-def _joined(one: Placed, other: Placed) -> Placed:
+def joined(one: Placed, other: Placed) -> Placed:
+    """Two parts of the same candidates as one, in their order."""
     order = np.argsort(np.concatenate([one.which, other.which]))
 
     def both(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:

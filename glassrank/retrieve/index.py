@@ -67,18 +67,18 @@ class Index:
             )
 
     @classmethod
+    def at(cls, path: str | Path, snapshot: Snapshot) -> "Index":
+        """One that is open already, or a part of one."""
+        index = cls.__new__(cls)
+        index.path, index._analyzer, index._snapshot = Path(path), EnglishAnalyzer(), snapshot
+        return index
+
+    @classmethod
     def build(cls, docs: Iterable[Doc], path: str | Path, *, overwrite: bool = False) -> "Index":
         """Makes an index of documents, as one segment."""
         path = Path(path)
-        with explained(f"write the index {path}", UNCHANGED):
-            there = _names(path)
-        if FILE_NAME in there and not overwrite:
-            raise InputError(
-                f"{path} holds an index already; add to it, or overwrite it, or choose another name"
-            )
-        if not all(map(_is_ours, there)):
-            raise InputError(f"{path} is something else than an index; choose another name")
-        with _located(docs), changing(path, create=Manifest(EnglishAnalyzer.name)) as writer:
+        check_target(path, overwrite=overwrite)
+        with located(docs), changing(path, create=Manifest(EnglishAnalyzer.name)) as writer:
             if not writer.add(docs):
                 raise InputError("there are no documents to index; check the input")
         with _committed(path):
@@ -105,7 +105,7 @@ class Index:
         merge: bool = False,
     ) -> ChangeCounts:
         """First deletes, then adds, then merges, and all of it at once or nothing."""
-        with _located(add), changing(self.path) as writer:
+        with located(add), changing(self.path) as writer:
             deleted = writer.delete(delete)
             added = 0 if add is None else writer.add(add, replace_existing=replace)
             if merge:
@@ -212,7 +212,18 @@ class Index:
         parsed = parse_method(method) if isinstance(method, str) else method
         with span("tokenize"):
             terms = [self._analyzer(text) for text in queries]
-        return run_method(snapshot, terms, k, parsed, threads, deadline)
+        return self._search(snapshot, terms, k, parsed, threads, deadline)
+
+    def _search(
+        self,
+        snapshot: Snapshot,
+        queries: Sequence[Sequence[str]],
+        k: int,
+        method: Method,
+        threads: int | None,
+        deadline: Deadline,
+    ) -> list[TopK]:
+        return run_method(snapshot, queries, k, method, threads, deadline)
 
     def doc(self, doc_id: str, characters: int | None = None) -> Doc:
         """A stored document, with all of its text or its first so many characters."""
@@ -259,6 +270,18 @@ class Index:
         return f"Index({str(self.path)!r}: {len(self)} documents)"
 
 
+def check_target(path: Path, *, overwrite: bool) -> None:
+    """Whether an index may be built here: nothing else is there, or it may be overwritten."""
+    with explained(f"write the index {path}", UNCHANGED):
+        there = _names(path)
+    if FILE_NAME in there and not overwrite:
+        raise InputError(
+            f"{path} holds an index already; add to it, or overwrite it, or choose another name"
+        )
+    if not all(map(_is_ours, there)):
+        raise InputError(f"{path} is something else than an index; choose another name")
+
+
 def _names(path: Path) -> list[str]:
     """What lies in a folder, which need not be there yet."""
     try:
@@ -287,7 +310,7 @@ def _committed(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _located(docs: Iterable[Doc] | None) -> Iterator[None]:
+def located(docs: Iterable[Doc] | None) -> Iterator[None]:
     """Names the lines of a duplicate id, if the documents come from somewhere that can tell."""
     try:
         yield

@@ -5,7 +5,7 @@
 
 import difflib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -17,6 +17,7 @@ from glassrank.retrieve.search import TopK, WeightedQuery, affordable, search
 from glassrank.retrieve.snapshot import Snapshot
 
 Method = BM25 | QL | RM3
+Search = Callable[[Snapshot, Sequence[WeightedQuery], int, BM25 | QL, int | None], list[TopK]]
 _BASES: dict[str, type[BM25] | type[QL]] = {"bm25": BM25, "ql": QL}
 _NAMES = ("bm25", "ql", "bm25+rm3", "ql+rm3")
 _LONGEST = 200
@@ -38,9 +39,11 @@ def run_method(
     method: Method,
     threads: int | None = None,
     deadline: Deadline = NEVER,
+    search: Search = search,
 ) -> list[TopK]:
     """The best k documents of each query, given as its terms. With a deadline, queries are cut to
-    what is affordable, and late ones are not enriched."""
+    what is affordable, and late ones are not enriched. `search` is another than that of one
+    machine where documents are on several."""
 
     def bounded(queries: Sequence[WeightedQuery]) -> Sequence[WeightedQuery]:
         return (

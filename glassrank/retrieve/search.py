@@ -29,6 +29,8 @@ class TopK(NamedTuple):
 
     docs: NDArray[np.int64]  # (k,)
     scores: Floats  # (k,)
+    missing: tuple[str, ...] = ()
+    """Shards that were asked and have not answered."""
 
 
 def search(
@@ -100,7 +102,7 @@ def _search_chunk(
             parts, best.sizes.tolist(), best.docs, best.scores, strict=True
         ):
             part.append(TopK(row_docs[:size].astype(np.int64) + base, row_scores[:size].copy()))
-    return [_join(snapshot, part, k) for part in parts]
+    return [join(snapshot, part, k) for part in parts]
 
 
 def _search_segment(method: BM25 | QL, queries: Queries, postings: Postings, best: Best) -> None:
@@ -136,8 +138,8 @@ def _segment_queries(
     )
 
 
-def _join(snapshot: Snapshot, parts: Sequence[TopK], k: int) -> TopK:
-    """The best k over all segments; equal scores go by document id."""
+def join(snapshot: Snapshot, parts: Sequence[TopK], k: int) -> TopK:
+    """The best k of several parts of a collection; equal scores go by document id."""
     if len(parts) == 1:
         return parts[0]
     if not parts:

@@ -5,7 +5,7 @@ Never changes, so any number of threads may search it while the index itself mov
 
 import copy
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import NamedTuple
@@ -51,8 +51,10 @@ class Snapshot:
         )
         # Queries repeat their words, and a method its parameters. Neither refers to the snapshot,
         # so that its files are closed as soon as nobody searches it, and not some time later.
-        self.term = lru_cache(maxsize=_TERMS_KEPT)(partial(_term, self.segments))
-        self.lengths = lru_cache(maxsize=4)(partial(_lengths, self.segments, self.collection))
+        self.term: Callable[[str], IndexTerm] = lru_cache(maxsize=_TERMS_KEPT)(
+            partial(_term, self.segments)
+        )
+        self._lengths = lru_cache(maxsize=4)(partial(_lengths, self.segments))
         self.live = tuple(segment.live for segment in self.segments)
         """What may be found in each segment: a mask, or empty for all of it."""
         self._columns = lru_cache(maxsize=1)(partial(_columns, self.segments))
@@ -80,13 +82,31 @@ class Snapshot:
                         if read_manifest(path).state == manifest.state:
                             raise
 
+    def part_of(
+        self, collection: CollectionStatistics, terms: Mapping[str, TermStatistics]
+    ) -> "Snapshot":
+        """The same documents as a part of a larger collection: scores are what they are there. Of
+        terms that are not given nothing is found."""
+        part = copy.copy(self)
+        part.collection = collection
+        nowhere = TermStatistics(0, 0)
+        part.term = lambda term: IndexTerm(self.term(term).numbers, terms.get(term, nowhere))
+        return part
+
+    def lengths(self, method: BM25 | QL) -> tuple[Floats, ...]:
+        """The part of every document's score that its length decides, for each segment."""
+        return self._lengths(method, self.collection)
+
     def filtered(self, where: Where) -> "Snapshot":
         """The same, where nothing but what fits these conditions may be found. Statistics stay
         those of all documents, and so do scores."""
+        return self.masked(self._masks(where))
+
+    def masked(self, masks: Sequence[NDArray[np.bool_]]) -> "Snapshot":
+        """The same with a mask for each segment."""
         chosen = copy.copy(self)
         chosen.live = tuple(
-            mask & live if len(live) else mask
-            for mask, live in zip(self._masks(where), self.live, strict=True)
+            mask & live if len(live) else mask for mask, live in zip(masks, self.live, strict=True)
         )
         return chosen
 
@@ -150,7 +170,6 @@ def _masks(parts: Callable[[], list[tuple[Columns, int]]], where: Where) -> list
 
 
 def _lengths(
-    segments: Sequence[Segment], collection: CollectionStatistics, method: BM25 | QL
+    segments: Sequence[Segment], method: BM25 | QL, collection: CollectionStatistics
 ) -> tuple[Floats, ...]:
-    """The part of every document's score that its length decides, for each segment."""
     return tuple(method.lengths(segment.lengths, collection) for segment in segments)

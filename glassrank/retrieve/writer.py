@@ -76,6 +76,12 @@ class IndexWriter:
                 self._delete_from(segment, numbers)
         return len(new)
 
+    def adopt(self, other: Folder, record: SegmentRecord) -> None:
+        """Takes a segment out of another index, on the same disk; its ids must be new here."""
+        name = self._name()
+        self.folder.take(other, record.name, name)
+        self._segments.append(self._open(replace(record, name=name)))
+
     def delete(self, doc_ids: Iterable[str]) -> int:
         """How many documents were deleted. An id that is not there is an error."""
         places: dict[int, list[int]] = {}

@@ -6,16 +6,19 @@ is running ends on what it began with, and none ever sees half of a change.
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from glassrank.errors import DiskError, GlassrankError, InputError, explained
 from glassrank.measure.cascade_plan import CascadePlan
 from glassrank.ranking import Pipeline, Reranker, warm_up
 from glassrank.retrieve import Index
 from glassrank.retrieve.manifest import read_manifest
+from glassrank.retrieve.segment import SegmentRecord
+from glassrank.scale import ShardedIndex, ShardedPipeline, Shards
 from glassrank.serve.options import Options
 from glassrank.store.manifest import FILE_NAME as STORE_FILE
 from glassrank.store.manifest import stores_of
@@ -38,14 +41,21 @@ class Opened:
     """The first stage, where there is no model."""
 
     @classmethod
-    def open(cls, options: Options, rerankers: Mapping[str, Reranker], *, verify: bool) -> "Opened":
-        """With each model's documents where they are stored."""
-        index = Index(options.index, verify=verify, seen=())
+    def open(
+        cls,
+        options: Options,
+        rerankers: Mapping[str, Reranker],
+        *,
+        verify: bool,
+        shards: Shards | None = None,
+    ) -> "Opened":
+        """With each model's documents where they are stored; `shards` have these models, too."""
+        index = _index(options.index, shards, verify=verify, seen=())
         plan = None if options.plan is None else CascadePlan.read(options.plan)
         pipelines = {
-            name: Pipeline(
+            name: _pipeline(
                 index,
-                [rerankers[model] for model in models],
+                {number: rerankers[model] for number, model in _numbered(rerankers, models)},
                 method=options.method,
                 candidates=options.candidates,
                 plan=plan if len(models) > 1 else None,
@@ -53,7 +63,7 @@ class Opened:
             )
             for name, models in options.pipelines.items()
         }
-        opened = cls(index, pipelines, Pipeline(index, method=options.method))
+        opened = cls(index, pipelines, _pipeline(index, {}, method=options.method))
         for reranker in rerankers.values():
             warm_up(reranker)  # for texts that are sent to be ranked
         return opened.compiled()
@@ -61,7 +71,8 @@ class Opened:
     def follow(self) -> "Opened":
         """The same, as index and stores are now."""
         seen = self.index.snapshot.records
-        index = Index(self.index.path, verify=False, seen=seen)
+        shards = self.index.shards if isinstance(self.index, ShardedIndex) else None
+        index = _index(self.index.path, shards, verify=False, seen=seen)
         pipelines = {name: pipeline.follow(index) for name, pipeline in self.pipelines.items()}
         return Opened(index, pipelines, self.alone.follow(index)).compiled()
 
@@ -111,6 +122,35 @@ class Opened:
         return [fast.reranker, *models] if fast is not None and name == "default" else models
 
 
+def _index(
+    path: Path, shards: Shards | None, *, verify: bool, seen: Sequence[SegmentRecord]
+) -> Index:
+    if shards is None:
+        return Index(path, verify=verify, seen=seen)
+    return ShardedIndex(path.absolute(), shards, seen=seen)  # they verify what is theirs
+
+
+def _pipeline(index: Index, models: Mapping[int, Reranker], **settings: Any) -> Pipeline:
+    rerankers = list(models.values())
+    if isinstance(index, ShardedIndex):
+        settings["verify"] = False
+        return ShardedPipeline(index, rerankers, numbers=list(models), **settings)
+    return Pipeline(index, rerankers, **settings)
+
+
+def _numbered(rerankers: Mapping[str, Reranker], models: Sequence[str]) -> list[tuple[int, str]]:
+    """Models with their numbers among all."""
+    return [(list(rerankers).index(model), model) for model in models]
+
+
+def _on_cluster(options: Options) -> Shards:
+    from glassrank.scale.cluster import RayShards, processors
+
+    segments = max(1, len(read_manifest(options.index).segments))
+    folders = [folder for _, folder in options.models]
+    return RayShards(min(options.shards or processors(), segments), folders)
+
+
 class Served:
     """What is served now. Reading `now` is all that a request does with it."""
 
@@ -119,11 +159,12 @@ class Served:
         when the index cannot be read for a moment."""
         self._options = options
         rerankers = {name: Reranker.load(folder, options.device) for name, folder in options.models}
+        shards = None if options.ray is None else _on_cluster(options)
         said = ""
         while True:
             try:
                 self._state = self._tried = _state(options.index)
-                self.now = Opened.open(options, rerankers, verify=verify)
+                self.now = Opened.open(options, rerankers, verify=verify, shards=shards)
                 break
             except (GlassrankError, OSError) as error:
                 if not wait:

@@ -55,6 +55,10 @@ class Options:
     """How deep each of them goes in it: what `glassrank budget --plan` wrote."""
     device: str = "cpu"
     """Where the models run."""
+    ray: str | None = None
+    """The cluster that searches, by its address; none where this machine does."""
+    shards: int | None = None
+    """That it searches in; as many as it has processors unless given."""
     host: str = "127.0.0.1"
     port: int = 8000
     workers: int = 1
@@ -102,6 +106,11 @@ class Options:
             raise InputError(
                 f"{self.host} can be reached from other machines, so an API key is needed: "
                 "--api-key-file FILE, or GLASSRANK_API_KEY, or --no-auth if everybody may search"
+            )
+        if self.ray is not None and (self.workers > 1 or self.device != "cpu"):
+            raise InputError(
+                "with --ray, shards have processes and processors of their own; leave out "
+                "--workers and --device"
             )
         if self.cascade and len(self.models) < 2:
             raise InputError("--cascade is for several models; give --model for each of them")

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -43,7 +44,7 @@ Started = Callable[[str], None]
 def serve(options: Options, started: Started = lambda address: None) -> None:
     """Runs until SIGTERM or Ctrl-C; then finishes what was begun, and returns. `started` is told
     the address as soon as somebody may connect."""
-    with _bound(options) as listener:
+    with _bound(options) as listener, _cluster(options):
         prepare_process(options)
         served = Served(options)  # whatever is wrong with it is said here, and not by a worker
         if options.workers == 1:
@@ -55,6 +56,15 @@ def serve(options: Options, started: Started = lambda address: None) -> None:
         started(_address(options.host, listener))
         del served
         run()
+
+
+def _cluster(options: Options) -> AbstractContextManager[None]:
+    """Ray's, for as long as it is served; nothing of it is imported where there is none."""
+    if options.ray is None:
+        return nullcontext()
+    from glassrank.scale.cluster import connected
+
+    return connected(options.ray)
 
 
 def prepare_process(options: Options) -> None:

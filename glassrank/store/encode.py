@@ -9,11 +9,14 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.arrays import consecutive
+from glassrank.checked import FileRecord
+from glassrank.folders import Folder
 from glassrank.models.checkpoint import SavedModel
 from glassrank.retrieve import Index
 from glassrank.retrieve.segment import Segment
@@ -80,6 +83,24 @@ class Report:
     per_second: float
 
 
+class EncodedPart(NamedTuple):
+    """What a store is told of a segment's part when it is whole."""
+
+    passages: int
+    rows: int
+    files: dict[str, FileRecord]
+
+
+class Counts(NamedTuple):
+    """Documents that were encoded, taken over, or there already; and how many were cut."""
+
+    encoded: int
+    reused: int
+    resumed: int
+    cut: int
+    bytes: int
+
+
 class Tally:
     """Counts documents as they are done, and tells whoever wants to know."""
 
@@ -103,6 +124,19 @@ class Tally:
         self._encoded += docs
         self._cut += cut
         self._add(size)
+
+    @property
+    def counts(self) -> Counts:
+        """So far."""
+        return Counts(self._encoded, self._reused, self._resumed, self._cut, self._bytes)
+
+    def add(self, counts: Counts) -> None:
+        """What somebody else has done."""
+        self._resumed += counts.resumed
+        self._reused += counts.reused
+        self._encoded += counts.encoded
+        self._cut += counts.cut
+        self._add(counts.bytes)
 
     def _add(self, size: int) -> None:
         self._bytes += size
@@ -163,19 +197,28 @@ def encode_index(
     folder = store_folder(index.path, encoder.layout.name) if path is None else Path(path)
     tally = Tally(progress)
     with changing_store(folder, encoder.layout, index.snapshot) as writer:
-        layout = encoder.layout = writer.manifest.layout
+        encoder.layout = writer.manifest.layout
         missing = writer.missing()
         tally.total = sum(map(len, missing.values()))
         if begins is not None and missing:
             begins(_estimate(folder, list(missing.values()), encoder))
         old = writer.old_rows() if missing else OldRows([])
         for name, segment in missing.items():
-            with PartWriter(writer.folder, name, layout) as part:
-                tally.resumed(part.docs)
-                _encode_segment(segment, encoder, old, part, tally)
-                writer.add(segment, part.passages, part.rows, part.finish())
+            part = encode_part(writer.folder, name, segment, encoder, old, tally)
+            writer.add(segment, part.passages, part.rows, part.files)
         writer.tidy()
         return tally.report(folder, writer.manifest)
+
+
+def encode_part(
+    folder: Folder, name: str, segment: Segment, encoder: DocEncoder, old: OldRows, tally: Tally
+) -> EncodedPart:
+    """The documents of one segment, from where a killed writer stopped. What is written counts when
+    it is added to the store."""
+    with PartWriter(folder, name, encoder.layout) as part:
+        tally.resumed(part.docs)
+        _encode_segment(segment, encoder, old, part, tally)
+        return EncodedPart(part.passages, part.rows, part.finish())
 
 
 def _estimate(path: Path, segments: Sequence[Segment], encoder: DocEncoder) -> Estimate:

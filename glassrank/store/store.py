@@ -1,6 +1,6 @@
 """The store, open for reading: which rows a query's candidates have, and those rows as words."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -75,17 +75,31 @@ class Store:
         return store
 
     @classmethod
-    def _open(cls, path: Path, wanted: str, model: AnyRanker | None, verify: bool) -> "Store":
-        manifest, parts = _opened(path, wanted, verify)
+    def _open(
+        cls,
+        path: Path,
+        wanted: str,
+        model: AnyRanker | None,
+        verify: bool,
+        without: Collection[str] = frozenset(),
+    ) -> "Store":
+        manifest, parts = _opened(path, wanted, verify, without)
         if model is not None:
             _check_rows(path, model, manifest.layout, parts, verify=verify)
         return cls(path, manifest, parts, model)
 
     @classmethod
-    def find(cls, index: Index, model: AnyRanker, *, verify: bool = True) -> "Store | None":
+    def find(
+        cls,
+        index: Index,
+        model: AnyRanker,
+        *,
+        verify: bool = True,
+        without: Collection[str] = frozenset(),
+    ) -> "Store | None":
         """A model's store inside an index, or None. Of several the one that lacks fewest documents;
         of those one with all words, the first of bf16, int8, float16, float32, and S2, which ranks
-        faster than S1."""
+        faster than S1. It comes `without` the parts of segments that somebody else reads."""
         wanted = fingerprint(model)
         with explained(f"read the stores of {index.path}"):
             layouts = {folder: read_manifest(folder).layout for folder in stores_of(index.path)}
@@ -97,7 +111,7 @@ class Store:
             return bool(layout.left_out), order.index(layout.dtype), layout.reuse == "s1", folder
 
         fitting.sort(key=preference)
-        stores = [cls._open(folder, wanted, model, verify) for folder in fitting]
+        stores = [cls._open(folder, wanted, model, verify, without) for folder in fitting]
         return min(stores, key=lambda store: store.lacks(index.snapshot), default=None)
 
     def require(self, snapshot: Snapshot) -> None:
@@ -245,7 +259,9 @@ def _check_rows(
         )
 
 
-def _opened(path: Path, wanted: str, verify: bool) -> tuple[Manifest, list[Part]]:
+def _opened(
+    path: Path, wanted: str, verify: bool, without: Collection[str]
+) -> tuple[Manifest, list[Part]]:
     with explained(f"read the store {path}"):
         while True:
             try:
@@ -266,7 +282,9 @@ def _opened(path: Path, wanted: str, verify: bool) -> tuple[Manifest, list[Part]
                     )
                 try:
                     return manifest, [
-                        Part(folder, part, layout, verify=verify) for part in manifest.parts
+                        Part(folder, part, layout, verify=verify)
+                        for part in manifest.parts
+                        if part.segment not in without
                     ]
                 except (OSError, GlassrankError):
                     # A writer may have removed these parts meanwhile: begin again.
