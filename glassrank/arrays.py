@@ -139,7 +139,7 @@ class ArrayFolder:
         self.finish(name)
 
     def finish(self, name: str) -> NDArray[Any]:
-        """Closes one array, so that it can be read while others are still written."""
+        """Closes one array, so that it can be read while others are still written; gives it."""
         writer = self._open.pop(name)
         self.records[f"{name}.npy"] = record = writer.close()
         return open_array(self._folder, f"{name}.npy", record, [writer.dtype], deep=False)

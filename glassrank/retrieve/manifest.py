@@ -19,7 +19,8 @@ from glassrank.retrieve.segment import (
 )
 
 FILE_NAME = "manifest.json"
-FORMAT = 1
+FORMAT = 2
+"""1 had postings and document vectors as they are, not packed."""
 _KEY = "index"
 _MOST_DOCS = (1 << 32) - 1
 """In a segment: documents are numbered in 32 bits."""
@@ -67,7 +68,7 @@ def manifest_in(folder: Folder) -> Manifest:
         if body["format"] != FORMAT:
             raise InputError(
                 f"{folder.path} has index format {str(body['format'])[:20]}, this version reads "
-                f"{FORMAT}; build the index again"
+                f"{FORMAT}; build it again: glassrank index DOCS --out {folder.path} --overwrite"
             )
         segments = tuple(map(_segment, body["segments"]))
         if len({segment.name for segment in segments}) < len(segments):

@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from glassrank.arrays import frozen
 from glassrank.compiled import compiled
 from glassrank.errors import DuplicateIdError
 from glassrank.folders import Folder
 from glassrank.ragged import Ragged, Strings
 from glassrank.retrieve.segment import Segment, SegmentRecord
-from glassrank.retrieve.segment_writer import DocBlock, write_segment
+from glassrank.retrieve.segment_writer import DocBlock, TermNumbers, write_segment
 
 DOCS_AT_ONCE = 1 << 15
 
@@ -30,12 +31,26 @@ def merge_segments(folder: Folder, name: str, segments: Sequence[Segment]) -> Se
         np.array([numbers.get(term, 0) for term in _encoded(segment.terms)], np.uint32)
         for segment in segments
     ]
-    count_dtype = np.result_type(*(segment.vector_counts.dtype for segment in segments))
     blocks = (
         _block(segments, renumber, owners[part], docs[part])
         for part in (slice(i, i + DOCS_AT_ONCE) for i in range(0, len(docs), DOCS_AT_ONCE))
     )
-    return write_segment(folder, name, terms, blocks, count_dtype)
+    return write_segment(folder, name, _known(segments, terms, renumber), blocks)
+
+
+def _known(
+    segments: Sequence[Segment], terms: Sequence[bytes], renumber: Sequence[NDArray[np.uint32]]
+) -> TermNumbers:
+    frequencies, totals = np.zeros(len(terms), np.int64), np.zeros(len(terms), np.int64)
+    for segment, numbers in zip(segments, renumber, strict=True):
+        of_terms = segment.postings.sizes.astype(np.int64), segment.term_totals.astype(np.int64)
+        for number, gone in segment.deleted_statistics[1].items():
+            of_terms[0][number] -= gone[0]
+            of_terms[1][number] -= gone[1]
+        for added, values in zip((frequencies, totals), of_terms, strict=True):
+            left = values > 0  # the others' numbers are somebody else's
+            added[numbers[left]] += values[left]
+    return TermNumbers(terms, frequencies, totals)
 
 
 def _document_order(segments: Sequence[Segment]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
@@ -63,7 +78,7 @@ def _live_terms(segments: Sequence[Segment]) -> list[bytes]:
     terms: set[bytes] = set()
     for segment in segments:
         _, gone = segment.deleted_statistics
-        frequencies = np.diff(segment.posting_offsets)
+        frequencies = segment.postings.sizes
         left = {term for term, (docs, _) in gone.items() if docs == frequencies[term]}
         terms.update(t for number, t in enumerate(_encoded(segment.terms)) if number not in left)
     return sorted(terms)
@@ -82,18 +97,29 @@ def _block(
     def gather(rows: Callable[[Segment], tuple[NDArray[np.int64], NDArray[Any]]]) -> Ragged:
         return _gather([rows(segment) for segment in segments], owners, docs)
 
-    terms = gather(lambda segment: (segment.vector_offsets, segment.vector_terms))
-    counts = gather(lambda segment: (segment.vector_offsets, segment.vector_counts))
-    sizes = np.diff(terms.offsets)
-    for owner, numbers in enumerate(renumber):
-        mine = np.repeat(owners == owner, sizes)
-        terms.values[mine] = numbers[terms.values[mine]]
+    vectors = [
+        segment.vectors.unpack(docs[owners == owner]) for owner, segment in enumerate(segments)
+    ]
+    # (n,) a document's place among those of its segment
+    places = np.empty(len(docs), np.int64)
+    for owner in range(len(segments)):
+        mine = owners == owner
+        places[mine] = np.arange(np.count_nonzero(mine))
+    terms = _gather(
+        [
+            (rows.offsets, numbers[segment.by_frequency[rows.values]])
+            for segment, numbers, rows in zip(segments, renumber, vectors, strict=True)
+        ],
+        owners,
+        places,
+    )
+    counts = _gather([(rows.offsets, rows.counts) for rows in vectors], owners, places)
     return DocBlock(
         ids=gather(lambda segment: (segment.ids.offsets, segment.ids.data)),
         texts=gather(lambda segment: (segment.texts.offsets, segment.texts.data)),
         fields=gather(lambda segment: (segment.fields.offsets, segment.fields.data)),
         terms=terms,
-        counts=counts.values.astype(np.uint32),
+        counts=counts.values,
     )
 
 
@@ -111,7 +137,8 @@ def _gather(
     out = np.empty(out_offsets[-1], np.result_type(*(values.dtype for _, values in rows)))
     for owner, (offsets, values) in enumerate(rows):
         mine = np.flatnonzero(owners == owner)
-        _copy_rows(values, offsets[docs[mine]], sizes[mine], out, out_offsets[mine])
+        starts = offsets[docs[mine]].astype(np.int64)
+        _copy_rows(frozen(values), starts, sizes[mine], out, out_offsets[mine])
     return Ragged(out_offsets, out)
 
 

@@ -67,19 +67,19 @@ def _relevance_model(
 
 
 def _frequent_terms(snapshot: Snapshot, number: int, n: int, until: Deadline) -> dict[str, float]:
-    """A document's n most frequent terms that may join a query, and how often it has them.
-
-    A vector has its terms in alphabetical order, which the stable sort keeps where counts tie.
-    """
+    """A document's n most frequent terms that may join a query, and how often it has them; of those
+    that it has as often, the first by their bytes."""
     segment, local = snapshot.place(number)
-    part = slice(int(segment.vector_offsets[local]), int(segment.vector_offsets[local + 1]))
-    terms, counts = segment.vector_terms[part], segment.vector_counts[part].astype(np.int64)
+    terms, counts = segment.vector(local)
     most_docs = _COMMON * snapshot.collection.docs
     frequent: dict[str, float] = {}
-    for tried, i in enumerate(np.argsort(-counts, kind="stable")):
-        text = segment.terms[int(terms[i])]
+    order = np.lexsort((terms, -counts.astype(np.int64)))
+    for tried, (term, count) in enumerate(
+        zip(terms[order].tolist(), counts[order].tolist(), strict=True)
+    ):
+        text = segment.terms[term]
         if _EXPANSION_TERM.fullmatch(text) and snapshot.term(text).statistics.docs <= most_docs:
-            frequent[text] = float(counts[i])
+            frequent[text] = float(count)
         if len(frequent) == n or (tried % _TRIED_AT_ONCE == 0 and until.passed()):
             break
     return frequent

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from glassrank.arrays import frozen
 from glassrank.compiled import worth_loading
+from glassrank.retrieve.packed import PLAIN_COST
 from glassrank.retrieve.plain import search_bm25
 from glassrank.retrieve.scoring import BM25, QL, Floats
 from glassrank.retrieve.snapshot import Snapshot
@@ -88,10 +89,7 @@ def _search_chunk(
             method,
             _segment_queries(snapshot, queries, position, method),
             Postings(
-                segment.posting_offsets,
-                segment.posting_docs,
-                segment.posting_counts.view(np.uint8),
-                segment.posting_counts.itemsize,
+                segment.postings.words,
                 frozen(lengths[position]),
                 frozen(snapshot.live[position]),
             ),
@@ -109,8 +107,8 @@ def _search_segment(method: BM25 | QL, queries: Queries, postings: Postings, bes
     if isinstance(method, QL):
         search_segment(KIND_QL, queries, postings, best)
         return
-    matches = (postings.offsets[queries.terms + 1] - postings.offsets[queries.terms]).sum()
-    if worth_loading(int(matches) + len(postings.lengths) * len(best.sizes)):
+    matches = PLAIN_COST * int(queries.sizes.sum())
+    if worth_loading(matches + len(postings.lengths) * len(best.sizes)):
         search_segment(KIND_BM25, queries, postings, best)
     else:
         search_bm25(queries, postings, best)
@@ -120,7 +118,9 @@ def _segment_queries(
     snapshot: Snapshot, queries: Sequence[WeightedQuery], position: int, method: BM25 | QL
 ) -> Queries:
     """Those of their terms that one segment has."""
-    offsets, terms, weights, scales = [0], [], [], []
+    rows = snapshot.segments[position].postings
+    offsets, weights, scales = [0], [], []
+    terms: list[int] = []
     for query in queries:
         for text, weight in query.items():
             term = snapshot.term(text)
@@ -132,7 +132,8 @@ def _segment_queries(
         offsets.append(len(terms))
     return Queries(
         np.array(offsets, np.int64),
-        np.array(terms, np.int64),
+        rows.starts[np.array(terms, np.int64)].astype(np.int64),
+        rows.sizes[np.array(terms, np.int64)].astype(np.int64),
         np.array(weights, np.float32),
         np.array(scales, np.float32),
     )

@@ -7,9 +7,12 @@ compare as ids do, and either is found by bisection.
 |---|---|
 | `ids`, `texts`, `fields` | each document's id, text, and title, source and metadata as JSON |
 | `terms`, `term_totals` | each term, and how often it occurs in the segment |
-| `vectors` | for each document its terms and how often they occur: the document vectors |
-| `postings` | the same turned round: for each term its documents and how often they have it |
+| `vectors` | for each document its terms and how often they occur: the document vectors, packed |
+| `postings` | the same turned round: for each term its documents and how often, packed |
 | `lengths` | tokens in each document |
+
+Vectors have terms by how many documents have them, the most frequent first: such numbers are small
+and near each other, and take fewer bits (`terms_by_frequency`).
 """
 
 import json
@@ -23,26 +26,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassrank.arrays import Kinds, consecutive, open_array, open_arrays
+from glassrank.arrays import Kinds, frozen, open_array, open_arrays
 from glassrank.checked import FileRecord
 from glassrank.errors import CorruptError, InputError
 from glassrank.folders import Folder
 from glassrank.ragged import Strings
+from glassrank.retrieve.packed import SMALL, PackedRows
 from glassrank.retrieve.segment_checks import check_deleted, check_shapes, check_values
+from glassrank.retrieve.topk import POSTINGS_BLOCK
 from glassrank.types import Doc
 
-_COUNTS = (np.uint8, np.uint16, np.uint32)
+VECTORS_BLOCK = 16
+_OFFSETS = (*SMALL, np.int64)
 ARRAYS: Kinds = {
-    **{f"{name}.offsets": [np.int64] for name in ("ids", "terms", "texts", "fields")},
+    **{f"{name}.offsets": _OFFSETS for name in ("ids", "terms", "texts", "fields")},
     **{f"{name}.data": [np.uint8] for name in ("ids", "terms", "texts", "fields")},
-    "lengths": [np.uint32],
-    "term_totals": [np.int64],
-    "vectors.offsets": [np.int64],
-    "vectors.terms": [np.uint32],
-    "vectors.counts": _COUNTS,
-    "postings.offsets": [np.int64],
-    "postings.docs": [np.uint32],
-    "postings.counts": _COUNTS,
+    "lengths": SMALL,
+    "term_totals": _OFFSETS,
+    **{f"{name}.sizes": SMALL for name in ("vectors", "postings")},
+    **{f"{name}.starts": _OFFSETS for name in ("vectors", "postings")},
+    **{f"{name}.words": [np.uint32] for name in ("vectors", "postings")},
 }
 _FIELDS = {"title": str, "source": str, "metadata": dict}
 _NAME = re.compile(r"segment-\d{6,18}-\d{1,9}(-[0-9a-f]{8})?", re.ASCII)
@@ -125,14 +128,14 @@ class Segment:
             Strings(arrays[f"{name}.offsets"], arrays[f"{name}.data"])
             for name in ("ids", "terms", "texts", "fields")
         )
-        self.lengths: NDArray[np.uint32] = arrays["lengths"]  # (N,)
-        self.term_totals: NDArray[np.int64] = arrays["term_totals"]  # (T,)
-        self.vector_offsets: NDArray[np.int64] = arrays["vectors.offsets"]  # (N + 1,)
-        self.vector_terms: NDArray[np.uint32] = arrays["vectors.terms"]  # (P,)
-        self.vector_counts: NDArray[Any] = arrays["vectors.counts"]  # (P,)
-        self.posting_offsets: NDArray[np.int64] = arrays["postings.offsets"]  # (T + 1,)
-        self.posting_docs: NDArray[np.uint32] = arrays["postings.docs"]  # (P,)
-        self.posting_counts: NDArray[Any] = arrays["postings.counts"]  # (P,)
+        self.lengths: NDArray[np.uint32] = frozen(arrays["lengths"].astype(np.uint32))  # (N,)
+        self.term_totals: NDArray[Any] = arrays["term_totals"]  # (T,)
+        self.vectors, self.postings = (
+            PackedRows(
+                arrays[f"{name}.sizes"], arrays[f"{name}.starts"], arrays[f"{name}.words"], block
+            )
+            for name, block in (("vectors", VECTORS_BLOCK), ("postings", POSTINGS_BLOCK))
+        )
         check_shapes(self)
         check_deleted(self)
         if verify or (seen is not None and not any(map(record.has_arrays_of, seen))):
@@ -157,15 +160,22 @@ class Segment:
 
         Taken off the collection's statistics, so that a deletion leaves no trace in any score.
         """
-        starts = self.vector_offsets[self.deleted]
-        places = consecutive(
-            starts, self.vector_offsets[self.deleted.astype(np.int64) + 1] - starts
-        )
-        terms, which = np.unique(self.vector_terms[places], return_inverse=True)
-        occurrences = np.bincount(which, self.vector_counts[places]).astype(np.int64)
+        rows = self.vectors.unpack(self.deleted)
+        terms, which = np.unique(self.by_frequency[rows.values], return_inverse=True)
+        occurrences = np.bincount(which, rows.counts).astype(np.int64)
         numbers = zip(np.bincount(which).tolist(), occurrences.tolist(), strict=True)
         tokens = int(self.lengths[self.deleted].sum(dtype=np.int64))
         return tokens, dict(zip(terms.tolist(), numbers, strict=True))
+
+    @cached_property
+    def by_frequency(self) -> NDArray[np.int64]:
+        """Numbers of its terms, in the order in which document vectors number them."""
+        return terms_by_frequency(self.postings.sizes)
+
+    def vector(self, number: int) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
+        """A document's terms, in no order, and how often they occur in it."""
+        row = self.vectors.unpack(slice(number, number + 1))
+        return self.by_frequency[row.values], row.counts
 
     def find(self, doc_id: str) -> int:
         """The number of a document that is not deleted; -1 if there is none of this id."""
@@ -198,6 +208,16 @@ class Segment:
             f"{self.folder / 'fields.data.npy'} is damaged: what it has of document "
             f"{self.ids[number]!r} cannot be read; build the index again from its texts"
         )
+
+
+def terms_by_frequency(frequencies: NDArray[Any]) -> NDArray[np.int64]:
+    """The most frequent term first; those that 65,535 documents or more have, in their order.
+
+    >>> terms_by_frequency(np.array([1, 3, 2, 3])).tolist()
+    [1, 3, 2, 0]
+    """
+    clipped = np.minimum(frequencies.astype(np.int64), 65_535).astype(np.uint16)
+    return np.argsort(~clipped, kind="stable")  # numbers of 16 bits are sorted in linear time
 
 
 def _finite(text: str) -> float | None:

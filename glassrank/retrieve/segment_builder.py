@@ -4,14 +4,14 @@ from array import array
 from collections import Counter
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from glassrank.compiled import compiled
 from glassrank.errors import DuplicateIdError, InputError
 from glassrank.folders import Folder
 from glassrank.ragged import Ragged, pack
 from glassrank.retrieve.segment import SegmentRecord, encode_fields
-from glassrank.retrieve.segment_writer import DocBlock, write_segment
+from glassrank.retrieve.segment_writer import DocBlock, TermNumbers, write_segment
 from glassrank.text import EnglishAnalyzer
 from glassrank.types import Doc
 
@@ -85,17 +85,12 @@ class SegmentBuilder:
             terms=Ragged(vector_offsets, vector_terms),
             counts=vector_counts,
         )
-        encoded = [term.encode("utf-8", "replace") for term in terms]
-        largest = int(vector_counts.max(initial=0))
-        return write_segment(folder, name, encoded, [block], smallest_dtype(largest))
-
-
-def smallest_dtype(largest: int) -> DTypeLike:
-    """
-    >>> smallest_dtype(255), smallest_dtype(256)
-    (dtype('uint8'), dtype('uint16'))
-    """
-    return np.min_scalar_type(largest)
+        known = TermNumbers(
+            [term.encode("utf-8", "replace") for term in terms],
+            np.bincount(vector_terms, minlength=len(terms)),
+            np.bincount(vector_terms, vector_counts, len(terms)).astype(np.int64),
+        )
+        return write_segment(folder, name, known, [block])
 
 
 @compiled

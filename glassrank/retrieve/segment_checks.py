@@ -6,7 +6,7 @@ statistics: whatever else is wrong with a stranger's segment gives strange ranki
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,36 +14,42 @@ from numpy.typing import NDArray
 from glassrank.arrays import divides
 from glassrank.compiled import compiled, worth_loading
 from glassrank.errors import CorruptError
-from glassrank.retrieve.plain import ascend, count, rows_ascend
+from glassrank.retrieve.packing import SPARE_WORDS
+from glassrank.retrieve.plain import ascend, count
 
 if TYPE_CHECKING:
     from glassrank.retrieve.segment import Segment
+
+_DOCS_AT_ONCE = 1 << 15
 
 
 def check_shapes(segment: "Segment") -> None:
     """That arrays have the lengths which the manifest and the other arrays say; takes no time."""
     docs, terms = segment.record.docs, len(segment.term_totals)
-    postings = len(segment.posting_docs)
     for name, array, length in (
         ("ids.offsets", segment.ids.offsets, docs + 1),
         ("texts.offsets", segment.texts.offsets, docs + 1),
         ("fields.offsets", segment.fields.offsets, docs + 1),
         ("lengths", segment.lengths, docs),
         ("terms.offsets", segment.terms.offsets, terms + 1),
-        ("vectors.offsets", segment.vector_offsets, docs + 1),
-        ("vectors.terms", segment.vector_terms, postings),
-        ("vectors.counts", segment.vector_counts, postings),
-        ("postings.offsets", segment.posting_offsets, terms + 1),
-        ("postings.counts", segment.posting_counts, postings),
+        ("vectors.sizes", segment.vectors.sizes, docs),
+        ("vectors.starts", segment.vectors.starts, docs + 1),
+        ("postings.sizes", segment.postings.sizes, terms),
+        ("postings.starts", segment.postings.starts, terms + 1),
     ):
         if len(array) != length:
             raise _damaged(segment, name, f"expected {length} values, found {len(array)}")
+    for name, rows in (("vectors", segment.vectors), ("postings", segment.postings)):
+        words = int(rows.starts[-1]) + SPARE_WORDS
+        if len(rows.words) != words:
+            problem = f"expected {words} values, found {len(rows.words)}"
+            raise _damaged(segment, f"{name}.words", problem)
 
 
 def check_values(segment: "Segment") -> None:
     """Reads the numbers, not the texts."""
-    numbers = 2 * len(segment.posting_docs) + 10 * (len(segment.ids) + len(segment.terms))
-    forms = _COMPILED if worth_loading(numbers) else _PLAIN
+    docs, terms = len(segment), len(segment.terms)
+    forms = _COMPILED if worth_loading(10 * (docs + terms)) else _PLAIN
     for name, strings in (
         ("ids", segment.ids),
         ("terms", segment.terms),
@@ -51,39 +57,33 @@ def check_values(segment: "Segment") -> None:
         ("fields", segment.fields),
     ):
         _expect(segment, f"{name}.offsets", divides(strings.offsets, len(strings.data)))
-    postings = len(segment.posting_docs)
-    _expect(segment, "vectors.offsets", divides(segment.vector_offsets, postings))
-    _expect(segment, "postings.offsets", divides(segment.posting_offsets, postings))
     for name, strings in (("ids", segment.ids), ("terms", segment.terms)):
-        _expect(segment, f"{name}.data", forms.ascend(strings.offsets, strings.data))
-    docs, terms = len(segment), len(segment.terms)
-    for name, offsets, values, limit in (
-        ("vectors.terms", segment.vector_offsets, segment.vector_terms, terms),
-        ("postings.docs", segment.posting_offsets, segment.posting_docs, docs),
+        offsets = strings.offsets.astype(np.int64)
+        _expect(segment, f"{name}.data", forms.ascend(offsets, strings.data))
+    for name, rows, limit in (
+        ("vectors", segment.vectors, terms),
+        ("postings", segment.postings, docs),
     ):
-        _expect(segment, name, forms.rows_ascend(offsets, values, limit))
-    _expect(segment, "postings.counts", not postings or segment.posting_counts.min() > 0)
+        _expect(segment, f"{name}.starts", divides(rows.starts, len(rows.words) - SPARE_WORDS))
+        _expect(segment, f"{name}.words", rows.hold(limit))
     frequencies, totals = np.zeros(terms, np.int64), np.zeros(terms, np.int64)
-    lengths_agree = forms.count(
-        segment.vector_offsets,
-        segment.vector_terms,
-        segment.vector_counts,
-        segment.lengths,
-        frequencies,
-        totals,
-    )
+    lengths_agree = True
+    for first in range(0, docs, _DOCS_AT_ONCE):
+        part = slice(first, first + _DOCS_AT_ONCE)
+        vectors = segment.vectors.unpack(part)
+        lengths_agree &= forms.count(*vectors, segment.lengths[part], frequencies, totals)
     _expect(segment, "lengths", lengths_agree)
-    _expect(
-        segment, "postings.offsets", np.array_equal(frequencies, np.diff(segment.posting_offsets))
-    )
-    _expect(segment, "term_totals", np.array_equal(totals, segment.term_totals))
+    order = segment.by_frequency
+    _expect(segment, "postings.sizes", np.array_equal(frequencies, segment.postings.sizes[order]))
+    _expect(segment, "term_totals", np.array_equal(totals, segment.term_totals[order]))
     _expect(segment, "lengths", int(totals.sum()) == segment.record.tokens)
 
 
 def check_deleted(segment: "Segment") -> None:
     """Apart from the rest, because a deletion changes nothing else; takes no time."""
-    ends = np.array([0, len(segment.deleted)])
-    _expect(segment, "deleted", rows_ascend(ends, segment.deleted, len(segment)))
+    deleted = segment.deleted
+    ascend = (deleted[1:] > deleted[:-1]).all() and deleted.max(initial=0) < max(len(segment), 1)
+    _expect(segment, "deleted", ascend)
 
 
 def _expect(segment: "Segment", name: str, true: bool | np.bool_) -> None:
@@ -116,23 +116,10 @@ def _ascend(offsets: NDArray[np.int64], data: NDArray[np.uint8]) -> bool:
 
 
 @compiled
-def _rows_ascend(offsets: NDArray[np.int64], values: NDArray[np.uint32], limit: int) -> bool:
-    """Whether the values of each row ascend, and stay below a limit."""
-    for number in range(len(offsets) - 1):
-        row = values[offsets[number] : offsets[number + 1]]
-        wrong = np.uint32(0)  # without a branch for each: several are compared at once
-        for i in range(1, len(row)):
-            wrong |= np.uint32(row[i] <= row[i - 1])
-        if wrong or (len(row) and row[-1] >= limit):
-            return False
-    return True
-
-
-@compiled
 def _count(
     offsets: NDArray[np.int64],
     terms: NDArray[np.uint32],
-    counts: Any,
+    counts: NDArray[np.uint32],
     lengths: NDArray[np.uint32],
     frequencies: NDArray[np.int64],
     totals: NDArray[np.int64],
@@ -152,9 +139,8 @@ def _count(
 
 class _Forms(NamedTuple):
     ascend: Callable[..., bool]
-    rows_ascend: Callable[..., bool]
     count: Callable[..., bool]
 
 
-_COMPILED = _Forms(_ascend, _rows_ascend, _count)
-_PLAIN = _Forms(ascend, rows_ascend, count)
+_COMPILED = _Forms(_ascend, _count)
+_PLAIN = _Forms(ascend, count)

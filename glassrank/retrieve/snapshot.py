@@ -155,8 +155,7 @@ def _term(segments: Sequence[Segment], term: str) -> IndexTerm:
     for segment, number in zip(segments, numbers, strict=True):
         if number >= 0:
             gone_docs, gone = segment.deleted_statistics[1].get(number, (0, 0))
-            first, last = segment.posting_offsets[number : number + 2]
-            docs += int(last - first) - gone_docs
+            docs += int(segment.postings.sizes[number]) - gone_docs
             occurrences += int(segment.term_totals[number]) - gone
     return IndexTerm(numbers, TermStatistics(docs, occurrences))
 

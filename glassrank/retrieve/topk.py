@@ -13,15 +13,28 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from glassrank.compiled import compiled, inner
+from glassrank.compiled import Compiled, compiled, inner
+from glassrank.retrieve.packing import HEADER_BITS, WIDTH_BITS
 
 WINDOW = 4096
+POSTINGS_BLOCK = 128
 _BUCKETS = 1024
 _LOG_TABLE = 32
 _OFTEN = 8
 _RADIX_BITS = 11
 _RADIX = 1 << _RADIX_BITS
 _ALMOST_NOTHING = np.float32(1e-30)
+_U = np.uint64
+_CURSOR = np.dtype(
+    [
+        ("bit", np.uint64),  # where the next posting is
+        ("next", np.uint64),  # the document behind the one before it
+        ("distance", np.uint64),  # bits of a distance in this block
+        ("count", np.uint64),  # and of a count
+        ("here", np.int64),  # postings left in this block
+        ("left", np.int64),  # and in further ones
+    ]
+)
 
 KIND_BM25 = 0
 KIND_QL = 1
@@ -31,19 +44,17 @@ class Queries(NamedTuple):
     """Several queries, one after another: query i has terms `offsets[i]` to `offsets[i + 1]`."""
 
     offsets: NDArray[np.int64]  # (Q + 1,)
-    terms: NDArray[np.int64]  # (query terms,) by their numbers in the segment
+    starts: NDArray[np.int64]  # (query terms,) words of the segment's before their postings
+    sizes: NDArray[np.int64]  # (query terms,) documents that have them
     weights: NDArray[np.float32]  # (query terms,)
     scales: NDArray[np.float32]  # (query terms,) of query likelihood
 
 
 class Postings(NamedTuple):
-    """Of a segment: term t is in the documents `docs[offsets[t] : offsets[t + 1]]`. All are frozen
-    (`arrays.frozen`), and counts of any size come as bytes, so that there is one type of them."""
+    """Of a segment: rows of documents, as `packing.py` has them. All are frozen
+    (`arrays.frozen`)."""
 
-    offsets: NDArray[np.int64]  # (T + 1,)
-    docs: NDArray[np.uint32]  # (P,)
-    counts: NDArray[np.uint8]  # (P * count_bytes,)
-    count_bytes: int  # 1, 2 or 4
+    words: NDArray[np.uint32]
     lengths: NDArray[np.float32]  # (N,) what a document's length adds, by the method
     live: NDArray[np.bool_]  # (N,), or empty when no document is deleted
 
@@ -62,79 +73,98 @@ class _Work(NamedTuple):
     window: NDArray[np.float32]  # (WINDOW,) scores
     marks: NDArray[np.bool_]  # (WINDOW,) those above the floor
     words: NDArray[np.uint64]  # the same memory, eight marks at a time
-    cursors: NDArray[np.int64]  # (terms,) where postings go on
+    cursors: Any  # (terms,) records of `_CURSOR`: where postings go on
     logs: NDArray[np.float32]  # (terms, _LOG_TABLE)
 
 
 @inner
-def _first_not_below(docs: Any, start: int, stop: int, limit: int) -> int:
-    """Position of the first posting of document `limit` or above: galloping, then bisection."""
-    step = 32
-    probe = start
-    while probe < stop and docs[probe] < limit:
-        start = probe + 1
-        probe += step
-        step += step
-    stop = min(probe, stop)
-    while start < stop:
-        middle = (start + stop) >> 1
-        if docs[middle] < limit:
-            start = middle + 1
-        else:
-            stop = middle
-    return start
+def _bits(words: Any, bit: Any) -> Any:
+    """What begins at a bit: 33 bits of it, at least."""
+    word = bit >> _U(5)
+    return (_U(words[word]) | (_U(words[word + _U(1)]) << _U(32))) >> (bit & _U(31))
 
 
 @inner
-def _add_bm25(
-    docs: Any,
-    counts: Any,
-    lengths: Any,
-    base: Any,
-    weight: Any,
-    scores: Any,
-    floor: Any,
-    marks: Any,
-) -> None:
-    for i in range(len(docs)):
-        local = docs[i] - base
-        count = np.float32(counts[i])
-        score = scores[local] + weight * count / (count + lengths[local])
-        scores[local] = score
-        marks[local] = score > floor
+def _next_block(words: Any, cursor: Any) -> None:
+    """Reads what a block begins with."""
+    header = _bits(words, cursor.bit)
+    cursor.distance = header & _U((1 << WIDTH_BITS) - 1)
+    cursor.count = (header >> _U(WIDTH_BITS)) & _U((1 << WIDTH_BITS) - 1)
+    cursor.bit += _U(HEADER_BITS)
+    cursor.here = min(cursor.left, POSTINGS_BLOCK)
+    cursor.left -= cursor.here
 
 
 @inner
-def _add_ql(
-    docs: Any,
-    counts: Any,
-    lengths: Any,
-    base: Any,
-    weight: Any,
-    scale: Any,
-    logs: Any,
-    scores: Any,
-    floor: Any,
-    marks: Any,
-) -> None:
-    for i in range(len(docs)):
-        local = docs[i] - base
-        count = counts[i]
-        log = logs[count] if count < _LOG_TABLE else np.log1p(scale * np.float32(count))
-        score = scores[local] + max(weight * (log + lengths[local]), _ALMOST_NOTHING)
-        scores[local] = score
-        marks[local] = score > floor
+def _bm25(often: int, length: Any, term: Any) -> Any:
+    count = np.float32(often)
+    return np.divide(term[0] * count, count + length)  # as /, which compares with zero first
 
 
 @inner
-def _add(
-    kind: int, docs: Any, counts: Any, lengths: Any, base: Any, term: Any, floor: Any, work: Any
-) -> None:
+def _ql(often: int, length: Any, term: Any) -> Any:
     weight, scale, logs = term
-    if kind == KIND_BM25:
-        _add_bm25(docs, counts, lengths, base, weight, work.window, floor, work.marks)
-    else:
-        _add_ql(docs, counts, lengths, base, weight, scale, logs, work.window, floor, work.marks)
+    log = logs[often] if often < _LOG_TABLE else np.log1p(scale * np.float32(often))
+    return max(weight * (log + length), _ALMOST_NOTHING)
+
+
+def _block_adder(part: Compiled) -> Compiled:
+    """What adds the `part` of a score that one posting gives, for a block of them."""
+
+    @inner
+    def add(often: Any, local: Any, lengths: Any, term: Any, floor: Any, work: Any) -> None:
+        score = work.window[local] + part(np.int64(often) + 1, lengths[local], term)
+        work.window[local] = score
+        work.marks[local] = score > floor
+
+    @inner
+    def add_block(
+        words: Any, cursor: Any, lengths: Any, base: Any, term: Any, floor: Any, work: Any
+    ) -> None:
+        """Adds what is left of a block, as far as its documents are in the window. Bits are read
+        where they are needed, two postings' at once where they are few: this is what a search
+        costs."""
+        distance, width = cursor.distance, cursor.distance + cursor.count
+        distances, counts = (_U(1) << distance) - _U(1), (_U(1) << cursor.count) - _U(1)
+        size, left, bit = _U(len(lengths)), cursor.here, cursor.bit
+        local = cursor.next - base  # may be below zero, until a distance is added
+        inside = True
+        while width <= _U(16) and left >= 2:
+            bits = _bits(words, bit)
+            inside = local + (bits & distances) < size
+            if not inside:
+                break
+            local += bits & distances
+            add((bits >> distance) & counts, local, lengths, term, floor, work)
+            local += _U(1)
+            bit += width
+            left -= 1
+            bits >>= width
+            inside = local + (bits & distances) < size
+            if not inside:
+                break
+            local += bits & distances
+            add((bits >> distance) & counts, local, lengths, term, floor, work)
+            local += _U(1)
+            bit += width
+            left -= 1
+        while left and inside:
+            step = _bits(words, bit) & distances
+            inside = local + step < size
+            if inside:
+                local += step
+                often = _bits(words, bit + distance) & counts
+                add(often, local, lengths, term, floor, work)
+                local += _U(1)
+                bit += width
+                left -= 1
+        cursor.bit, cursor.next, cursor.here = bit, local + base, left
+
+    return add_block
+
+
+_add_bm25 = _block_adder(_bm25)
+_add_ql = _block_adder(_ql)
 
 
 @inner
@@ -178,12 +208,16 @@ def _sort_descending(
 
 
 @inner
-def _begin_query(kind: int, queries: Any, first: int, count: int, postings: Any, work: Any) -> Any:
+def _begin_query(kind: int, queries: Any, first: int, count: int, work: Any) -> Any:
     """Where each of its `count` terms' postings begin, and the logarithms that query likelihood
     needs often; gives what hardly any score is above."""
     bound = np.float32(0)
     for t in range(count):
-        work.cursors[t] = postings.offsets[queries.terms[first + t]]
+        cursor = work.cursors[t]
+        cursor.bit = _U(queries.starts[first + t]) << _U(5)
+        cursor.next = _U(0)
+        cursor.here = 0
+        cursor.left = queries.sizes[first + t]
         if kind == KIND_BM25:
             bound += queries.weights[first + t]
         else:
@@ -200,24 +234,21 @@ def _score_window(
 ) -> bool:  # fmt: skip
     """Adds what documents `base` to `end` have of each term; says whether any has one."""
     touched = False
-    lengths = postings.lengths[base:end]
+    words, lengths = postings.words, postings.lengths[base:end]
     for t in range(count):
-        start = work.cursors[t]
-        last = postings.offsets[queries.terms[first + t] + 1]
-        stop = _first_not_below(postings.docs, start, last, end)
-        work.cursors[t] = stop
-        if stop == start:
-            continue
-        touched = True
-        docs = postings.docs[start:stop]
-        counts = postings.counts[start * postings.count_bytes : stop * postings.count_bytes]
+        cursor = work.cursors[t]
         term = queries.weights[first + t], queries.scales[first + t], work.logs[t]
-        if postings.count_bytes == 1:
-            _add(kind, docs, counts, lengths, np.uint32(base), term, floor, work)
-        elif postings.count_bytes == 2:
-            _add(kind, docs, counts.view(np.uint16), lengths, np.uint32(base), term, floor, work)
-        else:
-            _add(kind, docs, counts.view(np.uint32), lengths, np.uint32(base), term, floor, work)
+        while cursor.here or cursor.left:
+            if not cursor.here:
+                _next_block(words, cursor)
+            before = cursor.next
+            if kind == KIND_BM25:
+                _add_bm25(words, cursor, lengths, _U(base), term, floor, work)
+            else:
+                _add_ql(words, cursor, lengths, _U(base), term, floor, work)
+            touched |= cursor.next != before
+            if cursor.here:  # the next document is in a later window
+                break
     return touched
 
 
@@ -247,7 +278,7 @@ def search_segment(kind: int, queries: Any, postings: Any, best: Any) -> None:
         np.zeros(WINDOW, np.float32),
         marks,
         marks.view(np.uint64),
-        np.empty(most_terms, np.int64),
+        np.zeros(most_terms, _CURSOR),
         np.zeros((most_terms, _LOG_TABLE), np.float32),
     )
     scores, other_scores = np.empty(capacity, np.float32), np.empty(capacity, np.float32)
@@ -258,7 +289,7 @@ def search_segment(kind: int, queries: Any, postings: Any, best: Any) -> None:
     for query in range(len(queries.offsets) - 1):
         first = queries.offsets[query]
         count = queries.offsets[query + 1] - first
-        bound = _begin_query(kind, queries, first, count, postings, work)
+        bound = _begin_query(kind, queries, first, count, work)
         to_bucket = np.float32(_BUCKETS) / max(bound, np.float32(1e-20))  # the last takes the rest
         histogram[:] = 0
         kept = np.int64(0)  # candidates in `scores` and `docs`

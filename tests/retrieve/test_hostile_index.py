@@ -122,7 +122,9 @@ def test_what_is_no_manifest(path: Path, content: bytes) -> None:
 
 def test_an_index_of_another_format_must_be_built_again(path: Path) -> None:
     change_manifest(path, lambda body: body.update(format=99))
-    with pytest.raises(InputError, match="index format 99, this version reads 1; build the index"):
+    with pytest.raises(
+        InputError, match="index format 99, this version reads 2; build it again: gl"
+    ):
         Index(path)
 
 
@@ -153,19 +155,55 @@ def swap(one: int, other: int) -> Callable[[Any], None]:
     return changing
 
 
+def wide(change: Callable[[Any], None]) -> Callable[[Any], Any]:
+    """In the largest type that offsets may have."""
+
+    def changing(array: Any) -> Any:
+        array = array.astype(np.int64)
+        change(array)
+        return array
+
+    return changing
+
+
+OFFSETS = (
+    ("beyond the data", put(-1, 255)),
+    ("far beyond the data", wide(put(-1, 10**6))),
+    ("in the middle beyond the data", wide(put(3, 10**9))),
+    ("negative", wide(put(2, -5))),
+    ("decreasing", swap(1, 5)),
+    ("a late beginning", put(0, 1)),
+    ("far away", wide(put(1, 2**62))),
+)
+
+
 VALUES: dict[str, tuple[str, Callable[[Any], object]]] = {
-    "unsorted postings": ("postings.docs.npy", swap(0, 1)),
-    "a posting twice": ("postings.docs.npy", lambda a: a.__setitem__(1, a[0])),
-    "a posting beyond the documents": ("postings.docs.npy", put(2, 40)),
-    "a posting far beyond": ("postings.docs.npy", put(0, 2**32 - 1)),
-    "unsorted vectors": ("vectors.terms.npy", lambda a: a[::-1].copy()),
-    "a term beyond the terms": ("vectors.terms.npy", put(-1, 10**6)),
-    "a vector of other terms": ("vectors.terms.npy", put(1, 1)),
-    "no occurrence": ("postings.counts.npy", put(3, 0)),
-    "counts that lengths do not have": ("vectors.counts.npy", put(3, 200)),
-    "lengths": ("lengths.npy", put(5, 2**32 - 1)),
-    "totals": ("term_totals.npy", put(1, -1)),
-    "too large totals": ("term_totals.npy", put(1, 2**62)),
+    **{
+        f"{what} of {name}": (f"{name}.words.npy", change)
+        for name in ("vectors", "postings")
+        for what, change in (
+            ("wider distances", put(0, 33)),
+            ("wider counts", put(0, 32 << 6)),
+            ("the widest of both", put(0, 2**32 - 1)),
+            ("no bits", put(0, 0)),
+            ("far numbers", lambda a: a.__setitem__(0, a[0] | 0xFFFFF000)),
+            ("all ones", lambda a: a.__setitem__(slice(None), 2**32 - 1)),
+            ("other rows", lambda a: a.__setitem__(slice(-2), a[-3::-1].copy())),
+        )
+    },
+    **{
+        f"{what} of {name}": (f"{name}.sizes.npy", change)
+        for name in ("vectors", "postings")
+        for what, change in (
+            ("one more number", lambda a: a.__setitem__(1, a[1] + 1)),
+            ("one number less", lambda a: a.__setitem__(1, a[1] - 1)),
+            ("a row of very many", put(2, 255)),
+            ("an empty row", put(0, 0)),
+        )
+    },
+    "lengths": ("lengths.npy", put(5, 255)),
+    "totals": ("term_totals.npy", wide(put(1, -1))),
+    "too large totals": ("term_totals.npy", wide(put(1, 2**62))),
     "deleted beyond the documents": ("deleted-*.npy", put(0, 10**9)),
     "deleted twice": ("deleted-*.npy", put(0, 17)),
     "deleted out of order": ("deleted-*.npy", swap(0, 1)),
@@ -173,15 +211,13 @@ VALUES: dict[str, tuple[str, Callable[[Any], object]]] = {
     "unsorted terms": ("terms.data.npy", put(0, ord("z"))),
     **{
         f"{what} in {name}": (f"{name}.offsets.npy", change)
-        for name in ("ids", "terms", "texts", "fields", "vectors", "postings")
-        for what, change in (
-            ("beyond the data", put(-1, 10**6)),
-            ("in the middle beyond the data", put(3, 10**9)),
-            ("negative", put(2, -5)),
-            ("decreasing", swap(1, 5)),
-            ("a late beginning", put(0, 1)),
-            ("far away", put(1, 2**62)),
-        )
+        for name in ("ids", "terms", "texts", "fields")
+        for what, change in OFFSETS
+    },
+    **{
+        f"{what} in {name}": (f"{name}.starts.npy", change)
+        for name in ("vectors", "postings")
+        for what, change in OFFSETS
     },
 }
 

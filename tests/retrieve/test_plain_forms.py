@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from glassrank import Doc, Index
 from glassrank.arrays import frozen
 from glassrank.compiled import load_at_once, worth_loading
-from glassrank.retrieve import plain, search, segment_checks
+from glassrank.retrieve import packed, packing, plain, search, segment_checks
 
 WORDS = "cat dog bird fish tree house river stone cloud wind".split()
 
@@ -29,11 +29,14 @@ def some_docs(count: int, seed: int = 0) -> list[Doc]:
 def plainly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "worth_loading", lambda numbers: False)
     monkeypatch.setattr(segment_checks, "worth_loading", lambda numbers: False)
+    monkeypatch.setattr(packed, "worth_loading", lambda numbers: False)
 
     def refuse(*_: Any) -> None:
         raise AssertionError("compiled code was called")
 
     monkeypatch.setattr(search, "search_segment", refuse)
+    monkeypatch.setattr(packed, "unpack_rows", refuse)
+    monkeypatch.setattr(packed, "rows_hold", refuse)
 
 
 @pytest.mark.parametrize("method", ["bm25", "bm25(k1=1.2,b=0.75)", "bm25(rounded=1)", "bm25+rm3"])
@@ -53,20 +56,17 @@ def test_a_plain_search_finds_the_same_with_the_same_scores(
 @given(st.lists(st.binary(max_size=3), max_size=6), st.booleans())
 def test_strings_in_order(strings: list[bytes], in_order: bool) -> None:
     strings = sorted(set(strings)) if in_order else strings
-    offsets = frozen(np.cumsum([0, *map(len, strings)]))
+    offsets = np.cumsum([0, *map(len, strings)])
     data = np.frombuffer(b"".join(strings), np.uint8)
     assert plain.ascend(offsets, data) == bool(segment_checks._ascend(offsets, data))
 
 
-@given(st.lists(st.lists(st.integers(0, 6), max_size=4), max_size=5), st.booleans())
-def test_rows_in_order_and_counted(rows: list[list[int]], in_order: bool) -> None:
-    rows = [sorted(set(row)) for row in rows] if in_order else rows
-    offsets = frozen(np.cumsum([0, *map(len, rows)]))
-    values = frozen(np.array([value for row in rows for value in row], np.uint32))
-    for limit in (0, 4, 7):
-        expected = segment_checks._rows_ascend(offsets, values, limit)
-        assert plain.rows_ascend(offsets, values, limit) == bool(expected)
-    counts = frozen(np.arange(1, len(values) + 1, dtype=np.uint16))
+@given(st.lists(st.lists(st.integers(0, 6), max_size=4), max_size=5))
+def test_rows_counted(rows: list[list[int]]) -> None:
+    rows = [sorted(set(row)) for row in rows]
+    offsets = np.cumsum([0, *map(len, rows)])
+    values = np.array([value for row in rows for value in row], np.uint32)
+    counts = np.arange(1, len(values) + 1, dtype=np.uint32)
     right = np.array([counts[a:b].sum() for a, b in pairwise(offsets)])
     for lengths in (frozen(right.astype(np.uint32)), frozen(right.astype(np.uint32) + 1)):
         made = [(np.zeros(7, np.int64), np.zeros(7, np.int64)) for _ in range(2)]
@@ -77,6 +77,67 @@ def test_rows_in_order_and_counted(rows: list[list[int]], in_order: bool) -> Non
         assert agree[0] == agree[1]
         if agree[0]:
             assert np.array_equal(made[0], made[1])
+
+
+Rows = list[dict[int, int]]
+"""Values, and how often they occur."""
+
+VALUES = st.integers(0, 40) | st.integers(0, 2**32 - 1)
+ROWS = st.lists(
+    st.dictionaries(VALUES, st.integers(1, 3) | st.integers(1, 2**31), max_size=40), max_size=5
+)
+
+
+def packed_rows(rows: Rows, block: int) -> tuple[packing.CountedRows, packed.PackedRows]:
+    pairs = [sorted(row.items()) for row in rows]
+    offsets = np.cumsum([0, *map(len, rows)])
+    values = np.array([value for row in pairs for value, _ in row], np.uint32)
+    counts = np.array([count for row in pairs for _, count in row], np.uint32)
+    arrays = map(frozen, (offsets, values, counts))
+    words_of_rows, words = packing.pack_rows(*arrays, block)
+    starts = np.cumsum([0, *words_of_rows])
+    words = frozen(np.append(words, [np.uint32(0)] * packing.SPARE_WORDS))
+    return (
+        packing.CountedRows(offsets, values, counts),
+        packed.PackedRows(np.diff(offsets), starts, words, block),
+    )
+
+
+@given(ROWS, st.sampled_from([1, 3, 16, 128]))
+def test_packed_rows_are_unpacked_by_both_forms(rows: Rows, block: int) -> None:
+    expected, form = packed_rows(rows, block)
+    starts, sizes = form.starts[:-1], form.sizes
+    by_numpy = plain.unpack_rows(starts, sizes, form.words, block)
+    values, counts = (np.empty(len(expected.values), np.uint32) for _ in range(2))
+    packing.unpack_rows(starts, expected.offsets, form.words, block, values, counts)
+    for name, array in expected._asdict().items():
+        assert np.array_equal(getattr(by_numpy, name), array)
+    assert np.array_equal(values, expected.values) and np.array_equal(counts, expected.counts)
+    largest = int(expected.values.max(initial=0))
+    for limit in (largest, largest + 1):
+        holds = bool(packing.rows_hold(form.starts, sizes, form.words, block, limit))
+        assert holds == plain.rows_hold(form.starts, sizes, form.words, block, limit)
+        assert holds == (largest < limit or not len(expected.values))
+
+
+@given(
+    st.lists(st.integers(0, 2**32 - 1) | st.integers(0, 70), min_size=2, max_size=12),
+    st.lists(st.integers(0, 40), max_size=4),
+    st.data(),
+)
+def test_both_forms_refuse_the_same_bits(
+    words: list[int], sizes: list[int], data: st.DataObject
+) -> None:
+    """Any bits, which neither form reads beyond: compiled code would not say so, numpy does."""
+    ends = st.lists(
+        st.integers(0, len(words) - packing.SPARE_WORDS), min_size=len(sizes), max_size=len(sizes)
+    )
+    starts = np.array([0, *sorted(data.draw(ends))])
+    stored = frozen(np.array(words, np.uint32))
+    for block in (4, 16):
+        for limit in (3, 1000, 2**32 - 1):
+            arguments = starts, np.array(sizes, np.int64), stored, block, limit
+            assert plain.rows_hold(*arguments) == bool(packing.rows_hold(*arguments))
 
 
 def test_one_query_loads_no_compiled_code_and_many_do(tmp_path: Path) -> None:
