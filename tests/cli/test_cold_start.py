@@ -13,20 +13,38 @@ from glassrank.ranking import Pipeline
 DOCS = [Doc("a", "a cat on a mat"), Doc("b", "a dog")]
 
 
-@pytest.mark.parametrize("method", ["bm25", "bm25+rm3"])
-def test_a_search_without_a_model_imports_nothing_that_ranks(tmp_path: Path, method: str) -> None:
+WITHOUT = {
+    "bm25": ["--method", "bm25"],
+    "feedback": ["--method", "bm25+rm3"],
+    "a model": ["--model", "fast"],
+}
+
+
+@pytest.mark.parametrize("name", WITHOUT)
+def test_a_search_imports_nothing_that_it_does_not_need(tmp_path: Path, name: str) -> None:
+    """Compiled code only for a model, and SciPy and PyTorch not even then."""
     Index.build(DOCS, tmp_path / "my.index")
     code = (
         "import sys, atexit; from glassrank.cli import main; heavy = {'numba', 'torch', 'scipy'};"
         "atexit.register(lambda: print('imported', sorted(heavy & set(sys.modules)))); main()"
     )
-    arguments = ["search", str(tmp_path / "my.index"), "cat", "--method", method]
+    arguments = ["search", str(tmp_path / "my.index"), "cat", *WITHOUT[name]]
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, done.stderr
     assert "a cat on a mat" in done.stdout
-    assert done.stdout.endswith("imported []\n")
+    assert done.stdout.endswith(f"imported {['numba'] if name == 'a model' else []}\n")
+
+
+def test_scipy_is_there_for_others(tmp_path: Path) -> None:
+    pytest.importorskip("scipy")
+    code = (
+        "from glassrank.compiled import load_without_scipy; load_without_scipy();"
+        "import sys; assert 'numba' in sys.modules and 'scipy' not in sys.modules;"
+        "import scipy.linalg"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 
 
 def test_only_a_budget_needs_to_know_what_a_piece_takes(
