@@ -53,6 +53,7 @@ COMMANDS_NOT_RUN = {
     "glassrank serve my.index --model my.model": "serves until it is stopped; tests/serve asks it",
     "curl localhost:8000/v1/rerank": "needs that server; tests/serve/test_rerank_endpoint.py",
     "pip install 'glassrank[adapters]'": "installs from the network",
+    "pip install 'glassrank[ray]'": "needs a cluster; tests/scale/test_cluster.py",
     "glassrank experiment configs/papers/tk-2.toml": "hours on a GPU, and a collection",
     "pip install torch": "installs from the network, and needs a GPU",
     "glassrank prepare configs/insuranceqa/tk.toml": "minutes on a GPU, and a collection",

@@ -75,6 +75,13 @@ def run_tasks(
             (done,), _ = ray.wait(list(pending), num_returns=1)
             yield pending[done], _result(done)
             del pending[done]
+    except ray.exceptions.RayTaskError:
+        raise
+    except ray.exceptions.RayError as error:  # tried as often as it may be
+        raise GlassrankError(
+            f"workers died over the same task {_TRIES} times ({type(error).__name__}); see whether "
+            "they have enough memory, and run this again"
+        ) from error
     finally:
         for reference in pending:
             ray.cancel(reference, force=True)
@@ -89,10 +96,6 @@ def _result(reference: Any) -> Any:
         if isinstance(error.cause, GlassrankError):
             raise error.cause from None
         raise
-    except ray.exceptions.WorkerCrashedError as error:
-        raise GlassrankError(
-            f"workers died over the same task {_TRIES} times; see whether they have enough memory"
-        ) from error
 
 
 class ShardActor(ShardServer):

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -136,6 +137,13 @@ class _Opened:
         ]
 
 
+class ShardScores(NamedTuple):
+    """Which of its candidates a shard has scored, and the milliseconds that took there."""
+
+    placed: Placed
+    took: float
+
+
 class Shard:
     """Answers for one shard at a time, from any number of threads."""
 
@@ -183,12 +191,14 @@ class Shard:
         docs: NDArray[np.int64],
         first_stage: NDArray[np.float32],
         within_ms: float | None,
-    ) -> Placed:
+    ) -> ShardScores:
         """As many of these documents, by their numbers in the whole index, as the time allows."""
+        began = self._planner.clock()
         deadline = Deadline.after(within_ms, self._planner.clock)
         stage = self._open(view).stages[model]
         candidates = stage.ready(query, docs - view.base, first_stage)
-        return stage.score(candidates, self._planner, deadline)
+        placed = stage.score(candidates, self._planner, deadline)
+        return ShardScores(placed, self._planner.clock() - began)
 
     def _open(self, view: View) -> _Opened:
         with self._lock:

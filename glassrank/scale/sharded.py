@@ -20,7 +20,7 @@ from glassrank.ranking.best_passages import Placed
 from glassrank.ranking.cascade import Cascade
 from glassrank.ranking.live import Reranker
 from glassrank.ranking.pipeline import Pipeline
-from glassrank.ranking.planner import Planner, spare_ms
+from glassrank.ranking.planner import CostModel, Planner, spare_ms
 from glassrank.ranking.stages import CALIBRATION_DOCS, IndexStage, joined, some_documents
 from glassrank.retrieve import Index
 from glassrank.retrieve.methods import Method, run_method
@@ -38,6 +38,9 @@ _QUERIES_AT_ONCE = 256
 _FOR_FIRST_STAGE = 0.5
 """The share of a query's time in which shards must have found their candidates, so that there is
 time to re-rank those of the others."""
+
+_MOST_FOR_THE_WAY = 0.5
+"""Of the time for scoring, that is kept for questions and answers to travel."""
 
 
 class ShardedIndex(Index):
@@ -178,16 +181,19 @@ class ShardedStage(IndexStage):
         super().__init__(reranker, index.snapshot, store, found=True)
         self._index = index
         self._number = number
+        self._way = CostModel()  # of questions and answers, by their number
 
     def ready(self, query: Words, docs: NDArray[np.int64], first_stage: NDArray[np.float32]) -> Any:
         """What shards will be sent."""
         return _Candidates(query, docs, first_stage)
 
     def score(self, candidates: Any, planner: Planner, due: Deadline) -> Placed:
-        """Each shard its own, by the same deadline, less the time for the way there and back."""
+        """Each shard its own, by the same deadline, less the time for the way there and back: what
+        arrives too late was done for nothing."""
         query, docs, first_stage = candidates
-        limited = due.at < float("inf")
-        within = due.left() - spare_ms(due.left()) if limited else None
+        left = due.left()
+        way = min(spare_ms(left) + self._way.predict(1), _MOST_FOR_THE_WAY * left)
+        within = left - way if left < float("inf") else None
         questions, places = {}, {}
         for number, view in enumerate(self._index.views):
             mine = np.flatnonzero((docs >= view.base) & (docs < view.base + view.docs))
@@ -195,11 +201,17 @@ class ShardedStage(IndexStage):
                 places[number] = mine
                 asked = (self._number, query, docs[mine], first_stage[mine], within)
                 questions[number] = (view, *asked)
+        began = planner.clock()
         answers = self._index.shards.ask("score", questions, due)
+        if answers:
+            longest = max(answer.took for answer in answers.values())
+            self._way.learn(1, max(0.0, planner.clock() - began - longest))
+        elif questions:  # longer than was thought
+            self._way.learn(1, way + spare_ms(left))
         missing = tuple(
             self._index.views[number].name for number in questions if number not in answers
         )
-        parts = [answers[number].at(places[number]) for number in sorted(answers)]
+        parts = [answers[number].placed.at(places[number]) for number in sorted(answers)]
         return reduce(joined, parts, _nothing())._replace(missing=missing)
 
     def calibrate(self, clock: Clock) -> None:
@@ -220,7 +232,9 @@ class ShardedStage(IndexStage):
         """The same on a changed index."""
         assert isinstance(index, ShardedIndex)
         store = Store.find(index, self.reranker.model, verify=verify)
-        return ShardedStage(self.reranker, index, store, self._number)
+        fresh = ShardedStage(self.reranker, index, store, self._number)
+        fresh._way = self._way
+        return fresh
 
 
 def _nothing() -> Placed:

@@ -76,6 +76,7 @@ def test_a_change_is_served_when_all_shards_have_it(options: Options, sharded: T
 
 @pytest.mark.slow
 def test_a_service_over_actors(options: Options) -> None:
+    pytest.importorskip("ray")
     command = [sys.executable, "-m", "glassrank", "serve", str(options.index), "--model", "fast"]
     with subprocess.Popen(
         [*command, "--ray", "local", "--port", "0", "--budget-ms", "5000"],
