@@ -1,4 +1,4 @@
-"""What smaller stores lose: bf16 against int8, and stores without words that say little.
+"""What smaller stores lose: bf16 against int8 and int3, and stores without words that say little.
 
     python benchmarks/store_kinds.py FOLDER [FOLDER …]
     python benchmarks/store_kinds.py FOLDER --model my.model --depth 100
@@ -30,6 +30,7 @@ MEASURE = "nDCG@10"
 WAYS = (
     ("bf16", "bf16", ""),
     ("int8", "int8", ""),
+    ("int3", "int3", ""),
     ("int8 without punctuation", "int8", "punctuation"),
     ("int8 without function words", "int8", "function-words"),
 )

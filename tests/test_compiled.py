@@ -57,7 +57,7 @@ for times in (3, 700, 90_000):
     made.add([gr.Doc("d2", "cat dog")], replace=True)
     gr.Index(path).search("cat")
     made.merge()
-    for dtype in ("bf16", "int8", "float32", "float16"):
+    for dtype in ("bf16", "int8", "float32", "float16", "int3"):
         store_path = store_folder(made.path, dtype)
         encode_index(made, model.saved, store_path, dtype)
         store = Store.open(store_path, model.model, made.snapshot)

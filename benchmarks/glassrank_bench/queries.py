@@ -156,7 +156,7 @@ def small_stores() -> Sequence[Result]:
     with tempfile.TemporaryDirectory(prefix="glassrank-bench-") as folder:
         index = Index.build(docs, Path(folder) / "index")
         exact = 0.0
-        for dtype in ("float32", "bf16", "int8"):
+        for dtype in ("float32", "bf16", "int8", "int3"):
             path = Path(folder) / dtype
             report = encode_index(index, reranker.saved, path, dtype)
             store = Store.open(path, reranker.model, index.snapshot)
@@ -171,10 +171,11 @@ def small_stores() -> Sequence[Result]:
                 continue
             share = report.of_float32 or 0.0
             bytes_name = f"{dtype} store: bytes, of float32's"
-            least = 0.28 if dtype == "int8" else None
-            results.append(Result(bytes_name, share, "of it", least, at_most=True))
+            most = {"int8": 0.28, "int3": 0.12}.get(dtype)
+            results.append(Result(bytes_name, share, "of it", most, at_most=True))
             details: dict[str, float | str] = {"RR@10": found, "RR@10_float32": exact}
             loss = 100 * (1 - found / exact)
             name = f"{dtype} store: RR@10 lost"
-            results.append(Result(name, loss, "%", 0.5, at_most=True, details=details))
+            most_lost = 1.0 if dtype == "int3" else 0.5
+            results.append(Result(name, loss, "%", most_lost, at_most=True, details=details))
     return results

@@ -1,8 +1,7 @@
 """Compiles everything once, by using it on three documents: what `scripts/setup` runs.
 
 Code is compiled when it is first called with a type of arrays, so what is called here is found
-ready by every later command. Words have three types, of which live ones have the third; and counts
-in an index have three, too.
+ready by every later command. Words have four types, of which live ones have the last.
 """
 
 import compileall
@@ -17,7 +16,7 @@ from glassrank.types import Doc
 
 _MOST_OFTEN = (1, 1 << 8, 1 << 16)
 """How often a word stands in a document, so that it is counted in one, two and four bytes."""
-_STORES = ("int8", "bf16")
+_STORES = ("int8", "bf16", "int3")
 
 
 def compile_all() -> None:

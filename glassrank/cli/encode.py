@@ -28,7 +28,11 @@ def encode(
         str, typer.Option(help="A folder, or 'default' or 'fast', which come with the package.")
     ] = "default",
     dtype: Annotated[
-        str, typer.Option(help="int8, bf16 (twice as large, a little closer), float16 or float32.")
+        str,
+        typer.Option(
+            help="int8, int3 (two fifths of it), bf16 (twice as large, a little closer), "
+            "float16 or float32."
+        ),
     ] = "int8",
     reuse: Annotated[
         str,

@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.models.ranker import AnyRanker, Words, as_array
+from glassrank.nn.three_bits import GROUP
 from glassrank.store import Part, Store
 
-_ON_CPU = ("bf16", "int8", "float32")
+_ON_CPU = ("bf16", "int8", "float32", "int3")
 
 
 class Fused(Protocol):
@@ -35,7 +36,10 @@ def fused_pooling(model: AnyRanker, store: Store) -> Fused | None:
         from glassrank.ranking.fused_gpu import fused_on_gpu
 
         return fused_on_gpu(model, store)
-    return FusedPooling(model) if store.dtype in _ON_CPU and model.readouts() else None
+    readouts = model.readouts() if store.dtype in _ON_CPU else []
+    if store.dtype == "int3" and any((r.doc_columns.start or 0) % GROUP for r in readouts):
+        return None  # their values begin within a group
+    return FusedPooling(model) if readouts else None
 
 
 def is_on_gpu(model: AnyRanker) -> bool:

@@ -23,14 +23,16 @@ FILE_NAME = "store.json"
 FORMAT = 2
 IDS = "ids"
 """The dtype of a store that keeps word ids, for models whose words have no context."""
-DTYPES = ("bf16", "int8", "float16", "float32")
+DTYPES = ("bf16", "int8", "float16", "float32", "int3")
+SCALED = ("int8", "int3")
+"""Those whose vectors have scales."""
 _STORES = "stores"
 _SOURCE = re.compile("-[0-9a-f]{16}")
 _LONGEST, _LARGEST, _MOST_AXES = 200, 1 << 20, 4
-_ROW_MULTIPLE = {"int8": 64}
+_ROW_MULTIPLE = {"int8": 64, "int3": 16}
 _USUAL_MULTIPLE = 32
 """Rows are filled up with zeros to a multiple of so many values, as a processor's tiles take them:
-64 bytes, or more."""
+64 bytes, or more; no tiles take int3, which is read by sixteen."""
 
 
 @dataclass(frozen=True)
@@ -72,8 +74,8 @@ class Layout:
 
     @property
     def scales(self) -> int:
-        """How many scales an int8 row has. Keys and values differ in size, as blocks do: each of
-        them has its own. All else is one vector, or is read as one."""
+        """How many scales a row of int8 or int3 has. Keys and values differ in size, as blocks do:
+        each of them has its own. All else is one vector, or is read as one."""
         return math.prod(self.axes[:-1]) if self.reuse == "s2" else 1
 
     @property
@@ -303,5 +305,5 @@ def is_part_name(name: str) -> bool:
 
 def array_names(layout: Layout) -> tuple[str, ...]:
     """The arrays that a part has."""
-    scales = ("scales",) if layout.dtype == "int8" else ()
+    scales = ("scales",) if layout.dtype in SCALED else ()
     return ("contents", "passages", "cut", "spans", "offsets", layout.rows_name, *scales)

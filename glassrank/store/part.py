@@ -3,7 +3,7 @@
 | array | what it holds |
 |---|---|
 | `vectors`, or `ids` | one row for each word or piece, document after document |
-| `scales` | int8 only: what each row, or each vector in it, is multiplied by |
+| `scales` | int8 and int3 only: what each row, or each vector in it, is multiplied by |
 | `offsets` | where each passage's rows begin, and last where they all end |
 | `spans` | which characters of the document's text a passage has |
 | `passages` | where each document's passages begin, and last where they all end |
@@ -250,7 +250,8 @@ class PartWriter:
     @property
     def rows(self) -> int:
         """How many rows are written."""
-        return self._writers[self._layout.rows_name].rows // self._layout.stride
+        name = self._layout.rows_name
+        return self._writers[name].rows // row_widths(self._layout)[name]
 
     def append(
         self,

@@ -1,4 +1,5 @@
-"""Words as they are stored: bf16, int8 with a scale for each vector, float16, float32, or word ids.
+"""Words as they are stored: bf16, int8 or int3 with a scale for each vector, float16, float32, or
+word ids.
 
 Rounding is to the nearest value, and to the even one where two are as near.
 """
@@ -11,15 +12,17 @@ from numpy.typing import NDArray
 from glassrank.compiled import compiled
 from glassrank.errors import InputError
 from glassrank.nn.bfloat16 import bits_of, values_of
-from glassrank.store.manifest import IDS, Layout, array_names
+from glassrank.nn.three_bits import GROUP, GROUP_BYTES, codes_of, packed_codes, quantized
+from glassrank.store.manifest import IDS, SCALED, Layout, array_names
 
 Rows = dict[str, NDArray[Any]]
 """Some words, one after another, by the names of their files: `vectors` (T, S), or `ids` (T, 1),
-and for int8 also `scales` (T, V): a row is one vector, or several side by side."""
+and for int8 and int3 also `scales` (T, V): a row is one vector, or several side by side."""
 
 _ARRAYS: dict[str, type[np.generic]] = {
     "bf16": np.uint16,  # numpy has no bf16: its bits
     "int8": np.int8,
+    "int3": np.uint8,  # six bytes for sixteen values: `nn/three_bits.py`
     "float16": np.float16,
     "float32": np.float32,
     IDS: np.int32,
@@ -66,15 +69,18 @@ def array_kinds(layout: Layout) -> dict[str, list[type[np.generic]]]:
 
 def row_widths(layout: Layout) -> dict[str, int]:
     """How many values of each file of rows belong to one row."""
-    widths = {layout.rows_name: layout.stride}
-    return {**widths, "scales": layout.scales} if layout.dtype == "int8" else widths
+    values = layout.stride
+    if layout.dtype == "int3":
+        values = values // GROUP * GROUP_BYTES
+    widths = {layout.rows_name: values}
+    return {**widths, "scales": layout.scales} if layout.dtype in SCALED else widths
 
 
 def is_usable(array: NDArray[Any], dtype: str) -> bool:
     """Whether the numbers of a file of rows are finite, and ids not below 0."""
     if dtype == IDS:
         return bool(array.min(initial=0) >= 0)
-    if array.dtype == np.int8:
+    if array.itemsize == 1:  # any bits are numbers
         return True
     bits = array.view(np.uint16 if array.itemsize == 2 else np.uint32)
     infinite = _INFINITE[dtype if array.itemsize == 2 else "float32"]
@@ -91,8 +97,8 @@ def _any_has(values: NDArray[Any], bits: Any) -> bool:
 
 def row_bytes(layout: Layout) -> int:
     """That one row takes."""
-    scales = 4 * layout.scales if layout.dtype == "int8" else 0
-    return layout.stride * np.dtype(_ARRAYS[layout.dtype]).itemsize + scales
+    sizes = {"scales": 4, layout.rows_name: np.dtype(_ARRAYS[layout.dtype]).itemsize}
+    return sum(width * sizes[name] for name, width in row_widths(layout).items())
 
 
 def check_range(largest: float, layout: Layout) -> None:
@@ -116,6 +122,12 @@ def pack(vectors: NDArray[np.float32], layout: Layout) -> Rows:
         steps = np.rint(each / np.where(scales > 0, scales, np.float32(1))[..., None])
         full[:, : layout.width] = steps.clip(-127, 127).reshape(vectors.shape)
         return {"vectors": full.astype(np.int8), "scales": scales}
+    if layout.dtype == "int3":
+        each = vectors.reshape(len(vectors), layout.scales, layout.width // layout.scales)
+        codes, scales = quantized(each)
+        whole = np.zeros(full.shape, np.uint8)
+        whole[:, : layout.width] = codes.reshape(vectors.shape)
+        return {"vectors": packed_codes(whole), "scales": scales}
     if layout.dtype == "bf16":
         return {"vectors": bits_of(full)}
     return {"vectors": full.astype(np.float16) if layout.dtype == "float16" else full}
@@ -123,11 +135,14 @@ def pack(vectors: NDArray[np.float32], layout: Layout) -> Rows:
 
 def unpack(rows: Rows, layout: Layout) -> NDArray[np.float32]:
     """Copied rows (..., S) to floats (..., E)."""
-    stored = rows["vectors"][..., : layout.width]
+    stored = rows["vectors"]
+    if layout.dtype == "int3":
+        stored = codes_of(stored) - np.float32(3.5)
+    stored = stored[..., : layout.width]
     if layout.dtype == "bf16":
         return values_of(stored)
     vectors: NDArray[np.float32] = stored.astype(np.float32)
-    if layout.dtype == "int8":
+    if layout.dtype in SCALED:
         axes = (*vectors.shape[:-1], layout.scales, layout.width // layout.scales)
         each = vectors.reshape(axes)  # (..., V, E / V), a view
         each *= rows["scales"][..., None]

@@ -8,13 +8,15 @@ from torch.nn import functional
 
 from glassrank.models.ranker import AnyRanker, TokenBatch, Words
 from glassrank.store.manifest import IDS, Layout
-from glassrank.store.rows import Rows, check_range
+from glassrank.store.rows import Rows, check_range, pack, unpack
 
 
 def pack_tensor(vectors: Tensor, layout: Layout) -> Rows:
     """As `pack`."""
     check_range(float(vectors.abs().amax()) if vectors.numel() else 0.0, layout)
     padding = (0, layout.stride - layout.width)
+    if layout.dtype == "int3":
+        return pack(vectors.float().cpu().numpy(), layout)
     if layout.dtype == "int8":
         each = torch.unflatten(vectors.float(), 1, (layout.scales, -1))  # (T, V, E / V)
         scales = each.abs().amax(2) / 127  # (T, V)
@@ -34,6 +36,8 @@ def unpack_tensor(
 ) -> Tensor:
     """As `unpack`, where the model is."""
     values = rows["vectors"]
+    if layout.dtype == "int3":
+        return torch.from_numpy(unpack(rows, layout)).to(device, dtype)
     if layout.dtype == "bf16":
         stored = torch.from_numpy(values.view(np.int16)).to(device).view(torch.bfloat16)
     else:

@@ -18,6 +18,7 @@ from glassrank.nn.cpu.kernels import StoredRows, pool_cpu
 from glassrank.nn.kernel_runs import FLOOR, Kernels, kernel_runs
 from glassrank.nn.kernels import KernelBank, kernel_pool
 from glassrank.nn.match import match_matrix, unit
+from glassrank.nn.three_bits import packed_codes, quantized
 from glassrank.settings import from_plain
 
 needs_tiles = pytest.mark.skipif(not amx.usable(), reason="this processor has no AMX tiles")
@@ -73,6 +74,20 @@ def store(vectors: Tensor, dtype: str) -> tuple[StoredRows, Tensor]:
         stored = StoredRows(whole.to(torch.int8).numpy(), scales.numpy())
         return stored, whole * scales[:, None]
     return StoredRows(vectors.numpy()), vectors
+
+
+@pytest.mark.parametrize("first_column", [0, 16])
+@pytest.mark.parametrize("size", [1, 16, 30, 128, 300])
+def test_three_bits_agree_with_the_plain_form(size: int, first_column: int) -> None:
+    generator = torch.Generator().manual_seed(size)
+    query = unit(torch.randn(20, size, generator=generator))
+    rows = unit(torch.randn(400, first_column + -(-size // 16) * 16, generator=generator))
+    codes, scales = quantized(rows.numpy())
+    values = torch.from_numpy(codes.astype(np.float32) - 3.5) * torch.from_numpy(scales)[:, None]
+    case = Case(query, rows, [257, 0, 16, 1, 33], Kernels.eleven())
+    scores = case.pooled(StoredRows(packed_codes(codes), scales), first_column=first_column)
+    expected, _, sizes = case.plain(values, first_column)
+    assert ((torch.from_numpy(scores) - expected).abs() <= 1e-4 * sizes).all()
 
 
 class Case:
@@ -304,6 +319,9 @@ def test_readouts_of_models_score_as_the_models_do(name: str) -> None:
         (StoredRows(np.zeros((8, 8), np.float32)[:, :6]), [0], [1], 0, "stored words must be"),
         (StoredRows(np.zeros((4, 8), np.int8)), [0], [1], 0, "int8 words need a scale"),
         (StoredRows(np.zeros((4, 8), np.int8), np.ones(3)), [0], [1], 0, "as many scales"),
+        (StoredRows(np.zeros((4, 6), np.uint8)), [0], [1], 0, "three bits too"),
+        (StoredRows(np.zeros((4, 6), np.uint8), np.ones(4)), [0], [1], 13, "does not fit"),
+        (StoredRows(np.zeros((4, 12), np.uint8), np.ones(4)), [0], [1], 8, "does not fit"),
         (StoredRows(np.zeros((4, 8), np.float32)), [0], [1], 5, "does not fit"),
         (StoredRows(np.zeros((4, 8), np.float32)), [2], [3], 0, "outside of the 4 rows"),
         (StoredRows(np.zeros((4, 8), np.float32)), [-1], [3], 0, "outside of the 4 rows"),

@@ -19,13 +19,13 @@ from glassrank.retrieve import Index
 from glassrank.store import Store, encode_index
 
 SAVED = {name: small_saved(name) for name in ("tk", "knrm")}
-STORES = ["tk-bf16", "tk-int8", "tk-float16", "tk-float32", "knrm-ids"]
+STORES = ["tk-bf16", "tk-int8", "tk-float16", "tk-float32", "tk-int3", "knrm-ids"]
 
 
 @pytest.fixture(scope="module")
 def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
     index = Index.build(some_docs(1, list("abcdefghij")), tmp_path_factory.mktemp("s") / "index")
-    for dtype in ("bf16", "int8", "float16", "float32"):
+    for dtype in ("bf16", "int8", "float16", "float32", "int3"):
         encode_index(index, SAVED["tk"], dtype=dtype)
     encode_index(index, SAVED["knrm"])
     return index.path
@@ -129,6 +129,7 @@ VALUES: dict[str, tuple[str, str, Callable[[Any], object]]] = {
     "an infinite float32": ("tk-float32", "vectors", put(0, -np.inf)),
     "an infinite scale": ("tk-int8", "scales", put(2, np.inf)),
     "a scale that is no number": ("tk-int8", "scales", put(0, np.nan)),
+    "an infinite scale of three bits": ("tk-int3", "scales", put(2, np.inf)),
     "a negative id": ("knrm-ids", "ids", put(3, -1)),
     "an id beyond the vocabulary": ("knrm-ids", "ids", put(3, 10**6)),
     "an id behind the last": ("knrm-ids", "ids", put(-1, 13)),
@@ -150,6 +151,7 @@ def test_a_hostile_number_is_found(index: Path, name: str) -> None:
 def test_the_largest_and_smallest_numbers_are_fine(index: Path) -> None:
     for store, values in (
         ("tk-bf16", [0x7F7F, 0xFF7F, 0x8000, 1, 0]),
+        ("tk-int3", [255, 0, 255, 0, 255]),
         ("tk-float16", [65504, -65504, -0.0, 1e-7, 0]),
         ("tk-float32", [3e38, -3e38, -0.0, 1e-45, 0]),
     ):

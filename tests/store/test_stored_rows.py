@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from glassrank.arrays import consecutive
 from glassrank.errors import InputError
+from glassrank.nn.three_bits import codes_of, packed_codes
 from glassrank.store import rows as plain
 from glassrank.store.manifest import DTYPES, Layout, stride
 from glassrank.store.rows import row_bytes
@@ -52,8 +53,9 @@ def test_arrays_are_stored_as_tensors_are(vectors: torch.Tensor, dtype: str) -> 
 @settings(max_examples=40, deadline=None)
 @given(vectors=vectors, dtype=st.sampled_from(DTYPES))
 def test_rows_are_padded_with_zeros_to_what_tiles_take(vectors: torch.Tensor, dtype: str) -> None:
-    width, multiple = vectors.shape[1], 64 if dtype == "int8" else 32
+    width, multiple = vectors.shape[1], {"int8": 64, "int3": 16}.get(dtype, 32)
     rows = pack(vectors, layout(dtype, width))["vectors"]
+    rows = codes_of(rows) if dtype == "int3" else rows
     assert rows.shape == (len(vectors), -(-width // multiple) * multiple)
     assert not rows[:, width:].any()
 
@@ -92,6 +94,32 @@ def test_int8_is_within_half_a_step(vectors: torch.Tensor) -> None:
     assert (error <= largest / 254 * (1 + 1e-5) + 127 * 2.0**-149).all()
 
 
+@settings(max_examples=40, deadline=None)
+@given(
+    st.integers(1, 4).flatmap(
+        lambda groups: st.lists(
+            st.lists(st.integers(0, 7), min_size=16 * groups, max_size=16 * groups), max_size=4
+        ).map(lambda rows: np.array(rows, np.uint8).reshape(-1, 16 * groups))
+    )
+)
+def test_codes_of_three_bits_are_packed_and_unpacked(codes: np.ndarray) -> None:
+    packed = packed_codes(codes)
+    assert packed.shape == (len(codes), codes.shape[1] * 3 // 8)
+    assert np.array_equal(codes_of(packed), codes)
+
+
+def test_int3_keeps_a_words_cosine_with_itself_and_nearly_those_with_others() -> None:
+    generator = torch.Generator().manual_seed(0)
+    words, others = (
+        torch.nn.functional.normalize(torch.randn(200, 256, generator=generator)) for _ in range(2)
+    )
+    rounded = stored(words, "int3")
+    torch.testing.assert_close((rounded * words).sum(1), torch.ones(200), rtol=1e-5, atol=0)
+    near = torch.nn.functional.normalize(words + 0.7 * others)
+    # An eighth of a kernel's width, which is 0.1.
+    assert ((rounded - words) * near).sum(1).abs().mean() < 0.0125
+
+
 def test_a_row_of_zeros_stays_zero() -> None:
     zeros = torch.zeros(2, 7)
     for dtype in DTYPES:
@@ -113,6 +141,12 @@ def test_what_is_too_large_for_float16_is_refused() -> None:
 def test_int8_takes_at_most_28_hundredths_of_float32() -> None:
     assert row_bytes(layout("int8", 300)) / (4 * 300) <= 0.28
     assert row_bytes(layout("bf16", 300)) == 2 * 320
+
+
+def test_int3_takes_at_most_12_hundredths_of_float32() -> None:
+    for width in (64, 128, 256, 300, 384):
+        assert row_bytes(layout("int3", width)) / (4 * width) <= 0.12
+    assert row_bytes(layout("int3", 300)) == 304 * 3 // 8 + 4
 
 
 @given(runs=st.lists(st.tuples(st.integers(0, 50), st.integers(0, 5))))

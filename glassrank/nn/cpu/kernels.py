@@ -15,6 +15,7 @@ from glassrank.nn.cpu.soft_counts import Pooling, score_documents
 from glassrank.nn.cpu.stored_products import Stored
 from glassrank.nn.kernel_runs import Kernels, kernel_runs
 from glassrank.nn.threads import threads_set, together
+from glassrank.nn.three_bits import GROUP, GROUP_BYTES
 
 WORTH_A_THREAD = 1500
 """Document words, for each sixteen query words, that take longer than waking a thread."""
@@ -23,6 +24,7 @@ _KINDS: dict[np.dtype[Any], Kind] = {
     np.dtype(np.float32): "simd",
     np.dtype(np.uint16): "bf16",
     np.dtype(np.int8): "int8",
+    np.dtype(np.uint8): "simd",  # of three bits
 }
 
 
@@ -30,9 +32,16 @@ class StoredRows(NamedTuple):
     """Unit vectors of document words, one in each row; zeros may follow them in the row."""
 
     vectors: NDArray[Any]
-    """(T, S) of float32, of bfloat16 as its bits in uint16, or of int8."""
+    """(T, S) of float32, of bfloat16 as its bits in uint16, or of int8; or (T, S / 16 * 6) bytes
+    with values of three bits."""
     scales: NDArray[np.float32] | None = None
-    """(T,) what rows of int8 are to be multiplied with."""
+    """(T,) what rows of int8, or of three bits, are to be multiplied with."""
+
+    @property
+    def values(self) -> int:
+        """Of a row."""
+        size: int = self.vectors.shape[1]
+        return size // GROUP_BYTES * GROUP if self.vectors.dtype == np.uint8 else size
 
 
 def pool_cpu(
@@ -85,19 +94,21 @@ def _check(
     vectors, scales = rows
     if vectors.dtype not in _KINDS or vectors.ndim != 2 or not vectors.flags.c_contiguous:
         raise InputError(
-            "stored words must be rows of float32, of bfloat16 as uint16, or of int8, one after "
-            f"another in memory, not {vectors.dtype} of shape {vectors.shape}"
+            "stored words must be rows of float32, of bfloat16 as uint16, of int8, or of three "
+            f"bits as uint8, one after another in memory, not {vectors.dtype} of {vectors.shape}"
         )
-    if (vectors.dtype == np.int8) != (scales is not None):
+    if (vectors.itemsize == 1) != (scales is not None):
         raise InputError(
-            f"int8 words need a scale for each row, and others none, but {vectors.dtype} words "
+            "int8 words need a scale for each row, words of three bits too, and others none, but "
+            f"{vectors.dtype} words "
             f"came {'without' if scales is None else 'with'} scales"
         )
     if scales is not None and scales.shape != vectors.shape[:1]:
         raise InputError(f"{len(vectors)} rows need as many scales, not {scales.shape} of them")
-    if not 0 <= first_column <= vectors.shape[1] - query.shape[1]:
+    in_groups = vectors.dtype != np.uint8 or first_column % GROUP == 0
+    if not 0 <= first_column <= rows.values - query.shape[1] or not in_groups:
         raise InputError(
-            f"a query of {query.shape[1]} values does not fit rows of {vectors.shape[1]} from "
+            f"a query of {query.shape[1]} values does not fit rows of {rows.values} from "
             f"column {first_column} on"
         )
     if starts.shape != lengths.shape or starts.ndim != 1:
@@ -127,15 +138,18 @@ def _kind(rows: StoredRows, first_column: int, size: int, tiles: bool | None) ->
 
 def _stored(rows: StoredRows, first_column: int, size: int) -> Stored:
     scales = np.ones(1, np.float32) if rows.scales is None else rows.scales
-    stride, width = rows.vectors.shape[1], rows.vectors.itemsize
+    width = float(rows.vectors.itemsize)
+    if rows.vectors.dtype == np.uint8:
+        width = GROUP_BYTES / GROUP
+    line = int(LINE / width) // GROUP * GROUP
     return Stored(
         vectors=frozen(rows.vectors.reshape(-1)),
         scales=frozen(np.ascontiguousarray(scales, np.float32)),
         scaled=rows.scales is not None,
-        stride=stride,
+        stride=rows.values,
         column=first_column,
-        line=LINE // width,
-        lines=-(-size * width // LINE),
+        line=line,
+        lines=-(-size // line),
     )
 
 

@@ -125,6 +125,31 @@ def _element(builder: Any, start: Any, at: Any, target: Any) -> Any:
     return builder.bitcast(builder.gep(start, [at]), target.as_pointer())
 
 
+def _group_place(builder: Any, at: Any) -> Any:
+    """Of the six bytes that a value of three bits is in."""
+    return builder.mul(builder.lshr(at, at.type(4)), at.type(6))
+
+
+def _three_bits(builder: Any, start: Any, at: Any) -> Any:
+    """Sixteen values of three bits, as `nn.three_bits` has them in six bytes, without scale."""
+    place = builder.gep(start, [_group_place(builder, at)])
+    lower = builder.load(builder.bitcast(place, INT.as_pointer()))
+    half = ir.IntType(16)
+    last = builder.gep(place, [at.type(4)])
+    upper = builder.load(builder.bitcast(last, half.as_pointer()))
+    lower.align = upper.align = 1
+    lanes = []
+    for word, bits, mask in ((lower, 2, 3), (builder.zext(upper, INT), 1, 1)):
+        empty = ir.Constant(INTS, ir.Undefined)
+        first = builder.insert_element(empty, word, INT(0))
+        everywhere = builder.shuffle_vector(first, empty, integers(0))
+        shifts = ir.Constant(INTS, [bits * lane for lane in range(LANES)])
+        lanes.append(builder.and_(builder.lshr(everywhere, shifts), integers(mask)))
+    codes = builder.or_(lanes[0], builder.shl(lanes[1], integers(2)))
+    middle = ir.Constant(FLOATS, [3.5] * LANES)
+    return builder.fsub(builder.sitofp(codes, FLOATS), middle)
+
+
 def _floats(builder: Any, kind: Any, elements: Any) -> Any:
     """Sixteen elements of an array of `kind` as float32; 16-bit ones are bfloat16's bits, which
     are the upper half of float32's."""
@@ -142,9 +167,12 @@ def rounded(builder: Any, value: Any) -> Any:
 
 @intrinsic
 def load(typing: Any, source: Any, at: Any) -> Any:
-    """Sixteen elements: float32, integers, or bfloat16 as 16-bit patterns."""
+    """Sixteen elements: float32, integers, bfloat16 as 16-bit patterns, or values of three bits as
+    bytes, which begin where a multiple of sixteen does."""
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        if source.dtype == types.uint8:
+            return _three_bits(builder, args[0], args[1])
         kind = ir.VectorType(context.get_value_type(source.dtype), LANES)
         elements = builder.load(_element(builder, args[0], args[1], kind))
         elements.align = source.dtype.bitwidth // 8
@@ -158,6 +186,10 @@ def load_one(typing: Any, source: Any, at: Any) -> Any:
     """One element, as `load` would give it, as a float32."""
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        if source.dtype == types.uint8:
+            group = _three_bits(builder, args[0], args[1])
+            lane = builder.and_(args[1], args[1].type(LANES - 1))
+            return builder.extract_element(group, builder.trunc(lane, INT))
         item = context.get_value_type(source.dtype)
         element = builder.load(_element(builder, args[0], args[1], item))
         empty = ir.Constant(ir.VectorType(item, LANES), None)
@@ -241,7 +273,8 @@ def prefetch(typing: Any, target: Any, at: Any) -> Any:
     """Asks for the cache line of an element that will be read; it may lie outside of the array."""
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        place = _element(builder, args[0], args[1], ir.IntType(8))
+        at = _group_place(builder, args[1]) if target.dtype == types.uint8 else args[1]
+        place = _element(builder, args[0], at, ir.IntType(8))
         kind = ir.FunctionType(_VOID, [place.type, INT, INT, INT])
         function = builder.module.declare_intrinsic("llvm.prefetch", [place.type], kind)
         read, second_level, data = INT(0), INT(2), INT(1)
