@@ -19,10 +19,18 @@ TEXTS = ("androgen receptor binds", "the receptor of the cell is a protein", "an
 
 @pytest.mark.parametrize(
     ("name", "stored"),
-    [("tk", True), ("tk", False), ("mores", True), ("mores", False), ("bert", False)],
+    [
+        ("tk", "int8"),
+        ("tk", "int3"),
+        ("tk", ""),
+        ("mores", "int8"),
+        ("mores", "int3"),
+        ("mores", ""),
+        ("bert", ""),
+    ],
 )
 def test_hits_are_explained_by_the_scores_they_were_ranked_with(
-    tmp_path: Path, name: str, stored: bool, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, name: str, stored: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From a store of rounded words, and live with rounded layers. Those of transformers are not
     rounded here: what is lost then depends on the batch that a document is scored in."""
@@ -34,7 +42,7 @@ def test_hits_are_explained_by_the_scores_they_were_ranked_with(
     index = Index.build([Doc(str(n), text) for n, text in enumerate(TEXTS)], tmp_path / "index")
     store = None
     if stored:
-        encode_index(index, saved, tmp_path / "store", "int8")
+        encode_index(index, saved, tmp_path / "store", stored)
         store = Store.open(tmp_path / "store", saved.model, index.snapshot)
     pipeline = Pipeline(index, Reranker(saved), store=store)
     hits = pipeline("androgen receptor").hits
