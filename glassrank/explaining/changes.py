@@ -17,7 +17,6 @@ from glassrank.explaining.whole_words import text_in_words
 from glassrank.models.doc_reader import text_of
 from glassrank.ranking import Reranker
 from glassrank.ranking.live import as_doc
-from glassrank.ranking.text_candidates import TextCandidates
 from glassrank.settings import to_plain
 from glassrank.text import split_words
 from glassrank.types import Doc
@@ -25,6 +24,8 @@ from glassrank.types import Doc
 SCHEMA = "glassrank.what-if/1"
 
 _DOCS_AT_ONCE = 16
+_OTHERS_AT_ONCE = 4
+"""So that it is noticed in time when there is none left."""
 _LONGEST = 1_000_000
 
 Spans = Sequence[Span | None]
@@ -132,13 +133,41 @@ def _scores(
     return np.concatenate(scores)
 
 
-def docs_in_time(
-    reranker: Reranker, docs: Sequence[Doc], change: Change, deadline: Deadline
-) -> int:
-    """How many of the first documents there is time for, as far as can be told."""
-    ready = TextCandidates.of_texts(reranker, reranker.encode_query(""), docs)
-    rounds = 2.5 if change.side == "query" else 1.25  # all are scored again, or one
-    return reranker.cost.fitting(ready.words + 1, deadline.left() / rounds)
+def what_if_among(
+    reranker: Reranker,
+    query: str,
+    docs: Sequence[Doc],
+    change: Change,
+    *,
+    doc: int,
+    first_stage: Sequence[float] | None = None,
+    deadline: Deadline = NEVER,
+) -> tuple[WhatIf, list[int]]:
+    """The same of document `doc`, whatever it takes, among as many of the others, from the first
+    on, as there is time for; and which these are."""
+    first = None if first_stage is None else np.asarray(first_stage, np.float32)
+    own_first = None if first_stage is None else [first_stage[doc]]
+    alone = what_if(reranker, query, [docs[doc]], change, first_stage=own_first)
+    queries = [query] if alone.query == query else [query, alone.query]
+    encoded = [reranker.encode_query(text) for text in queries]
+    before, after = {doc: alone.moved[0].score_before}, {doc: alone.moved[0].score_after}
+    others = [number for number in range(len(docs)) if number != doc]
+    took = 0.0
+    for start in range(0, len(others), _OTHERS_AT_ONCE):
+        left = deadline.left()
+        if left <= took:
+            break
+        some = others[start : start + _OTHERS_AT_ONCE]
+        given, own = [docs[number] for number in some], None if first is None else first[some]
+        scores = [read_texts(reranker, words, given, own).values.tolist() for words in encoded]
+        before.update(zip(some, scores[0], strict=True))
+        after.update(zip(some, scores[-1], strict=True))
+        took = left - deadline.left()
+    kept = sorted(before)
+    columns = [[scores[number] for number in kept] for scores in (before, after)]
+    ranks = [_ranks(np.array(column, np.float32)) for column in columns]
+    moved = tuple(Moved(*row) for row in zip(*columns, *ranks, strict=True))
+    return replace(alone, doc=kept.index(doc), moved=moved), kept
 
 
 def apply_change(text: str, change: Change, numbered: Spans | None = None) -> str:

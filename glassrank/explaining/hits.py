@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from glassrank.deadline import NEVER, Deadline
 from glassrank.errors import InputError
-from glassrank.explaining.changes import Change, WhatIf, docs_in_time, what_if
+from glassrank.explaining.changes import Change, WhatIf, what_if_among
 from glassrank.explaining.explainers import explain_text
 from glassrank.explaining.explanation import Explanation, ExplanationPair, compare
 from glassrank.explaining.others import Others, RankedDocs, ranked_passage
@@ -197,14 +197,13 @@ def what_if_doc(
     ids = ids if doc_id in ids else [*ids, doc_id]
     doc = ids.index(doc_id)
     docs = [index.doc(found_id, characters) for found_id in ids]
-    count = docs_in_time(reranker, docs, change, deadline)
-    kept = sorted({doc, *range(min(count, len(ids)))})
-    ids, docs, doc = [ids[n] for n in kept], [docs[n] for n in kept], kept.index(doc)
     first = None
     if pipeline.first_stage is None and reranker.model.first_stage_weight is not None:
         first = pipeline.first_scores(query, ids, method=method, deadline=deadline)
-    answer = what_if(reranker, query, docs, change, doc=doc, first_stage=first, deadline=deadline)
-    return answer, ids
+    answer, kept = what_if_among(
+        reranker, query, docs, change, doc=doc, first_stage=first, deadline=deadline
+    )
+    return answer, [ids[number] for number in kept]
 
 
 @overload

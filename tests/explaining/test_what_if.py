@@ -1,12 +1,17 @@
 """What if a word were not there, or another."""
 
+from dataclasses import astuple
+from itertools import count
+
 import pytest
 from explain_cases import DEFINITION, QUERY, THERAPY, reranker, small_ranker
 
+from glassrank.deadline import Deadline
 from glassrank.errors import InputError
 from glassrank.explaining import Change, what_if
-from glassrank.explaining.changes import apply_change
+from glassrank.explaining.changes import apply_change, what_if_among
 from glassrank.ranking import Reranker
+from glassrank.ranking.live import as_doc
 from glassrank.text import split_words
 
 TEXTS = [DEFINITION, THERAPY, "nuclear cells", "androgen"]
@@ -49,6 +54,29 @@ def test_the_first_stage_stays_what_it_was() -> None:
     answer = what_if(reranker(model), QUERY, TEXTS, change, first_stage=[9.0, 1.0, 1.0, 1.0])
     plain = what_if(reranker(model), QUERY, TEXTS, change)
     assert answer.moved[0].score_after == pytest.approx(plain.moved[0].score_after + 4.5)
+
+
+@pytest.mark.parametrize("change", [Change("document", "androgen"), Change("query", "define")])
+def test_a_document_moves_among_as_many_as_there_is_time_for(own: Reranker, change: Change) -> None:
+    """And it is told what becomes of itself, however late it is."""
+    docs = [as_doc(text) for text in (TEXTS * 4)]
+    whole = what_if(own, QUERY, docs, change, doc=5)
+    answer, kept = what_if_among(own, QUERY, docs, change, doc=5)
+    assert kept == list(range(16)) and answer.doc == 5
+    for row, expected in zip(answer.moved, whole.moved, strict=True):
+        assert astuple(row) == pytest.approx(astuple(expected), abs=1e-5)
+    # A clock that goes on by one whenever it is read: four documents take one millisecond.
+    ticks = count()
+    answer, kept = what_if_among(
+        own, QUERY, docs, change, doc=5, deadline=Deadline(lambda: next(ticks), 4.0)
+    )
+    assert kept == [0, 1, 2, 3, 4, 5, 6, 7, 8] and answer.doc == 5
+    late, kept = what_if_among(own, QUERY, docs, change, doc=5, deadline=Deadline(lambda: 9.0, 4.0))
+    assert kept == [5] and late.doc == 0
+    scores = late.moved[0].score_before, late.moved[0].score_after
+    expected = whole.moved[5].score_before, whole.moved[5].score_after
+    assert scores == pytest.approx(expected, abs=1e-5)
+    assert (late.moved[0].rank_before, late.moved[0].rank_after) == (1, 1)
 
 
 def test_a_word_by_its_number_is_one_word(own: Reranker) -> None:
