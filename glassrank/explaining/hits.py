@@ -188,8 +188,10 @@ def what_if_doc(
     deadline: Deadline = NEVER,
 ) -> tuple[WhatIf, list[str]]:
     """How a document moves among the first stage's results, `most` of them at most and as many as
-    there is time for; and their ids. All are scored live: a changed text is in no store."""
-    reranker, index = pipeline.reranker, pipeline.index
+    there is time for; and their ids. All are scored live, since a changed text is in no store, by
+    the model of a cascade that placed the document."""
+    number = _Reranked(pipeline, query, method, deadline).placed_by(doc_id)
+    reranker, index = pipeline.models[max(number, 1) - 1].reranker, pipeline.index
     depth = reranker.usage.depth or _CHANGED_AMONG
     depth = depth if most is None else min(depth, most)
     found = pipeline.top_k(query, depth, method=method, deadline=deadline)

@@ -15,7 +15,7 @@ from test_pipeline import texts, tiny_model
 import glassrank
 from glassrank.deadline import Deadline
 from glassrank.errors import InputError
-from glassrank.explaining import explain_docs
+from glassrank.explaining import Change, explain_docs, what_if_doc
 from glassrank.measure import evaluate
 from glassrank.measure.budget_curve import Speed
 from glassrank.measure.cascade_plan import CascadePlan, Planned, cascade_order, learn_plan
@@ -313,6 +313,9 @@ def test_a_hit_is_explained_by_the_model_that_placed_it(
         listed = [note for note in found.notes if "In the list" in note]
         assert bool(listed) == (abs(hit.score - found.score) > 1e-3)
         assert explain_docs(pipeline, QUERY, [hit.doc_id])[0].score == found.score
+        changed, _ = what_if_doc(pipeline, QUERY, str(hit.doc_id), Change("document", 0, "sea"))
+        before = changed.moved[changed.doc].score_before
+        assert before == pytest.approx(found.score, abs=1e-3)
 
 
 def test_a_plan_has_depths_for_every_budget(tmp_path: Path, rerankers: list[Reranker]) -> None:
