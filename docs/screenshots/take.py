@@ -17,7 +17,7 @@ VIEWS = {  # the address, and what to wait for
     "results": ({"q": QUERY, "budget": "100"}, ".hit"),
     "explanation": (
         {"q": QUERY, "budget": "500", "doc": "csv.reader", "flip": "s3"},
-        ".explanation canvas",
+        ".explanation .against, .explanation table",
     ),
     "side-by-side": (
         {
