@@ -48,24 +48,24 @@ def is_closed(connection: socket.socket, within: float) -> bool:
 
 
 def search(address: str) -> httpx.Response:
-    return httpx.post(f"{address}/search", json={"query": "cat"}, timeout=20)
+    return httpx.post(f"{address}/search", json={"query": "cat"}, timeout=60)
 
 
 @pytest.mark.tried("Service", "clients that send slowly, or nothing", "closed, and others answered")
 @pytest.mark.parametrize("data", [b"", b"G", b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nA: "])
 def test_headers_that_do_not_come_are_not_waited_for(impatient: str, data: bytes) -> None:
     with connect(impatient, data) as connection:
-        assert is_closed(connection, within=5)
+        assert is_closed(connection, within=60)
 
 
 @pytest.mark.tried("Service", "clients that send slowly, or nothing", "closed, and others answered")
 def test_single_bytes_do_not_buy_time(impatient: str) -> None:
-    began = time.monotonic()
-    with connect(impatient, b"GET /healthz HTTP/1.1\r\nX: ") as connection, suppress(OSError):
-        while time.monotonic() - began < 5:
+    until = time.monotonic() + 60  # on a busy machine, too, it is long closed by then
+    connection = connect(impatient, b"GET /healthz HTTP/1.1\r\nX: ")
+    with connection, pytest.raises(ConnectionError):
+        while time.monotonic() < until:
             connection.sendall(b"a")
             time.sleep(0.05)
-    assert time.monotonic() - began < 4
 
 
 @pytest.mark.tried("Service", "clients that send slowly, or nothing", "closed, and others answered")
@@ -73,7 +73,7 @@ def test_a_second_request_that_does_not_come_is_not_waited_for(impatient: str) -
     with connect(impatient, GET) as connection:
         assert connection.recv(1 << 16).startswith(b"HTTP/1.1 200")
         connection.sendall(b"GET /hea")
-        assert is_closed(connection, within=5)
+        assert is_closed(connection, within=60)
 
 
 @pytest.mark.tried("Service", "clients that send slowly, or nothing", "closed, and others answered")
@@ -109,7 +109,7 @@ def test_who_has_waited_longest_makes_room(
             time.sleep(0.02)  # one after the other
         for _ in range(5):
             assert search(address).status_code == 200
-        assert all(is_closed(connection, within=5) for connection in idle[:15])
+        assert all(is_closed(connection, within=60) for connection in idle[:15])
         assert not is_closed(idle[-1], within=0.1)
 
 
