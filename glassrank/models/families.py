@@ -18,9 +18,9 @@ pass_on_threads()  # here PyTorch is imported for the first time, where a proces
 
 _NO_FAMILIES = frozenset(
     "average calibration checkpoint contract division doc_reader ensemble families fast "
-    "hub left_out mores_gpu pieces pretrained ranker saved saving seal served served_families "
-    "served_folders served_weights subword_vocabulary text_batches trained transformers_folders "
-    "vocabularies weight_files weights word_tables".split()
+    "hub late_interaction_gpu left_out mores_gpu pieces pretrained ranker saved saving seal served "
+    "served_families served_folders served_weights subword_vocabulary text_batches trained "
+    "transformers_folders vocabularies weight_files weights word_tables".split()
 )
 """Files here that other files share; some need packages that a machine which trains has not."""
 

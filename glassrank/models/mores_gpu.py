@@ -9,7 +9,6 @@ Needs Triton: nothing imports this file unless the model is on a GPU.
 """
 
 import math
-from collections.abc import Sequence
 from functools import cached_property
 
 import torch
@@ -20,12 +19,9 @@ from glassrank.models.contract import Ranker, TokenBatch, Words
 from glassrank.models.mores import MORES, InteractionBlock
 from glassrank.nn.attention import SelfAttention
 from glassrank.nn.gpu.attention import attend, cross_attend, look_at_rows
-from glassrank.nn.gpu.few_rows import Folded, Rows, attended, linear
 from glassrank.nn.gpu.norm import add_norm
-from glassrank.nn.transformer import Embeddings, FeedForward, Layer
-
-LONGEST_QUERY = 128
-"""In pieces: what a program of the query's layers has room for."""
+from glassrank.nn.gpu.query_layers import QueryLayers
+from glassrank.nn.transformer import FeedForward, Layer
 
 
 class StoredMORES:
@@ -45,8 +41,8 @@ class StoredMORES:
         return cls(model) if model.config.query.activation == "gelu" else None
 
     @cached_property  # whoever only scores does not need another copy of these weights
-    def _queries(self) -> "_Queries":
-        return _Queries(self._embeddings, self._query_layers)
+    def _queries(self) -> QueryLayers:
+        return QueryLayers(self._embeddings, self._query_layers)
 
     @torch.no_grad()
     def encode_query(self, batch: TokenBatch) -> Words:
@@ -77,50 +73,6 @@ class StoredMORES:
         first = _first_row(block.layer, x)  # (B, H)
         logits = functional.linear(first.float(), *self._head)
         return logits[:, 1] - logits[:, 0] if self._two_logits else logits[:, 0]
-
-
-class _Queries:
-    """The query module, its norms folded into the layers behind them."""
-
-    def __init__(self, embeddings: Embeddings, layers: Sequence[Layer]) -> None:
-        self._pieces = embeddings.pieces.weight  # (V, H)
-        self._where = (
-            (embeddings.positions.weight + embeddings.types.weight[0]).detach().float()
-        )  # (L, H)
-        norm, self._layers = embeddings.norm, []
-        for layer in layers:
-            self._layers.append(_QueryLayer(layer, norm))
-            norm = layer.feed_forward.norm
-        self._norm = norm.weight.detach().float(), norm.bias.detach().float(), norm.eps
-
-    def __call__(self, ids: Tensor, length: Tensor) -> Tensor:
-        """(Q,) to (Q, H), in float32."""
-        rows = self._pieces[ids] + self._where[: len(ids)]  # (Q, H)
-        for layer in self._layers:
-            rows = layer(rows, length)
-        gain, bias, epsilon = self._norm
-        return functional.layer_norm(rows, gain.shape, gain, bias, epsilon)
-
-
-class _QueryLayer:
-    """A layer over one query's rows, from before one norm to before the next."""
-
-    def __init__(self, layer: Layer, norm: nn.LayerNorm) -> None:
-        attention, feed = layer.attention, layer.feed_forward
-        self._heads, self._norms = attention.heads, (norm, attention.norm)
-        self._three, self._output = (
-            Folded(attention.query_key_value, norm),
-            Folded(attention.output),
-        )
-        self._inner, self._outer = Folded(feed.inner, attention.norm), Folded(feed.outer)
-
-    def __call__(self, rows: Tensor, length: Tensor) -> Tensor:
-        before, between = self._norms
-        three, spread = linear(rows, self._three)  # (Q, 3 * H)
-        seen = attended(three, length, self._output, self._heads, Rows(rows, spread, before))
-        inside, spread = linear(seen, self._inner, gelu=True)  # (Q, F)
-        made, _ = linear(inside, self._outer, residual=Rows(seen, spread, between))
-        return made
 
 
 def _crossed(

@@ -54,9 +54,11 @@ class QueryEncoder:
 
 def _fastest(model: Ranker, longest: int) -> Callable[[TokenBatch], Words]:
     if next(model.parameters()).is_cuda and find_spec("triton"):
-        from glassrank.models.mores_gpu import LONGEST_QUERY, StoredMORES
+        from glassrank.models.late_interaction_gpu import QueriesOnGPU
+        from glassrank.models.mores_gpu import StoredMORES
+        from glassrank.nn.gpu.query_layers import LONGEST_QUERY
 
-        fast = StoredMORES.of(model)
+        fast = StoredMORES.of(model) or QueriesOnGPU.of(model)
         if fast is not None and longest <= LONGEST_QUERY:
             return fast.encode_query
     return query_form(model).encode_query

@@ -33,4 +33,9 @@ def test_without_a_gpu_its_cases_are_skipped_by_name(
     done = call("bench", "--device", "cuda", "--json")
     assert done.returncode == 0, done.stderr
     skipped = json.loads(done.stdout)["skipped"]
-    assert [case["name"] for case in skipped] == ["gpu-stored", "gpu-query", "gpu-live"]
+    assert [case["name"] for case in skipped] == [
+        "gpu-stored",
+        "gpu-query",
+        "gpu-live",
+        "gpu-pieces",
+    ]
