@@ -1,13 +1,15 @@
 """How time grows with the collection, on one machine and on a Ray cluster; and the slowest shard.
 
     python benchmarks/scale.py                                       # minutes
-    python benchmarks/scale.py --sizes 10000 100000 1000000          # hours: encoding takes them
+    python benchmarks/scale.py --sizes 10000 100000 1000000 --model tiny
     python benchmarks/scale.py --sizes 100000 --ray ADDRESS --shards 8
 
 Made-up passages are indexed, encoded and searched by one process, and by shards on workers of Ray:
 seconds for each thousand passages, milliseconds of a query, how deep it came within its budget, and
-whether both gave the same hits where there is none. Then, from the times that shards took, what a
-query over a hundred of them would: waiting for all, asking a second copy of a slow one (a hedged
+whether both gave the same hits where there is none. A first thousand, which is not shown, compiles
+and begins the workers. Encoding takes nearly all of the time, so for many passages there is a tiny
+model, untrained: how time grows is the same. Then, from the times that shards took, what a query
+over a hundred of them would: waiting for all, asking a second copy of a slow one (a hedged
 request), or leaving slow ones out. The last line is JSON.
 """
 
@@ -16,15 +18,21 @@ import json
 import shutil
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from first_stage import made_up_docs
 from glassrank_bench.measuring import processor
 
-from glassrank.models.checkpoint import load_served
+from glassrank.models import WordTable
+from glassrank.models.checkpoint import Usage, load_served
+from glassrank.models.saving import save_model
+from glassrank.models.tk import TK, TKConfig
+from glassrank.nn.contextual import ContextualConfig
 from glassrank.ranking import Pipeline, Reranker
 from glassrank.retrieve import BM25, Index
 from glassrank.scale import ShardedIndex, ShardedPipeline
@@ -34,8 +42,18 @@ from glassrank.scale.encoding import Encoding, encode_shards
 from glassrank.store import encode_index
 from glassrank.types import Doc
 
-MODEL = "fast"
 DRAWS = 20_000
+
+
+def tiny_model(docs: Sequence[Doc], folder: Path) -> str:
+    """TK with one layer and 32 dimensions, for the words of these passages."""
+    counts = Counter(word for doc in docs[:20_000] for word in doc.text.split())
+    words = [word for word, _ in counts.most_common(30_000)]
+    layer = ContextualConfig(layers=1, heads=2, attention_size=16, feed_forward=32)
+    vectors = torch.randn(len(words) + 2, 32, generator=torch.Generator().manual_seed(0))  # (V, E)
+    model = TK(TKConfig(size=32, contextual=layer), WordTable(vectors, trained=False))
+    save_model(folder, model, Usage(), ["<pad>", "<unk>", *words], "untrained, to measure with")
+    return str(folder)
 
 
 def seconds(work: Callable[[], Any]) -> tuple[float, Any]:
@@ -65,23 +83,25 @@ def searched(search: Pipeline, queries: Sequence[str], budget_ms: float) -> dict
     return {"p50": p50, "p95": p95, "p99": p99, "depth": depth, "left_out": late / len(queries)}
 
 
-def on_one_machine(docs: Sequence[Doc], folder: Path) -> tuple[dict[str, float], Pipeline]:
+def on_one_machine(
+    docs: Sequence[Doc], folder: Path, model: str
+) -> tuple[dict[str, float], Pipeline]:
     indexing, index = seconds(lambda: Index.build(docs, folder / "one"))
-    encoding, _ = seconds(lambda: encode_index(index, load_served(MODEL)))
-    return {"index_s": indexing, "encode_s": encoding}, Pipeline(index, Reranker.load(MODEL))
+    encoding, _ = seconds(lambda: encode_index(index, load_served(model)))
+    return {"index_s": indexing, "encode_s": encoding}, Pipeline(index, Reranker.load(model))
 
 
 def on_workers(
-    docs: Sequence[Doc], folder: Path, shards: int
+    docs: Sequence[Doc], folder: Path, shards: int, model: str
 ) -> tuple[dict[str, float], ShardedPipeline]:
     path = folder / "shards"
     indexing, index = seconds(lambda: build_shards(docs, path, shards, run_tasks, source="made up"))
-    given = index, load_served(MODEL), Encoding(MODEL)
+    given = index, load_served(model), Encoding(model)
     encoding, _ = seconds(lambda: encode_shards(*given, run_tasks))
-    sharded = ShardedIndex(path, RayShards(shards, [MODEL]))
+    sharded = ShardedIndex(path, RayShards(shards, [model]))
     return (
         {"index_s": indexing, "encode_s": encoding},
-        ShardedPipeline(sharded, Reranker.load(MODEL)),
+        ShardedPipeline(sharded, Reranker.load(model)),
     )
 
 
@@ -127,6 +147,7 @@ def tail(times: Sequence[float], shards: int) -> dict[str, dict[str, float]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--sizes", type=int, nargs="+", default=[10_000, 20_000])
+    parser.add_argument("--model", default="fast", help="By name, or 'tiny'.")
     parser.add_argument("--words", type=int, default=60, help="In a passage.")
     parser.add_argument("--queries", type=int, default=200)
     parser.add_argument("--budget-ms", type=float, default=50.0)
@@ -138,15 +159,17 @@ def main() -> None:
     print(f"{'passages':>9} {'form':<12}{'index':>8}{'encode':>9}{'p50':>8}{'p95':>8}{'depth':>8}")
     print(f"{'':>9} {'':<12}{'s/1000':>8}{'s/1000':>9}{'ms':>8}{'ms':>8}")
     with connected(settings.ray):
-        for size in settings.sizes:
+        for size in [1000, *settings.sizes]:
             docs = list(made_up_docs(size, settings.words))
             queries = queries_of(docs, settings.queries)
             folder = Path(tempfile.mkdtemp(prefix="scale-"))
             try:
-                built, one = on_one_machine(docs, folder)
+                name = settings.model
+                model = tiny_model(docs, folder / "model") if name == "tiny" else name
+                built, one = on_one_machine(docs, folder, model)
                 rows.append({"passages": size, "form": "one machine", **built})
                 rows[-1] |= searched(one, queries, settings.budget_ms)
-                built, several = on_workers(docs, folder, settings.shards)
+                built, several = on_workers(docs, folder, settings.shards, model)
                 rows.append({"passages": size, "form": f"{settings.shards} workers", **built})
                 rows[-1] |= searched(several, queries, settings.budget_ms)
                 same = all(one(query).hits == several(query).hits for query in queries[:20])
@@ -155,6 +178,8 @@ def main() -> None:
                 several.index.shards.close()
             finally:
                 shutil.rmtree(folder)
+            if size == 1000:
+                rows.clear()
             for row in rows[-2:]:
                 print(
                     f"{size:>9,} {row['form']:<12}{1e3 * row['index_s'] / size:>8.3f}"
