@@ -143,8 +143,8 @@ def budget_kept(stored: bool, passages_count: int = 20_000) -> Sequence[Result]:
 
 
 def small_stores() -> Sequence[Result]:
-    """Known documents, searched for by some of their own words; `fast`, which encodes them four times
-    in less than two minutes."""
+    """Known documents, searched for by some of their own words; with `fast`, which encodes them
+    four times in less than two minutes."""
     docs = [Doc(str(n), text) for n, text in enumerate(texts()) if len(text.split()) > 10][
         :_KNOWN_DOCS
     ]
