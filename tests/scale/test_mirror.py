@@ -1,7 +1,11 @@
 """Indexes on other paths than this machine's: memory, and an S3 server on loopback."""
 
+import os
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +121,25 @@ def test_damage_is_found_and_named(index: Index, url: str) -> None:
         Mirror(url).whole()
     with pytest.raises(InputError, match="is not an index"):
         Mirror("memory://nothing").whole()
+
+
+@pytest.mark.slow
+def test_packages_for_s3_in_a_folder_of_their_own(tmp_path: Path) -> None:
+    """A stand-in for S3 has pins that do not go with ours: the next test, where they are found."""
+    if find_spec("s3fs") is not None:
+        pytest.skip("they are installed: the next test finds them")
+    wanted = ["moto[server]", f"s3fs=={fsspec.__version__}"]
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(tmp_path), *wanted]
+    if subprocess.run(pip, capture_output=True, check=False).returncode:
+        pytest.skip(f"{' and '.join(wanted)} could not be installed")
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-m", "slow", f"{__file__}::test_an_index_on_s3"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "1 passed" in ran.stdout, ran.stdout + ran.stderr
 
 
 @pytest.mark.slow
