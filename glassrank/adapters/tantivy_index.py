@@ -32,6 +32,7 @@ class Tantivy:
         `text` and `title` must be stored fields, and ids found as they are (the tokenizer `raw`).
         It is searched as it was committed last, when it is asked."""
         self._index = index if isinstance(index, tantivy.Index) else tantivy.Index.open(str(index))
+        self._index.reload()  # what was committed since it was opened can be fetched at once
         self._fields = list(fields)
         self._id = id
         self._shown = {"text": text, **({"title": title} if title else {})}
