@@ -1,36 +1,27 @@
 """The adapters' tests and examples where all of the packages are, in a folder of their own."""
 
-import os
 import platform
-import subprocess
 import sys
 import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+
+sys.path.append(str(Path(__file__).parents[1]))
+from packages_apart import run_beside
 
 HERE, ROOT = Path(__file__).parent, Path(__file__).parents[2]
-EXTRAS = ("tantivy", "faiss", "postgres", "elasticsearch", "opensearch", "langchain",
-          "llamaindex", "haystack", "pyterrier")  # fmt: skip
 
 
 @pytest.mark.slow
 def test_every_adapter_with_its_real_package(tmp_path: Path) -> None:
     """But PyTerrier where it cannot be installed: its `pytrec-eval-terrier` has no ARM binary."""
-    wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    named = [name for extra in EXTRAS for name in wanted["optional-dependencies"][extra]]
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--target", tmp_path]
-    pip += ["--constraint", ROOT / "constraints.txt", "langchain-classic", *named]
-    if subprocess.run(pip, capture_output=True, check=False).returncode:
-        pytest.skip("the packages could not be installed")
-    ran = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", str(HERE)],
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    skipped = [line for line in ran.stdout.splitlines() if line.startswith("SKIPPED")]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    named = [name for extra in Requirement(*extras["adapters"]).extras for name in extras[extra]]
+    pins = ["--constraint", str(ROOT / "constraints.txt")]
+    printed = run_beside([*pins, "langchain-classic", *named], tmp_path, str(HERE))
+    skipped = [line for line in printed.splitlines() if line.startswith("SKIPPED")]
     assert all("pyterrier" in line for line in skipped), skipped
     assert not skipped or platform.machine() != "x86_64"

@@ -1,8 +1,6 @@
 """Indexes on other paths than this machine's: memory, and an S3 server on loopback."""
 
-import os
 import socket
-import subprocess
 import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -20,6 +18,9 @@ from glassrank.scale import LocalShards, ShardedIndex, ShardedPipeline, mirror
 from glassrank.scale.mirror import Mirror, publish
 from glassrank.store import encode_index
 from glassrank.types import Doc
+
+sys.path.append(str(Path(__file__).parents[1]))
+from packages_apart import run_beside
 
 DOCS = some_docs(200, seed=5)
 
@@ -128,18 +129,9 @@ def test_packages_for_s3_in_a_folder_of_their_own(tmp_path: Path) -> None:
     """A stand-in for S3 has pins that do not go with ours: the next test, where they are found."""
     if find_spec("s3fs") is not None:
         pytest.skip("they are installed: the next test finds them")
-    wanted = ["moto[server]", f"s3fs=={fsspec.__version__}"]
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(tmp_path), *wanted]
-    if subprocess.run(pip, capture_output=True, check=False).returncode:
-        pytest.skip(f"{' and '.join(wanted)} could not be installed")
-    ran = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-m", "slow", f"{__file__}::test_an_index_on_s3"],
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert "1 passed" in ran.stdout, ran.stdout + ran.stderr
+    packages = ["moto[server]", f"s3fs=={fsspec.__version__}"]
+    test = f"{__file__}::test_an_index_on_s3"
+    assert "1 passed" in run_beside(packages, tmp_path, "-m", "slow", test)
 
 
 @pytest.mark.slow
