@@ -52,9 +52,7 @@ def query_form(model: Ranker) -> Ranker:
     layers, encoder = (getattr(model, name, None) for name in ("contextual", "encoder"))
     if isinstance(layers, ContextualLayers) and len(layers.layers):
         return _with(model, contextual=ContextualQueryOnCPU(layers))
-    if not isinstance(encoder, Encoder) or encoder.distances is not None:
-        return model
-    if model.stores_words:  # others read a query with a document
+    if isinstance(encoder, Encoder) and model.stores_words:  # others read it with a document
         return _with(model, encoder=EncoderOnCPU(encoder))
     return model
 

@@ -59,10 +59,8 @@ def load_compiled(files: SealedFiles) -> SavedModel | None:
 
 
 def _is_served(config: Any) -> bool:
-    """Whether compiled code has all of it: contextual layers, or an encoder without distances."""
-    if hasattr(config, "contextual"):
-        return bool(config.contextual.layers > 0)
-    return not config.encoder.distances
+    """Whether compiled code has all of it: contextual layers, or a pretrained encoder."""
+    return bool(config.contextual.layers > 0) if hasattr(config, "contextual") else True
 
 
 def _check_vocabulary(stored: ModelConfig, config: Any, vocabulary: list[str]) -> None:

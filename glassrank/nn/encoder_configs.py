@@ -66,6 +66,20 @@ class EncoderConfig:
             )
 
 
+def distance_kinds(longest: int, kinds: int) -> NDArray[np.int64]:
+    """Of two pieces in a text of up to `longest`, by where the one that is looked at stands: from
+    as far before as can be to as far after, (2 * longest - 1,). Half of the kinds are for pieces
+    that come later; half of those for small distances, one for each, and the rest for larger ones
+    by their logarithm, up to 128."""
+    after = np.arange(1 - longest, longest)
+    far, side = np.abs(after), kinds // 2
+    near = side // 2
+    steps = np.log(np.maximum(far, 1) / np.float32(near), dtype=np.float32)
+    steps *= np.float32((side - near) / math.log(128 / near))
+    kind = np.where(far < near, far, np.minimum(near + steps.astype(np.int64), side - 1))
+    return np.asarray(kind + side * (after > 0), np.int64)
+
+
 def waves(length: int, size: int) -> NDArray[np.float32]:
     """Of TK's places, (L, E): sines in the first half of the channels, cosines in the second."""
     half = size // 2

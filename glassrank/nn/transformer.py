@@ -7,7 +7,6 @@ MPNet's encoder is the same with one thing more: heads look at how far apart two
 K. Song et al., "MPNet: Masked and Permuted Pre-training for Language Understanding", NeurIPS 2020.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -17,7 +16,7 @@ from torch.nn import functional
 
 from glassrank.errors import InputError
 from glassrank.nn.attention import SelfAttention, key_bias
-from glassrank.nn.encoder_configs import Activation, EncoderConfig
+from glassrank.nn.encoder_configs import Activation, EncoderConfig, distance_kinds
 
 __all__ = [
     "Activation",
@@ -65,23 +64,23 @@ class Embeddings(nn.Module):
 
 
 class Distances(nn.Module):
-    """What a head adds for the distance of two pieces, the same in all layers. Half of the kinds
-    are for pieces that come later; half of those for small distances, one for each, and the rest
-    for larger ones by their logarithm, up to 128."""
+    """What a head adds for the distance of two pieces, the same in all layers; which distances
+    are of one kind, `distance_kinds` says."""
+
+    kinds: Tensor
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
+        self.longest = config.positions
         self.bias = nn.Embedding(config.distances, config.heads)
+        kinds = torch.from_numpy(distance_kinds(self.longest, config.distances))
+        self.register_buffer("kinds", kinds, persistent=False)  # (2 * longest - 1,)
 
     def forward(self, length: int) -> Tensor:
         """(1, heads, L, L)."""
-        place = torch.arange(length, device=self.bias.weight.device)
-        back = place[:, None] - place  # (L, L): how far before it the other piece stands
-        kinds = self.bias.num_embeddings // 2
-        near = kinds // 2
-        far = (back.abs().clamp(min=1) / near).log() / math.log(128 / near) * (kinds - near)
-        kind = torch.where(back.abs() < near, back.abs(), (near + far.long()).clamp(max=kinds - 1))
-        result: Tensor = self.bias(kind + kinds * (back < 0)).permute(2, 0, 1)[None]
+        place = torch.arange(length, device=self.kinds.device)
+        after = place - place[:, None]  # (L, L): how far behind it the other piece stands
+        result: Tensor = self.bias(self.kinds[after + self.longest - 1]).permute(2, 0, 1)[None]
         return result
 
 

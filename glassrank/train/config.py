@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from glassrank.errors import InputError
 from glassrank.files import read_whole
 from glassrank.models.division import Passages
-from glassrank.settings import from_plain
+from glassrank.settings import from_plain, to_plain
 
 if TYPE_CHECKING:
     from glassrank.models import Ranker
@@ -267,6 +267,9 @@ class TrainConfig:
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     validation: ValidationConfig = field(default_factory=ValidationConfig)
     folds: FoldsConfig | None = None
+    search: tuple[dict[str, Any], ...] = ()
+    """Other settings to try, each a table of what it changes: `glassrank experiment` trains the
+    config as it is and with each of them, and keeps what is best on dev queries."""
 
     def __post_init__(self) -> None:
         if self.first_stage_weight and self.fixed_first_stage_weight is not None:
@@ -283,13 +286,20 @@ def read_config(path: str | Path) -> TrainConfig:
         config = from_plain(TrainConfig, _plain(Path(path)), "")
     except RecursionError:
         raise InputError(f"{path}: tables are nested too deeply") from None
-    family = family_of(config)
-    from_plain(family.config_type, config.config, "config")
-    if config.remove_stop_words and family.reads_pieces:
-        raise InputError(
-            f"remove_stop_words: a {config.model} reads pieces of whole texts; leave it out"
-        )
+    for tried in settings_to_try(config):
+        family = family_of(tried)
+        from_plain(family.config_type, tried.config, "config")
+        if tried.remove_stop_words and family.reads_pieces:
+            raise InputError(
+                f"remove_stop_words: a {tried.model} reads pieces of whole texts; leave it out"
+            )
     return config
+
+
+def settings_to_try(config: TrainConfig) -> list[TrainConfig]:
+    """The config as it is, and as each table of its `search` changes it."""
+    plain: dict[str, Any] = {**to_plain(config), "search": []}
+    return [from_plain(TrainConfig, _merged(plain, change)) for change in ({}, *config.search)]
 
 
 def family_of(config: TrainConfig) -> "type[Ranker]":

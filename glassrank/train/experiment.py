@@ -18,8 +18,8 @@ from glassrank.measure import (
 )
 from glassrank.nn.devices import device_named
 from glassrank.train.batches import SplitTensors, Tokens
-from glassrank.train.config import Say, TrainConfig, read_config
-from glassrank.train.loop import train, validation_precision
+from glassrank.train.config import Say, TrainConfig, read_config, settings_to_try
+from glassrank.train.loop import Trained, train, validation_precision
 from glassrank.train.prepared import Prepared, load_prepared
 from glassrank.train.validate import both_runs, score_candidates
 
@@ -45,6 +45,8 @@ class Experiment:
     systems: dict[str, list[SeedResult]]
     baseline: str
     comparisons: list[Comparison] = field(default_factory=list)
+    chosen: dict[str, str] = field(default_factory=dict)
+    """Of systems whose config has a `search`: what was tried, and what it gave on dev queries."""
 
     def spread(self, name: str, measure: str) -> tuple[float, float]:
         """Mean and deviation of a measure over seeds; the deviation of one seed is 0."""
@@ -61,22 +63,29 @@ def experiment(
     say: Say = lambda _: None,
 ) -> Experiment:
     """Trains each config with each seed (its own, unless some are given) into `seed-N` of its
-    `out`, and goes on where it was stopped. Arrays that are missing are prepared first, once for
-    all that share them."""
+    `out`, and goes on where it was stopped. Of a config with a `search`, the first seed tries all
+    settings, and the others have those that were best on dev queries. Arrays that are missing are
+    prepared first, once for all that share them."""
     configs = _read(paths)
     if baseline != FIRST_STAGE and baseline not in configs:
         raise InputError(
             f"there is no {baseline!r} to compare with; known are {', '.join(configs)}"
         )
     systems: dict[str, list[SeedResult]] = {}
+    chosen: dict[str, str] = {}
     first_stage: Evaluation | None = None
     split = ""
     for name, (path, config) in configs.items():
         prepared = _prepared(path, config, device, say)
         split = "dev" if prepared.test is None else "test"
-        for seed in seeds or (config.seed,):
+        asked = seeds or (config.seed,)
+        if config.search:
+            config, chosen[name] = _best_setting(
+                path, replace(config, seed=asked[0]), prepared, device, say
+            )
+        for seed in asked:
             say(f"{name}, seed {seed}")
-            result, first = _trained(
+            result, first = _measured(
                 path, replace(config, seed=seed), prepared, measures, device, say
             )
             first_stage = first_stage or first
@@ -86,7 +95,7 @@ def experiment(
     against = first_stage if baseline == FIRST_STAGE else means[baseline]
     compared = {name: mean for name, mean in means.items() if name != baseline}
     rows = compare_all(compared, against) if compared else []
-    return Experiment(split, first_stage, systems, baseline, rows)
+    return Experiment(split, first_stage, systems, baseline, rows, chosen)
 
 
 def _read(paths: Sequence[Path]) -> dict[str, tuple[Path, TrainConfig]]:
@@ -141,7 +150,30 @@ def _prepared(path: Path, config: TrainConfig, device: str, say: Say) -> Prepare
     return load_prepared(folder, config)
 
 
-def _trained(
+def _best_setting(
+    path: Path, config: TrainConfig, prepared: Prepared, device: str, say: Say
+) -> tuple[TrainConfig, str]:
+    """All settings of a config's search, each in a folder of its own; the best on dev queries."""
+    settings = [
+        setting if not number else replace(setting, out=f"{config.out}/setting-{number}")
+        for number, setting in enumerate(settings_to_try(config))
+    ]
+    values = []
+    for number, setting in enumerate(settings):
+        say(f"setting {number} of {len(settings) - 1}")
+        values.append(_trained(path, setting, prepared, device, say).final.value)
+    best = int(np.argmax(values))
+    changed = config.search[best - 1] if best else "as it is"
+    told = ", ".join(f"{value:.4f}" for value in values)
+    return settings[best], f"{changed} (dev {config.validation.measure} of each: {told})"
+
+
+def _trained(path: Path, config: TrainConfig, prepared: Prepared, device: str, say: Say) -> Trained:
+    out = path.parent / config.out / f"seed-{config.seed}"
+    return train(config, prepared, out, device, say, base=path.parent)
+
+
+def _measured(
     path: Path,
     config: TrainConfig,
     prepared: Prepared,
@@ -149,8 +181,7 @@ def _trained(
     device: str,
     say: Say,
 ) -> tuple[SeedResult, Evaluation]:
-    out = path.parent / config.out / f"seed-{config.seed}"
-    trained = train(config, prepared, out, device, say, base=path.parent)
+    trained = _trained(path, config, prepared, device, say)
     split = prepared.dev if prepared.test is None else prepared.test
     target = device_named(device)
     docs = Tokens.of(prepared.docs, config.doc_length, target)
@@ -203,7 +234,10 @@ def as_markdown(result: Experiment, alpha: float = 0.05) -> str:
         "means over seeds), Holm's correction "
         f"for {len(result.comparisons)} comparisons."
     )
-    return "\n".join([*lines, "", told, ""])
+    settings = [f"- {name}: {setting}" for name, setting in result.chosen.items()]
+    if settings:
+        settings = ["", "Settings that were best on dev queries:", "", *settings]
+    return "\n".join([*lines, "", told, *settings, ""])
 
 
 def _shown(mean: float, deviation: float) -> str:
@@ -217,6 +251,7 @@ def as_plain(result: Experiment) -> Mapping[str, object]:
         "queries": len(result.first_stage.query_ids),
         "baseline": result.baseline,
         "first_stage": result.first_stage.mean,
+        "chosen": result.chosen,
         "systems": {
             name: [
                 {"seed": seed.seed, "depth": seed.depth, "mean": seed.evaluation.mean}

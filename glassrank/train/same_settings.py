@@ -34,7 +34,7 @@ def run_settings(config: TrainConfig) -> dict[str, Any]:
     """What the steps of a run depend on. A run may be made longer, unless its rates say where it
     ends."""
     plain: dict[str, Any] = to_plain(config)
-    for name in ("out", "prepared", "fixed_first_stage_weight"):
+    for name in ("out", "prepared", "fixed_first_stage_weight", "search"):
         del plain[name]
     del plain["vectors"]["saved"], plain["validation"]["patience"]
     if config.optimizer.schedule == "constant":

@@ -1,6 +1,7 @@
 """Compiled query encoding beside the plain modules: the same vectors, but for rounded weights."""
 
 import copy
+import math
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -18,6 +19,7 @@ from glassrank.nn.contextual import ContextualConfig, ContextualLayers
 from glassrank.nn.cpu import amx, few_rows
 from glassrank.nn.cpu.query_encoders import ContextualQueryOnCPU, EncoderOnCPU, arrays_of
 from glassrank.nn.cpu.text_encoders import BERTRows
+from glassrank.nn.encoder_configs import distance_kinds
 from glassrank.nn.transformer import Activation, Encoder, EncoderConfig
 
 needs_tiles = pytest.mark.skipif(not amx.usable(), reason="this processor has no AMX tiles")
@@ -113,6 +115,27 @@ def test_same_rows_for_every_size(
     ids, mask = text(length, seed)
     fast = EncoderOnCPU(encoder, tiles=tiles, threads=threads)
     check(fast(ids, mask), encoder, (ids, mask), tiles)
+
+
+@every_way
+@pytest.mark.parametrize(("size", "heads"), [(40, 4), (64, 2)])  # as wide as a tile, and not
+def test_distances_count_as_in_the_plain_encoder(tiles: bool, size: int, heads: int) -> None:
+    config = EncoderConfig(50, size, 2, heads, 64, 180, distances=32)
+    plain = trained(Encoder(config))
+    with torch.no_grad():
+        plain.distances.bias.weight.normal_(generator=torch.Generator().manual_seed(1))
+    fast = EncoderOnCPU(plain, tiles=tiles)
+    for length in (1, 5, 17, 33, 180):
+        given = text(length)
+        check(fast(*given), plain, given, tiles)
+
+
+def test_kinds_of_distances_are_those_of_t5_and_mpnet() -> None:
+    """As their code has it: in float32, from a distance of its logarithm."""
+    back = 511 - torch.arange(1023)
+    far = (back.abs().clamp(min=1).float() / 8).log() / math.log(128 / 8) * 8
+    kinds = torch.where(back.abs() < 8, back.abs(), (8 + far.long()).clamp(max=15))
+    assert np.array_equal(distance_kinds(512, 32), (kinds + 16 * (back < 0)).numpy())
 
 
 @every_way

@@ -91,3 +91,29 @@ def test_what_cannot_be_compared_is_refused(folder: Path) -> None:
         experiment([folder / "knrm.toml"], baseline="bm25")
     with pytest.raises(InputError, match="was named twice"):
         experiment([folder / "knrm.toml"] * 2)
+
+
+def test_a_search_keeps_what_is_best_on_dev_queries(folder: Path) -> None:
+    config = folder / "knrm.toml"
+    text = config.read_text() + "\n[[search]]\noptimizer = { rest = 0.2 }\n"
+    config.write_text(text + "[[search]]\noptimizer = { rest = 0.0, vectors = 0.0 }\n")
+    result = experiment([config], seeds=[1, 2], measures=["RR@10"])
+    out = folder / "runs/knrm"
+    tried = [out / "seed-1", out / "setting-1/seed-1", out / "setting-2/seed-1"]
+    values = [json.loads((run / "result.json").read_text())["value"] for run in tried]
+    best = int(np.argmax(values))
+    kept = [json.loads((tried[best].parent / f"seed-{n}/result.json").read_text()) for n in (1, 2)]
+    assert [r.evaluation.mean["RR@10"] for r in result.systems["knrm"]] == pytest.approx(
+        [one["test"] for one in kept]
+    )
+    assert len(list(out.rglob("result.json"))) == 4  # the second seed tries nothing again
+    assert all(f"{value:.4f}" in result.chosen["knrm"] for value in values)
+    assert result.chosen["knrm"] in as_markdown(result)
+
+
+def test_a_setting_that_is_none_is_refused_before_anything_is_trained(folder: Path) -> None:
+    config = folder / "knrm.toml"
+    config.write_text(config.read_text() + "\n[[search]]\noptimizer = { rests = 0.2 }\n")
+    with pytest.raises(InputError, match="there is no 'rests'; did you mean 'rest'"):
+        experiment([config])
+    assert not (folder / "prepared").exists()

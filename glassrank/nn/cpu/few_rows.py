@@ -76,10 +76,13 @@ class FewRows:
         blocks: Sequence[Block],
         size: int,
         *,
+        distances: NDArray[Any] | None = None,
         threads: int | None = None,
         tiles: bool | None = None,
     ) -> None:
-        """`threads` are as many as `threads_set` says, unless told otherwise, or fewer where there
+        """`distances` (heads, 2 * longest - 1) are what heads add to scores by where the other row
+        stands, from the farthest before to the farthest after; texts are no longer than that.
+        `threads` are as many as `threads_set` says, unless told otherwise, or fewer where there
         is little to do; if it says fewer later on, no more are used.
         `tiles` says whether to use the processor's matrix tiles: None is yes, where there are
         any."""
@@ -93,7 +96,7 @@ class FewRows:
         wanted = min(worth, threads_set()) if threads is None else threads
         self._shares = max(1, min(most, wanted)) if packed else 1
         self._threads = threads
-        self._blocks = laid_out(blocks, packed, size, self._shares)
+        self._blocks = laid_out(blocks, packed, size, self._shares, distances)
         self._widest = max((widest(block, self._shares) for block in packed), default=STEP)
         self._channels = max((block.channels for block in packed), default=0)
         self._alone = 0
@@ -267,7 +270,11 @@ def widest(block: PackedBlock, shares: int) -> int:
 
 
 def laid_out(
-    blocks: Sequence[Block], packed: Sequence[PackedBlock], size: int, shares: int
+    blocks: Sequence[Block],
+    packed: Sequence[PackedBlock],
+    size: int,
+    shares: int,
+    distances: NDArray[Any] | None,
 ) -> Blocks:
     """All blocks as one compiled pass reads them."""
     width = whole(size)
@@ -299,4 +306,14 @@ def laid_out(
         weights=np.concatenate(streams),
         starts=np.array(starts, np.int64).reshape(shares, -1),
         constants=np.concatenate(constants),
+        distances=_with_room(distances),
     )
+
+
+def _with_room(distances: NDArray[Any] | None) -> NDArray[np.float32]:
+    """In powers of two; whole vectors are read from any place in it."""
+    if distances is None:
+        return np.zeros((0, 0), np.float32)
+    room = np.zeros((len(distances), distances.shape[1] + LANES), np.float32)
+    room[:, : distances.shape[1]] = distances * np.log2(np.e)
+    return room

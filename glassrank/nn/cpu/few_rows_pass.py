@@ -60,6 +60,9 @@ class Blocks(NamedTuple):
     starts: NDArray[np.int64]
     """(shares, blocks) in the weights."""
     constants: NDArray[np.float32]
+    distances: NDArray[np.float32]
+    """(heads, span): what all layers add to scores, in powers of two, from the farthest piece
+    before to the farthest after, and room for one more load; (0, 0) for none."""
 
 
 class Entry(NamedTuple):
@@ -139,13 +142,15 @@ def _work_on_share(
         words = offset(pointer(space.room.words), number * space.room.words.shape[1])
         pairs = offset(pointer(space.room.pairs), number * space.room.pairs.shape[1])
         floats = offset(pointer(space.room.floats), number * space.room.floats.shape[1])
+        span = blocks.distances.shape[1]
+        apart = offset(pointer(blocks.distances), first * span)
         begins = 0
         for length in texts:
             asking = offset(inside, begins * (last - first) * before)
             to = offset(inner, begins * (last - first) * unit)
             attend_text(
-                asking, length, last - first, channels, unit, scale, turned, most, scores,
-                words, pairs, floats, to,
+                asking, length, last - first, channels, unit, scale, apart, span, turned, most,
+                scores, words, pairs, floats, to,
             )  # fmt: skip
             begins += length
     else:

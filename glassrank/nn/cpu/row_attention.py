@@ -2,8 +2,9 @@
 any and the text is long enough for them, else by vectors (`row_steps.attend`).
 
 A head that is as wide as a tile compares sixteen words with sixteen others in one instruction, as
-`attention.py` has it; here rows are float32 before it, and rounded as they are laid out. Which way
-a text takes depends on its length alone, so that its rows do not depend on the texts beside it.
+`attention.py` has it; here rows are float32 before it, and rounded as they are laid out. Heads that
+tell distances apart take the other way. Which way a text takes depends on its length alone, so that
+its rows do not depend on the texts beside it.
 """
 
 from typing import Any, NamedTuple
@@ -44,24 +45,32 @@ def attend_text(*_: Any) -> Any:
 
 @overload(attend_text, strict=False)
 def _attend_text(
-    source: Any, count: Any, heads: Any, channels: Any, width: Any, scale: Any, turned: Any,
-    most: Any, scores: Any, words: Any, pairs: Any, floats: Any, target: Any,
+    source: Any, count: Any, heads: Any, channels: Any, width: Any, scale: Any, apart: Any,
+    span: Any, turned: Any, most: Any, scores: Any, words: Any, pairs: Any, floats: Any,
+    target: Any,
 ) -> Any:  # fmt: skip
     def tiles(
-        source: Any, count: Any, heads: Any, channels: Any, width: Any, scale: Any, turned: Any,
-        most: Any, scores: Any, words: Any, pairs: Any, floats: Any, target: Any,
+        source: Any, count: Any, heads: Any, channels: Any, width: Any, scale: Any, apart: Any,
+        span: Any, turned: Any, most: Any, scores: Any, words: Any, pairs: Any, floats: Any,
+    target: Any,
     ) -> None:  # fmt: skip
-        if count < _LONG or width != CHANNELS:
-            attend(source, count, heads, channels, width, scale, turned, most, scores, target)
+        if count < _LONG or width != CHANNELS or span:
+            attend(
+                source, count, heads, channels, width, scale, apart, span, turned, most, scores,
+                target,
+            )  # fmt: skip
         else:
             for head in range(heads):
                 _attend_head(source, count, head, heads, scale, words, pairs, floats, target)
 
     def vectors(
-        source: Any, count: Any, heads: Any, channels: Any, width: Any, scale: Any, turned: Any,
-        most: Any, scores: Any, words: Any, pairs: Any, floats: Any, target: Any,
+        source: Any, count: Any, heads: Any, channels: Any, width: Any, scale: Any, apart: Any,
+        span: Any, turned: Any, most: Any, scores: Any, words: Any, pairs: Any, floats: Any,
+    target: Any,
     ) -> None:  # fmt: skip
-        attend(source, count, heads, channels, width, scale, turned, most, scores, target)
+        attend(
+            source, count, heads, channels, width, scale, apart, span, turned, most, scores, target
+        )
 
     return tiles if by_tiles(target) else vectors
 

@@ -91,12 +91,13 @@ def activate(source: Any, size: int, kind: int, target: Any) -> None:
 
 @njit
 def attend(
-    source: Any, count: int, heads: int, channels: int, width: int, scale: Any,
-    turned: Any, most: int, scores: Any, target: Any,
+    source: Any, count: int, heads: int, channels: int, width: int, scale: Any, apart: Any,
+    span: int, turned: Any, most: int, scores: Any, target: Any,
 ) -> None:  # fmt: skip
     """Queries, keys and values of some heads, side by side in `source` (count, heads * 3 * width),
-    to what they attend to: `target` (count, heads * width). `scale` is in powers of two. `turned`
-    has room for keys, channels by `most` rows, and `scores` for those of ASKERS rows."""
+    to what they attend to: `target` (count, heads * width). `scale` is in powers of two, and so is
+    what a head adds for a distance, `apart` (heads, span); a span of 0 is for heads that tell none.
+    `turned` has room for keys, channels by `most` rows, and `scores` for those of ASKERS rows."""
     stride, last = heads * 3 * width, count - 1
     for head in range(heads):
         query = head * 3 * width
@@ -124,6 +125,12 @@ def attend(
                 store(scores, most + other, b * times)
                 store(scores, 2 * most + other, c * times)
                 store(scores, 3 * most + other, d * times)
+            if span:
+                same = head * span + (span - LANES) // 2  # the place of distance 0
+                _add_row(scores, apart, same - r0, count)
+                _add_row(offset(scores, most), apart, same - r1, count)
+                _add_row(offset(scores, 2 * most), apart, same - r2, count)
+                _add_row(offset(scores, 3 * most), apart, same - r3, count)
             p0, p1 = _shares(scores, count), _shares(offset(scores, most), count)
             p2 = _shares(offset(scores, 2 * most), count)
             p3 = _shares(offset(scores, 3 * most), count)
@@ -139,6 +146,12 @@ def attend(
                 store(target, (r1 * heads + head) * width + channel, b * p1)
                 store(target, (r2 * heads + head) * width + channel, c * p2)
                 store(target, (r3 * heads + head) * width + channel, d * p3)
+
+
+@njit
+def _add_row(scores: Any, values: Any, begin: int, count: int) -> None:
+    for other in range(0, count, LANES):
+        store(scores, other, load(scores, other) + load(values, begin + other))
 
 
 @njit

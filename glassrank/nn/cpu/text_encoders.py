@@ -13,11 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassrank.errors import InputError
 from glassrank.nn.cpu.few_rows import Block, FewRows
 from glassrank.nn.cpu.few_rows_pass import Entry
 from glassrank.nn.cpu.row_steps import GELU, GELU_TANH, RELU
-from glassrank.nn.encoder_configs import ContextualConfig, EncoderConfig, waves
+from glassrank.nn.encoder_configs import ContextualConfig, EncoderConfig, distance_kinds, waves
 
 Weights = Mapping[str, NDArray[Any]]
 """By name, as a model's file has them."""
@@ -47,14 +46,13 @@ class BERTRows:
         threads: int | None = None,
         tiles: bool | None = None,
     ) -> None:
-        if config.distances:
-            raise InputError("an encoder that tells distances apart has no compiled form")
         blocks = [
             block
             for number in range(config.layers)
             for block in _encoder_layer(config, within(weights, f"layers.{number}."))
         ]
-        self.rows = FewRows(blocks, config.size, threads=threads, tiles=tiles)
+        distances = _distances(config, weights) if config.distances else None
+        self.rows = FewRows(blocks, config.size, distances=distances, threads=threads, tiles=tiles)
         table = within(weights, "embeddings.")
         places = _floats(table["positions.weight"]) + _floats(table["types.weight"])[0]
         self._entry = Entry(
@@ -70,6 +68,12 @@ class BERTRows:
     ) -> NDArray[np.float32]:
         """Of one text, or of texts of these lengths, one after another: (T,) to (T, H)."""
         return self.rows(ids, self._entry, lengths)
+
+
+def _distances(config: EncoderConfig, weights: Weights) -> NDArray[np.float32]:
+    """(heads, 2 * positions - 1)."""
+    kinds = distance_kinds(config.positions, config.distances)
+    return np.ascontiguousarray(_floats(weights["distances.bias.weight"])[kinds].T)
 
 
 def _encoder_layer(config: EncoderConfig, layer: Weights) -> list[Block]:
