@@ -100,6 +100,18 @@ def read_whole(path: str | Path, most: int) -> bytes:
 
 
 @contextmanager
+def reading(path: Path) -> Iterator[IO[bytes]]:
+    """A file, or what its `.gz` holds, to be read in pieces; what goes wrong is one sentence."""
+    with open_bytes(path) as file:
+        try:
+            yield file
+        except _BROKEN_GZIP:
+            raise InputError(f"{path}: {_DAMAGED}") from None
+        except OSError as error:
+            raise _unreadable(path, error) from None
+
+
+@contextmanager
 def open_bytes(path: Path, *, plain: bool = False) -> Iterator[IO[bytes]]:
     """A file open for reading, or what its `.gz` holds, which may not unfold without end."""
     try:
@@ -164,9 +176,19 @@ def _decoded(raw: bytes, encoding: str, path: Path, number: int) -> str:
             f"convert the file to {encoding.upper()}, or name its encoding",
         ) from None
     except LookupError:
-        raise InputError(
-            f"unknown encoding {encoding!r}; expected a name such as utf-8 or latin-1"
-        ) from None
+        raise _unknown(encoding) from None
+
+
+def check_encoding(encoding: str) -> None:
+    """That Python knows it."""
+    try:
+        b"x".decode(encoding, "replace")
+    except LookupError:
+        raise _unknown(encoding) from None
+
+
+def _unknown(encoding: str) -> InputError:
+    return InputError(f"unknown encoding {encoding!r}; expected a name such as utf-8 or latin-1")
 
 
 def _too_long(longest: int) -> str:

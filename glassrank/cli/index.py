@@ -53,7 +53,9 @@ def index(
     ] = False,
     format: Annotated[  # noqa: A002
         str | None,
-        typer.Option(help="jsonl, tsv, csv, trec, text or irds, if the name can't tell."),
+        typer.Option(
+            help="jsonl, tsv, csv, trec, warc, car, text or irds, if the name can't tell."
+        ),
     ] = None,
     encoding: Annotated[str, typer.Option(help="Of the files' text.")] = "utf-8",
     skip_bad: Annotated[

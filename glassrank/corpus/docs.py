@@ -26,6 +26,8 @@ from glassrank.corpus.records import (
     whole_text,
 )
 from glassrank.corpus.trec import read_trec_docs
+from glassrank.corpus.trec_car import read_trec_car
+from glassrank.corpus.warc import read_warc
 from glassrank.errors import InputError
 from glassrank.files import atomic_write
 from glassrank.types import Doc
@@ -42,6 +44,9 @@ SUFFIXES = {
     ".trec": "trec",
     ".sgml": "trec",
     ".sgm": "trec",
+    ".warc": "warc",
+    ".wet": "warc",
+    ".cbor": "car",
     ".txt": "text",
     ".text": "text",
     ".md": "text",
@@ -115,10 +120,11 @@ def read_docs(
 ) -> DocReader:
     """Documents of `source`: a file (or its `.gz`), a folder, or an ir_datasets name.
 
-    `format` is `jsonl`, `tsv`, `csv`, `trec`, `text` (one document in each file) or `irds`; left
-    out, the file's suffix says it. In a folder every file has its own reader, and files with
-    unknown suffixes are passed over; with a `format`, the folder's files of that format are read,
-    or all its files if none has its suffix, as on TREC's disks.
+    `format` is `jsonl`, `tsv`, `csv`, `trec`, `warc` (ClueWeb's pages), `car` (TREC CAR's
+    paragraphs), `text` (one document in each file) or `irds`; left out, the file's suffix says it.
+    In a folder every file has its own reader, and files with unknown suffixes are passed over; with
+    a `format`, the folder's files of that format are read, or all its files if none has its suffix,
+    as on TREC's disks.
 
     A document that is empty, or not as it should be, is an error; with `skip_bad` it is passed
     over, and counted as `skipped`.
@@ -193,6 +199,8 @@ READERS: dict[str, Callable[[Path, str], Read]] = {
     "tsv": read_tsv,
     "csv": read_csv,
     "trec": read_trec_docs,
+    "warc": read_warc,
+    "car": read_trec_car,
     "text": read_text,
 }
 

@@ -134,7 +134,7 @@ def check_not_empty(doc_id: str, text: str, path: Path, line: int) -> None:
             path,
             line,
             f"expected a text for document {doc_id!r}, found an empty one; "
-            "fill it in or remove the document",
+            "fill it in, remove the document, or pass over all such ones (--skip-bad)",
         )
 
 

@@ -73,14 +73,23 @@ def _parse_doc(markup: str, path: Path, line: int) -> Doc:
         raise InputError.at(
             path, line, "expected <DOCNO>id</DOCNO> in the <DOC>, found none; add it"
         )
+    title, text = title_and_text(markup)
+    check_not_empty(doc_id, title + text, path, line)
+    return Doc(doc_id, text, title)
+
+
+def title_and_text(markup: str) -> tuple[str, str]:
+    """Of a TREC document or an HTML page.
+
+    >>> title_and_text("<html><title>Owls</title><script>x()</script><p>They <b>hoot</b></html>")
+    ('Owls', 'They hoot')
+    """
     titled = next(_elements(markup, _TITLE), None)
     title = ""
     if titled:
         title = " ".join(_plain(titled.content(markup)).split())
         markup = markup[: titled.start] + markup[titled.stop :]
-    text = _plain(markup)
-    check_not_empty(doc_id, title + text, path, line)
-    return Doc(doc_id, text, title)
+    return title, _plain(markup)
 
 
 class _Element(NamedTuple):

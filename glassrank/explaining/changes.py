@@ -208,8 +208,8 @@ def apply_change(text: str, change: Change, numbered: Spans | None = None) -> st
 
 def _numbered(reading: Reading) -> Spans | None:
     """Where the words of an explanation stand, if these are not the text's own words: pieces, with
-    [CLS] and [SEP] among them, or those of a passage."""
-    if reading.unit == "words" and reading.text.passage is None:
+    [CLS] and [SEP] among them, those of a passage, or those that are left without stop words."""
+    if reading.unit == "words" and reading.text.passage is None and not reading.left_out:
         return None  # also those that the model does not read
     return [
         None if word.start is None or word.stop is None else (word.start, word.stop)

@@ -15,7 +15,8 @@ from glassrank.models.doc_reader import text_of
 from glassrank.models.ranker import PieceText, TokenBatch
 from glassrank.models.text_batches import batch_of
 from glassrank.ranking import Reranker
-from glassrank.text import split_words
+from glassrank.text import Vocabulary, split_words
+from glassrank.text.function_words import is_function_word
 from glassrank.text.wordpieces import PieceEncoder
 from glassrank.types import Doc
 
@@ -29,6 +30,8 @@ class Reading:
     unit: Literal["words", "pieces"] = "words"
     cut_words: int = 0
     """Of what was cut, the words that never became pieces."""
+    left_out: int = 0
+    """Stop words of the whole text, where the model reads none."""
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -58,6 +61,9 @@ class Reading:
             kinds = {"pieces": cut - self.cut_words, "words": self.cut_words}
             missing = " and ".join(f"{number} {kind}" for kind, number in kinds.items() if number)
             yield f"The model read the first {read} pieces of the {side}; {missing} were cut."
+        if self.left_out:
+            count = f"{self.left_out} of the {side}"
+            yield f"The model reads no function words and no punctuation: it left out {count}."
         unknown = sum(not word.known for word in self.text.words)
         if unknown:
             which = f"Of the {side}'s {self.unit} {unknown}"
@@ -115,14 +121,20 @@ def read_doc(reranker: Reranker, doc: Doc, passage: ReadPassage | None) -> Readi
 def _words(reranker: Reranker, text: str, longest: int) -> Reading:
     vocabulary = reranker.vocabulary
     words = split_words(text)
-    kept = words[:longest]
-    spans = [span or (None, None) for span in word_spans(text, kept)]
-    shown = tuple(
-        Word(word, start, stop, word in vocabulary)
-        for word, (start, stop) in zip(kept, spans, strict=True)
-    )
-    batch = _batch(reranker, vocabulary.ids(kept).tolist())
-    return Reading(Text(text, shown, len(words) - len(kept)), batch)
+    removed = reranker.usage.remove_stop_words
+    places = [n for n, word in enumerate(words) if not (removed and is_function_word(word))]
+    kept = places[:longest]
+    # All words have their places first: one that is left out may have another in it.
+    spans = word_spans(text, words[: kept[-1] + 1] if kept else [])
+    shown = tuple(_word(words[place], spans[place], vocabulary) for place in kept)
+    batch = _batch(reranker, vocabulary.ids([word.text for word in shown]).tolist())
+    read = Text(text, shown, len(places) - len(kept))
+    return Reading(read, batch, left_out=len(words) - len(places))
+
+
+def _word(word: str, span: Span | None, vocabulary: Vocabulary) -> Word:
+    start, stop = span or (None, None)
+    return Word(word, start, stop, word in vocabulary)
 
 
 def _pieces(

@@ -43,6 +43,8 @@ class Usage:
     """The same of texts that no first stage has scored, for a model that mixes such scores in."""
     passages: Passages = field(default_factory=Passages)
     """What becomes of documents that are longer than `doc_length`."""
+    remove_stop_words: bool = False
+    """Whether a model on words reads no function words and no punctuation."""
     notes: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

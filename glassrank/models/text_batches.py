@@ -51,12 +51,13 @@ def text_encoder(saved: SavedModel, *, unseen: bool = True) -> TextEncoder:
     if pieces is not None:
         return PieceEncoder(saved.vocabulary, pieces.lowercase)
     words, buckets = saved.vocabulary[2:], saved.unknown_buckets
+    removed = saved.usage.remove_stop_words
     if saved.model.device is None or not unseen:  # the former is served without PyTorch
-        return WordEncoder(Vocabulary(words, buckets))
+        return WordEncoder(Vocabulary(words, buckets), remove_stop_words=removed)
     from glassrank.models.subword_vocabulary import vocabulary_of
 
     tables = [ranker.words for ranker in saved.model.rankers()]
-    return WordEncoder(vocabulary_of(tables, words, buckets))
+    return WordEncoder(vocabulary_of(tables, words, buckets), remove_stop_words=removed)
 
 
 def batch_of(ids: Sequence[NDArray[np.int32]], device: Any) -> TokenBatch:

@@ -1,7 +1,8 @@
 """From texts to the ids that a model reads, whatever its units are: words here, pieces of words in
 `wordpieces.py`. What a model does not read is counted, never dropped in silence.
 
-No stop words are removed and nothing is stemmed: punctuation and function words are words too.
+Nothing is stemmed, and punctuation and function words are words too, unless a model was trained
+without them.
 """
 
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from glassrank.text.function_words import without_function_words
 from glassrank.text.vocabulary import PADDING, Vocabulary
 from glassrank.text.word_splitting import split_words
 
@@ -59,8 +61,9 @@ class WordEncoder:
     [TextIds(ids=array([1, 2, 1], dtype=int32), cut_words=1, cut_pieces=0)]
     """
 
-    def __init__(self, vocabulary: Vocabulary) -> None:
+    def __init__(self, vocabulary: Vocabulary, *, remove_stop_words: bool = False) -> None:
         self.vocabulary = vocabulary
+        self.remove_stop_words = remove_stop_words
 
     def encode(
         self, texts: Sequence[str], longest: int, most_words: int | None = None
@@ -71,6 +74,8 @@ class WordEncoder:
         for text in texts:
             read, behind = readable(text)
             words = split_words(read)
+            if self.remove_stop_words:
+                words = without_function_words(words)
             cut = max(0, len(words) - most) + behind
             encoded.append(TextIds(self.vocabulary.ids(words[:most]), cut_words=cut))
         return encoded

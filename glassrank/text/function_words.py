@@ -1,6 +1,8 @@
 """Words that say little by themselves: articles, pronouns, auxiliaries, question words, and
 punctuation. People do not ask what these added, so they are told together and not coloured."""
 
+from collections.abc import Iterable
+
 from glassrank.text.english import STOP_WORDS
 
 FUNCTION_WORDS = STOP_WORDS | frozenset(
@@ -22,6 +24,14 @@ def is_function_word(word: str) -> bool:
     [True, True, False, True, False, False]
     """
     return word in MARKERS or word in FUNCTION_WORDS or not any(map(str.isalnum, word))
+
+
+def without_function_words(words: Iterable[str]) -> list[str]:
+    """
+    >>> without_function_words(["how", "to", "read", "a", "file", "?"])
+    ['read', 'file']
+    """
+    return [word for word in words if not is_function_word(word)]
 
 
 def folded(words: list[str]) -> list[bool]:

@@ -84,7 +84,13 @@ def _transformer(config: TrainConfig, prepared: Prepared, base: Path) -> Ranker:
 def start_model(config: TrainConfig, base: Path) -> SavedModel:
     """The trained model that a run begins with."""
     assert config.start.model is not None
-    return load_model(base / config.start.model, trusted=[config.model])
+    saved = load_model(base / config.start.model, trusted=[config.model])
+    if saved.usage.remove_stop_words != config.remove_stop_words:
+        raise InputError(
+            "start.model was trained with remove_stop_words = "
+            f"{str(saved.usage.remove_stop_words).lower()}; set it so"
+        )
+    return saved
 
 
 def _trained(config: TrainConfig, prepared: Prepared, saved: SavedModel) -> Ranker:

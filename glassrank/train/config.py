@@ -249,6 +249,9 @@ class TrainConfig:
     doc_length: int = 200
     passages: Passages = field(default_factory=Passages)
     """How the trained model divides documents that are longer. Training reads their beginnings."""
+    remove_stop_words: bool = False
+    """Whether function words and punctuation are left out of queries and documents before they are
+    cut to their lengths, as in the RPACRR paper; of models on words."""
     first_stage_weight: bool = False
     """Whether the weight of the first stage's score is learned."""
     fixed_first_stage_weight: float | None = None
@@ -284,7 +287,12 @@ def read_config(path: str | Path) -> TrainConfig:
     except RecursionError:
         raise InputError(f"{path}: tables are nested too deeply") from None
     for tried in settings_to_try(config):
-        from_plain(family_of(tried).config_type, tried.config, "config")
+        family = family_of(tried)
+        from_plain(family.config_type, tried.config, "config")
+        if tried.remove_stop_words and family.reads_pieces:
+            raise InputError(
+                f"remove_stop_words: a {tried.model} reads pieces of whole texts; leave it out"
+            )
     return config
 
 

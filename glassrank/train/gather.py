@@ -144,7 +144,6 @@ def _gather(
     from glassrank.corpus.irds import source_in
     from glassrank.retrieve import Index
     from glassrank.retrieve.manifest import FILE_NAME as MANIFEST
-    from glassrank.text import split_words
 
     query_words, doc_words = splitters(config, base)
     source = source_in(base, collection.docs)
@@ -163,7 +162,7 @@ def _gather(
         text = f"{doc.title} {doc.text}" if doc.title else doc.text
         docs.append(doc_words(text))
         if counts is not None:
-            counts.add(split_words(text))
+            counts.add(_splitter(config)(text))
     depths = config.candidates
     for name, split in splits.items():
         queries = getattr(collection, f"{name}_queries")
@@ -225,7 +224,7 @@ def splitters(config: TrainConfig, base: Path) -> tuple[Splitter, Splitter]:
     family = family_of(config)
     lengths = config.query_length, config.doc_length
     if not family.reads_pieces:
-        query, doc = (partial(_cut, split_words, length) for length in lengths)
+        query, doc = (partial(_cut, _splitter(config), length) for length in lengths)
         return query, doc
     settings: Any = (
         from_plain(family.config_type, config.config, "config")
@@ -239,6 +238,16 @@ def splitters(config: TrainConfig, base: Path) -> tuple[Splitter, Splitter]:
         for words, length in zip((text.query_words, text.doc_words), lengths, strict=True)
     )
     return query, doc
+
+
+def _splitter(config: TrainConfig) -> Splitter:
+    """All words, or those that are left without stop words."""
+    from glassrank.text import split_words
+    from glassrank.text.function_words import without_function_words
+
+    if not config.remove_stop_words:
+        return split_words
+    return lambda text: without_function_words(split_words(text))
 
 
 def _cut(split: Splitter, longest: int, text: str) -> list[str]:

@@ -239,4 +239,5 @@ def _usage(config: TrainConfig, validation: Validation) -> Usage:
         limit,
         config.candidates.method,
         passages=config.passages,
+        remove_stop_words=config.remove_stop_words,
     )

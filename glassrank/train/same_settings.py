@@ -11,6 +11,9 @@ from glassrank.errors import InputError
 from glassrank.settings import shown, to_plain
 from glassrank.train.config import TrainConfig, family_of
 
+_LATER = {"remove_stop_words": False}
+"""Settings that older folders do not know, and what held then."""
+
 
 def preparation(config: TrainConfig) -> dict[str, Any]:
     """What prepared arrays depend on. Runs with several seeds, models or losses may share them."""
@@ -23,7 +26,7 @@ def preparation(config: TrainConfig) -> dict[str, Any]:
         "vectors": None if pieces else vectors,
         "sampler": {name: plain["sampler"][name] for name in ("triples", "triples_of")},
         **{n: plain[n] for n in ("collections", "query_length", "doc_length", "candidates")},
-        "folds": plain["folds"],
+        **{n: plain[n] for n in ("folds", "remove_stop_words")},
     }
 
 
@@ -41,6 +44,8 @@ def run_settings(config: TrainConfig) -> dict[str, Any]:
 
 def check_same(before: Any, now: Any, folder: str, remedy: str) -> None:
     """An error names the first setting that differs."""
+    if isinstance(before, Mapping):
+        before = {name: value for name, value in _LATER.items() if name in now} | dict(before)
     for name, old, new in _differences(before, now, ""):
         raise InputError(
             f"{folder} was made with {name} = {shown(old)}, now it is {shown(new)}; {remedy}"

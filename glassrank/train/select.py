@@ -77,6 +77,9 @@ def select_models(
         data = _tensors(saved, prepared, prepared.dev, device)
         scores.append(score_candidates(saved.model.to(device), data, queries))
         usages.append(saved.usage)
+    removed = {usage.remove_stop_words for usage in usages}
+    if len(removed) > 1:
+        raise InputError("some of the models remove stop words and others do not; name one kind")
     selection = select(scores, lambda mean: _at_all(by_depth(mean)))
     for number, folder in enumerate(folders):
         kept = "kept" if number in selection.chosen else "left out"
@@ -88,6 +91,7 @@ def select_models(
         max(usages[number].doc_length for number in selection.chosen),
         best_depth(at),
         usages[selection.chosen[0]].first_stage,
+        remove_stop_words=removed.pop(),
     )
     members = [folders[number] for number in selection.chosen]
     save_ensemble(out, members, usage, _card(folders, selection, measure, usage))

@@ -205,17 +205,24 @@ print(sum(1 for _ in read_docs(sys.argv[1])), tracemalloc.get_traced_memory()[1]
 """In a process of its own: what other tests left behind is not counted."""
 
 
-@pytest.mark.parametrize("name", ["d.jsonl", "d.tsv", "d.csv", "d.trec"])
+@pytest.mark.parametrize("name", ["d.jsonl", "d.tsv", "d.csv", "d.trec", "d.warc", "d.cbor"])
 def test_memory_does_not_grow_with_the_file(tmp_path: Path, name: str) -> None:
     record, header = {
         "d.jsonl": ('{{"id": "{}", "text": "owls hoot at night"}}\n', ""),
         "d.tsv": ("{}\towls hoot at night\n", ""),
         "d.csv": ("{},owls hoot at night\n", "id,text\n"),
         "d.trec": ("<DOC>\n<DOCNO>{}</DOCNO>\nowls hoot at night\n</DOC>\n", ""),
+        "d.warc": (
+            "WARC/1.0\nWARC-Type: resource\nWARC-TREC-ID: {}\nContent-Length: 5\n\nowls!\n\n",
+            "",
+        ),
+        "d.cbor": ("\x83\x00\x45{:05}\x81\x82\x00\x65owls!", ""),
     }[name]
 
     def peak(count: int) -> int:
-        path = write(tmp_path / name, header + "".join(record.format(i) for i in range(count)))
+        path = write(
+            tmp_path / name, header + "".join(record.format(i) for i in range(count)), "latin-1"
+        )
         found = subprocess.run(
             [sys.executable, "-c", PEAK, path], capture_output=True, text=True, check=True
         )

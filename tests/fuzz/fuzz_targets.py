@@ -78,6 +78,14 @@ TOKENS = (
         b"Q0",
         b"enwiki:",
     ),
+    *(
+        b"WARC/1.0\n",
+        b"WARC-Type: response",
+        b"Content-Length: ",
+        b"HTTP/1.1 200\r\n\r\n",
+        b"\x1f\x8b",
+    ),
+    *(b"\x9f", b"\x7f", b"\x81", b"\x9b", b"\xd8", b"\xf9", b"charset=utf-16"),
     *(struct.pack("<i", n) for n in (-1, 0, 2**31 - 1)),
     *(struct.pack("<q", n) for n in (-1, 2**62, 2**63 - 1)),
 )
@@ -161,6 +169,21 @@ TREC = (
     b"<DOC>\n<DOCNO> d1 </DOCNO>\n<!-- note --><TITLE>Cats &amp; mats</TITLE>\n<TEXT>\nThe cat "
     b"<B>sat</B>.\n</TEXT>\n</DOC>\n<DOC><DOCNO>d2</DOCNO><SCRIPT>x</SCRIPT>A dog.</DOC>\n"
 )
+PAGE = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\n\r\n<title>Cats</title><p>Sat."
+)
+WARC = (
+    b"WARC/0.18\nWARC-Type: warcinfo\nContent-Length: 4\n\na: b\n\n"
+    b"WARC/1.0\r\nWARC-Type: response\r\n"
+    b"WARC-TREC-ID: c1\r\nWARC-Target-URI: http://a\r\nContent-Type: application/http\r\n"
+    b"Content-Length: %d\r\n\r\n%b\r\n\r\nWARC/1.0\nWARC-Type: conversion\nWARC-TREC-ID: c2\n"
+    b"Content-Type: text/plain\nContent-Length: 6\n\nA dog.\n\n"
+) % (len(PAGE), PAGE)
+CAR = (
+    b"\x83\x63CAR\x81\x02\x80\x9f\x83\x00\x42p1\x82\x82\x00\x64The "
+    b"\x82\x01\x85\x00\x63Cat\x80\x41i\x64cats"
+    b"\x9f\x00\x42p2\x9f\x82\x00\x7f\x62A \x64dog.\xff\xff\xff\xff"
+)
 TOPICS = (
     b"<top>\n<num> Number: 301\n<title> Organized Crime\n<desc> Description:\nFind it.\n<narr> "
     b"Narrative:\nAll.\n</top>\n<topic number='2'><query>cats</query><description>x</description>"
@@ -183,6 +206,9 @@ FILES = {
     "documents, TSV": File("d.tsv", b"1\tThe cat sat.\n2\tA dog.\n", analysed),
     "documents, CSV": File("d.csv", b'id,title,text\n1,a,"b ""c""\nd"\n2,x,y\n', analysed),
     "documents, TREC": File("d.trec", TREC, analysed),
+    "documents, WARC": File("d.warc", WARC, analysed),
+    "documents, WARC, gzip": File("d.warc.gz", WARC, analysed),
+    "documents, TREC CAR": File("d.cbor", CAR, analysed),
     "documents, Markdown": File("d.md", "# Cats ##\n\nThe naïve cat.\n".encode(), analysed),
     "documents, gzip": File("d.jsonl.gz", JSONL, analysed),
     "queries, TSV": File("q.tsv", b"1\twhat is a cat\n2\tdogs\n", listed(read_queries)),
