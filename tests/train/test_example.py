@@ -12,7 +12,7 @@ from glassrank.settings import from_plain
 from glassrank.train.config import TrainConfig, read_config
 from glassrank.train.example import BETTER, example
 
-LARGE = ("bert", "mores", "maxsim", "single_vector")
+LARGE = ("bert", "mores", "kernel_bert", "maxsim", "single_vector")
 
 
 def read(tmp_path: Path, text: str) -> TrainConfig:
@@ -26,8 +26,10 @@ def test_an_example_is_read_and_its_model_built(tmp_path: Path, name: str) -> No
     assert config.model == name
     family = MODELS[name]
     # Of those with a hundred million weights, shapes alone.
-    with torch.device("meta" if name in LARGE else "cpu"), torch.no_grad():
+    device = torch.device("meta" if name in LARGE else "cpu")
+    with device, torch.no_grad():
         model = family(from_plain(family.config_type, config.config), WordTable(torch.ones(4, 300)))
+        model.to(device)  # with the kernels, which are made on the CPU
         query, longest = (
             TokenBatch(torch.ones(1, length).int(), torch.ones(1, length))
             for length in (config.query_length, config.doc_length)
