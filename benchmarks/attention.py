@@ -3,9 +3,10 @@
     python benchmarks/attention.py                        # the documentation of this Python
     python benchmarks/attention.py --docs passages.tsv --documents 512 --rounds 15
 
-From texts to scores by the model in the package, end to end; nothing but attention within documents
-differs. The two take turns, so that a noisy neighbour disturbs them alike. `nn/cpu/attention.py`
-stays in the package while the ratio is above 1 (docs/decisions/0013). The last line is JSON.
+From texts to scores by `fast`, the TK in the package, end to end; nothing but attention within
+documents differs. The two take turns, so that a noisy neighbour disturbs them alike.
+`nn/cpu/attention.py` stays in the package while the ratio is above 1 (docs/decisions/0013). The
+last line is JSON.
 """
 
 import argparse
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 
 from glassrank.corpus import python_docs, read_docs
 from glassrank.models.checkpoint import load_named
-from glassrank.nn.cpu import amx, contextual
+from glassrank.nn.cpu import amx, packed_rows
 from glassrank.ranking import Reranker
 
 QUERY = "how do I read a csv file?"
@@ -29,12 +30,12 @@ QUERY = "how do I read a csv file?"
 
 @contextmanager
 def attention_of_pytorch() -> Iterator[None]:
-    by_tiles = contextual._has_tiles
-    contextual._has_tiles = lambda dtype, channels: False  # type: ignore[assignment]
+    by_tiles = packed_rows._has_tiles
+    packed_rows._has_tiles = lambda dtype, channels: False  # type: ignore[assignment]
     try:
         yield
     finally:
-        contextual._has_tiles = by_tiles
+        packed_rows._has_tiles = by_tiles
 
 
 def seconds(job: Callable[[], object]) -> float:
@@ -53,7 +54,7 @@ def main() -> None:
         raise SystemExit("this processor has no matrix tiles: PyTorch's attention is used anyway")
     docs = python_docs() if options.docs is None else read_docs(options.docs)
     texts = [doc.text for doc in islice(docs, options.documents)]
-    reranker = Reranker(load_named("default"))
+    reranker = Reranker(load_named("fast"))
 
     def score() -> NDArray[np.float32]:
         return reranker.scores(QUERY, texts).values

@@ -64,7 +64,7 @@ def encoder_rows(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def tk_rows(options: argparse.Namespace) -> list[dict[str, Any]]:
-    model = load_named("default").model
+    model = load_named("fast").model
     forms = {
         "plain": QueryEncoder(model, 30, exact=True),
         "compiled": QueryEncoder(model, 30),

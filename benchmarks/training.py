@@ -21,6 +21,7 @@ import torch
 from glassrank_bench.measuring import processor
 from numpy.typing import NDArray
 
+from glassrank.models.vocabularies import SPECIAL_WORDS
 from glassrank.settings import from_plain
 from glassrank.train.batches import Sampler, SplitTensors, Tokens
 from glassrank.train.build import build_model
@@ -62,7 +63,7 @@ def made_up(docs: int, queries: int, seed: int = 0) -> Prepared:
             rng.random(count * DEPTH).astype(np.float32),
         )
 
-    words = [str(number) for number in range(WORDS)]
+    words = [*SPECIAL_WORDS, *(str(number) for number in range(2, WORDS))]
     idf: NDArray[np.float32] = np.ones(WORDS, np.float32)
     return Prepared(words, vectors, idf, texts(docs, 20, 200), split(queries), split(4), {})
 

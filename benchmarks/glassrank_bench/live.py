@@ -20,7 +20,7 @@ DOCS, AT_ONCE = 512, 256
 def against_the_authors(path: Path | None = None) -> Sequence[Result]:
     """The same 512 documents: ours from texts to scores; theirs from word ids, which are given to
     it, in two batches of 256 padded to the longest, with the whole attention matrix, in float32."""
-    reranker, plain = load(), Reranker(load_named("default"))
+    reranker, plain = load("fast"), Reranker(load_named("fast"))
     some = texts(path)[:DOCS]
     ids = [reranker.vocabulary.ids(split_words(text)) for text in some]
     query = questions(1)[0]

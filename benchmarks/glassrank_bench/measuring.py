@@ -5,7 +5,9 @@ import platform
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -40,6 +42,14 @@ class Skipped:
 
 class MissingError(Exception):
     """What a case needs is not here: it is skipped by name, never counted."""
+
+
+def peer(name: str) -> Any:
+    """A module of somebody else's, to be measured against."""
+    try:
+        return import_module(name)
+    except ImportError as error:  # it is not there, or something that it needs is not
+        raise MissingError(f"no {name} ({error}); pip install 'glassrank[bench]'") from None
 
 
 @dataclass(frozen=True)

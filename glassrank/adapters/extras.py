@@ -12,6 +12,8 @@ def extra(name: str) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
+        # A package that looks for others by itself may not say which one it has not found.
+        what = f"the package {error.name}" if error.name else f"a package that is missing ({error})"
         raise InputError(
-            f"this needs the package {error.name}; install it: pip install 'glassrank[{name}]'"
+            f"this needs {what}; install it: pip install 'glassrank[{name}]'"
         ) from error

@@ -26,7 +26,7 @@ def evaluate(
             "--measure",
             "-m",
             help="RR@10, nDCG@10, nDCG(dcg='exp-log2')@20, AP, P@20, R@100, ERR@20, RBP(p=0.8), "
-            "Rprec, bpref, Judged@10, …",
+            "Rprec, Bpref, Judged@10, …",
         ),
     ] = None,
     baseline: Annotated[Path | None, typer.Option(help="A run to compare with.")] = None,

@@ -13,7 +13,7 @@ divided by a norm.
     RBP   (1 - p) p^(rank - 1) for each relevant document, p = 0.8        norm 1
 
 Others ask for more than where relevant documents stand: Rprec is P at the number of relevant
-documents, bpref what share of the judged others stands below a relevant one, Judged the share of
+documents, Bpref what share of the judged others stands below a relevant one, Judged the share of
 the first k that somebody judged.
 
 Gains are computed along the last axis, so they serve one ranking, (Q, H), and the rankings at
@@ -41,7 +41,7 @@ ERR_MAX_GRADE = 4
 
 BINARY = ("RR", "AP", "P", "R", "RBP", "Rprec")
 GRADED = ("nDCG", "ERR")
-POOLED = ("bpref", "Judged")
+POOLED = ("Bpref", "Judged")
 NAMES = (*BINARY, *GRADED, *POOLED)
 OF_LISTS = ("Rprec", *POOLED)
 """These are measured of whole lists, not at every cutoff or re-ranking depth at once."""
@@ -74,7 +74,7 @@ class Measure:
     def __post_init__(self) -> None:
         if self.name not in NAMES:
             raise InputError(_unknown(self.name))
-        if self.name in ("Rprec", "bpref") and self.cutoff is not None:
+        if self.name in ("Rprec", "Bpref") and self.cutoff is not None:
             raise InputError(f"{self.name} is of the whole list and takes no cutoff")
         if not 0 < self.p < 1 or (self.p != 0.8 and self.name != "RBP"):
             raise InputError(f"p is of RBP alone, between 0 and 1, found {self.p}")

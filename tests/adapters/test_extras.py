@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from glassrank.adapters import extras
+from glassrank.errors import InputError
+
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 ADAPTERS = {
@@ -51,6 +54,14 @@ def test_a_package_that_is_missing_is_named_with_its_extra(extra: str) -> None:
     sentence = said(MISSING, *ADAPTERS[extra])
     assert sentence.startswith(f"this needs the package {ADAPTERS[extra][1]}")
     assert sentence.endswith(f"; install it: pip install 'glassrank[{extra}]'\n")
+
+
+def test_a_package_that_does_not_name_what_it_misses_is_quoted() -> None:
+    with (
+        pytest.raises(InputError, match=r"a package that is missing \(no uuid_utils\); install it"),
+        extras.extra("langchain"),
+    ):
+        raise ImportError("no uuid_utils")
 
 
 def test_nothing_else_imports_them() -> None:

@@ -15,7 +15,9 @@ from glassrank.types import Doc
 def call(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> Call:
-    """Runs `glassrank …` in an empty folder with a cache of its own."""
+    """Runs `glassrank …` in an empty folder with a cache of its own. That something is compiled on
+    the way, where nobody has done so before, is told to people alone."""
+    monkeypatch.setattr("glassrank.cli._say_compiling", lambda: None)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 

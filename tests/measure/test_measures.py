@@ -13,7 +13,7 @@ from glassrank.types import Qrels, Run
 @pytest.mark.parametrize(
     "text",
     [
-        *["RR@10", "nDCG@10", "AP", "RR(rel=2)@10", "AP(rel=2)", "ERR@20", "Rprec", "bpref"],
+        *["RR@10", "nDCG@10", "AP", "RR(rel=2)@10", "AP(rel=2)", "ERR@20", "Rprec", "Bpref"],
         *["nDCG(dcg='exp-log2')@20", "RBP(p=0.95)", "RBP(rel=2,p=0.5)@10", "Judged@10"],
     ],
 )
@@ -34,13 +34,13 @@ def test_parsed_and_written_measures_are_equal() -> None:
         ("recall@10", r"did you mean R\?"),
         (
             "zebra",
-            "'zebra' is not known; measures are RR, AP, P, R, RBP, Rprec, nDCG, ERR, bpref, Judged",
+            "'zebra' is not known; measures are RR, AP, P, R, RBP, Rprec, nDCG, ERR, Bpref, Judged",
         ),
         ("Rprec@10", "Rprec is of the whole list and takes no cutoff"),
         ("P(p=0.5)@10", "p is of RBP alone"),
         ("ERR(dcg=exp-log2)@10", "of nDCG alone"),
         ("nDCG(dcg=square)@10", "dcg is log2 or exp-log2"),
-        ("bpref(rel=2)", "takes no rel"),
+        ("Bpref(rel=2)", "takes no rel"),
         ("RBP(p=1.2.3)", "p is no number"),
         ("RR@", "'RR@' is not a measure; expected a name"),
         ("RR(min=2)@10", "is not a measure"),
@@ -151,7 +151,7 @@ def by_hand(name: str, ranked: list[str], grades: dict[str, int]) -> float:
         return sum(0.5 * 0.5**place for place, hit in enumerate(hits[:6]) if hit)
     if name == "Judged@6":
         return sum(grades.get(doc, -1) >= 0 for doc in ranked[:6]) / max(1, len(ranked[:6]))
-    if name == "bpref":
+    if name == "Bpref":
         total = 0.0
         for place, doc in enumerate(ranked):
             if doc in relevant:
@@ -168,7 +168,7 @@ def by_hand(name: str, ranked: list[str], grades: dict[str, int]) -> float:
 @settings(max_examples=60, deadline=None)
 @given(case=cases(ties=False))
 @pytest.mark.parametrize(
-    "name", ["Rprec", "RBP(p=0.5)@6", "Judged@6", "bpref", "nDCG(dcg='exp-log2')@6"]
+    "name", ["Rprec", "RBP(p=0.5)@6", "Judged@6", "Bpref", "nDCG(dcg='exp-log2')@6"]
 )
 def test_measures_of_the_papers_by_hand(name: str, case: tuple[RunDict, Qrels]) -> None:
     run, qrels = case
@@ -179,7 +179,7 @@ def test_measures_of_the_papers_by_hand(name: str, case: tuple[RunDict, Qrels]) 
         assert value == pytest.approx(by_hand(name, ranked, qrels[query_id])), query_id
 
 
-@pytest.mark.parametrize("name", ["Rprec", "bpref", "Judged@5"])
+@pytest.mark.parametrize("name", ["Rprec", "Bpref", "Judged@5"])
 def test_measures_of_whole_lists_are_not_of_depths(name: str) -> None:
     run = Run.from_dict({"q": {"a": 1.0}})
     with pytest.raises(InputError, match="is of whole lists"):

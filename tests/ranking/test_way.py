@@ -9,6 +9,7 @@ import pytest
 from test_pipeline import texts, tiny_model
 
 import glassrank
+from glassrank.compiled import Compiled
 from glassrank.models.checkpoint import load_served
 from glassrank.models.saving import save_model
 from glassrank.ranking import Pipeline, Reranker
@@ -31,7 +32,11 @@ def followed(pipeline: Pipeline) -> list[str]:
     seen: dict[str, None] = {}
 
     def note(frame: FrameType, event: str, _: object) -> None:
-        path = Path(frame.f_code.co_filename)
+        code = frame.f_code
+        if code is Compiled.__call__.__code__:
+            # Compiled code has no frame, and numba tells a profiler of it before Python 3.12 alone.
+            code = frame.f_locals["self"].py_func.__code__
+        path = Path(code.co_filename)
         if event == "call" and path.is_relative_to(PACKAGE):
             seen.setdefault(path.relative_to(PACKAGE).as_posix())
 
