@@ -111,7 +111,10 @@ def _encoder(config: EncoderConfig) -> Shapes:
         **_linear("feed_forward.outer", inner, size),
         **_norm("feed_forward.norm", size),
     }
+    kinds = config.distances
+    distances = {"distances.bias.weight": (kinds, config.heads)} if kinds else {}
     return {
+        **distances,
         "embeddings.pieces.weight": (config.vocabulary, size),
         "embeddings.positions.weight": (config.positions, size),
         "embeddings.types.weight": (config.types, size),

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from model_cases import small_model
+from model_cases import SMALL_PIECES, small_model
 from model_folders import PIECES, WORDS
 
 pytest.importorskip("numba")
@@ -30,6 +30,11 @@ KINDS: dict[str, tuple[str, dict[str, object], dict[str, str]]] = {
     "maxsim": ("maxsim", {}, {}),
     "kernel_bert": ("kernel_bert", {}, {"vectors": "int8", "layers": "float16"}),
     "kernel_bert, any weights": ("kernel_bert", {"monotone": False}, {}),
+    "kernel_bert, over an MPNet": (
+        "kernel_bert",
+        {"encoder": {**SMALL_PIECES["kernel_bert"]["encoder"], "distances": 8}},
+        {"vectors": "int8", "layers": "float16"},
+    ),
 }
 PLACES = np.random.default_rng(0)
 
