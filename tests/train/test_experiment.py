@@ -111,6 +111,18 @@ def test_a_search_keeps_what_is_best_on_dev_queries(folder: Path) -> None:
     assert result.chosen["knrm"] in as_markdown(result)
 
 
+@pytest.mark.parametrize(
+    "change", ["seed = 3", 'out = "elsewhere"', "doc_length = 9", "vectors = { size = 4 }"]
+)
+def test_a_search_does_not_change_what_arrays_are_made_of(folder: Path, change: str) -> None:
+    """The card would tell of arrays that the model was not trained on."""
+    config = folder / "knrm.toml"
+    config.write_text(f"{config.read_text()}\n[[search]]\n{change}\n")
+    with pytest.raises(InputError, match="setting 1 of its search changes"):
+        experiment([config])
+    assert not (folder / "prepared").exists()
+
+
 def test_a_setting_that_is_none_is_refused_before_anything_is_trained(folder: Path) -> None:
     config = folder / "knrm.toml"
     config.write_text(config.read_text() + "\n[[search]]\noptimizer = { rests = 0.2 }\n")
