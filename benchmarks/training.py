@@ -27,10 +27,9 @@ from glassrank.train.batches import Sampler, SplitTensors, Tokens
 from glassrank.train.build import build_model
 from glassrank.train.config import TrainConfig
 from glassrank.train.loop import train
-from glassrank.train.losses import loss
 from glassrank.train.prepared import Prepared, Ragged, Split
 from glassrank.train.state import RunProgress
-from glassrank.train.step import make_optimizers, scores_of, update
+from glassrank.train.step import Step, make_optimizers
 
 WORDS, SIZE, DEPTH = 20_000, 300, 100
 WARM_UP = 1
@@ -94,7 +93,7 @@ class ReadySteps:
         sampler = Sampler(prepared.train, config.sampler, config.seed)
         self.config = config
         self.model = build_model(config, prepared).to(device).train()
-        self.optimizers = make_optimizers(self.model, config.optimizer)
+        self.step = Step(self.model, make_optimizers(self.model, config.optimizer), config)
         self.progress = RunProgress()
         self.examples = [data.examples(sampler.batch(i)) for i in range(config.optimizer.steps)]
         self.running = torch.zeros((), device=device)
@@ -103,10 +102,8 @@ class ReadySteps:
         for _ in range(steps):
             examples = self.examples[self.progress.step]
             torch.manual_seed(self.config.seed * 1_000_003 + self.progress.step)
-            scores = scores_of(self.model, examples)
-            value = loss(self.config.loss, scores, examples.grades, examples.teacher)
-            update(self.model, self.optimizers, value, self.config.optimizer, self.progress)
-            self.running += value.detach()
+            self.running += self.step.gradients(examples)
+            self.step.update(self.progress)
             self.progress.step += 1
 
 

@@ -101,12 +101,13 @@ class WordRanker(Ranker):
     between models is below the line of `query_words`, `doc_words` and `interact`."""
 
     def encode_query(self, batch: TokenBatch) -> Words:
-        return self.query_words(self._look_up(batch))
+        return self.query_words(self.look_up(batch))
 
     def encode_doc(self, batch: TokenBatch) -> Words:
-        return self.doc_words(self._look_up(batch))
+        return self.doc_words(self.look_up(batch))
 
-    def _look_up(self, batch: TokenBatch) -> Words:
+    def look_up(self, batch: TokenBatch) -> Words:
+        """Each word's vector and idf, from the table."""
         if self.words is None:
             raise ValueError(f"this {self.name} has no word vectors; give it a WordTable")
         looked_up: Words = self.words(batch)

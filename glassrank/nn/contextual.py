@@ -17,13 +17,19 @@ from glassrank.nn.encoder_configs import ContextualConfig, waves
 __all__ = ["ContextualConfig", "ContextualLayers", "Layer", "Norm", "positions"]
 
 
+_FUSED_SIZES = 8
+"""A head's size on a GPU is a multiple of this, or attention forms each head's (L, L) shares."""
+
+
 def positions(like: Tensor) -> Tensor:
     """Sinusoids (L, E) for vectors (B, L, E), in their type and where they are."""
     length, size = like.shape[1:]
     longest = 1 << max(0, length - 1).bit_length()
-    return _waves(longest, size, like.device, like.dtype)[:length]
+    made: Tensor = _waves(longest, size, like.device, like.dtype)
+    return made[:length]
 
 
+@torch.compiler.assume_constant_result
 @cache  # for a few lengths, powers of two; what was recorded with them may need them for ever
 def _waves(length: int, size: int, device: torch.device, dtype: torch.dtype) -> Tensor:
     with torch.inference_mode(False):  # made while ranking, they may be used in training
@@ -64,10 +70,13 @@ class Layer(nn.Module):
         """(B, L, E) to (B, L, E); `allowed` is added to scores: nobody attends to padding."""
         h = self.feed_forward_norm(self.feed_forward(x) + x)  # (B, L, E)
         split = self.query_key_value(h).unflatten(-1, (3, self.heads, -1))  # (B, L, 3, H, A)
+        size = split.shape[-1]
+        if split.is_cuda:  # zeros change no product, and its fused attention takes such sizes alone
+            split = functional.pad(split, (0, -size % _FUSED_SIZES))
         query, key, value = split.permute(2, 0, 3, 1, 4)  # each (B, H, L, A)
         attended = functional.scaled_dot_product_attention(
             query, key, value, attn_mask=allowed, scale=self.scale
-        )  # (B, H, L, A)
+        )[..., :size]  # (B, H, L, A)
         joined = attended.transpose(1, 2).flatten(2)  # (B, L, H * A)
         result: Tensor = self.attention_norm(self.output(joined) + h)
         return result

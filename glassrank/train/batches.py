@@ -168,9 +168,10 @@ class Tokens:
         lengths = np.minimum(np.diff(rows.offsets), longest)
         return cls(torch.from_numpy(rows.padded(longest)).to(device), lengths)
 
-    def batch(self, numbers: NDArray[np.int64]) -> TokenBatch:
-        """(B, longest of these)."""
-        longest = max(1, int(self.lengths[numbers].max(initial=1)))
+    def batch(self, numbers: NDArray[np.int64], *, whole: bool = False) -> TokenBatch:
+        """(B, longest of these), or of all texts with `whole`."""
+        counted = self.lengths if whole else self.lengths[numbers]
+        longest = max(1, int(counted.max(initial=1)))
         ids = self.ids[on_device(numbers, self.ids.device), :longest]
         return TokenBatch(ids, (ids > 0).float())
 
@@ -201,12 +202,12 @@ class SplitTensors:
             teacher,
         )
 
-    def examples(self, batch: BatchRows) -> "Examples":
-        """The queries and documents of a batch."""
+    def examples(self, batch: BatchRows, *, whole: bool = False) -> "Examples":
+        """The queries and documents of a batch; with `whole`, all batches are of one shape."""
         places = on_device(batch.candidates, self.grades.device)
         return Examples(
-            self.queries.batch(batch.queries),
-            self.docs.batch(self.split.docs.values[batch.candidates.ravel()]),
+            self.queries.batch(batch.queries, whole=whole),
+            self.docs.batch(self.split.docs.values[batch.candidates.ravel()], whole=whole),
             self.grades[places].clamp(min=0),
             self.first_stage[places],
             None if self.teacher is None else self.teacher[places],

@@ -80,15 +80,17 @@ def experiment(
         prepared = _prepared(path, config, device, say)
         split = "dev" if prepared.test is None else "test"
         asked = seeds or (config.seed,)
+        trained: Trained | None = None
         if config.search:
-            config, chosen[name] = _best_setting(
+            config, trained, chosen[name] = _best_setting(
                 path, replace(config, seed=asked[0]), prepared, device, say
             )
         for seed in asked:
             say(f"{name}, seed {seed}")
-            result, first = _measured(
-                path, replace(config, seed=seed), prepared, measures, device, say
-            )
+            config = replace(config, seed=seed)
+            trained = trained or _trained(path, config, prepared, device, say)
+            result, first = _measured(config, trained, prepared, measures, device)
+            trained = None
             first_stage = first_stage or first
             systems.setdefault(name, []).append(result)
     assert first_stage is not None
@@ -166,36 +168,40 @@ def _prepared(path: Path, config: TrainConfig, device: str, say: Say) -> Prepare
 
 def _best_setting(
     path: Path, config: TrainConfig, prepared: Prepared, device: str, say: Say
-) -> tuple[TrainConfig, str]:
+) -> tuple[TrainConfig, Trained, str]:
     """All settings of a config's search, each in a folder of its own; the best on dev queries."""
     settings = [
         setting if not number else replace(setting, out=f"{config.out}/setting-{number}")
         for number, setting in enumerate(settings_to_try(config))
     ]
-    values = []
+    tried = []
     for number, setting in enumerate(settings):
         say(f"setting {number} of {len(settings) - 1}")
-        values.append(_trained(path, setting, prepared, device, say).final.value)
+        tried.append(_trained(path, setting, prepared, device, say))
+    values = [trained.final.value for trained in tried]
     best = int(np.argmax(values))
     changed = config.search[best - 1] if best else "as it is"
     told = ", ".join(f"{value:.4f}" for value in values)
-    return settings[best], f"{changed} (dev {config.validation.measure} of each: {told})"
+    return (
+        settings[best],
+        tried[best],
+        f"{changed} (dev {config.validation.measure} of each: {told})",
+    )
 
 
 def _trained(path: Path, config: TrainConfig, prepared: Prepared, device: str, say: Say) -> Trained:
+    """Without a look at test queries: only what dev queries chose is measured on them."""
     out = path.parent / config.out / f"seed-{config.seed}"
-    return train(config, prepared, out, device, say, base=path.parent)
+    return train(config, replace(prepared, test=None), out, device, say, base=path.parent)
 
 
 def _measured(
-    path: Path,
     config: TrainConfig,
+    trained: Trained,
     prepared: Prepared,
     measures: Sequence[str],
     device: str,
-    say: Say,
 ) -> tuple[SeedResult, Evaluation]:
-    trained = _trained(path, config, prepared, device, say)
     split = prepared.dev if prepared.test is None else prepared.test
     target = device_named(device)
     docs = Tokens.of(prepared.docs, config.doc_length, target)

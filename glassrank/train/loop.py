@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.optim import Optimizer
 
 from glassrank.errors import InputError
 from glassrank.files import append_line, atomic_write
@@ -26,12 +27,12 @@ from glassrank.train.build import build_model, show_texts
 from glassrank.train.calibrate import with_calibration
 from glassrank.train.config import Say, TrainConfig
 from glassrank.train.distributed import ALONE, Team
-from glassrank.train.losses import loss
 from glassrank.train.prepared import Prepared
+from glassrank.train.recorded_step import RecordedStep
 from glassrank.train.report import LOG, card, draw_if_possible
 from glassrank.train.same_settings import run_settings
 from glassrank.train.state import RunProgress, load_state, save_state
-from glassrank.train.step import make_optimizers, scores_of, update
+from glassrank.train.step import Step, make_optimizers
 from glassrank.train.validate import Validation, quality_by_depth, validate
 
 
@@ -83,19 +84,21 @@ def train(
     started, first_step = time.perf_counter(), progress.step
     running = torch.zeros((), device=target)
 
+    recorded = target.type == "cuda" and team.size == 1
+
     def cut(step: int) -> Examples:
-        return data.examples(team.share(sampler.batch(step)))
+        return data.examples(team.share(sampler.batch(step)), whole=recorded)
 
     examples = cut(progress.step)
+    step: Step | None = None
     while progress.step < config.optimizer.steps and not progress.finished:
+        step = step or _step(model, optimizers, config, team, examples if recorded else None, say)
         torch.manual_seed(team.seed(config.seed * 1_000_003 + progress.step))
-        scores = scores_of(model, examples, config.optimizer.precision)
-        value = loss(config.loss, scores, examples.grades, examples.teacher)
-        value = team.weighed(value, len(scores), config.sampler.batch)
+        value = step.gradients(examples)
         # Here, since the update waits for the GPU: the next batch is ready before it is done.
         examples = cut(progress.step + 1)
-        update(model, optimizers, value, config.optimizer, progress, team)
-        running += value.detach()
+        step.update(progress)
+        running += value
         progress.step += 1
         last = progress.step == config.optimizer.steps
         if progress.step % config.validation.every == 0 or last:
@@ -123,6 +126,24 @@ def train(
         progress,
         Validation(**final),
     )
+
+
+def _step(
+    model: Ranker,
+    optimizers: dict[str, Optimizer],
+    config: TrainConfig,
+    team: Team,
+    examples: Examples | None,
+    say: Say,
+) -> Step:
+    """Recorded for batches as these are, where the model allows it: one of somebody else's may read
+    values back in the middle of a step."""
+    if examples is not None:
+        try:
+            return RecordedStep(model, optimizers, config, examples)
+        except RuntimeError as error:
+            say(f"each launch of a step is made on its own: {str(error).splitlines()[0]}")
+    return Step(model, optimizers, config, team)
 
 
 def stands_still(history: Sequence[Mapping[str, Any]]) -> bool:

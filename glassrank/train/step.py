@@ -1,25 +1,55 @@
 """What one training step does: scores of a batch, gradients, and how far each weight moves."""
 
+from typing import Any, TypeGuard
+
 import torch
 from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer, SparseAdam
 
-from glassrank.models import Ranker, TokenBatch, Words
+from glassrank.models import Ranker, TokenBatch, WordRanker, Words
 from glassrank.train.batches import Examples
-from glassrank.train.config import OptimizerConfig
+from glassrank.train.config import OptimizerConfig, TrainConfig
 from glassrank.train.distributed import ALONE, Team
+from glassrank.train.losses import loss
 from glassrank.train.state import RunProgress
+
+
+def look_up(model: Ranker, batch: TokenBatch) -> Any:
+    """What of texts is looked up and not computed: the vectors of words that models share. Pieces
+    stay ids."""
+    return model.look_up(batch) if _shares_words(model) else batch
+
+
+def encoders_of(model: Ranker) -> tuple[str, str]:
+    """The names of what makes encoded queries and documents of texts that are looked up."""
+    if _shares_words(model):
+        return "query_words", "doc_words"
+    return "encode_query", "encode_doc"
+
+
+def _shares_words(model: Ranker) -> TypeGuard[WordRanker]:
+    """Not where a model of somebody else's looks words up in its own way."""
+    return isinstance(model, WordRanker) and all(
+        getattr(type(model), name) is getattr(WordRanker, name)
+        for name in ("encode_query", "encode_doc")
+    )
 
 
 def scores_of(model: Ranker, examples: Examples, precision: str = "float32") -> Tensor:
     """(B, N): each query is encoded once for its N documents."""
-    batch, width = examples.grades.shape
-    device = examples.grades.device
-    which = torch.arange(batch, device=device).repeat_interleave(width)
-    first_stage = examples.first_stage.flatten()
-    with rounding(precision, device):
-        query = model.encode_query(examples.query)
-    scores = pair_scores(model, query, which, examples.doc, first_stage, precision)
+    query, doc = look_up(model, examples.query), look_up(model, examples.doc)
+    return scores_of_read(model, query, doc, examples.first_stage, precision)
+
+
+def scores_of_read(
+    model: Ranker, query: Any, doc: Any, first_stage: Tensor, precision: str = "float32"
+) -> Tensor:
+    """The same of texts that are looked up."""
+    batch, width = first_stage.shape
+    which = torch.arange(batch, device=first_stage.device).repeat_interleave(width)
+    with rounding(precision, first_stage.device):
+        encoded = getattr(model, encoders_of(model)[0])(query)
+    scores = pair_scores(model, encoded, which, doc, first_stage.flatten(), precision)
     return scores.view(batch, width)
 
 
@@ -27,14 +57,14 @@ def pair_scores(
     model: Ranker,
     query: Words,
     which: Tensor,
-    doc: TokenBatch,
+    doc: Any,
     first_stage: Tensor,
     precision: str = "float32",
 ) -> Tensor:
-    """(B,): document i with encoded query `which[i]`. Soft counts need float32, transformers do
-    not."""
+    """(B,): looked-up document i with encoded query `which[i]`. Soft counts need float32,
+    transformers do not."""
     with rounding(precision, which.device):
-        words, docs = query.rows(which), model.encode_doc(doc)
+        words, docs = query.rows(which), getattr(model, encoders_of(model)[1])(doc)
         if model.interacts_rounded:
             rounded: Tensor = model.rank(words, docs, first_stage).score
             return rounded
@@ -64,7 +94,8 @@ def make_optimizers(model: Ranker, config: OptimizerConfig) -> dict[str, Optimiz
         rate = config.contextual if encodes else config.rest
         decay = config.weight_decay if decays else 0.0
         dense.append({"params": parameters, "lr": rate, "base": rate, "weight_decay": decay})
-    optimizers: dict[str, Optimizer] = {"dense": AdamW(dense, weight_decay=0.0)}
+    fused = model.device.type == "cuda"  # one launch for all weights
+    optimizers: dict[str, Optimizer] = {"dense": AdamW(dense, weight_decay=0.0, fused=fused)}
     if words:
         sparse = [{"params": words, "lr": config.vectors, "base": config.vectors}]
         optimizers["words"] = SparseAdam(sparse)
@@ -80,26 +111,43 @@ def rate_factor(step: int, config: OptimizerConfig) -> float:
     return min(warm, left)
 
 
-def update(
-    model: nn.Module,
-    optimizers: dict[str, Optimizer],
-    value: Tensor,
-    config: OptimizerConfig,
-    progress: RunProgress,
-    team: Team = ALONE,
-) -> None:
-    """Rates as they are at this step, gradients, clipped, and one step of each optimizer."""
-    planned = rate_factor(progress.step, config)
-    for name, optimizer in optimizers.items():
-        for group in optimizer.param_groups:
-            # As in the authors' code, only the dense rates fall when dev stops improving.
-            factor = progress.rate_factor if name == "dense" else 1.0
-            group["lr"] = group["base"] * planned * factor
-        optimizer.zero_grad(set_to_none=True)
-    torch.autograd.backward(value)
-    team.add_gradients(model.parameters())
-    if config.clip is not None:
+class Step:
+    """One step in the plain way, on batches of any shape."""
+
+    def __init__(
+        self,
+        model: Ranker,
+        optimizers: dict[str, Optimizer],
+        config: TrainConfig,
+        team: Team = ALONE,
+    ) -> None:
+        self._model, self._optimizers = model, optimizers
+        self._config, self._team = config, team
+
+    def gradients(self, examples: Examples) -> Tensor:
+        """The loss of a batch, and its gradients beside the weights."""
+        scores = scores_of(self._model, examples, self._config.optimizer.precision)
+        value = loss(self._config.loss, scores, examples.grades, examples.teacher)
+        value = self._team.weighed(value, len(scores), self._config.sampler.batch)
+        self._model.zero_grad(set_to_none=True)
+        torch.autograd.backward(value)
+        self._team.add_gradients(self._model.parameters())
+        clip(self._model, self._config.optimizer.clip)
+        return value.detach()
+
+    def update(self, progress: RunProgress) -> None:
+        """Weights move by these gradients, at the rates of this step."""
+        planned = rate_factor(progress.step, self._config.optimizer)
+        for name, optimizer in self._optimizers.items():
+            for group in optimizer.param_groups:
+                # As in the authors' code, only the dense rates fall when dev stops improving.
+                factor = progress.rate_factor if name == "dense" else 1.0
+                group["lr"] = group["base"] * planned * factor
+            optimizer.step()
+
+
+def clip(model: nn.Module, largest: float | None) -> None:
+    """Gradients of all but word vectors, to this length together."""
+    if largest is not None:
         dense = [p for p in model.parameters() if p.grad is not None and not p.grad.is_sparse]
-        nn.utils.clip_grad_norm_(dense, config.clip)
-    for optimizer in optimizers.values():
-        optimizer.step()
+        nn.utils.clip_grad_norm_(dense, largest)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from glassrank.models import Ranker
 from glassrank.train.batches import SplitTensors
 from glassrank.train.prepared import Split
-from glassrank.train.step import pair_scores, rounding
+from glassrank.train.step import look_up, pair_scores, rounding
 from glassrank.types import Qrels, Run
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def score_candidates(
         needed, which = np.unique(owner[part], return_inverse=True)
         with rounding(precision, data.first_stage.device):
             query = model.encode_query(data.queries.batch(needed))  # each query once
-        doc = data.docs.batch(split.docs.values[part].astype(np.int64))
+        doc = look_up(model, data.docs.batch(split.docs.values[part].astype(np.int64)))
         device = data.first_stage.device
         first_stage = data.first_stage[torch.from_numpy(part).to(device)]
         which_query = torch.from_numpy(which).to(device)

@@ -13,13 +13,16 @@ from glassrank.errors import InputError
 from glassrank.models.checkpoint import load_model
 from glassrank.settings import from_plain
 from glassrank.train.adapt import adapt
+from glassrank.train.batches import Sampler, SplitTensors, Tokens
 from glassrank.train.build import build_model
 from glassrank.train.config import TrainConfig
 from glassrank.train.gather import gather
 from glassrank.train.loop import train
 from glassrank.train.prepare import prepare
 from glassrank.train.prepared import Prepared, load_prepared, save_prepared
-from glassrank.train.step import make_optimizers
+from glassrank.train.recorded_step import RecordedStep
+from glassrank.train.state import RunProgress
+from glassrank.train.step import Step, make_optimizers
 
 SIZE, LAYERS, INNER, POSITIONS = 12, 2, 16, 24
 WORDS = [f"word{number}" for number in range(40)]
@@ -298,3 +301,31 @@ def test_mistakes_are_one_sentence(base: Path, trained_folder: Path) -> None:
         build_model(config("mores", config={"query": {"layers": 1}}), prepared, base)
     with pytest.raises(InputError, match=r"set start\.model, add \[folds\]"):
         adapt(run, prepared, base / "nowhere")
+
+
+@pytest.mark.parametrize("model", ["bert", "mores", "kernel_bert", "maxsim"])
+def test_a_recorded_step_learns_what_the_plain_one_does(model: str, base: Path) -> None:
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    run = config(model)
+    prepared = prepared_for(run, base)
+    docs = Tokens.of(prepared.docs, run.doc_length, torch.device(device))
+    data = SplitTensors.of(prepared.train, docs, run.query_length, torch.device(device))
+    sampler = Sampler(prepared.train, run.sampler, run.seed)
+    weights = []
+    for recorded in (False, True):
+        ranker = build_model(run, prepared, base).to(device)
+        optimizers = make_optimizers(ranker, run.optimizer)
+        batches = [data.examples(sampler.batch(step), whole=recorded) for step in range(4)]
+        step: Step = (
+            RecordedStep(ranker, optimizers, run, batches[0])
+            if recorded
+            else Step(ranker, optimizers, run)
+        )
+        progress = RunProgress()
+        for batch in batches:
+            step.gradients(batch)
+            step.update(progress)
+            progress.step += 1
+        weights.append(ranker.state_dict())
+    for name, plain in weights[0].items():
+        torch.testing.assert_close(weights[1][name], plain, rtol=1e-3, atol=1e-4, msg=name)

@@ -1,0 +1,141 @@
+"""A training step as a CUDA graph: what many small launches do is recorded once and replayed.
+
+A step's tensors have one shape, so texts are padded to the longest that the model reads. Word
+vectors are looked up before the replay, and their gradients brought back to the table after it:
+the table's rows differ from batch to batch, and which they are cannot be recorded. What is recorded
+is compiled first, so that chains of small sums and products are one pass over memory.
+"""
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from glassrank.models import Ranker
+from glassrank.train.batches import Examples
+from glassrank.train.config import TrainConfig
+from glassrank.train.losses import loss
+from glassrank.train.state import RunProgress
+from glassrank.train.step import Step, clip, encoders_of, look_up, scores_of_read
+
+_WARM_UPS = 3
+"""Plain calls before recording: they compile what must be compiled and fill the caches."""
+
+
+class RecordedStep(Step):
+    """The same step for batches of one shape. On a CPU nothing is recorded, and the calls are made
+    one by one: for tests."""
+
+    def __init__(
+        self,
+        model: Ranker,
+        optimizers: dict[str, Optimizer],
+        config: TrainConfig,
+        examples: Examples,
+    ) -> None:
+        super().__init__(model, optimizers, config)
+        self._read = self._looked_up(examples)
+        self._kept = [_kept(read) for read in self._read]
+        self._beside = [given.clone() for given in _beside(examples)]
+        self._graph: torch.cuda.CUDAGraph | None = None
+        if examples.grades.is_cuda:
+            self._value = self._record()
+
+    def gradients(self, examples: Examples) -> Tensor:
+        """As the plain step, but for those of word vectors: `update` brings them to the table."""
+        self._read = self._looked_up(examples)
+        with torch.no_grad():
+            for kept, read in zip(self._kept, self._read, strict=True):
+                for here, given in zip(kept, read, strict=True):
+                    here.copy_(given, non_blocking=True)
+            for here, given in zip(self._beside, _beside(examples), strict=True):
+                here.copy_(given, non_blocking=True)
+        if self._graph is None:
+            return self._compute()
+        self._graph.replay()
+        return self._value
+
+    def update(self, progress: RunProgress) -> None:
+        (query, *_), (doc, *_) = self._read
+        if doc.requires_grad:  # words' vectors; the table's own gradients are of the last step
+            for name, parameter in self._model.named_parameters():
+                if name.startswith("words."):
+                    parameter.grad = None
+            torch.autograd.backward([query, doc], [kept[0].grad for kept in self._kept])
+        super().update(progress)
+
+    def _looked_up(self, examples: Examples) -> list[Any]:
+        return [look_up(self._model, batch) for batch in (examples.query, examples.doc)]
+
+    def _compute(self) -> Tensor:
+        """Loss and gradients of what stands in the kept tensors."""
+        for tensor in (*self._model.parameters(), *(part for kept in self._kept for part in kept)):
+            tensor.grad = None
+        first_stage, grades, *teacher = self._beside
+        precision = self._config.optimizer.precision
+        query, doc = self._kept
+        scores = scores_of_read(self._model, query, doc, first_stage, precision)
+        value = loss(self._config.loss, scores, grades, teacher[0] if teacher else None)
+        torch.autograd.backward(value)
+        clip(self._model, self._config.optimizer.clip)
+        return value.detach()
+
+    def _record(self) -> Tensor:
+        stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        stream.wait_stream(torch.cuda.current_stream())
+        with compiled(self._model), torch.cuda.stream(stream):
+            for _ in range(_WARM_UPS):
+                self._compute()
+            with _never_waiting():
+                self._compute()
+            torch.cuda.current_stream().synchronize()
+            self._graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self._graph, stream=stream):
+                value = self._compute()
+        torch.cuda.current_stream().wait_stream(stream)
+        return value
+
+
+def _kept(read: Any) -> Any:
+    """Tensors of the same shapes, to be written over; vectors that are trained have gradients."""
+    return type(read)(*(part.detach().clone().requires_grad_(part.requires_grad) for part in read))
+
+
+def _beside(examples: Examples) -> list[Tensor]:
+    """What belongs to a batch beside its texts."""
+    given = (examples.first_stage, examples.grades, examples.teacher)
+    return [tensor for tensor in given if tensor is not None]
+
+
+@contextmanager
+def compiled(model: Ranker, *, broken_calls_stay: bool = True) -> Iterator[None]:
+    """Inside, the model's three calls are compiled for the shapes that they meet. What the compiler
+    cannot do stays as it is."""
+    from torch import _dynamo
+
+    names = (*encoders_of(model), "interact")
+    _dynamo.reset()  # what an earlier run compiled is of no more use
+    with _dynamo.config.patch(suppress_errors=broken_calls_stay), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the compiler looks at gradients that are not there
+        for name in names:
+            setattr(model, name, torch.compile(getattr(model, name), dynamic=False))
+        try:
+            yield
+        finally:
+            for name in names:
+                delattr(model, name)
+
+
+@contextmanager
+def _never_waiting() -> Iterator[None]:
+    """Inside, whatever waits for the GPU is an error: it would spoil a recording half made."""
+    before = torch.cuda.get_sync_debug_mode()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode(before)
