@@ -45,30 +45,27 @@ def scores_of_read(
     model: Ranker, query: Any, doc: Any, first_stage: Tensor, precision: str = "float32"
 ) -> Tensor:
     """The same of texts that are looked up."""
-    batch, width = first_stage.shape
-    which = torch.arange(batch, device=first_stage.device).repeat_interleave(width)
+    width = first_stage.shape[1]
     with rounding(precision, first_stage.device):
-        encoded = getattr(model, encoders_of(model)[0])(query)
-    scores = pair_scores(model, encoded, which, doc, first_stage.flatten(), precision)
-    return scores.view(batch, width)
+        words: Words = getattr(model, encoders_of(model)[0])(query)
+    # Repeated so, and not looked up by its number: the gradient is then a plain sum.
+    each = Words(
+        *(part[:, None].expand(-1, width, *part.shape[1:]).flatten(0, 1) for part in words)
+    )
+    return pair_scores(model, each, doc, first_stage.flatten(), precision).view(-1, width)
 
 
 def pair_scores(
-    model: Ranker,
-    query: Words,
-    which: Tensor,
-    doc: Any,
-    first_stage: Tensor,
-    precision: str = "float32",
+    model: Ranker, query: Words, doc: Any, first_stage: Tensor, precision: str = "float32"
 ) -> Tensor:
-    """(B,): looked-up document i with encoded query `which[i]`. Soft counts need float32,
-    transformers do not."""
-    with rounding(precision, which.device):
-        words, docs = query.rows(which), getattr(model, encoders_of(model)[1])(doc)
+    """(B,): each looked-up document with its encoded query. Soft counts need float32, transformers
+    do not."""
+    with rounding(precision, first_stage.device):
+        encoded: Words = getattr(model, encoders_of(model)[1])(doc)
         if model.interacts_rounded:
-            rounded: Tensor = model.rank(words, docs, first_stage).score
+            rounded: Tensor = model.rank(query, encoded, first_stage).score
             return rounded
-    score: Tensor = model.rank(words, docs, first_stage).score
+    score: Tensor = model.rank(query, encoded, first_stage).score
     return score
 
 

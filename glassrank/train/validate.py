@@ -59,8 +59,8 @@ def score_candidates(
         doc = look_up(model, data.docs.batch(split.docs.values[part].astype(np.int64)))
         device = data.first_stage.device
         first_stage = data.first_stage[torch.from_numpy(part).to(device)]
-        which_query = torch.from_numpy(which).to(device)
-        scored = pair_scores(model, query, which_query, doc, first_stage, precision)
+        each = query.rows(torch.from_numpy(which).to(device))
+        scored = pair_scores(model, each, doc, first_stage, precision)
         scores[part] = scored.float().cpu().numpy()
     model.train(was_training)
     return scores[places]
