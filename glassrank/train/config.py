@@ -279,9 +279,9 @@ class TrainConfig:
 
 
 def read_config(path: str | Path) -> TrainConfig:
-    """Paths in it are relative to the file's own folder. `extends` names another file, whose
-    settings hold where this one says nothing. The model's own settings are checked here too:
-    before the minutes that preparing takes."""
+    """Paths in it are relative to the file's own folder. `extends` names another file, or several,
+    whose settings hold where this one says nothing; of several, the later ones. The model's
+    own settings are checked here too: before the minutes that preparing takes."""
     try:
         config = from_plain(TrainConfig, _plain(Path(path)), "")
     except RecursionError:
@@ -313,9 +313,12 @@ def family_of(config: TrainConfig) -> "type[Ranker]":
         raise InputError(f"model: {error}") from None
 
 
-def _plain(path: Path, depth: int = 0) -> dict[str, Any]:
-    if depth > _MOST_EXTENDED:
-        raise InputError(f"{path} is extended in a circle; a chain of {_MOST_EXTENDED} is the most")
+def _plain(path: Path, extended: list[Path] | None = None) -> dict[str, Any]:
+    """`extended` collects what has been read on the way, so that no circle goes on for ever."""
+    extended = [] if extended is None else extended
+    if len(extended) > _MOST_EXTENDED:
+        raise InputError(f"{path} is extended in a circle; {_MOST_EXTENDED} files are the most")
+    extended.append(path)
     try:
         text = read_whole(path, _LARGEST).decode("utf-8")
         if max(map(len, text.split("\n"))) > _LONGEST_LINE:
@@ -332,12 +335,14 @@ def _plain(path: Path, depth: int = 0) -> dict[str, Any]:
         RecursionError,
     ) as error:  # syntax, a number or lists beyond Python's limits
         raise InputError(f"{path} is not valid TOML: {error}") from None
-    extends = plain.pop("extends", None)
-    if extends is None:
-        return plain
-    if not isinstance(extends, str):
-        raise InputError(f"{path}: expected the name of a file in extends, found {extends!r}")
-    return _merged(_plain(path.parent / extends, depth + 1), plain)
+    extends = plain.pop("extends", [])
+    names = [extends] if isinstance(extends, str) else extends
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise InputError(f"{path}: expected the names of files in extends, found {extends!r}")
+    base: dict[str, Any] = {}
+    for name in names:
+        base = _merged(base, _plain(path.parent / name, extended))
+    return _merged(base, plain)
 
 
 def _merged(base: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:

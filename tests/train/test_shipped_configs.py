@@ -12,8 +12,8 @@ from glassrank.models.matchpyramid import MatchPyramidConfig
 from glassrank.models.pacrr import PACRRConfig
 from glassrank.models.rpacrr import RPACRRConfig
 from glassrank.models.tk import TKConfig
-from glassrank.settings import from_plain
-from glassrank.train.config import read_config
+from glassrank.settings import from_plain, to_plain
+from glassrank.train.config import family_of, read_config
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 WHOLE = [path for path in sorted(CONFIGS.rglob("*.toml")) if "\nout = " in path.read_text("utf-8")]
@@ -37,6 +37,34 @@ def test_what_it_begins_with_is_made_by_another(path: Path) -> None:
     for needed in (config.start.model, config.candidates.teacher):
         if needed is not None and needed.startswith("../../runs/"):
             assert (path.parent / needed).resolve() in made
+
+
+TABLES = ("insuranceqa", "wiki-headings")
+SHARED = [path.stem for path in WHOLE if path.parent.name == "wiki-headings"]
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_a_model_is_trained_the_same_way_for_every_table(name: str) -> None:
+    """Collections and lengths differ, and nothing that a model could win by."""
+    named = {"mores-2": {"insuranceqa": "mores"}}.get(name, {})
+    plain = [
+        to_plain(read_config(CONFIGS / table / f"{named.get(table, name)}.toml"))
+        for table in TABLES
+    ]
+    for part in ("model", "start", "vectors", "loss", "optimizer", "validation", "search"):
+        assert all(other[part] == plain[0][part] for other in plain), part
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_every_model_of_a_table_has_as_many_settings_to_try(table: str) -> None:
+    configs = {
+        name: read_config(CONFIGS / table / f"{name}.toml") for name in SHARED if name != "mores-2"
+    }
+    assert {len(config.search) for config in configs.values()} == {2}
+    words = [config for config in configs.values() if not family_of(config).reads_pieces]
+    parts = "vectors candidates sampler loss search query_length doc_length".split()
+    for part in parts:
+        assert all(getattr(config, part) == getattr(words[0], part) for config in words), part
 
 
 @pytest.mark.parametrize(

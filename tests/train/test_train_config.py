@@ -34,6 +34,17 @@ def test_a_good_file_is_read(tmp_path: Path) -> None:
     assert config.collections[0].name == "small"
 
 
+def test_of_several_files_the_later_ones_hold(tmp_path: Path) -> None:
+    (tmp_path / "base.toml").write_text(GOOD)
+    (tmp_path / "first.toml").write_text(
+        'extends = "base.toml"\nseed = 1\nloss = { kind = "kl", temperature = 2.0 }\n'
+    )
+    (tmp_path / "second.toml").write_text('seed = 2\nout = "second"\nloss = { kind = "hinge" }\n')
+    config = read(tmp_path, 'extends = ["first.toml", "second.toml"]\nout = "third"\n')
+    assert (config.model, config.seed, config.out) == ("tk", 2, "third")
+    assert (config.loss.kind, config.loss.temperature) == ("hinge", 2.0)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "sentence"),
     [
