@@ -270,6 +270,9 @@ class TrainConfig:
     search: tuple[dict[str, Any], ...] = ()
     """Other settings to try, each a table of what it changes: `glassrank experiment` trains the
     config as it is and with each of them, and keeps what is best on dev queries."""
+    search_steps: int | None = None
+    """How long each of them is tried for; the best one then begins again, with all its steps. None:
+    all are trained to the end."""
 
     def __post_init__(self) -> None:
         if self.first_stage_weight and self.fixed_first_stage_weight is not None:

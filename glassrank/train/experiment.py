@@ -1,7 +1,7 @@
 """Several models, several seeds, one table: trained, measured on the same queries, and tested
 against a baseline with a correction for all comparisons."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -34,6 +34,8 @@ class SeedResult:
     seed: int
     depth: int
     evaluation: Evaluation
+    by_depth: Mapping[str, list[float]]
+    """Each measure when 1, 2, … candidates are re-ranked: with a speed, quality by time."""
 
 
 @dataclass(frozen=True)
@@ -168,25 +170,28 @@ def _prepared(path: Path, config: TrainConfig, device: str, say: Say) -> Prepare
 
 def _best_setting(
     path: Path, config: TrainConfig, prepared: Prepared, device: str, say: Say
-) -> tuple[TrainConfig, Trained, str]:
-    """All settings of a config's search, each in a folder of its own; the best on dev queries."""
-    settings = [
-        setting if not number else replace(setting, out=f"{config.out}/setting-{number}")
-        for number, setting in enumerate(settings_to_try(config))
-    ]
+) -> tuple[TrainConfig, Trained | None, str]:
+    """All settings of a config's search, each in a folder of its own; the best on dev queries, and
+    what was trained by it, unless that was a short try."""
+    short = config.search_steps
+    settings = settings_to_try(config)
     tried = []
     for number, setting in enumerate(settings):
         say(f"setting {number} of {len(settings) - 1}")
-        tried.append(_trained(path, setting, prepared, device, say))
-    values = [trained.final.value for trained in tried]
+        if number or short:
+            setting = replace(setting, out=f"{config.out}/setting-{number}")
+        if short:
+            setting = replace(setting, optimizer=replace(setting.optimizer, steps=short))
+        tried.append((setting, _trained(path, setting, prepared, device, say)))
+    values = [trained.final.value for _, trained in tried]
     best = int(np.argmax(values))
     changed = config.search[best - 1] if best else "as it is"
     told = ", ".join(f"{value:.4f}" for value in values)
-    return (
-        settings[best],
-        tried[best],
-        f"{changed} (dev {config.validation.measure} of each: {told})",
-    )
+    after = f" after {short:,} steps" if short else ""
+    told = f"{changed} (dev {config.validation.measure} of each{after}: {told})"
+    if short:
+        return settings[best], None, told
+    return *tried[best], told
 
 
 def _trained(path: Path, config: TrainConfig, prepared: Prepared, device: str, say: Say) -> Trained:
@@ -211,12 +216,17 @@ def _measured(
         trained.model, data, queries, validation_precision(config, trained.model)
     )
     first_run, second_run, qrels = both_runs(split, queries, scores)
-    depth = trained.final.depth
-    curves = evaluate_at_depths(first_run, second_run, qrels, measures, [depth], per_query=True)
-    per_query = {name: curve.per_query[0] for name, curve in curves.items()}
+    deepest = max(int(split.ranks.max(initial=1)), 1)
+    depth = min(trained.final.depth, deepest)
+    curves = evaluate_at_depths(
+        first_run, second_run, qrels, measures, range(1, deepest + 1), per_query=True
+    )
+    per_query = {name: curve.per_query[depth - 1] for name, curve in curves.items()}
     means = {name: float(values.mean()) for name, values in per_query.items()}
     evaluation = Evaluation(tuple(qrels), means, per_query)
-    return SeedResult(config.seed, depth, evaluation), evaluate(first_run, qrels, measures)
+    by_depth = {name: curve.mean.tolist() for name, curve in curves.items()}
+    result = SeedResult(config.seed, depth, evaluation, by_depth)
+    return result, evaluate(first_run, qrels, measures)
 
 
 def _mean_of(evaluations: Sequence[Evaluation]) -> Evaluation:
@@ -264,8 +274,13 @@ def _shown(mean: float, deviation: float) -> str:
     return f"{mean:.4f}" + (f" ± {deviation:.4f}" if deviation else "")
 
 
+def _short(values: Iterable[float]) -> list[float]:
+    return [round(float(value), 6) for value in values]
+
+
 def as_plain(result: Experiment) -> Mapping[str, object]:
-    """The same and more, for JSON."""
+    """The same and more, for JSON: each query's measures, in the order of the file of queries, and
+    means at every depth."""
     return {
         "split": result.split,
         "queries": len(result.first_stage.query_ids),
@@ -274,7 +289,15 @@ def as_plain(result: Experiment) -> Mapping[str, object]:
         "chosen": result.chosen,
         "systems": {
             name: [
-                {"seed": seed.seed, "depth": seed.depth, "mean": seed.evaluation.mean}
+                {
+                    "seed": seed.seed,
+                    "depth": seed.depth,
+                    "mean": seed.evaluation.mean,
+                    "by_depth": {m: _short(values) for m, values in seed.by_depth.items()},
+                    "per_query": {
+                        m: _short(values) for m, values in seed.evaluation.per_query.items()
+                    },
+                }
                 for seed in results
             ]
             for name, results in result.systems.items()

@@ -94,6 +94,12 @@ def test_the_command_writes_markdown_and_json_and_goes_on(folder: Path) -> None:
     report = json.loads(out.with_suffix(".json").read_text())
     again = json.loads(CliRunner().invoke(application(), [*asked, "--json"]).output)
     assert again == report and report["systems"]["knrm"][0]["seed"] == 3
+    row = report["systems"]["knrm"][0]
+    values = row["per_query"]["RR@10"]
+    assert len(values) == 20 and np.mean(values) == pytest.approx(row["mean"]["RR@10"], abs=1e-5)
+    by_depth = row["by_depth"]["RR@10"]
+    assert by_depth[0] == pytest.approx(report["first_stage"]["RR@10"], abs=1e-5)
+    assert by_depth[row["depth"] - 1] == pytest.approx(row["mean"]["RR@10"], abs=1e-5)
 
 
 def test_what_cannot_be_compared_is_refused(folder: Path) -> None:
@@ -121,6 +127,22 @@ def test_a_search_keeps_what_is_best_on_dev_queries(folder: Path) -> None:
     assert len(list(out.rglob("result.json"))) == 4  # the second seed tries nothing again
     assert all(f"{value:.4f}" in result.chosen["knrm"] for value in values)
     assert result.chosen["knrm"] in as_markdown(result)
+
+
+def test_a_search_may_try_settings_for_fewer_steps(folder: Path) -> None:
+    config = folder / "knrm.toml"
+    text = "search_steps = 3\n" + config.read_text()
+    config.write_text(text + "\n[[search]]\noptimizer = { rest = 0.0, vectors = 0.0 }\n")
+    result = experiment([config], seeds=[1], measures=["RR@10"])
+    out = folder / "runs/knrm"
+    tried = [out / "setting-0/seed-1", out / "setting-1/seed-1"]
+    steps = [json.loads((run / "log.jsonl").read_text().splitlines()[-1])["step"] for run in tried]
+    last = json.loads((out / "seed-1/log.jsonl").read_text().splitlines()[-1])["step"]
+    assert steps == [3, 3] and last == 6  # the chosen one begins again, and goes to its end
+    assert "of each after 3 steps" in result.chosen["knrm"]
+    assert result.systems["knrm"][0].evaluation.mean["RR@10"] == pytest.approx(
+        on_test(folder, out / "seed-1")
+    )
 
 
 @pytest.mark.parametrize(
