@@ -69,7 +69,7 @@ class CoPACRR(WordRanker):
         words = with_idf_shares(cut(words, self.config.query_length))
         # The sum has the direction of the mean, and only directions count.
         whole = self._visible(words).sum(1, keepdim=True).expand_as(words.vectors)  # (B, Q, E)
-        return words._replace(vectors=unit(torch.stack([words.vectors, whole], 2)))
+        return words.with_vectors(unit(torch.stack([words.vectors, whole], 2)))
 
     def doc_words(self, words: Words) -> Words:
         """(B, D, 2, E): each word's unit vector, and that of its surroundings."""
@@ -77,7 +77,7 @@ class CoPACRR(WordRanker):
         before, after = self.config.words_before, self.config.words_after
         channels = functional.pad(self._visible(words).transpose(1, 2), (before, after))
         around = functional.avg_pool1d(channels, before + 1 + after, stride=1)  # (B, E, D)
-        return words._replace(vectors=unit(torch.stack([words.vectors, around.transpose(1, 2)], 2)))
+        return words.with_vectors(unit(torch.stack([words.vectors, around.transpose(1, 2)], 2)))
 
     def _visible(self, words: Words) -> Tensor:
         vectors: Tensor = words.vectors

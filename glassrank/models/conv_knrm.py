@@ -58,7 +58,7 @@ class ConvKNRM(WordRanker):
             torch.relu(convolution(functional.pad(channels, (0, n)))).transpose(1, 2)  # (B, L, C)
             for n, convolution in enumerate(self.convolutions)
         ]
-        return words._replace(vectors=unit(torch.stack(ngrams, 2)))
+        return words.with_vectors(unit(torch.stack(ngrams, 2)))
 
     doc_words = query_words
 

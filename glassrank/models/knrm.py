@@ -39,7 +39,7 @@ class KNRM(WordRanker):
         self.weights = nn.Parameter(torch.empty(len(config.kernels)).uniform_(-0.014, 0.014))
 
     def query_words(self, words: Words) -> Words:
-        return words._replace(vectors=unit(words.vectors))
+        return words.with_vectors(unit(words.vectors))
 
     doc_words = query_words
 

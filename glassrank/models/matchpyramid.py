@@ -72,7 +72,7 @@ class MatchPyramid(WordRanker):
 
     def query_words(self, words: Words) -> Words:
         vectors = words.vectors * words.mask[..., None] if self.config.masked else words.vectors
-        return words._replace(vectors=unit(vectors))
+        return words.with_vectors(unit(vectors))
 
     doc_words = query_words
 

@@ -257,7 +257,7 @@ class MORES(PieceRanker):
     def project(self, doc: Words) -> Words:
         """From S1 to S2: (B, D, X) to (B, D, blocks, 2, H)."""
         vectors = doc.vectors.to(self.interaction.head.weight)
-        return doc._replace(vectors=self.interaction.project(vectors))
+        return doc.with_vectors(self.interaction.project(vectors))
 
     def interact(self, query: Words, doc: Words, explain: bool = False) -> Output:
         out: Output = self.interaction(query, doc, explain)

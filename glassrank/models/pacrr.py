@@ -75,11 +75,11 @@ class PACRR(WordRanker):
     def query_words(self, words: Words) -> Words:
         """Unit vectors; shares of the query's idf in the place of idf."""
         words = with_idf_shares(cut(words, self.config.query_length))
-        return words._replace(vectors=unit(words.vectors))
+        return words.with_vectors(unit(words.vectors))
 
     def doc_words(self, words: Words) -> Words:
         words = cut(words, self.config.doc_length)
-        return words._replace(vectors=unit(words.vectors))
+        return words.with_vectors(unit(words.vectors))
 
     def interact(self, query: Words, doc: Words) -> Output:
         """Parts: for each n-gram size the matrix (B, Q, D) from which the best are chosen, the
@@ -118,4 +118,4 @@ def fill(words: Words, length: int) -> Words:
 
 def with_idf_shares(words: Words) -> Words:
     """A softmax over the query's real words, which needs the query alone."""
-    return words._replace(idf=masked_softmax(words.idf, words.mask))
+    return Words(words.vectors, words.mask, masked_softmax(words.idf, words.mask))

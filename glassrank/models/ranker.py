@@ -31,6 +31,10 @@ class Words(NamedTuple):
         """Those of some texts of the batch, by their numbers or as a slice."""
         return Words(self.vectors[which], self.mask[which], self.idf[which])
 
+    def with_vectors(self, vectors: Any) -> "Words":
+        """The same words by other vectors; as `_replace`, which not every compiler knows."""
+        return Words(vectors, self.mask, self.idf)
+
 
 @dataclass(frozen=True)
 class Output:

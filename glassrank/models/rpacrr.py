@@ -135,7 +135,7 @@ class RPACRR(WordRanker):
         if attend is not None:
             pieces.append(attend(vectors))
         # Padding stays zero, so that it need not be stored even where it is not masked later.
-        return words._replace(vectors=torch.cat(pieces, -1) * words.mask[..., None])
+        return words.with_vectors(torch.cat(pieces, -1) * words.mask[..., None])
 
     def interact(self, query: Words, doc: Words) -> Output:
         """Parts: for each n-gram size, and "phrase", the matrix (B, Q, D) that is pooled and its

@@ -42,13 +42,13 @@ class TK(TKFamily, WordRanker):
         weight = words.mask
         if self.term_weight is not None:
             weight = weight * 2 * torch.sigmoid(self.term_weight(words.vectors)).squeeze(-1)
-        return self._encode(words)._replace(idf=weight)
+        return Words(self._encode(words).vectors, words.mask, weight)
 
     def doc_words(self, words: Words) -> Words:
         return self._encode(words)
 
     def _encode(self, words: Words) -> Words:
-        return words._replace(vectors=unit(self.contextual(words.vectors, words.mask)))
+        return words.with_vectors(unit(self.contextual(words.vectors, words.mask)))
 
     def interact(self, query: Words, doc: Words) -> Output:
         similarity = match_matrix(query.vectors, doc.vectors, query.mask, doc.mask)  # (B, Q, D)

@@ -59,7 +59,7 @@ class TKWindowed(WordRanker):
         self.size_weights = nn.Parameter(torch.empty(sizes).uniform_(-0.014, 0.014))
 
     def query_words(self, words: Words) -> Words:
-        return words._replace(vectors=unit(self.contextual(words.vectors, words.mask)))
+        return words.with_vectors(unit(self.contextual(words.vectors, words.mask)))
 
     doc_words = query_words
 

@@ -29,7 +29,7 @@ def positions(like: Tensor) -> Tensor:
     return made[:length]
 
 
-@torch.compiler.assume_constant_result
+@torch.compiler.disable  # else they are made again on the CPU, call by call
 @cache  # for a few lengths, powers of two; what was recorded with them may need them for ever
 def _waves(length: int, size: int, device: torch.device, dtype: torch.dtype) -> Tensor:
     with torch.inference_mode(False):  # made while ranking, they may be used in training

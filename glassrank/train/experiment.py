@@ -174,6 +174,9 @@ def _best_setting(
     """All settings of a config's search, each in a folder of its own; the best on dev queries, and
     what was trained by it, unless that was a short try."""
     short = config.search_steps
+    if short:  # as quick to look at as at a step of a run
+        looked_at = np.arange(len(prepared.dev.queries))[: config.validation.queries]
+        prepared = replace(prepared, dev=prepared.dev.only(looked_at))
     settings = settings_to_try(config)
     tried = []
     for number, setting in enumerate(settings):

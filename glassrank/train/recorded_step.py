@@ -2,28 +2,39 @@
 
 A step's tensors have one shape, so texts are padded to the longest that the model reads. Word
 vectors are looked up before the replay, and their gradients brought back to the table after it:
-the table's rows differ from batch to batch, and which they are cannot be recorded. What is recorded
-is compiled first, so that chains of small sums and products are one pass over memory.
+the table's rows differ from batch to batch, and which they are cannot be recorded. For a long run,
+what is recorded is compiled first, so that chains of sums and products are one pass over memory.
 """
 
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from glassrank.models import Ranker
+from glassrank.models import Output, Ranker, TokenBatch, Words
 from glassrank.train.batches import Examples
 from glassrank.train.config import TrainConfig
 from glassrank.train.losses import loss
 from glassrank.train.state import RunProgress
-from glassrank.train.step import Step, clip, encoders_of, look_up, scores_of_read
+from glassrank.train.step import (
+    Step,
+    clip,
+    encoders_of,
+    look_up,
+    scores_of_read,
+    shares_words,
+)
 
 _WARM_UPS = 3
 """Plain calls before recording: they compile what must be compiled and fill the caches."""
+
+
+_WORTH_COMPILING = 1000
+"""Steps of a run: compiling takes half a minute, which shorter ones do not bring in again."""
 
 
 class RecordedStep(Step):
@@ -87,7 +98,8 @@ class RecordedStep(Step):
     def _record(self) -> Tensor:
         stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream())
-        with compiled(self._model), torch.cuda.stream(stream):
+        long = self._config.optimizer.steps >= _WORTH_COMPILING
+        with compiled(self._model) if long else nullcontext(), torch.cuda.stream(stream):
             for _ in range(_WARM_UPS):
                 self._compute()
             with _never_waiting():
@@ -117,24 +129,51 @@ def compiled(model: Ranker, *, broken_calls_stay: bool = True) -> Iterator[None]
     cannot do stays as it is."""
     from torch import _dynamo
 
-    names = (*encoders_of(model), "interact")
-    _dynamo.reset()  # what an earlier run compiled is of no more use
     with _dynamo.config.patch(suppress_errors=broken_calls_stay), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the compiler looks at gradients that are not there
-        for name in names:
-            setattr(model, name, torch.compile(getattr(model, name), dynamic=False))
+        _dynamo.reset()  # what an earlier run compiled is of no more use
+        kind = Words if shares_words(model) else TokenBatch
+        calls: dict[str, Callable[..., object]] = {
+            name: _on_tensors(getattr(model, name), kind) for name in encoders_of(model)
+        }
+        calls["interact"] = _scores_alone(model.interact)
+        for name, call in calls.items():
+            setattr(model, name, call)
         try:
             yield
         finally:
-            for name in names:
+            for name in calls:
                 delattr(model, name)
+
+
+def _on_tensors(encode: Callable[[Any], Words], kind: type[Any]) -> Callable[[Any], Words]:
+    """Tensors in and out: named tuples are not for every compiler."""
+
+    def encoded(*parts: Tensor) -> tuple[Tensor, ...]:
+        return tuple(encode(kind(*parts)))
+
+    fast = torch.compile(encoded, dynamic=False)
+    return lambda texts: Words(*fast(*texts))
+
+
+def _scores_alone(interact: Callable[[Words, Words], Output]) -> Callable[[Words, Words], Output]:
+    """What nobody reads of an output need not be computed."""
+
+    def scores(*parts: Tensor) -> Tensor:
+        score: Tensor = interact(Words(*parts[:3]), Words(*parts[3:])).score
+        return score
+
+    fast = torch.compile(scores, dynamic=False)
+    return lambda query, doc: Output(fast(*query, *doc), {})
 
 
 @contextmanager
 def _never_waiting() -> Iterator[None]:
     """Inside, whatever waits for the GPU is an error: it would spoil a recording half made."""
     before = torch.cuda.get_sync_debug_mode()
-    torch.cuda.set_sync_debug_mode("error")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it says that it does not find all of them
+        torch.cuda.set_sync_debug_mode("error")
     try:
         yield
     finally:

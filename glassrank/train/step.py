@@ -17,18 +17,19 @@ from glassrank.train.state import RunProgress
 def look_up(model: Ranker, batch: TokenBatch) -> Any:
     """What of texts is looked up and not computed: the vectors of words that models share. Pieces
     stay ids."""
-    return model.look_up(batch) if _shares_words(model) else batch
+    return model.look_up(batch) if shares_words(model) else batch
 
 
 def encoders_of(model: Ranker) -> tuple[str, str]:
     """The names of what makes encoded queries and documents of texts that are looked up."""
-    if _shares_words(model):
+    if shares_words(model):
         return "query_words", "doc_words"
     return "encode_query", "encode_doc"
 
 
-def _shares_words(model: Ranker) -> TypeGuard[WordRanker]:
-    """Not where a model of somebody else's looks words up in its own way."""
+def shares_words(model: Ranker) -> TypeGuard[WordRanker]:
+    """Whether a model has word vectors from a table that is looked up before anything else; one of
+    somebody else's may do it in its own way."""
     return isinstance(model, WordRanker) and all(
         getattr(type(model), name) is getattr(WordRanker, name)
         for name in ("encode_query", "encode_doc")

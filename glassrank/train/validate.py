@@ -17,7 +17,7 @@ from glassrank.types import Qrels, Run
 if TYPE_CHECKING:
     from glassrank.measure import DepthCurve
 
-_PAIRS_AT_ONCE = 2048
+_PAIRS_AT_ONCE = 512
 _SHALLOWEST = 5
 """Of the depths at which the TK authors' code compares steps."""
 
