@@ -6,14 +6,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.errors import InputError
+from glassrank.models.doc_reader import text_of
 from glassrank.ragged import Ragged
-from glassrank.train.config import Collection, FoldsConfig, Say, TrainConfig, family_of
+from glassrank.train.config import Collection, FoldsConfig, Say, TrainConfig
+from glassrank.train.divided_docs import DividedDocs
+from glassrank.train.dividing import Divider, piece_text
 from glassrank.train.given_runs import given_candidates, read_runs, scores_by_query, teacher_scores
 from glassrank.train.triples import (
     Grouped,
@@ -60,13 +63,15 @@ class WordCounts:
 
 @dataclass(frozen=True)
 class Gathered:
-    """All collections of a run: their documents, split into words, and its queries."""
+    """All collections of a run: their documents, split into words, and its queries. Each passage of
+    a divided document is a text of its own."""
 
     docs: Sequence[Sequence[str]]
     train: GatheredSplit
     dev: GatheredSplit
     test: GatheredSplit | None = None
     counts: WordCounts | None = None
+    passages: DividedDocs | None = None  # where `docs` are their texts
 
     def splits(self) -> dict[str, GatheredSplit]:
         """Those that there are, by name."""
@@ -116,16 +121,20 @@ def gather(config: TrainConfig, base: Path, say: Say = lambda _: None) -> Gather
     docs = WordTexts()
     splits = {name: _Split() for name in ("train", "dev", "test")}
     counts = WordCounts() if config.vectors.whole_documents else None
+    divider = Divider(config, base) if config.train_on == "passages" else None
     for number, collection in enumerate(config.collections):
         say(f"{collection.name}: reading and searching")
         with tempfile.TemporaryDirectory() as folder:
-            _gather(config, collection, number, base, Path(folder), docs, splits, counts, say)
+            _gather(
+                config, collection, number, base, Path(folder), docs, splits, counts, divider, say
+            )
     if config.folds is not None:
         splits["dev"] = splits["train"]  # each fold is dev once
     if not splits["dev"].queries:
         raise InputError("no collection has dev_queries and dev_qrels; one of them needs both")
     finished = {name: split.finished() for name, split in splits.items() if split.queries}
-    return Gathered(docs, **finished, counts=counts)
+    passages = None if divider is None else divider.passages()
+    return Gathered(docs, **finished, counts=counts, passages=passages)
 
 
 def _gather(
@@ -137,6 +146,7 @@ def _gather(
     docs: WordTexts,
     splits: dict[str, _Split],
     counts: WordCounts | None,
+    divider: Divider | None,
     say: Say,
 ) -> None:
     """Adds one collection to documents and splits."""
@@ -158,11 +168,11 @@ def _gather(
     given, teacher = (read_runs(base, files) for files in _files(config))
     numbers: dict[str, int] = {}
     for doc in index.docs():
-        numbers[doc.doc_id] = len(docs)
-        text = f"{doc.title} {doc.text}" if doc.title else doc.text
-        docs.append(doc_words(text))
+        numbers[doc.doc_id] = len(docs) if divider is None else len(divider)
+        for text in [text_of(doc)] if divider is None else divider.add(doc):
+            docs.append(doc_words(text))
         if counts is not None:
-            counts.add(_splitter(config)(text))
+            counts.add(_splitter(config)(text_of(doc)))
     depths = config.candidates
     for name, split in splits.items():
         queries = getattr(collection, f"{name}_queries")
@@ -217,21 +227,13 @@ def splitters(config: TrainConfig, base: Path) -> tuple[Splitter, Splitter]:
     """How queries and documents are split, and cut. What reads pieces of words and has no limit in
     words gets texts as they are, apart from white space, which means nothing to it. A model that
     was trained before keeps its own limits."""
-    from glassrank.settings import from_plain
     from glassrank.text import split_words
-    from glassrank.train.build import start_model
 
-    family = family_of(config)
     lengths = config.query_length, config.doc_length
-    if not family.reads_pieces:
+    text = piece_text(config, base)
+    if text is None:
         query, doc = (partial(_cut, _splitter(config), length) for length in lengths)
         return query, doc
-    settings: Any = (
-        from_plain(family.config_type, config.config, "config")
-        if config.start.model is None
-        else start_model(config, base).model.config
-    )
-    text = settings.text
     # A word is one piece at least, so pieces to fill the length are never missing.
     query, doc = (
         partial(_cut, str.split, length) if words is None else partial(_cut, split_words, words)
