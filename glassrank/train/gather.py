@@ -18,6 +18,7 @@ from glassrank.train.config import Collection, FoldsConfig, Say, TrainConfig
 from glassrank.train.divided_docs import DividedDocs
 from glassrank.train.dividing import Divider, piece_text
 from glassrank.train.given_runs import given_candidates, read_runs, scores_by_query, teacher_scores
+from glassrank.train.run_ids import RunIds
 from glassrank.train.triples import (
     Grouped,
     first_stage_of,
@@ -72,6 +73,7 @@ class Gathered:
     test: GatheredSplit | None = None
     counts: WordCounts | None = None
     passages: DividedDocs | None = None  # where `docs` are their texts
+    ids: RunIds | None = None  # where folds are tested
 
     def splits(self) -> dict[str, GatheredSplit]:
         """Those that there are, by name."""
@@ -84,6 +86,7 @@ class _Split:
 
     def __init__(self) -> None:
         self.queries: list[list[str]] = []
+        self.query_ids: list[str] = []
         self.collection: list[int] = []
         self.docs: list[NDArray[np.int64]] = []
         self.grades: list[NDArray[np.int64]] = []
@@ -122,10 +125,11 @@ def gather(config: TrainConfig, base: Path, say: Say = lambda _: None) -> Gather
     splits = {name: _Split() for name in ("train", "dev", "test")}
     counts = WordCounts() if config.vectors.whole_documents else None
     divider = Divider(config, base) if config.train_on == "passages" else None
+    doc_ids: list[str] = []
     for number, collection in enumerate(config.collections):
         say(f"{collection.name}: reading and searching")
         with tempfile.TemporaryDirectory() as folder:
-            _gather(
+            doc_ids = _gather(
                 config, collection, number, base, Path(folder), docs, splits, counts, divider, say
             )
     if config.folds is not None:
@@ -134,7 +138,10 @@ def gather(config: TrainConfig, base: Path, say: Say = lambda _: None) -> Gather
         raise InputError("no collection has dev_queries and dev_qrels; one of them needs both")
     finished = {name: split.finished() for name, split in splits.items() if split.queries}
     passages = None if divider is None else divider.passages()
-    return Gathered(docs, **finished, counts=counts, passages=passages)
+    ids = None
+    if config.folds is not None and len(config.collections) == 1:
+        ids = RunIds.of(splits["train"].query_ids, doc_ids)
+    return Gathered(docs, **finished, counts=counts, passages=passages, ids=ids)
 
 
 def _gather(
@@ -148,8 +155,8 @@ def _gather(
     counts: WordCounts | None,
     divider: Divider | None,
     say: Say,
-) -> None:
-    """Adds one collection to documents and splits."""
+) -> list[str]:
+    """Adds one collection to documents and splits. The ids of its documents."""
     from glassrank.corpus import read_docs, read_qrels, read_queries
     from glassrank.corpus.irds import source_in
     from glassrank.retrieve import Index
@@ -191,6 +198,7 @@ def _gather(
         if most is not None and most < len(asked):
             asked = [asked[i] for i in np.sort(rng.permutation(len(asked))[:most])]
         split.queries.extend(query_words(query.text) for query in asked)
+        split.query_ids.extend(query.query_id for query in asked)
         split.collection.extend([number] * len(asked))
         if name == "train" and config.folds is not None:
             split.folds.extend(_folds(config.folds, asked, base, rng))
@@ -201,6 +209,7 @@ def _gather(
             else given_candidates(given, asked, depth, numbers)
         )
         _add_candidates(run, judgments, numbers, split, kept, rng, teacher)
+    return list(numbers)
 
 
 def _folds(

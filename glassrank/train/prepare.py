@@ -76,6 +76,7 @@ def prepare(
             "docs": len(whole),
         },
         subwords=subwords,
+        ids=gathered.ids,
     )
 
 

@@ -19,6 +19,7 @@ from glassrank.ragged import Ragged
 from glassrank.sealed import SealedFiles, about, read_sealed, sealed_folder
 from glassrank.train.config import TrainConfig
 from glassrank.train.divided_docs import DividedDocs
+from glassrank.train.run_ids import RunIds
 from glassrank.train.same_settings import check_same, preparation
 
 
@@ -97,6 +98,7 @@ class Prepared:
     description: dict[str, Any]
     test: Split | None = None
     subwords: Subwords | None = None
+    ids: RunIds | None = None
     fingerprint: str = ""
     """Of the files that this was read from."""
 
@@ -137,6 +139,11 @@ class Prepared:
             _check(offsets[-1] == len(self.docs), "passages.offsets")
             _check(bool((np.diff(offsets) >= 1).all()), "passages.offsets")
             _check(best >= 1, "passages.best")
+        if self.ids is not None:
+            _check_rows(self.ids.queries, "query_ids", 256)
+            _check_rows(self.ids.docs, "doc_ids", 256)
+            _check(len(self.ids.queries) == len(self.train.queries), "query_ids")
+            _check(len(self.ids.docs) == self.doc_count, "doc_ids")
         for name, split in self.splits().items():
             split.check(name, words, self.doc_count)
         _check(isinstance(self.description, dict), "prepared.json")
@@ -183,6 +190,9 @@ def save_prepared(folder: Path, prepared: Prepared) -> None:
         if prepared.passages is not None:
             _write_array(part, "passages.offsets", prepared.passages.offsets, np.int64)
             _write_array(part, "passages.best", np.array([prepared.passages.best]), np.int64)
+        if prepared.ids is not None:
+            _save_ragged(part, "query_ids", prepared.ids.queries, np.uint8)
+            _save_ragged(part, "doc_ids", prepared.ids.docs, np.uint8)
         if prepared.subwords is not None:
             _write_array(part, "subwords.ngrams", prepared.subwords.ngrams, np.int64)
             _save_ragged(part, "subwords", prepared.subwords.rows, np.int64)
@@ -224,6 +234,7 @@ def _load(files: SealedFiles) -> Prepared:
             parse_json(files.read("prepared.json", _MOST_TEXT)),
             _load_split(files, "test", passages) if _has(files, "test.queries") else None,
             None if ngrams is None else Subwords(_load_ragged(files, "subwords", np.int64), ngrams),
+            _load_ids(files),
             files.fingerprint,
         )
         prepared.check()
@@ -242,6 +253,12 @@ def _load_passages(files: SealedFiles) -> DividedDocs | None:
     )
     _check(len(best) == 1, "passages.best")
     return DividedDocs(offsets, int(best[0]))
+
+
+def _load_ids(files: SealedFiles) -> RunIds | None:
+    if not _has(files, "query_ids"):
+        return None
+    return RunIds(*(_load_ragged(files, name, np.uint8) for name in ("query_ids", "doc_ids")))
 
 
 def _load_split(files: SealedFiles, name: str, passages: DividedDocs | None) -> Split:

@@ -29,6 +29,7 @@ from glassrank.train.prepared import (
     load_prepared,
     save_prepared,
 )
+from glassrank.train.run_ids import RunIds
 from glassrank.train.same_settings import preparation
 
 HERE = Path(__file__).parent
@@ -53,6 +54,7 @@ def every_array() -> Prepared:
         test=replace(plain.dev, passages=passages),
         vectors=table,
         subwords=Subwords(rows, np.array([4, 3, 6])),
+        ids=RunIds.of([f"q{n}" for n in range(60)], [f"d{n}" for n in range(len(plain.docs))]),
         description={"preparation": preparation(tiny_config())},
     )
 
@@ -79,6 +81,10 @@ def test_what_was_saved_is_loaded(make: Callable[[], Prepared], tmp_path: Path) 
     assert again.words == prepared.words and again.description == prepared.description
     assert np.array_equal(again.vectors, prepared.vectors.astype(np.float16).astype(np.float32))
     assert again.splits().keys() == prepared.splits().keys()
+    assert (again.ids is None) == (prepared.ids is None)
+    if again.ids is not None and prepared.ids is not None:
+        assert np.array_equal(again.ids.docs.values, prepared.ids.docs.values)
+        assert np.array_equal(again.ids.queries.offsets, prepared.ids.queries.offsets)
     for name, split in prepared.splits().items():
         for column in Split.__dataclass_fields__:
             mine, theirs = getattr(split, column), getattr(again.splits()[name], column)
@@ -165,6 +171,10 @@ HARM: dict[str, Callable[[Path], object]] = {
     "no passages": _array("passages.offsets", [], np.int64),
     "a sum of no passages": _array("passages.best", [0], np.int64),
     "two sums": _array("passages.best", [1, 2], np.int64),
+    "ids too few": _changed("doc_ids.offsets", lambda array: np.append(array[:-2], array[-1])),
+    "ids of fewer queries": _changed(
+        "query_ids.offsets", lambda array: np.append(array[:-2], array[-1])
+    ),
     "objects": lambda folder: np.save(
         folder / "idf.npy", np.array([{}] * 60, object), allow_pickle=True
     ),
