@@ -60,6 +60,7 @@ COMMANDS_NOT_RUN = {
     "glassrank prepare configs/insuranceqa/tk.toml": "minutes on a GPU, and a collection",
     "glassrank prepare configs/insuranceqa/bert.toml": "hours on a GPU, and a collection",
     "glassrank prepare configs/adapt/wiki-sections-mores.toml": "a GPU, and a collection",
+    "glassrank adapt configs/adapt/nfcorpus-bert.toml": "a GPU; tests/cli/test_adapt_command.py",
 }
 """By their beginnings, and why; what is glassrank's in them is held against its options."""
 

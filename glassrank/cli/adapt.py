@@ -7,10 +7,15 @@ import typer
 from rich.table import Table
 
 from glassrank.cli import console
-from glassrank.errors import InputError
+from glassrank.errors import InputError, explained
 
 if TYPE_CHECKING:
-    from glassrank.measure import Evaluation
+    from collections.abc import Mapping, Sequence
+
+    from glassrank.measure import Comparison, Evaluation
+    from glassrank.types import Run
+
+_ALPHA = 0.05
 
 
 def adapt(
@@ -22,15 +27,23 @@ def adapt(
     measure: Annotated[
         list[str] | None, typer.Option("--measure", "-m", help="May be repeated.")
     ] = None,
+    baseline: Annotated[
+        str | None,
+        typer.Option(help="What to compare with: a mode, or 'first stage'. All, unless given."),
+    ] = None,
+    runs: Annotated[
+        Path | None, typer.Option(help="Keep the TREC runs of the first stage and each mode here.")
+    ] = None,
     device: console.Device = "cpu",
     quiet: console.Quiet = False,
     json: console.AsJson = False,
 ) -> None:
     """Adapt a model to other texts, by cross-validation over their queries."""
-    from glassrank.measure import compare
+    from glassrank.measure import compare_all
     from glassrank.train.adapt import MODES, Mode
     from glassrank.train.adapt import adapt as run
     from glassrank.train.config import family_of, read_config
+    from glassrank.train.experiment import FIRST_STAGE
     from glassrank.train.prepared import load_prepared
 
     plan = read_config(config)
@@ -40,9 +53,23 @@ def adapt(
         if name not in MODES:
             raise InputError(f"there is no mode {name!r}; known are {', '.join(MODES)}")
         modes.append(name)
+    if baseline is None and "all" in modes:
+        baseline = "all"
+    if baseline not in (None, FIRST_STAGE, *modes):
+        known = ", ".join([FIRST_STAGE, *modes])
+        raise InputError(f"there is no {baseline!r} to compare with; known are {known}")
+    arrays = load_prepared(config.parent / plan.prepared, plan)
+    if runs is not None and arrays.ids is None:
+        raise InputError(
+            "the prepared arrays have no ids to write runs with; prepare them again, from one "
+            "collection"
+        )
+    if runs is not None:  # before the hours that training may take
+        with explained(f"write to {runs}"):
+            runs.mkdir(parents=True, exist_ok=True)
     adapted = run(
         plan,
-        load_prepared(config.parent / plan.prepared, plan),
+        arrays,
         config.parent / plan.out,
         device,
         modes,
@@ -50,33 +77,66 @@ def adapt(
         lambda line: console.say(line, quiet=quiet),
         config.parent,
     )
-    rows: dict[str, Evaluation] = {"first stage": adapted.first_stage}
+    if runs is not None:
+        _write_runs(adapted.runs, runs)
+    rows: dict[str, Evaluation] = {FIRST_STAGE: adapted.first_stage}
     rows.update({str(name): row for name, row in adapted.modes.items()})
+    others = {name: row for name, row in rows.items() if name != baseline}
+    compared = [] if baseline is None else compare_all(others, rows[baseline])
     if json:
-        console.print_json(
-            {
-                name: {
-                    "mean": row.mean,
-                    "per_query": {m: v.tolist() for m, v in row.per_query.items()},
+        console.print_json(_plain(rows, baseline, compared))
+    else:
+        _print_table(rows, baseline, compared)
+
+
+def _write_runs(runs: "Mapping[str, Run]", folder: Path) -> None:
+    from glassrank.corpus import write_run
+
+    for name, run in runs.items():
+        tag = name.replace(" ", "-")
+        write_run(run, folder / f"{tag}.run", tag)
+
+
+def _plain(
+    rows: "Mapping[str, Evaluation]", baseline: str | None, compared: "Sequence[Comparison]"
+) -> dict[str, object]:
+    return {
+        name: {
+            "mean": row.mean,
+            "per_query": {m: v.tolist() for m, v in row.per_query.items()},
+            "comparisons": [
+                {
+                    "measure": comparison.measure,
+                    "baseline": baseline,
+                    "p": comparison.p_value,
+                    "p_corrected": comparison.corrected_p,
                 }
-                for name, row in rows.items()
-            }
-        )
-        return
-    names = list(adapted.first_stage.mean)
+                for comparison in compared
+                if comparison.system_name == name
+            ],
+        }
+        for name, row in rows.items()
+    }
+
+
+def _print_table(
+    rows: "Mapping[str, Evaluation]", baseline: str | None, compared: "Sequence[Comparison]"
+) -> None:
+    marks = {}
+    for comparison in compared:
+        claims = zip("†*", comparison.non_inferiority, strict=True)
+        not_worse = "".join(sign for sign, claim in claims if claim.holds)[:1]
+        differs = "‡" if comparison.corrected_p < _ALPHA else ""
+        marks[comparison.system_name, comparison.measure] = not_worse + differs
+    names = list(next(iter(rows.values())).mean)
     table = Table("", *names, box=None, pad_edge=False)
     for name, row in rows.items():
-        marks = dict.fromkeys(names, "")
-        if name != "all" and "all" in adapted.modes:
-            marks = {
-                m: "".join(
-                    sign
-                    for sign, claim in zip("†*", comparison.non_inferiority, strict=True)
-                    if claim.holds
-                )
-                for m, comparison in compare(row, adapted.modes["all"]).items()
-            }
-        table.add_row(name, *(f"{row.mean[m]:.4f}{marks[m][:1]}" for m in names))
+        table.add_row(name, *(f"{row.mean[m]:.4f}{marks.get((name, m), '')}" for m in names))
     console.out.print(table)
-    if "all" in adapted.modes:
-        console.out.print("Not worse than adapting all: † at a margin of 2%, * at 5% (p < 0.05).")
+    if baseline is not None:
+        what = "adapting all" if baseline == "all" else baseline
+        console.out.print(
+            f"Not worse than {what}: † at a margin of 2%, * at 5% (p < {_ALPHA}). ‡ differs from "
+            f"it: p < {_ALPHA} in a paired t-test, Holm's correction for {len(compared)} "
+            "comparisons."
+        )

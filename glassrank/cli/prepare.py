@@ -28,7 +28,7 @@ def prepare(
     out = config.parent / run.prepared
     save_prepared(out, prepared)
     console.say(
-        f"{out}: {len(prepared.docs):,} documents, {len(prepared.train.queries):,} training and "
+        f"{out}: {prepared.doc_count:,} documents, {len(prepared.train.queries):,} training and "
         f"{len(prepared.dev.queries):,} dev queries, {len(prepared.words):,} words",
         quiet=quiet,
     )

@@ -137,6 +137,14 @@ class ReadDoc:
         return self
 
     @property
+    def texts(self) -> list[str]:
+        """What each passage is of, the title before it, as far as they are read."""
+        if self.is_whole:
+            return [text_of(self.doc)]
+        prefix = self._reader.prefix(self.doc.title)
+        return [prefix + self.doc.text[passage.start : passage.stop] for passage in self.passages]
+
+    @property
     def cut(self) -> bool:
         """Whether something of it is in no passage that was read so far, or not whole."""
         if any(passage.cut for passage in self.passages):

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.deadline import Deadline
+from glassrank.models.division import best_passages
 from glassrank.ranking.planner import CostModel, Planner
 
 
@@ -50,39 +51,6 @@ class DocCandidates(Protocol):
 
     def cut(self, docs: int) -> NDArray[np.bool_]:
         """Of the first so many, whose passages that were found are not all of their text."""
-
-
-class BestPassages(NamedTuple):
-    """Of each document."""
-
-    values: NDArray[np.float32]  # (n,) its score
-    numbers: NDArray[np.int64]  # (n,) its best passage, as a place among all that were scored
-
-
-def best_passages(
-    values: NDArray[np.float32],
-    docs: NDArray[np.int64],
-    shares: NDArray[np.float32],
-    best: int = 1,
-) -> BestPassages:
-    """`docs` says whose passage each value is of: each document has one at least. Scores are sums
-    over the `best` ones, the first stage's share counted once.
-
-    >>> values, docs = np.array([1, 5, 2, 4], np.float32), np.array([0, 1, 0, 0])
-    >>> best_passages(values, docs, np.zeros(2, np.float32)).values.tolist()
-    [4.0, 5.0]
-    >>> best_passages(values, docs, np.ones(2, np.float32), best=2).values.tolist()
-    [5.0, 5.0]
-    """
-    order = np.lexsort((-values, docs))  # of equal ones the first
-    owner = docs[order]
-    starts = np.searchsorted(owner, np.arange(len(shares)))
-    scores = values[order[starts]]
-    for rank in range(1, best):
-        there = starts + rank < len(order)
-        there[there] = owner[starts[there] + rank] == np.flatnonzero(there)
-        scores[there] += values[order[starts[there] + rank]] - shares[there]
-    return BestPassages(scores, order[starts])
 
 
 class Placed(NamedTuple):

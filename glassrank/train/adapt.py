@@ -5,7 +5,7 @@ interaction, or only its representation; each query is tested by a model that ha
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -19,9 +19,11 @@ from glassrank.nn.devices import device_named
 from glassrank.train.batches import SplitTensors, Tokens
 from glassrank.train.build import build_model
 from glassrank.train.config import Say, TrainConfig
+from glassrank.train.experiment import FIRST_STAGE
 from glassrank.train.loop import train, validation_precision
 from glassrank.train.prepared import Prepared
 from glassrank.train.validate import both_runs, score_candidates
+from glassrank.types import Run
 
 Mode = Literal["none", "all", "interaction", "representation"]
 MODES: tuple[Mode, ...] = get_args(Mode)
@@ -33,6 +35,9 @@ class Adapted:
 
     first_stage: Evaluation
     modes: dict[Mode, Evaluation]
+    runs: dict[str, Run] = field(default_factory=dict)
+    """Those of the modes and the first stage's, with the ids of the collection; none where arrays
+    were prepared without ids."""
 
 
 def adapt(
@@ -55,6 +60,7 @@ def adapt(
     queries = np.arange(len(folds))
     first_stage: Evaluation | None = None
     adapted: dict[Mode, Evaluation] = {}
+    runs: dict[str, Run] = {}
     for mode in modes:
         scores = np.zeros(len(prepared.train.grades), np.float32)
         for fold in range(int(folds.max()) + 1):
@@ -65,11 +71,16 @@ def adapt(
         first_run, second_run, qrels = both_runs(prepared.train, queries, scores)
         first_stage = first_stage or evaluate(first_run, qrels, measures)
         adapted[mode] = evaluate(second_run, qrels, measures)
+        if prepared.ids is not None:
+            runs |= {
+                FIRST_STAGE: prepared.ids.named(first_run),
+                mode: prepared.ids.named(second_run),
+            }
         figures = ", ".join(f"{name} {mean:.4f}" for name, mean in adapted[mode].mean.items())
         say(f"{mode}: {figures}")
     if first_stage is None:
         raise InputError("name one way or more to adapt")
-    return Adapted(first_stage, adapted)
+    return Adapted(first_stage, adapted, runs)
 
 
 def _model_of_fold(

@@ -5,7 +5,7 @@ A batch depends on the seed and the step alone, so a run that was killed goes on
 would have had.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -26,6 +26,7 @@ class BatchRows:
 
     queries: NDArray[np.int64]  # (B,)
     candidates: NDArray[np.int64]  # (B, 1 + n) positions in split.docs.values
+    passages: NDArray[np.int64] | None = None  # (B, 1 + n) which of their texts, where divided
 
 
 class Sampler:
@@ -34,10 +35,17 @@ class Sampler:
     def __init__(self, split: Split, config: SamplerConfig, seed: int) -> None:
         kind = _Given if config.kind == "triples" else _Drawn
         self._source: _Given | _Drawn = kind(split, config, seed)
+        self._split = split
+        self._seed = seed
 
     def batch(self, step: int) -> BatchRows:
         """The batch of a step: the same for the same step, however often a run was interrupted."""
-        return self._source.batch(step)
+        rows, passages = self._source.batch(step), self._split.passages
+        if passages is None:
+            return rows
+        rng = np.random.default_rng([self._seed, step, 1])  # beside that of candidates
+        docs = self._split.docs.values[rows.candidates]
+        return replace(rows, passages=passages.drawn_from(docs, rng))
 
 
 class _Given:
@@ -205,9 +213,11 @@ class SplitTensors:
     def examples(self, batch: BatchRows, *, whole: bool = False) -> "Examples":
         """The queries and documents of a batch; with `whole`, all batches are of one shape."""
         places = on_device(batch.candidates, self.grades.device)
+        docs = self.split.docs.values[batch.candidates]
+        texts = docs if batch.passages is None else batch.passages
         return Examples(
             self.queries.batch(batch.queries, whole=whole),
-            self.docs.batch(self.split.docs.values[batch.candidates.ravel()], whole=whole),
+            self.docs.batch(texts.ravel(), whole=whole),
             self.grades[places].clamp(min=0),
             self.first_stage[places],
             None if self.teacher is None else self.teacher[places],

@@ -107,6 +107,7 @@ def _trained(config: TrainConfig, prepared: Prepared, saved: SavedModel) -> Rank
         )
     if model.words is not None:
         model.words.embedding.weight.requires_grad_(config.vectors.train)
+        model.words.embedding.sparse = config.vectors.train  # as their optimizer wants gradients
     trained: Ranker = model
     return trained
 

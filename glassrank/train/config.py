@@ -248,7 +248,11 @@ class TrainConfig:
     query_length: int = 30
     doc_length: int = 200
     passages: Passages = field(default_factory=Passages)
-    """How the trained model divides documents that are longer. Training reads their beginnings."""
+    """How the trained model divides documents that are longer."""
+    train_on: Literal["beginnings", "passages"] = "beginnings"
+    """What training reads of documents that are longer: their beginnings; or the passages of the
+    trained model, each as relevant as its document, one drawn at random in each step. A document
+    is then validated, too, by its best ones."""
     remove_stop_words: bool = False
     """Whether function words and punctuation are left out of queries and documents before they are
     cut to their lengths, as in the RPACRR paper; of models on words."""
@@ -278,6 +282,24 @@ class TrainConfig:
         if self.first_stage_weight and self.fixed_first_stage_weight is not None:
             raise InputError(
                 "first_stage_weight is learned, fixed_first_stage_weight is not; keep one of them"
+            )
+        if self.train_on == "passages":
+            self._check_passages()
+
+    def _check_passages(self) -> None:
+        if self.passages.most == 1:
+            raise InputError(
+                'train_on = "passages" divides documents, passages.most = 1 cuts them; raise it'
+            )
+        if self.candidates.teacher is not None or self.candidates.teachers:
+            raise InputError(
+                'a teacher reads the beginnings of documents: leave train_on = "passages" out, or '
+                "give its scores of whole documents in candidates.teacher_scores"
+            )
+        if self.sampler.triples is not None and self.sampler.triples_of == "texts":
+            raise InputError(
+                "the texts of triples belong to no document that could be divided: leave "
+                'train_on = "passages" out, or give triples of ids'
             )
 
 

@@ -9,7 +9,7 @@ is the same up to rounding. The first process alone validates, logs and saves.
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TypeVar
 
@@ -44,7 +44,8 @@ class Team:
         if self.size == 1:
             return batch
         mine = slice(self.rank, None, self.size)
-        return replace(batch, queries=batch.queries[mine], candidates=batch.candidates[mine])
+        passages = None if batch.passages is None else batch.passages[mine]
+        return BatchRows(batch.queries[mine], batch.candidates[mine], passages)
 
     def seed(self, seed: int) -> int:
         """Others drop other units than the first process, which drops those of one alone."""

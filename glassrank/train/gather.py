@@ -6,15 +6,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.errors import InputError
+from glassrank.models.doc_reader import text_of
 from glassrank.ragged import Ragged
-from glassrank.train.config import Collection, FoldsConfig, Say, TrainConfig, family_of
+from glassrank.train.config import Collection, FoldsConfig, Say, TrainConfig
+from glassrank.train.divided_docs import DividedDocs
+from glassrank.train.dividing import Divider, piece_text
 from glassrank.train.given_runs import given_candidates, read_runs, scores_by_query, teacher_scores
+from glassrank.train.run_ids import RunIds
 from glassrank.train.triples import (
     Grouped,
     first_stage_of,
@@ -60,13 +64,16 @@ class WordCounts:
 
 @dataclass(frozen=True)
 class Gathered:
-    """All collections of a run: their documents, split into words, and its queries."""
+    """All collections of a run: their documents, split into words, and its queries. Each passage of
+    a divided document is a text of its own."""
 
     docs: Sequence[Sequence[str]]
     train: GatheredSplit
     dev: GatheredSplit
     test: GatheredSplit | None = None
     counts: WordCounts | None = None
+    passages: DividedDocs | None = None  # where `docs` are their texts
+    ids: RunIds | None = None  # where folds are tested
 
     def splits(self) -> dict[str, GatheredSplit]:
         """Those that there are, by name."""
@@ -79,6 +86,7 @@ class _Split:
 
     def __init__(self) -> None:
         self.queries: list[list[str]] = []
+        self.query_ids: list[str] = []
         self.collection: list[int] = []
         self.docs: list[NDArray[np.int64]] = []
         self.grades: list[NDArray[np.int64]] = []
@@ -116,16 +124,24 @@ def gather(config: TrainConfig, base: Path, say: Say = lambda _: None) -> Gather
     docs = WordTexts()
     splits = {name: _Split() for name in ("train", "dev", "test")}
     counts = WordCounts() if config.vectors.whole_documents else None
+    divider = Divider(config, base) if config.train_on == "passages" else None
+    doc_ids: list[str] = []
     for number, collection in enumerate(config.collections):
         say(f"{collection.name}: reading and searching")
         with tempfile.TemporaryDirectory() as folder:
-            _gather(config, collection, number, base, Path(folder), docs, splits, counts, say)
+            doc_ids = _gather(
+                config, collection, number, base, Path(folder), docs, splits, counts, divider, say
+            )
     if config.folds is not None:
         splits["dev"] = splits["train"]  # each fold is dev once
     if not splits["dev"].queries:
         raise InputError("no collection has dev_queries and dev_qrels; one of them needs both")
     finished = {name: split.finished() for name, split in splits.items() if split.queries}
-    return Gathered(docs, **finished, counts=counts)
+    passages = None if divider is None else divider.passages()
+    ids = None
+    if config.folds is not None and len(config.collections) == 1:
+        ids = RunIds.of(splits["train"].query_ids, doc_ids)
+    return Gathered(docs, **finished, counts=counts, passages=passages, ids=ids)
 
 
 def _gather(
@@ -137,9 +153,10 @@ def _gather(
     docs: WordTexts,
     splits: dict[str, _Split],
     counts: WordCounts | None,
+    divider: Divider | None,
     say: Say,
-) -> None:
-    """Adds one collection to documents and splits."""
+) -> list[str]:
+    """Adds one collection to documents and splits. The ids of its documents."""
     from glassrank.corpus import read_docs, read_qrels, read_queries
     from glassrank.corpus.irds import source_in
     from glassrank.retrieve import Index
@@ -158,11 +175,11 @@ def _gather(
     given, teacher = (read_runs(base, files) for files in _files(config))
     numbers: dict[str, int] = {}
     for doc in index.docs():
-        numbers[doc.doc_id] = len(docs)
-        text = f"{doc.title} {doc.text}" if doc.title else doc.text
-        docs.append(doc_words(text))
+        numbers[doc.doc_id] = len(docs) if divider is None else len(divider)
+        for text in [text_of(doc)] if divider is None else divider.add(doc):
+            docs.append(doc_words(text))
         if counts is not None:
-            counts.add(_splitter(config)(text))
+            counts.add(_splitter(config)(text_of(doc)))
     depths = config.candidates
     for name, split in splits.items():
         queries = getattr(collection, f"{name}_queries")
@@ -181,6 +198,7 @@ def _gather(
         if most is not None and most < len(asked):
             asked = [asked[i] for i in np.sort(rng.permutation(len(asked))[:most])]
         split.queries.extend(query_words(query.text) for query in asked)
+        split.query_ids.extend(query.query_id for query in asked)
         split.collection.extend([number] * len(asked))
         if name == "train" and config.folds is not None:
             split.folds.extend(_folds(config.folds, asked, base, rng))
@@ -191,6 +209,7 @@ def _gather(
             else given_candidates(given, asked, depth, numbers)
         )
         _add_candidates(run, judgments, numbers, split, kept, rng, teacher)
+    return list(numbers)
 
 
 def _folds(
@@ -217,21 +236,13 @@ def splitters(config: TrainConfig, base: Path) -> tuple[Splitter, Splitter]:
     """How queries and documents are split, and cut. What reads pieces of words and has no limit in
     words gets texts as they are, apart from white space, which means nothing to it. A model that
     was trained before keeps its own limits."""
-    from glassrank.settings import from_plain
     from glassrank.text import split_words
-    from glassrank.train.build import start_model
 
-    family = family_of(config)
     lengths = config.query_length, config.doc_length
-    if not family.reads_pieces:
+    text = piece_text(config, base)
+    if text is None:
         query, doc = (partial(_cut, _splitter(config), length) for length in lengths)
         return query, doc
-    settings: Any = (
-        from_plain(family.config_type, config.config, "config")
-        if config.start.model is None
-        else start_model(config, base).model.config
-    )
-    text = settings.text
     # A word is one piece at least, so pieces to fill the length are never missing.
     query, doc = (
         partial(_cut, str.split, length) if words is None else partial(_cut, split_words, words)

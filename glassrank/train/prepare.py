@@ -2,6 +2,7 @@
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +16,8 @@ from glassrank.models.pretrained import local_folder
 from glassrank.ragged import Ragged
 from glassrank.settings import to_plain
 from glassrank.text.vocabulary import UNKNOWN, Vocabulary
-from glassrank.train.config import Say, TrainConfig, family_of
+from glassrank.train.config import Say, TrainConfig
+from glassrank.train.dividing import trained_encoder
 from glassrank.train.gather import Gathered, GatheredSplit, WordCounts
 from glassrank.train.prepared import Prepared, Split, Subwords
 from glassrank.train.same_settings import preparation
@@ -40,21 +42,26 @@ def prepare(
     """Paths in the config are relative to `base`. `device` is where a teacher runs."""
     words, read = _trained_reader(config, base) or _new_vocabulary(config, gathered)
     docs = _rows(read(gathered.docs, config.doc_length))
+    passages = gathered.passages
+    whole = docs if passages is None else Ragged(docs.offsets[passages.offsets], docs.values)
     say(
-        f"{len(docs):,} documents, {len(gathered.train.queries):,} training queries, "
-        f"{len(words):,} words"
+        f"{len(whole):,} documents{'' if passages is None else f' in {len(docs):,} passages'}, "
+        f"{len(gathered.train.queries):,} training queries, {len(words):,} words"
     )
     vectors, subwords = np.zeros((0, 0), np.float32), None
     idf = np.zeros(0, np.float32)
     if isinstance(words, Vocabulary):
         say(f"vectors from {config.vectors.source}")
         vectors, subwords = _vectors(config, words, base, gathered.docs)
-        idf = _idf(docs, words, gathered.counts)
+        idf = _idf(whole, words, gathered.counts)
     teacher = None
     if config.candidates.teacher is not None or config.candidates.teachers:
         say("teacher scores")
         teacher = _teacher(config, base, gathered.docs, device)
-    splits = {n: _split(s, config, read, teacher) for n, s in gathered.splits().items()}
+    splits = {
+        name: replace(_split(split, config, read, teacher), passages=passages)
+        for name, split in gathered.splits().items()
+    }
     return Prepared(
         words=list(words.words) if isinstance(words, Vocabulary) else words,
         vectors=vectors * np.float32(config.vectors.scale),
@@ -66,9 +73,10 @@ def prepare(
         description={
             "config": to_plain(config),
             "preparation": preparation(config),
-            "docs": len(docs),
+            "docs": len(whole),
         },
         subwords=subwords,
+        ids=gathered.ids,
     )
 
 
@@ -88,25 +96,10 @@ def _new_vocabulary(config: TrainConfig, gathered: Gathered) -> tuple[Vocabulary
 
 def _trained_reader(config: TrainConfig, base: Path) -> tuple[list[str], Reader] | None:
     """Words or pieces that a model knows already; None where the texts themselves say."""
-    from glassrank.models.pretrained import read_pretrained
-    from glassrank.models.text_batches import text_encoder
-    from glassrank.text.encoder import TextEncoder
-    from glassrank.text.wordpieces import PieceEncoder
-    from glassrank.train.build import start_model
-
-    encoder: TextEncoder
-    if config.start.model is not None:
-        saved = start_model(config, base)
-        vocabulary, encoder = saved.vocabulary, text_encoder(saved, unseen=False)
-    elif not family_of(config).reads_pieces:
+    known = trained_encoder(config, base)
+    if known is None:
         return None
-    elif config.start.bert is None:
-        raise InputError(
-            f"a {config.model} reads pieces of words: say whose, with start.bert or start.model"
-        )
-    else:
-        bert = read_pretrained(config.start.bert, base)
-        vocabulary, encoder = bert.vocabulary, PieceEncoder(bert.vocabulary, bert.lowercase)
+    vocabulary, encoder = known
 
     def read(texts: Iterable[Sequence[str]], longest: int) -> Iterator[NDArray[np.int32]]:
         waiting = iter(texts)

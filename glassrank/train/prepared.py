@@ -18,6 +18,8 @@ from glassrank.models.vocabularies import check_words
 from glassrank.ragged import Ragged
 from glassrank.sealed import SealedFiles, about, read_sealed, sealed_folder
 from glassrank.train.config import TrainConfig
+from glassrank.train.divided_docs import DividedDocs
+from glassrank.train.run_ids import RunIds
 from glassrank.train.same_settings import check_same, preparation
 
 
@@ -35,6 +37,7 @@ class Split:
     teacher: NDArray[np.float32] | None  # beside docs.values
     triples: NDArray[np.int32] | None = None  # (T, 3) query, places of positive and negative
     folds: NDArray[np.int32] | None = None  # (Q,)
+    passages: DividedDocs | None = None  # of all documents, where training divides them
 
     def check(self, name: str, words: int, docs: int) -> None:
         """Whether queries, candidates and what stands beside them fit to each other."""
@@ -70,6 +73,7 @@ class Split:
             self.ranks[kept],
             self.first_stage[kept],
             None if self.teacher is None else self.teacher[kept],
+            passages=self.passages,
         )
 
 
@@ -88,12 +92,13 @@ class Prepared:
     words: list[str]
     vectors: NDArray[np.float32]  # (V, E); with subwords one row for each of those
     idf: NDArray[np.float32]  # (V,)
-    docs: Ragged  # word ids
+    docs: Ragged  # word ids; of their passages, where documents are divided
     train: Split
     dev: Split
     description: dict[str, Any]
     test: Split | None = None
     subwords: Subwords | None = None
+    ids: RunIds | None = None
     fingerprint: str = ""
     """Of the files that this was read from."""
 
@@ -101,6 +106,16 @@ class Prepared:
         """Those that there are, by name."""
         named = {"train": self.train, "dev": self.dev, "test": self.test}
         return {name: split for name, split in named.items() if split is not None}
+
+    @property
+    def passages(self) -> DividedDocs | None:
+        """Which of `docs` are a document's passages; the same in all splits."""
+        return self.train.passages
+
+    @property
+    def doc_count(self) -> int:
+        """Documents, however many passages they have."""
+        return len(self.docs if self.passages is None else self.passages)
 
     def check(self) -> None:
         """Whether all numbers lead somewhere: training takes that for granted."""
@@ -118,8 +133,19 @@ class Prepared:
             buckets, shortest, longest = self.subwords.ngrams.tolist()
             _check(0 <= buckets <= rows and 1 <= shortest <= longest <= 100, "subwords.ngrams")
         _check_rows(self.docs, "docs", words)
+        if self.passages is not None:
+            offsets, best = self.passages.offsets, self.passages.best
+            _check(len(offsets) >= 1 and offsets[0] == 0, "passages.offsets")
+            _check(offsets[-1] == len(self.docs), "passages.offsets")
+            _check(bool((np.diff(offsets) >= 1).all()), "passages.offsets")
+            _check(best >= 1, "passages.best")
+        if self.ids is not None:
+            _check_rows(self.ids.queries, "query_ids", 256)
+            _check_rows(self.ids.docs, "doc_ids", 256)
+            _check(len(self.ids.queries) == len(self.train.queries), "query_ids")
+            _check(len(self.ids.docs) == self.doc_count, "doc_ids")
         for name, split in self.splits().items():
-            split.check(name, words, len(self.docs))
+            split.check(name, words, self.doc_count)
         _check(isinstance(self.description, dict), "prepared.json")
 
 
@@ -161,6 +187,12 @@ def save_prepared(folder: Path, prepared: Prepared) -> None:
         _write_array(part, "vectors", prepared.vectors, np.float16)
         _write_array(part, "idf", prepared.idf, np.float32)
         _save_ragged(part, "docs", prepared.docs, np.int32)
+        if prepared.passages is not None:
+            _write_array(part, "passages.offsets", prepared.passages.offsets, np.int64)
+            _write_array(part, "passages.best", np.array([prepared.passages.best]), np.int64)
+        if prepared.ids is not None:
+            _save_ragged(part, "query_ids", prepared.ids.queries, np.uint8)
+            _save_ragged(part, "doc_ids", prepared.ids.docs, np.uint8)
         if prepared.subwords is not None:
             _write_array(part, "subwords.ngrams", prepared.subwords.ngrams, np.int64)
             _save_ragged(part, "subwords", prepared.subwords.rows, np.int64)
@@ -191,16 +223,18 @@ def _load(files: SealedFiles) -> Prepared:
         ngrams = (
             _read_array(files, "subwords.ngrams", np.int64) if _has(files, "subwords") else None
         )
+        passages = _load_passages(files)
         prepared = Prepared(
             text.split("\n")[:-1],
             _read_array(files, "vectors", np.float16, axes=2).astype(np.float32),
             _read_array(files, "idf", np.float32),
             _load_ragged(files, "docs", np.int32),
-            _load_split(files, "train"),
-            _load_split(files, "dev"),
+            _load_split(files, "train", passages),
+            _load_split(files, "dev", passages),
             parse_json(files.read("prepared.json", _MOST_TEXT)),
-            _load_split(files, "test") if _has(files, "test.queries") else None,
+            _load_split(files, "test", passages) if _has(files, "test.queries") else None,
             None if ngrams is None else Subwords(_load_ragged(files, "subwords", np.int64), ngrams),
+            _load_ids(files),
             files.fingerprint,
         )
         prepared.check()
@@ -211,7 +245,23 @@ def _has(files: SealedFiles, ragged: str) -> bool:
     return f"{ragged}.offsets.npy" in files
 
 
-def _load_split(files: SealedFiles, name: str) -> Split:
+def _load_passages(files: SealedFiles) -> DividedDocs | None:
+    if not _has(files, "passages"):
+        return None
+    offsets, best = (
+        _read_array(files, f"passages.{name}", np.int64) for name in ("offsets", "best")
+    )
+    _check(len(best) == 1, "passages.best")
+    return DividedDocs(offsets, int(best[0]))
+
+
+def _load_ids(files: SealedFiles) -> RunIds | None:
+    if not _has(files, "query_ids"):
+        return None
+    return RunIds(*(_load_ragged(files, name, np.uint8) for name in ("query_ids", "doc_ids")))
+
+
+def _load_split(files: SealedFiles, name: str, passages: DividedDocs | None) -> Split:
     columns = {
         column: _read_array(files, f"{name}.{column}", dtype, axes=2 if column == "triples" else 1)
         if column not in _OPTIONAL or f"{name}.{column}.npy" in files
@@ -220,7 +270,7 @@ def _load_split(files: SealedFiles, name: str) -> Split:
     }
     queries = _load_ragged(files, f"{name}.queries", np.int32)
     docs = _load_ragged(files, f"{name}.docs", np.int32)
-    return Split(queries=queries, docs=docs, **columns)  # type: ignore[arg-type]
+    return Split(queries=queries, docs=docs, passages=passages, **columns)  # type: ignore[arg-type]
 
 
 def _save_ragged(folder: Path, name: str, rows: Ragged, dtype: DTypeLike) -> None:

@@ -53,7 +53,7 @@ def card(
         f"# {config.model}",
         "",
         f"Trained on {', '.join(c.name for c in config.collections)} "
-        f"({len(prepared.train.queries):,} queries, {len(prepared.docs):,} documents) "
+        f"({len(prepared.train.queries):,} queries, {prepared.doc_count:,} documents) "
         f"for {progress.step:,} steps of {config.sampler.batch} queries.",
         "",
         f"- Loss: {config.loss.kind}; negatives: {config.sampler.negatives}, {config.sampler.kind}",
@@ -64,6 +64,13 @@ def card(
         f"on up to {config.validation.queries:,} dev queries, "
         + ("re-ranking all" if config.validation.depth == "all" else "at the best depth from 5 on"),
     ]
+    if prepared.passages is not None:
+        best = prepared.passages.best
+        lines.append(
+            f"- Documents in {len(prepared.docs):,} passages: training draws one at random, with "
+            "its document's grade; a document's score here is that of "
+            + ("its best" if best == 1 else f"its best {best} together")
+        )
     arrays = prepared.description.get("config", {}).get("seed", config.seed)
     if arrays != config.seed:  # several runs may share them
         lines.append(f"- Seed: {config.seed}; the arrays were prepared with seed {arrays}")

@@ -11,7 +11,7 @@ from glassrank.errors import InputError
 from glassrank.settings import shown, to_plain
 from glassrank.train.config import TrainConfig, family_of
 
-_LATER = {"remove_stop_words": False}
+_LATER = {"remove_stop_words": False, "train_on": "beginnings"}
 """Settings that older folders do not know, and what held then."""
 
 
@@ -26,7 +26,8 @@ def preparation(config: TrainConfig) -> dict[str, Any]:
         "vectors": None if pieces else vectors,
         "sampler": {name: plain["sampler"][name] for name in ("triples", "triples_of")},
         **{n: plain[n] for n in ("collections", "query_length", "doc_length", "candidates")},
-        **{n: plain[n] for n in ("folds", "remove_stop_words")},
+        **{n: plain[n] for n in ("folds", "remove_stop_words", "train_on")},
+        **({"passages": plain["passages"]} if config.train_on == "passages" else {}),
     }
 
 

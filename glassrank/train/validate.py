@@ -42,28 +42,37 @@ class Validation:
 def score_candidates(
     model: Ranker, data: SplitTensors, queries: NDArray[np.int64], precision: str = "float32"
 ) -> NDArray[np.float32]:
-    """Scores of all candidates of these queries, in their order; documents go by length."""
+    """Scores of all candidates of these queries, in their order; documents go by length. Those that
+    are divided have the scores of their best passages."""
     split = data.split
     owner = split.docs.owners
     places = np.flatnonzero(np.isin(owner, queries))
+    texts, candidates = split.docs.values[places].astype(np.int64), np.arange(len(places))
+    if split.passages is not None:
+        texts, candidates = split.passages.all_of(texts)
     # Like lengths together: little padding. Stable, so that results do not depend on the batch.
-    order = places[np.argsort(data.docs.lengths[split.docs.values[places]], kind="stable")]
-    scores = np.zeros(len(owner), np.float32)
+    order = np.argsort(data.docs.lengths[texts], kind="stable")
+    scores = np.zeros(len(texts), np.float32)
     was_training = model.training
     model.eval()
     for start in range(0, len(order), _PAIRS_AT_ONCE):
         part = order[start : start + _PAIRS_AT_ONCE]
-        needed, which = np.unique(owner[part], return_inverse=True)
+        at = places[candidates[part]]
+        needed, which = np.unique(owner[at], return_inverse=True)
         with rounding(precision, data.first_stage.device):
             query = model.encode_query(data.queries.batch(needed))  # each query once
-        doc = look_up(model, data.docs.batch(split.docs.values[part].astype(np.int64)))
+        doc = look_up(model, data.docs.batch(texts[part]))
         device = data.first_stage.device
-        first_stage = data.first_stage[torch.from_numpy(part).to(device)]
+        first_stage = data.first_stage[torch.from_numpy(at).to(device)]
         each = query.rows(torch.from_numpy(which).to(device))
         scored = pair_scores(model, each, doc, first_stage, precision)
         scores[part] = scored.float().cpu().numpy()
     model.train(was_training)
-    return scores[places]
+    if split.passages is None:
+        return scores
+    weight = model.first_stage_weight
+    shares = split.first_stage[places] * np.float32(0 if weight is None else weight.item())
+    return split.passages.scores(scores, candidates, shares)
 
 
 def validate(

@@ -14,9 +14,9 @@ from small_store import LONGEST, live_scores, small_saved
 
 from glassrank.deadline import Deadline
 from glassrank.models.checkpoint import SavedModel
-from glassrank.models.division import Passages
+from glassrank.models.division import Passages, best_passages
 from glassrank.ranking import Pipeline, Reranker, rank
-from glassrank.ranking.best_passages import Scoring, best_passages
+from glassrank.ranking.best_passages import Scoring
 from glassrank.ranking.planner import CostModel, Planner
 from glassrank.retrieve import Index
 from glassrank.store import Store, encode_index

@@ -53,6 +53,7 @@ def test_every_setting_that_is_named_is_one(name: str) -> None:
         ("rpacrr", "sampler.kind", "grade_groups"),
         ("rpacrr", "vectors.window", 10),
         ("rpacrr", "remove_stop_words", True),
+        ("mores-adapt", "train_on", "passages"),
     ],
 )
 def test_configs_have_what_their_papers_say(name: str, path: str, value: object) -> None:

@@ -21,6 +21,7 @@ from glassrank.folders import Folder
 from glassrank.ragged import Ragged
 from glassrank.sealed import seal
 from glassrank.train.config import TrainConfig
+from glassrank.train.divided_docs import DividedDocs
 from glassrank.train.prepared import (
     Prepared,
     Split,
@@ -28,6 +29,7 @@ from glassrank.train.prepared import (
     load_prepared,
     save_prepared,
 )
+from glassrank.train.run_ids import RunIds
 from glassrank.train.same_settings import preparation
 
 HERE = Path(__file__).parent
@@ -41,15 +43,18 @@ def every_array() -> Prepared:
         triples=np.zeros((5, 3), np.int32),
         folds=np.arange(len(plain.train.queries), dtype=np.int32) % 5,
     )
+    passages = DividedDocs(np.arange(len(plain.docs) + 1), best=2)
     words = len(plain.words)
     rows = Ragged.of([np.array([i, words + i % 4]) for i in range(words)], np.int64)
     table = np.concatenate([plain.vectors, plain.vectors[:4]])
     return replace(
         plain,
-        train=train,
-        test=plain.dev,
+        train=replace(train, passages=passages),
+        dev=replace(plain.dev, passages=passages),
+        test=replace(plain.dev, passages=passages),
         vectors=table,
         subwords=Subwords(rows, np.array([4, 3, 6])),
+        ids=RunIds.of([f"q{n}" for n in range(60)], [f"d{n}" for n in range(len(plain.docs))]),
         description={"preparation": preparation(tiny_config())},
     )
 
@@ -76,9 +81,16 @@ def test_what_was_saved_is_loaded(make: Callable[[], Prepared], tmp_path: Path) 
     assert again.words == prepared.words and again.description == prepared.description
     assert np.array_equal(again.vectors, prepared.vectors.astype(np.float16).astype(np.float32))
     assert again.splits().keys() == prepared.splits().keys()
+    assert (again.ids is None) == (prepared.ids is None)
+    if again.ids is not None and prepared.ids is not None:
+        assert np.array_equal(again.ids.docs.values, prepared.ids.docs.values)
+        assert np.array_equal(again.ids.queries.offsets, prepared.ids.queries.offsets)
     for name, split in prepared.splits().items():
         for column in Split.__dataclass_fields__:
             mine, theirs = getattr(split, column), getattr(again.splits()[name], column)
+            if isinstance(mine, DividedDocs):
+                assert np.array_equal(mine.offsets, theirs.offsets) and mine.best == theirs.best
+                continue
             for one, other in [
                 (mine.offsets, theirs.offsets) if isinstance(mine, Ragged) else (mine, theirs),
                 (mine.values, theirs.values) if isinstance(mine, Ragged) else (mine, theirs),
@@ -150,6 +162,19 @@ HARM: dict[str, Callable[[Path], object]] = {
     "a collection far away": _changed("train.collection", _put(0, 2**31 - 1)),
     "subwords beyond": _changed("subwords.values", _put(0, 10**9)),
     "n-grams beyond": _changed("subwords.ngrams", _put(0, 10**9)),
+    "a document without passages": _changed("passages.offsets", _put(3, 4)),
+    "passages that begin late": _changed("passages.offsets", _put(0, 1)),
+    "passages beyond the texts": _changed("passages.offsets", _put(-1, 201)),
+    "documents fewer than candidates": _changed(
+        "passages.offsets", lambda array: np.append(array[:-2], array[-1])
+    ),
+    "no passages": _array("passages.offsets", [], np.int64),
+    "a sum of no passages": _array("passages.best", [0], np.int64),
+    "two sums": _array("passages.best", [1, 2], np.int64),
+    "ids too few": _changed("doc_ids.offsets", lambda array: np.append(array[:-2], array[-1])),
+    "ids of fewer queries": _changed(
+        "query_ids.offsets", lambda array: np.append(array[:-2], array[-1])
+    ),
     "objects": lambda folder: np.save(
         folder / "idf.npy", np.array([{}] * 60, object), allow_pickle=True
     ),
