@@ -54,6 +54,23 @@ def test_a_model_is_trained_the_same_way_for_every_table(name: str) -> None:
         assert all(other[part] == plain[0][part] for other in plain), part
 
 
+@pytest.mark.parametrize("collection", ["nfcorpus", "cranfield"])
+def test_rpacrr_and_its_parts_differ_in_what_they_are_named_for(collection: str) -> None:
+    paths = [path for path in WHOLE if path.match(f"graded/{collection}-*.toml")]
+    assert len(paths) == 8
+    for path in paths:
+        name = path.stem.removeprefix(f"{collection}-")
+        config, paper = read(path), read(CONFIGS / "papers" / f"{name}.toml")
+        same = [config.vectors, config.optimizer, config.validation, config.candidates]
+        first = read(paths[0])
+        assert same == [first.vectors, first.optimizer, first.validation, first.candidates]
+        assert (config.config["query_length"], config.config["doc_length"]) == (16, 300)
+        if name != "pacrr":  # papers/pacrr.toml is the TK paper's
+            assert config.loss == paper.loss
+            assert config.sampler == paper.sampler
+            assert {**config.config, **paper.config} == config.config
+
+
 @pytest.mark.parametrize("table", TABLES)
 def test_every_model_of_a_table_has_as_many_settings_to_try(table: str) -> None:
     configs = {name: read(CONFIGS / table / f"{name}.toml") for name in SHARED if name != "mores-2"}
