@@ -71,6 +71,18 @@ def test_rpacrr_and_its_parts_differ_in_what_they_are_named_for(collection: str)
             assert {**config.config, **paper.config} == config.config
 
 
+def test_the_runs_of_trec_2019_differ_in_their_vectors_alone() -> None:
+    """The ensemble needs the same vocabulary and dev queries; and nothing of DL is trained on."""
+    first, second = (to_plain(read(CONFIGS / "trec-2019" / f"p{n}.toml")) for n in (1, 2))
+    assert {n for n in first if first[n] != second[n]} == {"vectors", "out", "prepared"}
+    for name in ("size", "min_count", "most_words", "unknown_buckets", "whole_documents"):
+        assert first["vectors"][name] == second["vectors"][name]
+    assert "trec-dl" not in str(first["collections"])
+    tk = read(CONFIGS / "insuranceqa" / "tk-2.toml")
+    for part in ("loss", "optimizer", "config"):
+        assert first[part] == to_plain(tk)[part]
+
+
 @pytest.mark.parametrize("table", TABLES)
 def test_every_model_of_a_table_has_as_many_settings_to_try(table: str) -> None:
     configs = {name: read(CONFIGS / table / f"{name}.toml") for name in SHARED if name != "mores-2"}
