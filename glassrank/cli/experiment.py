@@ -30,8 +30,8 @@ def experiment(
     json: console.AsJson = False,
 ) -> None:
     """Train models with several seeds and compare them; run it again to go on."""
-    from glassrank.train.experiment import as_markdown, as_plain
     from glassrank.train.experiment import experiment as run
+    from glassrank.train.experiment_table import as_markdown, as_plain
 
     console.check_writable(out)
     result = run(

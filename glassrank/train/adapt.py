@@ -20,6 +20,7 @@ from glassrank.train.batches import SplitTensors, Tokens
 from glassrank.train.build import build_model
 from glassrank.train.config import Say, TrainConfig
 from glassrank.train.experiment import FIRST_STAGE
+from glassrank.train.folds import of_fold, queries_by_fold
 from glassrank.train.loop import train, validation_precision
 from glassrank.train.prepared import Prepared
 from glassrank.train.validate import both_runs, score_candidates
@@ -52,22 +53,22 @@ def adapt(
 ) -> Adapted:
     """`none` is the model as it was. Models go to `out`/MODE/FOLD; what is there already, from a
     call that was stopped, is not trained again."""
-    folds = prepared.train.folds
-    if config.start.model is None or folds is None:
+    tested = queries_by_fold(prepared)
+    if config.start.model is None or not tested:
         raise InputError(
             "to adapt takes a trained model and folds: set start.model, add [folds], and prepare"
         )
-    queries = np.arange(len(folds))
+    queries = np.arange(len(prepared.train.queries))
     first_stage: Evaluation | None = None
     adapted: dict[Mode, Evaluation] = {}
     runs: dict[str, Run] = {}
     for mode in modes:
         scores = np.zeros(len(prepared.train.grades), np.float32)
-        for fold in range(int(folds.max()) + 1):
-            tested = np.flatnonzero(folds == fold)
-            model = _model_of_fold(config, prepared, folds, fold, mode, out, device, say, base)
-            places = np.isin(prepared.train.docs.owners, tested)
-            scores[places] = _scored(config, prepared, model, tested, device)
+        for fold, fold_queries in enumerate(tested):
+            say(f"{mode}, fold {fold + 1} of {len(tested)}")
+            model = _model_of_fold(config, prepared, fold, mode, out, device, say, base)
+            places = np.isin(prepared.train.docs.owners, fold_queries)
+            scores[places] = _scored(config, prepared, model, fold_queries, device)
         first_run, second_run, qrels = both_runs(prepared.train, queries, scores)
         first_stage = first_stage or evaluate(first_run, qrels, measures)
         adapted[mode] = evaluate(second_run, qrels, measures)
@@ -86,7 +87,6 @@ def adapt(
 def _model_of_fold(
     config: TrainConfig,
     prepared: Prepared,
-    folds: NDArray[np.int32],
     fold: int,
     mode: Mode,
     out: Path,
@@ -96,16 +96,8 @@ def _model_of_fold(
 ) -> Ranker:
     if mode == "none":
         return build_model(config, prepared, base)
-    following = (fold + 1) % (int(folds.max()) + 1)
-    learnt = np.flatnonzero((folds != fold) & (folds != following))
-    split = replace(
-        prepared,
-        train=prepared.train.only(learnt),
-        dev=prepared.train.only(np.flatnonzero(folds == following)),
-        test=None,
-    )
+    split = replace(of_fold(prepared, fold), test=None)  # all modes are tested together
     wanted = replace(config, start=replace(config.start, parts=mode))
-    say(f"{mode}, fold {fold + 1} of {int(folds.max()) + 1}")
     return train(wanted, split, out / mode / str(fold), device, say, base=base).model
 
 

@@ -221,8 +221,8 @@ class ValidationConfig:
 
 @dataclass(frozen=True)
 class FoldsConfig:
-    """Cross-validation over the training queries, for `glassrank adapt`: each fold is tested once,
-    by a model that chose its best step on the next fold and learnt from the others."""
+    """Cross-validation over the training queries, for `adapt` and `experiment`: each fold is
+    tested once, by a model that chose its best step on the next fold and learnt from the others."""
 
     count: int = 5
     file: str | None = None

@@ -1,7 +1,7 @@
 """Several models, several seeds, one table: trained, measured on the same queries, and tested
 against a baseline with a correction for all comparisons."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from glassrank.measure import (
 from glassrank.nn.devices import device_named
 from glassrank.train.batches import SplitTensors, Tokens
 from glassrank.train.config import Say, TrainConfig, read_config, settings_to_try
+from glassrank.train.folds import of_fold, queries_by_fold
 from glassrank.train.loop import Trained, train, validation_precision
 from glassrank.train.prepared import Prepared, load_prepared
 from glassrank.train.same_settings import preparation
@@ -29,10 +30,10 @@ FIRST_STAGE = "first stage"
 
 @dataclass(frozen=True)
 class SeedResult:
-    """One trained model, measured at the depth that its dev queries chose."""
+    """One trained model, measured at the depth that its dev queries chose; or one for each fold."""
 
     seed: int
-    depth: int
+    depths: tuple[int, ...]
     evaluation: Evaluation
     by_depth: Mapping[str, list[float]]
     """Each measure when 1, 2, … candidates are re-ranked: with a speed, quality by time."""
@@ -43,7 +44,8 @@ class Experiment:
     """All that was trained, and what it is worth."""
 
     split: str
-    """Which queries these are: test, or dev where a config has no test queries."""
+    """Which queries these are: test, or dev where a config has no test queries; cross-validated
+    where it has folds."""
     first_stage: Evaluation
     systems: dict[str, list[SeedResult]]
     baseline: str
@@ -67,8 +69,9 @@ def experiment(
 ) -> Experiment:
     """Trains each config with each seed (its own, unless some are given) into `seed-N` of its
     `out`, and goes on where it was stopped. Of a config with a `search`, the first seed tries all
-    settings, and the others have those that were best on dev queries. Arrays that are missing are
-    prepared first, once for all that share them."""
+    settings, and the others have those that were best on dev queries. Of a config with `folds`,
+    each query is measured by the model of its fold. Arrays that are missing are prepared first,
+    once for all that share them."""
     configs = _read(paths)
     if baseline != FIRST_STAGE and baseline not in configs:
         raise InputError(
@@ -80,7 +83,7 @@ def experiment(
     split = ""
     for name, (path, config) in configs.items():
         prepared = _prepared(path, config, device, say)
-        split = "dev" if prepared.test is None else "test"
+        split = _split_name(prepared)
         asked = seeds or (config.seed,)
         trained: Trained | None = None
         if config.search:
@@ -90,9 +93,12 @@ def experiment(
         for seed in asked:
             say(f"{name}, seed {seed}")
             config = replace(config, seed=seed)
-            trained = trained or _trained(path, config, prepared, device, say)
-            result, first = _measured(config, trained, prepared, measures, device)
-            trained = None
+            if prepared.train.folds is None:
+                trained = trained or _trained(path, config, prepared, device, say)
+                result, first = _measured(config, trained, prepared, measures, device)
+                trained = None
+            else:
+                result, first = _measured_by_folds(path, config, prepared, measures, device, say)
             first_stage = first_stage or first
             systems.setdefault(name, []).append(result)
     assert first_stage is not None
@@ -126,7 +132,12 @@ def _read(paths: Sequence[Path]) -> dict[str, tuple[Path, TrainConfig]]:
 
 def _check_search(path: Path, config: TrainConfig) -> None:
     """All settings are trained on the same arrays, so that none may change what those are made of;
-    seeds and folders are the experiment's own."""
+    seeds and folders are the experiment's own. What one fold chooses on, another one tests."""
+    if config.search and config.folds is not None:
+        raise InputError(
+            f"{path} has folds and a search, which would choose on queries that it tests; "
+            "leave one of them out"
+        )
     wanted = preparation(config), config.seed, config.out, config.prepared
     for number, tried in enumerate(settings_to_try(config)):
         if (preparation(tried), tried.seed, tried.out, tried.prepared) != wanted:
@@ -143,7 +154,12 @@ def _queries(path: Path, config: TrainConfig) -> object:
         for collection in config.collections
     ]
     given = config.candidates
-    return collections, given.method, given.run, given.dev_depth, given.dev_queries
+    same: list[object] = [collections, given.method, given.run, given.dev_depth, given.dev_queries]
+    if config.folds is not None:
+        asked = [(c.train_queries, c.train_qrels) for c in config.collections]
+        same += [[_place(path.parent, name) for name in names] for names in asked]
+        same += [config.folds, given.train_depth, given.train_queries, given.train_kept]
+    return same
 
 
 def _place(folder: Path, name: str | None) -> str | None:
@@ -154,6 +170,12 @@ def _place(folder: Path, name: str | None) -> str | None:
 def _files(collection: object) -> list[str | None]:
     names = ("docs", "dev_queries", "dev_qrels", "test_queries", "test_qrels")
     return [getattr(collection, name) for name in names]
+
+
+def _split_name(prepared: Prepared) -> str:
+    if prepared.train.folds is not None:
+        return "cross-validated"
+    return "dev" if prepared.test is None else "test"
 
 
 def _prepared(path: Path, config: TrainConfig, device: str, say: Say) -> Prepared:
@@ -228,8 +250,53 @@ def _measured(
     means = {name: float(values.mean()) for name, values in per_query.items()}
     evaluation = Evaluation(tuple(qrels), means, per_query)
     by_depth = {name: curve.mean.tolist() for name, curve in curves.items()}
-    result = SeedResult(config.seed, depth, evaluation, by_depth)
+    result = SeedResult(config.seed, (depth,), evaluation, by_depth)
     return result, evaluate(first_run, qrels, measures)
+
+
+def _measured_by_folds(
+    path: Path,
+    config: TrainConfig,
+    prepared: Prepared,
+    measures: Sequence[str],
+    device: str,
+    say: Say,
+) -> tuple[SeedResult, Evaluation]:
+    results, firsts = [], []
+    tested = queries_by_fold(prepared)
+    for fold in range(len(tested)):
+        say(f"fold {fold + 1} of {len(tested)}")
+        wanted = replace(config, out=f"{config.out}/fold-{fold}")
+        part = of_fold(prepared, fold)
+        trained = _trained(path, wanted, part, device, say)
+        result, first = _measured(wanted, trained, part, measures, device)
+        results.append(result)
+        firsts.append(first)
+    ids = tuple(str(query) for queries in tested for query in queries)
+    evaluation = _side_by_side(ids, [result.evaluation for result in results])
+    depths = tuple(result.depths[0] for result in results)
+    by_depth = _mean_by_depth([len(queries) for queries in tested], results)
+    return SeedResult(config.seed, depths, evaluation, by_depth), _side_by_side(ids, firsts)
+
+
+def _mean_by_depth(queries: Sequence[int], results: Sequence[SeedResult]) -> dict[str, list[float]]:
+    """Over the queries of all folds, as deep as the one goes that goes least deep."""
+    means = {}
+    for name in results[0].by_depth:
+        deepest = min(len(result.by_depth[name]) for result in results)
+        rows = [result.by_depth[name][:deepest] for result in results]
+        means[name] = np.average(rows, axis=0, weights=queries).tolist()
+    return means
+
+
+def _side_by_side(ids: tuple[str, ...], parts: Sequence[Evaluation]) -> Evaluation:
+    """One evaluation of queries that were measured in parts."""
+    per_query = {
+        name: np.concatenate([part.per_query[name] for part in parts])
+        for name in parts[0].per_query
+    }
+    means = {name: float(values.mean()) for name, values in per_query.items()}
+    return Evaluation(ids, means, per_query)
 
 
 def _mean_of(evaluations: Sequence[Evaluation]) -> Evaluation:
@@ -240,80 +307,3 @@ def _mean_of(evaluations: Sequence[Evaluation]) -> Evaluation:
     }
     means = {name: float(values.mean()) for name, values in per_query.items()}
     return Evaluation(evaluations[0].query_ids, means, per_query)
-
-
-def as_markdown(result: Experiment, alpha: float = 0.05) -> str:
-    """One row for each system, best values marked where they differ from the baseline."""
-    measures = list(result.first_stage.mean)
-    p_values = {(row.system_name, row.measure): row.corrected_p for row in result.comparisons}
-    first = " | ".join(_shown(result.first_stage.mean[m], 0.0) for m in measures)
-    lines = [
-        f"| system | {' | '.join(measures)} | depth | seeds |",
-        f"|---|{'---|' * (len(measures) + 2)}",
-        f"| {FIRST_STAGE} | {first} | | |",
-    ]
-    for name, results in result.systems.items():
-        cells = [
-            _shown(*result.spread(name, m)) + ("*" if p_values.get((name, m), 1.0) < alpha else "")
-            for m in measures
-        ]
-        depths = ", ".join(str(seed.depth) for seed in results)
-        seeds = ", ".join(str(seed.seed) for seed in results)
-        lines.append(f"| {name} | {' | '.join(cells)} | {depths} | {seeds} |")
-    told = (
-        f"{len(result.first_stage.query_ids):,} {result.split} queries, each model at the depth "
-        "that its dev queries chose; ± is the deviation over seeds. "
-        f"* differs from {result.baseline}: p < {alpha} in a paired t-test over queries (their "
-        "means over seeds), Holm's correction "
-        f"for {len(result.comparisons)} comparisons."
-    )
-    settings = [f"- {name}: {setting}" for name, setting in result.chosen.items()]
-    if settings:
-        settings = ["", "Settings that were best on dev queries:", "", *settings]
-    return "\n".join([*lines, "", told, *settings, ""])
-
-
-def _shown(mean: float, deviation: float) -> str:
-    return f"{mean:.4f}" + (f" ± {deviation:.4f}" if deviation else "")
-
-
-def _short(values: Iterable[float]) -> list[float]:
-    return [round(float(value), 6) for value in values]
-
-
-def as_plain(result: Experiment) -> Mapping[str, object]:
-    """The same and more, for JSON: each query's measures, in the order of the file of queries, and
-    means at every depth."""
-    return {
-        "split": result.split,
-        "queries": len(result.first_stage.query_ids),
-        "baseline": result.baseline,
-        "first_stage": result.first_stage.mean,
-        "chosen": result.chosen,
-        "systems": {
-            name: [
-                {
-                    "seed": seed.seed,
-                    "depth": seed.depth,
-                    "mean": seed.evaluation.mean,
-                    "by_depth": {m: _short(values) for m, values in seed.by_depth.items()},
-                    "per_query": {
-                        m: _short(values) for m, values in seed.evaluation.per_query.items()
-                    },
-                }
-                for seed in results
-            ]
-            for name, results in result.systems.items()
-        },
-        "comparisons": [
-            {
-                "system": row.system_name,
-                "measure": row.measure,
-                "mean": row.system,
-                "baseline": row.baseline,
-                "p": row.p_value,
-                "p_corrected": row.corrected_p,
-            }
-            for row in result.comparisons
-        ],
-    }

@@ -17,7 +17,8 @@ from glassrank.types import Qrels, Run
 if TYPE_CHECKING:
     from glassrank.measure import DepthCurve
 
-_PAIRS_AT_ONCE = 512
+_PAIRS_AT_ONCE, _OF_WORDS = 512, 200
+"""Pairs, with documents of so many words; attention takes memory with the square of them."""
 _SHALLOWEST = 5
 """Of the depths at which the TK authors' code compares steps."""
 
@@ -55,8 +56,9 @@ def score_candidates(
     scores = np.zeros(len(texts), np.float32)
     was_training = model.training
     model.eval()
-    for start in range(0, len(order), _PAIRS_AT_ONCE):
-        part = order[start : start + _PAIRS_AT_ONCE]
+    at_once = _pairs_at_once(int(data.docs.lengths.max(initial=0)))
+    for start in range(0, len(order), at_once):
+        part = order[start : start + at_once]
         at = places[candidates[part]]
         needed, which = np.unique(owner[at], return_inverse=True)
         with rounding(precision, data.first_stage.device):
@@ -73,6 +75,11 @@ def score_candidates(
     weight = model.first_stage_weight
     shares = split.first_stage[places] * np.float32(0 if weight is None else weight.item())
     return split.passages.scores(scores, candidates, shares)
+
+
+def _pairs_at_once(longest_doc: int) -> int:
+    share = min(1.0, (_OF_WORDS / max(1, longest_doc)) ** 2)
+    return max(1, int(_PAIRS_AT_ONCE * share))
 
 
 def validate(

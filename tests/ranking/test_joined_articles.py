@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from glassrank.corpus import read_docs, read_qrels, read_queries
+
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 import long_documents
 
@@ -28,18 +30,42 @@ def test_passages_are_ranked_better_than_documents_that_are_cut() -> None:
     assert about["passages"]["passages"] > 4 * about["documents"]  # type: ignore[index, operator]
 
 
-def test_passages_of_one_title_are_joined(tmp_path: Path) -> None:
-    def write(name: str, text: str) -> None:
-        (tmp_path / name).write_bytes(gzip.compress(text.encode()))
+@pytest.fixture
+def passages(tmp_path: Path) -> Path:
+    files = {
+        "collection.tsv.gz": [
+            *["p0\tA cat.", "p1\tIt eats.", "p2\tOnce a cat."],
+            *["p3\tA dog.", "p4\tIt barks.", "p5\tOnce a dog."],
+        ],
+        "queries.train.tsv.gz": ["q0\tcat", "q2\tcat history", "q3\tdog", "q4\tdog voice"],
+        "qrels.train.txt.gz": ["q0 0 p0 1", "q2 0 p2 1", "q3 0 p3 1", "q4 0 p4 1"],
+        "queries.test.tsv.gz": ["q1\tcat food", "q5\tdog history"],
+        "qrels.test.txt.gz": ["q1 0 p1 1", "q5 0 p5 1"],
+    }
+    for name, rows in files.items():
+        (tmp_path / name).write_bytes(gzip.compress("\n".join(rows).encode()))
+    return tmp_path
 
-    write("collection.tsv.gz", "p0\tA cat.\np1\tIt eats.\np2\tA dog.\n")
-    write("queries.train.tsv.gz", "q0\tcat\nq2\tdog\n")
-    write("queries.test.tsv.gz", "q1\tcat food\n")
-    write("qrels.train.txt.gz", "q0 0 p0 1\nq2 0 p2 1\n")
-    write("qrels.test.txt.gz", "q1 0 p1 1\n")
-    docs, queries, qrels = long_documents.joined(tmp_path, "test", titles=True)
+
+def test_passages_of_one_title_are_joined(passages: Path) -> None:
+    docs, queries, qrels = long_documents.joined(passages, "test", titles=True)
     assert [(doc.title, doc.text) for doc in docs] == [
-        ("cat", "A cat. It eats."),
-        ("dog", "A dog."),
+        ("cat", "A cat. It eats. Once a cat."),
+        ("dog", "A dog. It barks. Once a dog."),
     ]
-    assert (queries, qrels) == ({"q1": "cat food"}, {"q1": {"a0": 1}})
+    assert queries == {"q1": "cat food", "q5": "dog history"}
+    assert qrels == {"q1": {"a0": 1}, "q5": {"a1": 1}}
+
+
+def test_headings_that_one_document_has_are_written_as_queries(passages: Path) -> None:
+    """Both have a history, in two splits, and a title is no heading."""
+    out = passages / "written"
+    long_documents.write(passages, out)
+    assert [(doc.doc_id, doc.text) for doc in read_docs(str(out / "collection.tsv.gz"))] == [
+        ("a0", "A cat. It eats. Once a cat."),
+        ("a1", "A dog. It barks. Once a dog."),
+    ]
+    for split, query, doc_id in (("train", ("q4", "voice"), "a1"), ("test", ("q1", "food"), "a0")):
+        queries = read_queries(str(out / f"queries.{split}.tsv.gz"))
+        assert [(row.query_id, row.text) for row in queries] == [query]
+        assert read_qrels(str(out / f"qrels.{split}.txt.gz")) == {query[0]: {doc_id: 1}}

@@ -13,8 +13,10 @@ from glassrank.errors import InputError
 from glassrank.models.checkpoint import load_model
 from glassrank.train.batches import SplitTensors, Tokens
 from glassrank.train.config import read_config
-from glassrank.train.experiment import as_markdown, experiment
-from glassrank.train.prepared import load_prepared
+from glassrank.train.experiment import experiment
+from glassrank.train.experiment_table import as_markdown
+from glassrank.train.folds import of_fold, queries_by_fold
+from glassrank.train.prepared import Split, load_prepared
 from glassrank.train.validate import quality_by_depth
 
 COMMON = """
@@ -163,3 +165,53 @@ def test_a_setting_that_is_none_is_refused_before_anything_is_trained(folder: Pa
     with pytest.raises(InputError, match="there is no 'rests'; did you mean 'rest'"):
         experiment([config])
     assert not (folder / "prepared").exists()
+
+
+def test_each_query_is_measured_by_the_model_of_its_fold(folder: Path) -> None:
+    config = folder / "knrm.toml"
+    config.write_text(config.read_text() + "folds = { count = 4 }\n")
+    result = experiment([config], seeds=[1, 2], measures=["RR@10"])
+    assert result.split == "cross-validated"
+    assert sorted(map(int, result.first_stage.query_ids)) == list(range(20))
+    prepared = load_prepared(folder / "prepared")
+    for seed in result.systems["knrm"]:
+        assert len(seed.depths) == 4
+        assert seed.evaluation.query_ids == result.first_stage.query_ids
+        at = 0
+        for fold, queries in enumerate(queries_by_fold(prepared)):
+            run = folder / f"runs/knrm/fold-{fold}/seed-{seed.seed}/result.json"
+            values = seed.evaluation.per_query["RR@10"][at : at + len(queries)]
+            assert values.mean() == pytest.approx(json.loads(run.read_text())["test"])
+            at += len(queries)
+    assert "20 cross-validated queries" in as_markdown(result)
+
+
+def test_a_fold_learns_from_all_but_two(folder: Path) -> None:
+    config = folder / "knrm.toml"
+    config.write_text(config.read_text() + "folds = { count = 4 }\n")
+    experiment([config], measures=["RR@10"])
+    prepared = load_prepared(folder / "prepared")
+    tested = queries_by_fold(prepared)
+    assert sorted(np.concatenate(tested).tolist()) == list(range(20))
+
+    def texts(split: Split) -> list[tuple[int, ...]]:
+        return [tuple(split.queries[n].tolist()) for n in range(len(split.queries))]
+
+    for fold in range(4):
+        parts = of_fold(prepared, fold)
+        assert parts.test is not None
+        assert texts(parts.test) == [texts(prepared.train)[n] for n in tested[fold]]
+        assert texts(parts.dev) == [texts(prepared.train)[n] for n in tested[(fold + 1) % 4]]
+        every = texts(parts.train) + texts(parts.dev) + texts(parts.test)
+        assert sorted(every) == sorted(texts(prepared.train))
+
+
+def test_folds_cannot_be_searched_nor_compared_with_others(folder: Path) -> None:
+    folds = "folds = { count = 4 }\n"
+    config = folder / "knrm.toml"
+    config.write_text(config.read_text() + folds)
+    with pytest.raises(InputError, match="cannot stand in one table"):
+        experiment([config, folder / "conv_knrm.toml"])
+    config.write_text(config.read_text() + "\n[[search]]\noptimizer = { rest = 0.2 }\n")
+    with pytest.raises(InputError, match="has folds and a search"):
+        experiment([config])
