@@ -5,8 +5,6 @@ the usual block: the feed-forward layer comes first, has a residual and a norm o
 norm divides by the standard deviation plus epsilon.
 """
 
-from functools import cache
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -25,15 +23,15 @@ def positions(like: Tensor) -> Tensor:
     """Sinusoids (L, E) for vectors (B, L, E), in their type and where they are."""
     length, size = like.shape[1:]
     longest = 1 << max(0, length - 1).bit_length()
-    made: Tensor = _waves(longest, size, like.device, like.dtype)
-    return made[:length]
+    key = longest, size, like.device, like.dtype
+    if key not in _WAVES:
+        with torch.inference_mode(False):  # made while ranking, they may be used in training
+            _WAVES[key] = torch.from_numpy(waves(longest, size)).to(like.device, like.dtype)
+    return _WAVES[key][:length]
 
 
-@torch.compiler.disable  # else they are made again on the CPU, call by call
-@cache  # for a few lengths, powers of two; what was recorded with them may need them for ever
-def _waves(length: int, size: int, device: torch.device, dtype: torch.dtype) -> Tensor:
-    with torch.inference_mode(False):  # made while ranking, they may be used in training
-        return torch.from_numpy(waves(length, size)).to(device, dtype)
+_WAVES: dict[tuple[int, int, torch.device, torch.dtype], Tensor] = {}
+"""For a few lengths, powers of two; what was recorded with them may need them for ever."""
 
 
 class Norm(nn.Module):

@@ -40,8 +40,8 @@ def _shown(mean: float, deviation: float) -> str:
     return f"{mean:.4f}" + (f" ± {deviation:.4f}" if deviation else "")
 
 
-def _short(values: Iterable[float]) -> list[float]:
-    return [round(float(value), 6) for value in values]
+def _plain(values: Iterable[float]) -> list[float]:
+    return [float(value) for value in values]
 
 
 def as_plain(result: Experiment) -> Mapping[str, object]:
@@ -59,9 +59,9 @@ def as_plain(result: Experiment) -> Mapping[str, object]:
                     "seed": seed.seed,
                     "depths": seed.depths,
                     "mean": seed.evaluation.mean,
-                    "by_depth": {m: _short(values) for m, values in seed.by_depth.items()},
+                    "by_depth": {m: _plain(values) for m, values in seed.by_depth.items()},
                     "per_query": {
-                        m: _short(values) for m, values in seed.evaluation.per_query.items()
+                        m: _plain(values) for m, values in seed.evaluation.per_query.items()
                     },
                 }
                 for seed in results

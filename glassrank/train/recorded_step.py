@@ -71,6 +71,7 @@ class RecordedStep(Step):
         return self._value
 
     def update(self, progress: RunProgress) -> None:
+        """As the plain step, with the table's gradients of this batch."""
         (query, *_), (doc, *_) = self._read
         if doc.requires_grad:  # words' vectors; the table's own gradients are of the last step
             for name, parameter in self._model.named_parameters():
@@ -99,6 +100,8 @@ class RecordedStep(Step):
         stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream())
         long = self._config.optimizer.steps >= _WORTH_COMPILING
+        with torch.cuda.stream(stream):
+            self._compute()  # what a model makes once is there before the compiler sees it
         with compiled(self._model) if long else nullcontext(), torch.cuda.stream(stream):
             for _ in range(_WARM_UPS):
                 self._compute()

@@ -6,7 +6,7 @@ import torch
 from tiny_run import tiny_config, tiny_prepared
 
 import glassrank.train.validate as module
-from glassrank.models import TokenBatch
+from glassrank.models import Words
 from glassrank.train.batches import SplitTensors, Tokens
 from glassrank.train.build import build_model
 
@@ -18,13 +18,13 @@ def test_longer_documents_come_fewer_at_a_time(monkeypatch: pytest.MonkeyPatch) 
     data = SplitTensors.of(prepared.dev, docs, config.query_length, cpu)
     longest = int(docs.lengths.max())
     sizes: list[int] = []
-    encode = model.encode_doc
+    encode = model.doc_words
 
-    def counted(batch: TokenBatch) -> object:
-        sizes.append(len(batch.ids))
-        return encode(batch)
+    def counted(words: Words) -> object:
+        sizes.append(len(words.mask))
+        return encode(words)
 
-    monkeypatch.setattr(model, "encode_doc", counted)
+    monkeypatch.setattr(model, "doc_words", counted)
     monkeypatch.setattr(module, "_PAIRS_AT_ONCE", 64)
     scores = []
     for usual_length, most in ((longest, 64), (longest / 2, 16), (longest * 2, 64)):

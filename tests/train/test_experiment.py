@@ -55,15 +55,16 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def on_test(folder: Path, run: Path) -> float:
+def on_test(folder: Path, run: Path, fold: int | None = None) -> float:
     """What a trained model is worth there, by another way than the experiment's own."""
     result = json.loads((run / "result.json").read_text())
     assert result["test"] is None  # nothing is looked at before dev queries have chosen
     config = read_config(folder / "knrm.toml")
     prepared = load_prepared(folder / "prepared", config)
-    assert prepared.test is not None
+    test = prepared.test if fold is None else of_fold(prepared, fold).test
+    assert test is not None
     docs = Tokens.of(prepared.docs, config.doc_length, torch.device("cpu"))
-    data = SplitTensors.of(prepared.test, docs, config.query_length, torch.device("cpu"))
+    data = SplitTensors.of(test, docs, config.query_length, torch.device("cpu"))
     by_depth, _ = quality_by_depth(load_model(run / "best").model, data, "RR@10")
     return by_depth[min(result["depth"], max(by_depth))]
 
@@ -101,7 +102,7 @@ def test_the_command_writes_markdown_and_json_and_goes_on(folder: Path) -> None:
     assert len(values) == 20 and np.mean(values) == pytest.approx(row["mean"]["RR@10"], abs=1e-5)
     by_depth = row["by_depth"]["RR@10"]
     assert by_depth[0] == pytest.approx(report["first_stage"]["RR@10"], abs=1e-5)
-    assert by_depth[row["depth"] - 1] == pytest.approx(row["mean"]["RR@10"], abs=1e-5)
+    assert by_depth[row["depths"][0] - 1] == pytest.approx(row["mean"]["RR@10"], abs=1e-5)
 
 
 def test_what_cannot_be_compared_is_refused(folder: Path) -> None:
@@ -179,9 +180,9 @@ def test_each_query_is_measured_by_the_model_of_its_fold(folder: Path) -> None:
         assert seed.evaluation.query_ids == result.first_stage.query_ids
         at = 0
         for fold, queries in enumerate(queries_by_fold(prepared)):
-            run = folder / f"runs/knrm/fold-{fold}/seed-{seed.seed}/result.json"
+            run = folder / f"runs/knrm/fold-{fold}/seed-{seed.seed}"
             values = seed.evaluation.per_query["RR@10"][at : at + len(queries)]
-            assert values.mean() == pytest.approx(json.loads(run.read_text())["test"])
+            assert values.mean() == pytest.approx(on_test(folder, run, fold))
             at += len(queries)
     assert "20 cross-validated queries" in as_markdown(result)
 
