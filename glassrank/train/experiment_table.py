@@ -52,6 +52,9 @@ def as_plain(result: Experiment) -> Mapping[str, object]:
         "queries": len(result.first_stage.query_ids),
         "baseline": result.baseline,
         "first_stage": result.first_stage.mean,
+        "first_stage_per_query": {
+            m: _plain(values) for m, values in result.first_stage.per_query.items()
+        },
         "chosen": result.chosen,
         "systems": {
             name: [

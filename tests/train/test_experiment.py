@@ -100,6 +100,8 @@ def test_the_command_writes_markdown_and_json_and_goes_on(folder: Path) -> None:
     row = report["systems"]["knrm"][0]
     values = row["per_query"]["RR@10"]
     assert len(values) == 20 and np.mean(values) == pytest.approx(row["mean"]["RR@10"], abs=1e-5)
+    alone = report["first_stage_per_query"]["RR@10"]
+    assert np.mean(alone) == pytest.approx(report["first_stage"]["RR@10"])
     by_depth = row["by_depth"]["RR@10"]
     assert by_depth[0] == pytest.approx(report["first_stage"]["RR@10"], abs=1e-5)
     assert by_depth[row["depths"][0] - 1] == pytest.approx(row["mean"]["RR@10"], abs=1e-5)
