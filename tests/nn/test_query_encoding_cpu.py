@@ -20,6 +20,7 @@ from glassrank.nn.cpu import amx, few_rows
 from glassrank.nn.cpu.query_encoders import ContextualQueryOnCPU, EncoderOnCPU, arrays_of
 from glassrank.nn.cpu.text_encoders import BERTRows
 from glassrank.nn.encoder_configs import distance_kinds
+from glassrank.nn.threads import one_thread
 from glassrank.nn.transformer import Activation, Encoder, EncoderConfig
 
 needs_tiles = pytest.mark.skipif(not amx.usable(), reason="this processor has no AMX tiles")
@@ -227,13 +228,13 @@ def test_one_that_joins_and_then_never_works_is_not_waited_for() -> None:
     before = few_rows.lead
     few_rows.lead = lead
     try:
-        rows._alone = 0
+        rows._alone, rows._next_alone = 0, few_rows._FIRST_ALONE
         assert torch.equal(fast(*batch), expected)
     finally:
         few_rows.lead = before
     if rows._shares > 1:
         assert seen[0][16] >= 1 << 32  # dismissed
-        assert rows._alone == few_rows._ALONE
+        assert rows._alone == few_rows._FIRST_ALONE
 
 
 def test_after_one_that_never_came_texts_are_encoded_alone(
@@ -248,10 +249,23 @@ def test_after_one_that_never_came_texts_are_encoded_alone(
         return work(True)
 
     monkeypatch.setattr(few_rows, "lead", lead)
-    fast._rows._alone = 0
-    for _ in range(few_rows._ALONE + 1):
+    fast._rows._alone, fast._rows._next_alone = 0, few_rows._FIRST_ALONE
+    for _ in range(80):
         fast(*text(5))
-    assert asked == [1, *[0] * (few_rows._ALONE - 1), 1]
+    asks = np.flatnonzero(asked)
+    assert np.diff(asks).tolist() == [2, 4, 8, 16, 20, 20]  # the longer, the oftener it was so
+
+
+def test_a_model_that_is_loaded_by_one_thread_encodes_with_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Folders are read by one thread, whose steps are short."""
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    monkeypatch.setattr(few_rows, "_WORTH", 100)
+    torch.set_num_threads(2)
+    with one_thread():
+        fast = EncoderOnCPU(trained(Encoder(SMALL)))
+    assert fast._rows._shares == 2
 
 
 def test_many_callers_at_once() -> None:

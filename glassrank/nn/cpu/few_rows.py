@@ -36,14 +36,15 @@ from glassrank.nn.cpu.row_attention import TileRoom, room_sizes
 from glassrank.nn.cpu.row_products import STEP
 from glassrank.nn.cpu.row_steps import ASKERS
 from glassrank.nn.cpu.simd import LANES, LINE
-from glassrank.nn.threads import lead, threads_allowed, threads_set
+from glassrank.nn.threads import lead, threads_allowed
 
 _MOST_SHARES = 8
 """Each adds a sum as large as all rows."""
 _WORTH = 2_000_000
 """Weights that take longer to read than waking a thread does."""
-_ALONE = 20
-"""Texts that one thread encodes after others came too late: the machine is busy."""
+_FIRST_ALONE, _ALONE = 2, 20
+"""How many texts later others are invited again that came too late: the machine is busy. After each
+further time in a row it is twice as many, up to the second of these."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ class FewRows:
     ) -> None:
         """`distances` (heads, 2 * longest - 1) are what heads add to scores by where the other row
         stands, from the farthest before to the farthest after; texts are no longer than that.
-        `threads` are as many as `threads_set` says, unless told otherwise, or fewer where there
+        `threads` are as many as `threads_allowed` says, unless told otherwise, or fewer where there
         is little to do; if it says fewer later on, no more are used.
         `tiles` says whether to use the processor's matrix tiles: None is yes, where there are
         any."""
@@ -93,13 +94,13 @@ class FewRows:
         packed = [packed_block(block, self._width) for block in blocks]
         most = min([_MOST_SHARES, os.cpu_count() or 1, *(block.units for block in packed)])
         worth = sum(block.first.size + block.second.size for block in packed) // _WORTH
-        wanted = min(worth, threads_set()) if threads is None else threads
+        wanted = min(worth, threads_allowed()) if threads is None else threads
         self._shares = max(1, min(most, wanted)) if packed else 1
         self._threads = threads
         self._blocks = laid_out(blocks, packed, size, self._shares, distances)
         self._widest = max((widest(block, self._shares) for block in packed), default=STEP)
         self._channels = max((block.channels for block in packed), default=0)
-        self._alone = 0
+        self._alone, self._next_alone = 0, _FIRST_ALONE
         self._free: defaultdict[int, list[Workspace]] = defaultdict(list)
 
     def __call__(
@@ -126,7 +127,9 @@ class FewRows:
                 space
             )  # whoever comes later finds the barrier closed, and does not touch it
         if came <= invited:
-            self._alone = _ALONE
+            self._alone, self._next_alone = self._next_alone, min(2 * self._next_alone, _ALONE)
+        elif invited:
+            self._next_alone = _FIRST_ALONE
         return out
 
     def _check(self, ids: NDArray[np.int64], texts: NDArray[np.int64], entry: Entry) -> None:
