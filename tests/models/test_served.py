@@ -12,7 +12,7 @@ from model_folders import PIECES, WORDS
 
 pytest.importorskip("numba")
 from glassrank.explaining import explain_docs
-from glassrank.models import MODELS, Ranker, WordTable
+from glassrank.models import MODELS, Ranker, WordTable, served
 from glassrank.models.checkpoint import Usage, fingerprint, load_model, load_served
 from glassrank.models.ranker import AnyRanker, TokenBatch
 from glassrank.models.saving import save_model
@@ -185,3 +185,25 @@ def _opened(path: Path, reranker: Reranker) -> Any:
     from glassrank.store import Store
 
     return Store.open(path, reranker.model)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 5, 6, 250])
+def test_products_are_of_a_size_for_which_no_thread_is_taken(
+    rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Numpy's BLAS would take one of its own, which goes on to keep a processor busy."""
+    rng = np.random.default_rng(rows)
+    states = rng.normal(size=(rows, 384)).astype(np.float32)
+    weights = rng.normal(size=(384, 128)).astype(np.float32)
+    sizes: list[int] = []
+    multiply = np.matmul
+
+    def counted(first: Any, second: Any, **options: Any) -> Any:
+        sizes.append(first.shape[0] * second.size)
+        return multiply(first, second, **options)
+
+    monkeypatch.setattr(np, "matmul", counted)
+    made = served._product(states, weights)
+    np.testing.assert_allclose(made, states @ weights, rtol=1e-4, atol=1e-4)
+    assert made.dtype == np.float32 and max(sizes, default=0) <= 1 << 18
+    assert sum(sizes) == rows * weights.size

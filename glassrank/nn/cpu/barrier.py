@@ -12,6 +12,7 @@ A `barrier` is a fresh array of zeros for each piece of work: `counters()`. Func
 """
 
 import platform
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -30,9 +31,8 @@ _SHORT_LOOKS = architecture() == "aarch64"
 """Whether a look takes 15 nanoseconds, and not 50."""
 _LOOKS = 1300 if _SHORT_LOOKS else 500
 """At a counter before others may run: about 20 microseconds."""
-_PATIENCE = 20_000 if _SHORT_LOOKS else 2000
-"""Looks of the leader before it goes on without the others: about 100 microseconds, or 300 where
-there are no matrix tiles either, and a step takes longer than to wake a thread."""
+_PATIENCE = 6500 if _SHORT_LOOKS else 2000
+"""Looks of the leader, at least, before it goes on without the others: about 100 microseconds."""
 _WHOLE_SYSTEM = 15
 
 
@@ -87,6 +87,24 @@ def _emit_let_others_run(builder: Any) -> None:
         named(builder, "sched_yield", ir.IntType(32), [])
 
 
+@intrinsic
+def clock(typing: Any) -> Any:
+    """Nanoseconds; always 0 on Windows, which has another one."""
+    kind = ir.IntType(64)
+
+    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        if platform.system() == "Windows":
+            return kind(0)
+        place = builder.alloca(kind, 2)
+        which = ir.IntType(32)(time.CLOCK_MONOTONIC)
+        named(builder, "clock_gettime", ir.IntType(32), [which, place])
+        seconds = builder.load(place)
+        parts = builder.load(builder.gep(place, [ir.IntType(32)(1)]))
+        return builder.add(builder.mul(seconds, kind(1_000_000_000)), parts)
+
+    return types.int64(), generate
+
+
 _pause, _let_others_run = _call(_emit_pause), _call(_emit_let_others_run)
 
 
@@ -101,7 +119,7 @@ def join(barrier: Any) -> Any:
 def close(barrier: Any, invited: int) -> Any:
     """For the leader: closes the barrier to those that come later. Gives how many take part, itself
     included."""
-    _wait_some_time(barrier, _JOINED, invited)
+    _wait_some_time(barrier, _JOINED, invited, 0)
     count = _add(barrier, _JOINED, _CLOSED) + 1
     _add(barrier, _TAKING_PART, count)
     return count
@@ -121,10 +139,10 @@ def arrive(barrier: Any) -> None:
 
 
 @njit
-def all_came(barrier: Any, arrivals: int) -> bool:
-    """For the leader: whether there were so many arrivals in time. If not, the others are
-    dismissed: whatever they still write, nobody may read."""
-    if _wait_some_time(barrier, _ARRIVED, arrivals):
+def all_came(barrier: Any, arrivals: int, patience: int) -> bool:
+    """For the leader: whether there were so many arrivals within so many nanoseconds. If not, the
+    others are dismissed: whatever they still write, nobody may read."""
+    if _wait_some_time(barrier, _ARRIVED, arrivals, patience):
         return True
     _add(barrier, _ARRIVED, _DISMISSED)
     return False
@@ -138,11 +156,13 @@ def goes_on(barrier: Any, arrivals: int) -> Any:
 
 
 @njit
-def _wait_some_time(barrier: Any, counter: int, value: int) -> bool:
-    for _ in range(_PATIENCE):
+def _wait_some_time(barrier: Any, counter: int, value: int, patience: int) -> bool:
+    until, looks = clock() + patience, 0
+    while looks < _PATIENCE or clock() < until:
         if _read(barrier, counter) >= value:
             return True
         _pause()
+        looks += 1
     return False
 
 

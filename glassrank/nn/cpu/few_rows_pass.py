@@ -24,7 +24,7 @@ from glassrank.nn.cpu import (
     simd,
     simd_math,
 )
-from glassrank.nn.cpu.barrier import all_came, arrive, close, goes_on, join, participants
+from glassrank.nn.cpu.barrier import all_came, arrive, clock, close, goes_on, join, participants
 from glassrank.nn.cpu.row_attention import TileRoom, attend_text
 from glassrank.nn.cpu.row_products import begin, end, multiply
 from glassrank.nn.cpu.row_steps import activate, normalise
@@ -219,7 +219,7 @@ def _compiled(*sources: float) -> Any:
         block = np.int64(0)  # of a literal 0, numba would compile all that takes it once more
         while block <= last:
             turn = 2 if alone else block % 2
-            share = number
+            share, began = number, clock()
             while share < shares:
                 _work_on_share(blocks, block, share, count, texts, width, number, space, turn)
                 if not threads:
@@ -230,7 +230,10 @@ def _compiled(*sources: float) -> Any:
                 # What comes out is for the leader alone.
                 if block == last or not goes_on(counters, (block + 1) * threads):
                     break
-            elif not alone and not all_came(counters, (block + 1) * threads):
+            # Alone, each block that is left would take as much longer: a quarter of that is risked.
+            elif not alone and not all_came(
+                counters, (block + 1) * threads, (clock() - began) * max(1, (last - block) // 4)
+            ):
                 alone, threads = True, 1
                 continue  # this block once more
             _add_and_norm(blocks, block, count, size, width, number, space, turn)
