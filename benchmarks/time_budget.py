@@ -46,14 +46,14 @@ from glassrank.train.build import build_model
 from glassrank.train.config import TrainConfig, read_config
 from glassrank.train.prepared import Prepared, Split
 
-DEPTH, QUERIES, SIZE = 100, 8, 300
+DEPTH, SIZE = 100, 300
 
 
-def sample(data: Path, folder: Path) -> tuple[Index, list[JudgedQuery]]:
+def sample(data: Path, folder: Path, count: int) -> tuple[Index, list[JudgedQuery]]:
     """An index of what the first stage finds for a few test queries, and these."""
     docs = {doc.doc_id: doc for doc in read_docs(data / "collection.tsv.gz")}
     asked = list(read_queries(data / "queries.test.tsv.gz"))
-    some = [asked[place] for place in np.linspace(0, len(asked) - 1, QUERIES).astype(int)]
+    some = [asked[place] for place in np.linspace(0, len(asked) - 1, count).astype(int)]
     whole = Index.build(docs.values(), folder / "whole")
     found = whole.top_k([query.text for query in some], DEPTH)
     lists = [[whole.snapshot.doc_id(int(n)) for n in best.docs] for best in found]
@@ -118,7 +118,8 @@ def main() -> None:
     parser.add_argument("--configs", required=True, type=Path, help="the folder of their configs")
     parser.add_argument("--data", required=True, type=Path, help="the folder of the collection")
     parser.add_argument("--device", default="cpu", help="cpu, cuda, or cuda:1")
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--queries", type=int, default=8, help="how many are timed")
+    parser.add_argument("--repeats", type=int, default=5, help="of each; a first one more")
     parser.add_argument("--max-ms", type=int, help="where time ends in the picture")
     parser.add_argument("--plot", type=Path, help="a picture: .svg, .png or .pdf")
     parser.add_argument("--json", type=Path, help="a file for all numbers")
@@ -127,7 +128,7 @@ def main() -> None:
     systems = {name: rows for table in tables for name, rows in table["systems"].items()}
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        index, queries = sample(options.data, folder)
+        index, queries = sample(options.data, folder, options.queries)
         texts = (index.snapshot.doc(number).text for number in range(len(index)))
         words = [*SPECIAL_WORDS, *sorted({word for text in texts for word in split_words(text)})]
         folders = {}
