@@ -57,7 +57,7 @@ COMMANDS_NOT_RUN = {
     "pip install 'glassrank[ray]'": "needs a cluster; tests/scale/test_cluster.py",
     "glassrank experiment configs/papers/tk-2.toml": "hours on a GPU, and a collection",
     "pip install torch": "installs from the network, and needs a GPU",
-    "glassrank prepare configs/insuranceqa/tk.toml": "minutes on a GPU, and a collection",
+    "glassrank experiment configs/insuranceqa/tk-2.toml": "minutes on a GPU, and a collection",
     "glassrank prepare configs/insuranceqa/bert.toml": "hours on a GPU, and a collection",
     "glassrank prepare configs/adapt/wiki-sections-mores.toml": "a GPU, and a collection",
     "glassrank adapt configs/adapt/nfcorpus-bert.toml": "a GPU; tests/cli/test_adapt_command.py",
