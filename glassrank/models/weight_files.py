@@ -17,6 +17,8 @@ from glassrank.nn.bfloat16 import values_of
 
 MOST_BYTES = 1 << 33
 MOST_NUMBERS = 1 << 30
+LARGEST = 1e12
+"""Of a weight: with larger ones, what a layer gives depends on how it is computed."""
 _HEADER_BYTES = 1 << 21
 _MOST_TENSORS = 5_000
 _FLOATS = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
@@ -113,7 +115,9 @@ def arrays_in(content: bytes) -> dict[str, NDArray[Any]]:
         if kind in _FLOATS:
             with np.errstate(over="ignore"):
                 array = values_of(array) if kind == "BF16" else array.astype(np.float32, copy=False)
-            if not np.isfinite(array.sum()) and not np.isfinite(array).all():
-                raise GlassrankError(f"the weights {name[:100]} are not all finite numbers")
+            if not abs(array.sum()) <= LARGEST and not (np.abs(array) <= LARGEST).all():
+                raise GlassrankError(
+                    f"the weights {name[:100]} are not all finite numbers, or far too large"
+                )
         arrays[name] = array
     return arrays

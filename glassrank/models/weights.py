@@ -18,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 
 from glassrank.errors import GlassrankError, InputError
 from glassrank.models.weight_files import (
+    LARGEST,
     MOST_BYTES,
     MOST_NUMBERS,
     TABLES,
@@ -105,8 +106,12 @@ def check_finite(tensors: Mapping[str, Tensor]) -> None:
     """Refuses weights that are no numbers."""
     for name, tensor in tensors.items():
         # A sum shows what is not finite at a fraction of the price; it may also just be too large.
-        if tensor.is_floating_point() and not (tensor.sum().isfinite() or tensor.isfinite().all()):
-            raise GlassrankError(f"the weights {name[:100]} are not all finite numbers")
+        if tensor.is_floating_point() and not (
+            tensor.sum().abs() <= LARGEST or (tensor.abs() <= LARGEST).all()
+        ):
+            raise GlassrankError(
+                f"the weights {name[:100]} are not all finite numbers, or far too large"
+            )
 
 
 def smaller(

@@ -64,6 +64,10 @@ class EncoderConfig:
                 f"heads: {self.heads} heads cannot share a size of {self.size}; "
                 "choose numbers that divide"
             )
+        for name in ("dropout", "epsilon"):
+            value = getattr(self, name)
+            if not 0 <= value <= 1:
+                raise InputError(f"{name}: expected a number from 0 to 1, found {value}")
 
 
 def distance_kinds(longest: int, kinds: int) -> NDArray[np.int64]:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from model_cases import SMALL
 from model_folders import KINDS, outcome, word_model
+from safetensors.numpy import load_file, save_file
 from test_hostile_models import sealed
 
 NASTY = (
@@ -108,3 +109,15 @@ def test_a_model_or_a_sentence_many_times(name: str, tmp_path: Path) -> None:
     folder = tmp_path / "model"
     KINDS[name](folder) if name in KINDS else word_model(folder, name)
     assert fuzz(folder, seed=1, tries=1000) < 1000
+
+
+def test_weights_that_are_far_too_large_are_refused_by_both(tmp_path: Path) -> None:
+    """What a layer makes of them depends on who computes it."""
+    folder = tmp_path / "model"
+    KINDS["kernel_bert"](folder)
+    weights = load_file(folder / "weights.safetensors")
+    name = next(name for name in weights if name.endswith("inner.weight"))
+    weights[name] = weights[name].copy()
+    weights[name][0, 0] = 7e28
+    save_file(weights, folder / "weights.safetensors")
+    assert "not all finite numbers, or far too large" in outcome(sealed(folder))

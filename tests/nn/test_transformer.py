@@ -152,6 +152,13 @@ def test_a_text_that_is_too_long_is_refused() -> None:
         encoder(torch.ones(1, 21).long(), torch.ones(1, 21))
 
 
+@pytest.mark.parametrize("name", ["dropout", "epsilon"])
+@pytest.mark.parametrize("value", [-0.1, 1e300, float("nan")])
+def test_shares_are_from_0_to_1(name: str, value: float) -> None:
+    with pytest.raises(InputError, match=f"{name}: expected a number from 0 to 1"):
+        EncoderConfig(**{name: value})  # type: ignore[arg-type]
+
+
 def test_heads_must_divide_the_size() -> None:
     with pytest.raises(InputError, match="5 heads cannot share a size of 24"):
         EncoderConfig(size=24, heads=5)
