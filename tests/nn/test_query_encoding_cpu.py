@@ -14,10 +14,13 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 pytest.importorskip("numba")
+from numba import njit
+
 from glassrank.errors import InputError
 from glassrank.nn.contextual import ContextualConfig, ContextualLayers
-from glassrank.nn.cpu import amx, few_rows
+from glassrank.nn.cpu import amx, barrier, few_rows
 from glassrank.nn.cpu.query_encoders import ContextualQueryOnCPU, EncoderOnCPU, arrays_of
+from glassrank.nn.cpu.simd import pointer
 from glassrank.nn.cpu.text_encoders import BERTRows
 from glassrank.nn.encoder_configs import distance_kinds
 from glassrank.nn.threads import one_thread
@@ -345,3 +348,25 @@ def test_texts_one_after_another_are_as_each_alone(tiles: bool) -> None:
         np.testing.assert_array_equal(rows(text_ids), alone)
     with pytest.raises(InputError, match="not those of texts of these lengths"):
         rows(ids, lengths[1:])
+
+
+@njit(nogil=True)
+def _waits(counters: Any) -> Any:
+    began = barrier.clock()
+    came = barrier._wait_some_time(pointer(counters), 0, 1, 10**12)
+    return came, barrier.clock() - began
+
+
+def test_a_leader_waits_for_a_limited_time_and_in_little_memory() -> None:
+    """However long its own work took, as when it was interrupted."""
+    _waits(barrier.counters())  # compiles
+    told: list[tuple[bool, int]] = []
+    before = threading.stack_size(1 << 18)
+    try:
+        waiting = threading.Thread(target=lambda: told.append(_waits(barrier.counters())))
+        waiting.start()
+        waiting.join()
+    finally:
+        threading.stack_size(before)
+    (came, nanoseconds), *_ = told
+    assert not came and nanoseconds >= barrier._LONGEST

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import njit, types
+from numba.core import cgutils
 from numpy.typing import NDArray
 
 from glassrank.nn.cpu.processor import architecture
@@ -33,6 +34,8 @@ _LOOKS = 1300 if _SHORT_LOOKS else 500
 """At a counter before others may run: about 20 microseconds."""
 _PATIENCE = 6500 if _SHORT_LOOKS else 2000
 """Looks of the leader, at least, before it goes on without the others: about 100 microseconds."""
+_LONGEST = 2_000_000
+"""Nanoseconds that it waits at most: its own work, by which that goes, may have been held up."""
 _WHOLE_SYSTEM = 15
 
 
@@ -95,7 +98,8 @@ def clock(typing: Any) -> Any:
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         if platform.system() == "Windows":
             return kind(0)
-        place = builder.alloca(kind, 2)
+        # Once: in a loop, `alloca` takes more of the stack at each turn.
+        place = cgutils.alloca_once(builder, kind, size=2)  # type: ignore[no-untyped-call]
         which = ir.IntType(32)(time.CLOCK_MONOTONIC)
         named(builder, "clock_gettime", ir.IntType(32), [which, place])
         seconds = builder.load(place)
@@ -157,7 +161,7 @@ def goes_on(barrier: Any, arrivals: int) -> Any:
 
 @njit
 def _wait_some_time(barrier: Any, counter: int, value: int, patience: int) -> bool:
-    until, looks = clock() + patience, 0
+    until, looks = clock() + min(patience, _LONGEST), 0
     while looks < _PATIENCE or clock() < until:
         if _read(barrier, counter) >= value:
             return True
