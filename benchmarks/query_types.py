@@ -14,23 +14,12 @@ from pathlib import Path
 
 import numpy as np
 
+from glassrank.cli.clusters import query_vectors
 from glassrank.corpus import read_queries
 from glassrank.measure.clusters import telling_terms
 from glassrank.measure.k_means import candidate_ks, elbow, inertias, k_means
 from glassrank.measure.significance import correct, paired_t_test
-from glassrank.models.ranker import as_array
 from glassrank.ranking import Reranker
-
-
-def query_vectors(model: str, texts: list[str]) -> np.ndarray:
-    """The mean of each query's words, as the model encodes them: (N, E)."""
-    reranker = Reranker.load(model)
-    means = []
-    for text in texts:
-        words = reranker.encode_query(text)
-        vectors, mask = as_array(words.vectors[0]), as_array(words.mask[0])
-        means.append((vectors * mask[:, None]).sum(0, np.float64) / max(1.0, float(mask.sum())))
-    return np.stack(means)
 
 
 def main() -> None:
@@ -49,7 +38,7 @@ def main() -> None:
     texts = [query.text for query in read_queries(options.queries)]
     if {len(row) for row in values.values()} != {len(texts)}:
         parser.error("these tables are of other queries than --queries has")
-    points = query_vectors(options.model, texts)
+    points = query_vectors(Reranker.load(options.model), texts, quiet=True)
     ks = candidate_ks(len(texts))
     grouping = k_means(points, options.k or elbow(ks, inertias(points, ks)))
     names = telling_terms(texts, grouping.labels.tolist())

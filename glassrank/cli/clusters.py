@@ -55,7 +55,8 @@ def clusters(
     asked = _ranked_queries(run, baseline, queries, qrels, quiet=quiet)
     if k is not None and k > len(asked):
         raise InputError(f"{len(asked):,} queries make at most as many clusters, not {k:,}")
-    vectors = _vectors(Reranker.load(model, device), asked, quiet=quiet)
+    texts = [query.text for query in asked]
+    vectors = query_vectors(Reranker.load(model, device), texts, quiet=quiet)
     curve: list[dict[str, float]] = []
     if k is None:
         ks = candidate_ks(len(asked))
@@ -101,15 +102,15 @@ def _ranked_queries(
     ]
 
 
-def _vectors(reranker: "Reranker", queries: "list[RankedQuery]", *, quiet: bool) -> "Floats":
+def query_vectors(reranker: "Reranker", texts: list[str], *, quiet: bool) -> "Floats":
     """The mean of each query's word vectors, as the model encodes them."""  # (N, E)
     import numpy as np
 
     from glassrank.models.ranker import as_array
 
     means = []
-    for query in console.track(queries, "Encoding queries", total=len(queries), quiet=quiet):
-        words = reranker.encode_query(query.text)
+    for text in console.track(texts, "Encoding queries", total=len(texts), quiet=quiet):
+        words = reranker.encode_query(text)
         vectors, mask = as_array(words.vectors[0]), as_array(words.mask[0])
         if vectors.dtype.kind != "f":
             raise InputError(
