@@ -8,7 +8,7 @@ what is recorded is compiled first, so that chains of sums and products are one 
 
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -99,10 +99,9 @@ class RecordedStep(Step):
     def _record(self) -> Tensor:
         stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream())
-        long = self._config.optimizer.steps >= _WORTH_COMPILING
         with torch.cuda.stream(stream):
             self._compute()  # what a model makes once is there before the compiler sees it
-        with compiled(self._model) if long else nullcontext(), torch.cuda.stream(stream):
+        with compiled_if_long(self._model, self._config), torch.cuda.stream(stream):
             for _ in range(_WARM_UPS):
                 self._compute()
             with _never_waiting():
@@ -124,6 +123,11 @@ def _beside(examples: Examples) -> list[Tensor]:
     """What belongs to a batch beside its texts."""
     given = (examples.first_stage, examples.grades, examples.teacher)
     return [tensor for tensor in given if tensor is not None]
+
+
+def compiled_if_long(model: Ranker, config: TrainConfig) -> AbstractContextManager[None]:
+    """Inside, the model is compiled if a run has enough steps for it."""
+    return compiled(model) if config.optimizer.steps >= _WORTH_COMPILING else nullcontext()
 
 
 @contextmanager
