@@ -145,6 +145,8 @@ class _Drawn:
             # Whatever the first stage found and nobody called relevant.
             pairs = [(places[grades > 0], places[grades <= 0])]
         else:
+            if self._config.unjudged == "irrelevant":
+                grades = np.maximum(grades, 0)
             known = sorted(set(grades[grades >= 0].tolist()), reverse=True)
             pairs = []
             for grade, nearest in pairwise(known):

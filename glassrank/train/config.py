@@ -19,6 +19,7 @@ Say = Callable[[str], None]
 """Is told, line by line, how far a piece of work is."""
 Loss = Literal["hinge", "ranknet", "pointwise", "softmax", "gains", "margin_mse", "kl"]
 VectorFormat = Literal["float32", "float16", "int8"]
+Unjudged = Literal["unknown", "irrelevant"]
 Sampling = Literal["first_stage", "nearest_grade", "lower_grades", "grade_groups", "triples"]
 _LARGEST, _LONGEST_LINE = 1 << 16, 1000
 """Characters of a config and of its lines. Python's reader takes memory with the square of the
@@ -152,6 +153,10 @@ class SamplerConfig:
     positives: Literal["judged", "found"] = "judged"
     """All relevant documents, or only those that the first stage found. Where it misses many, a
     model that sees all of them learns that what the first stage likes is irrelevant."""
+    unjudged: Unjudged = "unknown"
+    """Whether documents that were found and nobody judged are of grade 0 where negatives go by
+    grades. Collections whose judgments name relevant documents alone have no other negatives: a
+    model would learn to tell grade 2 from 1, and nothing of what is not relevant."""
     negatives: int = 1
     batch: int = 64
     collection_power: float = 1.0

@@ -9,7 +9,7 @@ from tiny_run import tiny_prepared
 from glassrank.errors import InputError
 from glassrank.ragged import Ragged
 from glassrank.train.batches import Sampler
-from glassrank.train.config import SamplerConfig, Sampling
+from glassrank.train.config import SamplerConfig, Sampling, Unjudged
 from glassrank.train.prepared import Split
 
 
@@ -25,8 +25,9 @@ def graded_split() -> Split:
     )
 
 
-def pairs(kind: Sampling) -> set[tuple[int, int]]:
-    sampler = Sampler(graded_split(), SamplerConfig(kind=kind, negatives=1, batch=400), seed=1)
+def pairs(kind: Sampling, unjudged: Unjudged = "unknown") -> set[tuple[int, int]]:
+    config = SamplerConfig(kind=kind, unjudged=unjudged, negatives=1, batch=400)
+    sampler = Sampler(graded_split(), config, seed=1)
     return {(int(p), int(n)) for p, n in sampler.batch(0).candidates}
 
 
@@ -58,6 +59,14 @@ def test_groups_of_grades_come_up_by_their_sizes() -> None:
     counts = np.bincount(positives, minlength=10)
     assert set(np.flatnonzero(counts).tolist()) == {0, 1, 2, 3, 8}
     assert (abs(counts[counts > 0] / 5000 - 1 / 5) < 0.03).all()
+
+
+@pytest.mark.parametrize("kind", ["nearest_grade", "lower_grades", "grade_groups"])
+def test_what_nobody_judged_can_be_of_grade_0(kind: Sampling) -> None:
+    """Or a collection that names relevant documents alone has no negative to learn from."""
+    assert pairs(kind, "irrelevant") == pairs(kind) | {
+        (positive, place) for positive, below in pairs(kind) if below in (2, 3) for place in (4, 5)
+    }
 
 
 def test_negatives_of_a_query_are_different() -> None:
