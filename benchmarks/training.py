@@ -142,6 +142,7 @@ class Replayed:
             with torch.cuda.graph(self.graph, stream=stream):
                 step.gradients(examples)
                 optimizers["dense"].step()
+        self.used = step, examples  # their memory is what the graph reads and writes
         torch.cuda.current_stream().wait_stream(stream)
 
     def run(self, steps: int) -> None:
