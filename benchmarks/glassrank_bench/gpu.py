@@ -165,7 +165,7 @@ def whole_ms(
 
 def stored_pieces() -> Sequence[Result]:
     """Of the size of the model in the package."""
-    from glassrank.models.late_interaction_gpu import QueriesOnGPU
+    from glassrank.models.fast_gpu import QueriesOnGPU
 
     encoder = EncoderConfig(_WORDS, size=384, layers=6, heads=12, feed_forward=1536)
     model = KernelBERT(KernelBERTConfig(encoder, size=_PIECE_SIZE)).to(_DEVICE).eval()

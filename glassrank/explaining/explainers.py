@@ -25,8 +25,8 @@ from glassrank.explaining.reading import Reading, ReadPassage, read, read_doc
 from glassrank.explaining.structure import QueryTerm, ScorePart, Text
 from glassrank.explaining.summands import explain_summands
 from glassrank.explaining.whole_words import in_words
-from glassrank.models.left_out import LeftOut
 from glassrank.models.ranker import AnyRanker, Words, as_array, no_gradients
+from glassrank.models.text_batches import LeftOut
 from glassrank.nn.threads import one_thread
 from glassrank.ranking import Reranker
 from glassrank.ranking.best_passages import Placed, Scoring

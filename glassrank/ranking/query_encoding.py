@@ -54,8 +54,7 @@ class QueryEncoder:
 
 def _fastest(model: Ranker, longest: int) -> Callable[[TokenBatch], Words]:
     if next(model.parameters()).is_cuda and find_spec("triton"):
-        from glassrank.models.late_interaction_gpu import QueriesOnGPU
-        from glassrank.models.mores_gpu import StoredMORES
+        from glassrank.models.fast_gpu import QueriesOnGPU, StoredMORES
         from glassrank.nn.gpu.query_layers import LONGEST_QUERY
 
         fast = StoredMORES.of(model) or QueriesOnGPU.of(model)
