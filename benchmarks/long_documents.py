@@ -29,7 +29,7 @@ import torch
 
 from glassrank.deadline import computed
 from glassrank.measure import evaluate
-from glassrank.measure.compare import Comparison, compare
+from glassrank.measure.significance import Comparison, compare
 from glassrank.models.checkpoint import SavedModel, load_named
 from glassrank.models.saved import Passages
 from glassrank.ranking import Pipeline, Reranker

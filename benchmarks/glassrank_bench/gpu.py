@@ -19,7 +19,7 @@ from glassrank.models.kernel_bert import KernelBERT, KernelBERTConfig
 from glassrank.models.tk import TK, TKConfig
 from glassrank.nn.encoder_configs import EncoderConfig
 from glassrank.nn.gpu.contextual import ContextualOnGPU
-from glassrank.nn.gpu.graphs import Replayed
+from glassrank.ranking.by_torch import Replayed
 from glassrank_bench.measuring import Case, MissingError, Result
 from glassrank_bench.workloads import PACKAGED
 

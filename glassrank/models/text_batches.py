@@ -14,9 +14,8 @@ from glassrank.models.ranker import AnyRanker, TokenBatch, Words
 from glassrank.models.saved import SavedModel
 from glassrank.nn.threads import apart, threads_set
 from glassrank.text import Vocabulary, pad
-from glassrank.text.encoder import TextEncoder, TextIds, WordEncoder
-from glassrank.text.function_words import is_function_word
-from glassrank.text.wordpieces import PieceEncoder
+from glassrank.text.encoder import PieceEncoder, TextEncoder, TextIds, WordEncoder
+from glassrank.text.english import is_function_word
 from glassrank.types import Doc
 
 Result = TypeVar("Result")
