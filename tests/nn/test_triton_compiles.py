@@ -20,7 +20,7 @@ from glassrank.nn.contextual import ContextualConfig, ContextualLayers
 from glassrank.nn.gpu import few_rows
 from glassrank.nn.gpu.contextual import ContextualOnGPU
 from glassrank.nn.gpu.kernels import pool_triton
-from glassrank.nn.kernels import Kernels
+from glassrank.nn.match import Kernels
 from glassrank.nn.transformer import EncoderConfig
 
 TYPES = {
