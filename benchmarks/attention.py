@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from glassrank.corpus import python_docs, read_docs
 from glassrank.models.checkpoint import load_named
-from glassrank.nn.cpu import amx, packed_rows
+from glassrank.nn.cpu import amx, doc_encoders
 from glassrank.ranking import Reranker
 
 QUERY = "how do I read a csv file?"
@@ -30,12 +30,12 @@ QUERY = "how do I read a csv file?"
 
 @contextmanager
 def attention_of_pytorch() -> Iterator[None]:
-    by_tiles = packed_rows._has_tiles
-    packed_rows._has_tiles = lambda dtype, channels: False  # type: ignore[assignment]
+    by_tiles = doc_encoders._has_tiles
+    doc_encoders._has_tiles = lambda dtype, channels: False  # type: ignore[assignment]
     try:
         yield
     finally:
-        packed_rows._has_tiles = by_tiles
+        doc_encoders._has_tiles = by_tiles
 
 
 def seconds(job: Callable[[], object]) -> float:

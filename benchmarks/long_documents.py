@@ -29,9 +29,9 @@ import torch
 
 from glassrank.deadline import computed
 from glassrank.measure import evaluate
-from glassrank.measure.compare import Comparison, compare
+from glassrank.measure.significance import Comparison, compare
 from glassrank.models.checkpoint import SavedModel, load_named
-from glassrank.models.division import Passages
+from glassrank.models.saved import Passages
 from glassrank.ranking import Pipeline, Reranker
 from glassrank.retrieve import Index
 from glassrank.store import Store, encode_index

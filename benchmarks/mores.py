@@ -10,7 +10,7 @@ query is encoded in every figure, and this BERT ranker leaves out what nobody re
 layer. All rankers take turns, and figures are medians of rounds after a warm-up. The BERT ranker
 and live documents take long on a CPU: they are timed on `--part` documents and scaled up, which the
 table says. On a GPU, S1 and S2 are replayed as one CUDA graph, as a server would that has its batch
-shapes ready; beside that stands the time without; and S2 stands there as `models/mores_gpu.py` does
+shapes ready; beside that stands the time without; and S2 stands there as `models/fast_gpu.py` does
 it, which needs Triton, and in the plain form. Needs torch, numpy and safetensors. The last line is
 JSON.
 """
@@ -83,7 +83,7 @@ def rows_of(length: int, options: argparse.Namespace, device: torch.device) -> l
 
     def projected(model: MORES, kept: Words) -> Callable[[], Tensor]:
         """S2 as a GPU takes it: rows as a store has them, and a query that may be padded."""
-        from glassrank.models.mores_gpu import StoredMORES
+        from glassrank.models.fast_gpu import StoredMORES
 
         fast, rows = StoredMORES(model), kept.vectors.flatten(0, 1).flatten(1)  # (T, S)
         starts = length * torch.arange(options.documents, device=device)

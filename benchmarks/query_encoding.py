@@ -24,7 +24,7 @@ from glassrank.models import TokenBatch
 from glassrank.models.checkpoint import load_named
 from glassrank.nn.cpu.query_encoders import EncoderOnCPU
 from glassrank.nn.transformer import Encoder, EncoderConfig
-from glassrank.ranking.query_encoding import QueryEncoder
+from glassrank.ranking.by_torch import QueryEncoder
 
 MINILM = EncoderConfig(size=384, layers=6, heads=12, feed_forward=1536)
 SETTLE = 0.004

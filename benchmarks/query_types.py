@@ -16,8 +16,7 @@ import numpy as np
 
 from glassrank.cli.clusters import query_vectors
 from glassrank.corpus import read_queries
-from glassrank.measure.clusters import telling_terms
-from glassrank.measure.k_means import candidate_ks, elbow, inertias, k_means
+from glassrank.measure.clusters import candidate_ks, elbow, inertias, k_means, telling_terms
 from glassrank.measure.significance import correct, paired_t_test
 from glassrank.ranking import Reranker
 

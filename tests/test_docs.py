@@ -178,7 +178,7 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
         for path in site.rglob("index.html")
     }
     assert "Contextual words, one match matrix" in pages["models/tk"]
-    assert 'id="glassrank.ranking.texts.rank"' in pages["api"]
+    assert 'id="glassrank.ranking.text_pipeline.rank"' in pages["api"]
     # Whoever reads it fetches nothing from elsewhere.
     fetched = re.compile(r'(?:src|href)="https?://[^"]+\.(?:js|css|png|svg|woff2?)"')
     assert not [page for page, text in pages.items() if fetched.search(text)]

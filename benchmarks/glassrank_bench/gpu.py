@@ -19,7 +19,7 @@ from glassrank.models.kernel_bert import KernelBERT, KernelBERTConfig
 from glassrank.models.tk import TK, TKConfig
 from glassrank.nn.encoder_configs import EncoderConfig
 from glassrank.nn.gpu.contextual import ContextualOnGPU
-from glassrank.nn.gpu.graphs import Replayed
+from glassrank.ranking.by_torch import Replayed
 from glassrank_bench.measuring import Case, MissingError, Result
 from glassrank_bench.workloads import PACKAGED
 
@@ -165,7 +165,7 @@ def whole_ms(
 
 def stored_pieces() -> Sequence[Result]:
     """Of the size of the model in the package."""
-    from glassrank.models.late_interaction_gpu import QueriesOnGPU
+    from glassrank.models.fast_gpu import QueriesOnGPU
 
     encoder = EncoderConfig(_WORDS, size=384, layers=6, heads=12, feed_forward=1536)
     model = KernelBERT(KernelBERTConfig(encoder, size=_PIECE_SIZE)).to(_DEVICE).eval()

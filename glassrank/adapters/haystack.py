@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from glassrank.adapters.extras import extra
+from glassrank.adapters import extra
 from glassrank.errors import InputError
 from glassrank.ranking import load, rank
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from glassrank.adapters.extras import extra
+from glassrank.adapters import extra
 from glassrank.ranking import rank
 from glassrank.types import Hit
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from glassrank.adapters.extras import extra
+from glassrank.adapters import extra
 from glassrank.errors import InputError
 from glassrank.ranking import rank
 

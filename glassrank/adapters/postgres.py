@@ -10,7 +10,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from glassrank.adapters.extras import extra
+from glassrank.adapters import extra
 from glassrank.errors import InputError
 from glassrank.retrieve.first_stage import ScoredIds
 

@@ -5,7 +5,7 @@ PtRetriever(gr.open("my.index")) % 100 >> PtReranker("default")
 
 from typing import Any
 
-from glassrank.adapters.extras import extra
+from glassrank.adapters import extra
 from glassrank.ranking import rank
 
 with extra("pyterrier"):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassrank.adapters.extras import extra
+from glassrank.adapters import extra
 from glassrank.errors import InputError
 from glassrank.models.ranker import as_array
 from glassrank.models.text_batches import batch_of, in_batches

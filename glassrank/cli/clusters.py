@@ -45,8 +45,14 @@ def clusters(
     first relevant document. The number of clusters is where the curve of
     inertias is farthest below the straight line between its ends.
     """
-    from glassrank.measure.clusters import Cluster, make_clusters
-    from glassrank.measure.k_means import candidate_ks, elbow, inertias, k_means
+    from glassrank.measure.clusters import (
+        Cluster,
+        candidate_ks,
+        elbow,
+        inertias,
+        k_means,
+        make_clusters,
+    )
     from glassrank.ranking import Reranker
 
     check_writable(json)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from glassrank.explaining.structure import Against, Kind, ScorePart
-from glassrank.text.function_words import MARKERS, folded
+from glassrank.text.english import MARKERS, folded
 
 FIRST_STAGE = "first stage"
 FOLDED = "function words and punctuation"

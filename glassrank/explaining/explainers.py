@@ -20,20 +20,19 @@ from glassrank.explaining.cases import Case, Explainer, Findings
 from glassrank.explaining.explanation import Explanation
 from glassrank.explaining.kernels import explain_kernels, has_kernels
 from glassrank.explaining.leave_one_out import explain_by_leaving_out, explain_left_out_words
-from glassrank.explaining.members import explain_members
 from glassrank.explaining.reading import Reading, ReadPassage, read, read_doc
 from glassrank.explaining.structure import QueryTerm, ScorePart, Text
-from glassrank.explaining.summands import explain_summands
+from glassrank.explaining.summands import explain_members, explain_summands
 from glassrank.explaining.whole_words import in_words
-from glassrank.models.left_out import LeftOut
 from glassrank.models.ranker import AnyRanker, Words, as_array, no_gradients
+from glassrank.models.text_batches import LeftOut
 from glassrank.nn.threads import one_thread
 from glassrank.ranking import Reranker
 from glassrank.ranking.best_passages import Placed, Scoring
 from glassrank.ranking.live import WORDS_AT_ONCE, as_doc
 from glassrank.ranking.planner import Planner
 from glassrank.ranking.text_candidates import TextCandidates
-from glassrank.text.function_words import is_function_word
+from glassrank.text.english import is_function_word
 from glassrank.types import Doc
 
 

@@ -17,8 +17,8 @@ from glassrank.explaining.explainers import explain_text
 from glassrank.explaining.explanation import Explanation, ExplanationPair, compare
 from glassrank.explaining.others import Others, RankedDocs, ranked_passage
 from glassrank.explaining.reading import ReadPassage
-from glassrank.models.left_out import LeftOut
 from glassrank.models.ranker import Words
+from glassrank.models.text_batches import LeftOut
 from glassrank.ranking import Pipeline, Reranker, TextPipeline
 from glassrank.types import Doc, Hit, Ranking
 

@@ -16,8 +16,8 @@ from glassrank.models.ranker import PieceText, TokenBatch
 from glassrank.models.text_batches import batch_of
 from glassrank.ranking import Reranker
 from glassrank.text import Vocabulary, split_words
-from glassrank.text.function_words import is_function_word
-from glassrank.text.wordpieces import PieceEncoder
+from glassrank.text.encoder import PieceEncoder
+from glassrank.text.english import is_function_word
 from glassrank.types import Doc
 
 

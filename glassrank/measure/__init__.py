@@ -1,6 +1,5 @@
 """Measures at every cutoff and re-ranking depth, and whether differences are more than chance."""
 
-from glassrank.measure.compare import Comparison, compare, compare_all
 from glassrank.measure.evaluate import (
     DepthCurve,
     Evaluation,
@@ -12,8 +11,11 @@ from glassrank.measure.evaluate import (
 from glassrank.measure.judged import Judged
 from glassrank.measure.measures import Measure
 from glassrank.measure.significance import (
+    Comparison,
     NonInferiority,
     PairedTest,
+    compare,
+    compare_all,
     correct,
     non_inferiority,
     paired_t_test,

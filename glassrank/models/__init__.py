@@ -9,10 +9,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from glassrank.models.contract import Ranker, WordRanker, WordTable
+    from glassrank.models.contract import PieceRanker, Ranker, WordRanker, WordTable
     from glassrank.models.ensemble import Ensemble
     from glassrank.models.families import MODELS, find_family, meant, name_of
-    from glassrank.models.pieces import PieceRanker
     from glassrank.models.ranker import Output, PieceText, TokenBatch, Words
     from glassrank.models.word_tables import SubwordTable
 
@@ -38,10 +37,9 @@ _OUTSIDE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 # Found when they are first asked for: most need PyTorch, and who only ranks may not.
 _HOMES = {
-    "contract": ("Ranker", "WordRanker", "WordTable"),
+    "contract": ("PieceRanker", "Ranker", "WordRanker", "WordTable"),
     "ensemble": ("Ensemble",),
     "families": ("MODELS", "find_family", "meant", "name_of"),
-    "pieces": ("PieceRanker",),
     "ranker": ("Output", "PieceText", "TokenBatch", "Words"),
     "word_tables": ("SubwordTable",),
 }

@@ -7,21 +7,35 @@
 Live ranking, stored representations and explanations all go through these three calls. What they
 ask of a model beyond that are the properties of `Ranker`, never its class. A new family is a
 subclass in a file of its own: of `WordRanker` over word vectors that models share, of `PieceRanker`
-(`pieces.py`) over a transformer's pieces of words.
+over a transformer's pieces of words, with vectors of its own.
 """
 
+import copy
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from glassrank.errors import InputError
 from glassrank.models.ranker import AnyRanker, Output, PieceText, TokenBatch, Words
 
-__all__ = ["Output", "PieceText", "Ranker", "TokenBatch", "WordRanker", "WordTable", "Words"]
+if TYPE_CHECKING:
+    from glassrank.models.pretrained import Pretrained
+
+__all__ = [
+    "Output",
+    "PieceRanker",
+    "PieceText",
+    "Ranker",
+    "TokenBatch",
+    "WordRanker",
+    "WordTable",
+    "Words",
+]
 
 
 class WordTable(nn.Module):
@@ -120,3 +134,47 @@ class WordRanker(Ranker):
     @abstractmethod
     def doc_words(self, words: Words) -> Words:
         """The document as `interact` needs it."""
+
+
+class PieceRanker(Ranker):
+    """A transformer over pieces; `config.text` is a PieceText.
+
+    One query may meet many documents: `interact` takes as many encoded queries as documents, or one
+    for all of them, which is then neither repeated nor computed again."""
+
+    reads_pieces = True
+    interacts_rounded = True
+    large = True
+    encoders: tuple[str, ...] = ("encoder",)
+
+    @classmethod
+    @abstractmethod
+    def start(cls, bert: "Pretrained", **settings: Any) -> Self:
+        """With the weights of a pretrained encoder, as far as they have a place."""
+
+    def rounded(self, dtype: torch.dtype) -> Self:
+        """The same weights in another type: it encodes, and where it may, interacts in it."""
+        fast = copy.deepcopy(self).to(dtype)
+        # It multiplies large numbers, and only once for each document.
+        fast.first_stage_weight = self.first_stage_weight
+        return fast.eval()
+
+    @abstractmethod
+    def interact(self, query: Words, doc: Words, explain: bool = False) -> Output:
+        """Scores (B,) of B documents and as many queries or one. With `explain`, attention stands
+        among the parts, which costs time and memory."""
+
+    def explain(self, query: TokenBatch, doc: TokenBatch) -> Output:
+        """The score with everything that the model can show for it."""
+        return self.interact(self.encode_query(query), self.encode_doc(doc), explain=True)
+
+    def for_many(self, query: Words, count: int) -> Words:
+        """As it is: one query serves any number of documents."""
+        return query
+
+
+def start_with(bert: "Pretrained", family: type[Ranker], **settings: Any) -> Ranker:
+    """A model of this family with the weights of a pretrained encoder."""
+    if not issubclass(family, PieceRanker):
+        raise InputError(f"a {family.name} cannot begin with a BERT; leave start.bert out")
+    return family.start(bert, **settings)

@@ -13,8 +13,7 @@ from torch.nn import functional
 
 from glassrank.models.contract import Output, WordRanker, Words, WordTable
 from glassrank.models.knrm import SCALE, log_counts
-from glassrank.nn.kernels import KernelBank, Kernels, Readout
-from glassrank.nn.match import match_matrix, unit
+from glassrank.nn.match import KernelBank, Kernels, Readout, match_matrix, unit
 
 
 @dataclass(frozen=True)

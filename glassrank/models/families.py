@@ -17,10 +17,9 @@ from glassrank.nn.threads import pass_on_threads
 pass_on_threads()  # here PyTorch is imported for the first time, where a process does without
 
 _NO_FAMILIES = frozenset(
-    "average calibration checkpoint contract division doc_reader ensemble families fast "
-    "hub late_interaction_gpu left_out mores_gpu pieces pretrained ranker saved saving seal served "
-    "served_families served_folders served_weights subword_vocabulary text_batches trained "
-    "transformers_folders vocabularies weight_files weights word_tables".split()
+    "average calibration checkpoint contract doc_reader ensemble families fast fast_gpu hub "
+    "pretrained ranker saved saving seal served served_families subword_vocabulary text_batches "
+    "trained transformers_folders vocabularies weight_files weights word_tables".split()
 )
 """Files here that other files share; some need packages that a machine which trains has not."""
 

@@ -9,9 +9,8 @@ from torch import nn
 from glassrank.models.contract import Ranker
 from glassrank.nn import gpu
 from glassrank.nn.contextual import ContextualLayers
-from glassrank.nn.cpu.contextual import ContextualOnCPU
-from glassrank.nn.cpu.transformer import DocsEncoderOnCPU, packs
-from glassrank.nn.devices import device_named
+from glassrank.nn.cpu.doc_encoders import ContextualOnCPU, DocsEncoderOnCPU, packs
+from glassrank.nn.gpu import device_named
 from glassrank.nn.gpu.contextual import ContextualOnGPU
 from glassrank.nn.transformer import Encoder
 

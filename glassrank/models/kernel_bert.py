@@ -13,8 +13,7 @@ from glassrank.models.contract import Output, Words, WordTable
 from glassrank.models.late_interaction import LateInteraction
 from glassrank.models.served_families import KernelBERTConfig, KernelBERTFamily
 from glassrank.models.tk import two_paths
-from glassrank.nn.kernels import FLOOR, KernelBank, Readout, kernel_pool, rising
-from glassrank.nn.match import match_matrix
+from glassrank.nn.match import FLOOR, KernelBank, Readout, kernel_pool, match_matrix, rising
 
 __all__ = ["KernelBERT", "KernelBERTConfig"]
 

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from glassrank.models.contract import Output, WordRanker, Words, WordTable
-from glassrank.nn.kernels import FLOOR, KernelBank, Kernels, Readout, kernel_pool
-from glassrank.nn.match import match_matrix, unit
+from glassrank.nn.match import FLOOR, KernelBank, Kernels, Readout, kernel_pool, match_matrix, unit
 
 SCALE = 0.01
 """Keeps logarithms of soft counts near one; a constant in the authors' code."""

@@ -13,8 +13,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from glassrank.models.contract import Output, PieceText, TokenBatch, Words, WordTable
-from glassrank.models.pieces import PieceRanker
+from glassrank.models.contract import Output, PieceRanker, PieceText, TokenBatch, Words, WordTable
 from glassrank.models.pretrained import Pretrained
 from glassrank.models.served_families import (
     LateInteractionConfig,

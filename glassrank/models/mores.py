@@ -19,8 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from glassrank.errors import InputError
-from glassrank.models.contract import Output, PieceText, TokenBatch, Words, WordTable
-from glassrank.models.pieces import PieceRanker
+from glassrank.models.contract import Output, PieceRanker, PieceText, TokenBatch, Words, WordTable
 from glassrank.models.pretrained import Pretrained
 from glassrank.nn.attention import CrossAttention, key_bias
 from glassrank.nn.transformer import Encoder, EncoderConfig, Layer, joined_maps, start_as_bert

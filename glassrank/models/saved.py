@@ -1,22 +1,79 @@
-"""What a model folder says: `config.json` and `vocabulary.txt`, and whose weights they go with."""
+"""What a model folder says: `config.json`, with how its model is used and its documents divided,
+and `vocabulary.txt`; and whose weights they go with."""
 
 import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from glassrank.checked import parse_json
 from glassrank.errors import GlassrankError, InputError
 from glassrank.models import is_outside
 from glassrank.models.calibration import Calibration
-from glassrank.models.division import Passages
 from glassrank.models.ranker import AnyRanker
 from glassrank.sealed import SealedFiles, about
 from glassrank.settings import from_plain, modest, to_plain
+
+_MOST_PASSAGES = 10_000
+
+
+@dataclass(frozen=True)
+class Passages:
+    """How documents that are longer than a model reads are divided, and what their score is."""
+
+    overlap: int = 0
+    """How much of a passage the next one begins with, at most: whole sentences of so many words, or
+    pieces, as the model reads."""
+    most: int = 64
+    """Of one document: what stands behind them is not read. With 1, documents are cut."""
+    best: int = 1
+    """A document's score is the sum of those of so many passages, the best ones."""
+
+    def __post_init__(self) -> None:
+        if self.overlap < 0 or not 1 <= self.best <= self.most <= _MOST_PASSAGES:
+            raise InputError(
+                f"passages: expected an overlap of 0 or more, and 1 to {_MOST_PASSAGES:,} passages "
+                f"of which 1 or more are the best, found {self}"
+            )
+
+
+class BestPassages(NamedTuple):
+    """Of each document."""
+
+    values: NDArray[np.float32]  # (n,) its score
+    numbers: NDArray[np.int64]  # (n,) its best passage, as a place among all that were scored
+
+
+def best_passages(
+    values: NDArray[np.float32],
+    docs: NDArray[np.int64],
+    shares: NDArray[np.float32],
+    best: int = 1,
+) -> BestPassages:
+    """`docs` says whose passage each value is of: each document has one at least. Scores are sums
+    over the `best` ones, the first stage's share counted once.
+
+    >>> values, docs = np.array([1, 5, 2, 4], np.float32), np.array([0, 1, 0, 0])
+    >>> best_passages(values, docs, np.zeros(2, np.float32)).values.tolist()
+    [4.0, 5.0]
+    >>> best_passages(values, docs, np.ones(2, np.float32), best=2).values.tolist()
+    [5.0, 5.0]
+    """
+    order = np.lexsort((-values, docs))  # of equal ones the first
+    owner = docs[order]
+    starts = np.searchsorted(owner, np.arange(len(shares)))
+    scores = values[order[starts]]
+    for rank in range(1, best):
+        there = starts + rank < len(order)
+        there[there] = owner[starts[there] + rank] == np.flatnonzero(there)
+        scores[there] += values[order[starts[there] + rank]] - shares[there]
+    return BestPassages(scores, order[starts])
+
 
 FORMAT = 1
 PACKAGED = {name: Path(__file__).parent / "packaged" / name for name in ("default", "fast")}

@@ -19,9 +19,9 @@ from glassrank.models.served_families import (
     KernelBERTFamily,
     LateInteractionFamily,
     MaxSimFamily,
+    ServedTable,
     TKFamily,
 )
-from glassrank.models.served_weights import ServedTable
 from glassrank.nn.cpu.kernels import StoredRows, pool_cpu
 from glassrank.nn.cpu.text_encoders import BERTRows, ContextualRows, within
 from glassrank.nn.kernel_runs import FLOOR, Readout, kernel_value

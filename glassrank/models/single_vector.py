@@ -10,8 +10,7 @@ from typing import Literal, Self
 import torch
 from torch import nn
 
-from glassrank.models.contract import Output, PieceText, TokenBatch, Words, WordTable
-from glassrank.models.pieces import PieceRanker
+from glassrank.models.contract import Output, PieceRanker, PieceText, TokenBatch, Words, WordTable
 from glassrank.models.pretrained import Pretrained
 from glassrank.nn.match import unit
 from glassrank.nn.transformer import Encoder, EncoderConfig

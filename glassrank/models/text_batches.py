@@ -1,5 +1,6 @@
 """Texts as a model reads them, live or for a store: ids, cut to its lengths, in batches of like
-length."""
+length; and words of documents that a store may do without, as what says little by itself is much
+of a text."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
@@ -7,13 +8,14 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from glassrank.errors import InputError
 from glassrank.models.doc_reader import PassageReader, ReadDoc
-from glassrank.models.ranker import AnyRanker, TokenBatch
+from glassrank.models.ranker import AnyRanker, TokenBatch, Words
 from glassrank.models.saved import SavedModel
 from glassrank.nn.threads import apart, threads_set
 from glassrank.text import Vocabulary, pad
-from glassrank.text.encoder import TextEncoder, TextIds, WordEncoder
-from glassrank.text.wordpieces import PieceEncoder
+from glassrank.text.encoder import PieceEncoder, TextEncoder, TextIds, WordEncoder
+from glassrank.text.english import is_function_word
 from glassrank.types import Doc
 
 Result = TypeVar("Result")
@@ -111,3 +113,45 @@ def in_batches(
             yield from apart(work, group)
         else:
             yield work(group[0])
+
+
+KINDS: dict[str, Callable[[str], bool]] = {
+    "punctuation": lambda word: not any(map(str.isalnum, word)),
+    "function-words": is_function_word,
+}
+"""What can be left out; function words have punctuation among them."""
+
+
+class LeftOut:
+    """Which ids of a vocabulary are left out."""
+
+    def __init__(self, kind: str, model: AnyRanker, vocabulary: Sequence[str]) -> None:
+        if kind not in KINDS:
+            raise InputError(f"what is left out is {' or '.join(KINDS)}, not {kind!r}")
+        if not model.readouts():
+            raise InputError(
+                f"a {model.name} cannot do without some words of a document; only models can that "
+                "count matches word by word, such as tk"
+            )
+        is_left_out = KINDS[kind]
+        # The first ids are padding and the unknown word, or pieces that no text has.
+        self._ids = np.array(
+            [
+                number > 1 and word not in ("[CLS]", "[SEP]", "[UNK]") and is_left_out(word)
+                for number, word in enumerate(vocabulary)
+            ]
+        )
+
+    def kept(self, ids: NDArray[np.integer]) -> NDArray[np.bool_]:
+        """Of ids of any shape, those that stay; one behind the vocabulary is of an unknown word."""
+        known = np.minimum(ids, len(self._ids) - 1)
+        stays: NDArray[np.bool_] = ~self._ids[known] | (ids >= len(self._ids))
+        return stays
+
+    def without(self, words: Words, ids: NDArray[np.integer]) -> Words:
+        """Encoded texts (B, L) with these words out of sight."""
+        kept = self.kept(ids)  # (B, L)
+        if not isinstance(words.mask, np.ndarray):
+            kept = words.mask.new_tensor(kept)
+        idf = kept[(..., *(None for _ in words.idf.shape[2:]))]
+        return words._replace(mask=words.mask * kept, idf=words.idf * idf)

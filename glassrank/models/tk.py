@@ -14,8 +14,7 @@ from torch import Tensor, nn
 from glassrank.models.contract import Output, WordRanker, Words, WordTable
 from glassrank.models.served_families import TKConfig, TKFamily
 from glassrank.nn.contextual import ContextualLayers
-from glassrank.nn.kernels import FLOOR, KernelBank, Readout, kernel_pool, rising
-from glassrank.nn.match import match_matrix, unit
+from glassrank.nn.match import FLOOR, KernelBank, Readout, kernel_pool, match_matrix, rising, unit
 
 __all__ = ["TK", "TKConfig", "two_paths"]
 

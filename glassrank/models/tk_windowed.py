@@ -14,8 +14,15 @@ from torch.nn import functional
 
 from glassrank.models.contract import Output, WordRanker, Words, WordTable
 from glassrank.nn.contextual import ContextualConfig, ContextualLayers
-from glassrank.nn.kernels import FLOOR, KernelBank, Kernels, kernel_values
-from glassrank.nn.match import match_matrix, pair_mask, unit
+from glassrank.nn.match import (
+    FLOOR,
+    KernelBank,
+    Kernels,
+    kernel_values,
+    match_matrix,
+    pair_mask,
+    unit,
+)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 
 from glassrank.checked import parse_json, whole
 from glassrank.errors import GlassrankError, InputError
-from glassrank.nn.bfloat16 import values_of
+from glassrank.nn.few_bits import values_of
 
 MOST_BYTES = 1 << 33
 MOST_NUMBERS = 1 << 30

@@ -6,8 +6,7 @@ from glassrank.ranking.live import Reranker
 from glassrank.ranking.pipeline import Pipeline, rerank_run
 from glassrank.ranking.planner import CostModel
 from glassrank.ranking.stages import warm_up
-from glassrank.ranking.text_pipeline import TextPipeline
-from glassrank.ranking.texts import load, rank
+from glassrank.ranking.text_pipeline import TextPipeline, load, rank
 
 __all__ = [
     "BudgetWarning",

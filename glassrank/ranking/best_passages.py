@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.deadline import Deadline
-from glassrank.models.division import best_passages
+from glassrank.models.saved import best_passages
 from glassrank.ranking.planner import CostModel, Planner
 
 

@@ -1,14 +1,135 @@
-"""Words and scores as PyTorch computes them: any family, on a CPU or a GPU, exact or rounded."""
+"""Words and scores as PyTorch computes them: any family, on a CPU or a GPU, exact or rounded.
 
-from typing import Any
+One query is encoded as fast as the machine can: by compiled code, or on a GPU by a replayed graph.
+A query is a few words: there, its encoding takes less time than asking for each of the steps. So
+the steps are recorded once for each shape of the inputs, and from then on replayed as a whole.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
 
-from glassrank.models.fast import placed
-from glassrank.models.ranker import TokenBatch, Words, as_array
-from glassrank.ranking.query_encoding import QueryEncoder
+from glassrank.models.contract import Ranker, TokenBatch, Words
+from glassrank.models.fast import placed, query_form
+from glassrank.models.ranker import as_array
+from glassrank.nn.threads import one_thread
+
+Result = TypeVar("Result")
+
+_WARM_UPS = 3
+"""Plain calls before recording: they compile what must be compiled and fill the caches."""
+
+
+class _Recording(NamedTuple):
+    graph: torch.cuda.CUDAGraph
+    inputs: tuple[Tensor, ...]
+
+
+class Replayed(Generic[Result]):
+    """Calls `function` on `device`: by replaying it on a GPU, plainly elsewhere.
+
+    Inputs may come from anywhere. On a GPU the function must depend on nothing else but tensors
+    that stay where they are, and must not wait for a value; what it returns belongs to the
+    recording, and the next call with inputs of the same shapes writes over it. Not for several
+    threads at once.
+    """
+
+    def __init__(self, function: Callable[..., Result], device: torch.device | str) -> None:
+        self._function = function
+        self._device = torch.device(device)
+        self._recordings: dict[tuple[object, ...], tuple[_Recording, Result]] = {}
+
+    @torch.no_grad()
+    def __call__(self, *inputs: Tensor) -> Result:
+        if self._device.type != "cuda":
+            return self._function(*(given.to(self._device) for given in inputs))
+        shapes = tuple((given.shape, given.dtype) for given in inputs)
+        if shapes not in self._recordings:
+            self._recordings[shapes] = self._record(inputs)
+        recording, result = self._recordings[shapes]
+        for recorded, given in zip(recording.inputs, inputs, strict=True):
+            recorded.copy_(given, non_blocking=True)
+        recording.graph.replay()
+        return result
+
+    def _record(self, inputs: Sequence[Tensor]) -> tuple[_Recording, Result]:
+        with torch.cuda.device(self._device):
+            recorded = tuple(given.to(self._device, copy=True) for given in inputs)
+            stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+            stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(stream):
+                for _ in range(_WARM_UPS):
+                    self._function(*recorded)
+            torch.cuda.current_stream().wait_stream(stream)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                result = self._function(*recorded)
+        return _Recording(graph, recorded), result
+
+
+def pad_to(rows: Tensor, lengths: Sequence[int]) -> Tensor:
+    """Rows (B, L) with zeros at the end, up to the first of the ascending `lengths` that holds
+    them: few lengths need few recordings. Rows longer than all of these stay as they are."""
+    fitting = next((length for length in lengths if length >= rows.shape[1]), rows.shape[1])
+    return functional.pad(rows, (0, fitting - rows.shape[1]))
+
+
+_LENGTHS = (8, 16, 32)
+"""On a GPU, queries are padded to the next of these: each is recorded once, beforehand."""
+
+
+class QueryEncoder:
+    """`encode_query` of a model, for one query at a time; several threads may call it."""
+
+    def __init__(self, model: Ranker, longest: int, *, exact: bool = False) -> None:
+        """No query is longer than `longest`. `exact` encodes with the layers as they are; otherwise
+        they are rounded where that is faster."""
+        self._encoding = model.encode_query if exact else _fastest(model, longest)
+        self._device = next(model.parameters()).device
+        self._lock = threading.Lock()
+        self._lengths = sorted({min(length, longest) for length in _LENGTHS} | {longest})
+        self._replayed: Replayed[Words] | None = None
+        # Other models only look words up: one step, which a recording would not shorten.
+        if self._device.type == "cuda" and model.stores_words:
+            self._replayed = Replayed(self._encode, self._device)
+            for length in self._lengths:
+                self(TokenBatch(torch.ones(1, length, dtype=torch.long), torch.ones(1, length)))
+
+    @torch.no_grad()
+    def __call__(self, query: TokenBatch) -> Words:
+        """A query (1, Q) on the CPU to its words (1, Q, …) where the model is."""
+        if self._replayed is not None:
+            return self._replay(self._replayed, query)
+        # A few words are no work for two threads, and on a busy machine one waits long for another.
+        with one_thread():
+            return self._encode(*(tensor.to(self._device) for tensor in query))
+
+    def _replay(self, replayed: Replayed[Words], query: TokenBatch) -> Words:
+        padded = [pad_to(tensor, self._lengths) for tensor in query]
+        length = query.ids.shape[1]
+        with self._lock:  # a recording has one place for what goes in, and one for what comes out
+            return Words(*(tensor[:, :length].clone() for tensor in replayed(*padded)))
+
+    def _encode(self, ids: Tensor, mask: Tensor) -> Words:
+        return self._encoding(TokenBatch(ids, mask))
+
+
+def _fastest(model: Ranker, longest: int) -> Callable[[TokenBatch], Words]:
+    if next(model.parameters()).is_cuda and find_spec("triton"):
+        from glassrank.models.fast_gpu import QueriesOnGPU, StoredMORES
+        from glassrank.nn.gpu.query_layers import LONGEST_QUERY
+
+        fast = StoredMORES.of(model) or QueriesOnGPU.of(model)
+        if fast is not None and longest <= LONGEST_QUERY:
+            return fast.encode_query
+    return query_form(model).encode_query
 
 
 class ByTorch:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.models.ranker import AnyRanker, Words, as_array
-from glassrank.nn.three_bits import GROUP
+from glassrank.nn.few_bits import GROUP
 from glassrank.store import Part, Store
 
 _ON_CPU = ("bf16", "int8", "float32", "int3")

@@ -144,7 +144,7 @@ def on_gpu(model: Ranker, projected: bool) -> OnGPU | None:
         return GPUPooling(model)
     if not projected:
         return None
-    from glassrank.models.mores_gpu import StoredMORES
+    from glassrank.models.fast_gpu import StoredMORES
 
     interaction = StoredMORES.of(model)
     return None if interaction is None else GPUInteraction(model, interaction)

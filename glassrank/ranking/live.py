@@ -10,11 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.models.checkpoint import SavedModel, load_served
-from glassrank.models.division import best_passages
 from glassrank.models.doc_reader import PassageReader, ReadDoc
-from glassrank.models.left_out import LeftOut
 from glassrank.models.ranker import TokenBatch, Words, as_array
-from glassrank.models.text_batches import TextReader, batch_of, in_batches
+from glassrank.models.saved import best_passages
+from glassrank.models.text_batches import LeftOut, TextReader, batch_of, in_batches
 from glassrank.ranking.computing import computing, query_batch
 from glassrank.ranking.planner import CostModel
 from glassrank.text import Vocabulary

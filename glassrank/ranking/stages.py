@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from glassrank.deadline import NEVER, Clock, Deadline, now
 from glassrank.models.calibration import Calibration
-from glassrank.models.left_out import LeftOut
 from glassrank.models.ranker import Words
+from glassrank.models.text_batches import LeftOut
 from glassrank.ranking.best_passages import DocCandidates, Placed, Scoring
 from glassrank.ranking.fused import fused_pooling
 from glassrank.ranking.live import TOKENS_AT_ONCE, WORDS_AT_ONCE, Reranker

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.models.doc_reader import Passage, ReadDoc
-from glassrank.models.left_out import LeftOut
 from glassrank.models.ranker import Words
+from glassrank.models.text_batches import LeftOut
 from glassrank.ranking.live import Reranker
 from glassrank.retrieve.snapshot import Snapshot
 from glassrank.text.encoder import LONGEST_READ

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from math import isinf
 from typing import Any
 
-from glassrank.adapters.extras import extra
+from glassrank.adapters import extra
 from glassrank.deadline import NEVER, Deadline
 from glassrank.errors import GlassrankError
 from glassrank.ranking.live import Reranker

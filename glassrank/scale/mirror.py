@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from glassrank.adapters.extras import extra
+from glassrank.adapters import extra
 from glassrank.arrays import array_record
 from glassrank.checked import FileRecord
 from glassrank.errors import CorruptError, InputError, explained

@@ -13,8 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from glassrank.deadline import now
 from glassrank.serve.bodies import Bodies, GoneError, check_shape, replayed, too_large
 from glassrank.serve.refusals import RefusedError, refused
-from glassrank.serve.service import Service
-from glassrank.serve.work_queue import WorkQueue
+from glassrank.serve.service import Service, WorkQueue
 
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "

@@ -10,10 +10,9 @@ from numpy.typing import NDArray
 
 from glassrank.errors import InputError
 from glassrank.models.doc_reader import ReadDoc
-from glassrank.models.left_out import LeftOut
 from glassrank.models.ranker import AnyRanker, Words, as_array, no_gradients
 from glassrank.models.saved import SavedModel, fingerprint
-from glassrank.models.text_batches import TextReader, batch_of, in_batches
+from glassrank.models.text_batches import LeftOut, TextReader, batch_of, in_batches
 from glassrank.store.manifest import DTYPES, IDS, Layout, stride
 from glassrank.store.rows import EncodedPassages, Rows, pack
 from glassrank.types import Doc

@@ -15,7 +15,7 @@ from typing import Any
 from glassrank.checked import FileRecord, parse_records, read_checked, whole, write_checked
 from glassrank.errors import CorruptError, InputError
 from glassrank.folders import Folder, is_plain
-from glassrank.models.left_out import KINDS
+from glassrank.models.text_batches import KINDS
 from glassrank.retrieve.segment import SegmentRecord, is_segment_name
 from glassrank.settings import from_plain
 

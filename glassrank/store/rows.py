@@ -11,8 +11,15 @@ from numpy.typing import NDArray
 
 from glassrank.compiled import compiled
 from glassrank.errors import InputError
-from glassrank.nn.bfloat16 import bits_of, values_of
-from glassrank.nn.three_bits import GROUP, GROUP_BYTES, codes_of, packed_codes, quantized
+from glassrank.nn.few_bits import (
+    GROUP,
+    GROUP_BYTES,
+    bits_of,
+    codes_of,
+    packed_codes,
+    quantized,
+    values_of,
+)
 from glassrank.store.manifest import IDS, SCALED, Layout, array_names
 
 Rows = dict[str, NDArray[Any]]
@@ -22,7 +29,7 @@ and for int8 and int3 also `scales` (T, V): a row is one vector, or several side
 _ARRAYS: dict[str, type[np.generic]] = {
     "bf16": np.uint16,  # numpy has no bf16: its bits
     "int8": np.int8,
-    "int3": np.uint8,  # six bytes for sixteen values: `nn/three_bits.py`
+    "int3": np.uint8,  # six bytes for sixteen values: `nn/few_bits.py`
     "float16": np.float16,
     "float32": np.float32,
     IDS: np.int32,

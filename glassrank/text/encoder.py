@@ -1,17 +1,20 @@
-"""From texts to the ids that a model reads, whatever its units are: words here, pieces of words in
-`wordpieces.py`. What a model does not read is counted, never dropped in silence.
+"""From texts to the ids that a model reads, whatever its units are: words, or WordPiece's pieces of
+words, which a BERT has vectors for. What a model does not read is counted, never dropped in
+silence.
 
 Nothing is stemmed, and punctuation and function words are words too, unless a model was trained
-without them.
+without them. A text of pieces becomes [CLS] pieces [SEP]. One that says "[SEP]" itself has four
+pieces there, as for any other characters: only this file puts special pieces in.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glassrank.text.function_words import without_function_words
+from glassrank.errors import InputError
+from glassrank.text.english import without_function_words
 from glassrank.text.vocabulary import PADDING, Vocabulary
 from glassrank.text.word_splitting import split_words
 
@@ -112,3 +115,69 @@ def pad(
             [sequence[:n] for sequence, n in zip(sequences, kept.tolist(), strict=True)]
         )
     return Batch(ids, mask, lengths - kept)
+
+
+_SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
+
+
+class PieceEncoder:
+    """`vocabulary` has the pieces by id, as a BERT's `vocab.txt` does."""
+
+    def __init__(self, vocabulary: Sequence[str], lowercase: bool = True) -> None:
+        numbers = {piece: number for number, piece in enumerate(vocabulary)}
+        missing = [piece for piece in _SPECIAL if piece not in numbers]
+        if missing or numbers["[PAD]"] != PADDING:
+            raise InputError(
+                "expected the vocabulary of a BERT, with [PAD] first and [UNK], [CLS] and [SEP] "
+                + (f"in it; {', '.join(missing)} is missing" if missing else "in it")
+            )
+        self.vocabulary = tuple(vocabulary)
+        self._first, self._last = numbers["[CLS]"], numbers["[SEP]"]
+        self._tokenizer = _tokenizer(numbers, lowercase)
+
+    def encode(
+        self, texts: Sequence[str], longest: int, most_words: int | None = None
+    ) -> list[TextIds]:
+        """`longest` counts [CLS] and [SEP]. With `most_words`, a text is first split into words
+        and cut there, as the TK paper gives BERT its texts; without, pieces alone are counted."""
+        if longest < 2:
+            raise InputError(f"a text needs room for [CLS] and [SEP], found a length of {longest}")
+        read = [readable(text) for text in texts]
+        cut_words = [behind for _, behind in read]
+        kept = [_sound(text) for text, _ in read]
+        if most_words is not None:
+            split = [split_words(text) for text, _ in read]
+            cut_words = [
+                behind + max(0, len(words) - most_words)
+                for words, (_, behind) in zip(split, read, strict=True)
+            ]
+            kept = [" ".join(words[:most_words]) for words in split]
+        encoded = self._tokenizer.encode_batch(kept, add_special_tokens=False)
+        room = longest - 2
+        return [
+            TextIds(
+                np.array([self._first, *pieces.ids[:room], self._last], np.int32),
+                cut,
+                max(0, len(pieces.ids) - room),
+            )
+            for pieces, cut in zip(encoded, cut_words, strict=True)
+        ]
+
+
+def _sound(text: str) -> str:
+    """Half a surrogate pair, as broken JSON may hold, cannot be handed on."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _tokenizer(numbers: dict[str, int], lowercase: bool) -> Any:
+    """Without special tokens of its own: it would find them in texts."""
+    try:
+        from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+    except ImportError:
+        raise InputError(
+            "a BERT's pieces need the package tokenizers; pip install tokenizers"
+        ) from None
+    tokenizer = Tokenizer(models.WordPiece(numbers, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    return tokenizer

@@ -15,15 +15,14 @@ from numpy.typing import NDArray
 from glassrank.errors import InputError
 from glassrank.measure import Evaluation, evaluate
 from glassrank.models import Ranker
-from glassrank.nn.devices import device_named
+from glassrank.nn.gpu import device_named
 from glassrank.train.batches import SplitTensors, Tokens
 from glassrank.train.build import build_model
 from glassrank.train.config import Say, TrainConfig
 from glassrank.train.experiment import FIRST_STAGE
-from glassrank.train.folds import of_fold, queries_by_fold
 from glassrank.train.loop import train, validation_precision
 from glassrank.train.prepared import Prepared
-from glassrank.train.validate import both_runs, score_candidates
+from glassrank.train.validate import both_runs, of_fold, queries_by_fold, score_candidates
 from glassrank.types import Run
 
 Mode = Literal["none", "all", "interaction", "representation"]

@@ -9,7 +9,7 @@ import torch
 from glassrank.errors import InputError
 from glassrank.models import Ranker, SubwordTable, WordTable, name_of
 from glassrank.models.checkpoint import SavedModel, load_model
-from glassrank.models.pieces import start_with
+from glassrank.models.contract import start_with
 from glassrank.models.pretrained import read_pretrained
 from glassrank.settings import from_plain
 from glassrank.train.batches import Tokens

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from glassrank.errors import InputError
 from glassrank.files import read_whole
-from glassrank.models.division import Passages
+from glassrank.models.saved import Passages
 from glassrank.settings import from_plain, to_plain
 
 if TYPE_CHECKING:

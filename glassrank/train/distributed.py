@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, distributed, nn
 
 from glassrank.errors import InputError
-from glassrank.nn.devices import device_named
+from glassrank.nn.gpu import device_named
 from glassrank.train.batches import BatchRows
 
 T = TypeVar("T")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from glassrank.models.division import best_passages
+from glassrank.models.saved import best_passages
 
 
 @dataclass(frozen=True)

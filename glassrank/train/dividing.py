@@ -23,7 +23,7 @@ def trained_encoder(config: TrainConfig, base: Path) -> tuple[list[str], TextEnc
     """Words or pieces that a model knows already, and what reads them; None where the texts
     themselves say."""
     from glassrank.models.text_batches import text_encoder
-    from glassrank.text.wordpieces import PieceEncoder
+    from glassrank.text.encoder import PieceEncoder
 
     if config.start.model is not None:
         saved = start_model(config, base)

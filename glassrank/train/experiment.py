@@ -16,14 +16,13 @@ from glassrank.measure import (
     evaluate,
     evaluate_at_depths,
 )
-from glassrank.nn.devices import device_named
+from glassrank.nn.gpu import device_named
 from glassrank.train.batches import SplitTensors, Tokens
 from glassrank.train.config import Say, TrainConfig, read_config, settings_to_try
-from glassrank.train.folds import of_fold, queries_by_fold
 from glassrank.train.loop import Trained, train, validation_precision
 from glassrank.train.prepared import Prepared, load_prepared
 from glassrank.train.same_settings import preparation
-from glassrank.train.validate import both_runs, score_candidates
+from glassrank.train.validate import both_runs, of_fold, queries_by_fold, score_candidates
 
 FIRST_STAGE = "first stage"
 

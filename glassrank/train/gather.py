@@ -17,15 +17,18 @@ from glassrank.ragged import Ragged
 from glassrank.train.config import Collection, FoldsConfig, Say, TrainConfig
 from glassrank.train.divided_docs import DividedDocs
 from glassrank.train.dividing import Divider, piece_text
-from glassrank.train.given_runs import given_candidates, read_runs, scores_by_query, teacher_scores
-from glassrank.train.run_ids import RunIds
-from glassrank.train.triples import (
+from glassrank.train.given import (
     Grouped,
     first_stage_of,
+    given_candidates,
     group_triples,
+    read_runs,
     read_text_triples,
     read_triples,
+    scores_by_query,
+    teacher_scores,
 )
+from glassrank.train.run_ids import RunIds
 from glassrank.train.word_texts import WordTexts
 from glassrank.types import Qrels, Query, Run
 
@@ -254,7 +257,7 @@ def splitters(config: TrainConfig, base: Path) -> tuple[Splitter, Splitter]:
 def _splitter(config: TrainConfig) -> Splitter:
     """All words, or those that are left without stop words."""
     from glassrank.text import split_words
-    from glassrank.text.function_words import without_function_words
+    from glassrank.text.english import without_function_words
 
     if not config.remove_stop_words:
         return split_words

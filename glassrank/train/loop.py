@@ -21,10 +21,9 @@ from glassrank.files import append_line, atomic_write
 from glassrank.models import Ranker
 from glassrank.models.checkpoint import Usage, load_model
 from glassrank.models.saving import save_model
-from glassrank.nn.devices import device_named
+from glassrank.nn.gpu import device_named
 from glassrank.train.batches import Examples, Sampler, SplitTensors, Tokens
 from glassrank.train.build import build_model, show_texts
-from glassrank.train.calibrate import with_calibration
 from glassrank.train.config import Say, TrainConfig
 from glassrank.train.distributed import ALONE, Team
 from glassrank.train.prepared import Prepared
@@ -33,7 +32,7 @@ from glassrank.train.report import LOG, card, draw_if_possible
 from glassrank.train.same_settings import run_settings
 from glassrank.train.state import RunProgress, load_state, save_state
 from glassrank.train.step import Step, make_optimizers
-from glassrank.train.validate import Validation, quality_by_depth, validate
+from glassrank.train.validate import Validation, quality_by_depth, validate, with_calibration
 
 
 @dataclass(frozen=True)

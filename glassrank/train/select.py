@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from glassrank.errors import InputError
 from glassrank.models.checkpoint import SavedModel, Usage, load_model
 from glassrank.models.saving import save_ensemble
-from glassrank.nn.devices import device_named
+from glassrank.nn.gpu import device_named
 from glassrank.train.batches import SplitTensors, Tokens
 from glassrank.train.config import Say
 from glassrank.train.prepared import Prepared, Split

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from glassrank.nn.devices import device_named
+from glassrank.nn.gpu import device_named
 from glassrank.ragged import Ragged
 from glassrank.text.sentence_transformers import load_sentence_transformer
 from glassrank.train.gather import GatheredSplit

@@ -1,7 +1,9 @@
-"""How well a model re-ranks dev queries, and to which depth it should."""
+"""How well a model re-ranks dev queries, to which depth it should, and how its scores become
+probabilities of relevance there. In folds, each query is tested once, by a model that chose its
+best step on the next fold and learnt from the others."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -9,13 +11,16 @@ import torch
 from numpy.typing import NDArray
 
 from glassrank.models import Ranker
+from glassrank.models.calibration import JudgedScores, Quality, calibrate
+from glassrank.models.checkpoint import Usage
 from glassrank.train.batches import SplitTensors
-from glassrank.train.prepared import Split
+from glassrank.train.prepared import Prepared, Split
 from glassrank.train.step import look_up, pair_scores, rounding
 from glassrank.types import Qrels, Run
 
 if TYPE_CHECKING:
     from glassrank.measure import DepthCurve
+
 
 _PAIRS_AT_ONCE, _OF_WORDS = 512, 200
 """Pairs, with documents of so many words; attention takes memory with the square of them."""
@@ -159,3 +164,76 @@ def both_runs(
             doc: grade for doc, grade in zip(docs, grades, strict=True) if grade >= 0
         }
     return Run.from_rows(first), Run.from_rows(second), qrels
+
+
+_MOST_QUERIES = 1000
+
+
+def with_calibration(
+    usage: Usage, model: Ranker, dev: SplitTensors, precision: str = "float32"
+) -> tuple[Usage, str]:
+    """How the model is used, with its calibrations; and a paragraph for its card, empty where dev
+    queries are too few, or scores do not tell what is relevant."""
+    queries = np.arange(len(dev.split.queries))[:_MOST_QUERIES]
+    scores = score_candidates(model, dev, queries, precision).astype(np.float64)
+    fitted = calibrate(judged(dev, queries, scores))
+    if fitted is None:
+        return usage, ""
+    usage = replace(usage, calibration=fitted[0])
+    told = {"With the first stage's candidates": fitted[1]}
+    weight = model.first_stage_weight
+    if weight is not None:
+        first_stage = dev.first_stage.cpu().numpy()[: len(scores)].astype(np.float64)
+        texts = calibrate(judged(dev, queries, scores - weight.item() * first_stage), drawn=True)
+        if texts is not None:
+            usage = replace(usage, texts_calibration=texts[0])
+            told["With texts alone"] = texts[1]
+    return usage, card_paragraph(told)
+
+
+def judged(
+    dev: SplitTensors, queries: NDArray[np.int64], scores: NDArray[np.float64]
+) -> list[JudgedScores]:
+    """What the first stage lists, best first, of the first queries. What nobody judged counts as
+    not relevant."""
+    split = dev.split
+    lists = []
+    for query in queries.tolist():
+        begin, end = split.docs.offsets[query : query + 2]
+        ranks = split.ranks[begin:end]
+        order = np.argsort(ranks, kind="stable")
+        places = begin + order[ranks[order] > 0]
+        lists.append(JudgedScores(scores[places], split.grades[places] > 0))
+    return lists
+
+
+def card_paragraph(told: dict[str, Quality]) -> str:
+    """What a model's card says of its probabilities."""
+    lines = [
+        f"{name}: Brier score {quality.brier:.4f}, {quality.brier_of_mean:.4f} of their mean; "
+        f"calibration error {quality.error:.4f}, on {quality.lists:,} lists."
+        for name, quality in told.items()
+    ]
+    fitted = "Fitted on every other dev query, measured on those between."
+    return "\n".join(["", "## Probabilities", "", fitted, *lines, ""])
+
+
+def queries_by_fold(prepared: Prepared) -> list[NDArray[np.int64]]:
+    """Which of the training queries each fold tests; none where there are no folds."""
+    folds = prepared.train.folds
+    if folds is None:
+        return []
+    return [np.flatnonzero(folds == fold) for fold in range(int(folds.max()) + 1)]
+
+
+def of_fold(prepared: Prepared, fold: int) -> Prepared:
+    """What the model of a fold learns from, chooses its best step on, and is tested on."""
+    tested = queries_by_fold(prepared)
+    following = (fold + 1) % len(tested)
+    others = [queries for n, queries in enumerate(tested) if n not in (fold, following)]
+    return replace(
+        prepared,
+        train=prepared.train.only(np.sort(np.concatenate(others))),
+        dev=prepared.train.only(tested[following]),
+        test=prepared.train.only(tested[fold]),
+    )

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from glassrank.adapters import extras
+from glassrank import adapters
 from glassrank.errors import InputError
 
 ROOT = Path(__file__).parents[2]
@@ -59,7 +59,7 @@ def test_a_package_that_is_missing_is_named_with_its_extra(extra: str) -> None:
 def test_a_package_that_does_not_name_what_it_misses_is_quoted() -> None:
     with (
         pytest.raises(InputError, match=r"a package that is missing \(no uuid_utils\); install it"),
-        extras.extra("langchain"),
+        adapters.extra("langchain"),
     ):
         raise ImportError("no uuid_utils")
 

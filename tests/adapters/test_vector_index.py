@@ -9,8 +9,7 @@ import pytest
 
 import glassrank as gr
 from glassrank.errors import InputError
-from glassrank.retrieve.first_stage import IndexSearch
-from glassrank.retrieve.hybrid import Hybrid
+from glassrank.retrieve.first_stage import Hybrid, IndexSearch
 
 faiss = pytest.importorskip("faiss", reason="the package faiss-cpu is not installed")
 sys.path.append(str(Path(__file__).parents[1] / "models"))

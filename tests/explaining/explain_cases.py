@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from glassrank.explaining import Explanation
 from glassrank.models import MODELS, Ensemble, Output, Ranker, TokenBatch, WordTable
 from glassrank.models.checkpoint import SavedModel, Usage
-from glassrank.models.division import Passages
+from glassrank.models.saved import Passages
 from glassrank.ranking import Reranker
 from glassrank.settings import from_plain
 from glassrank.text import split_words

@@ -11,8 +11,8 @@ import glassrank
 from glassrank.explaining import Change, Explanation, explain_docs, html_page, what_if, what_if_doc
 from glassrank.explaining.structure import gaps
 from glassrank.models.checkpoint import SavedModel
-from glassrank.models.division import Passages
 from glassrank.models.doc_reader import text_of
+from glassrank.models.saved import Passages
 from glassrank.ranking import Pipeline, Reranker
 from glassrank.retrieve import Index
 from glassrank.store import Store, encode_index

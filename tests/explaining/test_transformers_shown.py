@@ -27,7 +27,7 @@ from glassrank.models import Ensemble
 from glassrank.models.checkpoint import SavedModel, Usage
 from glassrank.ranking import Reranker
 from glassrank.retrieve import Index
-from glassrank.text.wordpieces import PieceEncoder
+from glassrank.text.encoder import PieceEncoder
 from glassrank.types import Doc
 
 every_transformer = pytest.mark.parametrize("name", TRANSFORMERS)

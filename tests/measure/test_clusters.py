@@ -11,11 +11,14 @@ from glassrank.errors import InputError
 from glassrank.measure.clusters import (
     Cluster,
     RankedQuery,
+    candidate_ks,
+    elbow,
     first_relevant_ranks,
+    inertias,
+    k_means,
     make_clusters,
     telling_terms,
 )
-from glassrank.measure.k_means import candidate_ks, elbow, inertias, k_means
 from glassrank.measure.measures import Floats
 from glassrank.types import Run
 

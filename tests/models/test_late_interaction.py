@@ -15,7 +15,7 @@ from glassrank.models.checkpoint import Usage, load_model
 from glassrank.models.kernel_bert import KernelBERT, KernelBERTConfig
 from glassrank.models.pretrained import Pretrained
 from glassrank.models.saving import save_model
-from glassrank.nn.kernels import Kernels
+from glassrank.nn.match import Kernels
 from glassrank.nn.transformer import EncoderConfig
 from glassrank.settings import to_plain
 

@@ -6,9 +6,8 @@ import torch
 from glassrank.models import Words
 from glassrank.models.tk import TK, TKConfig
 from glassrank.nn.contextual import ContextualConfig, ContextualLayers
-from glassrank.nn.cpu import packed_rows
-from glassrank.nn.cpu.contextual import ContextualOnCPU
-from glassrank.nn.cpu.packed_rows import Packed, rounded_up
+from glassrank.nn.cpu import doc_encoders
+from glassrank.nn.cpu.doc_encoders import ContextualOnCPU, Packed, rounded_up
 
 CONFIGS = [
     ContextualConfig(layers=2, heads=4, attention_size=8, feed_forward=10),
@@ -92,7 +91,7 @@ def test_packed_weights_change_nothing(activation: str, rows: int) -> None:
 def test_without_the_calls_that_pack(monkeypatch: pytest.MonkeyPatch) -> None:
     layers, words = trained_layers(CONFIGS[0]), random_words([9, 4, 4, 1])
     expected = ContextualOnCPU(layers)(words.vectors, words.mask)
-    monkeypatch.setattr(packed_rows, "_packs", lambda: False)
+    monkeypatch.setattr(doc_encoders, "_packs", lambda: False)
     plain = ContextualOnCPU(layers)
     assert all(part.packed is None for part in plain.modules() if isinstance(part, Packed))
     found = plain(words.vectors, words.mask)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from glassrank.errors import InputError
-from glassrank.nn.devices import device_named
+from glassrank.nn.gpu import device_named
 
 
 def test_the_processor_is_always_there() -> None:

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from glassrank.nn.gpu.graphs import Replayed, pad_to
+from glassrank.ranking.by_torch import Replayed, pad_to
 
 
 def mixed(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:

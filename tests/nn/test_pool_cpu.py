@@ -15,10 +15,9 @@ from glassrank.errors import InputError
 from glassrank.models import MODELS, Words
 from glassrank.nn.cpu import amx
 from glassrank.nn.cpu.kernels import StoredRows, pool_cpu
+from glassrank.nn.few_bits import packed_codes, quantized
 from glassrank.nn.kernel_runs import FLOOR, Kernels, kernel_runs
-from glassrank.nn.kernels import KernelBank, kernel_pool
-from glassrank.nn.match import match_matrix, unit
-from glassrank.nn.three_bits import packed_codes, quantized
+from glassrank.nn.match import KernelBank, kernel_pool, match_matrix, unit
 from glassrank.settings import from_plain
 
 needs_tiles = pytest.mark.skipif(not amx.usable(), reason="this processor has no AMX tiles")

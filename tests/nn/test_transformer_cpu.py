@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from glassrank.errors import InputError
-from glassrank.nn.cpu.transformer import DocsEncoderOnCPU, packs
+from glassrank.nn.cpu.doc_encoders import DocsEncoderOnCPU, packs
 from glassrank.nn.transformer import Activation, Encoder, EncoderConfig
 
 

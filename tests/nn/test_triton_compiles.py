@@ -14,13 +14,13 @@ from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
 
 from glassrank.models import TokenBatch
+from glassrank.models.fast_gpu import StoredMORES
 from glassrank.models.mores import MORES, MORESConfig
-from glassrank.models.mores_gpu import StoredMORES
 from glassrank.nn.contextual import ContextualConfig, ContextualLayers
 from glassrank.nn.gpu import few_rows
 from glassrank.nn.gpu.contextual import ContextualOnGPU
 from glassrank.nn.gpu.kernels import pool_triton
-from glassrank.nn.kernels import Kernels
+from glassrank.nn.match import Kernels
 from glassrank.nn.transformer import EncoderConfig
 
 TYPES = {

@@ -17,8 +17,7 @@ from glassrank.nn.gpu.attention import attend
 from glassrank.nn.gpu.contextual import ContextualOnGPU
 from glassrank.nn.gpu.kernels import Tuning, pool_triton
 from glassrank.nn.gpu.norm import add_norm
-from glassrank.nn.kernels import FLOOR, KernelBank, Kernels, kernel_pool
-from glassrank.nn.match import match_matrix, unit
+from glassrank.nn.match import FLOOR, KernelBank, Kernels, kernel_pool, match_matrix, unit
 
 DEVICE = "cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda"
 

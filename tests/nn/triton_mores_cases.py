@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from glassrank.models import TokenBatch
+from glassrank.models.fast_gpu import StoredMORES
 from glassrank.models.mores import MORES, MORESConfig
-from glassrank.models.mores_gpu import StoredMORES
 from glassrank.nn.attention import CrossAttention, SelfAttention, attend_unprojected, key_bias
 from glassrank.nn.gpu.attention import cross_attend, look_at_rows
 from glassrank.nn.gpu.few_rows import Folded, Rows, attended, linear

@@ -14,7 +14,7 @@ from small_store import LONGEST, live_scores, small_saved
 
 from glassrank.deadline import Deadline
 from glassrank.models.checkpoint import SavedModel
-from glassrank.models.division import Passages, best_passages
+from glassrank.models.saved import Passages, best_passages
 from glassrank.ranking import Pipeline, Reranker, rank
 from glassrank.ranking.best_passages import Scoring
 from glassrank.ranking.planner import CostModel, Planner

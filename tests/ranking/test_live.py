@@ -10,7 +10,7 @@ import torch
 
 from glassrank.models import TokenBatch, WordTable
 from glassrank.models.checkpoint import SavedModel, Usage
-from glassrank.models.division import Passages
+from glassrank.models.saved import Passages
 from glassrank.models.saving import save_model
 from glassrank.models.tk import TK, TKConfig
 from glassrank.nn.contextual import ContextualConfig

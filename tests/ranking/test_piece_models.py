@@ -15,7 +15,7 @@ from glassrank.models.text_batches import text_encoder
 from glassrank.ranking import CostModel, Pipeline, Reranker, stored_candidates
 from glassrank.retrieve import Index
 from glassrank.store import Store, encode_index
-from glassrank.text.wordpieces import PieceEncoder
+from glassrank.text.encoder import PieceEncoder
 
 sys.path.append(str(Path(__file__).parents[1] / "store"))
 from small_mores import PIECES, USAGE, small_bert, small_index, small_mores

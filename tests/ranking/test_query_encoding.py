@@ -21,7 +21,7 @@ from glassrank.nn.cpu.query_encoders import ContextualQueryOnCPU, EncoderOnCPU
 from glassrank.nn.threads import lead, one_thread
 from glassrank.nn.transformer import EncoderConfig
 from glassrank.ranking import Reranker
-from glassrank.ranking.query_encoding import QueryEncoder
+from glassrank.ranking.by_torch import QueryEncoder
 
 LAYERS = ContextualConfig(2, 2, 8, feed_forward=20)
 ENCODER = EncoderConfig(vocabulary=30, size=32, layers=2, heads=4, feed_forward=40, positions=20)

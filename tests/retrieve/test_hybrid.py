@@ -3,7 +3,7 @@
 import pytest
 
 from glassrank.errors import GlassrankError, InputError
-from glassrank.retrieve.hybrid import Hybrid, reciprocal_rank_fusion, weighted_sum
+from glassrank.retrieve.first_stage import Hybrid, reciprocal_rank_fusion, weighted_sum
 
 
 class Fixed:

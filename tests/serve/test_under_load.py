@@ -18,8 +18,7 @@ from glassrank.ranking import Deadline, Pipeline
 from glassrank.ranking.planner import Planner
 from glassrank.serve import Options, Served
 from glassrank.serve.searching import Shown
-from glassrank.serve.service import Service
-from glassrank.serve.work_queue import WorkQueue
+from glassrank.serve.service import Service, WorkQueue
 
 
 @pytest.fixture

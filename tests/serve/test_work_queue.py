@@ -8,7 +8,7 @@ import pytest
 
 from glassrank.ranking import Deadline
 from glassrank.serve.refusals import RefusedError
-from glassrank.serve.work_queue import WorkQueue
+from glassrank.serve.service import WorkQueue
 
 
 class SetClock:

@@ -11,8 +11,8 @@ from glassrank.models import PieceRanker
 from glassrank.models.bert import BERT, BERTConfig
 from glassrank.models.checkpoint import SavedModel, Usage
 from glassrank.models.contract import PieceText
-from glassrank.models.division import Passages
 from glassrank.models.mores import MORES, MORESConfig
+from glassrank.models.saved import Passages
 from glassrank.nn.transformer import EncoderConfig
 from glassrank.retrieve import Index
 from glassrank.types import Doc

@@ -11,7 +11,7 @@ from glassrank.models import MODELS, WordTable
 from glassrank.models.checkpoint import SavedModel, Usage
 from glassrank.nn.cpu import amx, kernels
 from glassrank.nn.cpu.kernels import StoredRows, pool_cpu
-from glassrank.nn.kernels import Kernels
+from glassrank.nn.match import Kernels
 from glassrank.retrieve import Index
 from glassrank.settings import from_plain
 from glassrank.store import Store, encode_index

@@ -14,7 +14,7 @@ from small_mores import QUERIES, USAGE, small_bert, small_index, small_mores, so
 from glassrank.cli.encode import encode
 from glassrank.errors import InputError
 from glassrank.models.checkpoint import SavedModel
-from glassrank.models.division import Passages
+from glassrank.models.saved import Passages
 from glassrank.models.saving import save_model
 from glassrank.ranking import Pipeline, Reranker
 from glassrank.retrieve import Index

@@ -11,7 +11,7 @@ from small_store import small_saved, some_docs
 
 from glassrank.errors import CorruptError, InputError
 from glassrank.models.checkpoint import SavedModel, Usage, fingerprint
-from glassrank.models.division import Passages
+from glassrank.models.saved import Passages
 from glassrank.retrieve import Index
 from glassrank.store import Store, encode_index
 

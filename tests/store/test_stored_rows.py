@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from glassrank.arrays import consecutive
 from glassrank.errors import InputError
-from glassrank.nn.three_bits import codes_of, packed_codes
+from glassrank.nn.few_bits import codes_of, packed_codes
 from glassrank.store import rows as plain
 from glassrank.store.manifest import DTYPES, Layout, stride
 from glassrank.store.rows import row_bytes

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glassrank.errors import InputError
-from glassrank.models.division import Passages
+from glassrank.models.saved import Passages
 from glassrank.text.passages import sentence_ends, split
 
 ROOM = np.array([10])

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glassrank.text.porter import stem
+from glassrank.text.english import stem
 
 PAIRS = """
     caresses:caress ponies:poni ties:ti cats:cat caress:caress

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from glassrank.errors import InputError
-from glassrank.text.encoder import TextEncoder, WordEncoder
+from glassrank.text.encoder import PieceEncoder, TextEncoder, WordEncoder
 from glassrank.text.vocabulary import Vocabulary
-from glassrank.text.wordpieces import PieceEncoder
 
 pytest.importorskip("tokenizers")
 PIECES = "[PAD] [UNK] [CLS] [SEP] read ##ing a csv - file ? [ ] sep cls the caf ##e Read".split()

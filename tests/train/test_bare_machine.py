@@ -7,7 +7,7 @@ from pathlib import Path
 
 import glassrank
 from glassrank.models.vocabularies import SPECIAL_PIECES, SPECIAL_WORDS
-from glassrank.text import Vocabulary, wordpieces
+from glassrank.text import Vocabulary, encoder
 
 PACKAGES = (
     *("regex", "numba", "tokenizers", "transformers", "scipy", "pydantic", "typer"),
@@ -37,4 +37,4 @@ def test_it_needs_nothing_else_and_loads_models_without_torchs_compiler() -> Non
 
 def test_special_words_are_those_of_the_encoders() -> None:
     assert Vocabulary([]).words == SPECIAL_WORDS
-    assert wordpieces._SPECIAL == SPECIAL_PIECES
+    assert encoder._SPECIAL == SPECIAL_PIECES

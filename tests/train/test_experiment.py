@@ -15,9 +15,8 @@ from glassrank.train.batches import SplitTensors, Tokens
 from glassrank.train.config import read_config
 from glassrank.train.experiment import experiment
 from glassrank.train.experiment_table import as_markdown
-from glassrank.train.folds import of_fold, queries_by_fold
 from glassrank.train.prepared import Split, load_prepared
-from glassrank.train.validate import quality_by_depth
+from glassrank.train.validate import of_fold, quality_by_depth, queries_by_fold
 
 COMMON = """
 prepared = "prepared"

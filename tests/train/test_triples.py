@@ -15,10 +15,10 @@ from glassrank.settings import from_plain
 from glassrank.train.batches import Sampler
 from glassrank.train.config import SamplerConfig, TrainConfig
 from glassrank.train.gather import gather
+from glassrank.train.given import group_triples, read_triples
 from glassrank.train.loop import train
 from glassrank.train.prepare import prepare
 from glassrank.train.prepared import Split, load_prepared, save_prepared
-from glassrank.train.triples import group_triples, read_triples
 
 triples = st.lists(
     st.tuples(st.integers(0, 5), st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=30

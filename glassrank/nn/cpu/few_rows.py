@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.errors import InputError
-from glassrank.nn.bfloat16 import bits_of
 from glassrank.nn.cpu import amx
 from glassrank.nn.cpu.barrier import counters
 from glassrank.nn.cpu.few_rows_pass import (
@@ -36,6 +35,7 @@ from glassrank.nn.cpu.row_attention import TileRoom, room_sizes
 from glassrank.nn.cpu.row_products import STEP
 from glassrank.nn.cpu.row_steps import ASKERS
 from glassrank.nn.cpu.simd import LANES, LINE
+from glassrank.nn.few_bits import bits_of
 from glassrank.nn.threads import lead, threads_allowed
 
 _MOST_SHARES = 8

@@ -1,5 +1,5 @@
 """Kernel pooling over stored document words on the CPU, by compiled code: the same scores as
-`nn.kernels.kernel_pool` and a model's readout of its counts."""
+`nn.match.kernel_pool` and a model's readout of its counts."""
 
 from typing import Any, NamedTuple
 
@@ -13,9 +13,9 @@ from glassrank.nn.cpu.packed_query import AT_ONCE, Kind, layout
 from glassrank.nn.cpu.simd import LANES, LINE
 from glassrank.nn.cpu.soft_counts import Pooling, score_documents
 from glassrank.nn.cpu.stored_products import Stored
+from glassrank.nn.few_bits import GROUP, GROUP_BYTES
 from glassrank.nn.kernel_runs import Kernels, kernel_runs
 from glassrank.nn.threads import threads_set, together
-from glassrank.nn.three_bits import GROUP, GROUP_BYTES
 
 WORTH_A_THREAD = 1500
 """Document words, for each sixteen query words, that take longer than waking a thread."""

@@ -4,7 +4,7 @@ What the plain layers spend their time on is not arithmetic but memory. Here wei
 are multiplied with are in bfloat16; vectors get columns of zeros until their products suit the
 matrix units; sums and norms take one pass, and attention neither writes its matrix nor looks at
 padding. Takes the place of trained layers; the plain form is `nn.contextual.ContextualLayers`, and
-`nn/cpu/contextual.py` is the same for a CPU.
+`nn/cpu/doc_encoders.py` is the same for a CPU.
 
 Needs Triton where it is called.
 """

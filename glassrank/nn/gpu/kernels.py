@@ -1,5 +1,5 @@
 """Kernel pooling over stored document words on a GPU: each stored vector is read once. The plain
-form is `nn.kernels.kernel_pool` and a model's readout of its counts.
+form is `nn.match.kernel_pool` and a model's readout of its counts.
 
 Documents are runs of rows in one tensor of unit vectors. A program takes a document: blocks of its
 words are copied into fast memory while the block before is multiplied with the query, run through

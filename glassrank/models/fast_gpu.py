@@ -1,9 +1,10 @@
-"""MORES over stored keys and values on a GPU: the same sums as `mores.py`, in fewer steps.
+"""Transformers on a GPU, in fewer steps: a query of MORES and of late-interaction models, and MORES
+over stored keys and values.
 
-One query and many documents, whose keys and values (Reuse-S2) lie in the GPU's memory as a store
-has them. Attention reads each of them once; sums and norms are one step; of the last block, only
-what [CLS]'s row needs is computed. The plain form stands in `models/mores.py`; both give the same
-scores, but for rounding.
+One query of MORES meets many documents, whose keys and values (Reuse-S2) lie in the GPU's memory as
+a store has them. Attention reads each of them once; sums and norms are one step; of the last block,
+only what [CLS]'s row needs is computed. The plain forms are `mores.py` and `late_interaction.py`,
+and give the same, but for rounding.
 
 Needs Triton: nothing imports this file unless the model is on a GPU.
 """
@@ -16,11 +17,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from glassrank.models.contract import Ranker, TokenBatch, Words
+from glassrank.models.late_interaction import LateInteraction
 from glassrank.models.mores import MORES, InteractionBlock
 from glassrank.nn.attention import SelfAttention
 from glassrank.nn.gpu.attention import attend, cross_attend, look_at_rows
+from glassrank.nn.gpu.few_rows import Folded, linear
 from glassrank.nn.gpu.norm import add_norm
-from glassrank.nn.gpu.query_layers import QueryLayers
+from glassrank.nn.gpu.query_layers import QueryLayers, is_foldable, side_by_side
+from glassrank.nn.match import unit
 from glassrank.nn.transformer import FeedForward, Layer
 
 
@@ -122,3 +126,29 @@ def _added(x: Tensor, residual: Tensor, norm: nn.LayerNorm) -> Tensor:
 
 def _scale(attention: SelfAttention) -> float:
     return 1 / math.sqrt(attention.output.in_features // attention.heads)
+
+
+class QueriesOnGPU:
+    """A model's encoder, with projection and weights as one layer behind it."""
+
+    def __init__(self, model: LateInteraction) -> None:
+        self._layers = QueryLayers(model.encoder.embeddings, model.encoder.stack())
+        both = side_by_side(model.projection, model.term_weight)
+        self._projected = Folded(both, self._layers.norm)
+
+    @classmethod
+    def of(cls, model: Ranker) -> "QueriesOnGPU | None":
+        """None for models that this is not made for."""
+        if not isinstance(model, LateInteraction) or not is_foldable(model.encoder):
+            return None
+        return cls(model)
+
+    @torch.no_grad()
+    def encode_query(self, batch: TokenBatch) -> Words:
+        """A query (1, Q), which may be padded: vectors (1, Q, E), those of padding without
+        meaning."""
+        length = batch.mask.sum(1, dtype=torch.int32)  # (1,)
+        rows = self._layers.before_norm(batch.ids[0], length)  # (Q, H)
+        made = linear(rows, self._projected)[0].float()  # (Q, E + 1)
+        weights = 2 * torch.sigmoid(made[:, -1]) * batch.mask[0]  # (Q,)
+        return Words(unit(made[:, :-1])[None], batch.mask, weights[None])

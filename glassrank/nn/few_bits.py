@@ -1,15 +1,38 @@
-"""Values in three bits: four levels on either side of zero, the first half a step away from it, and
-a step for each vector.
+"""Values in few bits: bfloat16 as its bits in uint16, as numpy has no such type, and three bits.
 
-The step is the one that is nearest to the vector, found in a few rounds from what suits a normal
-distribution, and then made so large that a word still has a cosine of one with itself: kernels that
-count exact matches go on counting them.
-
-Sixteen values are six bytes: two bits of each in the first four, and the third in the last two.
+In three bits there are four levels on either side of zero, the first half a step away from it, and
+a step for each vector. The step is the one that is nearest to the vector, found in a few rounds
+from what suits a normal distribution, and then made so large that a word still has a cosine of one
+with itself: kernels that count exact matches go on counting them. Sixteen values are six bytes: two
+bits of each in the first four, and the third in the last two.
 """
+
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+
+def bits_of(values: NDArray[np.float32]) -> NDArray[np.uint16]:
+    """Rounded to the nearest value, and to the even one where two are as near; values are numbers.
+
+    >>> float(values_of(bits_of(np.array([1.01], np.float32)))[0])
+    1.0078125
+    """
+    bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
+    rounded = (bits >> np.uint32(16)) & np.uint32(1)
+    rounded += bits
+    rounded += np.uint32(0x7FFF)
+    rounded >>= np.uint32(16)
+    return rounded.astype(np.uint16)
+
+
+def values_of(bits: NDArray[Any]) -> NDArray[np.float32]:
+    """The numbers that they stand for."""
+    wide = bits.astype(np.uint32)
+    wide <<= np.uint32(16)
+    return wide.view(np.float32)
+
 
 GROUP, GROUP_BYTES = 16, 6
 _HALF = 4
