@@ -13,7 +13,9 @@ sys.path.append(str(Path(__file__).parent / "tests"))
 from reliability import Recorder
 
 # How long an example takes says how busy the machine is, not whether the code is right.
-settings.register_profile("any machine", deadline=None)
+# Other examples come with every run; `--hypothesis-profile thorough` tries many at once.
+settings.register_profile("any machine", deadline=None, max_examples=50)
+settings.register_profile("thorough", deadline=None, max_examples=1000)
 settings.load_profile("any machine")
 
 # Small indexes are searched by compiled code here, too; tests of its plain forms ask for these.
