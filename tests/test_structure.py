@@ -4,6 +4,7 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -34,6 +35,11 @@ ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text("utf-8")
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text("utf-8"))
+
+
 def layer(name: str) -> str:
     """`retrieve` for `glassrank.retrieve.index`."""
     return name.split(".")[1]
@@ -46,7 +52,7 @@ def dotted(path: Path) -> str:
 
 def imports(path: Path, types: bool = False) -> Iterator[str]:
     """What a file imports of ours, inside functions too; and for its types."""
-    tree = ast.parse(path.read_text("utf-8"))
+    tree = parsed(path)
     for node in ast.walk(tree):
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING" and not types:
             node.body = []  # what is left of a block that never runs
@@ -84,7 +90,7 @@ def test_the_tree_in_the_readme_names_every_file_and_no_other() -> None:
 
 def test_every_file_says_what_it_is_for() -> None:
     for path in MODULES:
-        assert ast.get_docstring(ast.parse(path.read_text("utf-8"))), path
+        assert ast.get_docstring(parsed(path)), path
 
 
 def test_only_its_command_knows_the_benchmarks() -> None:
@@ -124,7 +130,7 @@ def test_one_class_is_one_thing() -> None:
     names = Counter(
         node.name
         for path in MODULES
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        for node in ast.walk(parsed(path))
         if isinstance(node, ast.ClassDef)
     )
     assert {name for name, count in names.items() if count > 1} <= SAME_THING
@@ -152,7 +158,7 @@ OVERRIDDEN = frozenset(
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(PACKAGE).as_posix())
 def test_every_public_name_says_what_it_is(path: Path) -> None:
-    nodes: list[ast.AST] = [ast.parse(path.read_text("utf-8"))]
+    nodes: list[ast.AST] = [parsed(path)]
     for node in nodes:
         for child in getattr(node, "body", []):
             if not isinstance(child, ast.ClassDef | ast.FunctionDef):
@@ -169,7 +175,7 @@ def test_every_public_name_says_what_it_is(path: Path) -> None:
 def test_variables_have_the_name_of_what_they_hold(path: Path) -> None:
     if path.relative_to(PACKAGE).parts[0] in ("nn", "ranking", "explaining"):
         return
-    tree = ast.parse(path.read_text("utf-8"))
+    tree = parsed(path)
     fields = {
         statement.target
         for node in ast.walk(tree)

@@ -19,6 +19,15 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
+@pytest.fixture(scope="package", autouse=True)
+def short_practice() -> Iterator[None]:
+    """Costs are learned from a few documents: budgets here suffice for all of them, or for none."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in ("stages", "pipeline"):
+            patch.setattr(f"glassrank.ranking.{module}.CALIBRATION_DOCS", (2, 8))
+        yield
+
+
 @pytest.fixture(scope="package")
 def options(tmp_path_factory: pytest.TempPathFactory) -> Options:
     return make_folders(tmp_path_factory.mktemp("service"))

@@ -1,5 +1,6 @@
 """Small transformers with random weights, and an index of real text that they read."""
 
+from dataclasses import replace
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -52,7 +53,8 @@ def _stronger(model: PieceRanker) -> PieceRanker:
 @cache
 def some_pydocs() -> list[Doc]:
     """Of all lengths, most longer than what the models read."""
-    return [Doc("none", ""), Doc("one", "file"), *islice(python_docs(), 0, 1200, 40)]
+    docs = islice(python_docs(), 0, 1200, 40)
+    return [Doc("none", ""), Doc("one", "file"), *(replace(d, text=d.text[:400]) for d in docs)]
 
 
 def small_index(folder: Path) -> Index:

@@ -38,18 +38,22 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
     return index
 
 
+_LIVE: dict[str, list[np.ndarray]] = {}
+"""Of each model, for each query: the same whatever the store is."""
+
+
 def both(index: Index, name: str, dtype: str, path: Path) -> list[tuple[np.ndarray, np.ndarray]]:
     """For each query, live and stored scores."""
     saved = small_saved(name)
     encode_index(index, saved, path, dtype)
     store = Store.open(path, saved.model, index.snapshot)
     docs = list(index.docs())
+    if name not in _LIVE:
+        _LIVE[name] = [live_scores(saved, query, docs) for query in QUERIES]
     found = []
-    for query in QUERIES:
+    for query, live in zip(QUERIES, _LIVE[name], strict=True):
         stored = stored_scores(store, index, saved, query)
-        found.append(
-            (live_scores(saved, query, docs), np.array([stored[doc.doc_id] for doc in docs]))
-        )
+        found.append((live, np.array([stored[doc.doc_id] for doc in docs])))
     return found
 
 

@@ -27,6 +27,11 @@ from glassrank.store.tensor_rows import unpack_tensor as unpack
 
 pytest.importorskip("tokenizers")
 SHAPES = [(1, False), (2, False), (2, True)]
+SHAPES_AND_QUERIES = [
+    pytest.param(*shape, query, marks=() if place == number else pytest.mark.slow)
+    for place, shape in enumerate(SHAPES)
+    for number, query in enumerate(QUERIES)
+]
 
 
 @pytest.fixture(scope="module")
@@ -55,20 +60,18 @@ def live_scores(query: str, blocks: int = 2, tie: bool = False) -> np.ndarray:
     return np.array([reranker.scores(query, [doc]).values[0] for doc in some_pydocs()])
 
 
-@pytest.mark.parametrize(("blocks", "tie"), SHAPES)
+@pytest.mark.parametrize(("blocks", "tie", "query"), SHAPES_AND_QUERIES)
 def test_live_s1_and_s2_give_one_score(
-    index: Index, blocks: int, tie: bool, tmp_path: Path
+    index: Index, blocks: int, tie: bool, query: str, tmp_path: Path
 ) -> None:
     saved = small_mores(blocks, tie)
     exact = Reranker(saved, exact=True)
-    for reuse in ("s1", "s2"):
-        store = stored(index, saved, tmp_path / reuse, "float32", reuse)
-        for query in QUERIES:
-            live = live_scores(query, blocks, tie)
-            assert np.ptp(live) > 0.1
-            for way in (None, store):
-                found = scores(index, exact, way, query)
-                np.testing.assert_allclose(found, live, rtol=1e-5, atol=1e-5)
+    live = live_scores(query, blocks, tie)
+    assert np.ptp(live) > 0.1
+    ways = [stored(index, saved, tmp_path / reuse, "float32", reuse) for reuse in ("s1", "s2")]
+    for way in (None, *ways):
+        found = scores(index, exact, way, query)
+        np.testing.assert_allclose(found, live, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("reuse", ["s1", "s2"])

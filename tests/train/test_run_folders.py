@@ -202,6 +202,7 @@ def test_a_state_of_an_older_version_says_what_to_do(out: Path) -> None:
 @pytest.mark.tried(
     "Files", "links and pipes in a run's folder", "not opened, nothing outside was touched"
 )
+@pytest.mark.usefixtures("pictures")
 @pytest.mark.parametrize("name", ["log.jsonl", "result.json", "curves.svg", "last", "best"])
 def test_nothing_is_written_through_a_link(name: str, tmp_path: Path) -> None:
     precious = tmp_path / "precious"
@@ -232,6 +233,7 @@ def test_a_second_name_of_a_log_is_not_written_to(tmp_path: Path) -> None:
 # Disks
 
 
+@pytest.mark.usefixtures("pictures")
 def test_all_of_a_run_is_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced = set()
     sync = os.fsync
@@ -242,17 +244,26 @@ def test_all_of_a_run_is_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(os, "fsync", noted)
     run(tmp_path / "out")
+    assert (tmp_path / "out" / "curves.svg").exists()
     for path in [tmp_path / "out", *(tmp_path / "out").rglob("*")]:
         assert path.stat().st_ino in synced, path
 
 
+FOUR_STEPS = tiny_config(optimizer={"steps": 4, "rest": 0.05}, validation={"every": 2})
+
+
+@pytest.fixture(scope="module")
+def after_four_steps(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return fingerprint(run(tmp_path_factory.mktemp("whole") / "out", FOUR_STEPS).model)
+
+
+@pytest.mark.usefixtures("pictures")
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
 @pytest.mark.parametrize("at", [1, 3, 8, 15, 24])
 def test_a_disk_that_refuses_is_one_sentence_and_the_run_goes_on_later(
-    at: int, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    at: int, code: int, after_four_steps: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At some of the places where something is made durable."""
-    config = tiny_config(optimizer={"steps": 4, "rest": 0.05}, validation={"every": 2})
     sync, calls = os.fsync, iter(range(1, at))
 
     def failing(handle: int) -> None:
@@ -262,12 +273,11 @@ def test_a_disk_that_refuses_is_one_sentence_and_the_run_goes_on_later(
 
     monkeypatch.setattr(os, "fsync", failing)
     try:
-        run(tmp_path / "out", config)
+        run(tmp_path / "out", FOUR_STEPS)
     except GlassrankError as error:
         assert os.strerror(code) in str(error) and "\n" not in str(error)
     monkeypatch.undo()
-    whole = run(tmp_path / "whole", config)
-    assert fingerprint(run(tmp_path / "out", config).model) == fingerprint(whole.model)
+    assert fingerprint(run(tmp_path / "out", FOUR_STEPS).model) == after_four_steps
 
 
 @pytest.mark.parametrize(

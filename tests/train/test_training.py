@@ -14,14 +14,24 @@ from glassrank.models.checkpoint import fingerprint, load_model
 from glassrank.train.build import build_model
 from glassrank.train.config import TrainConfig, read_config
 from glassrank.train.example import example
-from glassrank.train.loop import train
+from glassrank.train.loop import Trained, train
 from glassrank.train.prepared import Prepared
 
 
-def test_it_learns_to_rank(tmp_path: Path) -> None:
-    trained = train(tiny_config(), tiny_prepared(), tmp_path)
-    assert trained.final.first_stage < 0.4
-    assert trained.final.value > trained.final.first_stage + 0.2
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run with no other settings."""
+    return tmp_path_factory.mktemp("plain")
+
+
+@pytest.fixture(scope="module")
+def plain(out: Path) -> Trained:
+    return train(tiny_config(), tiny_prepared(), out)
+
+
+def test_it_learns_to_rank(plain: Trained) -> None:
+    assert plain.final.first_stage < 0.4
+    assert plain.final.value > plain.final.first_stage + 0.2
 
 
 def test_a_run_that_was_stopped_ends_with_the_same_weights(tmp_path: Path) -> None:
@@ -47,14 +57,13 @@ def train_until(config: TrainConfig, out: Path, stop: int) -> None:
         train(config, tiny_prepared(), out, should_stop=interrupt)
 
 
-def test_the_folder_has_model_card_log_and_result(tmp_path: Path) -> None:
-    trained = train(tiny_config(), tiny_prepared(), tmp_path)
-    saved = load_model(tmp_path / "best")
-    assert saved.usage.depth == trained.final.depth < 0.9 * tiny_config().candidates.dev_depth
-    assert "Trained on tiny" in (tmp_path / "best" / "card.md").read_text()
-    log = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+def test_the_folder_has_model_card_log_and_result(plain: Trained, out: Path) -> None:
+    saved = load_model(out / "best")
+    assert saved.usage.depth == plain.final.depth < 0.9 * tiny_config().candidates.dev_depth
+    assert "Trained on tiny" in (out / "best" / "card.md").read_text()
+    log = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
     assert [row["step"] for row in log] == [20, 40, 60]
-    assert json.loads((tmp_path / "result.json").read_text())["value"] == trained.final.value
+    assert json.loads((out / "result.json").read_text())["value"] == plain.final.value
 
 
 def test_it_stops_early_without_gain(tmp_path: Path) -> None:
@@ -94,8 +103,9 @@ def test_a_best_depth_near_the_deepest_tried_is_no_limit(tmp_path: Path) -> None
     assert load_model(tmp_path / "best").usage.depth is None
 
 
-def test_a_fixed_first_stage_weight_takes_no_part_in_training(tmp_path: Path) -> None:
-    plain = train(tiny_config(), tiny_prepared(), tmp_path / "plain")
+def test_a_fixed_first_stage_weight_takes_no_part_in_training(
+    plain: Trained, tmp_path: Path
+) -> None:
     mixed = train(tiny_config(fixed_first_stage_weight=0.7), tiny_prepared(), tmp_path / "mixed")
     assert plain.progress.history == mixed.progress.history
     saved = load_model(tmp_path / "mixed" / "best").model
@@ -111,8 +121,9 @@ def test_learned_and_fixed_weights_exclude_each_other() -> None:
 
 
 @pytest.mark.parametrize(("vectors", "close"), [("float16", 1e-3), ("int8", 1e-2)])
-def test_word_vectors_are_saved_small(tmp_path: Path, vectors: str, close: float) -> None:
-    plain = train(tiny_config(), tiny_prepared(), tmp_path / "plain")
+def test_word_vectors_are_saved_small(
+    plain: Trained, tmp_path: Path, vectors: str, close: float
+) -> None:
     train(tiny_config(vectors={"saved": vectors}), tiny_prepared(), tmp_path / "small")
     assert plain.model.words is not None
     own = plain.model.words.embedding.weight
