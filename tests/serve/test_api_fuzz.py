@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from small_service import message
 from starlette.testclient import TestClient
 
-BOUNDED = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+BOUNDED = settings(
+    deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 ANSWERS = (200, 400, 404, 413, 503)
 TEXTS = st.text(max_size=30) | st.sampled_from(["cat", "the cat sat", "d1", "\ud800", "\0", " "])
 NUMBERS = st.integers() | st.floats() | st.sampled_from([0, 1, -1, 10**400, 1e308, 5e-324])
