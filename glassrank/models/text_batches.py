@@ -20,6 +20,10 @@ from glassrank.types import Doc
 
 Result = TypeVar("Result")
 
+_SHARED = 512
+"""Words of texts that compiled code encodes with all threads, one text after another: a few texts
+of their own for each thread would leave some of them waiting."""
+
 
 class TextReader:
     """What a model reads of queries and of documents."""
@@ -103,7 +107,8 @@ def in_batches(
     enough to do with one. With `alone` every text is a batch of its own, in one thread: what is
     made of it does not depend on its neighbours, nor on how many threads there are."""
     on_cpu = model.device is None or model.device.type == "cpu"
-    small = on_cpu and (alone or not model.large)
+    few = model.device is None and not alone and lengths.sum() <= _SHARED
+    small = on_cpu and not few and (alone or not model.large)
     threads = threads_set() if small else 1
     fair = -(-int(lengths.sum()) // threads)
     batches = list(like_length(lengths, 1 if alone else max(1, min(at_once, fair))))

@@ -27,6 +27,8 @@ _MOST_FOR_SNIPPETS = 0.5
 """The share of a query's time that titles and snippets may claim before ranking begins."""
 _SPARE_OF_SCORING, _MOST_SPARE_MS = 0.08, 5.0
 """The share of the time left for scoring that is kept for what no prediction knows of."""
+_FOR_MARGIN = 0.5
+"""Of that, what a last candidate may claim: its prediction has a margin of its own."""
 _FOR_STORED = 0.5
 """The share of the time for scoring that stored documents may take, before those are encoded that
 the store lacks."""
@@ -208,9 +210,11 @@ class Planner:
         pieces; no piece begins that is predicted to end too late."""
         values: list[NDArray[np.float32]] = []
         start = 0
-        longest = min(_LONGEST_MS, _LONGEST_SHARE * deadline.left())
+        left = deadline.left()
+        longest, grace = min(_LONGEST_MS, _LONGEST_SHARE * left), _FOR_MARGIN * spare_ms(left)
         while start < len(sizes):
-            count = _next_piece(sizes[start:], cost, deadline.left(), longest, most_at_once)
+            rest = sizes[start:]
+            count = _next_piece(rest, cost, deadline.left(), longest, grace, most_at_once)
             if count == 0:
                 if start == 0:
                     cost.relax()
@@ -228,17 +232,24 @@ def spare_ms(left: float) -> float:
 
 
 def _next_piece(
-    sizes: NDArray[np.floating], cost: CostModel, left: float, longest: float, most_at_once: float
+    sizes: NDArray[np.floating],
+    cost: CostModel,
+    left: float,
+    longest: float,
+    grace: float,
+    most_at_once: float,
 ) -> int:
-    """How many candidates come next; none when the next one alone would end too late."""
+    """How many candidates come next; none when the next one alone would end too late, for which
+    there is some grace if only the margin says so."""
     largest = max(1, int(np.searchsorted(np.cumsum(sizes), most_at_once, side="right")))
     if left == float("inf"):
         return largest
-    in_piece = cost.fitting(sizes, min(_PIECE * left, longest))
-    # Then the rest is used as one piece.
-    if in_piece == 0 or _WORTH_ITS_START * cost.predict(0) > left:
+    if _WORTH_ITS_START * cost.predict(0) > left:  # then the rest is used as one piece
         return min(cost.fitting(sizes, left), largest)
-    return min(in_piece, largest)
+    in_piece = cost.fitting(sizes, min(_PIECE * left, longest))
+    next_one = float(sizes[0])
+    fits = cost.expect(next_one) <= left and cost.predict(next_one) <= left + grace
+    return min(in_piece, largest) or int(fits)
 
 
 class Turn:

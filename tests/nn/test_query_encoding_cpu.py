@@ -3,7 +3,7 @@
 import copy
 import math
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from glassrank.nn.cpu.query_encoders import ContextualQueryOnCPU, EncoderOnCPU, 
 from glassrank.nn.cpu.simd import pointer
 from glassrank.nn.cpu.text_encoders import BERTRows
 from glassrank.nn.encoder_configs import distance_kinds
-from glassrank.nn.threads import one_thread
+from glassrank.nn.threads import lead, one_thread
 from glassrank.nn.transformer import Activation, Encoder, EncoderConfig
 
 needs_tiles = pytest.mark.skipif(not amx.usable(), reason="this processor has no AMX tiles")
@@ -265,6 +265,7 @@ def test_a_model_that_is_loaded_by_one_thread_encodes_with_all(
     """Folders are read by one thread, whose steps are short."""
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     monkeypatch.setattr(few_rows, "_WORTH", 100)
+    monkeypatch.setattr(few_rows, "_FEWEST_WEIGHTS", 100)
     torch.set_num_threads(2)
     with one_thread():
         fast = EncoderOnCPU(trained(Encoder(SMALL)))
@@ -330,6 +331,33 @@ def test_tiny_numbers_are_as_before_for_everyone_else(
 ) -> None:
     small[1](*text(5))
     assert np.float32(1e-30) * np.float32(1e-10) > 0
+
+
+@every_way
+def test_threads_share_documents(tiles: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If there is much to do, and not while each thread has documents of its own."""
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    monkeypatch.setattr(few_rows, "_FEWEST_WEIGHTS", 1)
+    invited: list[int] = []
+
+    def noting(work: Callable[[bool], int], others: int) -> int:
+        invited.append(others)
+        return lead(work, others)
+
+    monkeypatch.setattr(few_rows, "lead", noting)
+    torch.set_num_threads(2)
+    rows = BERTRows(SMALL, arrays_of(trained(Encoder(SMALL))), tiles=tiles)
+    lengths = np.array([30, 3, 41])
+    ids = np.random.default_rng(0).integers(0, 50, lengths.sum())
+    invited.clear()
+    plain = rows(ids, lengths)
+    monkeypatch.setattr(few_rows, "_WORTH", 1)
+    shared = rows(ids, lengths)
+    with one_thread():
+        apart = rows(ids, lengths)
+    assert invited == [0, 1, 0]
+    np.testing.assert_array_equal(shared, plain)
+    np.testing.assert_array_equal(apart, plain)
 
 
 @every_way

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glassrank.deadline import Deadline
-from glassrank.ranking.planner import CostModel, Planner
+from glassrank.ranking.planner import CostModel, Planner, spare_ms
 
 
 class FakeClock:
@@ -36,9 +36,12 @@ def test_no_piece_begins_whose_prediction_passes_the_deadline(
     deadline = Deadline.after(budget, clock)
     pieces: list[tuple[int, int]] = []
 
+    grace = spare_ms(budget) / 2  # of what a pipeline keeps beside this budget
+
     def score(start: int, stop: int) -> np.ndarray:
-        predicted = cost.predict(sum(sizes[start:stop]))
-        assert clock.time + predicted <= budget * (1 + 1e-9) + 1e-9
+        size, end = sum(sizes[start:stop]), budget * (1 + 1e-9) + 1e-9
+        assert clock.time + cost.expect(size) <= end
+        assert clock.time + cost.predict(size) <= end + (grace if stop == start + 1 else 0)
         clock.time += took[len(pieces)]
         pieces.append((start, stop))
         return np.arange(start, stop, dtype=np.float32)
@@ -73,6 +76,39 @@ def test_known_costs_use_the_budget_to_the_last_candidate_that_fits(
     assert clock.time <= budget * (1 + 1e-6)
     if scored.depth < len(sizes):
         assert clock.time + base + rate * sizes[scored.depth] > budget * (1 - 1e-6)
+
+
+def test_candidates_longer_than_a_piece_come_one_by_one() -> None:
+    """All that are left as one piece could not be stopped."""
+    clock, cost = FakeClock(), CostModel(0.0, 0.1)
+    pieces: list[int] = []
+
+    def score(start: int, stop: int) -> np.ndarray:
+        pieces.append(stop - start)
+        clock.time += 0.1 * 120 * (stop - start)
+        return np.zeros(stop - start, np.float32)
+
+    scored = Planner(clock).score(
+        score, np.full(9, 120.0), cost, Deadline.after(50, clock), most_at_once=1e9
+    )
+    assert pieces == [1] * 4 and scored.depth == 4
+
+
+def test_a_margin_alone_does_not_refuse_the_last_candidate() -> None:
+    """Half of what is kept for the unknown is as good as a margin."""
+    depths = []
+    for margin in (0.08, 0.2):  # 9.5 ms are 10.26 with the one, and 11.4 with the other
+        clock, cost = FakeClock(), CostModel(0.0, 0.1)
+        cost.margin = margin
+        scored = Planner(clock).score(
+            lambda start, stop: np.zeros(stop - start, np.float32),
+            np.full(1, 95.0),
+            cost,
+            Deadline.after(10, clock),
+            most_at_once=1e9,
+        )
+        depths.append(scored.depth)
+    assert depths == [1, 0]
 
 
 def test_without_a_budget_all_are_scored_in_pieces_that_fit_in_memory() -> None:

@@ -36,12 +36,14 @@ from glassrank.nn.cpu.row_products import STEP
 from glassrank.nn.cpu.row_steps import ASKERS
 from glassrank.nn.cpu.simd import LANES, LINE
 from glassrank.nn.few_bits import bits_of
-from glassrank.nn.threads import lead, threads_allowed
+from glassrank.nn.threads import lead, threads_allowed, threads_set
 
 _MOST_SHARES = 8
 """Each adds a sum as large as all rows."""
-_WORTH = 2_000_000
-"""Weights that take longer to read than waking a thread does."""
+_WORTH = 25_000_000
+"""Multiplications that take longer than waking a thread does."""
+_FEWEST_WEIGHTS = 500_000
+"""Of a share: with fewer, threads would wait for each other more than they work."""
 _FIRST_ALONE, _ALONE = 2, 20
 """How many texts later others are invited again that came too late: the machine is busy. After each
 further time in a row it is twice as many, up to the second of these."""
@@ -93,8 +95,9 @@ class FewRows:
         self.size, self._width = size, whole(size)
         packed = [packed_block(block, self._width) for block in blocks]
         most = min([_MOST_SHARES, os.cpu_count() or 1, *(block.units for block in packed)])
-        worth = sum(block.first.size + block.second.size for block in packed) // _WORTH
-        wanted = min(worth, threads_allowed()) if threads is None else threads
+        self._weights = sum(block.first.size + block.second.size for block in packed)
+        shares = self._weights // _FEWEST_WEIGHTS
+        wanted = min(shares, threads_allowed()) if threads is None else threads
         self._shares = max(1, min(most, wanted)) if packed else 1
         self._threads = threads
         self._blocks = laid_out(blocks, packed, size, self._shares, distances)
@@ -106,8 +109,8 @@ class FewRows:
     def __call__(
         self, ids: NDArray[np.int64], entry: Entry, lengths: NDArray[np.int64] | None = None
     ) -> NDArray[np.float32]:
-        """(T,) to (T, size): one text, or texts of these lengths, one after another. Of several
-        texts there is enough for each thread to take some: they are encoded by this one."""
+        """(T,) to (T, size): one text, or texts of these lengths, one after another. Threads share
+        it if there is enough to do, unless each of them has texts of its own (`threads.apart`)."""
         texts = np.array([len(ids)]) if lengths is None else np.ascontiguousarray(lengths, np.int64)
         self._check(ids, texts, entry)
         out = np.empty((len(ids), self.size), np.float32)
@@ -116,10 +119,10 @@ class FewRows:
         most = _room_for(len(ids))
         free = self._free[most]
         space = free.pop() if free else self._workspace(most)
-        self._alone -= lengths is None
-        threads = self._threads or threads_allowed()
-        alone = self._alone > 0 or lengths is not None
-        invited = 0 if alone else min(self._shares, threads) - 1
+        much = self._threads is not None or len(ids) * self._weights >= _WORTH
+        self._alone -= much
+        threads = self._threads or (threads_allowed() if lengths is None else threads_set())
+        invited = min(self._shares, threads) - 1 if much and self._alone <= 0 else 0
         job = (ids, texts, entry, self._blocks, space, counters(), invited)
         came: int = lead(lambda leads: pass_rows(*job, leads, out), invited)
         if came:
@@ -173,6 +176,7 @@ class FewRows:
                 room(shares, pairs, dtype=np.uint32),
                 room(shares, floats),
             ),
+            panel=room(shares, 0 if self.tiles else max(width, self._widest) * LANES),
             sums=room(3, shares, most, width),
         )
 

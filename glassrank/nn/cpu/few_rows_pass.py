@@ -83,6 +83,7 @@ class Workspace(NamedTuple):
     inner: NDArray[Any]  # (shares, most, widest): the same as the second one takes it
     turned: NDArray[np.float32]  # (shares, channels + ASKERS, most): keys, then scores
     room: TileRoom  # each (shares, …)
+    panel: NDArray[np.float32]  # (shares, inputs * LANES): weights of some outputs
     sums: NDArray[np.float32]
     """(3, shares, most, width): two that blocks take in turn, so that nobody writes what another
     still reads, and one for the leader when it is alone."""
@@ -129,11 +130,13 @@ def _work_on_share(
     rows = offset(pointer(space.rows), number * most * width)
     inside = offset(pointer(space.inside), number * most * space.inside.shape[2])
     inner = offset(pointer(space.inner), number * most * space.inner.shape[2])
+    panel = offset(pointer(space.panel), number * space.panel.shape[1])
     weights = pointer(blocks.weights)
     before = unit * (3 if kind == ATTENTION else 1)  # columns of a unit after the first product
     at = multiply(
         rows, count, width, weights, pointer(blocks.starts)[share * len(blocks.plan) + block],
-        offset(constants, plan[5] + first * before), (last - first) * before, inside,
+        offset(constants, plan[5] + first * before), (last - first) * before, panel,
+        inside,
     )  # fmt: skip
     if kind == ATTENTION:
         scale = pointer(blocks.numbers)[block * NUMBERS]
@@ -157,7 +160,7 @@ def _work_on_share(
         activate(inside, count * (last - first) * unit, plan[4], inner)
     multiply(
         inner, count, (last - first) * unit, weights, at,
-        offset(constants, 0 if share else plan[6]), width,
+        offset(constants, 0 if share else plan[6]), width, panel,
         offset(pointer(space.sums), (turn * shares + share) * most * width),
     )  # fmt: skip
 

@@ -24,6 +24,9 @@ _CONFIGS = amx.tile_configs().reshape(-1)
 _AHEAD = 16 * TILE
 """Weights are prefetched so far ahead."""
 _LINE = 32
+_OFTEN = 16
+"""Rows, from which on weights are brought to float32 once for all of them: a query has fewer, and
+waits for its weights to be read."""
 
 
 def by_tiles(rows: Any) -> bool:
@@ -33,19 +36,22 @@ def by_tiles(rows: Any) -> bool:
 
 def multiply(*_: Any) -> Any:
     """`rows` (count, inputs) with the weights from `at` on, plus a bias: to `out` (count, outputs),
-    which holds float32, as wide as outputs are many. Gives where the weights end."""
+    which holds float32, as wide as outputs are many. Gives where the weights end. `panel` has room
+    for the weights of sixteen outputs as float32."""
 
 
 @overload(multiply, strict=False)
 def _multiply(
-    rows: Any, count: Any, inputs: Any, weights: Any, at: Any, bias: Any, outputs: Any, out: Any
-) -> Any:
+    rows: Any, count: Any, inputs: Any, weights: Any, at: Any, bias: Any, outputs: Any, panel: Any,
+    out: Any,
+) -> Any:  # fmt: skip
     return _multiply_tiles if by_tiles(rows) else _by_vectors(rows_at_once())
 
 
 def _multiply_tiles(
-    rows: Any, count: Any, inputs: Any, weights: Any, at: Any, bias: Any, outputs: Any, out: Any
-) -> Any:
+    rows: Any, count: Any, inputs: Any, weights: Any, at: Any, bias: Any, outputs: Any, panel: Any,
+    out: Any,
+) -> Any:  # fmt: skip
     """Two tiles of rows and two of weights at a time; sums begin with the bias, whose row a tile of
     stride 0 repeats."""
     steps = inputs // STEP
@@ -87,14 +93,29 @@ def _by_vectors(at_once: int) -> Any:
     eight = at_once == 8
 
     def multiply_vectors(
-        rows: Any, count: Any, inputs: Any, weights: Any, at: Any, bias: Any, outputs: Any, out: Any
-    ) -> Any:
+        rows: Any, count: Any, inputs: Any, weights: Any, at: Any, bias: Any, outputs: Any,
+        panel: Any, out: Any,
+    ) -> Any:  # fmt: skip
         steps = inputs // STEP
+        often = count > _OFTEN
         for column in range(0, outputs, LANES):
             first = at + column // STEP * 2 * steps * TILE + column % STEP // LANES * TILE
+            if often:
+                _to_floats(weights, first, steps, panel)
             for row in range(0, count, at_once):
                 a = b = c = d = e = f = g = h = load(bias, column)
-                for step in range(steps):
+                for place in range(row * inputs, (row + 1) * inputs if often else 0):
+                    weight = load(panel, (place - row * inputs) * LANES)
+                    a = multiply_add(broadcast_at(rows, place), weight, a)
+                    b = multiply_add(broadcast_at(rows, place + inputs), weight, b)
+                    c = multiply_add(broadcast_at(rows, place + 2 * inputs), weight, c)
+                    d = multiply_add(broadcast_at(rows, place + 3 * inputs), weight, d)
+                    if eight:
+                        e = multiply_add(broadcast_at(rows, place + 4 * inputs), weight, e)
+                        f = multiply_add(broadcast_at(rows, place + 5 * inputs), weight, f)
+                        g = multiply_add(broadcast_at(rows, place + 6 * inputs), weight, g)
+                        h = multiply_add(broadcast_at(rows, place + 7 * inputs), weight, h)
+                for step in range(0 if often else steps):
                     tile = first + 2 * step * TILE
                     if row == 0:
                         for line in range(0, TILE, _LINE):
@@ -124,6 +145,17 @@ def _by_vectors(at_once: int) -> Any:
         return at + outputs // STEP * 2 * steps * TILE
 
     return multiply_vectors
+
+
+@njit
+def _to_floats(weights: Any, first: int, steps: int, panel: Any) -> None:
+    """The weights of sixteen outputs, input by input."""
+    for step in range(steps):
+        for pair in range(LANES):
+            even, odd = load_pairs(weights, first + 2 * step * TILE + pair * STEP)
+            to = (step * STEP + 2 * pair) * LANES
+            store(panel, to, even)
+            store(panel, to + LANES, odd)
 
 
 @njit(inline="always")
