@@ -22,6 +22,7 @@ from glassrank.models.served_families import (
     ServedTable,
     TKFamily,
 )
+from glassrank.nn.cpu import amx
 from glassrank.nn.cpu.kernels import StoredRows, pool_cpu
 from glassrank.nn.cpu.text_encoders import BERTRows, ContextualRows, within
 from glassrank.nn.kernel_runs import FLOOR, Readout, kernel_value
@@ -40,6 +41,8 @@ class ServedRanker(AnyRanker):
         self.config = config
         self.weights = weights
         self.words: ServedTable | None = None
+        # By matrix tiles a document takes hardly longer than waking a thread does.
+        self.threads_share_passes = not amx.usable()
         mixed = weights.get("first_stage_weight")
         self.first_stage_weight = None if mixed is None else np.float32(mixed)
 

@@ -21,8 +21,8 @@ from glassrank.types import Doc
 Result = TypeVar("Result")
 
 _SHARED = 512
-"""Words of texts that compiled code encodes with all threads, one text after another: a few texts
-of their own for each thread would leave some of them waiting."""
+"""Words of texts that threads encode together where they can: with a few texts for each of them,
+some would wait for the one that has the longest."""
 
 
 class TextReader:
@@ -107,7 +107,7 @@ def in_batches(
     enough to do with one. With `alone` every text is a batch of its own, in one thread: what is
     made of it does not depend on its neighbours, nor on how many threads there are."""
     on_cpu = model.device is None or model.device.type == "cpu"
-    few = model.device is None and not alone and lengths.sum() <= _SHARED
+    few = model.threads_share_passes and not alone and lengths.sum() <= _SHARED
     small = on_cpu and not few and (alone or not model.large)
     threads = threads_set() if small else 1
     fair = -(-int(lengths.sum()) // threads)
