@@ -112,7 +112,7 @@ def test_what_time_did_not_suffice_for_is_told(
     encode(call)
     whole = call("search", "my.index", "chase mice", "--model", "model")
     assert "re-ranked 3 in " in said(whole.stderr)
-    monkeypatch.setattr("glassrank.ranking.planner.CostModel.fitting", lambda *_: 0)
+    monkeypatch.setattr("glassrank.ranking.planner._next_piece", lambda *_: 0)
     with pytest.warns(BudgetWarning):
         late = call("search", "my.index", "chase mice", "--model", "model", "--budget-ms", "50")
     assert "re-ranked 0 of 3, which is where time ended, in " in said(late.stderr)
