@@ -265,7 +265,7 @@ def test_a_model_that_is_loaded_by_one_thread_encodes_with_all(
     """Folders are read by one thread, whose steps are short."""
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     monkeypatch.setattr(few_rows, "_WORTH", 100)
-    monkeypatch.setattr(few_rows, "_FEWEST_WEIGHTS", 100)
+    monkeypatch.setattr(few_rows, "_FEWEST_WEIGHTS", {True: 100, False: 100})
     torch.set_num_threads(2)
     with one_thread():
         fast = EncoderOnCPU(trained(Encoder(SMALL)))
@@ -333,11 +333,10 @@ def test_tiny_numbers_are_as_before_for_everyone_else(
     assert np.float32(1e-30) * np.float32(1e-10) > 0
 
 
-@every_way
-def test_threads_share_documents(tiles: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_share_documents(monkeypatch: pytest.MonkeyPatch) -> None:
     """If there is much to do, and not while each thread has documents of its own."""
     monkeypatch.setattr("os.cpu_count", lambda: 2)
-    monkeypatch.setattr(few_rows, "_FEWEST_WEIGHTS", 1)
+    monkeypatch.setattr(few_rows, "_FEWEST_WEIGHTS", {False: 1})
     invited: list[int] = []
 
     def noting(work: Callable[[bool], int], others: int) -> int:
@@ -346,7 +345,7 @@ def test_threads_share_documents(tiles: bool, monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(few_rows, "lead", noting)
     torch.set_num_threads(2)
-    rows = BERTRows(SMALL, arrays_of(trained(Encoder(SMALL))), tiles=tiles)
+    rows = BERTRows(SMALL, arrays_of(trained(Encoder(SMALL))), tiles=False)
     lengths = np.array([30, 3, 41])
     ids = np.random.default_rng(0).integers(0, 50, lengths.sum())
     invited.clear()

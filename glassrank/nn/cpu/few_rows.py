@@ -40,10 +40,11 @@ from glassrank.nn.threads import lead, threads_allowed, threads_set
 
 _MOST_SHARES = 8
 """Each adds a sum as large as all rows."""
+_FEWEST_WEIGHTS = {True: 2_000_000, False: 500_000}
+"""Of a share, with tiles and without: they take longer to read, or to multiply, than waking a
+thread does."""
 _WORTH = 25_000_000
-"""Multiplications that take longer than waking a thread does."""
-_FEWEST_WEIGHTS = 500_000
-"""Of a share: with fewer, threads would wait for each other more than they work."""
+"""Multiplications without tiles that are worth another thread."""
 _FIRST_ALONE, _ALONE = 2, 20
 """How many texts later others are invited again that came too late: the machine is busy. After each
 further time in a row it is twice as many, up to the second of these."""
@@ -96,7 +97,7 @@ class FewRows:
         packed = [packed_block(block, self._width) for block in blocks]
         most = min([_MOST_SHARES, os.cpu_count() or 1, *(block.units for block in packed)])
         self._weights = sum(block.first.size + block.second.size for block in packed)
-        shares = self._weights // _FEWEST_WEIGHTS
+        shares = self._weights // _FEWEST_WEIGHTS[self.tiles]
         wanted = min(shares, threads_allowed()) if threads is None else threads
         self._shares = max(1, min(most, wanted)) if packed else 1
         self._threads = threads
@@ -119,7 +120,8 @@ class FewRows:
         most = _room_for(len(ids))
         free = self._free[most]
         space = free.pop() if free else self._workspace(most)
-        much = self._threads is not None or len(ids) * self._weights >= _WORTH
+        given = self.tiles or self._threads is not None
+        much = given or len(ids) * self._weights >= _WORTH
         self._alone -= much
         threads = self._threads or (threads_allowed() if lengths is None else threads_set())
         invited = min(self._shares, threads) - 1 if much and self._alone <= 0 else 0

@@ -25,8 +25,8 @@ _AHEAD = 16 * TILE
 """Weights are prefetched so far ahead."""
 _LINE = 32
 _OFTEN = 16
-"""Rows, from which on weights are brought to float32 once for all of them: a query has fewer, and
-waits for its weights to be read."""
+"""Of more rows than these, weights are brought to float32 once for all: a short query waits for its
+weights to be read."""
 
 
 def by_tiles(rows: Any) -> bool:
