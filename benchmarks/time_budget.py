@@ -34,8 +34,8 @@ from glassrank.measure.timed_models import (
 )
 from glassrank.models.checkpoint import Usage, load_model
 from glassrank.models.pretrained import read_pretrained
-from glassrank.models.saving import save_model
-from glassrank.models.vocabularies import SPECIAL_WORDS
+from glassrank.models.saved import SPECIAL_WORDS
+from glassrank.models.trained import save_model
 from glassrank.nn.threads import threads_set
 from glassrank.ragged import Ragged
 from glassrank.ranking import Pipeline, Reranker

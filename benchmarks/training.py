@@ -23,7 +23,7 @@ import torch
 from glassrank_bench.measuring import processor
 from numpy.typing import NDArray
 
-from glassrank.models.vocabularies import SPECIAL_WORDS
+from glassrank.models.saved import SPECIAL_WORDS
 from glassrank.settings import from_plain
 from glassrank.train.batches import Sampler, SplitTensors, Tokens
 from glassrank.train.build import build_model

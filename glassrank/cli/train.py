@@ -49,7 +49,7 @@ def train(
         return
     from glassrank.train.loop import train as run_training
     from glassrank.train.prepared import load_prepared
-    from glassrank.train.trackers import tracking
+    from glassrank.train.report import tracking
 
     prepared = load_prepared(config.parent / run.prepared, run)
     with tracking(log or [], out, run) as track:

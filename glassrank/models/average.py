@@ -15,7 +15,7 @@ import torch
 
 from glassrank.errors import GlassrankError, InputError
 from glassrank.models.checkpoint import SavedModel, load_named
-from glassrank.models.saving import save_model
+from glassrank.models.trained import save_model
 
 
 def average(runs: Sequence[SavedModel]) -> SavedModel:

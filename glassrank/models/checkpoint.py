@@ -29,6 +29,9 @@ from glassrank.models.saved import (
     ModelConfig,
     SavedModel,
     Usage,
+    check_count,
+    check_pieces,
+    check_words,
     fingerprint,
     load_config,
     load_vocabulary,
@@ -40,7 +43,6 @@ from glassrank.models.served_families import (
     TKFamily,
     expected_header,
 )
-from glassrank.models.vocabularies import check_count, check_pieces, check_words
 from glassrank.models.weight_files import (
     MOST_BYTES,
     arrays_in,

@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from glassrank.errors import InputError
 from glassrank.models.contract import Ranker, TokenBatch, Words, WordTable
-from glassrank.models.vocabularies import check_count, check_pieces, check_words
+from glassrank.models.saved import check_count, check_pieces, check_words
 
 UNKNOWN = 1
 _LONGEST_NGRAM = 100

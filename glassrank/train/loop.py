@@ -20,7 +20,7 @@ from glassrank.errors import InputError
 from glassrank.files import append_line, atomic_write
 from glassrank.models import Ranker
 from glassrank.models.checkpoint import Usage, load_model
-from glassrank.models.saving import save_model
+from glassrank.models.trained import save_model
 from glassrank.nn.gpu import device_named
 from glassrank.train.batches import Examples, Sampler, SplitTensors, Tokens
 from glassrank.train.build import build_model, show_texts

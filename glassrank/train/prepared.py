@@ -14,7 +14,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from glassrank.checked import parse_json
 from glassrank.errors import InputError
-from glassrank.models.vocabularies import check_words
+from glassrank.models.saved import check_words
 from glassrank.ragged import Ragged
 from glassrank.sealed import SealedFiles, about, read_sealed, sealed_folder
 from glassrank.train.config import TrainConfig

@@ -1,8 +1,14 @@
-"""What a run tells people: the card of its model, and its log as a picture of the loss and of the
-measure on dev queries beside the first stage's."""
+"""What a run tells people: the card of its model, its log as a picture of the loss and of the
+measure on dev queries beside the first stage's, and its numbers for TensorBoard or W&B.
 
+with tracking(["tensorboard"], out, config) as track:
+    track({"step": 100, "loss": 0.3, "value": 0.4})   # one row for each validation"""
+
+import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +17,7 @@ from glassrank.errors import GlassrankError, InputError, explained
 from glassrank.files import whole_file
 from glassrank.folders import Folder
 from glassrank.settings import to_plain
+from glassrank.train.config import TrainConfig
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -20,6 +27,7 @@ if TYPE_CHECKING:
     from glassrank.train.prepared import Prepared
     from glassrank.train.state import RunProgress
     from glassrank.train.validate import Validation
+
 
 LOG = "log.jsonl"
 _MOST_BYTES = 1 << 28
@@ -168,3 +176,83 @@ def _figure(rows: list[dict[str, Any]], measure: str) -> "Figure":
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(alpha=0.25)
     return figure
+
+
+Track = Callable[[Mapping[str, float]], None]
+
+
+@contextmanager
+def tracking(names: Sequence[str], out: Path, config: TrainConfig) -> Iterator[Track]:
+    """To all that are named, until the block ends."""
+    with ExitStack() as stack:
+        trackers = [stack.enter_context(_known(name)(out, config)) for name in names]
+
+        def track(row: Mapping[str, float]) -> None:
+            for tracker in trackers:
+                tracker(row)
+
+        yield track
+
+
+def _known(name: str) -> Callable[[Path, TrainConfig], AbstractContextManager[Track]]:
+    if name not in _TRACKERS:
+        raise InputError(f"{name!r} is not known; numbers go to {' or '.join(_TRACKERS)}")
+    return _TRACKERS[name]
+
+
+@contextmanager
+def _tensorboard(out: Path, config: TrainConfig) -> Iterator[Track]:
+    """In `out/tensorboard`; a run that goes on writes a further file there."""
+    try:
+        board: Any = import_module("torch.utils.tensorboard")
+    except ImportError:
+        raise _missing("tensorboard") from None
+    writer = board.SummaryWriter(str(out / "tensorboard"))
+
+    def track(row: Mapping[str, float]) -> None:
+        for name, value in _values(row, config).items():
+            writer.add_scalar(name, value, int(row["step"]))
+        writer.flush()
+
+    try:
+        yield track
+    finally:
+        writer.close()
+
+
+@contextmanager
+def _wandb(out: Path, config: TrainConfig) -> Iterator[Track]:
+    """As W&B's environment says: with `WANDB_MODE=offline`, in `out/wandb` alone. A run that goes
+    on is the same one there."""
+    try:
+        import wandb
+    except ImportError:
+        raise _missing("wandb") from None
+    out.mkdir(parents=True, exist_ok=True)
+    run = wandb.init(
+        project="glassrank",
+        name=out.name,
+        id=hashlib.blake2b(str(out.resolve()).encode(), digest_size=8).hexdigest(),
+        resume="allow",
+        dir=str(out),
+        config=to_plain(config),
+    )
+    try:
+        yield lambda row: run.log(_values(row, config), step=int(row["step"]))
+    finally:
+        run.finish()
+
+
+_TRACKERS = {"tensorboard": _tensorboard, "wandb": _wandb}
+
+
+def _values(row: Mapping[str, float], config: TrainConfig) -> dict[str, float]:
+    """All but the step, the measure under its name."""
+    names = {"value": config.validation.measure}
+    return {names.get(name, name): value for name, value in row.items() if name != "step"}
+
+
+def _missing(package: str) -> InputError:
+    return InputError(
+        f"numbers go to {package} only where it is: pip install 'glassrank[{package}]'"
+    )

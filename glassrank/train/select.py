@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from glassrank.errors import InputError
 from glassrank.models.checkpoint import SavedModel, Usage, load_model
-from glassrank.models.saving import save_ensemble
+from glassrank.models.trained import save_ensemble
 from glassrank.nn.gpu import device_named
 from glassrank.train.batches import SplitTensors, Tokens
 from glassrank.train.config import Say

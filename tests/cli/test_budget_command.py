@@ -13,8 +13,8 @@ from glassrank.corpus import read_qrels, read_run
 from glassrank.measure import evaluate
 from glassrank.models import WordTable
 from glassrank.models.checkpoint import Usage
-from glassrank.models.saving import save_model
 from glassrank.models.tk import TK, TKConfig
+from glassrank.models.trained import save_model
 from glassrank.nn.contextual import ContextualConfig
 
 WORDS = ["<pad>", "<unk>", "cheese", "mice", "cats", "the", "sea", "cold", "chase", "cat", "for"]

@@ -12,7 +12,7 @@ from command_line import Call
 from glassrank.models import WordTable, trained
 from glassrank.models.checkpoint import Usage
 from glassrank.models.knrm import KNRM, KNRMConfig
-from glassrank.models.saving import save_model
+from glassrank.models.trained import save_model
 
 WORDS = ["<pad>", "<unk>", "how", "long", "is", "what", "means", "rust", "gold"]
 LONG = [f"how long is x{n}" for n in range(12)]

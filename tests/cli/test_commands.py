@@ -10,7 +10,7 @@ from command_line import Call
 import glassrank.corpus
 from glassrank.models import WordTable
 from glassrank.models.checkpoint import Usage
-from glassrank.models.saving import save_model
+from glassrank.models.trained import save_model
 from glassrank.retrieve.manifest import read_manifest
 from glassrank.types import Doc
 

@@ -11,8 +11,8 @@ from command_line import Call
 from glassrank.cli import encode as command
 from glassrank.models import WordTable
 from glassrank.models.checkpoint import Usage, load_model
-from glassrank.models.saving import save_model
 from glassrank.models.tk import TK, TKConfig
+from glassrank.models.trained import save_model
 from glassrank.nn.contextual import ContextualConfig
 from glassrank.retrieve import Index
 from glassrank.store import Progress, Store

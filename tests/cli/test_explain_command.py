@@ -12,7 +12,7 @@ from glassrank.explaining.printing import number
 from glassrank.models import WordTable
 from glassrank.models.checkpoint import Usage, load_model
 from glassrank.models.knrm import KNRM, KNRMConfig
-from glassrank.models.saving import save_model
+from glassrank.models.trained import save_model
 from glassrank.ranking import Reranker
 from glassrank.retrieve import Index
 

@@ -9,7 +9,7 @@ from command_line import Call
 from glassrank.models import WordTable
 from glassrank.models.checkpoint import Usage
 from glassrank.models.knrm import KNRM, KNRMConfig
-from glassrank.models.saving import save_model
+from glassrank.models.trained import save_model
 
 WORDS = ["<pad>", "<unk>", "cheese", "mice", "cats", "the", "sea", "cold", "chase"]
 

@@ -12,7 +12,7 @@ from glassrank.explaining.structure import Matrix
 from glassrank.models import MODELS, PieceRanker, TokenBatch
 from glassrank.models.checkpoint import SavedModel, Usage
 from glassrank.models.saved import Passages
-from glassrank.models.saving import save_model
+from glassrank.models.trained import save_model
 from glassrank.ranking import Reranker
 from glassrank.settings import from_plain
 from glassrank.text import split_words

@@ -22,7 +22,7 @@ from glassrank.corpus import read_docs, read_folds, read_qrels, read_queries, re
 from glassrank.errors import GlassrankError
 from glassrank.models import MODELS, WordTable
 from glassrank.models.checkpoint import Usage, load_model
-from glassrank.models.saving import save_model
+from glassrank.models.trained import save_model
 from glassrank.ranking import Reranker
 from glassrank.retrieve import Index
 from glassrank.settings import from_plain

@@ -23,7 +23,7 @@ from glassrank.models.checkpoint import (
     load_model,
     load_served,
 )
-from glassrank.models.saving import save_ensemble, save_model
+from glassrank.models.trained import save_ensemble, save_model
 from glassrank.sealed import FORMAT, MANIFEST
 from glassrank.settings import from_plain
 

@@ -14,7 +14,7 @@ from glassrank.models.bert import BERT, BERTConfig, joined
 from glassrank.models.checkpoint import Usage, fingerprint, load_model
 from glassrank.models.contract import PieceText
 from glassrank.models.pretrained import Pretrained
-from glassrank.models.saving import save_model
+from glassrank.models.trained import save_model
 from glassrank.nn.transformer import EncoderConfig
 
 lengths = st.integers(2, 9)

@@ -13,7 +13,7 @@ import glassrank
 from glassrank.errors import InputError
 from glassrank.models.calibration import Calibration, JudgedScores, calibrate, fit, quality
 from glassrank.models.checkpoint import Usage, load_model
-from glassrank.models.saving import save_model
+from glassrank.models.trained import save_model
 from glassrank.ranking import Pipeline, Reranker, load
 from glassrank.retrieve import Index
 from glassrank.types import Doc

@@ -30,8 +30,8 @@ from glassrank.models import (
     name_of,
 )
 from glassrank.models.checkpoint import SavedModel, Usage, fingerprint, load_model, load_named
-from glassrank.models.saving import save_ensemble, save_model
 from glassrank.models.seal import main, seal_model
+from glassrank.models.trained import save_ensemble, save_model
 from glassrank.ranking import Reranker
 
 PACKAGE = Path(glassrank.__file__).parent

@@ -11,7 +11,7 @@ from model_cases import SMALL
 from glassrank.errors import InputError
 from glassrank.models import MODELS, Ensemble, Ranker, TokenBatch, WordTable
 from glassrank.models.checkpoint import Usage, fingerprint, load_model
-from glassrank.models.saving import save_ensemble, save_model
+from glassrank.models.trained import save_ensemble, save_model
 from glassrank.settings import from_plain
 
 WORDS = ["<pad>", "<unk>", *(f"w{i}" for i in range(28))]

@@ -10,7 +10,7 @@ from model_cases import SMALL, random_words, score, small_model, widened
 
 from glassrank.models import MODELS, TokenBatch, WordTable
 from glassrank.models.checkpoint import Usage, fingerprint, load_model
-from glassrank.models.saving import save_model
+from glassrank.models.trained import save_model
 from glassrank.settings import from_plain
 
 lengths = st.integers(1, 9)

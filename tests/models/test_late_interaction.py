@@ -14,7 +14,7 @@ from glassrank.models import MODELS, PieceRanker, TokenBatch, Words
 from glassrank.models.checkpoint import Usage, load_model
 from glassrank.models.kernel_bert import KernelBERT, KernelBERTConfig
 from glassrank.models.pretrained import Pretrained
-from glassrank.models.saving import save_model
+from glassrank.models.trained import save_model
 from glassrank.nn.match import Kernels
 from glassrank.nn.transformer import EncoderConfig
 from glassrank.settings import to_plain

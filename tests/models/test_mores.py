@@ -16,7 +16,7 @@ from glassrank.models import Ensemble, TokenBatch
 from glassrank.models.checkpoint import Usage, fingerprint, load_model
 from glassrank.models.mores import MORES, MORESConfig
 from glassrank.models.pretrained import Pretrained
-from glassrank.models.saving import save_model
+from glassrank.models.trained import save_model
 from glassrank.nn.transformer import Encoder, EncoderConfig
 
 lengths = st.integers(2, 9)

@@ -15,8 +15,8 @@ from glassrank.explaining import explain_docs
 from glassrank.models import MODELS, Ranker, WordTable, served
 from glassrank.models.checkpoint import Usage, fingerprint, load_model, load_served
 from glassrank.models.ranker import AnyRanker, TokenBatch
-from glassrank.models.saving import save_model
 from glassrank.models.served import SERVED
+from glassrank.models.trained import save_model
 from glassrank.ranking import Pipeline, Reranker
 from glassrank.ranking.computing import ByCompiledCode
 from glassrank.retrieve import Index

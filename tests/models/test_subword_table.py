@@ -12,9 +12,9 @@ from glassrank.errors import InputError
 from glassrank.models import Ensemble, Ranker, SubwordTable, TokenBatch
 from glassrank.models.checkpoint import SavedModel, Usage, fingerprint, load_model
 from glassrank.models.knrm import KNRM, KNRMConfig
-from glassrank.models.saving import save_model
 from glassrank.models.subword_vocabulary import SubwordVocabulary
 from glassrank.models.text_batches import text_encoder
+from glassrank.models.trained import save_model
 from glassrank.ranking.live import Reranker
 from glassrank.settings import from_plain
 from glassrank.store.doc_encoder import DocEncoder

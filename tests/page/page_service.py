@@ -18,8 +18,8 @@ from glassrank.models import WordTable
 from glassrank.models.checkpoint import Usage
 from glassrank.models.knrm import KNRM, KNRMConfig
 from glassrank.models.mores import MORES, MORESConfig
-from glassrank.models.saving import save_model
 from glassrank.models.tk import TK, TKConfig
+from glassrank.models.trained import save_model
 from glassrank.nn.contextual import ContextualConfig
 from glassrank.nn.transformer import EncoderConfig
 from glassrank.ranking import Reranker

@@ -13,7 +13,7 @@ from test_pipeline import texts, tiny_model
 
 import glassrank
 from glassrank.deadline import Deadline, now
-from glassrank.models.saving import save_model
+from glassrank.models.trained import save_model
 from glassrank.ranking import BudgetWarning, CostModel, Pipeline, Reranker, load, rank, warm_up
 from glassrank.retrieve import Index
 from glassrank.store import encode_index

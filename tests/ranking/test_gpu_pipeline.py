@@ -10,8 +10,8 @@ import torch
 from test_pipeline import texts, tiny_model
 
 from glassrank.models.checkpoint import SavedModel, load_model
-from glassrank.models.saving import save_model
 from glassrank.models.text_batches import batch_of
+from glassrank.models.trained import save_model
 from glassrank.ranking import Pipeline, Reranker
 from glassrank.ranking.fused import fused_pooling
 from glassrank.ranking.fused_gpu import GPUInteraction, GPUPooling

@@ -11,8 +11,8 @@ import torch
 from glassrank.models import TokenBatch, WordTable
 from glassrank.models.checkpoint import SavedModel, Usage
 from glassrank.models.saved import Passages
-from glassrank.models.saving import save_model
 from glassrank.models.tk import TK, TKConfig
+from glassrank.models.trained import save_model
 from glassrank.nn.contextual import ContextualConfig
 from glassrank.ranking import Reranker, live
 

@@ -16,8 +16,8 @@ from glassrank.deadline import Deadline, now
 from glassrank.errors import InputError
 from glassrank.models import WordTable
 from glassrank.models.checkpoint import SavedModel, Usage
-from glassrank.models.saving import save_model
 from glassrank.models.tk import TK, TKConfig
+from glassrank.models.trained import save_model
 from glassrank.nn.contextual import ContextualConfig
 from glassrank.ranking import BudgetWarning, CostModel, Pipeline, Reranker, rank, rerank_run
 from glassrank.retrieve import Index

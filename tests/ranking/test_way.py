@@ -11,7 +11,7 @@ from test_pipeline import texts, tiny_model
 import glassrank
 from glassrank.compiled import Compiled
 from glassrank.models.checkpoint import load_served
-from glassrank.models.saving import save_model
+from glassrank.models.trained import save_model
 from glassrank.ranking import Pipeline, Reranker
 from glassrank.retrieve import Index
 from glassrank.store import encode_index

@@ -16,8 +16,8 @@ from starlette.testclient import TestClient
 from glassrank.models import WordTable
 from glassrank.models.checkpoint import SavedModel, Usage
 from glassrank.models.knrm import KNRM, KNRMConfig
-from glassrank.models.saving import save_model
 from glassrank.models.tk import TK, TKConfig
+from glassrank.models.trained import save_model
 from glassrank.nn.contextual import ContextualConfig
 from glassrank.retrieve import Index
 from glassrank.serve import Options, Served, make_app

@@ -15,7 +15,7 @@ from glassrank.cli.encode import encode
 from glassrank.errors import InputError
 from glassrank.models.checkpoint import SavedModel
 from glassrank.models.saved import Passages
-from glassrank.models.saving import save_model
+from glassrank.models.trained import save_model
 from glassrank.ranking import Pipeline, Reranker
 from glassrank.retrieve import Index
 from glassrank.store import Progress, Store, encode_index

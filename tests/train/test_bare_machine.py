@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import glassrank
-from glassrank.models.vocabularies import SPECIAL_PIECES, SPECIAL_WORDS
+from glassrank.models.saved import SPECIAL_PIECES, SPECIAL_WORDS
 from glassrank.text import Vocabulary, encoder
 
 PACKAGES = (

@@ -9,12 +9,12 @@ import torch
 from typer.testing import CliRunner
 
 from glassrank.cli import application
+from glassrank.cli.experiment import as_markdown
 from glassrank.errors import InputError
 from glassrank.models.checkpoint import load_model
 from glassrank.train.batches import SplitTensors, Tokens
 from glassrank.train.config import read_config
 from glassrank.train.experiment import experiment
-from glassrank.train.experiment_table import as_markdown
 from glassrank.train.prepared import Split, load_prepared
 from glassrank.train.validate import of_fold, quality_by_depth, queries_by_fold
 

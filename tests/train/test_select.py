@@ -17,7 +17,7 @@ from glassrank.cli import application
 from glassrank.errors import GlassrankError, InputError
 from glassrank.models import Ensemble
 from glassrank.models.checkpoint import Usage, load_model
-from glassrank.models.saving import save_model
+from glassrank.models.trained import save_model
 from glassrank.train.batches import SplitTensors, Tokens
 from glassrank.train.build import build_model
 from glassrank.train.prepared import Prepared, save_prepared

@@ -11,7 +11,7 @@ from tiny_run import tiny_config, tiny_prepared
 
 from glassrank.errors import InputError
 from glassrank.train.loop import train
-from glassrank.train.trackers import tracking
+from glassrank.train.report import tracking
 
 # What other packages warn of is not ours to fix.
 pytestmark = pytest.mark.filterwarnings("ignore")

@@ -20,7 +20,7 @@ from glassrank.errors import InputError
 from glassrank.measure import evaluate
 from glassrank.models.checkpoint import SavedModel, Usage
 from glassrank.models.doc_reader import text_of
-from glassrank.models.saving import save_model
+from glassrank.models.trained import save_model
 from glassrank.ranking import Reranker
 from glassrank.settings import from_plain
 from glassrank.train.adapt import adapt
