@@ -36,9 +36,8 @@ from glassrank.nn.contextual import ContextualConfig
 from glassrank.ranking import Pipeline, Reranker
 from glassrank.retrieve import BM25, Index
 from glassrank.scale import ShardedIndex, ShardedPipeline
-from glassrank.scale.building import build_shards
+from glassrank.scale.building import Encoding, build_shards, encode_shards
 from glassrank.scale.cluster import RayShards, connected, run_tasks
-from glassrank.scale.encoding import Encoding, encode_shards
 from glassrank.store import encode_index
 from glassrank.types import Doc
 

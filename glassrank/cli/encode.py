@@ -67,7 +67,7 @@ def encode(
     if ray is None:
         report = encoded(opened, saved, path, dtype, device, reuse, leave_out, quiet=quiet)
     else:
-        from glassrank.scale.encoding import Encoding
+        from glassrank.scale.building import Encoding
 
         encoding = Encoding(model, dtype, device, reuse, leave_out)
         report = on_cluster.encode(opened, saved, encoding, ray, path, quiet=quiet)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from glassrank.models.checkpoint import SavedModel
     from glassrank.retrieve import Index
     from glassrank.scale import ShardedIndex, ShardedPipeline
-    from glassrank.scale.encoding import Encoding
+    from glassrank.scale.building import Encoding
     from glassrank.store import Report
     from glassrank.types import Doc
 
@@ -69,8 +69,8 @@ def encode(
     from functools import partial
 
     from glassrank.cli.encode import shown
+    from glassrank.scale.building import encode_shards
     from glassrank.scale.cluster import connected, run_tasks
-    from glassrank.scale.encoding import encode_shards
 
     gpus = 0 if encoding.device == "cpu" else 1
     there = encoding._replace(model=everywhere(encoding.model))

@@ -1,24 +1,87 @@
-"""A trained model with its vocabulary: texts in, scores out, nothing stored."""
+"""A trained model with its vocabulary: texts in, scores out, nothing stored. What computes it,
+compiled code alone or PyTorch, parts here.
+
+A `Reranker` asks for words and scores, and does not ask what they are made of; `load_served` has
+decided which of the two a model is loaded for.
+"""
 
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glassrank.models.checkpoint import SavedModel, load_served
+from glassrank.models.checkpoint import load_served
 from glassrank.models.doc_reader import PassageReader, ReadDoc
-from glassrank.models.ranker import TokenBatch, Words, as_array
-from glassrank.models.saved import best_passages
+from glassrank.models.ranker import AnyRanker, TokenBatch, Words, as_array
+from glassrank.models.saved import SavedModel, best_passages
 from glassrank.models.text_batches import LeftOut, TextReader, batch_of, in_batches
-from glassrank.ranking.computing import computing, query_batch
 from glassrank.ranking.planner import CostModel
 from glassrank.text import Vocabulary
 from glassrank.text.encoder import WordEncoder
 from glassrank.types import Doc
+
+Ids = Sequence[NDArray[np.int32]]
+
+
+class Computing(Protocol):
+    """One model, ready to encode and to score."""
+
+    model: Any
+    """As it was trained: what a store is tied to."""
+    fast_model: Any
+    """As it encodes documents and scores them, and on a GPU a transformer's queries too."""
+    device: Any
+    """Of PyTorch's; None without it."""
+    dtype: Any
+    """What stored words are best read as: what a transformer computes in."""
+
+    def encode_query(self, batch: TokenBatch) -> Words:
+        """One query, (1, Q) on the CPU."""
+
+    def encode_doc(self, batch: TokenBatch) -> Words:
+        """Documents, as they are ranked live."""
+
+    def scores(
+        self, query: Words, docs: Words, first_stage: NDArray[np.float32] | None
+    ) -> NDArray[np.float32]:
+        """Of one encoded query and many encoded documents."""
+
+
+class ByCompiledCode:
+    """A model of `models/served.py`."""
+
+    device = None
+    dtype = None
+
+    def __init__(self, model: AnyRanker) -> None:
+        self.model: Any = model
+        self.fast_model: Any = model
+        self.encode_query, self.encode_doc = model.encode_query, model.encode_doc
+
+    def scores(
+        self, query: Words, docs: Words, first_stage: NDArray[np.float32] | None
+    ) -> NDArray[np.float32]:
+        """By the compiled pass that scores stored words."""
+        return np.asarray(self.model.rank(query, docs, first_stage).score, np.float32)
+
+
+def computing(saved: SavedModel, device: str, *, exact: bool) -> Computing:
+    """On this device. `exact` leaves layers as they are."""
+    if saved.model.device is None and device == "cpu" and not exact:
+        return ByCompiledCode(saved.model)
+    from glassrank.ranking.by_torch import ByTorch
+
+    return ByTorch(saved.trained().model, device, saved.usage.query_length, exact=exact)
+
+
+def query_batch(ids: NDArray[np.int32], computes: Computing) -> TokenBatch:
+    """One query, on the CPU."""
+    return batch_of([ids], None if computes.device is None else "cpu")
+
 
 WORDS_AT_ONCE = 16_384.0
 """That are encoded as one piece when there is no budget to cut it shorter."""

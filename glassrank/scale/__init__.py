@@ -5,8 +5,7 @@ segments. So all that changes an index, or reads it, does so with one that a clu
 results are the same to the last byte.
 """
 
-from glassrank.scale.asking import LocalShards, Shards
-from glassrank.scale.shard import Shard, View
+from glassrank.scale.shard import LocalShards, Shard, Shards, View
 from glassrank.scale.sharded import ShardedIndex, ShardedPipeline
 
 __all__ = ["LocalShards", "Shard", "ShardedIndex", "ShardedPipeline", "Shards", "View"]

@@ -13,7 +13,7 @@ from glassrank.adapters import extra
 from glassrank.deadline import NEVER, Deadline
 from glassrank.errors import GlassrankError
 from glassrank.ranking.live import Reranker
-from glassrank.scale.asking import Questions, Shards, ShardServer
+from glassrank.scale.shard import Questions, Shards, ShardServer
 
 LOCAL = "local"
 _OBJECT_BYTES = 256 << 20

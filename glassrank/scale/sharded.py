@@ -28,9 +28,8 @@ from glassrank.retrieve.scoring import BM25, QL
 from glassrank.retrieve.search import TopK, WeightedQuery, join
 from glassrank.retrieve.segment import SegmentRecord
 from glassrank.retrieve.snapshot import Snapshot
-from glassrank.scale.asking import Shards
 from glassrank.scale.mirror import Mirror, as_url
-from glassrank.scale.shard import Masks, View, views
+from glassrank.scale.shard import Masks, Shards, View, views
 from glassrank.store import Store
 from glassrank.types import Ranking
 

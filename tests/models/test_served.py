@@ -18,7 +18,7 @@ from glassrank.models.ranker import AnyRanker, TokenBatch
 from glassrank.models.served import SERVED
 from glassrank.models.trained import save_model
 from glassrank.ranking import Pipeline, Reranker
-from glassrank.ranking.computing import ByCompiledCode
+from glassrank.ranking.live import ByCompiledCode
 from glassrank.retrieve import Index
 from glassrank.store import encode_index
 from glassrank.types import Doc

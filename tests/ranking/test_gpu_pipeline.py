@@ -13,8 +13,8 @@ from glassrank.models.checkpoint import SavedModel, load_model
 from glassrank.models.text_batches import batch_of
 from glassrank.models.trained import save_model
 from glassrank.ranking import Pipeline, Reranker
-from glassrank.ranking.fused import fused_pooling
 from glassrank.ranking.fused_gpu import GPUInteraction, GPUPooling
+from glassrank.ranking.stored_candidates import fused_pooling
 from glassrank.retrieve import Index
 from glassrank.store import Store, encode_index
 from glassrank.types import Doc

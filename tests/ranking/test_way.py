@@ -22,7 +22,7 @@ README = (PACKAGE.parent / "README.md").read_text("utf-8")
 WAY = re.findall(r"`([\w/]+\.py)`", README.split("<!-- way -->")[1])
 OTHERS = {
     True: {"ranking/text_candidates.py"},
-    False: {"ranking/stored_candidates.py", "ranking/fused.py"},
+    False: {"ranking/stored_candidates.py"},
 }
 """Where texts go, and where stored words go."""
 

@@ -12,8 +12,7 @@ from glassrank.errors import DuplicateIdError, InputError
 from glassrank.models.checkpoint import load_served
 from glassrank.retrieve import Index
 from glassrank.retrieve.writer import IndexWriter
-from glassrank.scale.building import build_shards, in_turn
-from glassrank.scale.encoding import Encoding, encode_shards
+from glassrank.scale.building import Encoding, build_shards, encode_shards, in_turn
 from glassrank.store import Store, encode_index
 from glassrank.types import Doc
 

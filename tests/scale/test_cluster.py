@@ -153,8 +153,8 @@ def small(nodes: Nodes, tmp_path_factory: pytest.TempPathFactory) -> Index:
 def test_a_node_dies_in_the_middle_of_encoding(
     nodes: Nodes, small: Index, tmp_path: Path, reliability: Any
 ) -> None:
+    from glassrank.scale.building import Encoding, encode_shards
     from glassrank.scale.cluster import run_tasks
-    from glassrank.scale.encoding import Encoding, encode_shards
 
     saved = load_served("fast")
     killed: list[float] = []

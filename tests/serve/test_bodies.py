@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from small_service import message
 from starlette.testclient import TestClient
 
-from glassrank.serve.bodies import DEEPEST, check_shape
+from glassrank.serve.guard import DEEPEST, check_shape
 from glassrank.serve.refusals import RefusedError
 
 TEXTS = st.text() | st.sampled_from(['"', "\\", '\\"', "[[[", '",[{', "NaN", "\\\\", "\ud800"])

@@ -11,7 +11,7 @@ import httpx
 import pytest
 from small_service import on_a_socket, raw
 
-from glassrank.serve import Options, bodies
+from glassrank.serve import Options, guard
 from glassrank.serve.connections import BoundedConnection
 
 HEAD = b"POST /search HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -27,7 +27,7 @@ def impatient(options: Options, monkeypatch: pytest.MonkeyPatch) -> Iterator[str
     monkeypatch.setattr(BoundedConnection, "head_seconds", 0.3)
     monkeypatch.setattr(BoundedConnection, "idle_seconds", 0.3)
     monkeypatch.setattr(BoundedConnection, "answer_seconds", 1.5)
-    monkeypatch.setattr(bodies, "SECONDS", 0.5)
+    monkeypatch.setattr(guard, "SECONDS", 0.5)
     with on_a_socket(replace(options, queue=1)) as address:
         yield address
 
@@ -204,7 +204,7 @@ def test_a_body_is_not_sent_byte_by_byte(address: str) -> None:
 def test_large_bodies_share_what_they_may_hold(
     options: Options, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bodies, "MOST_HELD", 300_000)
+    monkeypatch.setattr(guard, "MOST_HELD", 300_000)
     head = HEAD.replace(b"/search", b"/v1/rerank") + b"Content-Length: 400000\r\n\r\n"
     with on_a_socket(options) as address, ExitStack() as stack:
         for _ in range(2):
@@ -212,7 +212,7 @@ def test_large_bodies_share_what_they_may_hold(
         time.sleep(0.3)
         assert raw(address, head + b" " * 200_000).startswith(b"HTTP/1.1 503")
         assert search(address).status_code == 200  # small ones are read
-    assert bodies.Bodies()._held == 0
+    assert guard.Bodies()._held == 0
 
 
 def test_many_at_once_are_all_answered(address: str) -> None:

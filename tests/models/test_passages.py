@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glassrank.errors import InputError
+from glassrank.models.doc_reader import sentence_ends, split
 from glassrank.models.saved import Passages
-from glassrank.text.passages import sentence_ends, split
 
 ROOM = np.array([10])
 
