@@ -20,6 +20,7 @@ import errno
 import os
 import re
 import stat
+import sys
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -27,7 +28,6 @@ from types import TracebackType
 from typing import IO
 
 from glassrank.errors import BusyError, CorruptError
-from glassrank.locks import try_lock
 
 LOCK = "write.lock"
 _PLAIN = re.compile(r"\w[\w.+@ =,-]{0,199}")
@@ -203,7 +203,7 @@ class Folder:
         for _ in range(_TRIES):
             with self._failing(self.path / name), ExitStack() as stack:
                 file = stack.enter_context(self._open(name, os.O_RDWR | os.O_CREAT, "r+b"))
-                if not try_lock(file):
+                if not _try_lock(file):
                     break
                 with suppress(FileNotFoundError):  # removed by its owner before it was ours
                     status = os.stat(name, dir_fd=self._at, follow_symlinks=False)
@@ -280,3 +280,22 @@ def _no_plain_file(path: Path) -> CorruptError:
         f"{path} is damaged: expected a plain file, not a link, a folder or a device; "
         "restore it from a copy or remove it"
     )
+
+
+def _try_lock(file: IO[bytes]) -> bool:
+    """Whether this is the only one who holds it now. The system takes a lock back when the file is
+    closed, and so when a process is killed."""
+    if sys.platform == "win32":
+        import msvcrt
+
+        file.seek(0)
+        with suppress(OSError):
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+            return True
+        return False
+    import fcntl
+
+    with suppress(BlockingIOError):
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    return False

@@ -21,7 +21,6 @@ ORDER = (
         "tracing",
         "deadline",
         "settings",
-        "locks",
         "folders",
         "checked",
         "whole_folder",
@@ -106,11 +105,11 @@ def test_no_file_imports_another_in_a_circle() -> None:
 
 
 SAME_IDEA = frozenset(
-    # A command and what it calls; the plain maths and its fast forms; a model and its explainer;
-    # the manifest and the writer of an index and of a store.
+    # A command and what it calls; the plain maths and its fast forms; the manifest and the writer
+    # of an index and of a store.
     "adapt budget clusters encode evaluate experiment index prepare search select tune "
     "attention contextual few_rows kernels soft_counts transformer "
-    "bert mores ngrams manifest writer".split()
+    "manifest writer".split()
 )
 
 

@@ -156,13 +156,13 @@ def _of(module: str, function: str) -> Explainer:
 
 EXPLAINERS: dict[str, Explainer] = {
     "tk_windowed": _of("windows", "windows"),
-    "pacrr": _of("ngrams", "ngrams"),
-    "co_pacrr": _of("ngrams", "ngrams"),
-    "rpacrr": _of("ngrams", "ngrams"),
+    "pacrr": _of("gradients", "ngrams"),
+    "co_pacrr": _of("gradients", "ngrams"),
+    "rpacrr": _of("gradients", "ngrams"),
     "matchpyramid": _of("gradients", "pyramid"),
     "duet": _of("gradients", "duet"),
-    "bert": _of("bert", "bert"),
-    "mores": _of("mores", "mores"),
+    "bert": _of("transformers", "bert"),
+    "mores": _of("transformers", "mores"),
     "ensemble": lambda case: explain_members(case, explain_case),
 }
 

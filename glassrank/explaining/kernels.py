@@ -81,7 +81,7 @@ def _matrix_names(count: int) -> list[str]:
     """CONV-KNRM has one for each pair of n-gram sizes, the query's counting slower."""
     if count == 1:
         return ["similarity"]
-    from glassrank.nn.ngrams import ngram_name
+    from glassrank.nn.match import ngram_name
 
     sizes = range(1, math.isqrt(count) + 1)
     return [f"{ngram_name(query)} to {ngram_name(doc)}" for query in sizes for doc in sizes]

@@ -16,8 +16,7 @@ from torch.nn import functional
 
 from glassrank.models.contract import Output, WordRanker, Words, WordTable
 from glassrank.models.pacrr import PACRRConfig, cut, fill, with_idf_shares
-from glassrank.nn.match import k_max, match_matrix, pair_mask, unit
-from glassrank.nn.ngrams import NGrams, RowsToScore, ngram_name
+from glassrank.nn.match import NGrams, RowsToScore, k_max, match_matrix, ngram_name, pair_mask, unit
 
 
 @dataclass(frozen=True)

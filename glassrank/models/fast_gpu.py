@@ -1,15 +1,17 @@
 """Transformers on a GPU, in fewer steps: a query of MORES and of late-interaction models, and MORES
 over stored keys and values.
 
-One query of MORES meets many documents, whose keys and values (Reuse-S2) lie in the GPU's memory as
-a store has them. Attention reads each of them once; sums and norms are one step; of the last block,
-only what [CLS]'s row needs is computed. The plain forms are `mores.py` and `late_interaction.py`,
-and give the same, but for rounding.
+A query goes through embeddings, and layers whose norms are folded into what follows them
+(`nn/gpu/few_rows.py` has the steps). One query of MORES meets many documents, whose keys and values
+(Reuse-S2) lie in the GPU's memory as a store has them. Attention reads each of them once; sums and
+norms are one step; of the last block, only what [CLS]'s row needs is computed. The plain forms are
+`nn/transformer.py`, `mores.py` and `late_interaction.py`, and give the same, but for rounding.
 
 Needs Triton: nothing imports this file unless the model is on a GPU.
 """
 
 import math
+from collections.abc import Sequence
 from functools import cached_property
 
 import torch
@@ -21,11 +23,85 @@ from glassrank.models.late_interaction import LateInteraction
 from glassrank.models.mores import MORES, InteractionBlock
 from glassrank.nn.attention import SelfAttention
 from glassrank.nn.gpu.attention import attend, cross_attend, look_at_rows
-from glassrank.nn.gpu.few_rows import Folded, linear
+from glassrank.nn.gpu.few_rows import Folded, Rows, attended, linear
 from glassrank.nn.gpu.norm import add_norm
-from glassrank.nn.gpu.query_layers import QueryLayers, is_foldable, side_by_side
 from glassrank.nn.match import unit
-from glassrank.nn.transformer import FeedForward, Layer
+from glassrank.nn.transformer import Embeddings, Encoder, FeedForward, Layer
+
+LONGEST_QUERY = 128
+"""In pieces: what a program of the query's layers has room for."""
+
+
+def is_foldable(encoder: Encoder) -> bool:
+    """Whether it is of the one kind that is made here."""
+    return encoder.config.activation == "gelu" and not encoder.config.distances
+
+
+class QueryLayers:
+    """Copies of weights: what the model learns later is not seen here."""
+
+    def __init__(self, embeddings: Embeddings, layers: Sequence[Layer]) -> None:
+        self._pieces = embeddings.pieces.weight  # (V, H)
+        self._where = (
+            (embeddings.positions.weight + embeddings.types.weight[0]).detach().float()
+        )  # (L, H)
+        norm, self._layers = embeddings.norm, []
+        for layer in layers:
+            self._layers.append(_QueryLayer(layer, norm))
+            norm = layer.feed_forward.norm
+        self.norm = norm
+        """Of the last rows."""
+
+    def before_norm(self, ids: Tensor, length: Tensor) -> Tensor:
+        """(Q,), of which the first `length` (1,) are meant, to (Q, H) in float32."""
+        rows = self._pieces[ids] + self._where[: len(ids)]  # (Q, H)
+        for layer in self._layers:
+            rows = layer(rows, length)
+        return rows
+
+    def __call__(self, ids: Tensor, length: Tensor) -> Tensor:
+        """(Q,) to (Q, H), in float32."""
+        rows, norm = self.before_norm(ids, length), self.norm
+        gain, bias = norm.weight.detach().float(), norm.bias.detach().float()
+        return functional.layer_norm(rows, gain.shape, gain, bias, norm.eps)
+
+
+class _QueryLayer:
+    """A layer over one query's rows, from before one norm to before the next."""
+
+    def __init__(self, layer: Layer, norm: nn.LayerNorm) -> None:
+        attention, feed = layer.attention, layer.feed_forward
+        self._heads, self._norms = attention.heads, (norm, attention.norm)
+        self._three, self._output = (
+            Folded(attention.query_key_value, norm),
+            Folded(attention.output),
+        )
+        self._inner, self._outer = Folded(feed.inner, attention.norm), Folded(feed.outer)
+
+    def __call__(self, rows: Tensor, length: Tensor) -> Tensor:
+        before, between = self._norms
+        three, spread = linear(rows, self._three)  # (Q, 3 * H)
+        seen = attended(three, length, self._output, self._heads, Rows(rows, spread, before))
+        inside, spread = linear(seen, self._inner, gelu=True)  # (Q, F)
+        made, _ = linear(inside, self._outer, residual=Rows(seen, spread, between))
+        return made
+
+
+def side_by_side(*linears: nn.Linear) -> nn.Linear:
+    """One layer for several that read the same, their outputs behind one another."""
+    weight = torch.cat([each.weight.detach() for each in linears])  # (sum of N, K)
+    made = nn.Linear(weight.shape[1], len(weight), device=weight.device, dtype=weight.dtype)
+    with torch.no_grad():
+        made.weight.copy_(weight)
+        made.bias.copy_(
+            torch.cat(
+                [
+                    each.weight.new_zeros(len(each.weight)) if each.bias is None else each.bias
+                    for each in linears
+                ]
+            )
+        )
+    return made
 
 
 class StoredMORES:

@@ -14,8 +14,16 @@ import torch
 from torch import Tensor
 
 from glassrank.models.contract import Output, WordRanker, Words, WordTable
-from glassrank.nn.match import k_max, match_matrix, pair_mask, unit
-from glassrank.nn.ngrams import NGrams, RowsToScore, masked_softmax, ngram_name
+from glassrank.nn.match import (
+    NGrams,
+    RowsToScore,
+    k_max,
+    masked_softmax,
+    match_matrix,
+    ngram_name,
+    pair_mask,
+    unit,
+)
 
 
 @dataclass(frozen=True)

@@ -18,13 +18,16 @@ from torch.nn import functional
 
 from glassrank.models.contract import Output, WordRanker, Words, WordTable
 from glassrank.models.pacrr import cut, fill, with_idf_shares
-from glassrank.nn.match import k_max, match_matrix, pair_mask, unit
-from glassrank.nn.ngrams import (
+from glassrank.nn.match import (
     NGrams,
     RowsToScore,
     glorot,
+    k_max,
     masked_softmax,
+    match_matrix,
     ngram_name,
+    pair_mask,
+    unit,
     window_padding,
 )
 

@@ -16,6 +16,7 @@ from glassrank.nn.threads import apart, threads_set
 from glassrank.text import Vocabulary, pad
 from glassrank.text.encoder import PieceEncoder, TextEncoder, TextIds, WordEncoder
 from glassrank.text.english import is_function_word
+from glassrank.text.vocabulary import SubwordVocabulary
 from glassrank.types import Doc
 
 Result = TypeVar("Result")
@@ -60,10 +61,12 @@ def text_encoder(saved: SavedModel, *, unseen: bool = True) -> TextEncoder:
     removed = saved.usage.remove_stop_words
     if saved.model.device is None or not unseen:  # the former is served without PyTorch
         return WordEncoder(Vocabulary(words, buckets), remove_stop_words=removed)
-    from glassrank.models.subword_vocabulary import vocabulary_of
+    from glassrank.models.word_tables import SubwordTable
 
     tables = [ranker.words for ranker in saved.model.rankers()]
-    return WordEncoder(vocabulary_of(tables, words, buckets), remove_stop_words=removed)
+    grow = all(isinstance(table, SubwordTable) for table in tables)
+    vocabulary = SubwordVocabulary(words, tables) if grow else Vocabulary(words, buckets)
+    return WordEncoder(vocabulary, remove_stop_words=removed)
 
 
 def batch_of(ids: Sequence[NDArray[np.int32]], device: Any) -> TokenBatch:

@@ -123,8 +123,7 @@ class QueryEncoder:
 
 def _fastest(model: Ranker, longest: int) -> Callable[[TokenBatch], Words]:
     if next(model.parameters()).is_cuda and find_spec("triton"):
-        from glassrank.models.fast_gpu import QueriesOnGPU, StoredMORES
-        from glassrank.nn.gpu.query_layers import LONGEST_QUERY
+        from glassrank.models.fast_gpu import LONGEST_QUERY, QueriesOnGPU, StoredMORES
 
         fast = StoredMORES.of(model) or QueriesOnGPU.of(model)
         if fast is not None and longest <= LONGEST_QUERY:

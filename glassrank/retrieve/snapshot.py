@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 
 from glassrank.errors import GlassrankError, explained
 from glassrank.retrieve.manifest import Manifest, manifest_in, open_index, read_manifest
-from glassrank.retrieve.metadata import Columns, columns
 from glassrank.retrieve.scoring import BM25, QL, CollectionStatistics, Floats, TermStatistics
 from glassrank.retrieve.segment import Segment, SegmentRecord
-from glassrank.retrieve.where import Where, masks
+from glassrank.retrieve.where import Columns, Where, columns, masks
 from glassrank.types import Doc
 
 _FILTERS_KEPT = 8

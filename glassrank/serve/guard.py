@@ -21,7 +21,7 @@ from glassrank.deadline import now
 from glassrank.serve.refusals import RefusedError, bad, refused
 from glassrank.serve.service import Service, WorkQueue
 
-SECONDS = 20.0
+BODY_SECONDS = 20.0
 """For the whole of a body, from the end of the headers on."""
 DEEPEST = 32
 """Lists in lists; nobody has a use for more, and Python ends at a thousand."""
@@ -46,10 +46,10 @@ class Bodies:
     async def read(self, receive: Receive, most: int) -> bytes:
         """All of it, at most so many bytes."""
         try:
-            async with asyncio.timeout(SECONDS):
+            async with asyncio.timeout(BODY_SECONDS):
                 return await self._whole(receive, most)
         except TimeoutError:
-            message = f"the body was not there after {SECONDS:g} seconds; send it at once"
+            message = f"the body was not there after {BODY_SECONDS:g} seconds; send it at once"
             raise RefusedError(408, message) from None
 
     async def _whole(self, receive: Receive, most: int) -> bytes:

@@ -14,7 +14,7 @@ from glassrank.models.ranker import AnyRanker, Words, as_array, no_gradients
 from glassrank.models.saved import SavedModel, fingerprint
 from glassrank.models.text_batches import LeftOut, TextReader, batch_of, in_batches
 from glassrank.store.manifest import DTYPES, IDS, Layout, stride
-from glassrank.store.rows import EncodedPassages, Rows, pack
+from glassrank.store.rows import EncodedPassages, Rows, pack, pack_tensor
 from glassrank.types import Doc
 
 _TOKENS_AT_ONCE = {"cpu": 4_096, "cuda": 131_072}
@@ -122,8 +122,6 @@ class DocEncoder:
 def _packed(vectors: Any, layout: Layout) -> Rows:
     if isinstance(vectors, np.ndarray):
         return pack(vectors, layout)
-    from glassrank.store.tensor_rows import pack_tensor
-
     return pack_tensor(vectors, layout)
 
 

@@ -30,7 +30,7 @@ from glassrank.store.manifest import (
     stores_of,
 )
 from glassrank.store.part import Located, OldRows, Part, content_of
-from glassrank.store.rows import row_bytes, unpack
+from glassrank.store.rows import row_bytes, unpack, words_of
 
 
 class _Docs(NamedTuple):
@@ -224,8 +224,6 @@ class Store:
         if self._model is not None and self._model.device is None:
             vectors = unpack(rows, self.layout)  # (B, L, E)
             return Words(vectors.reshape(*mask.shape, *self.layout.axes), mask, mask)
-        from glassrank.store.tensor_rows import words_of
-
         return words_of(rows, mask, self.layout, self._model, dtype)
 
     def __repr__(self) -> str:

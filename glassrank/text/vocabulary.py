@@ -2,12 +2,15 @@
 
 Id 0 is padding and id 1 stands for every word that is not in the vocabulary. With buckets, such a
 word has one of several further ids by its hash: two rare words then seldom pass for one another,
-and a rare word of the query still finds itself in a document.
+and a rare word of the query still finds itself in a document. Where vectors are made of n-grams, no
+word is missing at all.
 """
 
+import threading
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +20,8 @@ from glassrank.errors import InputError
 PADDING = 0
 UNKNOWN = 1
 _SPECIAL = ("<pad>", "<unk>")
+_MOST_UNSEEN = 1 << 19
+_GROWS = threading.Lock()
 
 
 class Vocabulary:
@@ -84,3 +89,43 @@ class Vocabulary:
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.words)
+
+
+class GrowingTable(Protocol):
+    """Vectors that are made of n-grams, for words that training has not seen too."""
+
+    ids_of_unseen: dict[str, int]
+
+    def extend(self, words: Sequence[str]) -> range:
+        """Ids, after those there are, for words that the vocabulary lacks."""
+
+
+class SubwordVocabulary(Vocabulary):
+    """A vocabulary that no word is missing from: one that was not there in training gets an id of
+    its own when it is first read, and its n-grams' vector in each of the tables.
+
+    Ids last as long as the model is loaded, and there are half a million of them: a service would
+    otherwise grow with what strangers ask. Words beyond share the unknown word's vector.
+    """
+
+    def __init__(self, words: Iterable[str], tables: Sequence[GrowingTable]) -> None:
+        super().__init__(words)
+        self._tables = tables
+        self._unseen = tables[0].ids_of_unseen  # of the model, which several readers share
+
+    def ids(self, words: Iterable[str]) -> NDArray[np.int32]:
+        """Of words: (L,)."""
+        words = list(words)
+        known, unseen = self._ids, self._unseen
+        if any(word not in known and word not in unseen for word in words):
+            with _GROWS:
+                new = [w for w in dict.fromkeys(words) if w not in known and w not in unseen]
+                new = new[: max(0, _MOST_UNSEEN - len(unseen))]
+                for numbers in [table.extend(new) for table in self._tables][:1]:
+                    unseen.update(zip(new, numbers, strict=True))
+        return np.fromiter(
+            (known.get(word) or unseen.get(word, UNKNOWN) for word in words), np.int32
+        )
+
+    def __contains__(self, word: object) -> bool:
+        return isinstance(word, str) and bool(self.ids([word])[0] != UNKNOWN)

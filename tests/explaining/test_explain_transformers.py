@@ -18,7 +18,7 @@ from piece_cases import (
     texts,
 )
 
-from glassrank.explaining import bert, mores
+from glassrank.explaining import transformers
 from glassrank.explaining.whole_words import whole_words
 from glassrank.models.checkpoint import SavedModel, Usage
 from glassrank.models.mores import MORES
@@ -166,7 +166,7 @@ def test_how_much_is_computed_at_once_does_not_matter(
 ) -> None:
     own = own_reranker(name)
     found = explain_pieces(own, QUERY, DEFINITION)
-    monkeypatch.setattr(mores, "_PIECES_AT_ONCE", 80)
+    monkeypatch.setattr(transformers, "_PIECES_AT_ONCE", 80)
     monkeypatch.setattr("glassrank.explaining.leave_one_out._TOKENS_AT_ONCE", 80)
     again = explain_pieces(own, QUERY, DEFINITION)
     for mark, other in zip(found.marks, again.marks, strict=True):
@@ -176,7 +176,7 @@ def test_how_much_is_computed_at_once_does_not_matter(
 
 
 def test_long_documents_are_left_out_in_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bert, "MOST_TEXTS", 2)
+    monkeypatch.setattr(transformers, "MOST_TEXTS", 2)
     own = own_reranker("bert")
     found = explain_pieces(own, QUERY, "androgen therapy of cells")
     shares = [mark.share for mark in found.marks]

@@ -15,7 +15,7 @@ from piece_cases import (
     texts,
 )
 
-from glassrank.explaining import mores
+from glassrank.explaining import transformers
 
 every_variant = pytest.mark.parametrize(("name", "changes"), VARIANTS)
 
@@ -114,7 +114,7 @@ def test_the_largest_matrix_is_left_out_where_nobody_could_read_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     own = own_reranker("mores")
-    monkeypatch.setattr(mores, "LARGEST", 12)
+    monkeypatch.setattr(transformers, "LARGEST", 12)
     short, long = explain_pieces(own, QUERY, "therapy"), explain_pieces(own, QUERY, DEFINITION)
     assert "document module, layer 2" in by_name(short)
     assert "document module, layer 2" not in by_name(long)

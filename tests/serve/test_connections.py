@@ -27,7 +27,7 @@ def impatient(options: Options, monkeypatch: pytest.MonkeyPatch) -> Iterator[str
     monkeypatch.setattr(BoundedConnection, "head_seconds", 0.3)
     monkeypatch.setattr(BoundedConnection, "idle_seconds", 0.3)
     monkeypatch.setattr(BoundedConnection, "answer_seconds", 1.5)
-    monkeypatch.setattr(guard, "SECONDS", 0.5)
+    monkeypatch.setattr(guard, "BODY_SECONDS", 0.5)
     with on_a_socket(replace(options, queue=1)) as address:
         yield address
 

@@ -21,9 +21,9 @@ from glassrank.retrieve import Index
 from glassrank.store import Progress, Store, encode_index
 from glassrank.store import encode as encode_module
 from glassrank.store.manifest import Layout, stride
+from glassrank.store.rows import pack_tensor as pack
 from glassrank.store.rows import row_bytes
-from glassrank.store.tensor_rows import pack_tensor as pack
-from glassrank.store.tensor_rows import unpack_tensor as unpack
+from glassrank.store.rows import unpack_tensor as unpack
 
 pytest.importorskip("tokenizers")
 SHAPES = [(1, False), (2, False), (2, True)]

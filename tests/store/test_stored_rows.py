@@ -11,9 +11,9 @@ from glassrank.errors import InputError
 from glassrank.nn.few_bits import codes_of, packed_codes
 from glassrank.store import rows as plain
 from glassrank.store.manifest import DTYPES, Layout, stride
+from glassrank.store.rows import pack_tensor as pack
 from glassrank.store.rows import row_bytes
-from glassrank.store.tensor_rows import pack_tensor as pack
-from glassrank.store.tensor_rows import unpack_tensor as unpack
+from glassrank.store.rows import unpack_tensor as unpack
 
 CPU = torch.device("cpu")
 values = st.one_of(

@@ -1,10 +1,14 @@
-"""MORES: where its modules and blocks look, and what the score loses when a word is out of sight.
+"""BERT[CLS] and MORES: what the score loses without a word, and where their layers look. Attention
+tells where a layer looks, not what that is worth, so shares are measured.
 
-As in the paper's Figure 2, attention is shown of the document module, of the query module, and of
-each interaction block to the document. Attention tells where a layer looks, not what that is worth.
-So a document word's share is measured: one block after the other is kept from looking at it, while
-the other words keep their vectors, in which it has left its mark. What the score loses at each step
-is that block's signal.
+Query and document are one text to BERT, so that a document without a word is read anew, together
+with the query: one text for each word, and for long documents one for each run of words. The score
+is read from the last layer's [CLS]; all other rows reach it by way of the layer before.
+
+Of MORES, as in the paper's Figure 2, attention is shown of the document module, of the query
+module, and of each interaction block to the document. One block after the other is kept from
+looking at a document word, while the other words keep their vectors, in which it has left its mark.
+What the score loses at each step is that block's signal.
 """
 
 import math
@@ -17,24 +21,98 @@ from torch.nn import functional
 
 from glassrank.explaining.cases import Case, Findings, as_matrix
 from glassrank.explaining.leave_one_out import (
+    MOST_TEXTS,
+    PIECES_APPROXIMATE,
     Units,
+    left_out_signal,
+    lost_without_doc_words,
     piece_marks,
     query_parts,
     shades_of_pieces,
     terms_of,
     together,
 )
-from glassrank.explaining.structure import Matrix, PathShare, Signal
-from glassrank.explaining.whole_words import shared_evenly, whole_words
+from glassrank.explaining.reading import FIRST
+from glassrank.explaining.structure import Matrix, PathShare, Side, Signal
+from glassrank.explaining.whole_words import in_runs, shared_evenly, whole_words
+from glassrank.models.bert import BERT
 from glassrank.models.mores import MORES
 from glassrank.nn.attention import key_bias
 
-APPROXIMATE = (
+BERT_ATTENTION = (
+    "Attention (mean of heads) tells where a layer looks and is no part of the score; of the last "
+    "layer only the row of [CLS] reaches the score."
+)
+
+
+def explain_bert(case: Case) -> Findings:
+    """By texts without a word, each read anew, and attention."""
+    assert isinstance(case.model, BERT)
+    with torch.no_grad():
+        maps = case.model.interact(case.query, case.doc, explain=True).parts["attention"]
+    layers = maps[0].mean(1).cpu().double()  # (layers, L, L)
+    words = whole_words(case.doc_words)
+    runs = in_runs(words, MOST_TEXTS)
+    # An encoded document begins with a [CLS] that is no part of the joined text.
+    first = 0 if _has_first(case) else 1
+    lost = lost_without_doc_words(case, [[place + first for place in run] for run in runs])
+    shares = shared_evenly(lost, runs, case.doc_count)
+    parts = query_parts(case)
+    looks = _between(case, layers[-2:][0], "query", "document")  # (Q, D)
+    return Findings(
+        exact=False,
+        parts=parts,
+        signals=(left_out_signal(shares),),
+        marks=piece_marks(case, runs, [shares], looks),
+        rest=(together(case, shares),),
+        matrices=tuple(_bert_matrices(case, layers)),
+        terms=terms_of(parts),
+        notes=(PIECES_APPROXIMATE, BERT_ATTENTION, *_runs(len(words), len(runs))),
+    )
+
+
+def _has_first(case: Case) -> bool:
+    """As in an ensemble with models that read the document by itself."""
+    return case.doc_words[:1] == (FIRST,)
+
+
+def _between(case: Case, layer: Tensor, rows: Side, columns: Side) -> Tensor:
+    """How much one text's pieces look at the other's: a part of (L, L)."""
+    queries = len(case.query_words)
+    skipped = [-1] if _has_first(case) else []
+    docs = [*skipped, *range(queries, queries + case.doc_count - len(skipped))]
+    places = {"query": list(range(queries)), "document": docs}
+    padded = functional.pad(layer, (0, 1, 0, 1))  # zeros for a piece that is not there
+    return padded[places[rows]][:, places[columns]]
+
+
+def _bert_matrices(case: Case, layers: Tensor) -> Iterator[Matrix]:
+    """Of the last layer [CLS]'s row counts; between the two texts, all rows of the one before."""
+    last = len(layers)
+    wanted: list[tuple[int, Side, Side]] = [(last, "query", "query"), (last, "query", "document")]
+    if last > 1:
+        wanted += [(last - 1, "query", "document"), (last - 1, "document", "query")]
+    for layer, rows, columns in wanted:
+        values = _between(case, layers[layer - 1], rows, columns)
+        yield as_matrix(
+            f"layer {layer}: {rows} to {columns}", values, rows, columns, attention=True
+        )
+
+
+def _runs(words: int, runs: int) -> Iterator[str]:
+    if runs < words:
+        yield (
+            f"The document's {words} words were left out in {runs} runs of neighbours, which share "
+            "evenly: each run is read anew."
+        )
+
+
+MORES_APPROXIMATE = (
     "Approximate: a document word's value is what the score loses when no block may look at it, a "
     "query word's what it loses without the word; pieces of a word share evenly, and what words do "
     "together is a part of its own."
 )
-ATTENTION = (
+MORES_ATTENTION = (
     "Attention (last layer, mean of heads) tells where a module looks and is no part of the score: "
     "the document module's has no value."
 )
@@ -71,9 +149,9 @@ def explain_mores(case: Case) -> Findings:
         signals=tuple(signals),
         marks=marks,
         rest=(together(case, [mark.share for mark in marks]),),
-        matrices=tuple(_matrices(case, maps, blocks)),
+        matrices=tuple(_mores_matrices(case, maps, blocks)),
         terms=terms_of(parts),
-        notes=(APPROXIMATE, ATTENTION, *_left_out(case)),
+        notes=(MORES_APPROXIMATE, MORES_ATTENTION, *_left_out(case)),
     )
 
 
@@ -88,7 +166,7 @@ def _signal(name: str, case: Case, weights: Tensor, values: list[float]) -> Sign
     return Signal(name, None, None, (PathShare("words", None, None, total),), total, strength)
 
 
-def _matrices(case: Case, maps: dict[str, Tensor], blocks: Tensor) -> Iterator[Matrix]:
+def _mores_matrices(case: Case, maps: dict[str, Tensor], blocks: Tensor) -> Iterator[Matrix]:
     """In the order of the paper's Figure 2."""
     if "doc_attention" in maps and case.doc_count <= LARGEST:
         layers = _plain(maps["doc_attention"])
