@@ -43,7 +43,8 @@ from glassrank.retrieve import Index
 from glassrank.store import Store, encode_index
 from glassrank.text import split_words
 from glassrank.train.build import build_model
-from glassrank.train.config import TrainConfig, read_config
+from glassrank.train.config import TrainConfig
+from glassrank.train.config_files import read_config
 from glassrank.train.prepared import Prepared, Split
 
 DEPTH, SIZE = 100, 300

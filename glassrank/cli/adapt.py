@@ -42,9 +42,9 @@ def adapt(
     from glassrank.measure import compare_all
     from glassrank.train.adapt import MODES, Mode
     from glassrank.train.adapt import adapt as run
-    from glassrank.train.config import family_of, read_config
+    from glassrank.train.config_files import family_of, read_config
     from glassrank.train.experiment import FIRST_STAGE
-    from glassrank.train.prepared import load_prepared
+    from glassrank.train.prepared_folders import load_prepared
 
     plan = read_config(config)
     usual = MODES if family_of(plan).modular else MODES[:2]

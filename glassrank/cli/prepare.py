@@ -14,10 +14,10 @@ def prepare(
     quiet: console.Quiet = False,
 ) -> None:
     """Prepare the arrays of a training run."""
-    from glassrank.train.config import read_config
+    from glassrank.train.config_files import read_config
     from glassrank.train.gather import gather
     from glassrank.train.prepare import prepare as prepare_arrays
-    from glassrank.train.prepared import save_prepared
+    from glassrank.train.prepared_folders import save_prepared
 
     def say(line: str) -> None:
         console.say(line, quiet=quiet)

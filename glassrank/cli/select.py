@@ -18,7 +18,7 @@ def select(
     json: console.AsJson = False,
 ) -> None:
     """Choose an ensemble among trained models, by greedy forward selection on dev queries."""
-    from glassrank.train.prepared import load_prepared
+    from glassrank.train.prepared_folders import load_prepared
     from glassrank.train.select import select_models
 
     selection = select_models(

@@ -38,7 +38,7 @@ def train(
         raise InputError(
             "name the run's TOML file; to start one: glassrank train --example tk > run.toml"
         )
-    from glassrank.train.config import read_config
+    from glassrank.train.config_files import read_config
 
     run = read_config(config)
     out = config.parent / run.out
@@ -48,7 +48,7 @@ def train(
         console.say(f"curves in {draw_curves(out, run.validation.measure)}", quiet=quiet)
         return
     from glassrank.train.loop import train as run_training
-    from glassrank.train.prepared import load_prepared
+    from glassrank.train.prepared_folders import load_prepared
     from glassrank.train.report import tracking
 
     prepared = load_prepared(config.parent / run.prepared, run)

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -10,11 +11,18 @@ from numpy.typing import NDArray
 
 from glassrank.arrays import frozen
 from glassrank.compiled import worth_loading
-from glassrank.retrieve.packed import PLAIN_COST
-from glassrank.retrieve.plain import search_bm25
+from glassrank.retrieve.packing import PLAIN_COST, plain_unpack_rows
 from glassrank.retrieve.scoring import BM25, QL, Floats
 from glassrank.retrieve.snapshot import Snapshot
-from glassrank.retrieve.topk import KIND_BM25, KIND_QL, Best, Postings, Queries, search_segment
+from glassrank.retrieve.topk import (
+    KIND_BM25,
+    KIND_QL,
+    POSTINGS_BLOCK,
+    Best,
+    Postings,
+    Queries,
+    search_segment,
+)
 
 WeightedQuery = Mapping[str, float]
 """Term -> how much it counts."""
@@ -111,7 +119,29 @@ def _search_segment(method: BM25 | QL, queries: Queries, postings: Postings, bes
     if worth_loading(matches + len(postings.lengths) * len(best.sizes)):
         search_segment(KIND_BM25, queries, postings, best)
     else:
-        search_bm25(queries, postings, best)
+        _plain_bm25(queries, postings, best)
+
+
+def _plain_bm25(queries: Queries, postings: Postings, best: Best) -> None:
+    """As `search_segment` for BM25, in numpy: the same sums of float32 in the same order."""
+    k = best.docs.shape[1]
+    for query, (first, last) in enumerate(pairwise(queries.offsets.tolist())):
+        scores = np.zeros(len(postings.lengths), np.float32)
+        for place in range(first, last):
+            row = slice(place, place + 1)
+            starts, sizes = queries.starts[row], queries.sizes[row]
+            _, docs, counts = plain_unpack_rows(starts, sizes, postings.words, POSTINGS_BLOCK)
+            count = counts.astype(np.float32)
+            scores[docs] += queries.weights[place] * count / (count + postings.lengths[docs])
+        if len(postings.live):
+            scores[~postings.live] = 0
+        matching = np.flatnonzero(scores > 0)
+        if len(matching) > k:  # those that are at least as good as the best but k
+            matching = matching[scores[matching] >= np.partition(scores[matching], -k)[-k]]
+        matching = matching[np.argsort(-scores[matching], kind="stable")][:k]
+        best.docs[query, : len(matching)] = matching
+        best.scores[query, : len(matching)] = scores[matching]
+        best.sizes[query] = len(matching)
 
 
 def _segment_queries(

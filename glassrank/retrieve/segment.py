@@ -31,7 +31,7 @@ from glassrank.checked import FileRecord
 from glassrank.errors import CorruptError, InputError
 from glassrank.folders import Folder
 from glassrank.ragged import Strings
-from glassrank.retrieve.packed import SMALL, PackedRows
+from glassrank.retrieve.packing import SMALL, PackedRows
 from glassrank.retrieve.segment_checks import check_deleted, check_shapes, check_values
 from glassrank.retrieve.topk import POSTINGS_BLOCK
 from glassrank.types import Doc

@@ -6,6 +6,7 @@ statistics: whatever else is wrong with a stranger's segment gives strange ranki
 """
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -15,7 +16,6 @@ from glassrank.arrays import divides
 from glassrank.compiled import compiled, worth_loading
 from glassrank.errors import CorruptError
 from glassrank.retrieve.packing import SPARE_WORDS
-from glassrank.retrieve.plain import ascend, count
 
 if TYPE_CHECKING:
     from glassrank.retrieve.segment import Segment
@@ -137,10 +137,32 @@ def _count(
     return True
 
 
+def _plain_ascend(offsets: NDArray[np.int64], data: NDArray[np.uint8]) -> bool:
+    """As `_ascend`, in numpy, where little is to be done."""
+    every = data.tobytes()
+    strings = (every[start:end] for start, end in pairwise(offsets.tolist()))
+    return all(before < after for before, after in pairwise(strings))
+
+
+def _plain_count(
+    offsets: NDArray[np.int64],
+    terms: NDArray[np.uint32],
+    counts: NDArray[np.uint32],
+    lengths: NDArray[np.uint32],
+    frequencies: NDArray[np.int64],
+    totals: NDArray[np.int64],
+) -> bool:
+    """As `_count`, in numpy."""
+    frequencies += np.bincount(terms, minlength=len(frequencies))
+    totals += np.bincount(terms, counts, len(totals)).astype(np.int64)
+    ends = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])[offsets]
+    return bool((np.diff(ends) == lengths).all())
+
+
 class _Forms(NamedTuple):
     ascend: Callable[..., bool]
     count: Callable[..., bool]
 
 
 _COMPILED = _Forms(_ascend, _count)
-_PLAIN = _Forms(ascend, count)
+_PLAIN = _Forms(_plain_ascend, _plain_count)

@@ -13,8 +13,13 @@ from glassrank.arrays import ArrayFolder, ArrayWriter, frozen
 from glassrank.compiled import compiled
 from glassrank.folders import Folder
 from glassrank.ragged import Ragged, pack
-from glassrank.retrieve.packed import PackedRows, smallest_dtype
-from glassrank.retrieve.packing import SPARE_WORDS, CountedRows, pack_rows
+from glassrank.retrieve.packing import (
+    SPARE_WORDS,
+    CountedRows,
+    PackedRows,
+    pack_rows,
+    smallest_dtype,
+)
 from glassrank.retrieve.segment import VECTORS_BLOCK, SegmentRecord, terms_by_frequency
 from glassrank.retrieve.topk import POSTINGS_BLOCK
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import torch
 
 from glassrank.errors import GlassrankError, disk_error
-from glassrank.train.config import read_config
+from glassrank.train.config_files import read_config
 from glassrank.train.distributed import joined
 from glassrank.train.loop import train
-from glassrank.train.prepared import load_prepared
+from glassrank.train.prepared_folders import load_prepared
 
 
 def main() -> None:

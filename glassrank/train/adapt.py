@@ -21,8 +21,8 @@ from glassrank.train.build import build_model
 from glassrank.train.config import Say, TrainConfig
 from glassrank.train.experiment import FIRST_STAGE
 from glassrank.train.loop import train, validation_precision
-from glassrank.train.prepared import Prepared
-from glassrank.train.validate import both_runs, of_fold, queries_by_fold, score_candidates
+from glassrank.train.prepared import Prepared, of_fold, queries_by_fold
+from glassrank.train.validate import both_runs, score_candidates
 from glassrank.types import Run
 
 Mode = Literal["none", "all", "interaction", "representation"]

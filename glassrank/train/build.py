@@ -13,7 +13,8 @@ from glassrank.models.contract import start_with
 from glassrank.models.pretrained import read_pretrained
 from glassrank.settings import from_plain
 from glassrank.train.batches import Tokens
-from glassrank.train.config import StartConfig, TrainConfig, family_of
+from glassrank.train.config import StartConfig, TrainConfig
+from glassrank.train.config_files import family_of
 from glassrank.train.prepared import Prepared
 
 _LOOKED_AT = 4000

@@ -1,19 +1,14 @@
-"""One TOML file for a training run."""
+"""The settings of a training run: one dataclass for each table of its TOML file."""
 
-import re
-import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from glassrank.errors import InputError
-from glassrank.files import read_whole
 from glassrank.models.saved import Passages
-from glassrank.settings import from_plain, to_plain
 
 if TYPE_CHECKING:
-    from glassrank.models import Ranker
+    pass
 
 Say = Callable[[str], None]
 """Is told, line by line, how far a piece of work is."""
@@ -21,11 +16,6 @@ Loss = Literal["hinge", "ranknet", "pointwise", "softmax", "gains", "margin_mse"
 VectorFormat = Literal["float32", "float16", "int8"]
 Unjudged = Literal["unknown", "irrelevant"]
 Sampling = Literal["first_stage", "nearest_grade", "lower_grades", "grade_groups", "triples"]
-_LARGEST, _LONGEST_LINE = 1 << 16, 1000
-"""Characters of a config and of its lines. Python's reader takes memory with the square of the
-number of parts in a dotted key."""
-_MOST_EXTENDED = 16
-_NUL = re.compile(r"\\u0000|\\U00000000")
 
 
 @dataclass(frozen=True)
@@ -306,79 +296,3 @@ class TrainConfig:
                 "the texts of triples belong to no document that could be divided: leave "
                 'train_on = "passages" out, or give triples of ids'
             )
-
-
-def read_config(path: str | Path) -> TrainConfig:
-    """Paths in it are relative to the file's own folder. `extends` names another file, or several,
-    whose settings hold where this one says nothing; of several, the later ones. The model's
-    own settings are checked here too: before the minutes that preparing takes."""
-    try:
-        config = from_plain(TrainConfig, _plain(Path(path)), "")
-    except RecursionError:
-        raise InputError(f"{path}: tables are nested too deeply") from None
-    for tried in settings_to_try(config):
-        family = family_of(tried)
-        from_plain(family.config_type, tried.config, "config")
-        if tried.remove_stop_words and family.reads_pieces:
-            raise InputError(
-                f"remove_stop_words: a {tried.model} reads pieces of whole texts; leave it out"
-            )
-    return config
-
-
-def settings_to_try(config: TrainConfig) -> list[TrainConfig]:
-    """The config as it is, and as each table of its `search` changes it."""
-    plain: dict[str, Any] = {**to_plain(config), "search": []}
-    return [from_plain(TrainConfig, _merged(plain, change)) for change in ({}, *config.search)]
-
-
-def family_of(config: TrainConfig) -> "type[Ranker]":
-    """The class of the model that a run trains. Its file may name one outside this package, as
-    `module:Class`: whoever runs a file trusts it that far."""
-    from glassrank.models import find_family  # here: whoever only needs dataclasses needs no torch
-
-    try:
-        return find_family(config.model, trusted=[config.model])
-    except InputError as error:
-        raise InputError(f"model: {error}") from None
-
-
-def _plain(path: Path, extended: list[Path] | None = None) -> dict[str, Any]:
-    """`extended` collects what has been read on the way, so that no circle goes on for ever."""
-    extended = [] if extended is None else extended
-    if len(extended) > _MOST_EXTENDED:
-        raise InputError(f"{path} is extended in a circle; {_MOST_EXTENDED} files are the most")
-    extended.append(path)
-    try:
-        text = read_whole(path, _LARGEST).decode("utf-8")
-        if max(map(len, text.split("\n"))) > _LONGEST_LINE:
-            raise InputError(f"{path} has a line of over {_LONGEST_LINE} characters; break it")
-        if _NUL.search(text):
-            raise InputError(
-                f"{path} has a NUL in a text, which no file's name can have; remove it"
-            )
-        plain = tomllib.loads(text)
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path} is not UTF-8: byte {error.start + 1}; convert it") from None
-    except (
-        ValueError,
-        RecursionError,
-    ) as error:  # syntax, a number or lists beyond Python's limits
-        raise InputError(f"{path} is not valid TOML: {error}") from None
-    extends = plain.pop("extends", [])
-    names = [extends] if isinstance(extends, str) else extends
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise InputError(f"{path}: expected the names of files in extends, found {extends!r}")
-    base: dict[str, Any] = {}
-    for name in names:
-        base = _merged(base, _plain(path.parent / name, extended))
-    return _merged(base, plain)
-
-
-def _merged(base: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
-    both = {
-        name: _merged(base[name], value)
-        for name, value in settings.items()
-        if isinstance(value, dict) and isinstance(base.get(name), dict)
-    }
-    return base | settings | both

@@ -14,8 +14,9 @@ from glassrank.settings import from_plain
 from glassrank.text.encoder import TextEncoder, WordEncoder
 from glassrank.text.vocabulary import Vocabulary
 from glassrank.train.build import start_model
-from glassrank.train.config import TrainConfig, family_of
-from glassrank.train.divided_docs import DividedDocs
+from glassrank.train.config import TrainConfig
+from glassrank.train.config_files import family_of
+from glassrank.train.prepared import DividedDocs
 from glassrank.types import Doc
 
 

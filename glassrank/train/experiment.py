@@ -18,11 +18,12 @@ from glassrank.measure import (
 )
 from glassrank.nn.gpu import device_named
 from glassrank.train.batches import SplitTensors, Tokens
-from glassrank.train.config import Say, TrainConfig, read_config, settings_to_try
+from glassrank.train.config import Say, TrainConfig
+from glassrank.train.config_files import preparation, read_config, settings_to_try
 from glassrank.train.loop import Trained, train, validation_precision
-from glassrank.train.prepared import Prepared, load_prepared
-from glassrank.train.same_settings import preparation
-from glassrank.train.validate import both_runs, of_fold, queries_by_fold, score_candidates
+from glassrank.train.prepared import Prepared, of_fold, queries_by_fold
+from glassrank.train.prepared_folders import load_prepared
+from glassrank.train.validate import both_runs, score_candidates
 
 FIRST_STAGE = "first stage"
 
@@ -182,7 +183,7 @@ def _prepared(path: Path, config: TrainConfig, device: str, say: Say) -> Prepare
     if not folder.exists():
         from glassrank.train.gather import gather
         from glassrank.train.prepare import prepare
-        from glassrank.train.prepared import save_prepared
+        from glassrank.train.prepared_folders import save_prepared
 
         gathered = gather(config, path.parent, say)
         save_prepared(folder, prepare(config, gathered, path.parent, say, device))

@@ -15,7 +15,6 @@ from glassrank.errors import InputError
 from glassrank.models.doc_reader import text_of
 from glassrank.ragged import Ragged
 from glassrank.train.config import Collection, FoldsConfig, Say, TrainConfig
-from glassrank.train.divided_docs import DividedDocs
 from glassrank.train.dividing import Divider, piece_text
 from glassrank.train.given import (
     Grouped,
@@ -28,7 +27,7 @@ from glassrank.train.given import (
     scores_by_query,
     teacher_scores,
 )
-from glassrank.train.run_ids import RunIds
+from glassrank.train.prepared import DividedDocs, RunIds
 from glassrank.train.word_texts import WordTexts
 from glassrank.types import Qrels, Query, Run
 

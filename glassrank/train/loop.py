@@ -25,11 +25,11 @@ from glassrank.nn.gpu import device_named
 from glassrank.train.batches import Examples, Sampler, SplitTensors, Tokens
 from glassrank.train.build import build_model, show_texts
 from glassrank.train.config import Say, TrainConfig
+from glassrank.train.config_files import run_settings
 from glassrank.train.distributed import ALONE, Team
 from glassrank.train.prepared import Prepared
 from glassrank.train.recorded_step import RecordedStep
 from glassrank.train.report import LOG, card, draw_if_possible
-from glassrank.train.same_settings import run_settings
 from glassrank.train.state import RunProgress, load_state, save_state
 from glassrank.train.step import Step, make_optimizers
 from glassrank.train.validate import Validation, quality_by_depth, validate, with_calibration

@@ -17,10 +17,10 @@ from glassrank.ragged import Ragged
 from glassrank.settings import to_plain
 from glassrank.text.vocabulary import UNKNOWN, Vocabulary
 from glassrank.train.config import Say, TrainConfig
+from glassrank.train.config_files import preparation
 from glassrank.train.dividing import trained_encoder
 from glassrank.train.gather import Gathered, GatheredSplit, WordCounts
 from glassrank.train.prepared import Prepared, Split, Subwords
-from glassrank.train.same_settings import preparation
 from glassrank.train.teachers import MeanTeacher, Teacher, find_teacher
 
 if TYPE_CHECKING:

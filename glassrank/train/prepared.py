@@ -1,26 +1,96 @@
-"""What training reads: plain arrays in a sealed folder, one `.npy` file each, so that a machine
-with nothing else can train."""
+"""What training reads, as plain arrays: words and vectors, documents or their passages, and splits
+of queries with their candidates. In folds, each query is tested once, by a model that chose its
+best step on the next fold and learnt from the others.
 
-import json
-import math
-import zlib
-from dataclasses import dataclass
-from pathlib import Path
+Where documents are divided into passages, one is drawn at random while training, with its
+document's grade, and on dev and test queries the best one is the document's score: Z. Dai, J.
+Callan, "Deeper Text Understanding for IR with Contextual Neural Language Modeling" (SIGIR 2019),
+BERT-MaxP; MORES is adapted so, too.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.lib import format as npy
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
-from glassrank.checked import parse_json
 from glassrank.errors import InputError
-from glassrank.models.saved import check_words
-from glassrank.ragged import Ragged
-from glassrank.sealed import SealedFiles, about, read_sealed, sealed_folder
-from glassrank.train.config import TrainConfig
-from glassrank.train.divided_docs import DividedDocs
-from glassrank.train.run_ids import RunIds
-from glassrank.train.same_settings import check_same, preparation
+from glassrank.models.saved import best_passages, check_words
+from glassrank.ragged import Ragged, Strings, pack
+from glassrank.types import Run
+
+
+@dataclass(frozen=True)
+class RunIds:
+    """By their numbers: of training queries, which folds test, and of all documents.
+
+    >>> ids = RunIds.of(["q7"], ["a", "b"])
+    >>> list(ids.named(Run.from_rows([("0", ["1", "0"], [2.0, 1.0])])).items())[0][:2]
+    ('q7', ['b', 'a'])
+    """
+
+    queries: Ragged  # UTF-8
+    docs: Ragged  # UTF-8
+
+    @classmethod
+    def of(cls, queries: Sequence[str], docs: Sequence[str]) -> "RunIds":
+        """Of lists of ids."""
+        return cls(*(pack([name.encode() for name in names]) for names in (queries, docs)))
+
+    def named(self, run: Run) -> Run:
+        """A run of numbers, as `both_runs` makes it, with ids in their places."""
+        queries, docs = (Strings(ids.offsets, ids.values) for ids in (self.queries, self.docs))
+        return Run.from_rows(
+            (queries[int(query)], [docs[int(doc)] for doc in listed], scores)
+            for query, listed, scores in run.items()
+        )
+
+
+@dataclass(frozen=True)
+class DividedDocs:
+    """Which of the texts are a document's: from `offsets[doc]` on, to before the next one's.
+
+    >>> passages = DividedDocs(np.array([0, 2, 3]))
+    >>> passages.all_of(np.array([1, 0, 1]))
+    (array([2, 0, 1, 2]), array([0, 1, 1, 2]))
+    """
+
+    offsets: NDArray[np.int64]  # (docs + 1,)
+    best: int = 1
+    """A document's score is the sum of so many, the best ones, as the trained model has it."""
+
+    def __len__(self) -> int:
+        """Documents."""
+        return len(self.offsets) - 1
+
+    def drawn_from(
+        self, docs: NDArray[np.int64], rng: np.random.Generator
+    ) -> NDArray[np.int64]:  # as docs
+        """One text of each document, all of its own as likely."""
+        first = self.offsets[docs]
+        count = self.offsets[docs + 1] - first
+        return first + (rng.random(docs.shape) * count).astype(np.int64)
+
+    def all_of(
+        self, docs: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:  # (n,), (n,)
+        """Texts of these documents, one after another, and the place among `docs` of each."""
+        first = self.offsets[docs]
+        count = self.offsets[docs + 1] - first
+        places = np.repeat(np.arange(len(docs)), count)
+        within = np.arange(len(places)) - np.repeat(np.cumsum(count) - count, count)
+        return first[places] + within, places
+
+    def scores(
+        self,
+        values: NDArray[np.float32],
+        places: NDArray[np.int64],
+        shares: NDArray[np.float32],
+    ) -> NDArray[np.float32]:  # (docs,)
+        """Of documents, by the scores of their texts at these places, as a ranking has them.
+        `shares` are what the first stage adds to each."""
+        return best_passages(values, places, shares, self.best).values
 
 
 @dataclass(frozen=True)
@@ -46,20 +116,20 @@ class Split:
         queries, places = len(self.queries), len(self.docs.values)
         beside = {"collection": queries, "grades": places, "ranks": places, "first_stage": places}
         beside |= {"teacher": places, "folds": queries}
-        _check(len(self.docs) == queries, f"{name}.docs")
+        check_fits(len(self.docs) == queries, f"{name}.docs")
         for column, length in beside.items():
             values = getattr(self, column)
-            _check(values is None or len(values) == length, f"{name}.{column}")
-            _check(values is None or bool(np.isfinite(values).all()), f"{name}.{column}")
+            check_fits(values is None or len(values) == length, f"{name}.{column}")
+            check_fits(values is None or bool(np.isfinite(values).all()), f"{name}.{column}")
         for column in ("collection", "folds"):  # they are counted up to the largest
             values = getattr(self, column)
             few = values is None or not len(values) or (values.min() >= 0 and values.max() < 10_000)
-            _check(few, f"{name}.{column}")
+            check_fits(few, f"{name}.{column}")
         if self.triples is not None:
             most = np.array([queries, places, places])
-            _check(self.triples.shape[1:] == (3,), f"{name}.triples")
+            check_fits(self.triples.shape[1:] == (3,), f"{name}.triples")
             inside = (self.triples >= 0).all() and (self.triples < most).all()
-            _check(bool(inside), f"{name}.triples")
+            check_fits(bool(inside), f"{name}.triples")
 
     def only(self, queries: NDArray[np.int64]) -> "Split":
         """These queries with their candidates."""
@@ -123,33 +193,34 @@ class Prepared:
         words = len(self.idf) if rows else len(self.words)  # pieces have vectors of the model's own
         if rows:
             check_words(self.words)
-        _check(bool(np.isfinite(self.vectors).all()), "vectors")
-        _check(bool(np.isfinite(self.idf).all()), "idf")
+        check_fits(bool(np.isfinite(self.vectors).all()), "vectors")
+        check_fits(bool(np.isfinite(self.idf).all()), "idf")
         if self.subwords is None:
-            _check(not rows or len(self.words) <= words == rows, "idf")
+            check_fits(not rows or len(self.words) <= words == rows, "idf")
         else:
             _check_rows(self.subwords.rows, "subwords", rows)
-            _check(len(self.subwords.rows) == words == len(self.words), "subwords")
+            check_fits(len(self.subwords.rows) == words == len(self.words), "subwords")
             buckets, shortest, longest = self.subwords.ngrams.tolist()
-            _check(0 <= buckets <= rows and 1 <= shortest <= longest <= 100, "subwords.ngrams")
+            check_fits(0 <= buckets <= rows and 1 <= shortest <= longest <= 100, "subwords.ngrams")
         _check_rows(self.docs, "docs", words)
         if self.passages is not None:
             offsets, best = self.passages.offsets, self.passages.best
-            _check(len(offsets) >= 1 and offsets[0] == 0, "passages.offsets")
-            _check(offsets[-1] == len(self.docs), "passages.offsets")
-            _check(bool((np.diff(offsets) >= 1).all()), "passages.offsets")
-            _check(best >= 1, "passages.best")
+            check_fits(len(offsets) >= 1 and offsets[0] == 0, "passages.offsets")
+            check_fits(offsets[-1] == len(self.docs), "passages.offsets")
+            check_fits(bool((np.diff(offsets) >= 1).all()), "passages.offsets")
+            check_fits(best >= 1, "passages.best")
         if self.ids is not None:
             _check_rows(self.ids.queries, "query_ids", 256)
             _check_rows(self.ids.docs, "doc_ids", 256)
-            _check(len(self.ids.queries) == len(self.train.queries), "query_ids")
-            _check(len(self.ids.docs) == self.doc_count, "doc_ids")
+            check_fits(len(self.ids.queries) == len(self.train.queries), "query_ids")
+            check_fits(len(self.ids.docs) == self.doc_count, "doc_ids")
         for name, split in self.splits().items():
             split.check(name, words, self.doc_count)
-        _check(isinstance(self.description, dict), "prepared.json")
+        check_fits(isinstance(self.description, dict), "prepared.json")
 
 
-def _check(sound: bool, name: str) -> None:
+def check_fits(sound: bool, name: str) -> None:
+    """An error says which array is wrong."""
     if not sound:
         raise InputError(f"{name} does not belong to the other arrays; prepare them again")
 
@@ -157,164 +228,27 @@ def _check(sound: bool, name: str) -> None:
 def _check_rows(rows: Ragged, name: str, below: int) -> None:
     """Whether all rows lie in their values, and those between 0 and `below`."""
     offsets, values = rows.offsets, rows.values
-    _check(len(offsets) >= 1 and offsets[0] == 0 and offsets[-1] == len(values), name)
-    _check(bool((np.diff(offsets) >= 0).all()), name)
-    _check(not len(values) or (values.min() >= 0 and values.max() < below), name)
+    check_fits(len(offsets) >= 1 and offsets[0] == 0 and offsets[-1] == len(values), name)
+    check_fits(bool((np.diff(offsets) >= 0).all()), name)
+    check_fits(not len(values) or (values.min() >= 0 and values.max() < below), name)
 
 
-_KIND = "preparation"
-_HOLDS = ("prepared.json", "words.txt", "*.npy")
-_MOST_TEXT = 1 << 30
-_MOST_BYTES = 1 << 40
-# Beside each query, and beside each candidate; the last ones need not be there.
-_PARTS: dict[str, DTypeLike] = {
-    "collection": np.int32,
-    "grades": np.int32,
-    "ranks": np.int32,
-    "first_stage": np.float32,
-    "teacher": np.float32,
-    "triples": np.int32,
-    "folds": np.int32,
-}
-_OPTIONAL = ("teacher", "triples", "folds")
+def queries_by_fold(prepared: Prepared) -> list[NDArray[np.int64]]:
+    """Which of the training queries each fold tests; none where there are no folds."""
+    folds = prepared.train.folds
+    if folds is None:
+        return []
+    return [np.flatnonzero(folds == fold) for fold in range(int(folds.max()) + 1)]
 
 
-def save_prepared(folder: Path, prepared: Prepared) -> None:
-    """In the place of what was prepared there before, all at once."""
-    with sealed_folder(folder, _KIND, _HOLDS) as part:
-        text = "".join(f"{word}\n" for word in prepared.words)
-        (part / "words.txt").write_text(text, "utf-8")
-        _write_array(part, "vectors", prepared.vectors, np.float16)
-        _write_array(part, "idf", prepared.idf, np.float32)
-        _save_ragged(part, "docs", prepared.docs, np.int32)
-        if prepared.passages is not None:
-            _write_array(part, "passages.offsets", prepared.passages.offsets, np.int64)
-            _write_array(part, "passages.best", np.array([prepared.passages.best]), np.int64)
-        if prepared.ids is not None:
-            _save_ragged(part, "query_ids", prepared.ids.queries, np.uint8)
-            _save_ragged(part, "doc_ids", prepared.ids.docs, np.uint8)
-        if prepared.subwords is not None:
-            _write_array(part, "subwords.ngrams", prepared.subwords.ngrams, np.int64)
-            _save_ragged(part, "subwords", prepared.subwords.rows, np.int64)
-        for name, split in prepared.splits().items():
-            _save_ragged(part, f"{name}.queries", split.queries, np.int32)
-            _save_ragged(part, f"{name}.docs", split.docs, np.int32)
-            for column, dtype in _PARTS.items():
-                if getattr(split, column) is not None:
-                    _write_array(part, f"{name}.{column}", getattr(split, column), dtype)
-        description = json.dumps(prepared.description, indent=1)
-        (part / "prepared.json").write_text(description, "utf-8")
-
-
-def load_prepared(folder: str | Path, config: TrainConfig | None = None) -> Prepared:
-    """With `config`, only what was prepared with the same settings."""
-    remedy = "prepare the arrays with: glassrank prepare CONFIG.toml"
-    prepared = read_sealed(Path(folder), _KIND, _load, remedy)
-    if config is not None:
-        check_same(
-            prepared.description.get("preparation"), preparation(config), str(folder), remedy
-        )
-    return prepared
-
-
-def _load(files: SealedFiles) -> Prepared:
-    with about(files.path, "it does not hold prepared arrays that can be used"):
-        text = files.read("words.txt", _MOST_TEXT).decode("utf-8")
-        ngrams = (
-            _read_array(files, "subwords.ngrams", np.int64) if _has(files, "subwords") else None
-        )
-        passages = _load_passages(files)
-        prepared = Prepared(
-            text.split("\n")[:-1],
-            _read_array(files, "vectors", np.float16, axes=2).astype(np.float32),
-            _read_array(files, "idf", np.float32),
-            _load_ragged(files, "docs", np.int32),
-            _load_split(files, "train", passages),
-            _load_split(files, "dev", passages),
-            parse_json(files.read("prepared.json", _MOST_TEXT)),
-            _load_split(files, "test", passages) if _has(files, "test.queries") else None,
-            None if ngrams is None else Subwords(_load_ragged(files, "subwords", np.int64), ngrams),
-            _load_ids(files),
-            files.fingerprint,
-        )
-        prepared.check()
-        return prepared
-
-
-def _has(files: SealedFiles, ragged: str) -> bool:
-    return f"{ragged}.offsets.npy" in files
-
-
-def _load_passages(files: SealedFiles) -> DividedDocs | None:
-    if not _has(files, "passages"):
-        return None
-    offsets, best = (
-        _read_array(files, f"passages.{name}", np.int64) for name in ("offsets", "best")
+def of_fold(prepared: Prepared, fold: int) -> Prepared:
+    """What the model of a fold learns from, chooses its best step on, and is tested on."""
+    tested = queries_by_fold(prepared)
+    following = (fold + 1) % len(tested)
+    others = [queries for n, queries in enumerate(tested) if n not in (fold, following)]
+    return replace(
+        prepared,
+        train=prepared.train.only(np.sort(np.concatenate(others))),
+        dev=prepared.train.only(tested[following]),
+        test=prepared.train.only(tested[fold]),
     )
-    _check(len(best) == 1, "passages.best")
-    return DividedDocs(offsets, int(best[0]))
-
-
-def _load_ids(files: SealedFiles) -> RunIds | None:
-    if not _has(files, "query_ids"):
-        return None
-    return RunIds(*(_load_ragged(files, name, np.uint8) for name in ("query_ids", "doc_ids")))
-
-
-def _load_split(files: SealedFiles, name: str, passages: DividedDocs | None) -> Split:
-    columns = {
-        column: _read_array(files, f"{name}.{column}", dtype, axes=2 if column == "triples" else 1)
-        if column not in _OPTIONAL or f"{name}.{column}.npy" in files
-        else None
-        for column, dtype in _PARTS.items()
-    }
-    queries = _load_ragged(files, f"{name}.queries", np.int32)
-    docs = _load_ragged(files, f"{name}.docs", np.int32)
-    return Split(queries=queries, docs=docs, passages=passages, **columns)  # type: ignore[arg-type]
-
-
-def _save_ragged(folder: Path, name: str, rows: Ragged, dtype: DTypeLike) -> None:
-    _write_array(folder, f"{name}.offsets", rows.offsets, np.int64)
-    _write_array(folder, f"{name}.values", rows.values, dtype)
-
-
-def _load_ragged(files: SealedFiles, name: str, dtype: DTypeLike) -> Ragged:
-    return Ragged(
-        _read_array(files, f"{name}.offsets", np.int64), _read_array(files, f"{name}.values", dtype)
-    )
-
-
-def _write_array(folder: Path, name: str, array: NDArray[Any], dtype: DTypeLike) -> None:
-    np.save(folder / f"{name}.npy", np.ascontiguousarray(array, dtype))
-
-
-def _read_array(files: SealedFiles, name: str, dtype: DTypeLike, axes: int = 1) -> NDArray[Any]:
-    """Read into memory, at most as large as the file is."""
-    path = files.path / f"{name}.npy"
-    with files.open(path.name, _MOST_BYTES) as file:
-        try:
-            version = npy.read_magic(file)
-            if version != (1, 0):
-                raise ValueError(f"version {version}")
-            shape, by_columns, kind = npy.read_array_header_1_0(file)
-        except (ValueError, SyntaxError, RecursionError, MemoryError, EOFError) as error:
-            raise InputError(f"{path} is no array: {str(error)[:100]}") from None
-        size = files.size(path.name) - file.tell()
-        if (
-            kind != np.dtype(dtype)
-            or len(shape) != axes
-            or by_columns
-            or min(shape, default=0) < 0
-            or math.prod(shape) * kind.itemsize != size
-        ):
-            raise InputError(
-                f"{path} should have {axes} axes of {np.dtype(dtype)}, found {shape} of {kind}"
-            )
-        array = np.empty(shape, kind)
-        content = array.reshape(-1).view(np.uint8).data
-        start = file.tell()
-        file.seek(0)
-        header = file.read(start)
-        file.readinto(content)  # type: ignore[attr-defined]
-        files.check(path.name, zlib.crc32(content, zlib.crc32(header)))
-    return array

@@ -16,7 +16,7 @@ from glassrank.errors import InputError
 from glassrank.models.weights import check_finite, write_tensors
 from glassrank.sealed import NoFolderError, SealedFiles, about, read_sealed, sealed_folder
 from glassrank.settings import from_plain
-from glassrank.train.same_settings import check_same
+from glassrank.train.config_files import check_same
 
 
 @dataclass

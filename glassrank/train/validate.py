@@ -1,6 +1,5 @@
 """How well a model re-ranks dev queries, to which depth it should, and how its scores become
-probabilities of relevance there. In folds, each query is tested once, by a model that chose its
-best step on the next fold and learnt from the others."""
+probabilities of relevance there."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -14,7 +13,7 @@ from glassrank.models import Ranker
 from glassrank.models.calibration import JudgedScores, Quality, calibrate
 from glassrank.models.checkpoint import Usage
 from glassrank.train.batches import SplitTensors
-from glassrank.train.prepared import Prepared, Split
+from glassrank.train.prepared import Split
 from glassrank.train.step import look_up, pair_scores, rounding
 from glassrank.types import Qrels, Run
 
@@ -216,24 +215,3 @@ def card_paragraph(told: dict[str, Quality]) -> str:
     ]
     fitted = "Fitted on every other dev query, measured on those between."
     return "\n".join(["", "## Probabilities", "", fitted, *lines, ""])
-
-
-def queries_by_fold(prepared: Prepared) -> list[NDArray[np.int64]]:
-    """Which of the training queries each fold tests; none where there are no folds."""
-    folds = prepared.train.folds
-    if folds is None:
-        return []
-    return [np.flatnonzero(folds == fold) for fold in range(int(folds.max()) + 1)]
-
-
-def of_fold(prepared: Prepared, fold: int) -> Prepared:
-    """What the model of a fold learns from, chooses its best step on, and is tested on."""
-    tested = queries_by_fold(prepared)
-    following = (fold + 1) % len(tested)
-    others = [queries for n, queries in enumerate(tested) if n not in (fold, following)]
-    return replace(
-        prepared,
-        train=prepared.train.only(np.sort(np.concatenate(others))),
-        dev=prepared.train.only(tested[following]),
-        test=prepared.train.only(tested[fold]),
-    )

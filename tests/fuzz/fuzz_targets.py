@@ -30,7 +30,7 @@ from glassrank.store import Store, encode_index
 from glassrank.text import EnglishAnalyzer, Vocabulary, split_words
 from glassrank.text.sentence_transformers import check_folder
 from glassrank.text.vector_files import read_subwords, read_vectors
-from glassrank.train.config import read_config
+from glassrank.train.config_files import read_config
 from glassrank.train.example import example
 from glassrank.types import Doc
 

@@ -24,7 +24,8 @@ from glassrank.train.config import TrainConfig, VectorsConfig
 from glassrank.train.gather import Gathered, GatheredSplit
 from glassrank.train.loop import train
 from glassrank.train.prepare import prepare, subword_arrays
-from glassrank.train.prepared import Ragged, load_prepared, save_prepared
+from glassrank.train.prepared import Ragged
+from glassrank.train.prepared_folders import load_prepared, save_prepared
 
 SIZE, BUCKETS = 5, 7
 letters = st.text("abcü", min_size=1, max_size=6)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from glassrank import Doc, Index
 from glassrank.arrays import frozen
 from glassrank.compiled import load_at_once, worth_loading
-from glassrank.retrieve import packed, packing, plain, search, segment_checks
+from glassrank.retrieve import packing, search, segment_checks
 
 WORDS = "cat dog bird fish tree house river stone cloud wind".split()
 
@@ -29,14 +29,14 @@ def some_docs(count: int, seed: int = 0) -> list[Doc]:
 def plainly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "worth_loading", lambda numbers: False)
     monkeypatch.setattr(segment_checks, "worth_loading", lambda numbers: False)
-    monkeypatch.setattr(packed, "worth_loading", lambda numbers: False)
+    monkeypatch.setattr(packing, "worth_loading", lambda numbers: False)
 
     def refuse(*_: Any) -> None:
         raise AssertionError("compiled code was called")
 
     monkeypatch.setattr(search, "search_segment", refuse)
-    monkeypatch.setattr(packed, "unpack_rows", refuse)
-    monkeypatch.setattr(packed, "rows_hold", refuse)
+    monkeypatch.setattr(packing, "unpack_rows", refuse)
+    monkeypatch.setattr(packing, "rows_hold", refuse)
 
 
 @pytest.mark.parametrize("method", ["bm25", "bm25(k1=1.2,b=0.75)", "bm25(rounded=1)", "bm25+rm3"])
@@ -58,7 +58,9 @@ def test_strings_in_order(strings: list[bytes], in_order: bool) -> None:
     strings = sorted(set(strings)) if in_order else strings
     offsets = np.cumsum([0, *map(len, strings)])
     data = np.frombuffer(b"".join(strings), np.uint8)
-    assert plain.ascend(offsets, data) == bool(segment_checks._ascend(offsets, data))
+    assert segment_checks._plain_ascend(offsets, data) == bool(
+        segment_checks._ascend(offsets, data)
+    )
 
 
 @given(st.lists(st.lists(st.integers(0, 6), max_size=4), max_size=5))
@@ -72,7 +74,9 @@ def test_rows_counted(rows: list[list[int]]) -> None:
         made = [(np.zeros(7, np.int64), np.zeros(7, np.int64)) for _ in range(2)]
         agree = [
             bool(form(offsets, values, counts, lengths, *room))
-            for form, room in zip((plain.count, segment_checks._count), made, strict=True)
+            for form, room in zip(
+                (segment_checks._plain_count, segment_checks._count), made, strict=True
+            )
         ]
         assert agree[0] == agree[1]
         if agree[0]:
@@ -88,7 +92,7 @@ ROWS = st.lists(
 )
 
 
-def packed_rows(rows: Rows, block: int) -> tuple[packing.CountedRows, packed.PackedRows]:
+def packed_rows(rows: Rows, block: int) -> tuple[packing.CountedRows, packing.PackedRows]:
     pairs = [sorted(row.items()) for row in rows]
     offsets = np.cumsum([0, *map(len, rows)])
     values = np.array([value for row in pairs for value, _ in row], np.uint32)
@@ -99,7 +103,7 @@ def packed_rows(rows: Rows, block: int) -> tuple[packing.CountedRows, packed.Pac
     words = frozen(np.append(words, [np.uint32(0)] * packing.SPARE_WORDS))
     return (
         packing.CountedRows(offsets, values, counts),
-        packed.PackedRows(np.diff(offsets), starts, words, block),
+        packing.PackedRows(np.diff(offsets), starts, words, block),
     )
 
 
@@ -107,7 +111,7 @@ def packed_rows(rows: Rows, block: int) -> tuple[packing.CountedRows, packed.Pac
 def test_packed_rows_are_unpacked_by_both_forms(rows: Rows, block: int) -> None:
     expected, form = packed_rows(rows, block)
     starts, sizes = form.starts[:-1], form.sizes
-    by_numpy = plain.unpack_rows(starts, sizes, form.words, block)
+    by_numpy = packing.plain_unpack_rows(starts, sizes, form.words, block)
     values, counts = (np.empty(len(expected.values), np.uint32) for _ in range(2))
     packing.unpack_rows(starts, expected.offsets, form.words, block, values, counts)
     for name, array in expected._asdict().items():
@@ -116,7 +120,7 @@ def test_packed_rows_are_unpacked_by_both_forms(rows: Rows, block: int) -> None:
     largest = int(expected.values.max(initial=0))
     for limit in (largest, largest + 1):
         holds = bool(packing.rows_hold(form.starts, sizes, form.words, block, limit))
-        assert holds == plain.rows_hold(form.starts, sizes, form.words, block, limit)
+        assert holds == packing.plain_rows_hold(form.starts, sizes, form.words, block, limit)
         assert holds == (largest < limit or not len(expected.values))
 
 
@@ -137,7 +141,7 @@ def test_both_forms_refuse_the_same_bits(
     for block in (4, 16):
         for limit in (3, 1000, 2**32 - 1):
             arguments = starts, np.array(sizes, np.int64), stored, block, limit
-            assert plain.rows_hold(*arguments) == bool(packing.rows_hold(*arguments))
+            assert packing.plain_rows_hold(*arguments) == bool(packing.rows_hold(*arguments))
 
 
 def test_one_query_loads_no_compiled_code_and_many_do(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ import torch
 from glassrank.errors import InputError
 from glassrank.models import MODELS, TokenBatch, WordTable
 from glassrank.settings import from_plain
-from glassrank.train.config import TrainConfig, read_config
+from glassrank.train.config import TrainConfig
+from glassrank.train.config_files import read_config
 from glassrank.train.example import BETTER, example
 
 LARGE = ("bert", "mores", "kernel_bert", "maxsim", "single_vector")

@@ -13,10 +13,11 @@ from glassrank.cli.experiment import as_markdown
 from glassrank.errors import InputError
 from glassrank.models.checkpoint import load_model
 from glassrank.train.batches import SplitTensors, Tokens
-from glassrank.train.config import read_config
+from glassrank.train.config_files import read_config
 from glassrank.train.experiment import experiment
-from glassrank.train.prepared import Split, load_prepared
-from glassrank.train.validate import of_fold, quality_by_depth, queries_by_fold
+from glassrank.train.prepared import Split, of_fold, queries_by_fold
+from glassrank.train.prepared_folders import load_prepared
+from glassrank.train.validate import quality_by_depth
 
 COMMON = """
 prepared = "prepared"

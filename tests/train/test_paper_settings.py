@@ -13,7 +13,8 @@ from tiny_run import tiny_config
 from glassrank.models import MODELS
 from glassrank.text.vector_training import train_word2vec
 from glassrank.text.vocabulary import Vocabulary
-from glassrank.train.config import TrainConfig, read_config
+from glassrank.train.config import TrainConfig
+from glassrank.train.config_files import read_config
 from glassrank.train.prepare import _vectors
 
 ROOT = Path(__file__).parents[2]

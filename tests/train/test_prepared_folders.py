@@ -21,16 +21,9 @@ from glassrank.folders import Folder
 from glassrank.ragged import Ragged
 from glassrank.sealed import seal
 from glassrank.train.config import TrainConfig
-from glassrank.train.divided_docs import DividedDocs
-from glassrank.train.prepared import (
-    Prepared,
-    Split,
-    Subwords,
-    load_prepared,
-    save_prepared,
-)
-from glassrank.train.run_ids import RunIds
-from glassrank.train.same_settings import preparation
+from glassrank.train.config_files import preparation
+from glassrank.train.prepared import DividedDocs, Prepared, RunIds, Split, Subwords
+from glassrank.train.prepared_folders import load_prepared, save_prepared
 
 HERE = Path(__file__).parent
 
@@ -259,7 +252,7 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from killed import dies_at_sync, killed
 from test_prepared_folders import every_array, marked, tiny_prepared
-from glassrank.train.prepared import load_prepared, save_prepared
+from glassrank.train.prepared_folders import load_prepared, save_prepared
 
 folder = Path(sys.argv[2])
 old, new = marked(tiny_prepared(), "old"), marked(every_array(), "new")

@@ -20,7 +20,8 @@ from glassrank.models.checkpoint import Usage, load_model
 from glassrank.models.trained import save_model
 from glassrank.train.batches import SplitTensors, Tokens
 from glassrank.train.build import build_model
-from glassrank.train.prepared import Prepared, save_prepared
+from glassrank.train.prepared import Prepared
+from glassrank.train.prepared_folders import save_prepared
 from glassrank.train.select import select, select_models
 from glassrank.train.validate import validate
 

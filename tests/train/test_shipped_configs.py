@@ -14,7 +14,7 @@ from glassrank.models.pacrr import PACRRConfig
 from glassrank.models.rpacrr import RPACRRConfig
 from glassrank.models.tk import TKConfig
 from glassrank.settings import from_plain, to_plain
-from glassrank.train.config import family_of, read_config
+from glassrank.train.config_files import family_of, read_config
 
 read = cache(read_config)
 CONFIGS = Path(__file__).parents[2] / "configs"

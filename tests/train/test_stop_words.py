@@ -12,12 +12,12 @@ from glassrank.errors import InputError
 from glassrank.explaining import Change, explain, what_if
 from glassrank.models.checkpoint import load_model
 from glassrank.ranking import Reranker
-from glassrank.train.config import TrainConfig, read_config
+from glassrank.train.config import TrainConfig
+from glassrank.train.config_files import check_same, preparation, read_config, run_settings
 from glassrank.train.gather import gather
 from glassrank.train.loop import train
 from glassrank.train.prepare import prepare
-from glassrank.train.prepared import load_prepared, save_prepared
-from glassrank.train.same_settings import check_same, preparation, run_settings
+from glassrank.train.prepared_folders import load_prepared, save_prepared
 from glassrank.train.select import select_models
 
 DOCS = {

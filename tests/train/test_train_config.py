@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from glassrank.errors import InputError
-from glassrank.train.config import TrainConfig, read_config
+from glassrank.train.config import TrainConfig
+from glassrank.train.config_files import read_config
 
 GOOD = """
 model = "tk"

@@ -27,13 +27,14 @@ from glassrank.train.adapt import adapt
 from glassrank.train.batches import Sampler, SplitTensors, Tokens
 from glassrank.train.build import build_model
 from glassrank.train.config import SamplerConfig, TrainConfig
+from glassrank.train.config_files import preparation
 from glassrank.train.distributed import Team
 from glassrank.train.experiment import experiment
 from glassrank.train.gather import gather
 from glassrank.train.loop import train
 from glassrank.train.prepare import prepare
-from glassrank.train.prepared import Prepared, Split, load_prepared, save_prepared
-from glassrank.train.same_settings import preparation
+from glassrank.train.prepared import Prepared, Split
+from glassrank.train.prepared_folders import load_prepared, save_prepared
 from glassrank.train.validate import both_runs, score_candidates
 from glassrank.types import Doc, Run
 

@@ -19,7 +19,8 @@ from glassrank.train.config import TrainConfig
 from glassrank.train.gather import gather
 from glassrank.train.loop import train
 from glassrank.train.prepare import prepare
-from glassrank.train.prepared import Prepared, load_prepared, save_prepared
+from glassrank.train.prepared import Prepared
+from glassrank.train.prepared_folders import load_prepared, save_prepared
 from glassrank.train.recorded_step import RecordedStep
 from glassrank.train.state import RunProgress
 from glassrank.train.step import Step, make_optimizers

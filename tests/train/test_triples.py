@@ -18,7 +18,8 @@ from glassrank.train.gather import gather
 from glassrank.train.given import group_triples, read_triples
 from glassrank.train.loop import train
 from glassrank.train.prepare import prepare
-from glassrank.train.prepared import Split, load_prepared, save_prepared
+from glassrank.train.prepared import Split
+from glassrank.train.prepared_folders import load_prepared, save_prepared
 
 triples = st.lists(
     st.tuples(st.integers(0, 5), st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=30
