@@ -19,7 +19,7 @@ pass_on_threads()  # here PyTorch is imported for the first time, where a proces
 _NO_FAMILIES = frozenset(
     "average calibration checkpoint contract doc_reader ensemble families fast fast_gpu hub "
     "pretrained ranker saved seal served served_families text_batches "
-    "trained transformers_folders weight_files weights word_tables".split()
+    "trained transformers_folders weight_files word_tables".split()
 )
 """Files here that other files share; some need packages that a machine which trains has not."""
 

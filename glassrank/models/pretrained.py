@@ -21,7 +21,7 @@ from glassrank.errors import InputError, explained
 from glassrank.folders import Folder
 from glassrank.models.hub import fetch
 from glassrank.models.saved import check_pieces
-from glassrank.models.weights import build, check_finite, header_of, read_tensors
+from glassrank.models.weight_files import build, check_finite, header_of, read_tensors
 from glassrank.nn.transformer import Activation, Encoder, EncoderConfig
 from glassrank.sealed import about
 from glassrank.settings import from_plain, modest, shown

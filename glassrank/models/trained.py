@@ -28,12 +28,15 @@ from glassrank.models.saved import (
     load_config,
     load_vocabulary,
 )
-from glassrank.models.weight_files import MOST_BYTES, TensorInfo, read_header, whole_header
-from glassrank.models.weights import (
+from glassrank.models.weight_files import (
+    MOST_BYTES,
+    TensorInfo,
     build,
     check_finite,
     fill,
+    read_header,
     smaller,
+    whole_header,
     whole_vectors,
     write_tensors,
 )

@@ -1,10 +1,16 @@
-"""Weights in a file, as arrays: what its header says is held against what a model needs before
-anything is allocated, and then the file is read whole, since one that shrinks while it is mapped
-would end the process. `weights.py` has the same for models of PyTorch's."""
+"""Weights in a file, as arrays or as tensors: what its header says is held against what a model
+needs before anything is allocated, and then the file is read whole, since one that shrinks while it
+is mapped would end the process.
+
+A model of PyTorch's is first built without memory, on the meta device, and only as long as it makes
+no more tensors than the file can hold. PyTorch is imported where there are tensors, and not before.
+"""
 
 import math
-from collections.abc import Mapping
-from typing import IO, Any, NamedTuple
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 import safetensors
@@ -14,6 +20,9 @@ from safetensors import SafetensorError
 from glassrank.checked import parse_json, whole
 from glassrank.errors import GlassrankError, InputError
 from glassrank.nn.few_bits import values_of
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 MOST_BYTES = 1 << 33
 MOST_NUMBERS = 1 << 30
@@ -121,3 +130,129 @@ def arrays_in(content: bytes) -> dict[str, NDArray[Any]]:
                 )
         arrays[name] = array
     return arrays
+
+
+_CALLS = 100
+"""Of torch's functions, to make one tensor and give it its first values: a few dozen."""
+_FIRST_VALUES = frozenset(
+    "fill_ zero_ normal_ uniform_ zeros_ ones_ constant_ trunc_normal_ kaiming_uniform_ "
+    "kaiming_normal_ xavier_uniform_ xavier_normal_ orthogonal_".split()
+)
+Module = TypeVar("Module", bound="nn.Module")
+
+
+def read_tensors(file: IO[bytes], size: int) -> "dict[str, Tensor]":
+    """All of a file of `size` bytes."""
+    from safetensors.torch import load
+
+    if size > MOST_BYTES:
+        raise InputError(f"the weights have more than {MOST_BYTES:,} bytes, which is not read here")
+    file.seek(0)
+    read_header(file, size)
+    file.seek(0)
+    return load(file.read(size))
+
+
+def write_tensors(tensors: "Mapping[str, Tensor]", path: Path) -> None:
+    """A `.safetensors` file; a full disk is one sentence."""
+    from safetensors.torch import save_file
+
+    try:
+        save_file(dict(tensors), path)
+    except SafetensorError as error:  # what the library makes of a full disk
+        raise GlassrankError(f"cannot write {path.name}: {error}") from error
+
+
+def header_of(tensors: "Mapping[str, Tensor]") -> dict[str, TensorInfo]:
+    """What the header of a file with these says, as far as it matters."""
+    return {
+        name: TensorInfo("F32" if tensor.is_floating_point() else "I64", tuple(tensor.shape))
+        for name, tensor in tensors.items()
+    }
+
+
+def _bounded(calls: int) -> AbstractContextManager[Any]:
+    """Ends what makes tensors without end, and leaves out their first values: there is no memory
+    for them, and torch would load its compiler to find that out."""
+    from torch.overrides import TorchFunctionMode
+
+    class Bounded(TorchFunctionMode):
+        left = calls
+
+        def __torch_function__(
+            self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            self.left -= 1
+            if self.left < 0:
+                raise InputError("its config describes far more layers than there are weights")
+            if getattr(function, "__name__", "") in _FIRST_VALUES:
+                return args[0] if args else kwargs["tensor"]
+            return function(*args, **(kwargs or {}))
+
+    return Bounded()
+
+
+def build(make: Callable[[], Module], header: Mapping[str, TensorInfo]) -> Module:
+    """What `make` gives, without values: exactly these tensors, to be filled by `fill`."""
+    import torch
+
+    with torch.device("meta"), _bounded(_CALLS * (len(header) + 10)):
+        module = make()
+    expected = module.state_dict()
+    check_header(header, header_of(expected))
+    if sum(tensor.numel() for tensor in (*expected.values(), *module.buffers())) > MOST_NUMBERS:
+        raise InputError(f"it has more than {MOST_NUMBERS:,} weights, which is not read here")
+    return module
+
+
+def fill(module: "nn.Module", tensors: "Mapping[str, Tensor]") -> None:
+    """The weights of a module that `build` gave; floats become float32 and must be numbers."""
+    plain = {n: t.float() if t.is_floating_point() else t.long() for n, t in tensors.items()}
+    check_finite(plain)
+    module.load_state_dict(plain, assign=True)
+    left = [n for n, t in (*module.named_parameters(), *module.named_buffers()) if t.is_meta]
+    if left:
+        raise TypeError(f"{left[0]} is neither among the weights nor made on a named device")
+
+
+def check_finite(tensors: "Mapping[str, Tensor]") -> None:
+    """Refuses weights that are no numbers."""
+    for name, tensor in tensors.items():
+        # A sum shows what is not finite at a fraction of the price; it may also just be too large.
+        if tensor.is_floating_point() and not (
+            tensor.sum().abs() <= LARGEST or (tensor.abs() <= LARGEST).all()
+        ):
+            raise GlassrankError(
+                f"the weights {name[:100]} are not all finite numbers, or far too large"
+            )
+
+
+def smaller(
+    weights: "dict[str, Tensor]", vectors: str = "float32", layers: str = "float32"
+) -> "dict[str, Tensor]":
+    """Vectors and other matrices as they are kept; `whole_vectors` is the way back."""
+    import torch
+
+    kept = dict(weights)
+    for name, tensor in weights.items():
+        table, _, kind = name.rpartition(".")
+        if kind != "weight" or table not in TABLES:
+            if layers == "float16" and tensor.ndim > 1 and tensor.is_floating_point():
+                kept[name] = tensor.half()
+        elif vectors == "float16":
+            kept[name] = tensor.half()
+        elif vectors == "int8":
+            scales = tensor.abs().amax(1).clamp(min=1e-12) / 127  # (V,)
+            kept[name] = (tensor / scales[:, None]).round().to(torch.int8)  # (V, E)
+            kept[f"{table}.scales"] = scales
+    return kept
+
+
+def whole_vectors(weights: "dict[str, Tensor]") -> "dict[str, Tensor]":
+    """What `smaller` kept, as float32 again."""
+    for table in TABLES:
+        scales = weights.pop(f"{table}.scales", None)
+        if scales is not None:
+            name = f"{table}.weight"
+            weights[name] = weights[name].float().mul_(scales[:, None])
+    return weights

@@ -6,8 +6,7 @@ from urllib.parse import parse_qsl
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from glassrank.retrieve.methods import parse_method
-from glassrank.retrieve.rm3 import RM3
+from glassrank.retrieve.methods import RM3, parse_method
 from glassrank.retrieve.where import MOST_CONDITIONS, parse_where
 from glassrank.serve.options import Limits
 from glassrank.serve.refusals import bad

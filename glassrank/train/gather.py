@@ -2,9 +2,8 @@
 
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,6 @@ from glassrank.errors import InputError
 from glassrank.models.doc_reader import text_of
 from glassrank.ragged import Ragged
 from glassrank.train.config import Collection, FoldsConfig, Say, TrainConfig
-from glassrank.train.dividing import Divider, piece_text
 from glassrank.train.given import (
     Grouped,
     first_stage_of,
@@ -28,7 +26,7 @@ from glassrank.train.given import (
     teacher_scores,
 )
 from glassrank.train.prepared import DividedDocs, RunIds
-from glassrank.train.word_texts import WordTexts
+from glassrank.train.texts import Divider, WordTexts, splitters, word_splitter
 from glassrank.types import Qrels, Query, Run
 
 if TYPE_CHECKING:
@@ -181,7 +179,7 @@ def _gather(
         for text in [text_of(doc)] if divider is None else divider.add(doc):
             docs.append(doc_words(text))
         if counts is not None:
-            counts.add(_splitter(config)(text_of(doc)))
+            counts.add(word_splitter(config)(text_of(doc)))
     depths = config.candidates
     for name, split in splits.items():
         queries = getattr(collection, f"{name}_queries")
@@ -229,42 +227,6 @@ def _folds(
             f"{wanted.file} has no fold for query {missing[0]!r}; every query needs one"
         )
     return [known[query.query_id] for query in queries]
-
-
-Splitter = Callable[[str], list[str]]
-
-
-def splitters(config: TrainConfig, base: Path) -> tuple[Splitter, Splitter]:
-    """How queries and documents are split, and cut. What reads pieces of words and has no limit in
-    words gets texts as they are, apart from white space, which means nothing to it. A model that
-    was trained before keeps its own limits."""
-    from glassrank.text import split_words
-
-    lengths = config.query_length, config.doc_length
-    text = piece_text(config, base)
-    if text is None:
-        query, doc = (partial(_cut, _splitter(config), length) for length in lengths)
-        return query, doc
-    # A word is one piece at least, so pieces to fill the length are never missing.
-    query, doc = (
-        partial(_cut, str.split, length) if words is None else partial(_cut, split_words, words)
-        for words, length in zip((text.query_words, text.doc_words), lengths, strict=True)
-    )
-    return query, doc
-
-
-def _splitter(config: TrainConfig) -> Splitter:
-    """All words, or those that are left without stop words."""
-    from glassrank.text import split_words
-    from glassrank.text.english import without_function_words
-
-    if not config.remove_stop_words:
-        return split_words
-    return lambda text: without_function_words(split_words(text))
-
-
-def _cut(split: Splitter, longest: int, text: str) -> list[str]:
-    return split(text)[:longest]
 
 
 def _files(config: TrainConfig) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -18,7 +18,7 @@ from glassrank.errors import InputError
 from glassrank.files import LONGEST_ROW, read_lines
 from glassrank.ragged import Ragged
 from glassrank.train.config import CandidatesConfig
-from glassrank.train.word_texts import WordTexts
+from glassrank.train.texts import WordTexts
 from glassrank.types import Query, Run
 
 if TYPE_CHECKING:

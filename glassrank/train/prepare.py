@@ -18,10 +18,10 @@ from glassrank.settings import to_plain
 from glassrank.text.vocabulary import UNKNOWN, Vocabulary
 from glassrank.train.config import Say, TrainConfig
 from glassrank.train.config_files import preparation
-from glassrank.train.dividing import trained_encoder
 from glassrank.train.gather import Gathered, GatheredSplit, WordCounts
 from glassrank.train.prepared import Prepared, Split, Subwords
 from glassrank.train.teachers import MeanTeacher, Teacher, find_teacher
+from glassrank.train.texts import trained_encoder
 
 if TYPE_CHECKING:
     from glassrank.text.word_vectors import SubwordVectors

@@ -22,7 +22,7 @@ from glassrank.explaining.summands import explain_members
 from glassrank.models import Ensemble
 from glassrank.ranking import Reranker
 from glassrank.retrieve import Index
-from glassrank.retrieve.rm3 import RM3, expand
+from glassrank.retrieve.methods import RM3, expand
 from glassrank.retrieve.scoring import BM25
 from glassrank.retrieve.search import search
 from glassrank.retrieve.snippets import CHARACTERS_READ, Snippets

@@ -12,7 +12,7 @@ from test_given_runs import collection
 from glassrank.retrieve import Index
 from glassrank.train.gather import gather
 from glassrank.train.prepare import prepare
-from glassrank.train.word_texts import WordTexts
+from glassrank.train.texts import WordTexts
 from glassrank.types import Doc
 
 words = st.text(st.characters(exclude_categories=["Z", "Cc", "Cs"]), min_size=1, max_size=5)
@@ -20,7 +20,7 @@ words = st.text(st.characters(exclude_categories=["Z", "Cc", "Cs"]), min_size=1,
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("glassrank.train.word_texts._AT_ONCE", 20)
+    monkeypatch.setattr("glassrank.train.texts._AT_ONCE", 20)
 
 
 @settings(max_examples=40, deadline=None)
@@ -35,7 +35,7 @@ def test_what_was_appended_is_read(texts: list[list[str]]) -> None:
 
 
 def test_texts_take_a_tenth_of_what_lists_take(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("glassrank.train.word_texts._AT_ONCE", 1 << 16)
+    monkeypatch.setattr("glassrank.train.texts._AT_ONCE", 1 << 16)
     tracemalloc.start()
     kept = WordTexts()
     for number in range(5000):
