@@ -8,8 +8,8 @@ import pytest
 
 import glassrank.serve
 from glassrank.checked import write_checked
-from glassrank.cli import demo, demo_reports
-from glassrank.cli.demo_reports import MODELS, NAMES, DemoReports, make_reports
+from glassrank.cli import demo
+from glassrank.cli.demo import MODELS, NAMES, DemoReports, make_reports
 from glassrank.cli.encode import encode
 from glassrank.corpus import PYTHON_QUESTIONS, SAMPLE_QUERIES, read_qrels
 from glassrank.folders import Folder
@@ -63,8 +63,8 @@ def test_the_page_gets_questions_a_subject_and_reports_after_it_is_up(
 def test_reports_are_those_of_the_commands(
     index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(demo_reports, "_DEPTH", 4)
-    monkeypatch.setattr(demo_reports, "_REPEATS", 1)
+    monkeypatch.setattr(demo, "_DEPTH", 4)
+    monkeypatch.setattr(demo, "_REPEATS", 1)
     make_reports(index, tmp_path / "reports")
     clusters, budget = (json.loads((tmp_path / "reports" / name).read_text()) for name in NAMES)
     assert 0 < clusters["all"]["queries"] <= 60
