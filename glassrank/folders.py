@@ -283,8 +283,7 @@ def _no_plain_file(path: Path) -> CorruptError:
 
 
 def _try_lock(file: IO[bytes]) -> bool:
-    """Whether this is the only one who holds it now. The system takes a lock back when the file is
-    closed, and so when a process is killed."""
+    """Whether only we hold it now. The system takes it back when the file is closed."""
     if sys.platform == "win32":
         import msvcrt
 

@@ -172,7 +172,8 @@ def _gather(
         if reader.skipped:
             bad = f"{reader.skipped:,} empty or bad documents; the first: {reader.first_skipped}"
             say(f"skipped {bad}")
-    given, teacher = (read_runs(base, files) for files in _files(config))
+    given = read_runs(base, config.candidates.run)
+    teacher = read_runs(base, config.candidates.teacher_scores)
     numbers: dict[str, int] = {}
     for doc in index.docs():
         numbers[doc.doc_id] = len(docs) if divider is None else len(divider)
@@ -227,10 +228,6 @@ def _folds(
             f"{wanted.file} has no fold for query {missing[0]!r}; every query needs one"
         )
     return [known[query.query_id] for query in queries]
-
-
-def _files(config: TrainConfig) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    return config.candidates.run, config.candidates.teacher_scores
 
 
 def _add_candidates(
