@@ -1,5 +1,6 @@
 """Settings for all tests; modules for a GPU can only be read where Triton is."""
 
+import gc
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -37,6 +38,11 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "tried(area, fault, result, tries=1): see tests/reliability.py"
     )
+
+
+def pytest_collection_finish() -> None:
+    # What was read for the tests stays, and need not be looked through again and again.
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
