@@ -1,8 +1,10 @@
 """Settings for all tests; modules for a GPU can only be read where Triton is."""
 
+import gc
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -11,6 +13,7 @@ from glassrank.compiled import load_at_once
 
 sys.path.append(str(Path(__file__).parent / "tests"))
 from reliability import Recorder
+from sharing_out import ByUnit, longest_first
 
 # How long an example takes says how busy the machine is, not whether the code is right.
 settings.register_profile("any machine", deadline=None)
@@ -35,6 +38,20 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "tried(area, fault, result, tries=1): see tests/reliability.py"
     )
+
+
+def pytest_collection_finish() -> None:
+    # What was read for the tests stays, and need not be looked through again and again.
+    gc.freeze()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    longest_first(items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    return ByUnit(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:

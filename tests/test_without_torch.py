@@ -28,39 +28,45 @@ from glassrank.serve.run import prepare_process
 from glassrank.store import encode_index
 from starlette.testclient import TestClient
 
-model, index = gr.load(sys.argv[1]), gr.Index.build(gr.read_docs(sys.argv[2]), sys.argv[3])
-assert encode_index(index, model.saved).encoded == 12
+def everything(folder, docs, path):
+    model, index = gr.load(folder), gr.Index.build(gr.read_docs(docs), path)
+    assert encode_index(index, model.saved).encoded == 12
 
-search = gr.open(sys.argv[3], sys.argv[1])
-found = search("cat mat", k=2)
-assert found.depth == 12 and found.live == 0
-assert "exact sum" in str(gr.explain(search, found.query, *found))
-assert gr.Pipeline(index, model, store=False)("cat mat").live == 12
+    search = gr.open(path, folder)
+    found = search("cat mat", k=2)
+    assert found.depth == 12 and found.live == 0
+    assert "exact sum" in str(gr.explain(search, found.query, *found))
+    assert gr.Pipeline(index, model, store=False)("cat mat").live == 12
 
-texts = ["dogs bark at night", "the cat sat on the mat", ""]
-assert gr.rank("where did the cat sit?", texts, model=model, budget_ms=5000).depth == 3
+    texts = ["dogs bark at night", "the cat sat on the mat", ""]
+    assert gr.rank("where did the cat sit?", texts, model=model, budget_ms=5000).depth == 3
 
-options = Options(Path(sys.argv[3]), (("m", sys.argv[1]),), budget_ms=5000.0)
-prepare_process(options)
-with TestClient(make_app(options), "http://localhost") as client:
-    answer = client.get("/search", params={"query": "cat mat"})
-    assert answer.status_code == 200 and answer.json()["depth"] == 12, answer.text
-    body = {"query": "cat mat", "doc_id": "d1", "change": {"side": "query", "word": "mat"}}
-    answer = client.post("/explain", json=body)
-    assert answer.status_code == 200, answer.text
-    body = {"model": "m", "query": "cat", "documents": ["a cat", "a dog"]}
-    answer = client.post("/v2/rerank", json=body)
-    assert answer.status_code == 200 and len(answer.json()["results"]) == 2, answer.text
+    options = Options(Path(path), (("m", folder),), budget_ms=5000.0)
+    prepare_process(options)
+    with TestClient(make_app(options), "http://localhost") as client:
+        answer = client.get("/search", params={"query": "cat mat"})
+        assert answer.status_code == 200 and answer.json()["depth"] == 12, answer.text
+        body = {"query": "cat mat", "doc_id": "d1", "change": {"side": "query", "word": "mat"}}
+        answer = client.post("/explain", json=body)
+        assert answer.status_code == 200, answer.text
+        body = {"model": "m", "query": "cat", "documents": ["a cat", "a dog"]}
+        answer = client.post("/v2/rerank", json=body)
+        assert answer.status_code == 200 and len(answer.json()["results"]) == 2, answer.text
+
+docs, parent, *folders = sys.argv[1:]
+for number, folder in enumerate(folders):
+    everything(folder, docs, f"{parent}/{number}.index")
+index = gr.Index(f"{parent}/0.index")
+for ask in (
+    lambda: gr.open(index.path, exact=True),
+    lambda: gr.load(device="cuda"),
+    lambda: encode_index(index, gr.load().saved, dtype="float32"),
+):
+    try:
+        ask()
+    except gr.InputError as error:
+        print(error)
 """
-
-
-@pytest.fixture(params=["tk", "kernel_bert"])
-def model(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    return (
-        PACKAGED["fast"]
-        if request.param == "tk"
-        else piece_model(tmp_path / "model", request.param)
-    )
 
 
 @pytest.fixture
@@ -82,33 +88,21 @@ def run(code: str, *arguments: object, fails: int = 0) -> subprocess.CompletedPr
     return ended
 
 
-def test_all_that_a_program_does(model: Path, docs: Path, tmp_path: Path) -> None:
-    run(EVERYTHING, model, docs, tmp_path / "made.index")
+def models(folder: Path) -> list[Path]:
+    return [PACKAGED["fast"], piece_model(folder / "model", "kernel_bert")]
 
 
-def test_what_needs_it_says_so(docs: Path, tmp_path: Path) -> None:
-    code = """
-import glassrank as gr
-from glassrank.store import encode_index
-index = gr.Index.build(gr.read_docs(sys.argv[1]), sys.argv[2])
-for ask in (
-    lambda: gr.open(sys.argv[2], exact=True),
-    lambda: gr.load(device="cuda"),
-    lambda: encode_index(index, gr.load().saved, dtype="float32"),
-):
-    try:
-        ask()
-    except gr.InputError as error:
-        print(error)
-"""
-    said = run(code, docs, tmp_path / "made.index").stdout.splitlines()
+def test_all_that_a_program_does_and_what_needs_it_says_so(docs: Path, tmp_path: Path) -> None:
+    said = run(EVERYTHING, docs, tmp_path, *models(tmp_path)).stdout.splitlines()
     assert len(said) == 3
     for sentence in said:
         assert sentence.endswith("needs PyTorch here: pip install 'glassrank[torch]'"), sentence
 
 
 @pytest.mark.slow
-def test_all_that_commands_do(model: Path, docs: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("place", [0, 1], ids=["tk", "kernel_bert"])
+def test_all_that_commands_do(place: int, docs: Path, tmp_path: Path) -> None:
+    model = models(tmp_path)[place]
     index, page = tmp_path / "made.index", tmp_path / "page.html"
     command, given = "from glassrank.cli import main\nmain()", ("--model", model)
     assert "12 documents" in run(command, "index", docs, "--out", index, *given).stderr

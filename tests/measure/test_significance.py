@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import ArrayLike
-from scipy import stats
 
 from glassrank.errors import InputError
 from glassrank.measure import (
@@ -32,6 +31,8 @@ def two_systems(queries: int, gain: float = 0.03, seed: int = 0) -> tuple[Floats
 
 @pytest.mark.parametrize("queries", [2, 5, 200])
 def test_t_test_is_scipys(queries: int) -> None:
+    from scipy import stats
+
     system, baseline = two_systems(queries)
     found, expected = paired_t_test(system, baseline), stats.ttest_rel(system, baseline)
     assert found.statistic == pytest.approx(expected.statistic)
@@ -71,6 +72,8 @@ def test_permutation_test_tries_every_flip_of_few() -> None:
 
 
 def test_exact_permutation_test_is_scipys() -> None:
+    from scipy import stats
+
     system, baseline = two_systems(10, seed=3)
     expected = stats.permutation_test(
         (system, baseline),
@@ -112,6 +115,8 @@ def test_permutations_come_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_non_inferiority_is_scipys_one_sided_test_of_the_shifted_difference() -> None:
+    from scipy import stats
+
     system, baseline = two_systems(50, gain=0.0)
     found = non_inferiority(system, baseline, margin=0.02)
     delta = 0.02 * baseline.mean()
@@ -147,6 +152,8 @@ P_VALUES = st.lists(st.floats(0, 1), max_size=12)
 @given(P_VALUES)
 @settings(deadline=None)
 def test_benjamini_hochberg_is_scipys(p_values: list[float]) -> None:
+    from scipy import stats
+
     expected = stats.false_discovery_control(p_values) if p_values else []
     assert correct(p_values, "bh") == pytest.approx(np.asarray(expected))
 

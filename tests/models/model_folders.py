@@ -6,7 +6,9 @@ import signal
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -66,6 +68,22 @@ def ensemble(folder: Path) -> Path:
     members = [word_model(folder.with_name(f"member{i}"), seed=i) for i in range(2)]
     save_ensemble(folder, members, Usage(6, 14), "# both\n")
     return folder
+
+
+def copied(make: Callable[..., Path], folder: Path, *given: str) -> Path:
+    """The folder that `make(folder, *given)` writes, which is made once and for all."""
+    for name, content in _files(make, *given).items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+    return folder
+
+
+@cache
+def _files(make: Callable[..., Path], *given: str) -> dict[Path, bytes]:
+    with TemporaryDirectory() as parent:
+        folder = make(Path(parent) / "model", *given)
+        files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+        return {path.relative_to(folder): path.read_bytes() for path in files}
 
 
 KINDS: dict[str, Callable[[Path], Path]] = {

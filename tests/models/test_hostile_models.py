@@ -19,6 +19,7 @@ from model_folders import (
     FILES,
     PIECES,
     WORDS,
+    copied,
     edit_config,
     ensemble,
     outcome,
@@ -71,7 +72,7 @@ NOT_FILES: dict[str, Callable[[Path], object]] = {
 @pytest.mark.parametrize("kind", NOT_FILES)
 @pytest.mark.parametrize("name", FILES)
 def test_what_is_no_plain_file_is_not_opened(name: str, kind: str, tmp_path: Path) -> None:
-    folder = word_model(tmp_path / "model")
+    folder = copied(word_model, tmp_path / "model")
     (folder / name).unlink()
     NOT_FILES[kind](folder / name)
     refused(folder)
@@ -80,7 +81,7 @@ def test_what_is_no_plain_file_is_not_opened(name: str, kind: str, tmp_path: Pat
 @pytest.mark.tried("Files", "links, pipes and endless files in a model folder", "not opened")
 @pytest.mark.parametrize("name", FILES)
 def test_a_link_is_not_followed_even_to_the_right_file(name: str, tmp_path: Path) -> None:
-    folder = word_model(tmp_path / "model")
+    folder = copied(word_model, tmp_path / "model")
     (folder / name).rename(tmp_path / "elsewhere")
     (folder / name).symlink_to(tmp_path / "elsewhere")
     said = refused(folder)
@@ -90,7 +91,7 @@ def test_a_link_is_not_followed_even_to_the_right_file(name: str, tmp_path: Path
 @pytest.mark.tried("Files", "links, pipes and endless files in a model folder", "not opened")
 @pytest.mark.parametrize("name", FILES)
 def test_a_file_that_pretends_to_be_endless_is_not_read(name: str, tmp_path: Path) -> None:
-    folder = word_model(tmp_path / "model")
+    folder = copied(word_model, tmp_path / "model")
     os.truncate(folder / name, 1 << 40)  # of which the disk holds nothing
     refused(folder)
     if name != MANIFEST:
@@ -149,7 +150,7 @@ WRONG: list[tuple[tuple[str | int, ...], object]] = [
 )
 @pytest.mark.parametrize(("path", "value"), WRONG, ids=lambda v: str(v)[:40])
 def test_a_config_that_lies(path: tuple[str | int, ...], value: object, tmp_path: Path) -> None:
-    folder = word_model(tmp_path / "model")
+    folder = copied(word_model, tmp_path / "model")
     edit_config(folder, _set(*path, value=value))
     refused(sealed(folder))
 
@@ -159,7 +160,7 @@ def test_a_config_that_lies(path: tuple[str | int, ...], value: object, tmp_path
 )
 @pytest.mark.parametrize("missing", ["format", "model", "config", "words", "usage"])
 def test_a_config_that_says_too_little(missing: str, tmp_path: Path) -> None:
-    folder = word_model(tmp_path / "model")
+    folder = copied(word_model, tmp_path / "model")
     edit_config(folder, lambda stored: stored.pop(missing))
     refused(sealed(folder))
 
@@ -189,7 +190,7 @@ NOT_CONFIGS: dict[str, bytes] = {
 @pytest.mark.parametrize("name", ["config.json", "checksums.json"])
 @pytest.mark.parametrize("kind", NOT_CONFIGS)
 def test_json_that_is_none(name: str, kind: str, tmp_path: Path) -> None:
-    folder = word_model(tmp_path / "model")
+    folder = copied(word_model, tmp_path / "model")
     (folder / name).write_bytes(NOT_CONFIGS[kind])
     refused(folder if name == "checksums.json" else sealed(folder))
 
@@ -214,7 +215,7 @@ def test_json_that_is_none(name: str, kind: str, tmp_path: Path) -> None:
 def test_a_transformer_that_is_not_there(
     name: str, part: str, field: str, value: int, tmp_path: Path
 ) -> None:
-    folder = piece_model(tmp_path / "model", name)
+    folder = copied(piece_model, tmp_path / "model", name)
     edit_config(folder, _set("config", part, field, value=value))
     refused(sealed(folder))
 
@@ -255,7 +256,7 @@ RAW: dict[str, bytes] = {
 )
 @pytest.mark.parametrize("kind", RAW)
 def test_weights_that_are_none(kind: str, tmp_path: Path) -> None:
-    folder = word_model(tmp_path / "model")
+    folder = copied(word_model, tmp_path / "model")
     (folder / "weights.safetensors").write_bytes(RAW[kind])
     refused(sealed(folder))
 
@@ -303,7 +304,7 @@ CHANGED: dict[str, Callable[[Tensors], object]] = {
 )
 @pytest.mark.parametrize("kind", CHANGED)
 def test_weights_of_another_model(kind: str, tmp_path: Path) -> None:
-    folder = word_model(tmp_path / "model")
+    folder = copied(word_model, tmp_path / "model")
     tensors = load_file(folder / "weights.safetensors")
     CHANGED[kind](tensors)
     save_file(tensors, folder / "weights.safetensors")
@@ -333,7 +334,7 @@ SUBWORDS: dict[str, tuple[str, object]] = {
 )
 @pytest.mark.parametrize("kind", SUBWORDS)
 def test_subwords_out_of_bounds(kind: str, tmp_path: Path) -> None:
-    folder = subword_model(tmp_path / "model")
+    folder = copied(subword_model, tmp_path / "model")
     tensors = load_file(folder / "weights.safetensors")
     name, values = SUBWORDS[kind]
     tensors[f"words.{name}"] = torch.from_numpy(np.array(values, np.int64))
@@ -370,7 +371,7 @@ def _lines(*words: str) -> bytes:
 def test_words_that_are_not_the_models(
     content: bytes, make: Callable[[Path], Path], tmp_path: Path
 ) -> None:
-    folder = make(tmp_path / "model")
+    folder = copied(make, tmp_path / "model")
     (folder / "vocabulary.txt").write_bytes(content)
     refused(sealed(folder))
 
@@ -385,7 +386,7 @@ def test_words_that_are_not_the_models(
 )
 @pytest.mark.parametrize("name", ["bert", "mores"])
 def test_pieces_that_are_not_the_models(name: str, content: bytes, tmp_path: Path) -> None:
-    folder = piece_model(tmp_path / "model", name)
+    folder = copied(piece_model, tmp_path / "model", name)
     (folder / "vocabulary.txt").write_bytes(content)
     refused(sealed(folder))
 
@@ -401,14 +402,14 @@ MEMBERS = (
 @pytest.mark.tried("Files", "links, pipes and endless files in a model folder", "not opened")
 @pytest.mark.parametrize("members", MEMBERS, ids=lambda v: str(v)[:40])
 def test_members_are_folders_inside(members: object, tmp_path: Path) -> None:
-    folder = ensemble(tmp_path / "model")
+    folder = copied(ensemble, tmp_path / "model")
     edit_config(folder, _set("members", value=members))
     refused(sealed(folder))
 
 
 @pytest.mark.tried("Files", "links, pipes and endless files in a model folder", "not opened")
 def test_a_member_is_not_a_link(tmp_path: Path) -> None:
-    folder = ensemble(tmp_path / "model")
+    folder = copied(ensemble, tmp_path / "model")
     (folder / "0").rename(tmp_path / "elsewhere")
     (folder / "0").symlink_to(tmp_path / "elsewhere")
     refused(folder)
@@ -421,7 +422,7 @@ def test_a_member_is_not_a_link(tmp_path: Path) -> None:
     "Files", "a model folder whose settings, weights or words lie", "refused in one sentence"
 )
 def test_an_ensemble_in_an_ensemble_is_refused(tmp_path: Path) -> None:
-    folder = ensemble(tmp_path / "model")
+    folder = copied(ensemble, tmp_path / "model")
     shutil.copytree(folder, tmp_path / "copy")
     shutil.rmtree(folder / "0")
     (tmp_path / "copy").rename(folder / "0")
@@ -433,7 +434,7 @@ def test_an_ensemble_in_an_ensemble_is_refused(tmp_path: Path) -> None:
 )
 def test_lengths_that_fill_the_memory_are_refused(tmp_path: Path) -> None:
     """An ensemble tries its members' lengths when it is opened."""
-    folder = ensemble(tmp_path / "model")
+    folder = copied(ensemble, tmp_path / "model")
     edit_config(folder / "0", _set("usage", "doc_length", value=100_000))
     sealed(folder / "0")
     outcome(folder)  # either way, without gigabytes
@@ -443,7 +444,7 @@ def test_lengths_that_fill_the_memory_are_refused(tmp_path: Path) -> None:
 
 
 def test_nothing_is_written_by_loading(tmp_path: Path) -> None:
-    folder = word_model(tmp_path / "model")
+    folder = copied(word_model, tmp_path / "model")
     for path in [*folder.iterdir(), folder, tmp_path]:
         path.chmod(0o555 if path.is_dir() else 0o444)
     before = {path: path.stat().st_mtime_ns for path in [tmp_path, *tmp_path.rglob("*")]}
@@ -454,7 +455,7 @@ def test_nothing_is_written_by_loading(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_a_manifest_says_how_to_add_one(tmp_path: Path) -> None:
-    folder = word_model(tmp_path / "model")
+    folder = copied(word_model, tmp_path / "model")
     whole = outcome(folder)
     (folder / "checksums.json").unlink()
     assert f"python -m glassrank.models.seal {folder}" in refused(folder)
@@ -463,7 +464,7 @@ def test_a_folder_without_a_manifest_says_how_to_add_one(tmp_path: Path) -> None
 
 
 def test_what_cannot_be_opened_is_not_sealed(tmp_path: Path) -> None:
-    folder = word_model(tmp_path / "model")
+    folder = copied(word_model, tmp_path / "model")
     (folder / "checksums.json").unlink()
     stored = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**stored, "words": [20, 13]}))

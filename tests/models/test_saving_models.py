@@ -19,9 +19,9 @@ HERE = Path(__file__).parent
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(glassrank.__file__).parents[1])}
 
 
-def start(job: str, folder: Path) -> subprocess.Popen[str]:
+def start(jobs: str, folder: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-W", "error", HERE / "saver.py", job, folder],
+        [sys.executable, "-W", "error", HERE / "saver.py", jobs, folder],
         env=ENVIRONMENT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -29,11 +29,13 @@ def start(job: str, folder: Path) -> subprocess.Popen[str]:
     )
 
 
-def finished(job: str, folder: Path) -> str:
-    saver = start(job, folder)
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
+    """What two of its jobs print, which a process of their own does one after the other."""
+    saver = start("at_every_sync,little_room", tmp_path_factory.mktemp("saved"))
     said, complaint = saver.communicate(timeout=300)
     assert saver.returncode == 0, complaint
-    return said
+    return {job: int(number) for job, number in (line.split() for line in said.splitlines())}
 
 
 @pytest.mark.tried(
@@ -41,12 +43,14 @@ def finished(job: str, folder: Path) -> str:
 )
 def test_a_reader_beside_a_saver_has_the_old_model_or_the_new_one(tmp_path: Path) -> None:
     wanted = {outcome(word_model(tmp_path / str(seed), seed=seed)) for seed in (0, 1)}
-    word_model(tmp_path / "model")
-    saver = start("without_end", tmp_path / "model")
+    model = tmp_path / "without_end" / "model"
+    model.parent.mkdir()
+    word_model(model)
+    saver = start("without_end", tmp_path)
     met = []
     try:
         for _ in range(5000):
-            met.append(fingerprint(load_model(tmp_path / "model").model))
+            met.append(fingerprint(load_model(model).model))
             if len(met) >= 40 and len(set(met)) == 2:
                 break
         assert saver.poll() is None
@@ -57,10 +61,9 @@ def test_a_reader_beside_a_saver_has_the_old_model_or_the_new_one(tmp_path: Path
 
 
 def test_killed_at_any_sync_the_old_model_or_the_new_one_is_there(
-    tmp_path: Path, reliability: Recorder
+    told: dict[str, int], reliability: Recorder
 ) -> None:
-    (tmp_path / "runs").mkdir()
-    kills = int(finished("at_every_sync", tmp_path / "runs" / "model"))
+    kills = told["at_every_sync"]
     assert kills >= 6
     reliability("Files", "SIGKILL while a model is saved", "the old model or the new one", kills)
 
@@ -68,8 +71,8 @@ def test_killed_at_any_sync_the_old_model_or_the_new_one_is_there(
 @pytest.mark.tried(
     "Files", "kinds of changes on a full disk, at every size", "one sentence, nothing lost"
 )
-def test_where_there_is_no_room_the_old_model_stays(tmp_path: Path) -> None:
-    assert int(finished("little_room", tmp_path / "model")) >= 2000
+def test_where_there_is_no_room_the_old_model_stays(told: dict[str, int]) -> None:
+    assert told["little_room"] >= 2000
 
 
 @pytest.mark.parametrize("kind", KINDS)

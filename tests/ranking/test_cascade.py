@@ -142,6 +142,10 @@ def test_without_a_plan_the_first_model_is_not_cut_short_for_the_second() -> Non
     assert depths(40.0, 100)[0] == 100 and 20 <= depths(40.0, 100)[1] <= 28
 
 
+ALONE: dict[float, float] = {}
+"""What the first model gives at a budget: it is the same whatever the second is."""
+
+
 @pytest.mark.parametrize(
     ("second_is", "planned"), [("better", True), ("better", False), ("worse", True)]
 )
@@ -177,6 +181,9 @@ def test_a_cascade_is_never_worse_than_its_first_model(second_is: str, planned: 
     for budget in budgets.tolist():
         values = []
         for together in (False, True):
+            if not together and budget in ALONE:
+                values.append(ALONE[budget])
+                continue
             rows = []
             for number in range(queries // 2, queries):
                 clock = SetClock()
@@ -193,6 +200,7 @@ def test_a_cascade_is_never_worse_than_its_first_model(second_is: str, planned: 
             rest = {query: judged for query, judged in qrels.items() if query not in dev}
             values.append(evaluate(Run.from_rows(rows), rest, ["nDCG@10"]).mean["nDCG@10"])
         alone, both = values
+        ALONE[budget] = alone
         assert both >= alone - 0.005, (budget, plan.depths(budget), alone, both)
     if second_is == "better":
         assert both > alone + 0.1 and seconds_used

@@ -80,8 +80,11 @@ def while_building(folder: Path, kills: int) -> int:
 if __name__ == "__main__":
     os.fsync = lambda handle: None  # a killed process loses nothing, only a power cut would
     # Compile first what the children need, or they would die compiling.
-    warm = Path(sys.argv[2] + ".warm")
+    parent = Path(sys.argv[1])
+    warm = parent / "warm"
     Index.build(FIRST, warm)
     while Index(warm).generation < 7:
         change(warm)
-    print(globals()[sys.argv[1]](Path(sys.argv[2]), int(sys.argv[3])))
+    for trial in sys.argv[2:]:  # as in `at_every_sync:2`
+        moments, times = trial.split(":")
+        print(globals()[moments](parent / moments, int(times)))

@@ -102,13 +102,14 @@ SUFFIXES = (
 
 @given(
     beginning=st.text("abeilosty'é", max_size=6),
-    suffixes=st.lists(st.sampled_from(SUFFIXES), max_size=2),
+    suffix=st.sampled_from(["", *SUFFIXES]),
 )
-@settings(max_examples=3000, deadline=None)
-def test_words_begin_as_their_terms_do(beginning: str, suffixes: list[str]) -> None:
+@settings(deadline=None)
+def test_words_begin_as_their_terms_do(beginning: str, suffix: str) -> None:
     """A snippet looks for no others."""
-    word = beginning + "".join(suffixes)
-    assert word.startswith(beginning_of_words(ANALYZER.term(word)))
+    for second in ("", *SUFFIXES):
+        word = beginning + suffix + second
+        assert word.startswith(beginning_of_words(ANALYZER.term(word)))
 
 
 @given(

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -21,9 +22,9 @@ from glassrank.retrieve import Index
 from glassrank.scale import ShardedIndex, ShardedPipeline
 from glassrank.store import encode_index
 
-pytest.importorskip("ray")
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.skipif(find_spec("ray") is None, reason="the package ray is not installed"),
     pytest.mark.filterwarnings("ignore"),  # Ray's own
 ]
 NODE = {"num_cpus": 1, "object_store_memory": 200 << 20}

@@ -74,16 +74,34 @@ def test_live_s1_and_s2_give_one_score(
         np.testing.assert_allclose(found, live, rtol=1e-5, atol=1e-5)
 
 
+@pytest.fixture(scope="module")
+def rounded(
+    index: Index, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str, str], tuple[SavedModel, Store]]:
+    """Stores of one model by what they hold, each of which is made once."""
+    saved, folder = small_mores(), tmp_path_factory.mktemp("rounded")
+    return cache(
+        lambda dtype, reuse: (
+            saved,
+            stored(index, saved, folder / f"{dtype}-{reuse}", dtype, reuse),
+        )
+    )
+
+
 @pytest.mark.parametrize("reuse", ["s1", "s2"])
 @pytest.mark.parametrize("dtype", ["float16", "bf16", "int8"])
 @pytest.mark.parametrize(("exact", "share"), [(True, 0.03), (False, 0.05)])
 def test_rounding_moves_no_score_far(
-    index: Index, reuse: str, dtype: str, exact: bool, share: float, tmp_path: Path
+    index: Index,
+    rounded: Callable[[str, str], tuple[SavedModel, Store]],
+    reuse: str,
+    dtype: str,
+    exact: bool,
+    share: float,
 ) -> None:
     """At most `share` of the range of scores; documents further apart keep their order. Without
     `exact` the interaction is rounded too, where this processor multiplies short floats."""
-    saved = small_mores()
-    store = stored(index, saved, tmp_path / "store", dtype, reuse)
+    saved, store = rounded(dtype, reuse)
     for query in QUERIES:
         live = live_scores(query)
         found = scores(index, Reranker(saved, exact=exact), store, query)

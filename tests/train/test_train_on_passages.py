@@ -104,8 +104,14 @@ def config(**changes: object) -> TrainConfig:
     return from_plain(TrainConfig, plain)
 
 
+PREPARED: dict[str, Prepared] = {}
+
+
 def prepared_for(run: TrainConfig, base: Path) -> Prepared:
-    return prepare(run, gather(run, base), base)
+    """Arrays, which are made once for the same settings."""
+    if (settings := repr(run)) not in PREPARED:
+        PREPARED[settings] = prepare(run, gather(run, base), base)
+    return PREPARED[settings]
 
 
 def served(run: TrainConfig, prepared: Prepared, base: Path) -> Reranker:
