@@ -23,7 +23,7 @@ import torch
 from glassrank_bench.measuring import processor
 from numpy.typing import NDArray
 
-from glassrank.models.saved import SPECIAL_WORDS
+from glassrank.models.saved import SPECIAL_PIECES, SPECIAL_WORDS
 from glassrank.settings import from_plain
 from glassrank.train.batches import Sampler, SplitTensors, Tokens
 from glassrank.train.build import build_model
@@ -39,8 +39,9 @@ WARM_UP = 1
 """Blocks that do not count."""
 
 
-def made_up(docs: int, queries: int, seed: int = 0) -> Prepared:
-    """Documents of 20 to 200 Zipf-distributed words, queries of 3 to 12, 100 candidates each."""
+def made_up(docs: int, queries: int, *, pieces: bool = False, seed: int = 0) -> Prepared:
+    """Documents of 20 to 200 Zipf-distributed words or pieces, queries of 3 to 12, 100 candidates
+    each."""
     rng = np.random.default_rng(seed)
     vectors = rng.normal(size=(WORDS, SIZE)).astype(np.float32)
     vectors[0] = 0
@@ -65,7 +66,8 @@ def made_up(docs: int, queries: int, seed: int = 0) -> Prepared:
             rng.random(count * DEPTH).astype(np.float32),
         )
 
-    words = [*SPECIAL_WORDS, *(str(number) for number in range(2, WORDS))]
+    special = SPECIAL_PIECES if pieces else SPECIAL_WORDS
+    words = [*special, *(str(number) for number in range(len(special), WORDS))]
     idf: NDArray[np.float32] = np.ones(WORDS, np.float32)
     return Prepared(words, vectors, idf, texts(docs, 20, 200), split(queries), split(4), {})
 
@@ -200,7 +202,8 @@ def main() -> None:
     block = options.steps or (20 if large else 3)
     batch, width = options.batch or (48 if large else 4), options.width or (8 if large else 4)
     torch.set_float32_matmul_precision("high")
-    prepared = made_up(*((20_000, 10_000) if large else (2_000, 1_000)))
+    size = (20_000, 10_000) if large else (2_000, 1_000)
+    prepared = made_up(*size, pieces=options.model != "tk")
     # One step more: the loop ends with a validation, which must not fall into the last block.
     steps = (WARM_UP + options.blocks) * block + 1
     config = run_config(options.model, batch, width, steps, "bf16" if large else "float32")

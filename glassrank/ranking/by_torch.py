@@ -19,6 +19,7 @@ from torch.nn import functional
 from glassrank.models.contract import Ranker, TokenBatch, Words
 from glassrank.models.fast import placed, query_form
 from glassrank.models.ranker import as_array
+from glassrank.models.word_tables import SubwordTable
 from glassrank.nn.threads import one_thread
 
 Result = TypeVar("Result")
@@ -96,8 +97,10 @@ class QueryEncoder:
         self._lock = threading.Lock()
         self._lengths = sorted({min(length, longest) for length in _LENGTHS} | {longest})
         self._replayed: Replayed[Words] | None = None
-        # Other models only look words up: one step, which a recording would not shorten.
-        if self._device.type == "cuda" and model.stores_words:
+        # Other models only look words up: one step, which a recording would not shorten. Words of
+        # n-grams cannot be recorded: how many there are is asked for, and unseen ones come later.
+        fixed = not any(isinstance(part, SubwordTable) for part in model.modules())
+        if self._device.type == "cuda" and model.stores_words and fixed:
             self._replayed = Replayed(self._encode, self._device)
             for length in self._lengths:
                 self(TokenBatch(torch.ones(1, length, dtype=torch.long), torch.ones(1, length)))

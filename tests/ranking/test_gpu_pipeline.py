@@ -7,10 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from test_pipeline import texts, tiny_model
+from test_pipeline import WORDS, texts, tiny_model
 
+from glassrank.models import SubwordTable
 from glassrank.models.checkpoint import SavedModel, load_model
 from glassrank.models.text_batches import batch_of
+from glassrank.models.tk import TK
 from glassrank.models.trained import save_model
 from glassrank.ranking import Pipeline, Reranker
 from glassrank.ranking.fused_gpu import GPUInteraction, GPUPooling
@@ -29,9 +31,24 @@ pytestmark = [
         reason="there is no GPU that torch and triton can use",
     ),
 ]
-MODELS = {"tk": tiny_model, "mores": small_mores}
+
+
+def of_subwords() -> SavedModel:
+    """TK whose words are means of two rows each: a look-up that cannot be recorded."""
+    saved = tiny_model()
+    count = len(WORDS)
+    rows = torch.tensor([row for word in range(count) for row in (word, count + word % 5)])
+    offsets, ngrams = torch.arange(0, 2 * count + 1, 2), torch.tensor([5, 3, 4])
+    table = SubwordTable(torch.randn(count + 5, 8), offsets, rows, ngrams)
+    model = TK(saved.model.config, table)
+    model.mix_first_stage(0.5)
+    return SavedModel(model.eval(), saved.usage, WORDS)
+
+
+MODELS = {"tk": tiny_model, "tk of subwords": of_subwords, "mores": small_mores}
 QUERIES = {
     "tk": ["the cat sat", "cold sea", "bird"],
+    "tk of subwords": ["the cat sat", "cold sea", "birds unseen"],
     "mores": ["return the list of a class", "file"],
 }
 
