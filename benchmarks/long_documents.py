@@ -12,9 +12,8 @@ first stage and budget, from stores of one kind: each document cut at what the m
 passages. The budget counts what one thread computes, so that other programs do not matter. Measures
 are compared by the test of `glassrank evaluate`. The last line is JSON.
 
-With `--write`, the documents are written instead, as the collection that `configs/long-documents`
-trains on. A title finds its document at once (BM25's RR@10 is .86 on wiki-headings); so a query
-there is a heading without its title, if only one document has that heading (.58).
+With `--write`, the documents are written instead, without their titles and with the queries of all
+splits, as the collection that `configs/long-documents` trains on.
 """
 
 import argparse
@@ -77,38 +76,19 @@ def joined(folder: Path, split: str, *, titles: bool) -> tuple[list[Doc], dict[s
     return docs, {query_id: asked[query_id] for query_id in qrels}, qrels
 
 
-def headings(folder: Path) -> dict[str, dict[str, tuple[str, str]]]:
-    """Split -> query id -> a heading that one document alone has, and that document."""
-    splits = sorted(path.name.split(".")[1] for path in folder.glob("queries.*.tsv.gz"))
-    asked: dict[str, dict[str, tuple[str, str]]] = {}
-    for split in splits:
-        docs, queries, qrels = joined(folder, split, titles=True)
-        titles = {doc.doc_id: doc.title for doc in docs}
-        relevant = {query_id: next(iter(grades)) for query_id, grades in qrels.items()}
-        asked[split] = {
-            query_id: (text.removeprefix(titles[relevant[query_id]]).strip(), relevant[query_id])
-            for query_id, text in queries.items()
-        }
-    holders: dict[str, set[str]] = {}
-    for heading, doc_id in (row for rows in asked.values() for row in rows.values()):
-        holders.setdefault(heading, set()).add(doc_id)
-    return {
-        split: {q: row for q, row in rows.items() if row[0] and len(holders[row[0]]) == 1}
-        for split, rows in asked.items()
-    }
-
-
 def write(folder: Path, out: Path) -> None:
-    """The documents, and for each split headings and the documents that have them."""
+    """The documents, and the queries and judgments of each split."""
     out.mkdir(parents=True, exist_ok=True)
-    files = {
-        "collection.tsv.gz": [
-            f"{d.doc_id}\t{d.text}" for d in joined(folder, "train", titles=False)[0]
+    files = {}
+    for split in sorted(path.name.split(".")[1] for path in folder.glob("queries.*.tsv.gz")):
+        docs, queries, qrels = joined(folder, split, titles=False)
+        files["collection.tsv.gz"] = [f"{doc.doc_id}\t{doc.text}" for doc in docs]
+        files[f"queries.{split}.tsv.gz"] = [f"{q}\t{text}" for q, text in queries.items()]
+        files[f"qrels.{split}.txt.gz"] = [
+            f"{q} 0 {doc_id} {grade}"
+            for q, grades in qrels.items()
+            for doc_id, grade in grades.items()
         ]
-    }
-    for split, rows in headings(folder).items():
-        files[f"queries.{split}.tsv.gz"] = [f"{q}\t{text}" for q, (text, _) in rows.items()]
-        files[f"qrels.{split}.txt.gz"] = [f"{q} 0 {doc_id} 1" for q, (_, doc_id) in rows.items()]
     for name, content in files.items():
         text = "".join(f"{line}\n" for line in content)
         (out / name).write_bytes(gzip.compress(text.encode(), mtime=0))

@@ -49,7 +49,7 @@ MODELS = {"tk": tiny_model, "tk of subwords": of_subwords, "mores": small_mores}
 QUERIES = {
     "tk": ["the cat sat", "cold sea", "bird"],
     "tk of subwords": ["the cat sat", "cold sea", "birds unseen"],
-    "mores": ["return the list of a class", "file"],
+    "mores": ["return the list of a class", "import an object of a class"],
 }
 
 

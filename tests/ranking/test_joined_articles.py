@@ -57,15 +57,18 @@ def test_passages_of_one_title_are_joined(passages: Path) -> None:
     assert qrels == {"q1": {"a0": 1}, "q5": {"a1": 1}}
 
 
-def test_headings_that_one_document_has_are_written_as_queries(passages: Path) -> None:
-    """Both have a history, in two splits, and a title is no heading."""
+def test_documents_are_written_with_the_queries_of_all_splits(passages: Path) -> None:
     out = passages / "written"
     long_documents.write(passages, out)
     assert [(doc.doc_id, doc.text) for doc in read_docs(str(out / "collection.tsv.gz"))] == [
         ("a0", "A cat. It eats. Once a cat."),
         ("a1", "A dog. It barks. Once a dog."),
     ]
-    for split, query, doc_id in (("train", ("q4", "voice"), "a1"), ("test", ("q1", "food"), "a0")):
-        queries = read_queries(str(out / f"queries.{split}.tsv.gz"))
-        assert [(row.query_id, row.text) for row in queries] == [query]
-        assert read_qrels(str(out / f"qrels.{split}.txt.gz")) == {query[0]: {doc_id: 1}}
+    of_cat, of_dog = {"a0": 1}, {"a1": 1}
+    for split, qrels in (
+        ("train", {"q0": of_cat, "q2": of_cat, "q3": of_dog, "q4": of_dog}),
+        ("test", {"q1": of_cat, "q5": of_dog}),
+    ):
+        asked = {q.query_id: q.text for q in read_queries(str(out / f"queries.{split}.tsv.gz"))}
+        assert asked == long_documents.joined(passages, split, titles=False)[1]
+        assert read_qrels(str(out / f"qrels.{split}.txt.gz")) == qrels
