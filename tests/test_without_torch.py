@@ -99,6 +99,26 @@ def test_all_that_a_program_does_and_what_needs_it_says_so(docs: Path, tmp_path:
         assert sentence.endswith("needs PyTorch here: pip install 'glassrank[torch]'"), sentence
 
 
+def test_the_demo_opens_its_page(tmp_path: Path) -> None:
+    code = """
+from pathlib import Path
+
+import glassrank as gr
+import glassrank.serve
+from glassrank.cli import demo
+
+path = Path(sys.argv[1])
+gr.Index.build([gr.Doc("a", "how to read a file")], path)
+glassrank.serve.serve = lambda options, started: print(*options.pipelines)
+demo._serve(path, None, 50.0, 0, quiet=True)
+"""
+    assert run(code, tmp_path / "python.index").stdout.split() == [
+        "fast+default",
+        "fast",
+        "default",
+    ]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("place", [0, 1], ids=["tk", "kernel_bert"])
 def test_all_that_commands_do(place: int, docs: Path, tmp_path: Path) -> None:

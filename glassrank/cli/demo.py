@@ -1,9 +1,10 @@
 """`glassrank demo`: search the documentation of the Python that runs it.
 
-Behind its page, documents are encoded for the stronger model, and its judged questions measured on
-this machine, for the Budget and Queries views. A process of its own does it once: on one core, at
-the lowest priority, for a bounded time. It ends with the demo, and a store or a report appears
-whole or not at all.
+Nobody waits for more than the index: models read the best few documents as they are, within the
+budget, until all are encoded. Behind the page, documents are encoded for the fast model, then for
+the stronger one, and judged questions measured on this machine, for the Budget and Queries views. A
+process of its own does it once: on one core, at the lowest priority, for a bounded time. It ends
+with the demo, and documents of a store, or a report, appear all at once or not at all.
 """
 
 import os
@@ -18,16 +19,12 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.markup import escape
 
 from glassrank.cli import console
-
-if TYPE_CHECKING:
-    from glassrank.retrieve import Index
-
 
 MODELS = ("fast", "default")
 """The first orders all candidates, the second the best of them."""
@@ -40,6 +37,8 @@ _MOST_SECONDS = 1800
 _ONE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "TOKENIZERS_PARALLELISM"), "1"
 )
+_BEHIND = "Documents are being encoded behind the page; results get deeper until that is done"
+_AFTERWARDS = "Documents are encoded after these answers; the next ones are deeper"
 
 
 def demo(
@@ -58,23 +57,22 @@ def demo(
 ) -> None:
     """Search the documentation of this Python, on a page or with sample queries."""
     index = _index(rebuild=rebuild, quiet=quiet)
-    _encode(index, quiet=quiet)
+    _remove_old_stores(index)
     if query or once or not sys.stdout.isatty():
-        _answer(index.path, query, method, budget_ms, k, quiet=quiet)
+        _answer(index, query or (), method, budget_ms, k, quiet=quiet)
     else:
-        _serve(index.path, method, budget_ms, port, quiet=quiet)
+        _serve(index, method, budget_ms, port, quiet=quiet)
 
 
 def _serve(index: Path, method: str | None, budget_ms: float, port: int, *, quiet: bool) -> None:
-    """The page, with questions to click. When it is up, the documents are encoded for the stronger
-    model too, which until then reads the best few as they are; then the judged questions are
-    measured."""
+    """The page, with questions to click. When it is up, all else begins behind it; the service
+    takes up each store when it is there."""
     from glassrank.corpus import SAMPLE_QUERIES
-    from glassrank.models.checkpoint import fingerprint, load_named
+    from glassrank.models.checkpoint import fingerprint, load_served
     from glassrank.serve import Options, serve
     from glassrank.serve.options import named_models, read_api_key
 
-    reports = DemoReports(index, fingerprint(load_named("default").model))
+    reports = DemoReports(index, [fingerprint(load_served(name).model) for name in MODELS])
     clusters, curves = reports.paths()
     options = Options(
         index=index,
@@ -86,7 +84,7 @@ def _serve(index: Path, method: str | None, budget_ms: float, port: int, *, quie
         api_key=read_api_key(None),
         clusters=clusters,
         curves=curves,
-        reports_follow=True,
+        in_the_making=True,
         samples=SAMPLE_QUERIES,
         subject=f"the documentation of Python {platform.python_version()}: its language reference "
         "and what its standard library says of itself",
@@ -94,7 +92,9 @@ def _serve(index: Path, method: str | None, budget_ms: float, port: int, *, quie
 
     def started(address: str) -> None:
         console.say(f"Serving {_short(index)} at {address}", quiet=quiet)
-        reports.start()
+        if reports.missing():
+            console.say(_BEHIND, quiet=quiet)
+            reports.start()
 
     console.say("Opening the index and the models …", quiet=quiet)
     try:
@@ -104,14 +104,12 @@ def _serve(index: Path, method: str | None, budget_ms: float, port: int, *, quie
 
 
 def _answer(
-    path: Path,
-    query: list[str] | None,
-    method: str | None,
-    budget_ms: float,
-    k: int,
-    *,
-    quiet: bool,
+    path: Path, query: Sequence[str], method: str | None, budget_ms: float, k: int, *, quiet: bool
 ) -> None:
+    """First answers, then encodes for the fast model: nothing can go on behind a command that has
+    ended, and no later one would ever go deeper. Whoever ends it early has the answers, and what
+    was encoded is kept."""
+    from glassrank.cli.encode import encode
     from glassrank.cli.search import show, timing_line
     from glassrank.corpus import SAMPLE_QUERIES
     from glassrank.ranking import Pipeline
@@ -120,33 +118,32 @@ def _answer(
     with console.working("Preparing the search", quiet=quiet):
         pipeline = Pipeline.open(path, MODELS, budget_ms=budget_ms, method=method)
         pipeline("warm up", k)
+    first = pipeline.models[0]
+    is_encoded = first.store is not None and not first.lacks
+    if not is_encoded:
+        console.say(_AFTERWARDS, quiet=quiet)
     for text in query or SAMPLE_QUERIES:
         ranking = pipeline(text, k)
         console.out.print(f"\n[bold green]{escape(text)}[/]  [dim]{timing_line(ranking)}[/]")
         show(pipeline.index, ranking)
     command = f'{_program()} search {_short(path)} "split a string into words" --model fast'
     console.out.print(f"\nAsk your own: [bold]{command}[/]", soft_wrap=True)
+    if not is_encoded:
+        encode(path, "fast", quiet=quiet)
 
 
-def _encode(index: "Index", *, quiet: bool) -> None:
-    """The document store of the fast model, once."""
-    from glassrank.cli.encode import encode
-    from glassrank.ranking import load
-    from glassrank.store import Store
+def _remove_old_stores(index: Path) -> None:
+    """Those of earlier versions: the demo made them, and makes them again."""
     from glassrank.store.manifest import OldStoreError, read_manifest, stores_of
 
-    for folder in stores_of(index.path):
+    for folder in stores_of(index):
         try:
             read_manifest(folder)
         except OldStoreError:
-            shutil.rmtree(folder)  # the demo made it, and makes it again
-    store = Store.find(index, load("fast").model, verify=False)
-    if store is None or store.lacks(index.snapshot):
-        console.say("Encoding the documents with the fast model (once)", quiet=quiet)
-        encode(index.path, "fast", quiet=quiet)
+            shutil.rmtree(folder)
 
 
-def _index(*, rebuild: bool, quiet: bool) -> "Index":
+def _index(*, rebuild: bool, quiet: bool) -> Path:
     """Kept between runs, for each Python, choice of its documents and version of the package."""
     from glassrank import __version__
     from glassrank.corpus import CORPUS, python_docs
@@ -158,7 +155,7 @@ def _index(*, rebuild: bool, quiet: bool) -> "Index":
         try:
             index = Index(path)
             console.say(f"{len(index):,} documents in {_short(path)}", quiet=quiet)
-            return index
+            return path
         except GlassrankError:
             pass  # not there yet, or no longer readable: made anew below
     started = time.perf_counter()
@@ -173,7 +170,7 @@ def _index(*, rebuild: bool, quiet: bool) -> "Index":
         f"in {time.perf_counter() - started:.1f} s: {_short(path)}",
         quiet=quiet,
     )
-    return index
+    return path
 
 
 def _program() -> str:
@@ -199,11 +196,12 @@ def _folder() -> Path:
 
 
 class DemoReports:
-    """The reports of one index and one model, in a folder beside the index."""
+    """The stores of one index, and its reports on the last model, in a folder beside it."""
 
-    def __init__(self, index: Path, fingerprint: str) -> None:
-        self._index = index
-        self.folder = index.with_suffix(f".{fingerprint[:12]}.reports")
+    def __init__(self, index: Path, fingerprints: Sequence[str]) -> None:
+        """With those of all models."""
+        self._index, self._fingerprints = index, fingerprints
+        self.folder = index.with_suffix(f".{fingerprints[-1][:12]}.reports")
         self._process: subprocess.Popen[bytes] | None = None
 
     def paths(self) -> Sequence[Path]:
@@ -211,19 +209,22 @@ class DemoReports:
         return [self.folder / name for name in NAMES]
 
     def missing(self) -> bool:
-        """Whether there is anything to do."""
-        from glassrank.models.checkpoint import load_named
+        """Whether there is anything to do; no model is loaded for it, the page is about to open."""
         from glassrank.retrieve import Index
         from glassrank.store import Store
+        from glassrank.store.manifest import read_manifest, stores_of
 
-        model = load_named(MODELS[-1]).model
-        encoded = Store.find(Index(self._index), model, verify=False) is not None
+        snapshot = Index(self._index).snapshot
+        stores = [
+            Store.open(folder, read_manifest(folder).layout.fingerprint, verify=False)
+            for folder in stores_of(self._index)
+        ]
+        whole = {store.layout.fingerprint for store in stores if not store.lacks(snapshot)}
+        encoded = whole.issuperset(self._fingerprints)
         return not (encoded and all(path.exists() for path in self.paths()))
 
     def start(self) -> None:
-        """Begins, unless all is there; returns at once."""
-        if not self.missing():
-            return
+        """Begins, and returns at once."""
         self._process = subprocess.Popen(
             [sys.executable, "-m", __name__, str(self._index), str(self.folder)],
             stdin=subprocess.PIPE,  # its end tells the process that the demo has ended
@@ -277,8 +278,7 @@ def make_reports(index: Path, folder: Path, models: Sequence[str] = MODELS) -> N
 
 
 def main(index: str, folder: str) -> None:
-    """What the process behind the page does: it gives way to everything else, and never outlives
-    it."""
+    """What the process behind the page does: it gives way to all else, and never outlives it."""
     for number in (signal.SIGTERM, signal.SIGALRM):
         signal.signal(number, lambda *_: sys.exit(1))  # so that what was begun is cleared away
     signal.alarm(_MOST_SECONDS)

@@ -41,6 +41,7 @@ def information(service: Service) -> dict[str, Any]:
         "limits": asdict(service.limits),
         "samples": service.options.samples,
         "subject": service.options.subject,
+        "encoding": service.options.in_the_making and opened.unencoded(),
         "reports": [name for name, _ in _report_files(service.options)],
     }
 
@@ -67,7 +68,7 @@ def reports(options: Options) -> dict[str, Callable[[], bytes]]:
     there is read once; what still follows, when somebody asks for it."""
     readers: dict[str, Callable[[], bytes]] = {}
     for name, path in _report_files(options):
-        if options.reports_follow and not path.exists():
+        if options.in_the_making and not path.exists():
             readers[name] = partial(_read_later, path)
         else:
             readers[name] = partial(bytes, _read(path))

@@ -97,6 +97,11 @@ class Opened:
             }
         )
 
+    def unencoded(self) -> bool:
+        """Whether any model encodes documents when they are found."""
+        stages = (stage for pipeline in self.pipelines.values() for stage in pipeline.models)
+        return any(stage.store is None or stage.lacks for stage in stages)
+
     def choose(self, model: str | None) -> tuple[str, Pipeline]:
         """By name; the first if none is named, and none at all where that was asked for."""
         if model == NO_MODEL or (model is None and not self.pipelines):
@@ -196,7 +201,7 @@ class Served:
             self.behind = str(error)
             return False
         self._state, self.behind = state, ""
-        for sentence in self.now.lacking():
+        for sentence in () if self._options.in_the_making else self.now.lacking():
             _log.warning("%s", sentence)
         _log.info("serving generation %d of the index", self.now.index.generation)
         return True

@@ -86,8 +86,8 @@ class Options:
     curves: Path | None = None
     traces: bool = False
     """Whether queries become spans of OpenTelemetry's."""
-    reports_follow: bool = False
-    """Whether those two may still be in the making when the service starts."""
+    in_the_making: bool = False
+    """Whether those two reports, and stores, may still be in the making while it serves."""
     samples: tuple[str, ...] = ()
     """Queries that the page offers to those who have none."""
     subject: str = ""

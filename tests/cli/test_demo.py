@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,15 +11,17 @@ import glassrank.serve
 from glassrank.checked import write_checked
 from glassrank.cli import demo
 from glassrank.cli.demo import MODELS, NAMES, DemoReports, make_reports
-from glassrank.cli.encode import encode
 from glassrank.corpus import PYTHON_QUESTIONS, SAMPLE_QUERIES, read_qrels
 from glassrank.folders import Folder
-from glassrank.models.checkpoint import load_named
+from glassrank.models.checkpoint import fingerprint, load_named, load_served
 from glassrank.ranking import load
 from glassrank.retrieve import Index
 from glassrank.serve import Options
-from glassrank.store import Store, encode_index
-from glassrank.types import Doc
+from glassrank.store import Store, encode_index, store_folder
+from glassrank.store.doc_encoder import DocEncoder
+from glassrank.store.manifest import stores_of
+from glassrank.store.writer import changing_store
+from glassrank.types import Doc, Ranking
 
 MOST_SECONDS = 120.0
 
@@ -35,26 +38,33 @@ def index(tmp_path: Path) -> Path:
     return tmp_path / "python.index"
 
 
-def test_the_page_gets_questions_a_subject_and_reports_after_it_is_up(
-    index: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """What the demo does around its page, which is up at once."""
     said: list[object] = []
 
-    def serve(options: Options, started: object) -> None:
+    def serve(options: Options, started: Callable[[str], None]) -> None:
         said.append(options)
-        assert callable(started)
         started("http://127.0.0.1:8000/")
 
     monkeypatch.setattr(glassrank.serve, "serve", serve)
-    monkeypatch.setattr(DemoReports, "start", lambda self: said.append("measuring"))
+    monkeypatch.setattr(DemoReports, "start", lambda self: said.append("encoding"))
     monkeypatch.setattr(DemoReports, "stop", lambda self: said.append("stopped"))
-    demo._serve(index, "bm25", 50.0, 0, quiet=True)
-    options, *rest = said
+    return said
+
+
+def test_the_page_gets_questions_a_subject_and_stores_and_reports_after_it_is_up(
+    index: Path, steps: list[object], capsys: pytest.CaptureFixture[str]
+) -> None:
+    demo._serve(index, "bm25", 50.0, 0, quiet=False)
+    options, *rest = steps
     assert isinstance(options, Options)
-    assert rest == ["measuring", "stopped"], "never before the page is up, never after it"
+    assert rest == ["encoding", "stopped"], "never before the page is up, never after it"
+    assert "results get deeper" in capsys.readouterr().err
+    assert not stores_of(index), "nobody has waited for a store"
     assert len(SAMPLE_QUERIES) == 6 and options.samples == SAMPLE_QUERIES
     assert "documentation of Python 3." in options.subject
-    assert options.reports_follow
+    assert options.in_the_making
     assert next(iter(options.pipelines.values())) == ("fast", "default")
     assert options.clusters is not None and options.clusters.parent.parent == index.parent
 
@@ -74,18 +84,29 @@ def test_reports_are_those_of_the_commands(
         assert Store.find(Index(index), load(model).model) is not None
 
 
-def test_nothing_is_started_where_all_is_there(index: Path) -> None:
-    reports = DemoReports(index, "f" * 32)
-    assert DemoReports(index, "e" * 32).folder != reports.folder
-    assert reports.missing()
-    encode(index, "default", quiet=True)
-    assert reports.missing()
+def test_something_is_missing_until_both_stores_and_the_reports_are_whole(
+    index: Path, steps: list[object], capsys: pytest.CaptureFixture[str]
+) -> None:
+    models = [load_served(name) for name in MODELS]
+    reports = DemoReports(index, [fingerprint(saved.model) for saved in models])
+    assert DemoReports(index, ["e" * 32]).folder != reports.folder
     reports.folder.mkdir()
     for path in reports.paths():
         path.write_text("{}")
-    reports.start()
-    assert reports._process is None
-    reports.stop()
+    opened = Index(index)
+    for saved in models:
+        assert reports.missing()
+        layout = DocEncoder(saved, "int8", "cpu", "s2", "").layout
+        with changing_store(store_folder(index, layout.name), layout, opened.snapshot):
+            pass  # as it is when the work has just begun
+        assert reports.missing()
+        encode_index(opened, saved)
+    assert not reports.missing()
+    demo._serve(index, None, 50.0, 0, quiet=False)
+    assert steps[1:] == ["stopped"]
+    assert "deeper" not in capsys.readouterr().err
+    reports.paths()[0].unlink()
+    assert reports.missing()
 
 
 @pytest.mark.slow
@@ -93,7 +114,7 @@ def test_nothing_is_started_where_all_is_there(index: Path) -> None:
 def test_whoever_measures_ends_with_the_demo_and_leaves_nothing_half_written(
     index: Path, way: str
 ) -> None:
-    reports = DemoReports(index, "f" * 32)
+    reports = DemoReports(index, ["f" * 32])
     reports.start()
     process = reports._process
     assert process is not None and process.stdin is not None
@@ -115,6 +136,34 @@ def test_whoever_measures_ends_with_the_demo_and_leaves_nothing_half_written(
         process.kill()
 
 
+def test_answers_come_before_documents_are_encoded_and_later_ones_use_the_store(
+    index: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def answer() -> tuple[str, str]:
+        demo._answer(index, ["read a file"], None, 5000.0, 1, quiet=False)
+        return capsys.readouterr()
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("glassrank.cli.encode.encode", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            answer()
+    said = capsys.readouterr()
+    assert "Ask your own" in said.out, "whoever ends the encoding has the answers"
+    assert "re-ranked 0" not in said.out, "the first query is re-ranked live"
+    first = answer()
+    assert "the next ones are deeper" in first[1]
+    store = Store.find(Index(index), load("fast").model)
+    assert store is not None and not store.lacks(Index(index).snapshot)
+    ranked: list[Ranking] = []
+    monkeypatch.setattr("glassrank.cli.search.show", lambda index, found: ranked.append(found))
+    assert "encoded" not in answer()[1]
+    assert ranked[0].depths[0] > 1
+    assert ranked[0].hits[0].doc_id in first[0]
+
+
 def test_a_store_of_an_earlier_version_is_made_again(tmp_path: Path) -> None:
     index = Index.build([Doc("a", "how to read a file")], tmp_path / "index")
     encode_index(index, load_named("fast"))
@@ -122,7 +171,8 @@ def test_a_store_of_an_earlier_version_is_made_again(tmp_path: Path) -> None:
     body = json.loads((path / "store.json").read_text())["body"]
     with Folder.open(path) as folder:
         write_checked(folder, "store.json", {**body, "format": 1})
-    demo._encode(index, quiet=True)
+    demo._remove_old_stores(index.path)
+    demo._answer(index.path, ["file"], None, 5000.0, 1, quiet=True)
     store = Store.find(index, load("fast").model)
     assert store is not None
     assert store.lacks(index.snapshot) == 0

@@ -1,6 +1,7 @@
 """The page as the demo has it: what is searched, questions to click, reports that follow."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,9 @@ from page_service import QUERIES, Site, running
 from playwright.sync_api import Page, expect
 
 from glassrank.corpus import SAMPLE_QUERIES
+from glassrank.retrieve import Index
 from glassrank.serve import Options
+from glassrank.store import encode_index
 
 TK = "tk"
 
@@ -21,7 +24,7 @@ def demo_options(site: Site, folder: Path, **more: Any) -> Options:
         budget_ms=1000.0,
         clusters=folder / "clusters.json",
         curves=folder / "budget.json",
-        reports_follow=True,
+        in_the_making=True,
         **more,
     )
 
@@ -44,6 +47,23 @@ def test_it_says_what_is_searched_and_has_six_questions_to_click(
         links.nth(2).click()
         expect(page.get_by_role("searchbox", name="Query")).to_have_value(samples[2])
         expect(page.locator(".hit").first).to_be_visible()
+
+
+def test_it_says_that_documents_are_being_encoded_until_they_are(
+    page: Page, site: Site, tmp_path: Path
+) -> None:
+    index = tmp_path / "index"  # the site's other tests have no store, either
+    shutil.copytree(site.index.path, index)
+    line = page.get_by_text("being encoded behind this page")
+    with running(replace(demo_options(site, tmp_path), index=index)) as address:
+        page.goto(address)
+        expect(line).to_be_visible()
+        encode_index(Index(index), site.models[TK].saved)
+        while page.request.get(f"{address}info").json()["encoding"]:
+            page.wait_for_timeout(50)
+        page.reload()
+        expect(page.locator(".welcome .lead")).to_be_visible()
+        expect(line).to_have_count(0)
 
 
 def test_reports_appear_when_they_are_there(page: Page, site: Site, tmp_path: Path) -> None:

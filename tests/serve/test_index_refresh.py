@@ -18,7 +18,9 @@ from glassrank.errors import GlassrankError
 from glassrank.retrieve import Index
 from glassrank.serve import Options
 from glassrank.serve.opened import Served
-from glassrank.store import encode_index
+from glassrank.store import encode_index, store_folder
+from glassrank.store.doc_encoder import DocEncoder
+from glassrank.store.writer import changing_store
 from glassrank.types import Doc
 
 
@@ -126,6 +128,26 @@ def test_a_new_store_is_taken_up(own: Options) -> None:
         assert client.get("/info").json()["models"][1]["stored"] is None
         encode_index(Index(own.index), tiny_knrm())
         wait_until(lambda: client.get("/info").json()["models"][1]["stored"])
+        assert not client.get("/info").json()["encoding"], "nobody has said that it would come"
+
+
+def test_what_is_in_the_making_is_told_and_no_warning(
+    own: Options, caplog: pytest.LogCaptureFixture
+) -> None:
+    shutil.rmtree(own.index / "stores")
+    index = Index(own.index)
+    with in_process(replace(own, in_the_making=True)) as client:
+        assert client.get("/info").json()["encoding"]
+        assert client.post("/search", json={"query": "cat"}).json()["depth"] > 0
+        begun = DocEncoder(tiny_tk(), "float16", "cpu", "s2", "").layout
+        with changing_store(store_folder(own.index, begun.name), begun, index.snapshot):
+            wait_until(lambda: client.get("/info").json()["models"][0]["stored"])
+        assert client.get("/info").json()["encoding"], "a store that was begun has no documents yet"
+        for saved in (tiny_tk(), tiny_knrm()):
+            encode_index(index, saved, dtype="float16")
+        wait_until(lambda: not client.get("/info").json()["encoding"])
+        assert client.post("/search", json={"query": "cat"}).json()["live"] == 0
+    assert "lacks" not in caplog.text
 
 
 @pytest.mark.tried(

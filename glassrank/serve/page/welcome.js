@@ -4,6 +4,9 @@ import { addressOf } from "./address.js";
 import { make } from "./dom.js";
 import { count } from "./printing.js";
 
+const ENCODING =
+  "Documents are being encoded behind this page; results get deeper until that is done.";
+
 export function welcome(info) {
   const documents = `${count(info.index.documents)} documents`;
   const searched = info.subject ? `${info.subject} (${documents})` : documents;
@@ -19,6 +22,7 @@ export function welcome(info) {
       `Search ${searched}, and see why each result is where it is.`,
     ),
     make("p", { class: "faint" }, `Re-ranked by ${models}, within a time budget that you choose.`),
+    info.encoding ? make("p", { class: "faint" }, ENCODING) : null,
     samples(info.samples ?? []),
   );
 }
