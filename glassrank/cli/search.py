@@ -65,7 +65,7 @@ def search(
         return
     show(opened, ranking, filtered=bool(where))
     if model is not None and pipeline is not None:
-        from glassrank.cli.following import Lacking
+        from glassrank.cli.encode import Lacking
 
         console.say(timing_line(ranking))
         for name, stage in zip(model, pipeline.models, strict=True):
