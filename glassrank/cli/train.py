@@ -67,7 +67,7 @@ def train(
 ) -> None:
     """Train a model; run it again to go on after an interruption."""
     if example is not None:
-        from glassrank.train.example import example as text_of
+        from glassrank.train.config_files import example as text_of
 
         sys.stdout.write(text_of(example))
         return
@@ -239,8 +239,8 @@ def select(
     json: console.AsJson = False,
 ) -> None:
     """Choose an ensemble among trained models, by greedy forward selection on dev queries."""
+    from glassrank.train.combine import select_models
     from glassrank.train.prepared_folders import load_prepared
-    from glassrank.train.select import select_models
 
     selection = select_models(
         models,
