@@ -207,8 +207,7 @@ class Tantivy:
         with extra("tantivy"):
             import tantivy
 
-        opened = isinstance(index, tantivy.Index)
-        self._index = index if opened else tantivy.Index.open(str(index))
+        self._index = index if isinstance(index, tantivy.Index) else tantivy.Index.open(str(index))
         self._term_set = tantivy.Query.term_set_query
         self._index.reload()  # what was committed since it was opened can be fetched at once
         self._fields = list(fields)
