@@ -19,6 +19,7 @@ COMMANDS = (
 )
 _FILES = {
     **dict.fromkeys(("retrieve", "rerank"), "whole_runs"),
+    "explain": "search",
     "tune": "evaluate",
     **dict.fromkeys(("prepare", "adapt", "select", "push"), "train"),
 }
