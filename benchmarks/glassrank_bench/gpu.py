@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from glassrank.models import TokenBatch, Words, WordTable
-from glassrank.models.kernel_bert import KernelBERT, KernelBERTConfig
+from glassrank.models.bi_encoders import KernelBERT, KernelBERTConfig
 from glassrank.models.tk import TK, TKConfig
 from glassrank.nn.encoder_configs import EncoderConfig
 from glassrank.nn.gpu.contextual import ContextualOnGPU

@@ -1,7 +1,7 @@
 """Other people's engines as first stages, and our rankers as parts of other people's pipelines.
 
-Each adapter is a file, and imports its package when it is imported itself: nothing else does. Where
-it is not installed, one sentence says so.
+`engines.py` has those that find words, `vector_index.py` vectors; each framework has a file of its
+own. A package is imported by its adapter alone; where it is missing, one sentence says so.
 """
 
 from collections.abc import Iterator

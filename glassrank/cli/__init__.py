@@ -1,4 +1,4 @@
-"""The command line: one small file for each command, found here by name."""
+"""The command line: each command is a function of its name, in a file that is read when asked."""
 
 import signal
 import sys
@@ -14,17 +14,16 @@ from glassrank.errors import GlassrankError, disk_error
 
 COMMANDS = (
     *("demo", "index", "search", "retrieve", "rerank", "evaluate", "tune", "prepare", "train"),
-    "adapt",
-    "experiment",
-    "select",
-    "explain",
-    "encode",
-    "bench",
-    "budget",
-    "clusters",
-    "serve",
+    *("adapt", "experiment", "select", "explain", "encode", "bench", "budget", "clusters", "serve"),
     "push",
 )
+_FILES = {
+    **dict.fromkeys(("retrieve", "rerank"), "whole_runs"),
+    "explain": "search",
+    "tune": "evaluate",
+    **dict.fromkeys(("prepare", "adapt", "select", "push"), "train"),
+}
+"""Where commands are that have no file of their name."""
 
 
 def application(names: Iterable[str] = COMMANDS) -> typer.Typer:
@@ -38,7 +37,8 @@ def application(names: Iterable[str] = COMMANDS) -> typer.Typer:
     )
     app.callback(invoke_without_command=True)(_options)
     for name in names:
-        app.command(name)(getattr(import_module(f"glassrank.cli.{name}"), name))
+        home = import_module(f"glassrank.cli.{_FILES.get(name, name)}")
+        app.command(name)(getattr(home, name))
     return app
 
 

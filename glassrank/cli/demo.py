@@ -250,8 +250,7 @@ def make_reports(index: Path, folder: Path, models: Sequence[str] = MODELS) -> N
     from glassrank.cli.budget import budget
     from glassrank.cli.clusters import clusters
     from glassrank.cli.encode import encode
-    from glassrank.cli.rerank import rerank
-    from glassrank.cli.retrieve import retrieve
+    from glassrank.cli.whole_runs import rerank, retrieve
     from glassrank.corpus import PYTHON_QUESTIONS
 
     queries, qrels = (str(PYTHON_QUESTIONS / name) for name in ("queries.tsv", "qrels.txt"))

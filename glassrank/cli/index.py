@@ -68,8 +68,7 @@ def index(
     json: console.AsJson = False,
 ) -> None:
     """Make an index of documents, or change one."""
-    from glassrank.cli.encode import plain, summary
-    from glassrank.cli.following import check_known, follow, hint, lacking
+    from glassrank.cli.encode import check_known, follow, hint, lacking, plain, summary
     from glassrank.corpus import passed_over, read_docs
     from glassrank.retrieve import Index
 

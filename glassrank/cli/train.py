@@ -1,14 +1,51 @@
-"""`glassrank train`: trains any model on prepared arrays, or goes on where it was stopped."""
+"""`glassrank prepare`, `train`, `adapt`, `select` and `push`: from collections to a model folder,
+and from there to the hub."""
 
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.table import Table
 
 from glassrank.cli import console
-from glassrank.errors import InputError
+from glassrank.errors import InputError, explained
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from glassrank.measure import Comparison, Evaluation
+    from glassrank.types import Run
+
+
+_ALPHA = 0.05
+
+
+def prepare(
+    config: Annotated[Path, typer.Argument(help="The run's TOML file.")],
+    device: Annotated[str, typer.Option(help="Where a teacher runs: cpu or cuda.")] = "cpu",
+    quiet: console.Quiet = False,
+) -> None:
+    """Prepare the arrays of a training run."""
+    from glassrank.train.config_files import read_config
+    from glassrank.train.gather import gather
+    from glassrank.train.prepare import prepare as prepare_arrays
+    from glassrank.train.prepared_folders import save_prepared
+
+    def say(line: str) -> None:
+        console.say(line, quiet=quiet)
+
+    run = read_config(config)
+    gathered = gather(run, config.parent, say)
+    prepared = prepare_arrays(run, gathered, config.parent, say, device)
+    out = config.parent / run.prepared
+    save_prepared(out, prepared)
+    console.say(
+        f"{out}: {prepared.doc_count:,} documents, {len(prepared.train.queries):,} training and "
+        f"{len(prepared.dev.queries):,} dev queries, {len(prepared.words):,} words",
+        quiet=quiet,
+    )
 
 
 def train(
@@ -30,7 +67,7 @@ def train(
 ) -> None:
     """Train a model; run it again to go on after an interruption."""
     if example is not None:
-        from glassrank.train.example import example as text_of
+        from glassrank.train.config_files import example as text_of
 
         sys.stdout.write(text_of(example))
         return
@@ -66,3 +103,177 @@ def train(
         console.print_json({"model": str(out / "best"), **asdict(trained.final)})
     else:
         console.say(f"{out / 'best'}: the trained model", quiet=quiet)
+
+
+def adapt(
+    config: Annotated[Path, typer.Argument(help="The run's TOML file, with start.model, [folds].")],
+    mode: Annotated[
+        list[str] | None,
+        typer.Option(help="none, all, interaction or representation; may be repeated."),
+    ] = None,
+    measure: Annotated[
+        list[str] | None, typer.Option("--measure", "-m", help="May be repeated.")
+    ] = None,
+    baseline: Annotated[
+        str | None,
+        typer.Option(help="What to compare with: a mode, or 'first stage'. All, unless given."),
+    ] = None,
+    runs: Annotated[
+        Path | None, typer.Option(help="Keep the TREC runs of the first stage and each mode here.")
+    ] = None,
+    device: console.Device = "cpu",
+    quiet: console.Quiet = False,
+    json: console.AsJson = False,
+) -> None:
+    """Adapt a model to other texts, by cross-validation over their queries."""
+    from glassrank.measure import compare_all
+    from glassrank.train.adapt import MODES, Mode
+    from glassrank.train.adapt import adapt as run
+    from glassrank.train.config_files import family_of, read_config
+    from glassrank.train.experiment import FIRST_STAGE
+    from glassrank.train.prepared_folders import load_prepared
+
+    plan = read_config(config)
+    usual = MODES if family_of(plan).modular else MODES[:2]
+    modes: list[Mode] = []
+    for name in mode or usual:
+        if name not in MODES:
+            raise InputError(f"there is no mode {name!r}; known are {', '.join(MODES)}")
+        modes.append(name)
+    if baseline is None and "all" in modes:
+        baseline = "all"
+    if baseline not in (None, FIRST_STAGE, *modes):
+        known = ", ".join([FIRST_STAGE, *modes])
+        raise InputError(f"there is no {baseline!r} to compare with; known are {known}")
+    arrays = load_prepared(config.parent / plan.prepared, plan)
+    if runs is not None and arrays.ids is None:
+        raise InputError(
+            "the prepared arrays have no ids to write runs with; prepare them again, from one "
+            "collection"
+        )
+    if runs is not None:  # before the hours that training may take
+        with explained(f"write to {runs}"):
+            runs.mkdir(parents=True, exist_ok=True)
+    adapted = run(
+        plan,
+        arrays,
+        config.parent / plan.out,
+        device,
+        modes,
+        measure or ("nDCG@10", "RR@10", "AP"),
+        lambda line: console.say(line, quiet=quiet),
+        config.parent,
+    )
+    if runs is not None:
+        _write_runs(adapted.runs, runs)
+    rows: dict[str, Evaluation] = {FIRST_STAGE: adapted.first_stage}
+    rows.update({str(name): row for name, row in adapted.modes.items()})
+    others = {name: row for name, row in rows.items() if name != baseline}
+    compared = [] if baseline is None else compare_all(others, rows[baseline])
+    if json:
+        console.print_json(_plain(rows, baseline, compared))
+    else:
+        _print_table(rows, baseline, compared)
+
+
+def _write_runs(runs: "Mapping[str, Run]", folder: Path) -> None:
+    from glassrank.corpus import write_run
+
+    for name, run in runs.items():
+        tag = name.replace(" ", "-")
+        write_run(run, folder / f"{tag}.run", tag)
+
+
+def _plain(
+    rows: "Mapping[str, Evaluation]", baseline: str | None, compared: "Sequence[Comparison]"
+) -> dict[str, object]:
+    return {
+        name: {
+            "mean": row.mean,
+            "per_query": {m: v.tolist() for m, v in row.per_query.items()},
+            "comparisons": [
+                {
+                    "measure": comparison.measure,
+                    "baseline": baseline,
+                    "p": comparison.p_value,
+                    "p_corrected": comparison.corrected_p,
+                }
+                for comparison in compared
+                if comparison.system_name == name
+            ],
+        }
+        for name, row in rows.items()
+    }
+
+
+def _print_table(
+    rows: "Mapping[str, Evaluation]", baseline: str | None, compared: "Sequence[Comparison]"
+) -> None:
+    marks = {}
+    for comparison in compared:
+        claims = zip("†*", comparison.non_inferiority, strict=True)
+        not_worse = "".join(sign for sign, claim in claims if claim.holds)[:1]
+        differs = "‡" if comparison.corrected_p < _ALPHA else ""
+        marks[comparison.system_name, comparison.measure] = not_worse + differs
+    names = list(next(iter(rows.values())).mean)
+    table = Table("", *names, box=None, pad_edge=False)
+    for name, row in rows.items():
+        table.add_row(name, *(f"{row.mean[m]:.4f}{marks.get((name, m), '')}" for m in names))
+    console.out.print(table)
+    if baseline is not None:
+        what = "adapting all" if baseline == "all" else baseline
+        console.out.print(
+            f"Not worse than {what}: † at a margin of 2%, * at 5% (p < {_ALPHA}). ‡ differs from "
+            f"it: p < {_ALPHA} in a paired t-test, Holm's correction for {len(compared)} "
+            "comparisons."
+        )
+
+
+def select(
+    models: Annotated[list[Path], typer.Argument(metavar="MODEL...", help="Model folders.")],
+    prepared: Annotated[Path, typer.Option(help="The prepared arrays, with dev queries.")],
+    out: Annotated[Path, typer.Option(help="The ensemble's folder.")],
+    measure: Annotated[str, typer.Option("--measure", "-m", help="What to maximise.")] = "RR@10",
+    device: console.Device = "cpu",
+    quiet: console.Quiet = False,
+    json: console.AsJson = False,
+) -> None:
+    """Choose an ensemble among trained models, by greedy forward selection on dev queries."""
+    from glassrank.train.combine import select_models
+    from glassrank.train.prepared_folders import load_prepared
+
+    selection = select_models(
+        models,
+        load_prepared(prepared),
+        out,
+        measure,
+        device,
+        lambda line: console.say(line, quiet=quiet),
+    )
+    if json:
+        console.print_json(
+            {
+                "model": str(out),
+                "measure": measure,
+                "value": selection.value,
+                "members": [str(models[number]) for number in selection.chosen],
+                "alone": dict(zip(map(str, models), selection.alone, strict=True)),
+            }
+        )
+
+
+def push(
+    model: Annotated[str, typer.Argument(help="The model folder.")],
+    name: Annotated[str, typer.Argument(metavar="ORG/NAME", help="Its name on the hub.")],
+    private: Annotated[
+        bool, typer.Option("--private", help="For its owners alone, if it is new there.")
+    ] = False,
+    quiet: console.Quiet = False,
+) -> None:
+    """Send a model folder to the hub, from where `--model ORG/NAME` loads it."""
+    from glassrank.models.checkpoint import load_served, named_folder
+    from glassrank.models.hub import push as send
+
+    load_served(Path(model))  # what cannot be loaded is of no use to anybody
+    folder, _ = named_folder(model)
+    console.say(f"{folder}: sent, {send(folder, name, private=private)}", quiet=quiet)

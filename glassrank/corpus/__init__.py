@@ -2,8 +2,13 @@
 
 from glassrank.corpus.docs import DocReader, passed_over, read_docs, write_docs
 from glassrank.corpus.pydocs import CORPUS, PYTHON_QUESTIONS, SAMPLE_QUERIES, python_docs
-from glassrank.corpus.qrels import read_qrels, write_qrels
-from glassrank.corpus.queries import read_folds, read_queries, write_queries
+from glassrank.corpus.queries import (
+    read_folds,
+    read_qrels,
+    read_queries,
+    write_qrels,
+    write_queries,
+)
 from glassrank.corpus.runs import read_run, write_run
 
 __all__ = [

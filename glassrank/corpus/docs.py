@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from glassrank.corpus import irds
+from glassrank.corpus.archives import read_trec_car, read_warc
 from glassrank.corpus.records import (
     Read,
     attempted,
@@ -26,8 +27,6 @@ from glassrank.corpus.records import (
     whole_text,
 )
 from glassrank.corpus.trec import read_trec_docs
-from glassrank.corpus.trec_car import read_trec_car
-from glassrank.corpus.warc import read_warc
 from glassrank.errors import InputError
 from glassrank.files import atomic_write
 from glassrank.types import Doc

@@ -28,7 +28,7 @@ from glassrank.explaining.leave_one_out import (
 )
 from glassrank.explaining.structure import PathShare, QueryTerm, ScorePart, Signal
 from glassrank.models import Output, Ranker
-from glassrank.models.co_pacrr import CoPACRR
+from glassrank.models.pacrr import CoPACRR
 from glassrank.nn.match import NGrams, ngram_name, window_padding
 
 NGRAMS = (

@@ -16,7 +16,7 @@ from torch.nn import functional
 from glassrank.explaining.cases import Case, Findings, as_matrix, marks_of
 from glassrank.explaining.kernels import kernel_table, nearest_kernels, together
 from glassrank.explaining.structure import PathShare, ScorePart
-from glassrank.models.tk_windowed import TKWindowed
+from glassrank.models.tk import TKWindowed
 from glassrank.nn.match import FLOOR, Kernels, kernel_values
 
 

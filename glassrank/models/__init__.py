@@ -1,6 +1,6 @@
-"""One file for each family of models, one contract for all.
+"""Families of models, those of one idea in one file, and one contract for all.
 
-A new family is one file here, and nothing else: the class in it that has a `name` is found by it. A
+A new family is a class in a file here, and nothing else: one that has a `name` is found by it. A
 model of somebody else's is named `module:Class`.
 """
 

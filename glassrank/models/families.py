@@ -1,4 +1,4 @@
-"""The families of models by name: the class of each file here that has a `name` is found by it."""
+"""The families of models by name: each class of the files here that has one is found by it."""
 
 import difflib
 import pkgutil
@@ -17,7 +17,7 @@ from glassrank.nn.threads import pass_on_threads
 pass_on_threads()  # here PyTorch is imported for the first time, where a process does without
 
 _NO_FAMILIES = frozenset(
-    "average calibration checkpoint contract doc_reader ensemble families fast fast_gpu hub "
+    "calibration checkpoint contract doc_reader ensemble families fast fast_gpu hub "
     "pretrained ranker saved seal served served_families text_batches "
     "trained transformers_folders weight_files word_tables".split()
 )
@@ -41,6 +41,7 @@ MODELS: dict[str, type[Ranker]] = {}
 for _file in pkgutil.iter_modules(models.__path__):
     if _file.name not in _NO_FAMILIES:
         MODELS.update(_in(import_module(f"{models.__name__}.{_file.name}")))
+MODELS = dict(sorted(MODELS.items()))
 
 
 def find_family(name: str, trusted: Collection[str] = ()) -> type[Ranker]:

@@ -5,7 +5,7 @@ A query goes through embeddings, and layers whose norms are folded into what fol
 (`nn/gpu/few_rows.py` has the steps). One query of MORES meets many documents, whose keys and values
 (Reuse-S2) lie in the GPU's memory as a store has them. Attention reads each of them once; sums and
 norms are one step; of the last block, only what [CLS]'s row needs is computed. The plain forms are
-`nn/transformer.py`, `mores.py` and `late_interaction.py`, and give the same, but for rounding.
+`nn/transformer.py`, `mores.py` and `bi_encoders.py`, and give the same, but for rounding.
 
 Needs Triton: nothing imports this file unless the model is on a GPU.
 """
@@ -18,8 +18,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from glassrank.models.bi_encoders import LateInteraction
 from glassrank.models.contract import Ranker, TokenBatch, Words
-from glassrank.models.late_interaction import LateInteraction
 from glassrank.models.mores import MORES, InteractionBlock
 from glassrank.nn.attention import SelfAttention
 from glassrank.nn.gpu.attention import attend, cross_attend, look_at_rows

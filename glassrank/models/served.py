@@ -1,9 +1,9 @@
 """Models that rank without PyTorch: weights as arrays, encoders and soft counts as compiled code.
 
-They encode, score and explain what `tk.py`, `late_interaction.py` and `kernel_bert.py` train, with
-the same weights and the same fingerprint. Queries and documents pass the encoder as
-`nn/cpu/text_encoders.py` has it, with weights rounded to bfloat16; scores are those of
-`nn/cpu/kernels.py`, as for stored words. `interact` gives the parts of a score.
+They encode, score and explain what `tk.py` and `bi_encoders.py` train, with the same weights and
+the same fingerprint. Queries and documents pass the encoder as `nn/cpu/text_encoders.py` has it,
+with weights rounded to bfloat16; scores are those of `nn/cpu/kernels.py`, as for stored words.
+`interact` gives the parts of a score.
 """
 
 import math

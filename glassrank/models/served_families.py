@@ -1,5 +1,5 @@
 """Settings, properties and weights of the families that are served without PyTorch: TK, MaxSim,
-KernelBERT. `tk.py`, `late_interaction.py` and `kernel_bert.py` train them, `served.py` serves them.
+KernelBERT. `tk.py` and `bi_encoders.py` train them, `served.py` serves them.
 """
 
 from collections.abc import Iterator, Mapping

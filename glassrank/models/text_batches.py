@@ -14,9 +14,14 @@ from glassrank.models.ranker import AnyRanker, TokenBatch, Words
 from glassrank.models.saved import SavedModel
 from glassrank.nn.threads import apart, threads_set
 from glassrank.text import Vocabulary, pad
-from glassrank.text.encoder import PieceEncoder, TextEncoder, TextIds, WordEncoder
+from glassrank.text.encoder import (
+    PieceEncoder,
+    SubwordVocabulary,
+    TextEncoder,
+    TextIds,
+    WordEncoder,
+)
 from glassrank.text.english import is_function_word
-from glassrank.text.vocabulary import SubwordVocabulary
 from glassrank.types import Doc
 
 Result = TypeVar("Result")

@@ -9,10 +9,10 @@ from typing import Any
 
 from glassrank.errors import InputError
 from glassrank.models.bert import BERT
+from glassrank.models.bi_encoders import Pooling, SingleVector
 from glassrank.models.pretrained import Pretrained, read_json, read_pretrained
 from glassrank.models.saved import SavedModel, Usage
-from glassrank.models.single_vector import Pooling, SingleVector
-from glassrank.text.sentence_transformers import check_folder
+from glassrank.text.vector_training import check_folder
 
 _QUERY_LENGTH = 64
 """Of a cross-encoder, which reads both within its positions."""

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from glassrank.errors import InputError
 from glassrank.files import most_bytes, open_bytes, read_lines
-from glassrank.text.vocabulary import UNKNOWN, Vocabulary
+from glassrank.text.encoder import UNKNOWN, Vocabulary
 from glassrank.text.word_vectors import LONGEST_NGRAM, SubwordVectors, WordVectors
 
 FASTTEXT_BEGINS = struct.pack("<i", 793712314)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.errors import InputError
-from glassrank.text.vocabulary import PADDING, UNKNOWN, Vocabulary
+from glassrank.text.encoder import PADDING, UNKNOWN, Vocabulary
 
 _SPECIAL = UNKNOWN + 1
 """The ids before the first real word."""

@@ -15,7 +15,7 @@ from glassrank.models.hub import local_or_fetched
 from glassrank.models.pretrained import local_folder
 from glassrank.ragged import Ragged
 from glassrank.settings import to_plain
-from glassrank.text.vocabulary import UNKNOWN, Vocabulary
+from glassrank.text.encoder import UNKNOWN, Vocabulary
 from glassrank.train.config import Say, TrainConfig
 from glassrank.train.config_files import preparation
 from glassrank.train.gather import Gathered, GatheredSplit, WordCounts

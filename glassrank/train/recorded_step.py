@@ -18,13 +18,13 @@ from torch.optim import Optimizer
 from glassrank.models import Output, Ranker, TokenBatch, Words
 from glassrank.train.batches import Examples
 from glassrank.train.config import TrainConfig
-from glassrank.train.losses import loss
 from glassrank.train.state import RunProgress
 from glassrank.train.step import (
     Step,
     clip,
     encoders_of,
     look_up,
+    loss,
     scores_of_read,
     shares_words,
 )

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from glassrank.nn.gpu import device_named
 from glassrank.ragged import Ragged
-from glassrank.text.sentence_transformers import load_sentence_transformer
+from glassrank.text.vector_training import load_sentence_transformer
 from glassrank.train.gather import GatheredSplit
 from glassrank.train.prepared import Split
 

@@ -17,8 +17,7 @@ from glassrank.models.contract import PieceText
 from glassrank.models.doc_reader import PassageReader
 from glassrank.models.pretrained import read_pretrained
 from glassrank.settings import from_plain
-from glassrank.text.encoder import TextEncoder, WordEncoder
-from glassrank.text.vocabulary import Vocabulary
+from glassrank.text.encoder import TextEncoder, Vocabulary, WordEncoder
 from glassrank.train.build import start_model
 from glassrank.train.config import TrainConfig
 from glassrank.train.config_files import family_of

@@ -8,7 +8,7 @@ import pytest
 from elastic_server import elastic_server
 
 import glassrank as gr
-from glassrank.adapters.elastic import ElasticIndex
+from glassrank.adapters.engines import ElasticIndex
 from glassrank.errors import GlassrankError, InputError
 from glassrank.retrieve.first_stage import ask
 

@@ -18,16 +18,17 @@ ADAPTERS = {
     "haystack": ("haystack", "haystack"),
     "langchain": ("langchain", "langchain_core"),
     "llamaindex": ("llama_index", "llama_index"),
-    "postgres": ("postgres", "psycopg"),
+    "postgres": ("engines", "psycopg"),
     "pyterrier": ("pyterrier", "pandas"),
-    "tantivy": ("tantivy_index", "tantivy"),
+    "tantivy": ("engines", "tantivy"),
 }
 MISSING = """
 import sys
 sys.modules[sys.argv[2]] = None  # as if it were not installed
 import glassrank as gr
 try:
-    __import__(f"glassrank.adapters.{sys.argv[1]}")
+    adapter = __import__(f"glassrank.adapters.{sys.argv[1]}", fromlist=["*"])
+    adapter.PostgresText("", "docs")  # an engine imports its package when it is made
 except gr.InputError as error:
     print(error)
 """
@@ -36,7 +37,7 @@ import sys
 import glassrank as gr
 for name in gr.__all__:
     getattr(gr, name)
-import glassrank.adapters.cross_encoder, glassrank.adapters.elastic, glassrank.adapters.sqlite_fts5
+import glassrank.adapters.cross_encoder, glassrank.adapters.engines
 print(*sys.modules)
 """
 

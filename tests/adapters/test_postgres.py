@@ -11,7 +11,7 @@ from glassrank.errors import GlassrankError, InputError
 from glassrank.retrieve.first_stage import ask
 
 psycopg = pytest.importorskip("psycopg", reason="the package psycopg is not installed")
-from glassrank.adapters.postgres import PostgresText  # noqa: E402
+from glassrank.adapters.engines import PostgresText  # noqa: E402
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from glassrank.adapters.sqlite_fts5 import Fts5
+from glassrank.adapters.engines import Fts5
 from glassrank.errors import GlassrankError, InputError
 from glassrank.ranking import TextPipeline
 from glassrank.retrieve.first_stage import ask

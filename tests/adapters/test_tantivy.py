@@ -10,7 +10,7 @@ from glassrank.ranking import TextPipeline
 from glassrank.retrieve.first_stage import ask
 
 tantivy = pytest.importorskip("tantivy", reason="the package tantivy is not installed")
-from glassrank.adapters.tantivy_index import Tantivy  # noqa: E402
+from glassrank.adapters.engines import Tantivy  # noqa: E402
 
 
 def filled(texts: dict[str, str], folder: Path | None = None, ids: str = "raw") -> Any:

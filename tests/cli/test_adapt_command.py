@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from command_line import Call
 
-from glassrank.cli.adapt import _print_table
+from glassrank.cli.train import _print_table
 from glassrank.corpus import read_qrels, read_run
 from glassrank.measure import Evaluation, compare_all, evaluate
 from glassrank.train.prepared_folders import load_prepared, save_prepared

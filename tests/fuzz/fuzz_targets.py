@@ -28,10 +28,9 @@ from glassrank.retrieve import Index
 from glassrank.settings import from_plain
 from glassrank.store import Store, encode_index
 from glassrank.text import EnglishAnalyzer, Vocabulary, split_words
-from glassrank.text.sentence_transformers import check_folder
 from glassrank.text.vector_files import read_subwords, read_vectors
-from glassrank.train.config_files import read_config
-from glassrank.train.example import example
+from glassrank.text.vector_training import check_folder
+from glassrank.train.config_files import example, read_config
 from glassrank.types import Doc
 
 WORDS = ["<pad>", "<unk>", "cat", "mat", "naïve"]

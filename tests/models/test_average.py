@@ -8,9 +8,9 @@ import torch
 from model_folders import word_model
 
 from glassrank.errors import InputError
-from glassrank.models.average import average, main
 from glassrank.models.checkpoint import load_model
 from glassrank.models.trained import save_model
+from glassrank.train.combine import average, main
 
 
 def test_the_weights_are_means(tmp_path: Path) -> None:

@@ -99,7 +99,7 @@ def test_a_file_in_models_is_all_that_a_family_needs(tmp_path: Path) -> None:
     shutil.copy(Path(__file__).parent / "outside_model.py", copied / "models" / "soft_tf.py")
     code = (
         "import torch; from glassrank.models import MODELS, WordTable, name_of;"
-        "from glassrank.train.example import example; family = MODELS['soft_tf'];"
+        "from glassrank.train.config_files import example; family = MODELS['soft_tf'];"
         "assert name_of(family) == 'soft_tf', name_of(family);"
         "assert 'power = 2' in example('soft_tf')"
     )

@@ -11,8 +11,8 @@ from model_cases import piece_batch, small_model, widened_ids
 from torch.nn import functional
 
 from glassrank.models import MODELS, PieceRanker, TokenBatch, Words
+from glassrank.models.bi_encoders import KernelBERT, KernelBERTConfig
 from glassrank.models.checkpoint import Usage, load_model
-from glassrank.models.kernel_bert import KernelBERT, KernelBERTConfig
 from glassrank.models.pretrained import Pretrained
 from glassrank.models.trained import save_model
 from glassrank.nn.match import Kernels

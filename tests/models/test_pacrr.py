@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from glassrank.models.co_pacrr import CoPACRR, CoPACRRConfig, shuffled
 from glassrank.models.contract import Output, Ranker, Words
-from glassrank.models.pacrr import PACRR, PACRRConfig
+from glassrank.models.pacrr import PACRR, CoPACRR, CoPACRRConfig, PACRRConfig, shuffled
 from glassrank.nn.match import k_max
 
 PARITY = Path(__file__).resolve().parents[2].parent / "shared" / "parity"

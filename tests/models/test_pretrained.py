@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 
 from glassrank.errors import GlassrankError, InputError
 from glassrank.models.bert import BERT
-from glassrank.models.kernel_bert import KernelBERT
+from glassrank.models.bi_encoders import KernelBERT
 from glassrank.models.mores import MORES
 from glassrank.models.pretrained import find_folder, our_names, read_pretrained
 from glassrank.nn.attention import key_bias

@@ -18,7 +18,7 @@ from glassrank.ranking.live import Reranker
 from glassrank.settings import from_plain
 from glassrank.store.doc_encoder import DocEncoder
 from glassrank.text import Vocabulary
-from glassrank.text.vocabulary import UNKNOWN, SubwordVocabulary
+from glassrank.text.encoder import UNKNOWN, SubwordVocabulary
 from glassrank.text.word_vectors import SubwordVectors
 from glassrank.train.config import TrainConfig, VectorsConfig
 from glassrank.train.gather import Gathered, GatheredSplit
@@ -184,7 +184,7 @@ def test_words_that_nobody_saw_are_not_alike(members: int, tmp_path: Path) -> No
 
 
 def test_unseen_words_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("glassrank.text.vocabulary._MOST_UNSEEN", 3)
+    monkeypatch.setattr("glassrank.text.encoder._MOST_UNSEEN", 3)
     table = table_of(vectors_of(["abca"]), Vocabulary(["abca"]))
     vocabulary = SubwordVocabulary(["abca"], [table])
     assert vocabulary.ids(["bbb", "abca", "bbb", "ccc"]).tolist() == [3, 2, 3, 4]

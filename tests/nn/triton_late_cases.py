@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from glassrank.models import TokenBatch
+from glassrank.models.bi_encoders import KernelBERT, KernelBERTConfig
 from glassrank.models.fast_gpu import QueriesOnGPU
-from glassrank.models.kernel_bert import KernelBERT, KernelBERTConfig
 from glassrank.nn.transformer import EncoderConfig
 
 DEVICE = "cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda"

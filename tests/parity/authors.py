@@ -8,10 +8,8 @@ import torch
 from torch import Tensor
 
 from glassrank.models.contract import Output, Ranker, Words
-from glassrank.models.conv_knrm import ConvKNRM, ConvKNRMConfig
-from glassrank.models.knrm import KNRM, KNRMConfig
-from glassrank.models.tk import TK, TKConfig
-from glassrank.models.tk_windowed import TKWindowed, TKWindowedConfig
+from glassrank.models.knrm import KNRM, ConvKNRM, ConvKNRMConfig, KNRMConfig
+from glassrank.models.tk import TK, TKConfig, TKWindowed, TKWindowedConfig
 from glassrank.nn.contextual import ContextualConfig
 
 Weights = dict[str, Tensor]

@@ -5,9 +5,8 @@ from typing import Any
 
 from torch import Tensor
 
-from glassrank.models.co_pacrr import CoPACRR, CoPACRRConfig
 from glassrank.models.contract import Ranker
-from glassrank.models.pacrr import PACRR, PACRRConfig
+from glassrank.models.pacrr import PACRR, CoPACRR, CoPACRRConfig, PACRRConfig
 
 Weights = dict[str, Tensor]
 Description = dict[str, Any]

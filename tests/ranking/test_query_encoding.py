@@ -10,12 +10,10 @@ pytest.importorskip("numba")
 from glassrank.explaining.explainers import explain_text
 from glassrank.models import Ranker, TokenBatch, WordTable
 from glassrank.models.bert import BERT, BERTConfig
+from glassrank.models.bi_encoders import KernelBERT, KernelBERTConfig, MaxSim
 from glassrank.models.checkpoint import SavedModel, Usage
 from glassrank.models.fast import query_form
-from glassrank.models.kernel_bert import KernelBERT, KernelBERTConfig
-from glassrank.models.late_interaction import MaxSim
-from glassrank.models.tk import TK, TKConfig
-from glassrank.models.tk_windowed import TKWindowed, TKWindowedConfig
+from glassrank.models.tk import TK, TKConfig, TKWindowed, TKWindowedConfig
 from glassrank.nn.contextual import ContextualConfig, ContextualLayers
 from glassrank.nn.cpu.query_encoders import ContextualQueryOnCPU, EncoderOnCPU
 from glassrank.nn.threads import lead, one_thread

@@ -10,7 +10,7 @@ import pytest
 from reliability import Recorder
 
 from glassrank.errors import InputError
-from glassrank.text.sentence_transformers import check_folder, load_sentence_transformer
+from glassrank.text.vector_training import check_folder, load_sentence_transformer
 from glassrank.train.teachers import find_teacher
 
 EVIL = "import pathlib; pathlib.Path(__file__).with_name('ran').touch()\nclass Boom: pass\n"

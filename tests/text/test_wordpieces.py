@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from glassrank.errors import InputError
-from glassrank.text.encoder import PieceEncoder, TextEncoder, WordEncoder
-from glassrank.text.vocabulary import Vocabulary
+from glassrank.text.encoder import PieceEncoder, TextEncoder, Vocabulary, WordEncoder
 
 pytest.importorskip("tokenizers")
 PIECES = "[PAD] [UNK] [CLS] [SEP] read ##ing a csv - file ? [ ] sep cls the caf ##e Read".split()

@@ -24,7 +24,7 @@ class NoCompiler:
         assert name != "torch._dynamo", "loading a model loads torch's compiler: slow"
 
 sys.meta_path.insert(0, NoCompiler())  # the traceback says who asks for it
-import glassrank.train.__main__, glassrank.train.select
+import glassrank.train.__main__, glassrank.train.combine
 from glassrank.models.checkpoint import PACKAGED, load_model
 load_model(PACKAGED["default"])
 """
@@ -37,4 +37,4 @@ def test_it_needs_nothing_else_and_loads_models_without_torchs_compiler() -> Non
 
 def test_special_words_are_those_of_the_encoders() -> None:
     assert Vocabulary([]).words == SPECIAL_WORDS
-    assert encoder._SPECIAL == SPECIAL_PIECES
+    assert encoder._SPECIAL_PIECES == SPECIAL_PIECES

@@ -10,8 +10,7 @@ from glassrank.errors import InputError
 from glassrank.models import MODELS, TokenBatch, WordTable
 from glassrank.settings import from_plain
 from glassrank.train.config import TrainConfig
-from glassrank.train.config_files import read_config
-from glassrank.train.example import BETTER, example
+from glassrank.train.config_files import BETTER, example, read_config
 
 LARGE = ("bert", "mores", "kernel_bert", "maxsim", "single_vector")
 

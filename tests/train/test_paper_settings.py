@@ -11,8 +11,8 @@ import pytest
 from tiny_run import tiny_config
 
 from glassrank.models import MODELS
+from glassrank.text.encoder import Vocabulary
 from glassrank.text.vector_training import train_word2vec
-from glassrank.text.vocabulary import Vocabulary
 from glassrank.train.config import TrainConfig
 from glassrank.train.config_files import read_config
 from glassrank.train.prepare import _vectors

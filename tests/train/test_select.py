@@ -20,9 +20,9 @@ from glassrank.models.checkpoint import Usage, load_model
 from glassrank.models.trained import save_model
 from glassrank.train.batches import SplitTensors, Tokens
 from glassrank.train.build import build_model
+from glassrank.train.combine import select, select_models
 from glassrank.train.prepared import Prepared
 from glassrank.train.prepared_folders import save_prepared
-from glassrank.train.select import select, select_models
 from glassrank.train.validate import validate
 
 TARGET = np.array([3.0, -1.0, 2.0, 0.0])

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from glassrank.models.co_pacrr import CoPACRRConfig
 from glassrank.models.duet import DuetConfig
 from glassrank.models.knrm import KNRMConfig
 from glassrank.models.matchpyramid import MatchPyramidConfig
-from glassrank.models.pacrr import PACRRConfig
+from glassrank.models.pacrr import CoPACRRConfig, PACRRConfig
 from glassrank.models.rpacrr import RPACRRConfig
 from glassrank.models.tk import TKConfig
 from glassrank.settings import from_plain, to_plain

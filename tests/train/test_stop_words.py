@@ -12,13 +12,13 @@ from glassrank.errors import InputError
 from glassrank.explaining import Change, explain, what_if
 from glassrank.models.checkpoint import load_model
 from glassrank.ranking import Reranker
+from glassrank.train.combine import select_models
 from glassrank.train.config import TrainConfig
 from glassrank.train.config_files import check_same, preparation, read_config, run_settings
 from glassrank.train.gather import gather
 from glassrank.train.loop import train
 from glassrank.train.prepare import prepare
 from glassrank.train.prepared_folders import load_prepared, save_prepared
-from glassrank.train.select import select_models
 
 DOCS = {
     "d1": "What a hat is this? It is of felt.",

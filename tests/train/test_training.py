@@ -13,8 +13,7 @@ from glassrank.errors import InputError
 from glassrank.models.checkpoint import fingerprint, load_model
 from glassrank.train.build import build_model
 from glassrank.train.config import TrainConfig
-from glassrank.train.config_files import read_config
-from glassrank.train.example import example
+from glassrank.train.config_files import example, read_config
 from glassrank.train.loop import Trained, train
 from glassrank.train.prepared import Prepared
 

@@ -1,0 +1,219 @@
+"""A pretrained encoder reads query and document apart, and what it makes of them meets late.
+
+O. Khattab, M. Zaharia, "ColBERT: Efficient and Effective Passage Search via Contextualized Late
+Interaction over BERT", SIGIR 2020: pieces meet as unit vectors of a few dimensions. What their
+similarities are worth differs. `MaxSim` is as in ColBERT, with a learned weight for each query
+piece. `KernelBERT` has TK's kernels, and what makes TK what it is: documents encoded beforehand, a
+score that is a sum over query pieces and kernels on two paths. Its kernels count the document's
+pieces that are *at least* so similar, and no weight is negative: a closer match never counts
+against a text.
+
+N. Reimers, I. Gurevych, "Sentence-BERT", EMNLP 2019: one vector for each text, the mean of its
+pieces or the first of them, compared once. `SingleVector` is what people store today, and so what a
+re-ranker is compared with: a sentence transformer's weights rank here as they do there.
+"""
+
+import copy
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Self
+
+import torch
+from torch import Tensor, nn
+
+from glassrank.models.contract import Output, PieceRanker, PieceText, TokenBatch, Words, WordTable
+from glassrank.models.pretrained import Pretrained
+from glassrank.models.served_families import (
+    KernelBERTConfig,
+    KernelBERTFamily,
+    LateInteractionConfig,
+    LateInteractionFamily,
+    MaxSimFamily,
+)
+from glassrank.models.tk import two_paths
+from glassrank.nn.match import (
+    FLOOR,
+    KernelBank,
+    Readout,
+    kernel_pool,
+    match_matrix,
+    pair_mask,
+    rising,
+    unit,
+)
+from glassrank.nn.transformer import Encoder, EncoderConfig
+
+__all__ = [
+    "KernelBERT",
+    "KernelBERTConfig",
+    "LateInteraction",
+    "LateInteractionConfig",
+    "MaxSim",
+    "Pooling",
+    "SingleVector",
+    "SingleVectorConfig",
+]
+
+Pooling = Literal["mean", "cls"]
+"""The mean of all pieces, or the first one."""
+
+
+class LateInteraction(LateInteractionFamily, PieceRanker):
+    """Subclasses say what the similarities add up to. A query piece's weight, between 0 and 2,
+    comes from its own vector and stands in the place of its idf."""
+
+    interacts_rounded = False
+    large = False
+
+    def __init__(self, config: Any, words: WordTable | None = None) -> None:
+        super().__init__(config, words)
+        self.encoder = Encoder(config.encoder)
+        self.projection = nn.Linear(config.encoder.size, config.size, bias=False)
+        self.term_weight = nn.Linear(config.encoder.size, 1)
+        nn.init.orthogonal_(self.projection.weight)  # similarities begin as the encoder has them
+        nn.init.zeros_(self.term_weight.weight)  # and every piece counts 1
+        nn.init.zeros_(self.term_weight.bias)
+
+    def encode_query(self, batch: TokenBatch) -> Words:
+        states = self.encoder(batch.ids, batch.mask)  # (B, Q, H)
+        return Words(self.vectors(states), batch.mask, self.weights(states) * batch.mask)
+
+    def encode_doc(self, batch: TokenBatch) -> Words:
+        states = self.encoder(batch.ids, batch.mask)  # (B, D, H)
+        return Words(self.vectors(states), batch.mask, batch.mask)
+
+    def vectors(self, states: Tensor) -> Tensor:
+        """Unit vectors (B, L, E) in float32, whatever the encoder computes in."""
+        projected: Tensor = self.projection(states.to(self.projection.weight))
+        return unit(projected.float())
+
+    def weights(self, states: Tensor) -> Tensor:
+        """Of query pieces: (B, Q)."""
+        logits = self.term_weight(states.to(self.term_weight.weight)).squeeze(-1)
+        return 2 * torch.sigmoid(logits.float())
+
+    @torch.no_grad()
+    def look_at(self, docs: Iterable[TokenBatch]) -> None:
+        """The projection begins with the directions in which most of the states' length lies:
+        similarities begin as near to the encoder's own as so few dimensions allow."""
+        size = self.config.encoder.size
+        moment = self.projection.weight.new_zeros(size, size, dtype=torch.float64)  # (H, H)
+        for batch in docs:
+            states = unit(self.encoder(batch.ids, batch.mask).float())[batch.mask > 0]  # (T, H)
+            moment += (states.T @ states).double()
+        if moment.any():
+            directions = torch.linalg.eigh(moment).eigenvectors.T.flip(0)  # (H, H), longest first
+            self.projection.weight.copy_(directions[: self.config.size])
+
+    def rounded(self, dtype: torch.dtype) -> Self:
+        """Only the encoder: kernels see the last bits of a similarity."""
+        fast = copy.copy(self)
+        fast._modules = dict(self._modules)  # its own, so that the trained model keeps its encoder
+        fast.encoder = copy.deepcopy(self.encoder).to(dtype)
+        return fast.eval()
+
+    @classmethod
+    def start(cls, bert: Pretrained, **settings: object) -> Self:
+        """With the weights of a pretrained encoder; projection and weights are fresh."""
+        given = {"text": PieceText(lowercase=bert.lowercase), **settings}
+        model = cls(cls.config_type(bert.config, **given))
+        model.encoder.load_state_dict(bert.encoder_weights())
+        return model
+
+
+class MaxSim(MaxSimFamily, LateInteraction):
+    """Each query piece counts as much as the document piece most like it. The score is a sum over
+    query pieces, so its parts are exact."""
+
+    def __init__(self, config: LateInteractionConfig, words: WordTable | None = None) -> None:
+        super().__init__(config, words)
+        self.scale = nn.Parameter(torch.tensor(1.0))  # its exponential: cosines are small numbers
+
+    def interact(self, query: Words, doc: Words, explain: bool = False) -> Output:
+        masks = query.mask.float().expand(len(doc.mask), -1), doc.mask.float()
+        similarity = match_matrix(query.vectors.float(), doc.vectors.float(), *masks)  # (B, Q, D)
+        # A document without pieces, or padding, is as far away as can be.
+        best = similarity.masked_fill(pair_mask(*masks) == 0, -1.0).amax(2)  # (B, Q)
+        part = self.scale.exp() * query.idf.float() * best * masks[0]  # (B, Q)
+        return Output(part.sum(1), {"best match": part, "similarity": similarity})
+
+
+class KernelBERT(KernelBERTFamily, LateInteraction):
+    """Kernels that count pieces of at least some similarity."""
+
+    def __init__(self, config: KernelBERTConfig, words: WordTable | None = None) -> None:
+        super().__init__(config, words)
+        self.kernels = KernelBank(config.kernels)
+        # Small and, where weights rise, just above zero: scores begin near those of a softmax.
+        log, length = (-5.0, -3.0) if config.monotone else (0.01, 0.05)
+        self.log_weights = nn.Parameter(torch.full((len(config.kernels),), log))  # (K,)
+        self.length_weights = nn.Parameter(torch.full((len(config.kernels),), length))  # (K,)
+
+    def interact(self, query: Words, doc: Words, explain: bool = False) -> Output:
+        similarity = match_matrix(
+            query.vectors.float(), doc.vectors.float(), query.mask.float(), doc.mask.float()
+        )  # (B, Q, D)
+        batch = len(similarity)
+        query_mask = query.mask.float().expand(batch, -1)  # (B, Q)
+        counts = kernel_pool(similarity, query_mask, doc.mask.float(), self.kernels)  # (B, Q, K)
+        length = doc.mask.float().sum(-1)[:, None, None] + 1  # (B, 1, 1)
+        weight = query.idf.float()[..., None]  # (B or 1, Q, 1)
+        readout = self.readouts()[0]
+        log_signal = counts.clamp(min=FLOOR).log() * weight  # (B, Q, K)
+        length_signal = counts / length * weight  # (B, Q, K)
+        return two_paths(similarity, (log_signal, length_signal), (readout.log, readout.length))
+
+    def readouts(self) -> list[Readout]:
+        if not self.config.monotone:
+            return [Readout(self.log_weights, self.length_weights)]
+        return [Readout(rising(self.log_weights), rising(self.length_weights))]
+
+
+@dataclass(frozen=True)
+class SingleVectorConfig:
+    """The encoder, and how texts become its pieces."""
+
+    encoder: EncoderConfig = field(default_factory=EncoderConfig)
+    text: PieceText = field(default_factory=PieceText)
+    pooling: Pooling = "mean"
+
+
+class SingleVector(PieceRanker):
+    """The cosine of two vectors, scaled."""
+
+    name = "single_vector"
+    config_type = SingleVectorConfig
+    stores_words = True
+    one_row = True
+    interacts_rounded = False
+    large = False
+
+    def __init__(self, config: SingleVectorConfig, words: WordTable | None = None) -> None:
+        super().__init__(config, words)
+        self.encoder = Encoder(config.encoder)
+        self.scale = nn.Parameter(torch.tensor(3.0))  # its exponential: cosines are small numbers
+
+    def encode_query(self, batch: TokenBatch) -> Words:
+        """(B, 1, H): the text as one word."""
+        states = self.encoder(batch.ids, batch.mask).float()  # (B, L, H)
+        mask = batch.mask[..., None]
+        if self.config.pooling == "cls":
+            pooled = states[:, 0]  # (B, H)
+        else:
+            pooled = (states * mask).sum(1) / mask.sum(1).clamp(min=1)
+        has_words = batch.mask.amax(1, keepdim=True)  # (B, 1)
+        return Words(unit(pooled)[:, None], has_words, has_words)
+
+    def encode_doc(self, batch: TokenBatch) -> Words:
+        return self.encode_query(batch)
+
+    def interact(self, query: Words, doc: Words, explain: bool = False) -> Output:
+        cosine = (query.vectors.float() * doc.vectors.float()).sum((1, 2))  # (B,)
+        return Output(self.scale.exp() * cosine, {"similarity": cosine[:, None, None]})
+
+    @classmethod
+    def start(cls, bert: Pretrained, **settings: object) -> Self:
+        config = SingleVectorConfig(bert.config, PieceText(lowercase=bert.lowercase))
+        model = cls(replace(config, **settings))  # type: ignore[arg-type]
+        model.encoder.load_state_dict(bert.encoder_weights())
+        return model
