@@ -29,8 +29,8 @@ from glassrank.folders import Folder
 from glassrank.models.checkpoint import SavedModel, load_served
 from glassrank.retrieve import Index
 from glassrank.retrieve.index import check_target, located
-from glassrank.retrieve.manifest import Manifest, open_index
 from glassrank.retrieve.segment import Segment, SegmentRecord, encode_fields
+from glassrank.retrieve.snapshot import Manifest, open_index
 from glassrank.retrieve.writer import changing
 from glassrank.store import Progress, Report, store_folder
 from glassrank.store.doc_encoder import DocEncoder
