@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from glassrank.models.contract import Output, WordRanker, Words, WordTable
 from glassrank.models.served_families import TKConfig, TKFamily
-from glassrank.nn.contextual import ContextualLayers
 from glassrank.nn.match import FLOOR, KernelBank, Readout, kernel_pool, match_matrix, rising, unit
+from glassrank.nn.transformer import ContextualLayers
 
 __all__ = ["TK", "TKConfig", "two_paths"]
 

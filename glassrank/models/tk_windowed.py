@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from glassrank.models.contract import Output, WordRanker, Words, WordTable
-from glassrank.nn.contextual import ContextualConfig, ContextualLayers
 from glassrank.nn.match import (
     FLOOR,
     KernelBank,
@@ -23,6 +22,7 @@ from glassrank.nn.match import (
     pair_mask,
     unit,
 )
+from glassrank.nn.transformer import ContextualConfig, ContextualLayers
 
 
 @dataclass(frozen=True)

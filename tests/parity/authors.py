@@ -12,7 +12,7 @@ from glassrank.models.conv_knrm import ConvKNRM, ConvKNRMConfig
 from glassrank.models.knrm import KNRM, KNRMConfig
 from glassrank.models.tk import TK, TKConfig
 from glassrank.models.tk_windowed import TKWindowed, TKWindowedConfig
-from glassrank.nn.contextual import ContextualConfig
+from glassrank.nn.transformer import ContextualConfig
 
 Weights = dict[str, Tensor]
 Description = dict[str, Any]

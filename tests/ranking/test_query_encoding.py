@@ -16,10 +16,9 @@ from glassrank.models.kernel_bert import KernelBERT, KernelBERTConfig
 from glassrank.models.late_interaction import MaxSim
 from glassrank.models.tk import TK, TKConfig
 from glassrank.models.tk_windowed import TKWindowed, TKWindowedConfig
-from glassrank.nn.contextual import ContextualConfig, ContextualLayers
 from glassrank.nn.cpu.query_encoders import ContextualQueryOnCPU, EncoderOnCPU
 from glassrank.nn.threads import lead, one_thread
-from glassrank.nn.transformer import EncoderConfig
+from glassrank.nn.transformer import ContextualConfig, ContextualLayers, EncoderConfig
 from glassrank.ranking import Reranker
 from glassrank.ranking.by_torch import QueryEncoder
 
