@@ -3,17 +3,28 @@ HTML file that needs nothing else. It works without scripts and without a networ
 the file forbids both.
 """
 
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from glassrank.explaining import page_parts as parts
-from glassrank.explaining.printing import colour, line, number
-from glassrank.explaining.structure import ExplanationData, PairData, differences_of
+from glassrank.explaining.structure import (
+    Difference,
+    ExplanationData,
+    Group,
+    PairData,
+    colour,
+    line,
+    number,
+)
 from glassrank.explaining.terminal import as_text, draw
 from glassrank.settings import from_plain, to_plain
 
 SCHEMA, COMPARISON_SCHEMA = "glassrank.explanation/1", "glassrank.comparison/1"
 """Names and versions of the JSON forms; a number changes when a reader would have to."""
+
+_Key = tuple[Group, str, str, int]
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 
@@ -58,7 +69,51 @@ class ExplanationPair(PairData):
 
 def compare(left: Explanation, right: Explanation) -> ExplanationPair:
     """What each path, kernel and query word adds to the left document more than to the right."""
-    return ExplanationPair(left, right, differences_of(left, right))
+    return ExplanationPair(left, right, _differences(left, right))
+
+
+def _differences(left: ExplanationData, right: ExplanationData) -> tuple[Difference, ...]:
+    """What each path, kernel and query word adds to the left document more than to the right."""
+    mine, others = _values(left), _values(right)
+    keys = [*mine, *(key for key in others if key not in mine)]
+    return tuple(
+        Difference(
+            *key[:3],
+            mine.get(key),
+            others.get(key),
+            mine.get(key, 0.0) - others.get(key, 0.0),
+        )
+        for key in keys
+    )
+
+
+def _values(explanation: ExplanationData) -> dict[_Key, float]:
+    """Named values in the order in which they are shown. A name that comes twice, as a word may in
+    a query, has a number."""
+    seen: Counter[tuple[Group, str, str]] = Counter()
+    values: dict[_Key, float] = {}
+    for group, name, path, value in _listed(explanation):
+        key = group, name, path
+        values[(*key, seen[key])] = value
+        seen[key] += 1
+    return values
+
+
+def _listed(explanation: ExplanationData) -> Iterator[tuple[Group, str, str, float]]:
+    yield "score", "score", "", explanation.score
+    for part in explanation.parts.children:
+        yield "part", part.name, "", part.value
+    for signal in explanation.signals:
+        yield "signal", signal.name, "", signal.value
+        if len(signal.paths) > 1:
+            for share in signal.paths:
+                yield "signal", signal.name, share.path, share.value
+    for term in explanation.terms:
+        name = explanation.query.words[term.word].text
+        yield "term", name, "", term.value
+        if len(term.paths) > 1:
+            for path, value in term.paths.items():
+                yield "term", name, path, value
 
 
 def html_page(shown: ExplanationData | PairData) -> str:
