@@ -32,7 +32,7 @@ from glassrank.models import WordTable
 from glassrank.models.checkpoint import Usage, load_served
 from glassrank.models.tk import TK, TKConfig
 from glassrank.models.trained import save_model
-from glassrank.nn.contextual import ContextualConfig
+from glassrank.nn.transformer import ContextualConfig
 from glassrank.ranking import Pipeline, Reranker
 from glassrank.retrieve import BM25, Index
 from glassrank.scale import ShardedIndex, ShardedPipeline

@@ -39,7 +39,7 @@ from typing import Any
 from glassrank.models.checkpoint import load_named
 from glassrank.ranking import Pipeline
 from glassrank.retrieve import Index
-from glassrank.retrieve.manifest import read_manifest
+from glassrank.retrieve.snapshot import read_manifest
 from glassrank.store import encode_index
 from glassrank.types import Doc
 

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-_LONGEST = 2000
+_LONGEST, _LONGEST_ABOUT_FOLDER = 2000, 500
 UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """Characters with which a document could steer a terminal, or turn text around."""
 
@@ -105,3 +105,25 @@ def disk_error(error: OSError, doing: str, hint: str = "") -> DiskError:
     return DiskError(
         f"cannot {doing}{where}: {error.strerror or error}{'; ' if hint else ''}{hint}"
     )
+
+
+@contextmanager
+def about(path: Path, doing: str) -> Iterator[None]:
+    """Whatever the content of a stranger's file leads to is one sentence about that folder."""
+    try:
+        yield
+    except OSError:
+        raise
+    except GlassrankError as error:
+        text = str(error)
+        named = text if str(path) in text else f"{path}: {text}"
+        raise type(error)(_printable(named)) from error
+    except Exception as error:  # a value that nobody thought of
+        text = f"{path}: {doing} ({type(error).__name__}: {error})"
+        raise InputError(_printable(text)) from error
+
+
+def _printable(text: str) -> str:
+    """On one line, and without what a terminal would obey; names in files may be anything."""
+    short = text if len(text) <= _LONGEST_ABOUT_FOLDER else f"{text[:_LONGEST_ABOUT_FOLDER]}..."
+    return "".join(letter if letter.isprintable() else "?" for letter in short)

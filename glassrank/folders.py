@@ -13,7 +13,7 @@ pipe or a device, and what is new is really new. The path that a user gives may 
 
 What is not there is a `FileNotFoundError` and a full disk an `OSError`, whose `filename` is the
 whole path; `errors.explained` makes one sentence of them. What no writer of ours would make is a
-`CorruptError`. Systems differ in all this: such calls stand here and in `whole_folder.py` alone.
+`CorruptError`. Systems differ in all this: such calls stand here and in `sealed.py` alone.
 """
 
 import errno

@@ -9,7 +9,7 @@ import pytest
 
 from glassrank.errors import CorruptError, GlassrankError, explained
 from glassrank.folders import Folder, is_plain
-from glassrank.whole_folder import remove_tree
+from glassrank.sealed import remove_tree
 
 OUTSIDE = [
     "..",

@@ -23,7 +23,6 @@ ORDER = (
         "settings",
         "folders",
         "checked",
-        "whole_folder",
         "sealed",
     ),
     *("files", "code_cache", "compiled", "arrays", "ragged"),

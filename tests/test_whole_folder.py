@@ -7,10 +7,10 @@ import pytest
 from killed import dies_at, killed
 from reliability import Recorder
 
-from glassrank import whole_folder as module
+from glassrank import sealed as module
 from glassrank.errors import GlassrankError, InputError
 from glassrank.folders import Folder
-from glassrank.whole_folder import read_whole, whole_folder
+from glassrank.sealed import read_whole, whole_folder
 
 
 @pytest.fixture(params=["exchange", "two renames"], autouse=True)

@@ -17,7 +17,7 @@ from torch.nn import functional
 from glassrank.models import TokenBatch, Words, WordTable
 from glassrank.models.bi_encoders import KernelBERT, KernelBERTConfig
 from glassrank.models.tk import TK, TKConfig
-from glassrank.nn.encoder_configs import EncoderConfig
+from glassrank.nn.configs import EncoderConfig
 from glassrank.nn.gpu.contextual import ContextualOnGPU
 from glassrank.ranking.by_torch import Replayed
 from glassrank_bench.measuring import Case, MissingError, Result

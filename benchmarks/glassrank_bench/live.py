@@ -8,7 +8,7 @@ from torch import Tensor
 
 from glassrank.models import TokenBatch
 from glassrank.models.checkpoint import load_named
-from glassrank.nn.contextual import ContextualLayers, Layer, positions
+from glassrank.nn.transformer import ContextualLayer, ContextualLayers, positions
 from glassrank.ranking import Reranker, load
 from glassrank.text import pad, split_words
 from glassrank_bench.measuring import Result, medians_ms
@@ -61,7 +61,7 @@ def authors_contextual(layers: ContextualLayers, vectors: Tensor, mask: Tensor) 
     context = words + positions(words)
     allowed = ((1 - mask) * -1e32)[:, None, None, :]  # (B, 1, 1, L)
     for layer in layers.layers:
-        assert isinstance(layer, Layer)
+        assert isinstance(layer, ContextualLayer)
         h = layer.feed_forward_norm(layer.feed_forward(context) + context)
         split = torch.unflatten(layer.query_key_value(h), -1, (3, layer.heads, -1))
         query, key, value = split.permute(2, 0, 3, 1, 4)  # each (B, H, L, A)

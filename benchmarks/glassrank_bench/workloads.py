@@ -16,7 +16,7 @@ from torch.nn import functional
 from glassrank.corpus import python_docs, read_docs
 from glassrank.models import Words, WordTable
 from glassrank.models.tk import TK, TKConfig
-from glassrank.nn.contextual import ContextualConfig
+from glassrank.nn.transformer import ContextualConfig
 from glassrank.types import Doc
 
 DOCS, WORDS, SIZE, TERMS = 1000, 200, 300, 30

@@ -89,7 +89,7 @@ def opened(
     exact: bool = False,
 ) -> "Iterator[ShardedIndex]":
     """An index, and an actor for each of its shards, for as long as it is used."""
-    from glassrank.retrieve.manifest import read_manifest
+    from glassrank.retrieve.snapshot import read_manifest
     from glassrank.scale import ShardedIndex
     from glassrank.scale.cluster import RayShards, connected, processors
     from glassrank.scale.mirror import Mirror, as_url

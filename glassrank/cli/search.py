@@ -234,7 +234,7 @@ def _show_what_if(answer: "WhatIf", ids: list[str]) -> None:
     from rich.text import Text
 
     from glassrank.errors import safe
-    from glassrank.explaining.printing import number
+    from glassrank.explaining.structure import number
 
     moved = answer.moved[answer.doc]
     console.out.print(Text(f"query: {safe(answer.query)}\n\n{safe(answer.text)}\n"))

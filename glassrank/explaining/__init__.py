@@ -2,7 +2,7 @@
 
 from glassrank.explaining.changes import Change, WhatIf, what_if
 from glassrank.explaining.explainers import EXPLAINERS, explain_text
-from glassrank.explaining.explanation import Explanation, ExplanationPair, compare
+from glassrank.explaining.explanation import Explanation, ExplanationPair, compare, html_page
 from glassrank.explaining.hits import (
     explain,
     explain_docs,
@@ -10,7 +10,6 @@ from glassrank.explaining.hits import (
     one_or_both,
     what_if_doc,
 )
-from glassrank.explaining.page import html_page
 from glassrank.explaining.structure import ScorePart
 
 __all__ = [

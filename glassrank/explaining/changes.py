@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from glassrank.deadline import NEVER, Deadline
 from glassrank.errors import InputError
 from glassrank.explaining.explainers import best_passage, read_texts
-from glassrank.explaining.reading import Reading, read, read_doc
-from glassrank.explaining.spans import Span, word_spans
+from glassrank.explaining.reading import Reading, Span, read, read_doc, word_spans
 from glassrank.explaining.structure import Side, Word
 from glassrank.explaining.whole_words import text_in_words
 from glassrank.models.doc_reader import text_of

@@ -25,7 +25,7 @@ from glassrank.explaining.cases import (
 )
 from glassrank.explaining.structure import PathShare, ScorePart, Signal
 from glassrank.models.ranker import AnyRanker, as_array
-from glassrank.nn.kernel_runs import FLOOR, Kernels, Readout, kernel_value
+from glassrank.nn.configs import FLOOR, Kernels, Readout, kernel_value
 
 NEAR = 0.4
 """Kernels around similarities below this are not coloured at first."""

@@ -7,8 +7,8 @@ import html
 from collections.abc import Iterable, Iterator
 
 from glassrank.errors import safe
-from glassrank.explaining.printing import WORDS_ADD, letter, number, signed
 from glassrank.explaining.structure import (
+    WORDS_ADD,
     ExplanationData,
     Mark,
     Matrix,
@@ -17,6 +17,9 @@ from glassrank.explaining.structure import (
     Word,
     gaps,
     is_coloured,
+    letter,
+    number,
+    signed,
 )
 
 _ARROWS = {"up": "▲", "down": "▼", "": ""}

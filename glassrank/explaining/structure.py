@@ -1,12 +1,17 @@
-"""What an explanation is: one structure of named parts, the same for every model.
+"""What an explanation is: one structure of named parts, the same for every model. And how numbers
+and colours are printed: one way, so that terminal, HTML and page never differ.
 
 Whoever draws it never asks which model it shows. Three words recur. A *term* is a query word. A
 *signal* is one kind of evidence that a model looks for: a kernel, a size of n-grams. A *path* is
 one way on which signals become score: TK has logarithms of counts, and counts by length.
+
+Printed values are rounded; they add up before rounding, and JSON has them in full. The colours are
+Okabe and Ito's, which colour-blind people can tell apart. Every signal and every query word also
+has a letter or number of its own, which is written behind the words it marks, and a line style
+below them: nothing is said by colour alone.
 """
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -15,6 +20,10 @@ Kind = Literal[
     "score", "member", "path", "window", "words", "term", "signal", "first stage", "constant"
 ]
 Side = Literal["query", "document"]
+
+DECIMALS = 4
+WORDS_ADD = "What a word of the document adds: the score less that without it"
+"""What "adds" means, wherever it is said."""
 
 
 @dataclass(frozen=True)
@@ -240,48 +249,67 @@ class PairData:
     differences: tuple[Difference, ...]
 
 
-_Key = tuple[Group, str, str, int]
+def number(value: float) -> str:
+    """
+    >>> number(-11.93124), number(-0.00001)
+    ('-11.9312', '0.0000')
+    """
+    text = f"{value:.{DECIMALS}f}"
+    return text.removeprefix("-") if float(text) == 0 else text
 
 
-def differences_of(left: ExplanationData, right: ExplanationData) -> tuple[Difference, ...]:
-    """What each path, kernel and query word adds to the left document more than to the right."""
-    mine, others = _values(left), _values(right)
-    keys = [*mine, *(key for key in others if key not in mine)]
-    return tuple(
-        Difference(
-            *key[:3],
-            mine.get(key),
-            others.get(key),
-            mine.get(key, 0.0) - others.get(key, 0.0),
-        )
-        for key in keys
-    )
+def signed(value: float) -> str:
+    """
+    >>> signed(0.25), signed(-2), signed(0)
+    ('+0.2500', '-2.0000', '0.0000')
+    """
+    text = number(value)
+    return text if text.startswith("-") or float(text) == 0 else f"+{text}"
 
 
-def _values(explanation: ExplanationData) -> dict[_Key, float]:
-    """Named values in the order in which they are shown. A name that comes twice, as a word may in
-    a query, has a number."""
-    seen: Counter[tuple[Group, str, str]] = Counter()
-    values: dict[_Key, float] = {}
-    for group, name, path, value in _listed(explanation):
-        key = group, name, path
-        values[(*key, seen[key])] = value
-        seen[key] += 1
-    return values
+COLOURS = (
+    *("#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7", "#999999"),
+)
+_LETTERS = "abcdefghijklmnoprstuvwxyz"
+_RAISED = "ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡᵐⁿᵒᵖʳˢᵗᵘᵛʷˣʸᶻ"
+"""Letters as a terminal can raise them; there is no q."""
+LINES = ("solid", "double", "dashed", "dotted", "wavy")
 
 
-def _listed(explanation: ExplanationData) -> Iterator[tuple[Group, str, str, float]]:
-    yield "score", "score", "", explanation.score
-    for part in explanation.parts.children:
-        yield "part", part.name, "", part.value
-    for signal in explanation.signals:
-        yield "signal", signal.name, "", signal.value
-        if len(signal.paths) > 1:
-            for share in signal.paths:
-                yield "signal", signal.name, share.path, share.value
-    for term in explanation.terms:
-        name = explanation.query.words[term.word].text
-        yield "term", name, "", term.value
-        if len(term.paths) > 1:
-            for path, value in term.paths.items():
-                yield "term", name, path, value
+def letter(place: int) -> str:
+    """
+    >>> letter(0), letter(24), letter(25)
+    ('a', 'z', 'aa')
+    """
+    name = ""
+    while place >= 0:
+        name = _LETTERS[place % len(_LETTERS)] + name
+        place = place // len(_LETTERS) - 1
+    return name
+
+
+def raised(place: int) -> str:
+    """
+    >>> raised(1)
+    'ᵇ'
+    """
+    return letter(place).translate(str.maketrans(_LETTERS, _RAISED))
+
+
+def raised_number(place: int) -> str:
+    """Of a query word, counted from 1.
+
+    >>> raised_number(0), raised_number(11)
+    ('¹', '¹²')
+    """
+    return str(place + 1).translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
+
+
+def colour(place: int) -> str:
+    """Of a signal or a query word, by its number."""
+    return COLOURS[place % len(COLOURS)]
+
+
+def line(place: int) -> str:
+    """The style of the line below it."""
+    return LINES[place % len(LINES)]

@@ -14,23 +14,21 @@ from rich.table import Table
 from rich.text import Text as RichText
 
 from glassrank.errors import safe
-from glassrank.explaining.printing import (
-    WORDS_ADD,
-    colour,
-    letter,
-    number,
-    raised,
-    raised_number,
-    signed,
-)
 from glassrank.explaining.structure import (
+    WORDS_ADD,
     Difference,
     ExplanationData,
     PairData,
     ScorePart,
     Signal,
+    colour,
     gaps,
     is_coloured,
+    letter,
+    number,
+    raised,
+    raised_number,
+    signed,
 )
 
 MOST_CHILDREN = 12

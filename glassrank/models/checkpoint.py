@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from glassrank.errors import InputError
+from glassrank.errors import InputError, about
 from glassrank.models.hub import local_or_fetched
 from glassrank.models.ranker import TokenBatch
 from glassrank.models.saved import (
@@ -51,7 +51,7 @@ from glassrank.models.weight_files import (
     whole_header,
 )
 from glassrank.nn.threads import one_thread
-from glassrank.sealed import MANIFEST, SealedFiles, about, read_sealed
+from glassrank.sealed import MANIFEST, SealedFiles, read_sealed
 from glassrank.settings import from_plain, modest
 
 __all__ = [

@@ -8,11 +8,9 @@ from torch import nn
 
 from glassrank.models.contract import Ranker
 from glassrank.nn import gpu
-from glassrank.nn.contextual import ContextualLayers
 from glassrank.nn.cpu.doc_encoders import ContextualOnCPU, DocsEncoderOnCPU, packs
 from glassrank.nn.gpu import device_named
-from glassrank.nn.gpu.contextual import ContextualOnGPU
-from glassrank.nn.transformer import Encoder
+from glassrank.nn.transformer import ContextualLayers, Encoder
 
 
 def placed(model: Ranker, device: str, *, exact: bool) -> tuple[Ranker, Ranker]:
@@ -28,10 +26,13 @@ def fast_form(model: Ranker) -> Ranker:
     dtype = torch.bfloat16 if on_gpu or _multiplies_bf16() else torch.float32
     layers, encoder = (getattr(model, name, None) for name in ("contextual", "encoder"))
     if isinstance(layers, ContextualLayers):
-        if on_gpu and not gpu.usable():
+        if not on_gpu:
+            return _with(model, contextual=ContextualOnCPU(layers, dtype))
+        if not gpu.usable():
             return model
-        fast = ContextualOnGPU if on_gpu else ContextualOnCPU
-        return _with(model, contextual=fast(layers, dtype))
+        from glassrank.nn.gpu.contextual import ContextualOnGPU
+
+        return _with(model, contextual=ContextualOnGPU(layers, dtype))
     if dtype == torch.float32:
         return model
     if not on_gpu and model.stores_words and isinstance(encoder, Encoder) and packs(encoder):

@@ -23,8 +23,8 @@ from glassrank.models.contract import Ranker, TokenBatch, Words
 from glassrank.models.mores import MORES, InteractionBlock
 from glassrank.nn.attention import SelfAttention
 from glassrank.nn.gpu.attention import attend, cross_attend, look_at_rows
+from glassrank.nn.gpu.contextual import add_norm
 from glassrank.nn.gpu.few_rows import Folded, Rows, attended, linear
-from glassrank.nn.gpu.norm import add_norm
 from glassrank.nn.match import unit
 from glassrank.nn.transformer import Embeddings, Encoder, FeedForward, Layer
 

@@ -15,8 +15,7 @@ from typing import Any
 from glassrank.errors import InputError, explained, safe
 from glassrank.folders import Folder
 from glassrank.models.saved import CARD, CONFIG, VOCABULARY, WEIGHTS
-from glassrank.sealed import MANIFEST
-from glassrank.whole_folder import whole_folder
+from glassrank.sealed import MANIFEST, whole_folder
 
 OURS = (CONFIG, WEIGHTS, VOCABULARY, CARD, MANIFEST)
 """What a model folder of this package consists of; an ensemble's has folders of such, 0, 1, …"""

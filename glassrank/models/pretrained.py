@@ -17,13 +17,12 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from glassrank.checked import parse_json
-from glassrank.errors import InputError, explained
+from glassrank.errors import InputError, about, explained
 from glassrank.folders import Folder
 from glassrank.models.hub import fetch
 from glassrank.models.saved import check_pieces
 from glassrank.models.weight_files import build, check_finite, header_of, read_tensors
 from glassrank.nn.transformer import Activation, Encoder, EncoderConfig
-from glassrank.sealed import about
 from glassrank.settings import from_plain, modest, shown
 
 _TEXT_BYTES = 1 << 26

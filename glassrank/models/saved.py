@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.checked import parse_json
-from glassrank.errors import GlassrankError, InputError
+from glassrank.errors import GlassrankError, InputError, about
 from glassrank.models import is_outside
 from glassrank.models.calibration import Calibration
 from glassrank.models.ranker import AnyRanker
-from glassrank.sealed import SealedFiles, about
+from glassrank.sealed import SealedFiles
 from glassrank.settings import from_plain, modest, to_plain
 
 _MOST_PASSAGES = 10_000

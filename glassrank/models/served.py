@@ -22,10 +22,10 @@ from glassrank.models.served_families import (
     ServedTable,
     TKFamily,
 )
+from glassrank.nn.configs import FLOOR, Readout, kernel_value
 from glassrank.nn.cpu import amx
 from glassrank.nn.cpu.kernels import StoredRows, pool_cpu
 from glassrank.nn.cpu.text_encoders import BERTRows, ContextualRows, within
-from glassrank.nn.kernel_runs import FLOOR, Readout, kernel_value
 
 Array = NDArray[Any]
 _ROWS_AT_ONCE = 256

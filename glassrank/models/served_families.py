@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from glassrank.errors import InputError
 from glassrank.models.ranker import AnyRanker, PieceText
 from glassrank.models.weight_files import TensorInfo
-from glassrank.nn.encoder_configs import ContextualConfig, EncoderConfig
-from glassrank.nn.kernel_runs import Kernels
+from glassrank.nn.configs import ContextualConfig, EncoderConfig, Kernels
 
 
 @dataclass(frozen=True)

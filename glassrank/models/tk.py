@@ -20,7 +20,6 @@ from torch.nn import functional
 
 from glassrank.models.contract import Output, WordRanker, Words, WordTable
 from glassrank.models.served_families import TKConfig, TKFamily
-from glassrank.nn.contextual import ContextualConfig, ContextualLayers
 from glassrank.nn.match import (
     FLOOR,
     KernelBank,
@@ -33,6 +32,7 @@ from glassrank.nn.match import (
     rising,
     unit,
 )
+from glassrank.nn.transformer import ContextualConfig, ContextualLayers
 
 __all__ = ["TK", "TKConfig", "TKWindowed", "TKWindowedConfig", "two_paths"]
 

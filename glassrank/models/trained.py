@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from safetensors.torch import load
 
-from glassrank.errors import InputError
+from glassrank.errors import InputError, about
 from glassrank.folders import Folder
 from glassrank.models import is_outside
 from glassrank.models.contract import Ranker, TokenBatch, WordTable
@@ -41,7 +41,7 @@ from glassrank.models.weight_files import (
     write_tensors,
 )
 from glassrank.models.word_tables import SubwordTable, check_vocabulary
-from glassrank.sealed import MANIFEST, SealedFiles, about, sealed_files, sealed_folder
+from glassrank.sealed import MANIFEST, SealedFiles, sealed_files, sealed_folder
 from glassrank.settings import from_plain, modest, to_plain
 
 _MOST_MEMBERS = 100

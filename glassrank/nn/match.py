@@ -5,7 +5,7 @@ k-max pooling takes the strongest signals of each row, strongest first. Kernel p
 counts of how many document words are how similar to a query word (Xiong et al., "End-to-end neural
 ad-hoc ranking with kernel pooling", SIGIR 2017): a kernel is a Gaussian around a similarity, and
 its sum over the document counts the words near that similarity. Kernels as data, and how fast forms
-share their exponentials, are in `kernel_runs.py`. N-grams, and the score of rows, are what the
+share their exponentials, are in `configs.py`. N-grams, and the score of rows, are what the
 PACRR family shares.
 """
 
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from glassrank.nn.kernel_runs import FLOOR, Kernels, Readout
+from glassrank.nn.configs import FLOOR, Kernels, Readout
 
 __all__ = [
     "FLOOR",

@@ -39,7 +39,7 @@ def fused_pooling(model: AnyRanker, store: Store) -> Fused | None:
     """None where the plain form has to serve: another kind of model, ids are stored, or a GPU's
     memory does not hold the store."""
     if is_on_gpu(model):
-        from glassrank.ranking.fused_gpu import fused_on_gpu
+        from glassrank.ranking.by_torch import fused_on_gpu
 
         return fused_on_gpu(model, store)
     readouts = model.readouts() if store.dtype in _ON_CPU else []

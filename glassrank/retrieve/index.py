@@ -13,11 +13,10 @@ import numpy as np
 from glassrank.deadline import NEVER, Deadline
 from glassrank.errors import DuplicateIdError, GlassrankError, InputError, explained
 from glassrank.folders import LOCK, Folder
-from glassrank.retrieve.manifest import FILE_NAME, Manifest, read_manifest
 from glassrank.retrieve.methods import Method, parse_method, run_method
 from glassrank.retrieve.search import TopK, affordable
 from glassrank.retrieve.segment import SegmentRecord, is_segment_name
-from glassrank.retrieve.snapshot import Snapshot
+from glassrank.retrieve.snapshot import FILE_NAME, Manifest, Snapshot, read_manifest
 from glassrank.retrieve.snippets import Snippets
 from glassrank.retrieve.where import Given, parse_where
 from glassrank.retrieve.writer import UNCHANGED, changing

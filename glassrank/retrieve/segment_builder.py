@@ -1,20 +1,31 @@
-"""Collects documents in memory until there are enough of them for a segment."""
+"""New segments: of documents that are collected in memory until there are enough of them, or of
+several segments, without their deleted documents.
 
+To merge, documents are copied in blocks straight from the old segments' arrays; memory holds one
+block, the terms, and four bytes for each document and term.
+"""
+
+import heapq
 from array import array
 from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from glassrank.arrays import frozen
 from glassrank.compiled import compiled
 from glassrank.errors import DuplicateIdError, InputError
 from glassrank.folders import Folder
-from glassrank.ragged import Ragged, pack
-from glassrank.retrieve.segment import SegmentRecord, encode_fields
+from glassrank.ragged import Ragged, Strings, pack
+from glassrank.retrieve.segment import Segment, SegmentRecord, encode_fields
 from glassrank.retrieve.segment_writer import DocBlock, TermNumbers, write_segment
 from glassrank.text import EnglishAnalyzer
 from glassrank.types import Doc
 
+DOCS_AT_ONCE = 1 << 15
+"""That are copied as one block where segments are merged."""
 _NOT_A_TERM = -1
 
 
@@ -117,3 +128,136 @@ def _count(
                 previous = word
         offsets[i + 1] = at
     return offsets, terms[:at].copy(), counts[:at].copy()
+
+
+def merge_segments(folder: Folder, name: str, segments: Sequence[Segment]) -> SegmentRecord:
+    """Writes one segment with the documents of several that are not deleted."""
+    owners, docs = _document_order(segments)
+    terms = _live_terms(segments)
+    numbers = {term: number for number, term in enumerate(terms)}
+    renumber = [
+        np.array([numbers.get(term, 0) for term in _encoded(segment.terms)], np.uint32)
+        for segment in segments
+    ]
+    blocks = (
+        _block(segments, renumber, owners[part], docs[part])
+        for part in (slice(i, i + DOCS_AT_ONCE) for i in range(0, len(docs), DOCS_AT_ONCE))
+    )
+    return write_segment(folder, name, _known(segments, terms, renumber), blocks)
+
+
+def _known(
+    segments: Sequence[Segment], terms: Sequence[bytes], renumber: Sequence[NDArray[np.uint32]]
+) -> TermNumbers:
+    frequencies, totals = np.zeros(len(terms), np.int64), np.zeros(len(terms), np.int64)
+    for segment, numbers in zip(segments, renumber, strict=True):
+        of_terms = segment.postings.sizes.astype(np.int64), segment.term_totals.astype(np.int64)
+        for number, gone in segment.deleted_statistics[1].items():
+            of_terms[0][number] -= gone[0]
+            of_terms[1][number] -= gone[1]
+        for added, values in zip((frequencies, totals), of_terms, strict=True):
+            left = values > 0  # the others' numbers are somebody else's
+            added[numbers[left]] += values[left]
+    return TermNumbers(terms, frequencies, totals)
+
+
+def _document_order(segments: Sequence[Segment]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """For each document of the result, by id: its segment, and its number there."""
+
+    def live(owner: int, segment: Segment) -> Iterator[tuple[bytes, int, int]]:
+        deleted = frozenset(segment.deleted.tolist())
+        for number, doc_id in enumerate(_encoded(segment.ids)):
+            if number not in deleted:
+                yield doc_id, owner, number
+
+    size = sum(len(segment) - len(segment.deleted) for segment in segments)
+    owners, docs = np.empty(size, np.int32), np.empty(size, np.int64)
+    previous = None
+    streams = (live(owner, segment) for owner, segment in enumerate(segments))
+    for i, (doc_id, owner, number) in enumerate(heapq.merge(*streams)):
+        if doc_id == previous:
+            raise DuplicateIdError(doc_id.decode())
+        owners[i], docs[i], previous = owner, number, doc_id
+    return owners, docs
+
+
+def _live_terms(segments: Sequence[Segment]) -> list[bytes]:
+    """Sorted terms that a document still has: one that only deleted documents had is gone."""
+    terms: set[bytes] = set()
+    for segment in segments:
+        _, gone = segment.deleted_statistics
+        frequencies = segment.postings.sizes
+        left = {term for term, (docs, _) in gone.items() if docs == frequencies[term]}
+        terms.update(t for number, t in enumerate(_encoded(segment.terms)) if number not in left)
+    return sorted(terms)
+
+
+def _encoded(strings: Strings) -> Iterator[bytes]:
+    return map(strings.encoded, range(len(strings)))
+
+
+def _block(
+    segments: Sequence[Segment],
+    renumber: Sequence[NDArray[np.uint32]],
+    owners: NDArray[np.int32],
+    docs: NDArray[np.int64],
+) -> DocBlock:
+    def gather(rows: Callable[[Segment], tuple[NDArray[np.int64], NDArray[Any]]]) -> Ragged:
+        return _gather([rows(segment) for segment in segments], owners, docs)
+
+    vectors = [
+        segment.vectors.unpack(docs[owners == owner]) for owner, segment in enumerate(segments)
+    ]
+    # (n,) a document's place among those of its segment
+    places = np.empty(len(docs), np.int64)
+    for owner in range(len(segments)):
+        mine = owners == owner
+        places[mine] = np.arange(np.count_nonzero(mine))
+    terms = _gather(
+        [
+            (rows.offsets, numbers[segment.by_frequency[rows.values]])
+            for segment, numbers, rows in zip(segments, renumber, vectors, strict=True)
+        ],
+        owners,
+        places,
+    )
+    counts = _gather([(rows.offsets, rows.counts) for rows in vectors], owners, places)
+    return DocBlock(
+        ids=gather(lambda segment: (segment.ids.offsets, segment.ids.data)),
+        texts=gather(lambda segment: (segment.texts.offsets, segment.texts.data)),
+        fields=gather(lambda segment: (segment.fields.offsets, segment.fields.data)),
+        terms=terms,
+        counts=counts.values,
+    )
+
+
+def _gather(
+    rows: Sequence[tuple[NDArray[np.int64], NDArray[Any]]],
+    owners: NDArray[np.int32],
+    docs: NDArray[np.int64],
+) -> Ragged:
+    """Rows of several ragged arrays, in a given order, as one."""
+    sizes = np.zeros(len(docs), np.int64)
+    for owner, (offsets, _) in enumerate(rows):
+        mine = owners == owner
+        sizes[mine] = offsets[docs[mine] + 1] - offsets[docs[mine]]
+    out_offsets = np.concatenate([[0], np.cumsum(sizes)])
+    out = np.empty(out_offsets[-1], np.result_type(*(values.dtype for _, values in rows)))
+    for owner, (offsets, values) in enumerate(rows):
+        mine = np.flatnonzero(owners == owner)
+        starts = offsets[docs[mine]].astype(np.int64)
+        _copy_rows(frozen(values), starts, sizes[mine], out, out_offsets[mine])
+    return Ragged(out_offsets, out)
+
+
+@compiled
+def _copy_rows(
+    values: NDArray[Any],
+    starts: NDArray[np.int64],
+    sizes: NDArray[np.int64],
+    out: NDArray[Any],
+    out_starts: NDArray[np.int64],
+) -> None:
+    for i in range(len(starts)):
+        for j in range(sizes[i]):
+            out[out_starts[i] + j] = values[starts[i] + j]

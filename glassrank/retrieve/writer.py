@@ -15,21 +15,20 @@ import numpy as np
 from glassrank.arrays import ArrayWriter
 from glassrank.errors import DuplicateIdError, GlassrankError, InputError, disk_error
 from glassrank.folders import LOCK, Folder, NotDurableError
-from glassrank.retrieve.manifest import (
-    FILE_NAME,
-    Manifest,
-    manifest_in,
-    open_index,
-    write_manifest,
-)
-from glassrank.retrieve.merge import merge_segments
 from glassrank.retrieve.segment import (
     Segment,
     SegmentRecord,
     is_segment_file,
     is_segment_name,
 )
-from glassrank.retrieve.segment_builder import SegmentBuilder
+from glassrank.retrieve.segment_builder import SegmentBuilder, merge_segments
+from glassrank.retrieve.snapshot import (
+    FILE_NAME,
+    Manifest,
+    manifest_in,
+    open_index,
+    write_manifest,
+)
 from glassrank.text import EnglishAnalyzer
 from glassrank.types import Doc
 

@@ -29,9 +29,10 @@ from glassrank.folders import Folder
 from glassrank.models.checkpoint import SavedModel, load_served
 from glassrank.retrieve import Index
 from glassrank.retrieve.index import check_target, located
-from glassrank.retrieve.manifest import Manifest, open_index
 from glassrank.retrieve.segment import Segment, SegmentRecord, encode_fields
+from glassrank.retrieve.snapshot import Manifest, open_index
 from glassrank.retrieve.writer import changing
+from glassrank.sealed import remove_tree
 from glassrank.store import Progress, Report, store_folder
 from glassrank.store.doc_encoder import DocEncoder
 from glassrank.store.encode import DEFAULT_DTYPE, Counts, EncodedPart, Tally, encode_part
@@ -40,7 +41,6 @@ from glassrank.store.part import OldRows, Part
 from glassrank.store.writer import changing_store
 from glassrank.text import EnglishAnalyzer
 from glassrank.types import Doc
-from glassrank.whole_folder import remove_tree
 
 Tasks = Callable[[Callable[..., Any], Sequence[tuple[Any, ...]]], Iterable[tuple[int, Any]]]
 """Runs a function for each of several arguments: here, or on a cluster."""

@@ -18,8 +18,8 @@ from glassrank.arrays import array_record
 from glassrank.checked import FileRecord
 from glassrank.errors import CorruptError, InputError, explained
 from glassrank.folders import Folder
-from glassrank.retrieve.manifest import FILE_NAME, Manifest, manifest_in
 from glassrank.retrieve.segment import SegmentRecord
+from glassrank.retrieve.snapshot import FILE_NAME, Manifest, manifest_in
 from glassrank.retrieve.writer import remove_leftovers
 from glassrank.store.manifest import FILE_NAME as STORE_FILE
 from glassrank.store.manifest import manifest_in as store_manifest_in

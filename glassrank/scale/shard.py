@@ -27,11 +27,10 @@ from glassrank.ranking.live import Reranker
 from glassrank.ranking.planner import Planner
 from glassrank.ranking.stages import IndexStage
 from glassrank.retrieve import Index
-from glassrank.retrieve.manifest import Manifest, open_index
 from glassrank.retrieve.scoring import BM25, QL, CollectionStatistics, TermStatistics
 from glassrank.retrieve.search import TopK, WeightedQuery, search
 from glassrank.retrieve.segment import Segment
-from glassrank.retrieve.snapshot import Snapshot
+from glassrank.retrieve.snapshot import Manifest, Snapshot, open_index
 from glassrank.scale.mirror import Mirror
 from glassrank.store import Store
 from glassrank.store.manifest import FILE_NAME as STORE_FILE

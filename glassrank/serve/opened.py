@@ -16,8 +16,8 @@ from glassrank.errors import DiskError, GlassrankError, InputError, explained
 from glassrank.measure.cascade_plan import CascadePlan
 from glassrank.ranking import Pipeline, Reranker, warm_up
 from glassrank.retrieve import Index
-from glassrank.retrieve.manifest import read_manifest
 from glassrank.retrieve.segment import SegmentRecord
+from glassrank.retrieve.snapshot import read_manifest
 from glassrank.scale import ShardedIndex, ShardedPipeline, Shards
 from glassrank.serve.options import Options
 from glassrank.store.manifest import FILE_NAME as STORE_FILE

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from glassrank.errors import InputError
 from glassrank.files import read_whole
 from glassrank.models import is_outside
-from glassrank.nn.encoder_configs import EncoderConfig
+from glassrank.nn.configs import EncoderConfig
 from glassrank.settings import from_plain, shown, to_plain
 from glassrank.train.config import TrainConfig
 

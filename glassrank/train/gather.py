@@ -160,7 +160,7 @@ def _gather(
     from glassrank.corpus import read_docs, read_qrels, read_queries
     from glassrank.corpus.irds import source_in
     from glassrank.retrieve import Index
-    from glassrank.retrieve.manifest import FILE_NAME as MANIFEST
+    from glassrank.retrieve.snapshot import FILE_NAME as MANIFEST
 
     query_words, doc_words = splitters(config, base)
     source = source_in(base, collection.docs)

@@ -12,9 +12,9 @@ from numpy.lib import format as npy
 from numpy.typing import DTypeLike, NDArray
 
 from glassrank.checked import parse_json
-from glassrank.errors import InputError
+from glassrank.errors import InputError, about
 from glassrank.ragged import Ragged
-from glassrank.sealed import SealedFiles, about, read_sealed, sealed_folder
+from glassrank.sealed import SealedFiles, read_sealed, sealed_folder
 from glassrank.train.config import TrainConfig
 from glassrank.train.config_files import check_same, preparation
 from glassrank.train.prepared import DividedDocs, Prepared, RunIds, Split, Subwords, check_fits

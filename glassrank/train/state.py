@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from glassrank.checked import parse_json
-from glassrank.errors import InputError
+from glassrank.errors import InputError, about
 from glassrank.models.weight_files import check_finite, write_tensors
-from glassrank.sealed import NoFolderError, SealedFiles, about, read_sealed, sealed_folder
+from glassrank.sealed import NoFolderError, SealedFiles, read_sealed, sealed_folder
 from glassrank.settings import from_plain
 from glassrank.train.config_files import check_same
 

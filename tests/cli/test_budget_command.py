@@ -15,7 +15,7 @@ from glassrank.models import WordTable
 from glassrank.models.checkpoint import Usage
 from glassrank.models.tk import TK, TKConfig
 from glassrank.models.trained import save_model
-from glassrank.nn.contextual import ContextualConfig
+from glassrank.nn.transformer import ContextualConfig
 
 WORDS = ["<pad>", "<unk>", "cheese", "mice", "cats", "the", "sea", "cold", "chase", "cat", "for"]
 RUN = "q1 Q0 cats 1 3 a\nq1 Q0 mice 2 2 a\nq1 Q0 fish 3 1 a\nq2 Q0 dogs 1 2 a\nq2 Q0 fish 2 1 a\n"

@@ -11,7 +11,7 @@ import glassrank.corpus
 from glassrank.models import WordTable
 from glassrank.models.checkpoint import Usage
 from glassrank.models.trained import save_model
-from glassrank.retrieve.manifest import read_manifest
+from glassrank.retrieve.snapshot import read_manifest
 from glassrank.types import Doc
 
 

@@ -13,7 +13,7 @@ from glassrank.models import WordTable
 from glassrank.models.checkpoint import Usage, load_model
 from glassrank.models.tk import TK, TKConfig
 from glassrank.models.trained import save_model
-from glassrank.nn.contextual import ContextualConfig
+from glassrank.nn.transformer import ContextualConfig
 from glassrank.retrieve import Index
 from glassrank.store import Progress, Store
 from glassrank.types import Doc

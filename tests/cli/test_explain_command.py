@@ -8,7 +8,7 @@ import torch
 from command_line import DOCS, Call
 
 from glassrank.explaining import Explanation
-from glassrank.explaining.printing import number
+from glassrank.explaining.structure import number
 from glassrank.models import WordTable
 from glassrank.models.checkpoint import Usage, load_model
 from glassrank.models.knrm import KNRM, KNRMConfig

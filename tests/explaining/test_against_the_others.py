@@ -11,7 +11,7 @@ from piece_cases import piece_ranker, piece_reranker
 import glassrank
 from glassrank.deadline import Deadline
 from glassrank.explaining import Explanation, ScorePart, explain_docs
-from glassrank.explaining.printing import number
+from glassrank.explaining.structure import number
 from glassrank.models import Ensemble, Ranker
 from glassrank.ranking import Pipeline, Reranker
 from glassrank.retrieve import Index

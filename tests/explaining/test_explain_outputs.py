@@ -9,7 +9,7 @@ from html_reader import Page
 from rich.console import Console
 
 from glassrank.explaining import compare, explain, html_page
-from glassrank.explaining.printing import WORDS_ADD, number, signed
+from glassrank.explaining.structure import WORDS_ADD, number, signed
 from glassrank.explaining.terminal import as_text, draw
 from glassrank.models import Ranker
 

@@ -5,7 +5,7 @@ import sys
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from glassrank.explaining.spans import _lowered, _lowered_one_by_one, joined_origins, word_spans
+from glassrank.explaining.reading import _lowered, _lowered_one_by_one, joined_origins, word_spans
 from glassrank.text import split_words
 
 any_text = st.text(alphabet=st.characters(), max_size=60) | st.text(

@@ -21,7 +21,7 @@ from piece_cases import (
 from glassrank.cli import main
 from glassrank.errors import InputError
 from glassrank.explaining import Change, Explanation, compare, explain, html_page, what_if
-from glassrank.explaining.printing import WORDS_ADD, number, signed
+from glassrank.explaining.structure import WORDS_ADD, number, signed
 from glassrank.explaining.terminal import as_text, draw
 from glassrank.models import Ensemble
 from glassrank.models.checkpoint import SavedModel, Usage

@@ -17,8 +17,7 @@ from piece_cases import (
 )
 
 from glassrank.explaining import Explanation, compare, explain, html_page
-from glassrank.explaining.printing import WORDS_ADD, number, signed
-from glassrank.explaining.structure import ScorePart, Word
+from glassrank.explaining.structure import WORDS_ADD, ScorePart, Word, number, signed
 from glassrank.explaining.terminal import as_text, draw
 from glassrank.models import Ensemble
 from glassrank.models.checkpoint import SavedModel, Usage

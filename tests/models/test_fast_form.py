@@ -7,7 +7,6 @@ from model_cases import SMALL
 
 from glassrank.models import MODELS, Ranker
 from glassrank.models.fast import fast_form
-from glassrank.nn.gpu.contextual import ContextualOnGPU
 from glassrank.settings import from_plain
 
 
@@ -26,4 +25,7 @@ def test_without_triton_the_plain_layers_serve_on_a_gpu(
     if triton is None:
         assert fast_form(model) is model
     else:
+        pytest.importorskip("triton", reason="triton is not there")
+        from glassrank.nn.gpu.contextual import ContextualOnGPU
+
         assert isinstance(fast_form(model).contextual, ContextualOnGPU)

@@ -5,9 +5,9 @@ import torch
 
 from glassrank.models import Words
 from glassrank.models.tk import TK, TKConfig
-from glassrank.nn.contextual import ContextualConfig, ContextualLayers
 from glassrank.nn.cpu import doc_encoders
 from glassrank.nn.cpu.doc_encoders import ContextualOnCPU, Packed, rounded_up
+from glassrank.nn.transformer import ContextualConfig, ContextualLayers
 
 CONFIGS = [
     ContextualConfig(layers=2, heads=4, attention_size=8, feed_forward=10),

@@ -13,10 +13,10 @@ from torch import Tensor
 
 from glassrank.errors import InputError
 from glassrank.models import MODELS, Words
+from glassrank.nn.configs import FLOOR, Kernels, kernel_runs
 from glassrank.nn.cpu import amx
 from glassrank.nn.cpu.kernels import StoredRows, pool_cpu
 from glassrank.nn.few_bits import packed_codes, quantized
-from glassrank.nn.kernel_runs import FLOOR, Kernels, kernel_runs
 from glassrank.nn.match import KernelBank, kernel_pool, match_matrix, unit
 from glassrank.settings import from_plain
 

@@ -17,14 +17,19 @@ pytest.importorskip("numba")
 from numba import njit
 
 from glassrank.errors import InputError
-from glassrank.nn.contextual import ContextualConfig, ContextualLayers
+from glassrank.nn.configs import distance_kinds
 from glassrank.nn.cpu import amx, barrier, few_rows
 from glassrank.nn.cpu.query_encoders import ContextualQueryOnCPU, EncoderOnCPU, arrays_of
 from glassrank.nn.cpu.simd import pointer
 from glassrank.nn.cpu.text_encoders import BERTRows
-from glassrank.nn.encoder_configs import distance_kinds
 from glassrank.nn.threads import lead, one_thread
-from glassrank.nn.transformer import Activation, Encoder, EncoderConfig
+from glassrank.nn.transformer import (
+    Activation,
+    ContextualConfig,
+    ContextualLayers,
+    Encoder,
+    EncoderConfig,
+)
 
 needs_tiles = pytest.mark.skipif(not amx.usable(), reason="this processor has no AMX tiles")
 every_way = pytest.mark.parametrize(

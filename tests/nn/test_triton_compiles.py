@@ -16,12 +16,11 @@ from triton.runtime.jit import JITFunction
 from glassrank.models import TokenBatch
 from glassrank.models.fast_gpu import StoredMORES
 from glassrank.models.mores import MORES, MORESConfig
-from glassrank.nn.contextual import ContextualConfig, ContextualLayers
 from glassrank.nn.gpu import few_rows
 from glassrank.nn.gpu.contextual import ContextualOnGPU
 from glassrank.nn.gpu.kernels import pool_triton
 from glassrank.nn.match import Kernels
-from glassrank.nn.transformer import EncoderConfig
+from glassrank.nn.transformer import ContextualConfig, ContextualLayers, EncoderConfig
 
 TYPES = {
     torch.bfloat16: "*bf16",

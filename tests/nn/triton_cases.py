@@ -12,12 +12,11 @@ from torch import Tensor
 from torch.nn import functional
 
 from glassrank.errors import InputError
-from glassrank.nn.contextual import ContextualConfig, ContextualLayers, Norm
 from glassrank.nn.gpu.attention import attend
-from glassrank.nn.gpu.contextual import ContextualOnGPU
+from glassrank.nn.gpu.contextual import ContextualOnGPU, add_norm
 from glassrank.nn.gpu.kernels import Tuning, pool_triton
-from glassrank.nn.gpu.norm import add_norm
 from glassrank.nn.match import FLOOR, KernelBank, Kernels, kernel_pool, match_matrix, unit
+from glassrank.nn.transformer import ContextualConfig, ContextualLayers, Norm
 
 DEVICE = "cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda"
 

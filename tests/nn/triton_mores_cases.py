@@ -13,8 +13,8 @@ from glassrank.models.fast_gpu import StoredMORES
 from glassrank.models.mores import MORES, MORESConfig
 from glassrank.nn.attention import CrossAttention, SelfAttention, attend_unprojected, key_bias
 from glassrank.nn.gpu.attention import cross_attend, look_at_rows
+from glassrank.nn.gpu.contextual import add_norm
 from glassrank.nn.gpu.few_rows import Folded, Rows, attended, linear
-from glassrank.nn.gpu.norm import add_norm
 from glassrank.nn.transformer import EncoderConfig
 
 DEVICE = "cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda"

@@ -20,8 +20,7 @@ from glassrank.models.knrm import KNRM, KNRMConfig
 from glassrank.models.mores import MORES, MORESConfig
 from glassrank.models.tk import TK, TKConfig
 from glassrank.models.trained import save_model
-from glassrank.nn.contextual import ContextualConfig
-from glassrank.nn.transformer import EncoderConfig
+from glassrank.nn.transformer import ContextualConfig, EncoderConfig
 from glassrank.ranking import Reranker
 from glassrank.retrieve import Index
 from glassrank.serve import Options, make_app

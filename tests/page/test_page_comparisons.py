@@ -8,7 +8,7 @@ from test_page_explanation import open_explanation
 
 from glassrank.explaining import Change, ExplanationPair, compare, explain, what_if
 from glassrank.explaining.changes import apply_change
-from glassrank.explaining.printing import number, signed
+from glassrank.explaining.structure import number, signed
 from glassrank.store import text_of
 
 

@@ -10,8 +10,8 @@ from playwright.sync_api import Page, Route, expect
 from glassrank.errors import safe
 from glassrank.explaining import Explanation, explain_docs, html_page
 from glassrank.explaining.explainers import best_passage
-from glassrank.explaining.printing import colour, letter, line, number, signed
 from glassrank.explaining.reading import read_doc
+from glassrank.explaining.structure import colour, letter, line, number, signed
 from glassrank.ranking import Pipeline
 
 OPEN_ALL = """async root => {

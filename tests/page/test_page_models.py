@@ -9,8 +9,7 @@ import page_needs  # noqa: F401
 from playwright.sync_api import Page, expect
 
 from glassrank.explaining import Explanation, compare, explain
-from glassrank.explaining.printing import number
-from glassrank.explaining.structure import Matrix
+from glassrank.explaining.structure import Matrix, number
 
 _SPEC = importlib.util.spec_from_file_location(
     "explain_cases_for_the_page", Path(__file__).parents[1] / "explaining" / "explain_cases.py"

@@ -8,7 +8,7 @@ from page_service import QUERY
 from playwright.sync_api import Error, Page, Response, Route, expect
 
 from glassrank.errors import safe
-from glassrank.explaining.printing import number
+from glassrank.explaining.structure import number
 
 
 def search(page: Page, query: str = QUERY) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from torch import Tensor
 from glassrank.models.contract import Output, Ranker, Words
 from glassrank.models.knrm import KNRM, ConvKNRM, ConvKNRMConfig, KNRMConfig
 from glassrank.models.tk import TK, TKConfig, TKWindowed, TKWindowedConfig
-from glassrank.nn.contextual import ContextualConfig
+from glassrank.nn.transformer import ContextualConfig
 
 Weights = dict[str, Tensor]
 Description = dict[str, Any]

@@ -15,7 +15,7 @@ from glassrank.models.text_batches import batch_of
 from glassrank.models.tk import TK
 from glassrank.models.trained import save_model
 from glassrank.ranking import Pipeline, Reranker
-from glassrank.ranking.fused_gpu import GPUInteraction, GPUPooling
+from glassrank.ranking.by_torch import GPUInteraction, GPUPooling
 from glassrank.ranking.stored_candidates import fused_pooling
 from glassrank.retrieve import Index
 from glassrank.store import Store, encode_index

@@ -13,7 +13,7 @@ from glassrank.models.checkpoint import SavedModel, Usage
 from glassrank.models.saved import Passages
 from glassrank.models.tk import TK, TKConfig
 from glassrank.models.trained import save_model
-from glassrank.nn.contextual import ContextualConfig
+from glassrank.nn.transformer import ContextualConfig
 from glassrank.ranking import Reranker, live
 
 WORDS = ["<pad>", "<unk>", "cat", "dog", "mat", "sat", "the", "sea", "cold"]

@@ -18,7 +18,7 @@ from glassrank.models import WordTable
 from glassrank.models.checkpoint import SavedModel, Usage
 from glassrank.models.tk import TK, TKConfig
 from glassrank.models.trained import save_model
-from glassrank.nn.contextual import ContextualConfig
+from glassrank.nn.transformer import ContextualConfig
 from glassrank.ranking import BudgetWarning, CostModel, Pipeline, Reranker, rank, rerank_run
 from glassrank.retrieve import Index
 from glassrank.store import Store, encode_index

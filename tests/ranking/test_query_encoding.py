@@ -14,10 +14,9 @@ from glassrank.models.bi_encoders import KernelBERT, KernelBERTConfig, MaxSim
 from glassrank.models.checkpoint import SavedModel, Usage
 from glassrank.models.fast import query_form
 from glassrank.models.tk import TK, TKConfig, TKWindowed, TKWindowedConfig
-from glassrank.nn.contextual import ContextualConfig, ContextualLayers
 from glassrank.nn.cpu.query_encoders import ContextualQueryOnCPU, EncoderOnCPU
 from glassrank.nn.threads import lead, one_thread
-from glassrank.nn.transformer import EncoderConfig
+from glassrank.nn.transformer import ContextualConfig, ContextualLayers, EncoderConfig
 from glassrank.ranking import Reranker
 from glassrank.ranking.by_torch import QueryEncoder
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from glassrank.ranking import fused_gpu
-from glassrank.ranking.fused_gpu import Copies
+from glassrank.ranking import by_torch
+from glassrank.ranking.by_torch import Copies
 
 
 @dataclass
@@ -20,7 +20,7 @@ class Part:
 @pytest.mark.parametrize("rows", [0, 1, 7])
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "uint16"])
 def test_copies_are_the_rows(rows: int, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fused_gpu, "_BYTES_AT_ONCE", 50)
+    monkeypatch.setattr(by_torch, "_BYTES_AT_ONCE", 50)
     values = torch.randn(rows, 8) * 20
     if dtype == "uint16":
         stored = values.bfloat16().view(torch.int16).numpy().view(np.uint16)

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import glassrank
-from glassrank.retrieve.manifest import read_manifest
+from glassrank.retrieve.snapshot import read_manifest
 
 HERE = Path(__file__).parent
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(glassrank.__file__).parents[1])}

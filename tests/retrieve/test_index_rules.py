@@ -12,7 +12,7 @@ from glassrank.corpus import read_docs
 from glassrank.errors import DuplicateIdError, GlassrankError, InputError
 from glassrank.folders import Folder
 from glassrank.retrieve import Index
-from glassrank.retrieve.manifest import Manifest, write_manifest
+from glassrank.retrieve.snapshot import Manifest, write_manifest
 from glassrank.types import Doc
 
 CATS = [Doc("c1", "Cats purr."), Doc("c2", "A cat on a mat."), Doc("d1", "Dogs bark.")]

@@ -50,7 +50,7 @@ def test_merging_in_small_blocks_gives_the_same_files(
 ) -> None:
     docs = some_docs(40)
     whole = Index.build(docs, tmp_path / "whole")
-    monkeypatch.setattr("glassrank.retrieve.merge.DOCS_AT_ONCE", docs_at_once)
+    monkeypatch.setattr("glassrank.retrieve.segment_builder.DOCS_AT_ONCE", docs_at_once)
     monkeypatch.setattr("glassrank.retrieve.writer.SEGMENT_BYTES", 1500)
     assert files(Index.build(docs, tmp_path / "parts")) == files(whole)
 

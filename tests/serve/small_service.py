@@ -18,7 +18,7 @@ from glassrank.models.checkpoint import SavedModel, Usage
 from glassrank.models.knrm import KNRM, KNRMConfig
 from glassrank.models.tk import TK, TKConfig
 from glassrank.models.trained import save_model
-from glassrank.nn.contextual import ContextualConfig
+from glassrank.nn.transformer import ContextualConfig
 from glassrank.retrieve import Index
 from glassrank.serve import Options, Served, make_app
 from glassrank.serve.run import server_config

@@ -12,7 +12,7 @@ import pytest
 from small_service import on_a_socket, raw
 
 from glassrank.serve import Options, guard
-from glassrank.serve.connections import BoundedConnection
+from glassrank.serve.run import BoundedConnection
 
 HEAD = b"POST /search HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 GET = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"

@@ -16,8 +16,7 @@ from glassrank.explaining import Change, explain, what_if
 from glassrank.explaining.cases import Case, Findings
 from glassrank.explaining.changes import apply_change
 from glassrank.explaining.leave_one_out import explain_by_leaving_out
-from glassrank.explaining.reading import read
-from glassrank.explaining.spans import word_spans
+from glassrank.explaining.reading import read, word_spans
 from glassrank.explaining.summands import explain_members
 from glassrank.models import Ensemble
 from glassrank.ranking import Reranker

@@ -1,1 +1,36 @@
-"""Fast forms for a CPU, compiled by numba: each file names the plain form it must equal."""
+"""Fast forms for a CPU, compiled: each file names the plain form it must equal. And what the
+processor can do that code is compiled for: the one place that says which forms it can run.
+
+Every compiled function has a form of plain vectors, which runs on any processor; those with matrix
+tiles (see `amx`) have another. Numba keeps code on disk under the same names that are read here, so
+that a processor never finds code for another one. `NUMBA_CPU_NAME=generic NUMBA_CPU_FEATURES=`
+compiles for the least of its kind.
+"""
+
+from functools import cache
+
+
+@cache
+def architecture() -> str:
+    """`x86_64`, `aarch64` and so on."""
+    return _names()[0].partition("-")[0]
+
+
+@cache
+def has(*features: str) -> bool:
+    """Whether it has all of these, named as the compiler names them."""
+    return {f"+{feature}" for feature in features} <= set(_names()[2].split(","))
+
+
+def rows_at_once() -> int:
+    """How many sums of sixteen float32 (see `simd`) stay in registers, beside what is added to
+    them: eight, so that none waits for the one before it, where each is one register; where it
+    takes several, four do not wait, and eight would not fit."""
+    return 8 if has("avx512f") else 4
+
+
+def _names() -> tuple[str, str, str]:
+    from numba.core.registry import cpu_target  # not where PyTorch alone computes
+
+    names: tuple[str, str, str] = cpu_target.target_context.codegen().magic_tuple()
+    return names

@@ -19,7 +19,7 @@ from llvmlite import ir
 from numba import types
 from numpy.typing import NDArray
 
-from glassrank.nn.cpu import processor
+from glassrank.nn.cpu import architecture, has
 from glassrank.nn.cpu.simd import intrinsic, named
 
 ROW_BYTES = 64
@@ -37,9 +37,9 @@ _VOID = ir.VoidType()
 def usable() -> bool:
     """Whether compiled code may use tiles: the processor has them, the compiler knows, and Linux,
     which keeps room for tiles only for processes that ask, says yes."""
-    if platform.system() != "Linux" or processor.architecture() != "x86_64":
+    if platform.system() != "Linux" or architecture() != "x86_64":
         return False
-    if not processor.has("amx-tile", "amx-bf16", "amx-int8"):
+    if not has("amx-tile", "amx-bf16", "amx-int8"):
         return False
     return bool(ctypes.CDLL(None).syscall(_ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA) == 0)
 

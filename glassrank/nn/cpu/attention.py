@@ -1,9 +1,12 @@
-"""Attention within documents on a CPU with matrix tiles, compiled: for short rows of many heads.
+"""Attention within texts on a CPU with matrix tiles, compiled: for short rows of many heads.
 
 A head of 32 channels is as wide as a tile, so one instruction compares sixteen words with sixteen
 others. Similarities stand with one word's sixteen askers side by side: the softmax of all sixteen
 goes down the rows, and its result is what the next product takes, two rows interleaved. What has to
 be turned for that grows with a document's length, and not with its square.
+
+Documents come as rows of bfloat16 (`attend_within`), a text of a pass through few rows as float32
+(`attend_head`, which `row_steps.py` calls).
 """
 
 from typing import TYPE_CHECKING, Any
@@ -13,7 +16,8 @@ from numba import njit, types
 from numpy.typing import NDArray
 
 from glassrank.compiled import compiled
-from glassrank.nn.cpu import amx, processor, simd, simd_math
+from glassrank.nn import cpu
+from glassrank.nn.cpu import amx, simd, simd_math
 from glassrank.nn.cpu.simd import (
     INTS,
     LANES,
@@ -22,8 +26,11 @@ from glassrank.nn.cpu.simd import (
     integers,
     intrinsic,
     load,
+    offset,
     pointer,
     rounded,
+    store,
+    store_one,
     vector,
     written,
 )
@@ -36,7 +43,8 @@ if TYPE_CHECKING:
 CHANNELS = 32
 """Of a head: what tiles take."""
 _PAIRS = CHANNELS // 2
-_TILE = LANES * _PAIRS
+TILE_PAIRS = LANES * _PAIRS
+"""Pairs of bfloat16 in a tile."""
 _CONFIGS = amx.tile_configs().reshape(-1)
 _LOWEST, _ZERO = np.float32(-126), np.float32(0)
 
@@ -133,13 +141,13 @@ def _attend_head(
         amx.zero(1)
         row = 4 * steps * LANES  # bytes
         for step in range(steps):
-            amx.load_tile(7, pointer(shares), step * _TILE, amx.ROW_BYTES)
+            amx.load_tile(7, pointer(shares), step * TILE_PAIRS, amx.ROW_BYTES)
             amx.load_tile(4, pointer(values), step * LANES, row)
             amx.add_bf16_products(0, 4, 7)
             amx.load_tile(5, pointer(values), (LANES * steps + step) * LANES, row)
             amx.add_bf16_products(1, 5, 7)
         amx.store_tile(0, pointer(sums), 0, amx.ROW_BYTES)
-        amx.store_tile(1, pointer(sums), _TILE, amx.ROW_BYTES)
+        amx.store_tile(1, pointer(sums), TILE_PAIRS, amx.ROW_BYTES)
         for pair in range(_PAIRS):
             low = load(pointer(sums), 2 * pair * LANES) * total
             high = load(pointer(sums), (2 * pair + 1) * LANES) * total
@@ -147,6 +155,85 @@ def _attend_head(
         for word in range(here):
             for pair in range(_PAIRS):
                 out[first + begin + word, query + pair] = asked[pair * LANES + word]
+
+
+@njit
+def _lay_out_rows(
+    source: Any, count: int, key: int, value: int, stride: int, keys: Any, values: Any, row: Any
+) -> None:
+    """Keys one after another; values with all words of a channel side by side. Places up to the
+    next whole tile hold zeros."""
+    most = (count + 31) // 32 * 32
+    zeros = broadcast(np.float32(0))
+    for word in range(count):
+        at = word * stride
+        store(keys, word * CHANNELS, load(source, at + key))
+        store(keys, word * CHANNELS + LANES, load(source, at + key + LANES))
+        store(row, 0, load(source, at + value))
+        store(row, LANES, load(source, at + value + LANES))
+        for channel in range(CHANNELS):
+            store_one(values, channel * most + word, row[channel])
+    for word in range(count, count + LANES):
+        store(keys, word * CHANNELS, zeros)
+        store(keys, word * CHANNELS + LANES, zeros)
+    for channel in range(CHANNELS):
+        for word in range(count, most):
+            store_one(values, channel * most + word, np.uint16(0))
+
+
+@njit
+def attend_head(
+    source: Any, count: int, head: int, heads: int, scale: Any, words: Any, pairs: Any,
+    floats: Any, target: Any,
+) -> None:  # fmt: skip
+    """One head of one text whose queries, keys and values are float32, side by side in `source`
+    (count, heads * 3 * CHANNELS): they are rounded as they are laid out. `words`, `pairs` and
+    `floats` are room to work in (see `row_steps.TileRoom`)."""
+    stride, query = heads * 3 * CHANNELS, head * 3 * CHANNELS
+    steps = (count + 31) // 32
+    row = words
+    keys = offset(words, CHANNELS)
+    values = offset(keys, (count + LANES) * CHANNELS)
+    asked, shares = pairs, offset(pairs, TILE_PAIRS)
+    sums, scores = floats, offset(floats, 2 * TILE_PAIRS)
+    _lay_out_rows(source, count, query + CHANNELS, query + 2 * CHANNELS, stride, keys, values, row)
+    ones = broadcast(np.float32(1))
+    for begin in range(0, count, LANES):
+        here = min(LANES, count - begin)
+        for word in range(LANES):
+            at = query + min(begin + word, count - 1) * stride
+            store(row, 0, load(source, at))
+            store(row, LANES, load(source, at + LANES))
+            for pair in range(CHANNELS // 2):
+                low, high = np.uint32(row[2 * pair]), np.uint32(row[2 * pair + 1])
+                store_one(asked, pair * LANES + word, low | (high << np.uint32(16)))
+        amx.load_tile(6, asked, 0, amx.ROW_BYTES)
+        for other in range(0, count, LANES):
+            amx.zero(0)
+            amx.load_tile(4, keys, other * CHANNELS, amx.ROW_BYTES)
+            amx.add_bf16_products(0, 4, 6)
+            amx.store_tile(0, scores, other * LANES, amx.ROW_BYTES)
+        total = ones / shares_of(scores, shares, count, scale)
+        amx.zero(0)
+        amx.zero(1)
+        for step in range(steps):
+            amx.load_tile(7, shares, step * TILE_PAIRS, amx.ROW_BYTES)
+            amx.load_tile(4, values, step * 32, 64 * steps)
+            amx.add_bf16_products(0, 4, 7)
+            amx.load_tile(5, values, (LANES * steps + step) * 32, 64 * steps)
+            amx.add_bf16_products(1, 5, 7)
+        amx.store_tile(0, sums, 0, amx.ROW_BYTES)
+        amx.store_tile(1, sums, TILE_PAIRS, amx.ROW_BYTES)
+        for pair in range(CHANNELS // 2):
+            low_sum = load(sums, 2 * pair * LANES) * total
+            high_sum = load(sums, (2 * pair + 1) * LANES) * total
+            store_pairs(asked, pair * LANES, low_sum, high_sum)
+        for word in range(here):
+            to = ((begin + word) * heads + head) * CHANNELS
+            for pair in range(CHANNELS // 2):
+                both = asked[pair * LANES + word]
+                store_one(target, to + 2 * pair, np.uint16(both & np.uint32(0xFFFF)))
+                store_one(target, to + 2 * pair + 1, np.uint16(both >> np.uint32(16)))
 
 
 def _compiled(*sources: float) -> Any:
@@ -157,11 +244,11 @@ def _compiled(*sources: float) -> Any:
         longest = (lengths.max() + 31) // 32 * 32
         keys = aligned_zeros((longest + LANES) * _PAIRS, out)
         values = aligned_zeros(CHANNELS * longest // 2, out)
-        asked = aligned_zeros(_TILE, out)
+        asked = aligned_zeros(TILE_PAIRS, out)
         shares = aligned_zeros(longest * LANES // 2, out)
         floats = np.empty(0, np.float32)
         scores = aligned_zeros(longest * LANES, floats)
-        sums = aligned_zeros(2 * _TILE, floats)
+        sums = aligned_zeros(2 * TILE_PAIRS, floats)
         amx.configure(pointer(_CONFIGS), LANES)
         first = 0
         for words in lengths:
@@ -174,7 +261,7 @@ def _compiled(*sources: float) -> Any:
     return attend_documents
 
 
-_attend_documents = _compiled(*written(amx, processor, simd, simd_math))
+_attend_documents = _compiled(*written(amx, cpu, simd, simd_math))
 
 
 def usable(dtype: "torch.dtype", channels: int) -> bool:

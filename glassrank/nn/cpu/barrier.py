@@ -22,7 +22,7 @@ from numba import njit, types
 from numba.core import cgutils
 from numpy.typing import NDArray
 
-from glassrank.nn.cpu.processor import architecture
+from glassrank.nn.cpu import architecture
 from glassrank.nn.cpu.simd import intrinsic, named
 
 _JOINED, _TAKING_PART, _ARRIVED = 0, 8, 16

@@ -1,5 +1,5 @@
 """BERT's encoder and TK's transformer for documents on a CPU: the same out as from the plain forms,
-sooner. These are `nn.transformer.Encoder` and `nn.contextual.ContextualLayers`.
+sooner. These are `nn.transformer.Encoder` and `nn.transformer.ContextualLayers`.
 
 Rows of several texts stand in one matrix, one after another, so that nothing is computed for
 padding; only attention looks at texts, by matrix tiles where heads are as wide as a tile (MiniLM's
@@ -20,9 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from glassrank.errors import InputError
-from glassrank.nn.contextual import ContextualLayers, positions
-from glassrank.nn.contextual import Layer as TKLayer
-from glassrank.nn.transformer import Encoder, Layer
+from glassrank.nn.transformer import ContextualLayer, ContextualLayers, Encoder, Layer, positions
 
 _ROWS = 512
 """For so many, weights are laid out best; any other number gives the same results."""
@@ -217,7 +215,7 @@ class ContextualOnCPU(nn.Module):
         super().__init__()
         self.dtype = dtype
         self.layers = nn.ModuleList(
-            _ContextualLayer(cast(TKLayer, layer), dtype) for layer in layers.layers
+            _ContextualLayer(cast(ContextualLayer, layer), dtype) for layer in layers.layers
         )
         self.register_buffer("mix", layers.mix.detach().clone())
 
@@ -253,7 +251,7 @@ class ContextualOnCPU(nn.Module):
 class _ContextualLayer(nn.Module):
     """h = norm(FF(x) + x); out = norm(attention(h) + h), on words of several documents."""
 
-    def __init__(self, layer: TKLayer, dtype: torch.dtype) -> None:
+    def __init__(self, layer: ContextualLayer, dtype: torch.dtype) -> None:
         super().__init__()
         self.heads, self.scale = layer.heads, layer.scale
         first, second = (cast(nn.Linear, layer.feed_forward[place]) for place in (0, 2))

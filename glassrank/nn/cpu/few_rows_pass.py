@@ -13,21 +13,19 @@ from numba import njit
 from numpy.typing import NDArray
 
 from glassrank.compiled import compiled
+from glassrank.nn import cpu
 from glassrank.nn.cpu import (
     amx,
     attention,
     barrier,
-    processor,
-    row_attention,
     row_products,
     row_steps,
     simd,
     simd_math,
 )
 from glassrank.nn.cpu.barrier import all_came, arrive, clock, close, goes_on, join, participants
-from glassrank.nn.cpu.row_attention import TileRoom, attend_text
 from glassrank.nn.cpu.row_products import begin, end, multiply
-from glassrank.nn.cpu.row_steps import activate, normalise
+from glassrank.nn.cpu.row_steps import TileRoom, activate, attend_text, normalise
 from glassrank.nn.cpu.simd import (
     LANES,
     flush_denormals,
@@ -253,7 +251,5 @@ def _compiled(*sources: float) -> Any:
 
 
 pass_rows = _compiled(
-    *written(
-        amx, attention, barrier, processor, row_attention, row_products, row_steps, simd, simd_math
-    )
+    *written(amx, attention, barrier, cpu, row_products, row_steps, simd, simd_math)
 )

@@ -8,13 +8,13 @@ from numpy.typing import NDArray
 
 from glassrank.arrays import frozen
 from glassrank.errors import InputError
+from glassrank.nn.configs import Kernels, kernel_runs
 from glassrank.nn.cpu import amx
 from glassrank.nn.cpu.packed_query import AT_ONCE, Kind, layout
 from glassrank.nn.cpu.simd import LANES, LINE
 from glassrank.nn.cpu.soft_counts import Pooling, score_documents
 from glassrank.nn.cpu.stored_products import Stored
 from glassrank.nn.few_bits import GROUP, GROUP_BYTES
-from glassrank.nn.kernel_runs import Kernels, kernel_runs
 from glassrank.nn.threads import threads_set, together
 
 WORTH_A_THREAD = 1500

@@ -16,9 +16,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from glassrank.errors import InputError
-from glassrank.nn.contextual import ContextualLayers
 from glassrank.nn.cpu.text_encoders import BERTRows, ContextualRows
-from glassrank.nn.transformer import Encoder
+from glassrank.nn.transformer import ContextualLayers, Encoder
 
 
 class EncoderOnCPU(nn.Module):

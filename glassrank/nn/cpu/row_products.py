@@ -11,8 +11,7 @@ from typing import Any
 from numba import njit, types
 from numba.extending import overload
 
-from glassrank.nn.cpu import amx
-from glassrank.nn.cpu.processor import rows_at_once
+from glassrank.nn.cpu import amx, rows_at_once
 from glassrank.nn.cpu.simd import LANES, broadcast_at, load, load_pairs, pointer, prefetch, store
 from glassrank.nn.cpu.simd_math import multiply_add
 

@@ -1,14 +1,24 @@
-"""What a query's few rows go through between products, compiled: activations, attention, norms.
+"""What a text's few rows go through between products, compiled: activations, attention, norms.
 
 Rows are float32, or bfloat16 where tiles take them next. Arrays come as pointers; all widths are
 multiples of 32.
+
+Attention goes by matrix tiles where there are any and the text is long enough for them, else by
+vectors. A head that is as wide as a tile compares sixteen words with sixteen others in one
+instruction, as `attention.py` has it; here rows are float32 before it, and rounded as they are laid
+out. Heads that tell distances apart take the other way. Which way a text takes depends on its
+length alone, so that its rows do not depend on the texts beside it.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
+from numba.extending import overload
+from numpy.typing import NDArray
 
+from glassrank.nn.cpu.attention import CHANNELS, TILE_PAIRS, attend_head
+from glassrank.nn.cpu.row_products import by_tiles
 from glassrank.nn.cpu.simd import (
     LANES,
     broadcast,
@@ -44,6 +54,9 @@ _E0, _E1, _E2, _E3, _E4, _E5 = (
 )
 _ROOT_HALF = np.float32(0.5**0.5)
 _TANH_1, _TANH_3 = (np.float32(x) for x in ((8 / np.pi) ** 0.5, 0.044715))
+
+_LONG = 2 * LANES
+"""Words of a text, from which on tiles are faster."""
 
 
 @njit
@@ -196,3 +209,54 @@ def normalise(
         made = multiply_add((load(x, at) - mean) * factor, load(gain, column), load(shift, column))
         store(x, at, made)
         store(rows, at, made)
+
+
+class TileRoom(NamedTuple):
+    """Of one who takes part, for texts of up to `most` words, a multiple of 32."""
+
+    words: NDArray[np.uint16]  # keys, values and one row
+    pairs: NDArray[np.uint32]  # of queries, and shares
+    floats: NDArray[np.float32]  # scores and sums
+
+
+def room_sizes(rows: int) -> tuple[int, int, int]:
+    """Of the arrays of a `TileRoom`, for so many rows."""
+    most = -(-rows // 32) * 32
+    pairs, floats = TILE_PAIRS + most * LANES // 2, most * LANES + 2 * TILE_PAIRS
+    return (2 * most + LANES + 1) * CHANNELS, pairs, floats
+
+
+def attend_text(*_: Any) -> Any:
+    """As `attend`, with room for tiles."""
+
+
+@overload(attend_text, strict=False)
+def _attend_text(
+    source: Any, count: Any, heads: Any, channels: Any, width: Any, scale: Any, apart: Any,
+    span: Any, turned: Any, most: Any, scores: Any, words: Any, pairs: Any, floats: Any,
+    target: Any,
+) -> Any:  # fmt: skip
+    def tiles(
+        source: Any, count: Any, heads: Any, channels: Any, width: Any, scale: Any, apart: Any,
+        span: Any, turned: Any, most: Any, scores: Any, words: Any, pairs: Any, floats: Any,
+        target: Any,
+    ) -> None:  # fmt: skip
+        if count < _LONG or width != CHANNELS or span:
+            attend(
+                source, count, heads, channels, width, scale, apart, span, turned, most, scores,
+                target,
+            )  # fmt: skip
+        else:
+            for head in range(heads):
+                attend_head(source, count, head, heads, scale, words, pairs, floats, target)
+
+    def vectors(
+        source: Any, count: Any, heads: Any, channels: Any, width: Any, scale: Any, apart: Any,
+        span: Any, turned: Any, most: Any, scores: Any, words: Any, pairs: Any, floats: Any,
+        target: Any,
+    ) -> None:  # fmt: skip
+        attend(
+            source, count, heads, channels, width, scale, apart, span, turned, most, scores, target
+        )
+
+    return tiles if by_tiles(target) else vectors

@@ -24,7 +24,7 @@ from numba.core.typing.templates import ConcreteTemplate, infer_global, signatur
 from numba.extending import intrinsic as typed_intrinsic
 from numba.extending import models, register_model
 
-from glassrank.nn.cpu.processor import architecture
+from glassrank.nn.cpu import architecture
 
 LANES = 16
 """Numbers in a vector."""

@@ -14,7 +14,9 @@ import numpy as np
 from numba import njit
 
 from glassrank.compiled import compiled
-from glassrank.nn.cpu import amx, packed_query, processor, simd, simd_math, stored_products
+from glassrank.nn import cpu
+from glassrank.nn.configs import FLOOR
+from glassrank.nn.cpu import amx, packed_query, simd, simd_math, stored_products
 from glassrank.nn.cpu.packed_query import PackedQuery, pack
 from glassrank.nn.cpu.simd import (
     LANES,
@@ -51,7 +53,6 @@ from glassrank.nn.cpu.stored_products import (
     prefetch_row,
     similarity,
 )
-from glassrank.nn.kernel_runs import FLOOR
 
 _FLOOR = np.float32(FLOOR)
 _ZERO, _ONE = np.float32(0), np.float32(1)
@@ -273,6 +274,4 @@ def _compiled(*sources: float) -> Any:
     return score_documents
 
 
-score_documents = _compiled(
-    *written(amx, packed_query, processor, simd, simd_math, stored_products)
-)
+score_documents = _compiled(*written(amx, cpu, packed_query, simd, simd_math, stored_products))

@@ -11,9 +11,8 @@ import numpy as np
 from numba import njit
 from numba.extending import overload
 
-from glassrank.nn.cpu import amx
+from glassrank.nn.cpu import amx, rows_at_once
 from glassrank.nn.cpu.packed_query import INT8_PARTS, INT8_PLACE, Kind, PackedQuery, kind_of
-from glassrank.nn.cpu.processor import rows_at_once
 from glassrank.nn.cpu.simd import (
     LANES,
     broadcast,
@@ -32,7 +31,7 @@ CHUNK = 256
 read right after they are written, and all should stay in the cache."""
 
 WORDS_AT_ONCE = 8
-"""Document words that vectors take at a time, at most (see `processor.rows_at_once`)."""
+"""Document words that vectors take at a time, at most (see `rows_at_once`)."""
 
 _CONFIGS = amx.tile_configs().reshape(-1)
 _BF16_TILE = 16 * 32

@@ -1,7 +1,7 @@
 """Encoders as compiled code, made of plain arrays: texts in, rows out, one after another.
 
 `BERTRows` is BERT's encoder, whose plain form is `nn.transformer.Encoder`; `ContextualRows` is
-TK's, whose plain form is `nn.contextual.ContextualLayers`. Weights are named as the plain forms
+TK's, whose plain form is `nn.transformer.ContextualLayers`. Weights are named as the plain forms
 name them, rounded to bfloat16 and taken over as they are now; rows, norms and shares of attention
 are float32. Several threads may call them. Built once, since weights are brought into another
 order, and code is compiled or loaded.
@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from glassrank.nn.configs import ContextualConfig, EncoderConfig, distance_kinds, waves
 from glassrank.nn.cpu.few_rows import Block, FewRows
 from glassrank.nn.cpu.few_rows_pass import Entry
 from glassrank.nn.cpu.row_steps import GELU, GELU_TANH, RELU
-from glassrank.nn.encoder_configs import ContextualConfig, EncoderConfig, distance_kinds, waves
 
 Weights = Mapping[str, NDArray[Any]]
 """By name, as a model's file has them."""
