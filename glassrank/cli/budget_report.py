@@ -5,6 +5,7 @@ dotted beyond: more time brings nothing better there. Lines differ in more than 
 can be told apart in black and white.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from itertools import count
 from pathlib import Path
@@ -31,6 +32,7 @@ ENDINGS = (".svg", ".png", ".pdf")
 # Okabe and Ito's colours, which colour-blind people can tell apart; their yellow is too faint.
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
 _DASHES = ("-", (0, (6, 2)), (0, (6, 2, 1, 2)), (0, (3, 1.5)), (0, (9, 2, 2, 2, 2, 2)))
+_LEGEND_COLUMNS = 3
 _FAR_FASTER = 20
 _GREY = "#777777"
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
@@ -160,7 +162,9 @@ def _figure(report: BudgetReport) -> "Figure":
     from matplotlib.figure import Figure  # not pyplot, which looks for a screen
 
     measures = list(report.first_stage)
-    figure = Figure(figsize=(1 + 3.4 * len(measures), 3.8), layout="constrained")
+    legend = math.ceil((len(report.lines) + 2) / _LEGEND_COLUMNS)  # its rows
+    size = 1 + 3.4 * len(measures), 3.2 + 0.19 * legend
+    figure = Figure(figsize=size, layout="constrained")
     left = _left_end(report)
     all_axes = figure.subplots(1, len(measures), squeeze=False)[0]
     for axes, name in zip(all_axes, measures, strict=True):
@@ -224,5 +228,5 @@ def _draw_legend(figure: "Figure", report: BudgetReport) -> None:
         handles.append(Line2D([], [], **look, label=line.label.replace("$", r"\$")))
     marker = f"marker: {chosen}, with its number of documents; dotted: beyond it"
     handles.append(Line2D([], [], color=_GREY, linestyle=":", label=marker))
-    place: Any = {"loc": "outside lower center", "ncols": 3, "handlelength": 4}
+    place: Any = {"loc": "outside lower center", "ncols": _LEGEND_COLUMNS, "handlelength": 4}
     figure.legend(handles=handles, frameon=False, **place)
