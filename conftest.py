@@ -1,6 +1,7 @@
 """Settings for all tests; modules for a GPU can only be read where Triton is."""
 
 import gc
+import os
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -47,6 +48,12 @@ def pytest_collection_finish() -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     longest_first(items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are cores: some tests wait, for a time, a disk or another process."""
+    return len(os.sched_getaffinity(0)) + 1
 
 
 @pytest.hookimpl(optionalhook=True)

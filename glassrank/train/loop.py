@@ -84,6 +84,8 @@ def train(
     running = torch.zeros((), device=target)
 
     recorded = target.type == "cuda" and team.size == 1
+    # For every device that might be there, torch would write down the stack, in each step.
+    seed = torch.default_generator.manual_seed if target.type == "cpu" else torch.manual_seed
 
     def cut(step: int) -> Examples:
         return data.examples(team.share(sampler.batch(step)), whole=recorded)
@@ -92,7 +94,7 @@ def train(
     step: Step | None = None
     while progress.step < config.optimizer.steps and not progress.finished:
         step = step or _step(model, optimizers, config, team, examples if recorded else None, say)
-        torch.manual_seed(team.seed(config.seed * 1_000_003 + progress.step))
+        seed(team.seed(config.seed * 1_000_003 + progress.step))
         value = step.gradients(examples)
         # Here, since the update waits for the GPU: the next batch is ready before it is done.
         examples = cut(progress.step + 1)

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import torch
 CHROMIUM = shutil.which("chromium")
 MOST_MS = 15_000
 """A machine that is busy with other things must not fail a test; one that hangs must."""
+WIDE = {"width": 1280, "height": 900}
 
 
 @pytest.fixture(scope="package")
@@ -40,25 +42,57 @@ def site(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any
 @pytest.fixture(scope="package")
 def context(browser: Any, site: Any) -> Iterator[Any]:
     """One for all tests: what the first tab has fetched, the others need not."""
-    made = browser.new_context(
-        base_url=site.address, viewport={"width": 1280, "height": 900}, color_scheme="light"
-    )
+    made = browser.new_context(base_url=site.address, viewport=WIDE, color_scheme="light")
     made.set_default_timeout(MOST_MS)
     yield made
     made.close()
 
 
+@pytest.fixture(scope="package")
+def tab(context: Any) -> Iterator[Any]:
+    """One for all tests: what a new one costs is most of what a short test does."""
+    made = context.new_page()
+    yield made
+    made.close()
+
+
 @pytest.fixture
-def page(context: Any) -> Iterator[Any]:
+def page(tab: Any) -> Iterator[Any]:
     """An empty tab of a wide screen. Whatever its scripts complain about fails the test."""
-    tab = context.new_page()
+    try:
+        with watched(tab):
+            yield tab
+    finally:
+        tab.unroute_all(behavior="ignoreErrors")
+        tab.goto("about:blank")
+        if tab.viewport_size != WIDE:
+            tab.set_viewport_size(WIDE)
+
+
+@pytest.fixture
+def new_page(context: Any) -> Iterator[Any]:
+    """A tab for a test that leaves something in it."""
+    made = context.new_page()
+    try:
+        with watched(made):
+            yield made
+    finally:
+        made.close()
+
+
+@contextmanager
+def watched(tab: Any) -> Iterator[None]:
+    """Whatever its scripts complain about fails the test."""
     tab.complaints = []
-    tab.on("pageerror", lambda error: tab.complaints.append(str(error)))
-    tab.on(
-        "console",
-        lambda said: tab.complaints.append(said.text) if said.type == "error" else None,
-    )
-    yield tab
-    complaints = list(tab.complaints)
-    tab.close()
-    assert not complaints
+    heard = {
+        "pageerror": lambda error: tab.complaints.append(str(error)),
+        "console": lambda said: tab.complaints.append(said.text) if said.type == "error" else None,
+    }
+    for event, listener in heard.items():
+        tab.on(event, listener)
+    try:
+        yield
+    finally:
+        for event, listener in heard.items():
+            tab.remove_listener(event, listener)
+    assert not tab.complaints

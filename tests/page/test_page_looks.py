@@ -57,7 +57,8 @@ def test_dark_and_light_follow_the_system_and_the_switch(page: Page) -> None:
     expect(button).to_have_text("Theme: auto")  # for whoever comes next
 
 
-def test_nothing_jumps_while_results_come(page: Page) -> None:
+def test_nothing_jumps_while_results_come(new_page: Page) -> None:
+    page = new_page
     page.add_init_script(
         """window.shifts = 0;
         new PerformanceObserver(list => {

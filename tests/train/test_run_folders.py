@@ -277,6 +277,7 @@ def test_a_disk_that_refuses_is_one_sentence_and_the_run_goes_on_later(
     except GlassrankError as error:
         assert os.strerror(code) in str(error) and "\n" not in str(error)
     monkeypatch.undo()
+    monkeypatch.setattr("glassrank.train.loop.draw_if_possible", lambda *_: None)
     assert fingerprint(run(tmp_path / "out", FOUR_STEPS).model) == after_four_steps
 
 
