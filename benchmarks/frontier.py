@@ -188,23 +188,26 @@ def draw(lines: dict[str, NDArray[np.float64]], ours: Sequence[str], ms: Any, to
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(figsize=(8.5, 4.6))
+    figure, axes = pyplot.subplots(figsize=(10, 4.4))
     best = np.max([lines[name] for name in ours], axis=0)
     axes.plot(ms, best, color="#56b4e9", linewidth=9, alpha=0.3, label="the best of ours")
-    colours = iter(["#0072b2", "#009e73", "#d55e00", "#cc79a7", "#e69f00", "#000000"] * 2)
+    colours = cycle(["#0072b2", "#009e73", "#d55e00", "#cc79a7", "#e69f00", "#000000"])
+    dots = iter([(0, (1, 1.5)), (0, (1, 4)), (0, (4, 1.5, 1, 1.5)), (0, (6, 4))] * 3)
     for name, values in lines.items():
         if values.max() == values.min():
             continue  # it does not get anywhere in this time
-        mine, live = name in ours, name.endswith("(live)")
-        colour = next(colours) if mine else "#777777"
-        style = (0, (4, 2)) if live and mine else "-" if mine else (0, (1, 1.5 + live))
-        axes.plot(ms, values, color=colour, linestyle=style, linewidth=1.6, label=name)
+        mine, cascade = name in ours, ", then " in name
+        colour = next(colours) if mine else "#666666"
+        dashes = (0, (4, 2)) if name.endswith("(live)") else (0, (1, 2)) if cascade else "-"
+        style = dashes if mine else next(dots)
+        width = 2.4 if cascade else 1.6
+        axes.plot(ms, values, color=colour, linestyle=style, linewidth=width, label=name)
     axes.set_xscale("log")
     axes.set_xticks(BUDGETS, [f"{ms:,}" for ms in BUDGETS])
     axes.set_xlabel(f"milliseconds for the second stage, {machine()}")
     axes.set_ylabel(f"{MEASURE}, mean of eight collections")
     axes.grid(alpha=0.25)
-    axes.legend(fontsize=7, loc="upper left")
+    axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
     figure.tight_layout()
     figure.savefig(to)
 
