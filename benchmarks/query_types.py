@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from glassrank.cli.clusters import query_vectors
 from glassrank.corpus import read_qrels, read_queries, read_run
+from glassrank.errors import GlassrankError
 from glassrank.measure.clusters import candidate_ks, elbow, inertias, k_means, telling_terms
 from glassrank.measure.evaluate import evaluate
 from glassrank.measure.significance import correct, paired_t_test
@@ -90,4 +91,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except (GlassrankError, OSError) as error:
+        raise SystemExit(str(error)) from None
