@@ -38,7 +38,7 @@ _ONE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "TOKENIZERS_PARALLELISM"), "1"
 )
 _BEHIND = "Documents are being encoded behind the page; results get deeper until that is done"
-_AFTERWARDS = "Documents are encoded after these answers; the next ones are deeper"
+_AFTERWARDS = "Documents are encoded after these answers; then come deeper ones"
 
 
 def demo(
@@ -106,30 +106,36 @@ def _serve(index: Path, method: str | None, budget_ms: float, port: int, *, quie
 def _answer(
     path: Path, query: Sequence[str], method: str | None, budget_ms: float, k: int, *, quiet: bool
 ) -> None:
-    """First answers, then encodes for the fast model: nothing can go on behind a command that has
-    ended, and no later one would ever go deeper. Whoever ends it early has the answers, and what
-    was encoded is kept."""
+    """First answers, then encodes for the fast model, and answers again: nothing can go on behind a
+    command that has ended, and no later one would ever go deeper. Whoever ends it early has the
+    first answers, and what was encoded is kept."""
     from glassrank.cli.encode import encode
     from glassrank.cli.search import show, timing_line
     from glassrank.corpus import SAMPLE_QUERIES
     from glassrank.ranking import Pipeline
 
-    # The first search on a machine compiles it; what is timed below is what every later one takes.
-    with console.working("Preparing the search", quiet=quiet):
-        pipeline = Pipeline.open(path, MODELS, budget_ms=budget_ms, method=method)
-        pipeline("warm up", k)
-    first = pipeline.models[0]
-    is_encoded = first.store is not None and not first.lacks
-    if not is_encoded:
-        console.say(_AFTERWARDS, quiet=quiet)
-    for text in query or SAMPLE_QUERIES:
-        ranking = pipeline(text, k)
-        console.out.print(f"\n[bold green]{escape(text)}[/]  [dim]{timing_line(ranking)}[/]")
-        show(pipeline.index, ranking)
-    command = f'{_program()} search {_short(path)} "split a string into words" --model fast'
-    console.out.print(f"\nAsk your own: [bold]{command}[/]", soft_wrap=True)
-    if not is_encoded:
+    def answered() -> bool:
+        """Whether it was from stored documents."""
+        # The first search on a machine compiles it; what is timed is what every later one takes.
+        with console.working("Preparing the search", quiet=quiet):
+            pipeline = Pipeline.open(path, MODELS, budget_ms=budget_ms, method=method)
+            pipeline("warm up", k)
+        first = pipeline.models[0]
+        stored = first.store is not None and not first.lacks
+        if not stored:
+            console.say(_AFTERWARDS, quiet=quiet)
+        for text in query or SAMPLE_QUERIES:
+            ranking = pipeline(text, k)
+            console.out.print(f"\n[bold green]{escape(text)}[/]  [dim]{timing_line(ranking)}[/]")
+            show(pipeline.index, ranking)
+        command = f'{_program()} search {_short(path)} "split a string into words" --model fast'
+        console.out.print(f"\nAsk your own: [bold]{command}[/]", soft_wrap=True)
+        return stored
+
+    if not answered():
         encode(path, "fast", quiet=quiet)
+        console.say("The same questions, now that documents are stored", quiet=quiet)
+        answered()
 
 
 def _remove_old_stores(index: Path) -> None:

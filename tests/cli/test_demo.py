@@ -1,6 +1,7 @@
 """The demo's page, and its judged questions, which are measured behind it."""
 
 import json
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -154,7 +155,10 @@ def test_answers_come_before_documents_are_encoded_and_later_ones_use_the_store(
     assert "Ask your own" in said.out, "whoever ends the encoding has the answers"
     assert "re-ranked 0" not in said.out, "the first query is re-ranked live"
     first = answer()
-    assert "the next ones are deeper" in first[1]
+    assert "then come deeper ones" in first[1] and "now that documents are stored" in first[1]
+    assert first[0].count("Ask your own") == 2
+    live, stored = (int(n) for n in re.findall(r"re-ranked (?:all )?([\d,]+)", first[0]))
+    assert 0 < live <= stored
     store = Store.find(Index(index), load("fast").model)
     assert store is not None and not store.lacks(Index(index).snapshot)
     ranked: list[Ranking] = []
