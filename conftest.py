@@ -1,7 +1,6 @@
 """Settings for all tests; modules for a GPU can only be read where Triton is."""
 
 import gc
-import os
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 from hypothesis import settings
 
 from glassrank.compiled import load_at_once
+from glassrank.nn.threads import processors
 
 sys.path.append(str(Path(__file__).parent / "tests"))
 from reliability import Recorder
@@ -53,8 +53,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """One more than there are cores: some tests wait, for a time, a disk or another process."""
-    usable = getattr(os, "sched_getaffinity", None)  # not everywhere
-    return (len(usable(0)) if usable else os.cpu_count() or 1) + 1
+    return processors() + 1
 
 
 @pytest.hookimpl(optionalhook=True)

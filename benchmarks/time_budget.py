@@ -154,9 +154,9 @@ def main() -> None:
         speeds = {name: {w: Speed(**s) for w, s in kept[name].items()} for name in systems}
     else:
         speeds = measured(list(systems), options)
-    if options.speeds is not None and not options.speeds.exists():
-        plain = {n: {w: asdict(s) for w, s in ways.items()} for n, ways in speeds.items()}
-        options.speeds.write_text(json.dumps(plain, indent=1) + "\n", "utf-8")
+        if options.speeds is not None:
+            plain = {n: {w: asdict(s) for w, s in ways.items()} for n, ways in speeds.items()}
+            options.speeds.write_text(json.dumps(plain, indent=1) + "\n", "utf-8")
     first = tables[0]["first_stage"]
     lines = [
         line(name, way, speed, systems[name], first)
