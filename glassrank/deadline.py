@@ -1,7 +1,9 @@
 """The moment by which work must be done. Whatever computes in steps looks at it between them."""
 
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from glassrank.errors import GlassrankError
@@ -74,3 +76,22 @@ class Deadline:
 
 NEVER = Deadline(now, float("inf"))
 """Of work that may take as long as it takes."""
+
+_own = threading.local()
+
+
+@contextmanager
+def ending(deadline: Deadline) -> Iterator[None]:
+    """What this thread begins is of no use later: long steps, which look at `must_end` themselves,
+    end with a LateError."""
+    before, _own.deadline = must_end(), deadline
+    try:
+        yield
+    finally:
+        _own.deadline = before
+
+
+def must_end() -> Deadline:
+    """When what this thread computes is of no use any more."""
+    deadline: Deadline = getattr(_own, "deadline", NEVER)
+    return deadline

@@ -8,6 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from typing import Any, TypeVar
 
+from glassrank.deadline import ending, must_end
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -94,11 +96,12 @@ def apart(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]
     thread pool is not used meanwhile: each of its threads keeps a processor busy for some
     milliseconds after its last step, waiting for the next."""
     made: dict[int, Result] = {}
+    deadline = must_end()
 
     def alone(number: int) -> None:
         _give_thread(1)
         torch = _torch()
-        with nullcontext() if torch is None else torch.no_grad():
+        with ending(deadline), nullcontext() if torch is None else torch.no_grad():
             made[number] = work(items[number])
 
     with one_thread():

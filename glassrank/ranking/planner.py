@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from glassrank.deadline import Clock, Deadline, now
+from glassrank.deadline import NEVER, Clock, Deadline, LateError, ending, now
 
 Work = Literal["sending", "answer", "snippets", "sorting"]
 """What is done besides encoding and scoring: an answer's way to its client, all of an answer but
@@ -207,11 +207,14 @@ class Planner:
         most_at_once: float,
     ) -> Scored:
         """`score(start, stop)` for as many candidates as the time allows, from the first on, in
-        pieces; no piece begins that is predicted to end too late."""
+        pieces; no piece begins that is predicted to end too late, and one that takes longer than
+        that, and all that is kept for what nobody can predict, ends without a score if it can."""
         values: list[NDArray[np.float32]] = []
         start = 0
         left = deadline.left()
         longest, grace = min(_LONGEST_MS, _LONGEST_SHARE * left), _FOR_MARGIN * spare_ms(left)
+        # Other clocks may stand still while compiled code runs, which looks at this one alone.
+        late = deadline.earlier(-spare_ms(left)) if self.clock is now else NEVER
         while start < len(sizes):
             rest = sizes[start:]
             count = _next_piece(rest, cost, deadline.left(), longest, grace, most_at_once)
@@ -220,10 +223,15 @@ class Planner:
                     cost.relax()
                 break
             began = self.clock()
-            values.append(score(start, start + count))
-            cost.learn(float(sizes[start : start + count].sum()), self.clock() - began)
+            try:
+                with ending(late):
+                    values.append(score(start, start + count))
+            except LateError:
+                sizes = sizes[:start]  # what comes behind it has to do without, too
+            cost.learn(float(rest[:count].sum()), self.clock() - began)
             start += count
-        return Scored(start, np.concatenate([np.empty(0, np.float32), *values]))
+        found = np.concatenate([np.empty(0, np.float32), *values])
+        return Scored(len(found), found)
 
 
 def spare_ms(left: float) -> float:

@@ -16,13 +16,14 @@ from torch import Tensor, nn
 pytest.importorskip("numba")
 from numba import njit
 
+from glassrank.deadline import Deadline, LateError, ending
 from glassrank.errors import InputError
 from glassrank.nn.configs import distance_kinds
 from glassrank.nn.cpu import amx, barrier, few_rows
 from glassrank.nn.cpu.query_encoders import ContextualQueryOnCPU, EncoderOnCPU, arrays_of
 from glassrank.nn.cpu.simd import pointer
 from glassrank.nn.cpu.text_encoders import BERTRows
-from glassrank.nn.threads import lead, one_thread
+from glassrank.nn.threads import apart, lead, one_thread
 from glassrank.nn.transformer import (
     Activation,
     ContextualConfig,
@@ -380,6 +381,40 @@ def test_texts_one_after_another_are_as_each_alone(tiles: bool) -> None:
         np.testing.assert_array_equal(rows(text_ids), alone)
     with pytest.raises(InputError, match="not those of texts of these lengths"):
         rows(ids, lengths[1:])
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_what_must_end_is_stopped_after_a_block(
+    threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what comes next is as if nothing had been."""
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    rows = BERTRows(SMALL, arrays_of(trained(Encoder(SMALL))), threads=threads)
+    ids = np.random.default_rng(0).integers(0, 50, 70)
+    expected = rows(ids)
+    gave: list[int] = []
+
+    def noting(work: Callable[[bool], int], others: int) -> int:
+        gave.append(lead(work, others))
+        return gave[-1]
+
+    monkeypatch.setattr(few_rows, "lead", noting)
+    for _ in range(20):
+        with ending(Deadline.after(0.0)), pytest.raises(LateError, match="to encode a text"):
+            rows(ids)
+        np.testing.assert_array_equal(rows(ids), expected)
+    assert gave[::2] == [-1] * 20  # of six blocks, the first was done
+    with ending(Deadline.after(60_000.0)):
+        np.testing.assert_array_equal(rows(ids), expected)
+
+
+def test_threads_that_work_apart_know_when_to_end() -> None:
+    rows = BERTRows(SMALL, arrays_of(trained(Encoder(SMALL))))
+    texts = [np.arange(9), np.arange(30)]
+    with ending(Deadline.after(0.0)), pytest.raises(LateError):
+        apart(rows, texts)
+    for found, one in zip(apart(rows, texts), texts, strict=True):
+        np.testing.assert_array_equal(found, rows(one))
 
 
 @njit(nogil=True)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glassrank.deadline import Deadline
+from glassrank.deadline import NEVER, Deadline, LateError, must_end, now
 from glassrank.ranking.planner import CostModel, Planner, spare_ms
 
 
@@ -187,3 +187,34 @@ def test_work_is_timed_by_the_wall_whatever_clock_a_deadline_has() -> None:
     stands_still = Deadline(lambda: 0.0, 1e6)
     Planner(wall).score(score, np.full(1, 5.0), cost, stands_still, 100.0)
     assert cost.predict(5.0) == pytest.approx(10.0)
+
+
+def test_a_piece_that_is_stopped_leaves_what_was_scored_before_it() -> None:
+    """It knows when it must end; what it took is learned, and nothing behind it is tried."""
+    told: list[float] = []
+    cost = CostModel(base=0.1, rate=0.01)
+    deadline = Deadline.after(1_000.0)
+
+    def score(start: int, stop: int) -> np.ndarray:
+        told.append(must_end().at)
+        if start >= 40:
+            must_end().earlier(2_000.0).check("a piece")
+        return np.arange(start, stop, dtype=np.float32)
+
+    scored = Planner().score(score, np.full(100, 5.0), cost, deadline, 100.0)
+    assert scored.depth == 40 and scored.values.tolist() == list(range(40))
+    assert len(told) == 3 and all(1.0 < at - deadline.at <= 5.0 for at in told)
+    assert must_end() is NEVER
+
+
+def test_only_the_wall_clock_stops_a_piece() -> None:
+    """Compiled code, which looks at no other one, would take the time of another for its own."""
+    clock, told = FakeClock(), []
+
+    def score(start: int, stop: int) -> np.ndarray:
+        told.append(must_end())
+        raise LateError("late")
+
+    deadline = Deadline.after(10.0, clock)
+    assert Planner(clock).score(score, np.ones(3), CostModel(), deadline, 9.0).depth == 0
+    assert told == [NEVER] and Deadline.after(1.0).clock is now

@@ -112,6 +112,13 @@ def clock(typing: Any) -> Any:
 _pause, _let_others_run = _call(_emit_pause), _call(_emit_let_others_run)
 
 
+def moment(ms_from_now: float) -> int:
+    """By that clock."""
+    if platform.system() == "Windows" or ms_from_now == float("inf"):
+        return np.iinfo(np.int64).max
+    return time.clock_gettime_ns(time.CLOCK_MONOTONIC) + int(1e6 * ms_from_now)
+
+
 @njit
 def join(barrier: Any) -> Any:
     """For the others: a number from 1 on, or 0 if the barrier is closed."""
@@ -148,8 +155,14 @@ def all_came(barrier: Any, arrivals: int, patience: int) -> bool:
     others are dismissed: whatever they still write, nobody may read."""
     if _wait_some_time(barrier, _ARRIVED, arrivals, patience):
         return True
-    _add(barrier, _ARRIVED, _DISMISSED)
+    dismiss(barrier)
     return False
+
+
+@njit
+def dismiss(barrier: Any) -> None:
+    """For the leader: the others need not go on."""
+    _add(barrier, _ARRIVED, _DISMISSED)
 
 
 @njit

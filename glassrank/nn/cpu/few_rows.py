@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from glassrank.deadline import LateError, must_end
 from glassrank.errors import InputError
 from glassrank.nn.cpu import amx
-from glassrank.nn.cpu.barrier import counters
+from glassrank.nn.cpu.barrier import counters, moment
 from glassrank.nn.cpu.few_rows_pass import (
     ATTENTION,
     FEED_FORWARD,
@@ -110,7 +111,8 @@ class FewRows:
         self, ids: NDArray[np.int64], entry: Entry, lengths: NDArray[np.int64] | None = None
     ) -> NDArray[np.float32]:
         """(T,) to (T, size): one text, or texts of these lengths, one after another. Threads share
-        it if there is enough to do, unless each of them has texts of its own (`threads.apart`)."""
+        it if there is enough to do, unless each of them has texts of its own (`threads.apart`).
+        Between two blocks it ends with a LateError if this thread's work must end."""
         texts = np.array([len(ids)]) if lengths is None else np.ascontiguousarray(lengths, np.int64)
         self._check(ids, texts, entry)
         out = np.empty((len(ids), self.size), np.float32)
@@ -124,12 +126,14 @@ class FewRows:
         self._alone -= much
         threads = self._threads or (threads_allowed() if lengths is None else threads_set())
         invited = min(self._shares, threads) - 1 if much and self._alone <= 0 else 0
-        job = (ids, texts, entry, self._blocks, space, counters(), invited)
+        until = moment(must_end().left())
+        job = (ids, texts, entry, self._blocks, space, counters(), invited, until)
         came: int = lead(lambda leads: pass_rows(*job, leads, out), invited)
-        if came:
-            free.append(
-                space
-            )  # whoever comes later finds the barrier closed, and does not touch it
+        if came > 0 or not invited:
+            # Whoever comes later finds the barrier closed, and does not touch it.
+            free.append(space)
+        if came < 0:
+            raise LateError("there was not enough time to encode a text; allow more")
         if came <= invited:
             self._alone, self._next_alone = self._next_alone, min(2 * self._next_alone, _ALONE)
         elif invited:

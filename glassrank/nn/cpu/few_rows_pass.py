@@ -23,7 +23,16 @@ from glassrank.nn.cpu import (
     simd,
     simd_math,
 )
-from glassrank.nn.cpu.barrier import all_came, arrive, clock, close, goes_on, join, participants
+from glassrank.nn.cpu.barrier import (
+    all_came,
+    arrive,
+    clock,
+    close,
+    dismiss,
+    goes_on,
+    join,
+    participants,
+)
 from glassrank.nn.cpu.row_products import begin, end, multiply
 from glassrank.nn.cpu.row_steps import TileRoom, activate, attend_text, normalise
 from glassrank.nn.cpu.simd import (
@@ -196,12 +205,14 @@ def _compiled(*sources: float) -> Any:
         space: Any,
         barrier: Any,
         invited: int,
+        until: int,
         leads: bool,
         out: Any,
     ) -> int:
         """The part of one thread: of the leader, which writes `out` (rows, size), or of one that
         was invited. Gives how many took part to the end; 0 if the leader had to dismiss the
-        others, who may still write to `space`."""
+        others, who may still write to `space`. From the moment `until` on, the leader begins no
+        further block: it gives the number of those that were done, below zero."""
         _ = sources
         counters = pointer(barrier)
         number = 0 if leads else join(counters)
@@ -237,10 +248,15 @@ def _compiled(*sources: float) -> Any:
             ):
                 alone, threads = True, 1
                 continue  # this block once more
+            elif block < last and clock() >= until:
+                dismiss(counters)
+                break
             _add_and_norm(blocks, block, count, size, width, number, space, turn)
             block += 1
         end(pointer(space.rows))
         restore_denormals(before)
+        if leads and block <= last:
+            return int(-block - 1)
         if leads:
             for row in range(count):
                 for column in range(size):
