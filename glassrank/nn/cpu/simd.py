@@ -120,7 +120,7 @@ def offset(typing: Any, source: Any, by: Any) -> Any:
     return source(source, types.intp), generate
 
 
-def _element(builder: Any, start: Any, at: Any, target: Any) -> Any:
+def element(builder: Any, start: Any, at: Any, target: Any) -> Any:
     """The address of an element, as a pointer to another type."""
     return builder.bitcast(builder.gep(start, [at]), target.as_pointer())
 
@@ -174,7 +174,7 @@ def load(typing: Any, source: Any, at: Any) -> Any:
         if source.dtype == types.uint8:
             return _three_bits(builder, args[0], args[1])
         kind = ir.VectorType(context.get_value_type(source.dtype), LANES)
-        elements = builder.load(_element(builder, args[0], args[1], kind))
+        elements = builder.load(element(builder, args[0], args[1], kind))
         elements.align = source.dtype.bitwidth // 8
         return _floats(builder, source.dtype, elements)
 
@@ -191,12 +191,21 @@ def load_one(typing: Any, source: Any, at: Any) -> Any:
             lane = builder.and_(args[1], args[1].type(LANES - 1))
             return builder.extract_element(group, builder.trunc(lane, INT))
         item = context.get_value_type(source.dtype)
-        element = builder.load(_element(builder, args[0], args[1], item))
+        found = builder.load(element(builder, args[0], args[1], item))
         empty = ir.Constant(ir.VectorType(item, LANES), None)
-        first = builder.insert_element(empty, element, INT(0))
+        first = builder.insert_element(empty, found, INT(0))
         return builder.extract_element(_floats(builder, source.dtype, first), INT(0))
 
     return types.float32(source, types.intp), generate
+
+
+def even_and_odd(builder: Any, start: Any, at: Any) -> tuple[Any, Any]:
+    """What `load_pairs` gives."""
+    pairs = builder.load(element(builder, start, at, INTS))
+    pairs.align = 2
+    even = builder.bitcast(builder.shl(pairs, integers(16)), FLOATS)
+    odd = builder.bitcast(builder.and_(pairs, integers(0xFFFF0000 - (1 << 32))), FLOATS)
+    return even, odd
 
 
 @intrinsic
@@ -205,11 +214,7 @@ def load_pairs(typing: Any, source: Any, at: Any) -> Any:
     both = types.UniTuple(vector, 2)
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        pairs = builder.load(_element(builder, args[0], args[1], INTS))
-        pairs.align = 2
-        even = builder.bitcast(builder.shl(pairs, integers(16)), FLOATS)
-        odd = builder.bitcast(builder.and_(pairs, integers(0xFFFF0000 - (1 << 32))), FLOATS)
-        return context.make_tuple(builder, both, (even, odd))
+        return context.make_tuple(builder, both, even_and_odd(builder, *args))
 
     return both(source, types.intp), generate
 
@@ -223,7 +228,7 @@ def store(typing: Any, target: Any, at: Any, value: Any) -> Any:
         if target.dtype == types.uint16:
             upper = builder.lshr(rounded(builder, value), integers(16))
             value = builder.trunc(upper, _SHORTS)
-        place = _element(builder, args[0], args[1], value.type)
+        place = element(builder, args[0], args[1], value.type)
         builder.store(value, place).align = target.dtype.bitwidth // 8
         return context.get_dummy_value()
 
@@ -241,7 +246,8 @@ def store_one(typing: Any, target: Any, at: Any, value: Any) -> Any:
     return types.void(target, types.intp, target.dtype), generate
 
 
-def _broadcast(builder: Any, value: Any) -> Any:
+def spread(builder: Any, value: Any) -> Any:
+    """One value in all lanes."""
     empty = ir.Constant(FLOATS, ir.Undefined)
     first = builder.insert_element(empty, value, INT(0))
     return builder.shuffle_vector(first, empty, integers(0))
@@ -252,7 +258,7 @@ def broadcast(typing: Any, value: Any) -> Any:
     """One value in all lanes."""
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return _broadcast(builder, args[0])
+        return spread(builder, args[0])
 
     return vector(types.float32), generate
 
@@ -262,8 +268,8 @@ def broadcast_at(typing: Any, source: Any, at: Any) -> Any:
     """One element of an array of float32 in all lanes."""
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        place = _element(builder, args[0], args[1], ir.FloatType())
-        return _broadcast(builder, builder.load(place))
+        place = element(builder, args[0], args[1], ir.FloatType())
+        return spread(builder, builder.load(place))
 
     return vector(source, types.intp), generate
 
@@ -274,7 +280,7 @@ def prefetch(typing: Any, target: Any, at: Any) -> Any:
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         at = _group_place(builder, args[1]) if target.dtype == types.uint8 else args[1]
-        place = _element(builder, args[0], at, ir.IntType(8))
+        place = element(builder, args[0], at, ir.IntType(8))
         kind = ir.FunctionType(_VOID, [place.type, INT, INT, INT])
         function = builder.module.declare_intrinsic("llvm.prefetch", [place.type], kind)
         read, second_level, data = INT(0), INT(2), INT(1)
