@@ -131,6 +131,7 @@ class Machine:
         return done.stdout.split() == ["add"]
 
 
+@pytest.mark.long
 def test_without_a_home_or_package_to_write_to_code_is_kept_in_a_temporary_folder(
     tmp_path: Path,
 ) -> None:

@@ -139,6 +139,7 @@ COMMANDS = (
 )
 
 
+@pytest.mark.long
 def test_nothing_asks_for_the_network(tmp_path: Path, reliability: Recorder) -> None:
     """Python's own calls are watched, and, where this machine allows it, the commands have a
     network of their own that leads nowhere."""

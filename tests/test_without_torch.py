@@ -92,6 +92,7 @@ def models(folder: Path) -> list[Path]:
     return [PACKAGED["fast"], piece_model(folder / "model", "kernel_bert")]
 
 
+@pytest.mark.long
 def test_all_that_a_program_does_and_what_needs_it_says_so(docs: Path, tmp_path: Path) -> None:
     said = run(EVERYTHING, docs, tmp_path, *models(tmp_path)).stdout.splitlines()
     assert len(said) == 3

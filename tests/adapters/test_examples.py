@@ -27,6 +27,7 @@ NEEDS = {
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.long
 def test_an_example_runs_and_is_short(
     name: str,
     texts: dict[str, str],

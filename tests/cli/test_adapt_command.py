@@ -50,6 +50,7 @@ def ready(call: Call, tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.long
 def test_runs_have_the_figures_of_the_table_and_the_collections_ids(
     call: Call, ready: Path
 ) -> None:
@@ -82,6 +83,7 @@ def test_runs_have_the_figures_of_the_table_and_the_collections_ids(
     assert any(corrected > p for _, p, corrected in p_values)
 
 
+@pytest.mark.long
 def test_the_table_says_what_it_was_compared_with(call: Call, ready: Path) -> None:
     done = call("adapt", "adapt.toml", "--mode", "none", "--mode", "all", "--quiet")
     assert "Not worse than adapting all" in done.stdout

@@ -127,6 +127,7 @@ def test_tune_gives_a_method_that_can_be_used(call: Call, index: Path) -> None:
     assert call("search", "my.index", "cat", "--method", best["method"]).returncode == 0
 
 
+@pytest.mark.long
 def test_demo_answers_and_keeps_its_index(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     docs = [Doc("list.sort", "Sort the list in place."), Doc("os.listdir", "Names of files.")]
     monkeypatch.setattr(glassrank.corpus, "python_docs", lambda: docs)  # all take a minute

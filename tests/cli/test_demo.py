@@ -85,6 +85,7 @@ def test_reports_are_those_of_the_commands(
         assert Store.find(Index(index), load(model).model) is not None
 
 
+@pytest.mark.long
 def test_something_is_missing_until_both_stores_and_the_reports_are_whole(
     index: Path, steps: list[object], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -137,6 +138,7 @@ def test_whoever_measures_ends_with_the_demo_and_leaves_nothing_half_written(
         process.kill()
 
 
+@pytest.mark.long
 def test_answers_come_before_documents_are_encoded_and_later_ones_use_the_store(
     index: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -168,6 +170,7 @@ def test_answers_come_before_documents_are_encoded_and_later_ones_use_the_store(
     assert ranked[0].hits[0].doc_id in first[0]
 
 
+@pytest.mark.long
 def test_a_store_of_an_earlier_version_is_made_again(tmp_path: Path) -> None:
     index = Index.build([Doc("a", "how to read a file")], tmp_path / "index")
     encode_index(index, load_named("fast"))

@@ -107,6 +107,7 @@ def test_mistakes_are_named(
     assert message in done.stderr
 
 
+@pytest.mark.long
 def test_what_is_explained_is_the_score_that_search_lists(call: Call, index: Path) -> None:
     """From the store, whose words are rounded; live; and exactly. Each says what it is."""
     said = {}

@@ -43,6 +43,7 @@ def search(call: Call) -> dict:
         (("--name", "mine"), "glassrank encode my.index --model model --name mine"),
     ],
 )
+@pytest.mark.long
 def test_the_command_is_said_and_does_it(
     call: Call, index: Path, model: Path, options: tuple[str, ...], command: str
 ) -> None:

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pytest
 import torch
 from command_line import Call
 
@@ -65,6 +66,7 @@ def test_a_document_that_is_missing_is_named(call: Call, index: Path, files: Pat
     assert "no document 'dragons'" in done.stderr
 
 
+@pytest.mark.long
 def test_exact_writes_the_same_bytes_with_any_number_of_threads(
     call: Call, index: Path, files: Path
 ) -> None:

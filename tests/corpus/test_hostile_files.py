@@ -214,6 +214,7 @@ BOMBS = [
 
 
 @pytest.mark.parametrize(("read", "name", "byte"), BOMBS)
+@pytest.mark.long
 def test_a_gzip_bomb_is_refused_in_little_memory(
     tmp_path: Path, read: str, name: str, byte: bytes, reliability: Recorder
 ) -> None:

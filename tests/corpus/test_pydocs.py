@@ -15,6 +15,8 @@ from glassrank.corpus import (
 )
 from glassrank.types import Doc, Qrels
 
+pytestmark = pytest.mark.long  # all modules of this Python are read
+
 # Not in every build of 3.11 and later: of grade 2, but never a question's only answer.
 OPTIONAL = {
     *("asyncio.TaskGroup", "asyncio.Timeout", "pathlib.PurePath.suffix", "topic:types#15"),

@@ -130,6 +130,7 @@ bodies = st.lists(
 
 
 @given(st.lists(bodies, min_size=1, max_size=4), st.booleans())
+@pytest.mark.long
 def test_paragraphs_are_those_of_trec_car_tools(
     tmp_path_factory: pytest.TempPathFactory, texts: list[list[Any]], header: bool
 ) -> None:

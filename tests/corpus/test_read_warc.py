@@ -132,6 +132,7 @@ def test_an_unknown_encoding_is_named(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.text(min_size=1).filter(str.strip), min_size=1, max_size=4))
+@pytest.mark.long
 def test_pages_are_those_of_warcio(
     tmp_path_factory: pytest.TempPathFactory, texts: list[str]
 ) -> None:

@@ -2,6 +2,7 @@
 
 import sys
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -58,6 +59,7 @@ def test_the_short_way_to_small_letters_is_the_long_way(text: str) -> None:
     assert (lowered, list(origins)) == (slowly, slow_origins)
 
 
+@pytest.mark.long
 def test_only_a_sigma_looks_at_its_neighbours() -> None:
     """What the short way relies on: any other character is the same small one, or ones, anywhere.
     And none has no small form at all, so that equal lengths mean one for one."""

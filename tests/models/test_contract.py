@@ -94,6 +94,7 @@ def test_encoders_are_modules_of_the_model(name: str) -> None:
 # A family is one file
 
 
+@pytest.mark.long
 def test_a_file_in_models_is_all_that_a_family_needs(tmp_path: Path) -> None:
     copied = shutil.copytree(PACKAGE, tmp_path / "glassrank", copy_function=os.symlink)
     shutil.copy(Path(__file__).parent / "outside_model.py", copied / "models" / "soft_tf.py")

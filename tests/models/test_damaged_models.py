@@ -42,6 +42,7 @@ def files_of(folder: Path) -> list[Path]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.long
 def test_every_damage_is_named(kind: str, tmp_path: Path, reliability: Recorder) -> None:
     folder = KINDS[kind](tmp_path / "model")
     whole = outcome(folder)

@@ -41,6 +41,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
 @pytest.mark.tried(
     "Files", "models loaded beside one that saves", "the old model or the new one", tries=40
 )
+@pytest.mark.long
 def test_a_reader_beside_a_saver_has_the_old_model_or_the_new_one(tmp_path: Path) -> None:
     wanted = {outcome(word_model(tmp_path / str(seed), seed=seed)) for seed in (0, 1)}
     model = tmp_path / "without_end" / "model"

@@ -104,6 +104,7 @@ def test_same_rows_for_every_length(small: tuple[Encoder, EncoderOnCPU, bool], l
 @example(2, 12, 32, 1536, "gelu", 1e-12, 12, 2, 0)
 @example(1, 12, 64, 3072, "gelu", 1e-12, 33, 2, 0)
 @torch.no_grad()
+@pytest.mark.long
 def test_same_rows_for_every_size(
     tiles: bool,
     layers: int,

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from page_service import QUERIES, Site, running
 from playwright.sync_api import Page, expect
 
@@ -66,6 +67,7 @@ def test_it_says_that_documents_are_being_encoded_until_they_are(
         expect(line).to_have_count(0)
 
 
+@pytest.mark.long
 def test_reports_appear_when_they_are_there(page: Page, site: Site, tmp_path: Path) -> None:
     with running(demo_options(site, tmp_path)) as address:
         for view, file, shown in (

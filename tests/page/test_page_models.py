@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import page_needs  # noqa: F401
+import pytest
 from playwright.sync_api import Page, expect
 
 from glassrank.explaining import Explanation, compare, explain
@@ -57,6 +58,7 @@ def with_attention(found: Explanation) -> Explanation:
     return replace(found, matrices=matrices)
 
 
+@pytest.mark.long
 def test_any_models_explanation_is_drawn(page: Page) -> None:
     page.goto("")
     expect(page.locator(".welcome")).to_be_visible()

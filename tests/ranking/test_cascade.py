@@ -149,6 +149,7 @@ ALONE: dict[float, float] = {}
 @pytest.mark.parametrize(
     ("second_is", "planned"), [("better", True), ("better", False), ("worse", True)]
 )
+@pytest.mark.long
 def test_a_cascade_is_never_worse_than_its_first_model(second_is: str, planned: bool) -> None:
     """At ten budgets; depths are learned on other queries than those that are measured. Without a
     plan nobody knows that the second model is worse."""
@@ -296,6 +297,7 @@ def test_texts_have_cascades_too(rerankers: list[Reranker]) -> None:
 
 
 @pytest.mark.parametrize("last", ["bert", "mores"])
+@pytest.mark.long
 def test_transformers_can_be_last(tmp_path: Path, last: str) -> None:
     index = small_index(tmp_path / "index")
     strong = Reranker({"bert": small_bert, "mores": small_mores}[last](), exact=True)

@@ -52,6 +52,7 @@ def saved_models() -> dict[str, SavedModel]:
 
 
 @pytest.mark.parametrize("name", ["default", "bert", "mores"])
+@pytest.mark.long
 def test_live_scores_are_the_same_bytes_with_any_number_of_threads(
     packaged: SavedModel, texts: list[str], name: str, reliability: Recorder
 ) -> None:

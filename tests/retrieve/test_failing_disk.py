@@ -85,6 +85,7 @@ def fails_everywhere(good: Path, tmp_path: Path, name: str, step: int) -> Counte
 
 
 @pytest.mark.parametrize("name", CHANGES)
+@pytest.mark.long
 def test_a_disk_that_fails_is_one_sentence(
     good: Path, tmp_path: Path, name: str, reliability: Recorder
 ) -> None:

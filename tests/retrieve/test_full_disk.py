@@ -12,6 +12,7 @@ from index_files import run_script
     "one sentence, nothing lost",
     tries=6,
 )
+@pytest.mark.long
 def test_a_change_that_does_not_fit_leaves_the_index_as_it_was(tmp_path: Path) -> None:
     needed = dict(
         line.split() for line in run_script("full_disk.py", tmp_path / "index").splitlines()

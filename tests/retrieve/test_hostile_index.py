@@ -324,6 +324,7 @@ def test_texts_that_are_no_texts_are_shown_as_far_as_they_go(path: Path) -> None
     "refused, or strange rankings; no signal",
     tries=40,
 )
+@pytest.mark.long
 def test_random_numbers_are_refused_or_do_no_harm(tmp_path: Path) -> None:
     assert int(run_script("fuzzed_index.py", tmp_path, "40", "1")) > 20
 

@@ -13,6 +13,7 @@ def kills(folder: Path, *trials: str) -> list[int]:
     return [int(line) for line in run_script("killed_writer.py", folder, *trials).split()]
 
 
+@pytest.mark.long
 def test_a_killed_writer_leaves_a_whole_index(tmp_path: Path, reliability: Recorder) -> None:
     trials = "at_random_moments:6", "at_every_sync:2", "while_building:26"
     killed = kills(tmp_path, *trials)

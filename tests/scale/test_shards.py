@@ -90,6 +90,7 @@ def test_a_cascade_is_the_same(indexes: tuple[Index, Index], fast: Reranker) -> 
     assert several(QUERIES[3].text).hits == one(QUERIES[3].text).hits
 
 
+@pytest.mark.long
 def test_a_shard_that_is_late_is_left_out_and_named(
     indexes: tuple[Index, Index], fast: Reranker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from glassrank import Doc, Index
 
 WITHOUT = """
@@ -20,6 +22,7 @@ def glassrank(code: str, *arguments: object) -> subprocess.CompletedProcess[str]
     return subprocess.run(line, capture_output=True, text=True, timeout=120)
 
 
+@pytest.mark.long
 def test_a_search_neither_needs_nor_loads_ray(tmp_path: Path) -> None:
     Index.build([Doc("a", "a cat on a mat"), Doc("b", "a dog")], tmp_path / "my.index")
     for more in ((), ("--model", "fast")):

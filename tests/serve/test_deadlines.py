@@ -170,6 +170,7 @@ def test_a_word_that_stands_everywhere_costs_a_snippet_no_more() -> None:
     assert time.process_time() - began < 1.0
 
 
+@pytest.mark.long
 def test_long_documents_are_not_read_to_their_end(long_docs: TestClient) -> None:
     """In all three ways: as hits with snippets, scored live, and explained."""
     for _ in range(2):  # the first may open files

@@ -81,6 +81,7 @@ def running(
         process.wait(60)
 
 
+@pytest.mark.long
 def test_sigterm_finishes_what_was_begun(options: Options, tmp_path: Path) -> None:
     with running(options, tmp_path) as service, ThreadPoolExecutor(1) as pool:
         documents = ["the cat sat on the warm mat by the cold sea"] * 10_000
@@ -92,6 +93,7 @@ def test_sigterm_finishes_what_was_begun(options: Options, tmp_path: Path) -> No
         assert len(json.loads(long.result())["results"]) == 10_000
 
 
+@pytest.mark.long
 def test_several_workers_and_threads_answer_as_one_does(options: Options, tmp_path: Path) -> None:
     words = ("cold", "warm", "sea", "dog", "bird", "mat", "sat", "the")
     forms = [
@@ -122,6 +124,7 @@ def test_several_workers_and_threads_answer_as_one_does(options: Options, tmp_pa
 
 
 @pytest.mark.tried("Service", "SIGTERM beside clients that send nothing", "ended in time")
+@pytest.mark.long
 def test_clients_that_send_nothing_do_not_delay_the_end(options: Options, tmp_path: Path) -> None:
     half = b"POST /search HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\n{"
     with running(options, tmp_path) as service, ExitStack() as stack:

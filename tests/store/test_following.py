@@ -233,6 +233,7 @@ changes = st.lists(
 
 @settings(max_examples=15, deadline=None)
 @given(changes=changes)
+@pytest.mark.long
 def test_any_changes(
     changes: list[tuple[str, int]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:

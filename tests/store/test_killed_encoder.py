@@ -13,6 +13,7 @@ def kills(folder: Path, *trials: str) -> list[int]:
     return [int(line) for line in run_script("killed_encoder.py", folder, *trials).split()]
 
 
+@pytest.mark.long
 def test_a_killed_encoder_goes_on(tmp_path: Path, reliability: Recorder) -> None:
     trials = "at_syncs:new:7", "at_syncs:changed:7", "at_random:new:3"
     killed = kills(tmp_path / "index", *trials)

@@ -91,6 +91,7 @@ def rounded(
 @pytest.mark.parametrize("reuse", ["s1", "s2"])
 @pytest.mark.parametrize("dtype", ["float16", "bf16", "int8"])
 @pytest.mark.parametrize(("exact", "share"), [(True, 0.03), (False, 0.05)])
+@pytest.mark.long
 def test_rounding_moves_no_score_far(
     index: Index,
     rounded: Callable[[str, str], tuple[SavedModel, Store]],

@@ -48,6 +48,7 @@ def writer(tmp_path: Path) -> "Iterator[subprocess.Popen[str]]":
 
 
 @pytest.mark.tried("Files", "generations read beside a writer", "each was whole", tries=6)
+@pytest.mark.long
 def test_readers_see_whole_stores_while_a_writer_changes_them(
     tmp_path: Path, writer: "subprocess.Popen[str]"
 ) -> None:
@@ -120,6 +121,7 @@ def test_progress_counts_what_was_done_before(tmp_path: Path) -> None:
     "one sentence, nothing lost",
     tries=2,
 )
+@pytest.mark.long
 def test_a_full_disk_ends_the_work_and_breaks_nothing(tmp_path: Path) -> None:
     lines = run_script("full_disk_store.py", tmp_path).splitlines()
     needed = dict(line.split() for line in lines)

@@ -63,6 +63,7 @@ assert analyzer("_é" * 1_000_000)
 """
 
 
+@pytest.mark.long
 def test_a_token_of_ten_megabytes_fits_in_memory() -> None:
     done = subprocess.run(
         [sys.executable, "-c", CHILD], capture_output=True, text=True, timeout=300

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import glassrank
 from glassrank.models.saved import SPECIAL_PIECES, SPECIAL_WORDS
 from glassrank.text import Vocabulary, encoder
@@ -30,6 +32,7 @@ load_model(PACKAGED["default"])
 """
 
 
+@pytest.mark.long
 def test_it_needs_nothing_else_and_loads_models_without_torchs_compiler() -> None:
     environment = {**os.environ, "PYTHONPATH": str(Path(glassrank.__file__).parents[1])}
     subprocess.run([sys.executable, "-c", CODE], env=environment, check=True, timeout=120)

@@ -272,6 +272,7 @@ def marked(prepared: Prepared, mark: str) -> Prepared:
     return replace(prepared, description={"mark": mark})
 
 
+@pytest.mark.long
 def test_killed_at_any_sync_the_old_or_the_new_arrays_are_there(
     tmp_path: Path, reliability: Recorder
 ) -> None:

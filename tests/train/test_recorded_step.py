@@ -135,6 +135,7 @@ def eager_backend(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     "name",
     [pytest.param(name, marks=[] if name == "knrm" else pytest.mark.slow) for name in SETTINGS],
 )
+@pytest.mark.long
 def test_a_models_calls_can_be_compiled(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     config = config_of(name)
     model = build_model(config, tiny_prepared(teacher=True)).train()

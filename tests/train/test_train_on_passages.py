@@ -178,6 +178,7 @@ def test_what_is_rare_is_counted_in_documents(whole: bool, base: Path) -> None:
 
 
 @pytest.mark.parametrize("name", MODELS)
+@pytest.mark.long
 def test_a_document_has_the_score_of_the_served_model_to_the_last_bit(
     name: str, base: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -213,6 +214,7 @@ def test_documents_that_fit_have_the_scores_they_had(
     assert (scores[~fits] != before[~fits]).mean() > 0.5
 
 
+@pytest.mark.long
 def test_where_all_documents_fit_training_is_what_it_was(base: Path, tmp_path: Path) -> None:
     run = config(**KNRM, doc_length=80)
     trained = [
@@ -310,6 +312,7 @@ def ranked(run: TrainConfig, prepared: Prepared, base: Path, reranker: Reranker)
     return Run.from_rows(rows)
 
 
+@pytest.mark.long
 def test_adaptation_counts_best_passages(base: Path, tmp_path: Path) -> None:
     whole = {**COLLECTION, "train_queries": "all.tsv", "train_qrels": "all.qrels"}
     for name in ("dev_queries", "dev_qrels"):

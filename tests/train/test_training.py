@@ -34,6 +34,7 @@ def test_it_learns_to_rank(plain: Trained) -> None:
     assert plain.final.value > plain.final.first_stage + 0.2
 
 
+@pytest.mark.long
 def test_a_run_that_was_stopped_ends_with_the_same_weights(tmp_path: Path) -> None:
     config = tiny_config(
         model="tk",

@@ -112,6 +112,7 @@ def prepared_for(run: TrainConfig, base: Path) -> Prepared:
 
 
 @pytest.mark.parametrize("model", ["bert", "mores"])
+@pytest.mark.long
 def test_it_learns_saves_and_is_read_back(model: str, base: Path, tmp_path: Path) -> None:
     run = config(model)
     prepared = prepared_for(run, base)
@@ -188,6 +189,7 @@ def folded(base: Path, folder: Path, **changes: object) -> TrainConfig:
     return replace(run, collections=(whole,), optimizer=replace(run.optimizer, steps=6))
 
 
+@pytest.mark.long
 def test_adaptation_moves_what_it_is_to_move(
     base: Path, trained_folder: Path, tmp_path: Path
 ) -> None:
