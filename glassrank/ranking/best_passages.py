@@ -24,6 +24,8 @@ class Candidates(Protocol):
     """Whose they are: a place among the documents."""
     numbers: NDArray[np.int64]
     """Which of the document's passages, from 0 on."""
+    stops: bool
+    """Whether scoring looks at `deadline.must_end` while it runs, several times in each passage."""
 
     def scores(self, start: int, stop: int) -> NDArray[np.float32]:
         """Of those from `start` on, up to `stop`; -inf of one that turns out not to be there."""
@@ -113,7 +115,8 @@ class Scoring:
             return some.scores(begin + start, begin + stop)
 
         sizes = some.sizes[begin:]
-        return self._planner.score(scores, sizes, self._cost, due, self._at_once).values
+        own = self._cost, due, self._at_once
+        return self._planner.score(scores, sizes, *own, stops=some.stops).values
 
     def placed(self, *, live: bool) -> Placed:
         """What came of it."""

@@ -141,6 +141,12 @@ class Reranker:
         return self.exact and self.device.type == "cpu"
 
     @property
+    def stops(self) -> bool:
+        """Whether it ends in the middle of a document that must not take longer: compiled code
+        does."""
+        return self.device is None
+
+    @property
     def vocabulary(self) -> Vocabulary:
         """Of a model on words."""
         if not isinstance(self.encoder, WordEncoder):

@@ -205,19 +205,25 @@ class Planner:
         cost: CostModel,
         deadline: Deadline,
         most_at_once: float,
+        *,
+        stops: bool = False,
     ) -> Scored:
         """`score(start, stop)` for as many candidates as the time allows, from the first on, in
-        pieces; no piece begins that is predicted to end too late, and one that takes longer than
-        that, and all that is kept for what nobody can predict, ends without a score if it can."""
+        pieces; no piece begins that is predicted to end too late. Where it `stops`, a piece that
+        takes all that is kept for what nobody can predict ends without a score; so a last candidate
+        is tried that is expected to need some of that."""
         values: list[NDArray[np.float32]] = []
         start = 0
         left = deadline.left()
-        longest, grace = min(_LONGEST_MS, _LONGEST_SHARE * left), _FOR_MARGIN * spare_ms(left)
+        longest, spare = min(_LONGEST_MS, _LONGEST_SHARE * left), spare_ms(left)
         # Other clocks may stand still while compiled code runs, which looks at this one alone.
-        late = deadline.earlier(-spare_ms(left)) if self.clock is now else NEVER
+        stops = stops and self.clock is now
+        late = deadline.earlier(-spare) if stops else NEVER
         while start < len(sizes):
             rest = sizes[start:]
-            count = _next_piece(rest, cost, deadline.left(), longest, grace, most_at_once)
+            count = _next_piece(rest, cost, deadline.left(), longest, most_at_once)
+            if count == 0 and _may_try(float(rest[0]), cost, deadline.left(), spare, stops=stops):
+                count = 1
             if count == 0:
                 if start == 0:
                     cost.relax()
@@ -228,7 +234,9 @@ class Planner:
                     values.append(score(start, start + count))
             except LateError:
                 sizes = sizes[:start]  # what comes behind it has to do without, too
-            cost.learn(float(rest[:count].sum()), self.clock() - began)
+            size, took = float(rest[:count].sum()), self.clock() - began
+            # One that was stopped would have taken longer.
+            cost.learn(size, took if len(sizes) > start else max(took, cost.expect(size)))
             start += count
         found = np.concatenate([np.empty(0, np.float32), *values])
         return Scored(len(found), found)
@@ -244,20 +252,24 @@ def _next_piece(
     cost: CostModel,
     left: float,
     longest: float,
-    grace: float,
     most_at_once: float,
 ) -> int:
-    """How many candidates come next; none when the next one alone would end too late, for which
-    there is some grace if only the margin says so."""
+    """How many candidates come next; none when the next one alone is predicted to end too late."""
     largest = max(1, int(np.searchsorted(np.cumsum(sizes), most_at_once, side="right")))
     if left == float("inf"):
         return largest
     if _WORTH_ITS_START * cost.predict(0) > left:  # then the rest is used as one piece
         return min(cost.fitting(sizes, left), largest)
     in_piece = cost.fitting(sizes, min(_PIECE * left, longest))
-    next_one = float(sizes[0])
-    fits = cost.expect(next_one) <= left and cost.predict(next_one) <= left + grace
-    return min(in_piece, largest) or int(fits)
+    return min(in_piece, largest) or cost.fitting(sizes[:1], left)
+
+
+def _may_try(size: float, cost: CostModel, left: float, spare: float, *, stops: bool) -> bool:
+    """Whether a last candidate begins that is not predicted to end in time. If only its margin says
+    so, there is some grace; if it stops before it is late, all that is kept may be tried."""
+    if stops:
+        return cost.expect(size) <= left + spare
+    return cost.expect(size) <= left and cost.predict(size) <= left + _FOR_MARGIN * spare
 
 
 class Turn:

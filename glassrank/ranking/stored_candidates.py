@@ -178,6 +178,8 @@ class _Group(NamedTuple):
 class _StoredPassages:
     """Some stored passages, in the order in which they are scored."""
 
+    stops = False
+
     def __init__(
         self,
         scorer: "_StoredScorer",

@@ -60,6 +60,7 @@ class TextCandidates:
             np.arange(len(self.words)),
             np.zeros(len(self.words), np.int64),
             self._first_scores,
+            self._reranker.stops,
         )
 
     @classmethod
@@ -117,7 +118,8 @@ class TextCandidates:
             return None
         sizes = np.full(len(wanted), self._reranker.usage.doc_length + 1.0)
         numbers = np.full(len(wanted), self._rounds)
-        return _TextPassages(sizes, np.array(wanted), numbers, self._next_scores)
+        places, stops = np.array(wanted), self._reranker.stops
+        return _TextPassages(sizes, places, numbers, self._next_scores, stops)
 
     def _next_scores(self, places: NDArray[np.int64]) -> NDArray[np.float32]:
         values = np.full(len(places), -np.inf, np.float32)
@@ -165,6 +167,7 @@ class _TextPassages:
     docs: NDArray[np.int64]
     numbers: NDArray[np.int64]
     score: Callable[[NDArray[np.int64]], NDArray[np.float32]]
+    stops: bool
 
     def scores(self, start: int, stop: int) -> NDArray[np.float32]:
         """Of those from `start` on, up to `stop`."""

@@ -165,6 +165,8 @@ class Counted:
         return Counted._Some(self, docs, number)
 
     class _Some:
+        stops = False
+
         def __init__(self, owner: "Counted", docs: list[int], number: int) -> None:
             self._owner, self._number = owner, number
             self.docs = np.array(docs, np.int64)

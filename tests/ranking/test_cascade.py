@@ -83,6 +83,8 @@ class FakeStage(Stage):
     def cut(self, docs: int) -> np.ndarray:
         return np.zeros(docs, np.bool_)
 
+    stops = False
+
     def scores(self, start: int, stop: int) -> np.ndarray:
         self.began.append((self._clock.time, self._clock.time + self.cost.predict(stop - start)))
         self._clock.time += self._ms * (stop - start)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from glassrank.deadline import Deadline, LateError, ending
 from glassrank.models import TokenBatch, WordTable
 from glassrank.models.checkpoint import SavedModel, Usage
 from glassrank.models.saved import Passages
@@ -83,3 +84,16 @@ def test_a_model_folder_is_enough(saved: SavedModel, tmp_path: Path) -> None:
     )
     # One is served by compiled code, the other by PyTorch: they round at different places.
     assert np.allclose(found.values, wanted.values, rtol=0.02)
+
+
+def test_compiled_code_stops_in_the_middle_of_texts(saved: SavedModel, tmp_path: Path) -> None:
+    """PyTorch's layers do not look, and are not said to."""
+    save_model(tmp_path / "model", saved.model, saved.usage, saved.vocabulary, "# card\n")
+    served, trained = Reranker.load(tmp_path / "model"), Reranker(saved)
+    assert served.stops and not trained.stops
+    query, other = served.encode_query("cat"), trained.encode_query("cat")
+    with ending(Deadline.after(0.0)):
+        with pytest.raises(LateError):
+            served.text_scores(query, TEXTS)
+        assert len(trained.text_scores(other, TEXTS).values) == len(TEXTS)
+    assert len(served.text_scores(query, TEXTS).values) == len(TEXTS)

@@ -201,7 +201,7 @@ def test_a_piece_that_is_stopped_leaves_what_was_scored_before_it() -> None:
             must_end().earlier(2_000.0).check("a piece")
         return np.arange(start, stop, dtype=np.float32)
 
-    scored = Planner().score(score, np.full(100, 5.0), cost, deadline, 100.0)
+    scored = Planner().score(score, np.full(100, 5.0), cost, deadline, 100.0, stops=True)
     assert scored.depth == 40 and scored.values.tolist() == list(range(40))
     assert len(told) == 3 and all(1.0 < at - deadline.at <= 5.0 for at in told)
     assert must_end() is NEVER
@@ -216,5 +216,33 @@ def test_only_the_wall_clock_stops_a_piece() -> None:
         raise LateError("late")
 
     deadline = Deadline.after(10.0, clock)
-    assert Planner(clock).score(score, np.ones(3), CostModel(), deadline, 9.0).depth == 0
+    scored = Planner(clock).score(score, np.ones(3), CostModel(), deadline, 9.0, stops=True)
+    assert scored.depth == 0
     assert told == [NEVER] and Deadline.after(1.0).clock is now
+
+
+@pytest.mark.parametrize(
+    ("ms", "stops", "tried"),
+    [(9_900, False, 1), (10_002, False, 0), (10_002, True, 1), (10_010, True, 0)],
+)
+def test_what_can_be_stopped_may_try_the_time_that_is_kept(
+    ms: float, stops: bool, tried: int
+) -> None:
+    """Of 10 s, 5 ms are kept beside the budget."""
+
+    def score(start: int, stop: int) -> np.ndarray:
+        return np.zeros(stop - start, np.float32)
+
+    deadline, cost = Deadline.after(10_000.0), CostModel(rate=1.0)
+    sizes = np.array([ms])
+    assert Planner().score(score, sizes, cost, deadline, 1e9, stops=stops).depth == tried
+
+
+def test_a_piece_that_was_stopped_does_not_look_cheap() -> None:
+    cost = CostModel(rate=10.0)
+
+    def score(start: int, stop: int) -> np.ndarray:
+        raise LateError("late")
+
+    Planner().score(score, np.array([50.0]), cost, Deadline.after(600.0), 1e9, stops=True)
+    assert cost.expect(50.0) >= 499.0

@@ -211,8 +211,9 @@ def _compiled(*sources: float) -> Any:
     ) -> int:
         """The part of one thread: of the leader, which writes `out` (rows, size), or of one that
         was invited. Gives how many took part to the end; 0 if the leader had to dismiss the
-        others, who may still write to `space`. From the moment `until` on, the leader begins no
-        further block: it gives the number of those that were done, below zero."""
+        others, who may still write to `space`. The leader begins no block that would end after the
+        moment `until`, if it takes as long as those before it: it gives the number of those that
+        were done, below zero."""
         _ = sources
         counters = pointer(barrier)
         number = 0 if leads else join(counters)
@@ -227,7 +228,7 @@ def _compiled(*sources: float) -> Any:
             ids, texts, entry, size, width, offset(pointer(blocks.constants), width), x,
             offset(pointer(space.rows), number * space.x.shape[1] * width),
         )  # fmt: skip
-        threads, last, alone = 0, len(blocks.plan) - 1, False
+        threads, last, alone, first = 0, len(blocks.plan) - 1, False, clock()
         block = np.int64(0)  # of a literal 0, numba would compile all that takes it once more
         while block <= last:
             turn = 2 if alone else block % 2
@@ -248,7 +249,7 @@ def _compiled(*sources: float) -> Any:
             ):
                 alone, threads = True, 1
                 continue  # this block once more
-            elif block < last and clock() >= until:
+            elif block < last and clock() + (clock() - first) // (block + 1) >= until:
                 dismiss(counters)
                 break
             _add_and_norm(blocks, block, count, size, width, number, space, turn)
