@@ -221,9 +221,8 @@ class Planner:
         late = deadline.earlier(-spare) if stops else NEVER
         while start < len(sizes):
             rest = sizes[start:]
-            count = _next_piece(rest, cost, deadline.left(), longest, most_at_once)
-            if count == 0 and _may_try(float(rest[0]), cost, deadline.left(), spare, stops=stops):
-                count = 1
+            left = deadline.left()
+            count = _next_piece(rest, cost, left, longest, spare, most_at_once, stops)
             if count == 0:
                 if start == 0:
                     cost.relax()
@@ -252,24 +251,25 @@ def _next_piece(
     cost: CostModel,
     left: float,
     longest: float,
+    spare: float,
     most_at_once: float,
+    stops: bool,
 ) -> int:
-    """How many candidates come next; none when the next one alone is predicted to end too late."""
+    """How many candidates come next; none when the next one alone would end too late, for which
+    there is some grace if only the margin says so. One that stops before it is late may try all of
+    the time that is kept."""
     largest = max(1, int(np.searchsorted(np.cumsum(sizes), most_at_once, side="right")))
     if left == float("inf"):
         return largest
     if _WORTH_ITS_START * cost.predict(0) > left:  # then the rest is used as one piece
         return min(cost.fitting(sizes, left), largest)
     in_piece = cost.fitting(sizes, min(_PIECE * left, longest))
-    return min(in_piece, largest) or cost.fitting(sizes[:1], left)
-
-
-def _may_try(size: float, cost: CostModel, left: float, spare: float, *, stops: bool) -> bool:
-    """Whether a last candidate begins that is not predicted to end in time. If only its margin says
-    so, there is some grace; if it stops before it is late, all that is kept may be tried."""
+    expected, predicted = cost.expect(float(sizes[0])), cost.predict(float(sizes[0]))
     if stops:
-        return cost.expect(size) <= left + spare
-    return cost.expect(size) <= left and cost.predict(size) <= left + _FOR_MARGIN * spare
+        fits = expected <= left + spare
+    else:
+        fits = expected <= left and predicted <= left + _FOR_MARGIN * spare
+    return min(in_piece, largest) or int(fits)
 
 
 class Turn:
