@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from glassrank.deadline import Deadline
 from glassrank.models.saved import best_passages
-from glassrank.ranking.planner import CostModel, Planner
+from glassrank.ranking.cost_model import CostModel
+from glassrank.ranking.planner import Planner
 
 
 class Candidates(Protocol):

@@ -19,7 +19,7 @@ from glassrank.models.doc_reader import PassageReader, ReadDoc
 from glassrank.models.ranker import AnyRanker, TokenBatch, Words, as_array
 from glassrank.models.saved import SavedModel, best_passages
 from glassrank.models.text_batches import LeftOut, TextReader, batch_of, in_batches
-from glassrank.ranking.planner import CostModel
+from glassrank.ranking.cost_model import CostModel
 from glassrank.text import Vocabulary
 from glassrank.text.encoder import WordEncoder
 from glassrank.types import Doc

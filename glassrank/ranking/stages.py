@@ -12,8 +12,9 @@ from glassrank.models.calibration import Calibration
 from glassrank.models.ranker import Words
 from glassrank.models.text_batches import LeftOut
 from glassrank.ranking.best_passages import DocCandidates, Placed, Scoring
+from glassrank.ranking.cost_model import CostModel
 from glassrank.ranking.live import TOKENS_AT_ONCE, WORDS_AT_ONCE, Reranker
-from glassrank.ranking.planner import CostModel, Planner
+from glassrank.ranking.planner import Planner
 from glassrank.ranking.stored_candidates import PartlyStored, StoredCandidates, fused_pooling
 from glassrank.ranking.text_candidates import TextCandidates
 from glassrank.retrieve import Index

@@ -18,9 +18,10 @@ from glassrank.deadline import Clock, Deadline
 from glassrank.models.ranker import Words
 from glassrank.ranking.best_passages import Placed
 from glassrank.ranking.cascade import Cascade
+from glassrank.ranking.cost_model import CostModel
 from glassrank.ranking.live import Reranker
 from glassrank.ranking.pipeline import Pipeline
-from glassrank.ranking.planner import CostModel, Planner, spare_ms
+from glassrank.ranking.planner import Planner, spare_ms
 from glassrank.ranking.stages import CALIBRATION_DOCS, IndexStage, joined, some_documents
 from glassrank.retrieve import Index
 from glassrank.retrieve.methods import Method, run_method

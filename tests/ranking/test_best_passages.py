@@ -17,7 +17,8 @@ from glassrank.models.checkpoint import SavedModel
 from glassrank.models.saved import Passages, best_passages
 from glassrank.ranking import Pipeline, Reranker, rank
 from glassrank.ranking.best_passages import Scoring
-from glassrank.ranking.planner import CostModel, Planner
+from glassrank.ranking.cost_model import CostModel
+from glassrank.ranking.planner import Planner
 from glassrank.retrieve import Index
 from glassrank.store import Store, encode_index
 from glassrank.types import Doc

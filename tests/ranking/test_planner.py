@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glassrank.deadline import NEVER, Deadline, LateError, must_end, now
-from glassrank.ranking.planner import CostModel, Planner, spare_ms
+from glassrank.ranking.cost_model import CostModel
+from glassrank.ranking.planner import Planner, spare_ms
 
 
 class FakeClock:

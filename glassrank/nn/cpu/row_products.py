@@ -23,7 +23,7 @@ _CONFIGS = amx.tile_configs().reshape(-1)
 _AHEAD = 16 * TILE
 """Weights are prefetched so far ahead."""
 _LINE = 32
-_OFTEN, _OFTEN_BY_FOUR = 16, 8
+_FEW, _FEW_BY_FOUR = 16, 8
 """Of more rows than these, multiplied by eight or by four at a time, weights are brought to float32
 once for all: a short query waits for its weights to be read."""
 
@@ -89,89 +89,92 @@ def _multiply_tiles(
 
 def _by_vectors(at_once: int) -> Any:
     """Compiled for eight rows at a time, or for four."""
-    return _multiply_eight_rows if at_once == 8 else _multiply_four_rows
+    few, few_rows = (_FEW, _eight_rows) if at_once == 8 else (_FEW_BY_FOUR, _four_rows)
+
+    def multiply_vectors(
+        rows: Any, count: Any, inputs: Any, weights: Any, at: Any, bias: Any, outputs: Any,
+        panel: Any, out: Any,
+    ) -> Any:  # fmt: skip
+        steps = inputs // STEP
+        for column in range(0, outputs, LANES):
+            first = at + column // STEP * 2 * steps * TILE + column % STEP // LANES * TILE
+            if count > few:
+                _to_floats(weights, first, steps, panel)
+            for row in range(0, count, at_once):
+                few_rows(
+                    rows, row, inputs, weights, first, bias, column, outputs, panel, count > few,
+                    out,
+                )  # fmt: skip
+        return at + outputs // STEP * 2 * steps * TILE
+
+    return multiply_vectors
 
 
-def _multiply_eight_rows(
-    rows: Any, count: Any, inputs: Any, weights: Any, at: Any, bias: Any, outputs: Any, panel: Any,
-    out: Any,
-) -> Any:  # fmt: skip
-    steps = inputs // STEP
-    often = count > _OFTEN
-    for column in range(0, outputs, LANES):
-        first = at + column // STEP * 2 * steps * TILE + column % STEP // LANES * TILE
-        if often:
-            _to_floats(weights, first, steps, panel)
-        for row in range(0, count, 8):
-            a = b = c = d = e = f = g = h = load(bias, column)
-            for place in range(row * inputs, (row + 1) * inputs if often else 0):
-                weight = load(panel, (place - row * inputs) * LANES)
-                a = multiply_add(broadcast_at(rows, place), weight, a)
-                b = multiply_add(broadcast_at(rows, place + inputs), weight, b)
-                c = multiply_add(broadcast_at(rows, place + 2 * inputs), weight, c)
-                d = multiply_add(broadcast_at(rows, place + 3 * inputs), weight, d)
-                e = multiply_add(broadcast_at(rows, place + 4 * inputs), weight, e)
-                f = multiply_add(broadcast_at(rows, place + 5 * inputs), weight, f)
-                g = multiply_add(broadcast_at(rows, place + 6 * inputs), weight, g)
-                h = multiply_add(broadcast_at(rows, place + 7 * inputs), weight, h)
-            for step in range(0 if often else steps):
-                tile = first + 2 * step * TILE
-                if row == 0:
-                    _prefetch_tile(weights, tile + _AHEAD)
-                for pair in range(LANES):
-                    even, odd = load_pairs(weights, tile + pair * STEP)
-                    place = row * inputs + step * STEP + 2 * pair
-                    a = _add_pair(rows, place, even, odd, a)
-                    b = _add_pair(rows, place + inputs, even, odd, b)
-                    c = _add_pair(rows, place + 2 * inputs, even, odd, c)
-                    d = _add_pair(rows, place + 3 * inputs, even, odd, d)
-                    e = _add_pair(rows, place + 4 * inputs, even, odd, e)
-                    f = _add_pair(rows, place + 5 * inputs, even, odd, f)
-                    g = _add_pair(rows, place + 6 * inputs, even, odd, g)
-                    h = _add_pair(rows, place + 7 * inputs, even, odd, h)
-            to = row * outputs + column
-            store(out, to, a)
-            store(out, to + outputs, b)
-            store(out, to + 2 * outputs, c)
-            store(out, to + 3 * outputs, d)
-            store(out, to + 4 * outputs, e)
-            store(out, to + 5 * outputs, f)
-            store(out, to + 6 * outputs, g)
-            store(out, to + 7 * outputs, h)
-    return at + outputs // STEP * 2 * steps * TILE
+@njit
+def _eight_rows(
+    rows: Any, row: int, inputs: int, weights: Any, first: int, bias: Any, column: int,
+    outputs: int, panel: Any, in_panel: bool, out: Any,
+) -> None:  # fmt: skip
+    """Sixteen outputs of each, by the weights from `first` on, or by those that are in the panel as
+    float32."""
+    a = b = c = d = e = f = g = h = load(bias, column)
+    for place in range(row * inputs, (row + 1) * inputs if in_panel else 0):
+        weight = load(panel, (place - row * inputs) * LANES)
+        a = multiply_add(broadcast_at(rows, place), weight, a)
+        b = multiply_add(broadcast_at(rows, place + inputs), weight, b)
+        c = multiply_add(broadcast_at(rows, place + 2 * inputs), weight, c)
+        d = multiply_add(broadcast_at(rows, place + 3 * inputs), weight, d)
+        e = multiply_add(broadcast_at(rows, place + 4 * inputs), weight, e)
+        f = multiply_add(broadcast_at(rows, place + 5 * inputs), weight, f)
+        g = multiply_add(broadcast_at(rows, place + 6 * inputs), weight, g)
+        h = multiply_add(broadcast_at(rows, place + 7 * inputs), weight, h)
+    for step in range(0 if in_panel else inputs // STEP):
+        tile = first + 2 * step * TILE
+        if row == 0:
+            _prefetch_tile(weights, tile + _AHEAD)
+        for pair in range(LANES):
+            even, odd = load_pairs(weights, tile + pair * STEP)
+            place = row * inputs + step * STEP + 2 * pair
+            a = _add_pair(rows, place, even, odd, a)
+            b = _add_pair(rows, place + inputs, even, odd, b)
+            c = _add_pair(rows, place + 2 * inputs, even, odd, c)
+            d = _add_pair(rows, place + 3 * inputs, even, odd, d)
+            e = _add_pair(rows, place + 4 * inputs, even, odd, e)
+            f = _add_pair(rows, place + 5 * inputs, even, odd, f)
+            g = _add_pair(rows, place + 6 * inputs, even, odd, g)
+            h = _add_pair(rows, place + 7 * inputs, even, odd, h)
+    to = row * outputs + column
+    _store_four(out, to, outputs, a, b, c, d)
+    _store_four(out, to + 4 * outputs, outputs, e, f, g, h)
 
 
-def _multiply_four_rows(
-    rows: Any, count: Any, inputs: Any, weights: Any, at: Any, bias: Any, outputs: Any, panel: Any,
-    out: Any,
-) -> Any:  # fmt: skip
-    """Four inputs at a time."""
-    steps = inputs // STEP
-    often = count > _OFTEN_BY_FOUR
-    for column in range(0, outputs, LANES):
-        first = at + column // STEP * 2 * steps * TILE + column % STEP // LANES * TILE
-        if often:
-            _to_floats(weights, first, steps, panel)
-        for row in range(0, count, 4):
-            a = b = c = d = load(bias, column)
-            place = row * inputs
-            for one in range(0, inputs if often else 0, 4):
-                a, b, c, d = four_by_four(rows, place + one, inputs, panel, one * LANES, a, b, c, d)
-            for step in range(0 if often else steps):
-                tile = first + 2 * step * TILE
-                if row == 0:
-                    _prefetch_tile(weights, tile + _AHEAD)
-                for one in range(0, STEP, 4):
-                    a, b, c, d = four_by_four(
-                        rows, place + step * STEP + one, inputs, weights, tile + one * LANES,
-                        a, b, c, d,
-                    )  # fmt: skip
-            to = row * outputs + column
-            store(out, to, a)
-            store(out, to + outputs, b)
-            store(out, to + 2 * outputs, c)
-            store(out, to + 3 * outputs, d)
-    return at + outputs // STEP * 2 * steps * TILE
+@njit
+def _four_rows(
+    rows: Any, row: int, inputs: int, weights: Any, first: int, bias: Any, column: int,
+    outputs: int, panel: Any, in_panel: bool, out: Any,
+) -> None:  # fmt: skip
+    """The same, four inputs at a time."""
+    a = b = c = d = load(bias, column)
+    place = row * inputs
+    for one in range(0, inputs if in_panel else 0, 4):
+        a, b, c, d = four_by_four(rows, place + one, inputs, panel, one * LANES, a, b, c, d)
+    for step in range(0 if in_panel else inputs // STEP):
+        tile = first + 2 * step * TILE
+        if row == 0:
+            _prefetch_tile(weights, tile + _AHEAD)
+        for one in range(0, STEP, 4):
+            a, b, c, d = four_by_four(
+                rows, place + step * STEP + one, inputs, weights, tile + one * LANES, a, b, c, d
+            )
+    _store_four(out, row * outputs + column, outputs, a, b, c, d)
+
+
+@njit(inline="always")
+def _store_four(out: Any, to: int, apart: int, a: Any, b: Any, c: Any, d: Any) -> None:
+    store(out, to, a)
+    store(out, to + apart, b)
+    store(out, to + 2 * apart, c)
+    store(out, to + 3 * apart, d)
 
 
 @njit(inline="always")
