@@ -58,6 +58,7 @@ COMMANDS_NOT_RUN = {
     "glassrank experiment configs/papers/tk-2.toml": "hours on a GPU, and a collection",
     "pip install torch": "installs from the network, and needs a GPU",
     "glassrank experiment configs/insuranceqa/tk-2.toml": "minutes on a GPU, and a collection",
+    "python benchmarks/long_documents.py": "minutes on a GPU, and a collection",
     "glassrank experiment configs/trec-2019/p1.toml": "minutes on a GPU, and collections",
     "glassrank prepare configs/insuranceqa/bert.toml": "hours on a GPU, and a collection",
     "glassrank prepare configs/adapt/wiki-sections-mores.toml": "a GPU, and a collection",
