@@ -103,7 +103,8 @@ class LateInteraction(LateInteractionFamily, PieceRanker):
             moment += (states.T @ states).double()
         if moment.any():
             directions = torch.linalg.eigh(moment).eigenvectors.T.flip(0)  # (H, H), longest first
-            self.projection.weight.copy_(directions[: self.config.size])
+            kept = min(size, self.config.size)  # more dimensions than a state has say nothing
+            self.projection.weight.zero_()[:kept] = directions[:kept]
 
     def rounded(self, dtype: torch.dtype) -> Self:
         """Only the encoder: kernels see the last bits of a similarity."""

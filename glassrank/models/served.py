@@ -248,12 +248,15 @@ def _passes(lengths: NDArray[np.int64]) -> Iterator[tuple[int, int, int, int]]:
 
 
 def _product(rows: Array, weights: Array) -> Array:
-    """(T, H) and (H, E) to (T, E), in this thread."""
-    made: Array = np.empty((len(rows), weights.shape[1]), np.float32)
-    step = max(1, _SMALL // weights.size)
-    for first in range(0, len(rows), step):
-        np.matmul(rows[first : first + step], weights, out=made[first : first + step])
-    return made
+    """(T, H) and (H, E) to (T, E), in this thread. As many rows at a time, always: BLAS adds those
+    of a single row in another order, and a text must not depend on what is encoded with it."""
+    step = max(2, _SMALL // weights.size)
+    filled: Array = np.zeros((-(-len(rows) // step) * step, rows.shape[1]), np.float32)
+    filled[: len(rows)] = rows
+    made: Array = np.empty((len(filled), weights.shape[1]), np.float32)
+    for first in range(0, len(filled), step):
+        np.matmul(filled[first : first + step], weights, out=made[first : first + step])
+    return made[: len(rows)]
 
 
 def _unit(vectors: Array) -> Array:

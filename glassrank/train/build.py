@@ -16,6 +16,7 @@ from glassrank.train.batches import Tokens
 from glassrank.train.config import StartConfig, TrainConfig
 from glassrank.train.config_files import family_of
 from glassrank.train.prepared import Prepared
+from glassrank.train.smaller import WholeModel, begin_alike, some_layers
 
 _LOOKED_AT = 4000
 _AT_ONCE = 100
@@ -36,10 +37,15 @@ def build_model(config: TrainConfig, prepared: Prepared, base: Path = Path()) ->
     return model
 
 
-def show_texts(model: Ranker, docs: Tokens) -> None:
-    """Lets a fresh model look at some of the documents, the same ones in every run."""
+def show_texts(model: Ranker, docs: Tokens, whole: WholeModel | None = None) -> None:
+    """Lets a fresh model look at some of the documents, the same ones in every run; one that learns
+    the vectors of a whole model begins as near to these as it can."""
     some = np.sort(np.random.default_rng(0).permutation(len(docs.lengths))[:_LOOKED_AT])
-    model.eval().look_at(map(docs.batch, np.array_split(some, max(1, -(-len(some) // _AT_ONCE)))))
+    shown = map(docs.batch, np.array_split(some, max(1, -(-len(some) // _AT_ONCE))))
+    if whole is None:
+        model.eval().look_at(shown)
+    else:
+        begin_alike(model.eval(), whole.model, shown)
 
 
 def _term_model(config: TrainConfig, prepared: Prepared) -> Ranker:
@@ -109,8 +115,13 @@ def _trained(config: TrainConfig, prepared: Prepared, saved: SavedModel) -> Rank
     if model.words is not None:
         model.words.embedding.weight.requires_grad_(config.vectors.train)
         model.words.embedding.sparse = config.vectors.train  # as their optimizer wants gradients
-    trained: Ranker = model
+    trained: Ranker = some_layers(model, config.start) if config.start.layers else model
     return trained
+
+
+def whole_model(config: TrainConfig, base: Path) -> WholeModel | None:
+    """The model whose vectors are learned, if any are."""
+    return WholeModel(start_model(config, base).model) if config.loss.vectors else None
 
 
 def _freeze(model: Ranker, start: StartConfig) -> None:

@@ -86,12 +86,21 @@ class StartConfig:
     document, or all of it, at random."""
     model: str | None = None
     """A trained model's folder: training goes on with its weights, for other texts, say."""
+    layers: tuple[int, ...] = ()
+    """Only these layers of the encoder of `model`, from 0 on: see `loss.vectors`."""
+    feed_forward: int | None = None
+    """With `layers`: how many values they keep between the two products of a feed-forward layer;
+    all, if not given."""
     parts: Literal["all", "interaction", "representation"] = "all"
     """What of a MORES is trained; the rest stays as it is."""
 
     def __post_init__(self) -> None:
         if self.bert is not None and self.model is not None:
             raise InputError("start.bert and start.model are two beginnings; keep one of them")
+        if self.layers and self.model is None:
+            raise InputError("start.layers are those of a trained model; name it as start.model")
+        if self.feed_forward is not None and not self.layers:
+            raise InputError("start.feed_forward goes with start.layers; name the layers to keep")
 
 
 @dataclass(frozen=True)
@@ -178,6 +187,9 @@ class LossConfig:
     standardized: bool = False
     """Whether teacher scores are first brought to mean 0 and deviation 1 in each list (kl). Any
     teacher then asks for the same contrast; a temperature of 1 to 2 is usual."""
+    vectors: float = 0.0
+    """How much it counts that vectors of pieces are those of `start.model`, beside the scores: for
+    a model that began as some of its layers. 8 served well."""
 
 
 @dataclass(frozen=True)
@@ -278,6 +290,8 @@ class TrainConfig:
             raise InputError(
                 "first_stage_weight is learned, fixed_first_stage_weight is not; keep one of them"
             )
+        if self.loss.vectors and self.start.model is None:
+            raise InputError("loss.vectors are those of start.model; name it, or leave them out")
         if self.train_on == "passages":
             self._check_passages()
 

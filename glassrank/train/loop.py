@@ -23,13 +23,14 @@ from glassrank.models.checkpoint import Usage, load_model
 from glassrank.models.trained import save_model
 from glassrank.nn.gpu import device_named
 from glassrank.train.batches import Examples, Sampler, SplitTensors, Tokens
-from glassrank.train.build import build_model, show_texts
+from glassrank.train.build import build_model, show_texts, whole_model
 from glassrank.train.config import Say, TrainConfig
 from glassrank.train.config_files import run_settings
 from glassrank.train.distributed import ALONE, Team
 from glassrank.train.prepared import Prepared
 from glassrank.train.recorded_step import RecordedStep
 from glassrank.train.report import LOG, card, draw_if_possible
+from glassrank.train.smaller import WholeModel
 from glassrank.train.state import RunProgress, load_state, save_state
 from glassrank.train.step import Step, make_optimizers
 from glassrank.train.validate import Validation, quality_by_depth, validate, with_calibration
@@ -66,8 +67,11 @@ def train(
     target = device_named(device)
     model = build_model(config, prepared, base).to(target)
     docs = Tokens.of(prepared.docs, config.doc_length, target)
-    if config.start.model is None:
-        show_texts(model, docs)
+    whole = whole_model(config, base)
+    if whole is not None:
+        whole.to(target)
+    if config.start.model is None or (config.start.layers and whole is not None):
+        show_texts(model, docs, whole)
     data = SplitTensors.of(prepared.train, docs, config.query_length, target)
     dev = SplitTensors.of(prepared.dev, docs, config.query_length, target)
     sampler = Sampler(prepared.train, config.sampler, config.seed)
@@ -93,7 +97,9 @@ def train(
     examples = cut(progress.step)
     step: Step | None = None
     while progress.step < config.optimizer.steps and not progress.finished:
-        step = step or _step(model, optimizers, config, team, examples if recorded else None, say)
+        step = step or _step(
+            model, optimizers, config, team, examples if recorded else None, whole, say
+        )
         seed(team.seed(config.seed * 1_000_003 + progress.step))
         value = step.gradients(examples)
         # Here, since the update waits for the GPU: the next batch is ready before it is done.
@@ -135,16 +141,17 @@ def _step(
     config: TrainConfig,
     team: Team,
     examples: Examples | None,
+    whole: WholeModel | None,
     say: Say,
 ) -> Step:
     """Recorded for batches as these are, where the model allows it: one of somebody else's may read
     values back in the middle of a step."""
     if examples is not None:
         try:
-            return RecordedStep(model, optimizers, config, examples)
+            return RecordedStep(model, optimizers, config, examples, whole)
         except RuntimeError as error:
             say(f"each launch of a step is made on its own: {str(error).splitlines()[0]}")
-    return Step(model, optimizers, config, team)
+    return Step(model, optimizers, config, team, whole)
 
 
 def stands_still(history: Sequence[Mapping[str, Any]]) -> bool:

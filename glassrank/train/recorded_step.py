@@ -18,14 +18,14 @@ from torch.optim import Optimizer
 from glassrank.models import Output, Ranker, TokenBatch, Words
 from glassrank.train.batches import Examples
 from glassrank.train.config import TrainConfig
+from glassrank.train.smaller import WholeModel
 from glassrank.train.state import RunProgress
 from glassrank.train.step import (
     Step,
+    batch_loss,
     clip,
     encoders_of,
-    look_up,
-    loss,
-    scores_of_read,
+    given_beside,
     shares_words,
 )
 
@@ -47,11 +47,12 @@ class RecordedStep(Step):
         optimizers: dict[str, Optimizer],
         config: TrainConfig,
         examples: Examples,
+        whole: WholeModel | None = None,
     ) -> None:
-        super().__init__(model, optimizers, config)
+        super().__init__(model, optimizers, config, whole=whole)
         self._read = self._looked_up(examples)
         self._kept = [_kept(read) for read in self._read]
-        self._beside = [given.clone() for given in _beside(examples)]
+        self._beside = [given.clone() for given in given_beside(examples)]
         self._graph: torch.cuda.CUDAGraph | None = None
         if examples.grades.is_cuda:
             self._value = self._record()
@@ -63,7 +64,7 @@ class RecordedStep(Step):
             for kept, read in zip(self._kept, self._read, strict=True):
                 for here, given in zip(kept, read, strict=True):
                     here.copy_(given, non_blocking=True)
-            for here, given in zip(self._beside, _beside(examples), strict=True):
+            for here, given in zip(self._beside, given_beside(examples), strict=True):
                 here.copy_(given, non_blocking=True)
         if self._graph is None:
             return self._compute()
@@ -80,18 +81,12 @@ class RecordedStep(Step):
             torch.autograd.backward([query, doc], [kept[0].grad for kept in self._kept])
         super().update(progress)
 
-    def _looked_up(self, examples: Examples) -> list[Any]:
-        return [look_up(self._model, batch) for batch in (examples.query, examples.doc)]
-
     def _compute(self) -> Tensor:
         """Loss and gradients of what stands in the kept tensors."""
         for tensor in (*self._model.parameters(), *(part for kept in self._kept for part in kept)):
             tensor.grad = None
-        first_stage, grades, *teacher = self._beside
-        precision = self._config.optimizer.precision
         query, doc = self._kept
-        scores = scores_of_read(self._model, query, doc, first_stage, precision)
-        value = loss(self._config.loss, scores, grades, teacher[0] if teacher else None)
+        value = batch_loss(self._model, self._whole, self._config, (query, doc), self._beside)
         torch.autograd.backward(value)
         clip(self._model, self._config.optimizer.clip)
         return value.detach()
@@ -117,12 +112,6 @@ class RecordedStep(Step):
 def _kept(read: Any) -> Any:
     """Tensors of the same shapes, to be written over; vectors that are trained have gradients."""
     return type(read)(*(part.detach().clone().requires_grad_(part.requires_grad) for part in read))
-
-
-def _beside(examples: Examples) -> list[Tensor]:
-    """What belongs to a batch beside its texts."""
-    given = (examples.first_stage, examples.grades, examples.teacher)
-    return [tensor for tensor in given if tensor is not None]
 
 
 def compiled_if_long(model: Ranker, config: TrainConfig) -> AbstractContextManager[None]:

@@ -1,91 +1,20 @@
 """What one training step does: scores of a batch, their loss, gradients, and how far each weight
-moves.
+moves."""
 
-Losses are functions of scores, one row for each query: the first column is the positive document,
-the others are negatives.
-"""
-
+from collections.abc import Sequence
 from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 from torch.optim import AdamW, Optimizer, SparseAdam
 
 from glassrank.models import Ranker, TokenBatch, WordRanker, Words
 from glassrank.train.batches import Examples
-from glassrank.train.config import LossConfig, OptimizerConfig, TrainConfig
+from glassrank.train.config import OptimizerConfig, TrainConfig
 from glassrank.train.distributed import ALONE, Team
+from glassrank.train.losses import loss
+from glassrank.train.smaller import WholeModel, apart
 from glassrank.train.state import RunProgress
-
-
-def loss(config: LossConfig, scores: Tensor, grades: Tensor, teacher: Tensor | None) -> Tensor:
-    """The mean over the batch. All are (B, N); grades are 0 where nobody judged."""
-    if config.kind == "hinge":
-        return hinge(scores)
-    if config.kind == "ranknet":
-        return ranknet(scores)
-    if config.kind == "pointwise":
-        return pointwise(scores)
-    if config.kind == "softmax":
-        return softmax(scores)
-    if config.kind == "gains":
-        return custom_gains(scores, grades)
-    if teacher is None:
-        raise ValueError(f"the loss {config.kind} needs teacher scores; set candidates.teacher")
-    if config.kind == "margin_mse":
-        return margin_mse(scores, teacher)
-    positives = (grades > 0) * config.positive_bonus
-    wanted = standardized(teacher) if config.standardized else teacher
-    return listwise_kl(scores, config.temperature * wanted + positives)
-
-
-def hinge(scores: Tensor) -> Tensor:
-    """max(0, 1 - positive + negative), as in the TK paper."""
-    return torch.relu(1 - scores[:, :1] + scores[:, 1:]).mean()
-
-
-def ranknet(scores: Tensor) -> Tensor:
-    """-log sigmoid(positive - negative)."""
-    return functional.softplus(scores[:, 1:] - scores[:, :1]).mean()
-
-
-def pointwise(scores: Tensor) -> Tensor:
-    """Each document on its own: relevant or not."""
-    wanted = torch.zeros_like(scores)
-    wanted[:, 0] = 1
-    return functional.binary_cross_entropy_with_logits(scores, wanted)
-
-
-def softmax(scores: Tensor) -> Tensor:
-    """-log of the positive's share among its negatives: equation 1 of the RPACRR paper."""
-    return -scores.log_softmax(1)[:, 0].mean()
-
-
-def custom_gains(scores: Tensor, grades: Tensor) -> Tensor:
-    """Cross-entropy against shares of 2^grade - 1: equation 4 of the RPACRR paper."""
-    gains = torch.exp2(grades.float().clamp(min=0)) - 1  # (B, N)
-    shares = gains / gains.sum(1, keepdim=True).clamp(min=1e-9)
-    return -(shares * scores.log_softmax(1)).sum(1).mean()
-
-
-def margin_mse(scores: Tensor, teacher: Tensor) -> Tensor:
-    """The distance from positive to negative shall be the teacher's."""
-    ours, theirs = scores[:, :1] - scores[:, 1:], teacher[:, :1] - teacher[:, 1:]
-    return functional.mse_loss(ours, theirs)
-
-
-def standardized(scores: Tensor) -> Tensor:
-    """Mean 0 and deviation 1 in each row; a row of equal scores stays at 0."""
-    centred = scores - scores.mean(1, keepdim=True)
-    return centred / (centred.pow(2).mean(1, keepdim=True).sqrt() + 1e-4)
-
-
-def listwise_kl(scores: Tensor, teacher: Tensor) -> Tensor:
-    """The whole list's shares shall be the teacher's."""
-    return functional.kl_div(
-        scores.log_softmax(1), teacher.log_softmax(1), log_target=True, reduction="batchmean"
-    )
 
 
 def look_up(model: Ranker, batch: TokenBatch) -> Any:
@@ -112,36 +41,66 @@ def shares_words(model: Ranker) -> TypeGuard[WordRanker]:
 
 def scores_of(model: Ranker, examples: Examples, precision: str = "float32") -> Tensor:
     """(B, N): each query is encoded once for its N documents."""
-    query, doc = look_up(model, examples.query), look_up(model, examples.doc)
-    return scores_of_read(model, query, doc, examples.first_stage, precision)
+    texts = look_up(model, examples.query), look_up(model, examples.doc)
+    words = encoded(model, *texts, precision)
+    return scores_of_words(model, words, examples.first_stage, precision)
 
 
-def scores_of_read(
-    model: Ranker, query: Any, doc: Any, first_stage: Tensor, precision: str = "float32"
+def encoded(model: Ranker, query: Any, doc: Any, precision: str) -> tuple[Words, Words]:
+    """Of looked-up texts: queries (B, ...), and documents (B * N, ...)."""
+    with rounding(precision, query[0].device):
+        for_query, for_doc = (getattr(model, name) for name in encoders_of(model))
+        return for_query(query), for_doc(doc)
+
+
+def scores_of_words(
+    model: Ranker, words: tuple[Words, Words], first_stage: Tensor, precision: str
 ) -> Tensor:
-    """The same of texts that are looked up."""
+    """(B, N) of encoded texts."""
     width = first_stage.shape[1]
-    with rounding(precision, first_stage.device):
-        words: Words = getattr(model, encoders_of(model)[0])(query)
     # Repeated so, and not looked up by its number: the gradient is then a plain sum.
     each = Words(
-        *(part[:, None].expand(-1, width, *part.shape[1:]).flatten(0, 1) for part in words)
+        *(part[:, None].expand(-1, width, *part.shape[1:]).flatten(0, 1) for part in words[0])
     )
-    return pair_scores(model, each, doc, first_stage.flatten(), precision).view(-1, width)
+    return met(model, each, words[1], first_stage.flatten(), precision).view(-1, width)
 
 
 def pair_scores(
     model: Ranker, query: Words, doc: Any, first_stage: Tensor, precision: str = "float32"
 ) -> Tensor:
-    """(B,): each looked-up document with its encoded query. Soft counts need float32, transformers
-    do not."""
+    """(B,): each looked-up document with its encoded query."""
     with rounding(precision, first_stage.device):
-        encoded: Words = getattr(model, encoders_of(model)[1])(doc)
-        if model.interacts_rounded:
-            rounded: Tensor = model.rank(query, encoded, first_stage).score
-            return rounded
-    score: Tensor = model.rank(query, encoded, first_stage).score
+        words: Words = getattr(model, encoders_of(model)[1])(doc)
+    return met(model, query, words, first_stage, precision)
+
+
+def met(model: Ranker, query: Words, doc: Words, first_stage: Tensor, precision: str) -> Tensor:
+    """(B,). Soft counts need float32, transformers do not."""
+    rounded = precision if model.interacts_rounded else "float32"
+    with rounding(rounded, first_stage.device):
+        score: Tensor = model.rank(query, doc, first_stage).score
     return score
+
+
+def batch_loss(
+    model: Ranker,
+    whole: WholeModel | None,
+    config: TrainConfig,
+    texts: tuple[Any, Any],
+    beside: Sequence[Tensor],
+) -> Tensor:
+    """Of looked-up queries and documents; beside them first-stage scores, grades and, where there
+    is a teacher, its scores. With a `whole` model, its vectors are learned too."""
+    first_stage, grades, *teacher = beside
+    precision = config.optimizer.precision
+    words = encoded(model, *texts, precision)
+    scores = scores_of_words(model, words, first_stage, precision)
+    value = loss(config.loss, scores, grades, teacher[0] if teacher else None)
+    if whole is None:
+        return value
+    with rounding(precision, first_stage.device):
+        theirs = whole.words(*texts)
+    return value + config.loss.vectors * apart(words, theirs)
 
 
 def rounding(precision: str, device: torch.device) -> torch.autocast:
@@ -192,20 +151,24 @@ class Step:
         optimizers: dict[str, Optimizer],
         config: TrainConfig,
         team: Team = ALONE,
+        whole: WholeModel | None = None,
     ) -> None:
         self._model, self._optimizers = model, optimizers
-        self._config, self._team = config, team
+        self._config, self._team, self._whole = config, team, whole
 
     def gradients(self, examples: Examples) -> Tensor:
         """The loss of a batch, and its gradients beside the weights."""
-        scores = scores_of(self._model, examples, self._config.optimizer.precision)
-        value = loss(self._config.loss, scores, examples.grades, examples.teacher)
-        value = self._team.weighed(value, len(scores), self._config.sampler.batch)
+        texts = self._looked_up(examples)
+        value = batch_loss(self._model, self._whole, self._config, texts, given_beside(examples))
+        value = self._team.weighed(value, len(examples.grades), self._config.sampler.batch)
         self._model.zero_grad(set_to_none=True)
         torch.autograd.backward(value)
         self._team.add_gradients(self._model.parameters())
         clip(self._model, self._config.optimizer.clip)
         return value.detach()
+
+    def _looked_up(self, examples: Examples) -> tuple[Any, Any]:
+        return look_up(self._model, examples.query), look_up(self._model, examples.doc)
 
     def update(self, progress: RunProgress) -> None:
         """Weights move by these gradients, at the rates of this step."""
@@ -216,6 +179,12 @@ class Step:
                 factor = progress.rate_factor if name == "dense" else 1.0
                 group["lr"] = group["base"] * planned * factor
             optimizer.step()
+
+
+def given_beside(examples: Examples) -> list[Tensor]:
+    """What belongs to a batch beside its texts."""
+    given = (examples.first_stage, examples.grades, examples.teacher)
+    return [tensor for tensor in given if tensor is not None]
 
 
 def clip(model: nn.Module, largest: float | None) -> None:

@@ -79,8 +79,11 @@ def test_the_best_of_many_windows(mixed: Index, name: str, query: str, k: int) -
     (top,) = mixed.top_k([query], k, name)
     best = np.argsort(-expected, kind="stable")[: min(k, int((expected > 0).sum()))]
     assert len(top.docs) == len(best)
-    np.testing.assert_allclose(top.scores, expected[best], rtol=3e-6)
-    np.testing.assert_allclose(top.scores, expected[top.docs], rtol=3e-6)
+    # A word's score is a logarithm less another, of about 1 each: on some processors the last bit
+    # of numpy's differs from that of compiled code.
+    last_bits = len(query.split()) * float(np.finfo(np.float32).eps)
+    np.testing.assert_allclose(top.scores, expected[best], rtol=3e-6, atol=last_bits)
+    np.testing.assert_allclose(top.scores, expected[top.docs], rtol=3e-6, atol=last_bits)
     # In its own scores: best first, of equal ones the smaller number, none twice.
     order = np.lexsort((top.docs, -top.scores))
     assert order.tolist() == list(range(len(order)))

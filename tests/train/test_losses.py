@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from glassrank.ragged import Ragged
-from glassrank.train import step as losses
+from glassrank.train import losses
 from glassrank.train.config import LossConfig
 from glassrank.train.teachers import MeanTeacher
 

@@ -1,0 +1,133 @@
+"""A smaller model out of a trained one: some layers of its encoder, narrower if need be, which
+learn to give the vectors that the whole encoder gives.
+
+    [start]
+    model = "../../glassrank/models/packaged/default"
+    layers = [0, 5]
+    feed_forward = 512
+
+    [loss]
+    vectors = 8.0
+
+A score teaches one number for a pair of texts, a vector some hundred numbers for each piece of each
+text, judged or not: V. Sanh et al., "DistilBERT, a distilled version of BERT", 2019, begin with
+some layers too, and learn the larger model's states.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+
+from glassrank.errors import InputError
+from glassrank.models import Ranker, TokenBatch, Words
+from glassrank.models.bi_encoders import LateInteraction
+from glassrank.nn.transformer import Layer
+from glassrank.train.config import StartConfig
+
+_RIDGE = 1e-4
+"""Of least squares, in the mean square of a state's values."""
+
+
+def some_layers(model: Ranker, start: StartConfig) -> LateInteraction:
+    """A model with the layers that `start` names, and as many values between the two products of
+    feed-forward layers as it says: those whose weights are longest."""
+    if not isinstance(model, LateInteraction):
+        raise InputError(
+            f"start.layers: a {model.name} has no layers to choose from; kernel_bert and maxsim do"
+        )
+    encoder = model.config.encoder
+    if not all(0 <= number < encoder.layers for number in start.layers):
+        raise InputError(
+            f"start.layers: start.model has layers 0 to {encoder.layers - 1}, found "
+            f"{list(start.layers)}"
+        )
+    inner = start.feed_forward or encoder.feed_forward
+    if not 0 < inner <= encoder.feed_forward:
+        raise InputError(
+            f"start.feed_forward: start.model has {encoder.feed_forward}, found {inner}"
+        )
+    fewer = replace(encoder, layers=len(start.layers), feed_forward=inner)
+    small = type(model)(replace(model.config, encoder=fewer))
+    layers = model.encoder.stack()
+    small.encoder.embeddings.load_state_dict(model.encoder.embeddings.state_dict())
+    if small.encoder.distances is not None and model.encoder.distances is not None:
+        small.encoder.distances.load_state_dict(model.encoder.distances.state_dict())
+    for layer, number in zip(small.encoder.stack(), start.layers, strict=True):
+        layer.load_state_dict(_narrower(layers[number], inner))
+    rest = {name: w for name, w in model.state_dict().items() if not name.startswith("encoder.")}
+    rest.pop("first_stage_weight", None)
+    small.load_state_dict(rest, strict=False)
+    return small
+
+
+def _narrower(layer: Layer, inner: int) -> dict[str, Tensor]:
+    weights = layer.state_dict()
+    first, bias, second = (
+        f"feed_forward.{name}" for name in ("inner.weight", "inner.bias", "outer.weight")
+    )
+    lengths = weights[first].norm(dim=1) * weights[second].norm(dim=0)  # (F,)
+    kept = lengths.topk(inner).indices.sort().values  # (inner,)
+    weights[first], weights[bias] = weights[first][kept], weights[bias][kept]
+    weights[second] = weights[second][:, kept]
+    return weights
+
+
+@torch.no_grad()
+def begin_alike(small: Ranker, whole: LateInteraction, docs: Iterable[TokenBatch]) -> None:
+    """The small model's projection begins as the least-squares answer: what is nearest to the whole
+    model's vectors of these texts."""
+    assert isinstance(small, LateInteraction)
+    size = small.config.encoder.size
+    moment = small.projection.weight.new_zeros(size, size, dtype=torch.float64)  # (H, H)
+    wanted = moment.new_zeros(size, small.config.size)  # (H, E)
+    for batch in docs:
+        real = batch.mask > 0
+        states = small.encoder(batch.ids, batch.mask)[real].double()  # (T, H)
+        vectors = whole.encode_doc(batch).vectors[real].double()  # (T, E)
+        moment += states.T @ states
+        wanted += states.T @ vectors
+    moment += _RIDGE * moment.diagonal().mean() * torch.eye(size, device=moment.device)
+    if moment.any():
+        small.projection.weight.copy_(torch.linalg.solve(moment, wanted).T)
+
+
+class WholeModel(nn.Module):
+    """The model that a smaller one learns from, which does not change."""
+
+    def __init__(self, model: Ranker) -> None:
+        super().__init__()
+        if not isinstance(model, LateInteraction):
+            raise InputError(
+                f"loss.vectors: a {model.name} gives no vectors to learn; take kernel_bert or "
+                "maxsim as start.model, or leave it out"
+            )
+        self.model = model.eval().requires_grad_(False)
+
+    @torch.no_grad()
+    def words(self, query: TokenBatch, doc: TokenBatch) -> tuple[Words, Words]:
+        """Of a batch's queries (B, Q) and documents (B * N, D)."""
+        return self.model.encode_query(query), self.model.encode_doc(doc)
+
+
+def apart(ours: tuple[Words, Words], theirs: tuple[Words, Words]) -> Tensor:
+    """How far vectors are from the whole model's: the mean of 1 - cosine over pieces of queries and
+    over those of documents, and of the squared difference of query pieces' weights."""
+    (query, doc), (whole_query, whole_doc) = ours, theirs
+    weights = (query.idf - whole_query.idf).pow(2)  # (B, Q)
+    return (
+        _mean(_away(query, whole_query), whole_query.mask)
+        + _mean(_away(doc, whole_doc), whole_doc.mask)
+        + _mean(weights, whole_query.mask)
+    )
+
+
+def _away(ours: Words, theirs: Words) -> Tensor:
+    cosine: Tensor = (ours.vectors * theirs.vectors).sum(-1)  # (B, L)
+    return 1 - cosine
+
+
+def _mean(values: Tensor, mask: Tensor) -> Tensor:
+    """Over pieces that are not padding."""
+    return (values * mask).sum() / mask.sum().clamp(min=1)
