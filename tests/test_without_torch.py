@@ -9,9 +9,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent / "models"))
-from model_folders import PIECES, piece_model
-
-from glassrank.models.checkpoint import PACKAGED
+from model_folders import PIECES, piece_model, word_model
 
 pytest.importorskip("numba")
 
@@ -89,7 +87,7 @@ def run(code: str, *arguments: object, fails: int = 0) -> subprocess.CompletedPr
 
 
 def models(folder: Path) -> list[Path]:
-    return [PACKAGED["fast"], piece_model(folder / "model", "kernel_bert")]
+    return [word_model(folder / "words"), piece_model(folder / "model", "kernel_bert")]
 
 
 @pytest.mark.long

@@ -33,10 +33,10 @@ from glassrank.retrieve.segment import Segment, SegmentRecord, encode_fields
 from glassrank.retrieve.snapshot import Manifest, open_index
 from glassrank.retrieve.writer import changing
 from glassrank.sealed import remove_tree
-from glassrank.store import Progress, Report, store_folder
+from glassrank.store import Progress, Report
 from glassrank.store.doc_encoder import DocEncoder
 from glassrank.store.encode import DEFAULT_DTYPE, Counts, EncodedPart, Tally, encode_part
-from glassrank.store.manifest import Layout, PartRecord, open_store
+from glassrank.store.manifest import Layout, PartRecord, open_store, own_folder
 from glassrank.store.part import OldRows, Part
 from glassrank.store.writer import changing_store
 from glassrank.text import EnglishAnalyzer
@@ -181,7 +181,7 @@ def encode_shards(
 ) -> Report:
     """As `store.encode_index`, a task for each segment that the store lacks."""
     layout = DocEncoder(saved, encoding.dtype, "cpu", encoding.reuse, encoding.leave_out).layout
-    folder = (store_folder(index.path, layout.name) if path is None else path).absolute()
+    folder = (own_folder(index.path, layout) if path is None else path).absolute()
     tally = Tally(progress)
     with changing_store(folder, layout, index.snapshot) as writer:
         layout = writer.manifest.layout

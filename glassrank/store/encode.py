@@ -21,7 +21,7 @@ from glassrank.models.checkpoint import SavedModel
 from glassrank.retrieve import Index
 from glassrank.retrieve.segment import Segment
 from glassrank.store.doc_encoder import DocEncoder
-from glassrank.store.manifest import IDS, Layout, Manifest, store_folder
+from glassrank.store.manifest import IDS, Layout, Manifest, own_folder
 from glassrank.store.part import Located, OldRows, PartWriter, content_of
 from glassrank.store.rows import DocPassages, EncodedPassages, Rows, row_bytes
 from glassrank.store.writer import changing_store
@@ -194,7 +194,7 @@ def encode_index(
     take. The store stands inside the index unless `path` says otherwise.
     """
     encoder = DocEncoder(saved, dtype, device, reuse, leave_out)
-    folder = store_folder(index.path, encoder.layout.name) if path is None else Path(path)
+    folder = own_folder(index.path, encoder.layout) if path is None else Path(path)
     tally = Tally(progress)
     with changing_store(folder, encoder.layout, index.snapshot) as writer:
         encoder.layout = writer.manifest.layout

@@ -102,6 +102,21 @@ def store_folder(index: Path, name: str) -> Path:
     return index / _STORES / name
 
 
+def own_folder(index: Path, layout: Layout) -> Path:
+    """Where a model's store goes if nobody names it: after its family, and after itself too where
+    another model of the family has that name."""
+    plain = store_folder(index, layout.name)
+    try:
+        there = read_manifest(plain).layout.fingerprint
+    except OldStoreError as error:
+        there = error.fingerprint
+    except (InputError, CorruptError):  # none, or whoever writes there says what is wrong
+        return plain
+    if there == layout.fingerprint:
+        return plain
+    return store_folder(index, f"{layout.name}-{layout.fingerprint[:8]}")
+
+
 def stride(width: int, dtype: str) -> int:
     """
     >>> stride(200, "bf16"), stride(200, "int8")

@@ -13,7 +13,7 @@ from glassrank.retrieve.first_stage import Hybrid, IndexSearch
 
 faiss = pytest.importorskip("faiss", reason="the package faiss-cpu is not installed")
 sys.path.append(str(Path(__file__).parents[1] / "models"))
-from model_folders import PIECES, piece_model  # noqa: E402
+from model_folders import PIECES, piece_model, word_model  # noqa: E402
 
 from glassrank.adapters.vector_index import MeanVectors, VectorIndex  # noqa: E402
 
@@ -58,7 +58,7 @@ def test_models_whose_words_make_no_vector(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="the words of a bert make no vector of a text"):
         MeanVectors(gr.load(piece_model(tmp_path / "model", "bert")))
     with pytest.raises(InputError, match="the words of a tk make no vector of a text"):
-        MeanVectors(gr.load("fast"))
+        MeanVectors(gr.load(word_model(tmp_path / "tk")))
 
 
 def test_a_hybrid_of_words_and_vectors(

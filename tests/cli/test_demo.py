@@ -18,9 +18,9 @@ from glassrank.models.checkpoint import fingerprint, load_named, load_served
 from glassrank.ranking import load
 from glassrank.retrieve import Index
 from glassrank.serve import Options
-from glassrank.store import Store, encode_index, store_folder
+from glassrank.store import Store, encode_index
 from glassrank.store.doc_encoder import DocEncoder
-from glassrank.store.manifest import stores_of
+from glassrank.store.manifest import own_folder, stores_of
 from glassrank.store.writer import changing_store
 from glassrank.types import Doc, Ranking
 
@@ -99,7 +99,7 @@ def test_something_is_missing_until_both_stores_and_the_reports_are_whole(
     for saved in models:
         assert reports.missing()
         layout = DocEncoder(saved, "int8", "cpu", "s2", "").layout
-        with changing_store(store_folder(index, layout.name), layout, opened.snapshot):
+        with changing_store(own_folder(index, layout), layout, opened.snapshot):
             pass  # as it is when the work has just begun
         assert reports.missing()
         encode_index(opened, saved)

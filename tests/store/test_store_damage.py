@@ -110,6 +110,19 @@ def test_another_models_store_is_refused(path: Path, index: Index) -> None:
     Store.open(path, fingerprint(SAVED[name].model), index.snapshot)
 
 
+def test_two_models_of_a_family_have_a_store_each(index: Index) -> None:
+    """Whoever names no folder; and both find theirs again."""
+    models = [small_saved("tk", seed=seed) for seed in (5, 6)]
+    paths = [encode_index(index, model, None, "float16").path for model in models]
+    own = fingerprint(models[1].model)[:8]
+    assert [path.name for path in paths] == ["tk-float16", f"tk-float16-{own}"]
+    for model, path in zip(models, paths, strict=True):
+        again = encode_index(index, model, None, "float16")
+        assert again.path == path and again.encoded == 0
+        found = Store.find(index, model.model)
+        assert found is not None and found.path == path
+
+
 def test_a_store_of_another_dtype_or_length_is_not_mixed(index: Index) -> None:
     path, saved = index.path / "stores" / "tk-bf16", SAVED["tk"]
     several = "in at most 64 passages of"
