@@ -16,7 +16,7 @@ from glassrank.train.batches import Tokens
 from glassrank.train.config import StartConfig, TrainConfig
 from glassrank.train.config_files import family_of
 from glassrank.train.prepared import Prepared
-from glassrank.train.smaller import WholeModel, begin_alike, some_layers
+from glassrank.train.smaller import begin_alike, some_layers, teacher_of_vectors
 
 _LOOKED_AT = 4000
 _AT_ONCE = 100
@@ -37,7 +37,7 @@ def build_model(config: TrainConfig, prepared: Prepared, base: Path = Path()) ->
     return model
 
 
-def show_texts(model: Ranker, docs: Tokens, whole: WholeModel | None = None) -> None:
+def show_texts(model: Ranker, docs: Tokens, whole: Ranker | None = None) -> None:
     """Lets a fresh model look at some of the documents, the same ones in every run; one that learns
     the vectors of a whole model begins as near to these as it can."""
     some = np.sort(np.random.default_rng(0).permutation(len(docs.lengths))[:_LOOKED_AT])
@@ -45,7 +45,7 @@ def show_texts(model: Ranker, docs: Tokens, whole: WholeModel | None = None) -> 
     if whole is None:
         model.eval().look_at(shown)
     else:
-        begin_alike(model.eval(), whole.model, shown)
+        begin_alike(model.eval(), whole, shown)
 
 
 def _term_model(config: TrainConfig, prepared: Prepared) -> Ranker:
@@ -119,9 +119,9 @@ def _trained(config: TrainConfig, prepared: Prepared, saved: SavedModel) -> Rank
     return trained
 
 
-def whole_model(config: TrainConfig, base: Path) -> WholeModel | None:
+def whole_model(config: TrainConfig, base: Path) -> Ranker | None:
     """The model whose vectors are learned, if any are."""
-    return WholeModel(start_model(config, base).model) if config.loss.vectors else None
+    return teacher_of_vectors(start_model(config, base).model) if config.loss.vectors else None
 
 
 def _freeze(model: Ranker, start: StartConfig) -> None:

@@ -30,7 +30,6 @@ from glassrank.train.distributed import ALONE, Team
 from glassrank.train.prepared import Prepared
 from glassrank.train.recorded_step import RecordedStep
 from glassrank.train.report import LOG, card, draw_if_possible
-from glassrank.train.smaller import WholeModel
 from glassrank.train.state import RunProgress, load_state, save_state
 from glassrank.train.step import Step, make_optimizers
 from glassrank.train.validate import Validation, quality_by_depth, validate, with_calibration
@@ -141,7 +140,7 @@ def _step(
     config: TrainConfig,
     team: Team,
     examples: Examples | None,
-    whole: WholeModel | None,
+    whole: Ranker | None,
     say: Say,
 ) -> Step:
     """Recorded for batches as these are, where the model allows it: one of somebody else's may read

@@ -18,7 +18,6 @@ from torch.optim import Optimizer
 from glassrank.models import Output, Ranker, TokenBatch, Words
 from glassrank.train.batches import Examples
 from glassrank.train.config import TrainConfig
-from glassrank.train.smaller import WholeModel
 from glassrank.train.state import RunProgress
 from glassrank.train.step import (
     Step,
@@ -47,7 +46,7 @@ class RecordedStep(Step):
         optimizers: dict[str, Optimizer],
         config: TrainConfig,
         examples: Examples,
-        whole: WholeModel | None = None,
+        whole: Ranker | None = None,
     ) -> None:
         super().__init__(model, optimizers, config, whole=whole)
         self._read = self._looked_up(examples)

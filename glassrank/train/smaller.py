@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from glassrank.errors import InputError
 from glassrank.models import Ranker, TokenBatch, Words
@@ -43,7 +43,7 @@ def some_layers(model: Ranker, start: StartConfig) -> LateInteraction:
             f"start.layers: start.model has layers 0 to {encoder.layers - 1}, found "
             f"{list(start.layers)}"
         )
-    inner = start.feed_forward or encoder.feed_forward
+    inner = encoder.feed_forward if start.feed_forward is None else start.feed_forward
     if not 0 < inner <= encoder.feed_forward:
         raise InputError(
             f"start.feed_forward: start.model has {encoder.feed_forward}, found {inner}"
@@ -75,7 +75,7 @@ def _narrower(layer: Layer, inner: int) -> dict[str, Tensor]:
 
 
 @torch.no_grad()
-def begin_alike(small: Ranker, whole: LateInteraction, docs: Iterable[TokenBatch]) -> None:
+def begin_alike(small: Ranker, whole: Ranker, docs: Iterable[TokenBatch]) -> None:
     """The small model's projection begins as the least-squares answer: what is nearest to the whole
     model's vectors of these texts."""
     assert isinstance(small, LateInteraction)
@@ -93,22 +93,14 @@ def begin_alike(small: Ranker, whole: LateInteraction, docs: Iterable[TokenBatch
         small.projection.weight.copy_(torch.linalg.solve(moment, wanted).T)
 
 
-class WholeModel(nn.Module):
-    """The model that a smaller one learns from, which does not change."""
-
-    def __init__(self, model: Ranker) -> None:
-        super().__init__()
-        if not isinstance(model, LateInteraction):
-            raise InputError(
-                f"loss.vectors: a {model.name} gives no vectors to learn; take kernel_bert or "
-                "maxsim as start.model, or leave it out"
-            )
-        self.model = model.eval().requires_grad_(False)
-
-    @torch.no_grad()
-    def words(self, query: TokenBatch, doc: TokenBatch) -> tuple[Words, Words]:
-        """Of a batch's queries (B, Q) and documents (B * N, D)."""
-        return self.model.encode_query(query), self.model.encode_doc(doc)
+def teacher_of_vectors(model: Ranker) -> Ranker:
+    """The whole model, which does not change."""
+    if not isinstance(model, LateInteraction):
+        raise InputError(
+            f"loss.vectors: a {model.name} gives no vectors to learn; take kernel_bert or maxsim "
+            "as start.model, or leave it out"
+        )
+    return model.eval().requires_grad_(False)
 
 
 def apart(ours: tuple[Words, Words], theirs: tuple[Words, Words]) -> Tensor:

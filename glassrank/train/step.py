@@ -13,7 +13,7 @@ from glassrank.train.batches import Examples
 from glassrank.train.config import OptimizerConfig, TrainConfig
 from glassrank.train.distributed import ALONE, Team
 from glassrank.train.losses import loss
-from glassrank.train.smaller import WholeModel, apart
+from glassrank.train.smaller import apart
 from glassrank.train.state import RunProgress
 
 
@@ -84,7 +84,7 @@ def met(model: Ranker, query: Words, doc: Words, first_stage: Tensor, precision:
 
 def batch_loss(
     model: Ranker,
-    whole: WholeModel | None,
+    whole: Ranker | None,
     config: TrainConfig,
     texts: tuple[Any, Any],
     beside: Sequence[Tensor],
@@ -98,9 +98,7 @@ def batch_loss(
     value = loss(config.loss, scores, grades, teacher[0] if teacher else None)
     if whole is None:
         return value
-    with rounding(precision, first_stage.device):
-        theirs = whole.words(*texts)
-    return value + config.loss.vectors * apart(words, theirs)
+    return value + config.loss.vectors * apart(words, encoded(whole, *texts, precision))
 
 
 def rounding(precision: str, device: torch.device) -> torch.autocast:
@@ -151,7 +149,7 @@ class Step:
         optimizers: dict[str, Optimizer],
         config: TrainConfig,
         team: Team = ALONE,
-        whole: WholeModel | None = None,
+        whole: Ranker | None = None,
     ) -> None:
         self._model, self._optimizers = model, optimizers
         self._config, self._team, self._whole = config, team, whole

@@ -17,7 +17,7 @@ from glassrank.train.build import build_model, show_texts, whole_model
 from glassrank.train.config import LossConfig, StartConfig
 from glassrank.train.loop import train
 from glassrank.train.recorded_step import RecordedStep
-from glassrank.train.smaller import WholeModel, apart, begin_alike, some_layers
+from glassrank.train.smaller import apart, begin_alike, some_layers, teacher_of_vectors
 from glassrank.train.step import Step, make_optimizers
 from tests.train.tiny_bert import INNER, LAYERS, config, prepared_for, write_collection_and_bert
 
@@ -109,7 +109,7 @@ def test_a_run_learns_the_vectors(base: Path, tmp_path: Path) -> None:
     show_texts(fresh, docs, whole)
     trained = train(run, prepared, tmp_path / "out", base=base).model
     shown = docs.batch(np.arange(30))
-    expected = whole.words(shown, shown)
+    expected = whole.encode_query(shown), whole.encode_doc(shown)
     assert isinstance(trained, LateInteraction)
     assert trained.config.encoder.layers == 1 and trained.config.encoder.feed_forward == 8
     assert trained.first_stage_weight is None
@@ -156,12 +156,13 @@ def test_what_does_not_fit_is_refused(base: Path, teacher: LateInteraction) -> N
         StartConfig(model="m", feed_forward=8)
     with pytest.raises(InputError, match=r"layers 0 to 1, found \[0, 2\]"):
         some_layers(teacher, StartConfig(model="m", layers=(0, 2)))
-    with pytest.raises(InputError, match=r"start\.model has 16, found 17"):
-        some_layers(teacher, StartConfig(model="m", layers=(0,), feed_forward=17))
+    for inner in (0, 17):
+        with pytest.raises(InputError, match=rf"start\.model has 16, found {inner}"):
+            some_layers(teacher, StartConfig(model="m", layers=(0,), feed_forward=inner))
     with pytest.raises(InputError, match=r"loss\.vectors are those of start\.model"):
         replace(config("kernel_bert"), loss=LossConfig(vectors=1.0))
     bert = load_model(base / "bert" / "best").model
     with pytest.raises(InputError, match="a bert has no layers to choose from"):
         some_layers(bert, StartConfig(model="m", layers=(0,)))
     with pytest.raises(InputError, match="a bert gives no vectors to learn"):
-        WholeModel(bert)
+        teacher_of_vectors(bert)
