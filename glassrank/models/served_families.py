@@ -176,10 +176,10 @@ def _late_interaction(config: Any) -> Shapes:
 
 
 def _encoder(config: EncoderConfig) -> Shapes:
-    size, inner = config.size, config.feed_forward
+    size, inner, attention = config.size, config.feed_forward, config.attention
     layer = {
-        **_linear("attention.query_key_value", size, 3 * size),
-        **_linear("attention.output", size, size),
+        **_linear("attention.query_key_value", size, 3 * attention),
+        **_linear("attention.output", attention, size),
         **_norm("attention.norm", size),
         **_linear("feed_forward.inner", size, inner),
         **_linear("feed_forward.outer", inner, size),

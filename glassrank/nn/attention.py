@@ -106,11 +106,15 @@ def _shares(scores: Tensor, bias: Tensor | None) -> Tensor:
 class SelfAttention(nn.Module):
     """norm(x + attention of x to itself)."""
 
-    def __init__(self, size: int, heads: int, dropout: float, epsilon: float) -> None:
+    def __init__(
+        self, size: int, heads: int, dropout: float, epsilon: float, total: int | None = None
+    ) -> None:
+        """`total` values of all heads, as many as `size` unless told otherwise."""
         super().__init__()
+        total = size if total is None else total
         self.heads = heads
-        self.query_key_value = nn.Linear(size, 3 * size)
-        self.output = nn.Linear(size, size)
+        self.query_key_value = nn.Linear(size, 3 * total)
+        self.output = nn.Linear(total, size)
         self.dropout = nn.Dropout(dropout)
         self.norm = nn.LayerNorm(size, eps=epsilon)
 
@@ -124,7 +128,7 @@ class SelfAttention(nn.Module):
     def first_row(self, x: Tensor, bias: Tensor | None) -> Tensor:
         """Only the first row of what `forward` gives, (B, H): one row asks, and no other row is
         projected."""
-        size = x.shape[-1]
+        size = self.output.in_features  # of all heads
         weight, own_bias = self.query_key_value.weight, self.query_key_value.bias
         first = x[:, 0]  # (B, H)
         query = functional.linear(first, weight[:size], own_bias[:size])[:, None]  # (B, 1, H)

@@ -246,17 +246,27 @@ class EncoderConfig:
     activation: Activation = "gelu"
     distances: int = 0
     """How many kinds of distance between two pieces a head tells apart; a BERT's tells none."""
+    head_size: int | None = None
+    """Values of each head. All heads of a BERT have as many together as a piece has; a model with
+    fewer heads than the one it is made of has not."""
 
     def __post_init__(self) -> None:
-        if self.heads < 1 or self.size % self.heads:
+        if self.heads < 1 or (self.head_size is None and self.size % self.heads):
             raise InputError(
                 f"heads: {self.heads} heads cannot share a size of {self.size}; "
                 "choose numbers that divide"
             )
+        if self.head_size is not None and self.head_size < 1:
+            raise InputError(f"head_size: expected 1 or more, found {self.head_size}")
         for name in ("dropout", "epsilon"):
             value = getattr(self, name)
             if not 0 <= value <= 1:
                 raise InputError(f"{name}: expected a number from 0 to 1, found {value}")
+
+    @property
+    def attention(self) -> int:
+        """Values of all heads together."""
+        return self.size if self.head_size is None else self.heads * self.head_size
 
 
 def distance_kinds(longest: int, kinds: int) -> NDArray[np.int64]:

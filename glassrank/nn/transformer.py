@@ -126,7 +126,9 @@ class Layer(nn.Module):
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
-        self.attention = SelfAttention(config.size, config.heads, config.dropout, config.epsilon)
+        self.attention = SelfAttention(
+            config.size, config.heads, config.dropout, config.epsilon, config.attention
+        )
         self.feed_forward = FeedForward(config)
 
     def forward(self, x: Tensor, bias: Tensor | None, maps: list[Tensor] | None = None) -> Tensor:

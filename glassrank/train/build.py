@@ -121,7 +121,19 @@ def _trained(config: TrainConfig, prepared: Prepared, saved: SavedModel) -> Rank
 
 def whole_model(config: TrainConfig, base: Path) -> Ranker | None:
     """The model whose vectors are learned, if any are."""
-    return teacher_of_vectors(start_model(config, base).model) if config.loss.vectors else None
+    if not config.loss.vectors:
+        return None
+    start = start_model(config, base)
+    if config.loss.vectors_of is None:
+        return teacher_of_vectors(start.model)
+    saved = load_model(base / config.loss.vectors_of, trusted=[config.model])
+    whole = teacher_of_vectors(saved.model)
+    if saved.vocabulary != start.vocabulary or whole.config.size != start.model.config.size:
+        raise InputError(
+            "loss.vectors_of: expected a model with the vocabulary of start.model, and vectors of "
+            "its size"
+        )
+    return whole
 
 
 def _freeze(model: Ranker, start: StartConfig) -> None:

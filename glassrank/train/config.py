@@ -91,6 +91,8 @@ class StartConfig:
     feed_forward: int | None = None
     """With `layers`: how many values they keep between the two products of a feed-forward layer;
     all, if not given."""
+    heads: int | None = None
+    """With `layers`: how many heads of attention each of them keeps; all, if not given."""
     parts: Literal["all", "interaction", "representation"] = "all"
     """What of a MORES is trained; the rest stays as it is."""
 
@@ -99,8 +101,9 @@ class StartConfig:
             raise InputError("start.bert and start.model are two beginnings; keep one of them")
         if self.layers and self.model is None:
             raise InputError("start.layers are those of a trained model; name it as start.model")
-        if self.feed_forward is not None and not self.layers:
-            raise InputError("start.feed_forward goes with start.layers; name the layers to keep")
+        for name in ("feed_forward", "heads"):
+            if getattr(self, name) is not None and not self.layers:
+                raise InputError(f"start.{name} goes with start.layers; name the layers to keep")
 
 
 @dataclass(frozen=True)
@@ -190,6 +193,12 @@ class LossConfig:
     vectors: float = 0.0
     """How much it counts that vectors of pieces are those of `start.model`, beside the scores: for
     a model that began as some of its layers. 8 served well."""
+    vectors_of: str | None = None
+    """Another trained model's folder, whose vectors are learned in the place of `start.model`'s."""
+
+    def __post_init__(self) -> None:
+        if self.vectors_of is not None and not self.vectors:
+            raise InputError("loss.vectors_of goes with loss.vectors; say how much they count")
 
 
 @dataclass(frozen=True)

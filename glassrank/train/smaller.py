@@ -4,7 +4,8 @@ learn to give the vectors that the whole encoder gives.
     [start]
     model = "../../glassrank/models/packaged/default"
     layers = [0, 5]
-    feed_forward = 512
+    feed_forward = 256
+    heads = 6
 
     [loss]
     vectors = 8.0
@@ -31,8 +32,8 @@ _RIDGE = 1e-4
 
 
 def some_layers(model: Ranker, start: StartConfig) -> LateInteraction:
-    """A model with the layers that `start` names, and as many values between the two products of
-    feed-forward layers as it says: those whose weights are longest."""
+    """A model with the layers that `start` names, and as many heads, and values between the two
+    products of feed-forward layers, as it says: those whose weights are longest."""
     if not isinstance(model, LateInteraction):
         raise InputError(
             f"start.layers: a {model.name} has no layers to choose from; kernel_bert and maxsim do"
@@ -43,19 +44,20 @@ def some_layers(model: Ranker, start: StartConfig) -> LateInteraction:
             f"start.layers: start.model has layers 0 to {encoder.layers - 1}, found "
             f"{list(start.layers)}"
         )
-    inner = encoder.feed_forward if start.feed_forward is None else start.feed_forward
-    if not 0 < inner <= encoder.feed_forward:
-        raise InputError(
-            f"start.feed_forward: start.model has {encoder.feed_forward}, found {inner}"
-        )
+    inner = _kept("feed_forward", start.feed_forward, encoder.feed_forward)
+    heads = _kept("heads", start.heads, encoder.heads)
     fewer = replace(encoder, layers=len(start.layers), feed_forward=inner)
+    if heads < encoder.heads:
+        if encoder.distances:
+            raise InputError("start.heads: layers of start.model share what heads know of distance")
+        fewer = replace(fewer, heads=heads, head_size=encoder.attention // encoder.heads)
     small = type(model)(replace(model.config, encoder=fewer))
     layers = model.encoder.stack()
     small.encoder.embeddings.load_state_dict(model.encoder.embeddings.state_dict())
     if small.encoder.distances is not None and model.encoder.distances is not None:
         small.encoder.distances.load_state_dict(model.encoder.distances.state_dict())
     for layer, number in zip(small.encoder.stack(), start.layers, strict=True):
-        layer.load_state_dict(_narrower(layers[number], inner))
+        layer.load_state_dict(_fewer_heads(_narrower(layers[number], inner), encoder.heads, heads))
     rest = {name: w for name, w in model.state_dict().items() if not name.startswith("encoder.")}
     rest.pop("first_stage_weight", None)
     small.load_state_dict(rest, strict=False)
@@ -72,6 +74,31 @@ def _narrower(layer: Layer, inner: int) -> dict[str, Tensor]:
     weights[first], weights[bias] = weights[first][kept], weights[bias][kept]
     weights[second] = weights[second][:, kept]
     return weights
+
+
+def _fewer_heads(weights: dict[str, Tensor], count: int, kept: int) -> dict[str, Tensor]:
+    if kept == count:
+        return weights
+    first, bias, second = (
+        f"attention.{name}"
+        for name in ("query_key_value.weight", "query_key_value.bias", "output.weight")
+    )
+    three = torch.unflatten(weights[first], 0, (3, count, -1))  # (3, heads, A, H)
+    out = torch.unflatten(weights[second], 1, (count, -1))  # (H, heads, A)
+    lengths = three[2].flatten(1).norm(dim=1) * out.transpose(0, 1).flatten(1).norm(dim=1)
+    best = lengths.topk(kept).indices.sort().values  # (kept,)
+    weights[first] = three[:, best].flatten(0, 2)
+    weights[bias] = torch.unflatten(weights[bias], 0, (3, count, -1))[:, best].flatten()
+    weights[second] = out[:, best].flatten(1)
+    return weights
+
+
+def _kept(name: str, wanted: int | None, all_of_them: int) -> int:
+    if wanted is None:
+        return all_of_them
+    if not 0 < wanted <= all_of_them:
+        raise InputError(f"start.{name}: start.model has {all_of_them}, found {wanted}")
+    return wanted
 
 
 @torch.no_grad()

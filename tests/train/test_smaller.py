@@ -12,6 +12,9 @@ from glassrank.errors import InputError
 from glassrank.models import TokenBatch
 from glassrank.models.bi_encoders import LateInteraction
 from glassrank.models.checkpoint import load_model
+from glassrank.models.served import ServedKernelBERT
+from glassrank.models.trained import save_model
+from glassrank.settings import from_plain
 from glassrank.train.batches import Sampler, SplitTensors, Tokens
 from glassrank.train.build import build_model, show_texts, whole_model
 from glassrank.train.config import LossConfig, StartConfig
@@ -19,7 +22,14 @@ from glassrank.train.loop import train
 from glassrank.train.recorded_step import RecordedStep
 from glassrank.train.smaller import apart, begin_alike, some_layers, teacher_of_vectors
 from glassrank.train.step import Step, make_optimizers
-from tests.train.tiny_bert import INNER, LAYERS, config, prepared_for, write_collection_and_bert
+from tests.train.tiny_bert import (
+    HEADS,
+    INNER,
+    LAYERS,
+    config,
+    prepared_for,
+    write_collection_and_bert,
+)
 
 TEACHER = "teacher/best"
 KL = {"kind": "kl", "standardized": True, "temperature": 1.5}
@@ -72,6 +82,29 @@ def test_what_a_narrower_layer_leaves_out_is_the_shortest(
     narrow = some_layers(cut.eval(), start).eval()
     assert narrow.config.encoder.feed_forward == 12
     torch.testing.assert_close(narrow.encode_doc(batch).vectors, cut.encode_doc(batch).vectors)
+
+
+def test_what_fewer_heads_leave_out_is_the_shortest(
+    teacher: LateInteraction, batch: TokenBatch
+) -> None:
+    """A head that nothing comes out of can be left out without any change."""
+    layers = tuple(range(LAYERS))
+    cut = some_layers(teacher, StartConfig(model="m", layers=layers))
+    size = cut.config.encoder.attention // HEADS
+    for number, layer in enumerate(cut.encoder.stack()):
+        useless = slice(number % HEADS * size, (number % HEADS + 1) * size)
+        layer.attention.output.weight.data[:, useless] = 0
+    fewer = some_layers(cut.eval(), StartConfig(model="m", layers=layers, heads=HEADS - 1)).eval()
+    encoder = fewer.config.encoder
+    assert (encoder.heads, encoder.head_size) == (HEADS - 1, size)
+    torch.testing.assert_close(fewer.encode_doc(batch).vectors, cut.encode_doc(batch).vectors)
+    served = ServedKernelBERT(
+        fewer.config, {name: weight.numpy() for name, weight in fewer.state_dict().items()}
+    )
+    plain = TokenBatch(batch.ids.numpy(), batch.mask.numpy())
+    got, expected = served.encode_doc(plain).vectors, fewer.encode_doc(batch).vectors.detach()
+    real = plain.mask > 0
+    np.testing.assert_allclose(got[real], expected[real], atol=0.03)  # bfloat16 has 8 bits
 
 
 def test_it_begins_as_near_as_its_states_allow(teacher: LateInteraction, batch: TokenBatch) -> None:
@@ -149,16 +182,39 @@ def test_a_recorded_step_learns_them_too(base: Path) -> None:
     assert losses[0] > alone
 
 
+def test_another_model_may_give_the_vectors(base: Path, teacher: LateInteraction) -> None:
+    run = config(
+        "kernel_bert",
+        start={"model": TEACHER, "layers": [0]},
+        loss={"kind": "softmax", "vectors": 8, "vectors_of": "other"},
+    )
+    smaller = some_layers(teacher, StartConfig(model="m", layers=(1,)))
+    saved = load_model(base / TEACHER)
+    save_model(base / "other", smaller, saved.usage, list(saved.vocabulary), "another")
+    whole = whole_model(run, base)
+    assert isinstance(whole, LateInteraction) and whole.config.encoder.layers == 1
+    narrow = type(teacher)(replace(teacher.config, size=4))
+    save_model(base / "narrow", narrow, saved.usage, list(saved.vocabulary), "narrow")
+    with pytest.raises(InputError, match="vectors of its size"):
+        whole_model(replace(run, loss=replace(run.loss, vectors_of="narrow")), base)
+    with pytest.raises(InputError, match=r"loss\.vectors_of goes with loss\.vectors"):
+        LossConfig(vectors_of="other")
+
+
 def test_what_does_not_fit_is_refused(base: Path, teacher: LateInteraction) -> None:
     with pytest.raises(InputError, match=r"name it as start\.model"):
         StartConfig(layers=(0,))
-    with pytest.raises(InputError, match=r"goes with start\.layers"):
-        StartConfig(model="m", feed_forward=8)
+    for name in ("feed_forward", "heads"):
+        with pytest.raises(InputError, match=rf"start\.{name} goes with start\.layers"):
+            from_plain(StartConfig, {"model": "m", name: 8}, "start")
     with pytest.raises(InputError, match=r"layers 0 to 1, found \[0, 2\]"):
         some_layers(teacher, StartConfig(model="m", layers=(0, 2)))
     for inner in (0, 17):
         with pytest.raises(InputError, match=rf"start\.model has 16, found {inner}"):
             some_layers(teacher, StartConfig(model="m", layers=(0,), feed_forward=inner))
+    for heads in (0, 4):
+        with pytest.raises(InputError, match=rf"start\.heads: start\.model has 3, found {heads}"):
+            some_layers(teacher, StartConfig(model="m", layers=(0,), heads=heads))
     with pytest.raises(InputError, match=r"loss\.vectors are those of start\.model"):
         replace(config("kernel_bert"), loss=LossConfig(vectors=1.0))
     bert = load_model(base / "bert" / "best").model

@@ -13,7 +13,7 @@ from glassrank.train.gather import gather
 from glassrank.train.prepare import prepare
 from glassrank.train.prepared import Prepared
 
-SIZE, LAYERS, INNER, POSITIONS = 12, 2, 16, 24
+SIZE, LAYERS, HEADS, INNER, POSITIONS = 12, 2, 3, 16, 24
 WORDS = [f"word{number}" for number in range(40)]
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *WORDS]
 
@@ -40,7 +40,7 @@ def _write_bert(folder: Path) -> None:
     folder.mkdir()
     sizes = {
         "model_type": "bert", "vocab_size": len(PIECES), "hidden_size": SIZE,
-        "num_hidden_layers": LAYERS, "num_attention_heads": 3, "intermediate_size": INNER,
+        "num_hidden_layers": LAYERS, "num_attention_heads": HEADS, "intermediate_size": INNER,
         "max_position_embeddings": POSITIONS, "type_vocab_size": 2, "hidden_dropout_prob": 0.0,
     }  # fmt: skip
     (folder / "config.json").write_text(json.dumps(sizes))

@@ -78,7 +78,7 @@ def _distances(config: EncoderConfig, weights: Weights) -> NDArray[np.float32]:
 
 def _encoder_layer(config: EncoderConfig, layer: Weights) -> list[Block]:
     attention, feed_forward = within(layer, "attention."), within(layer, "feed_forward.")
-    heads = {"heads": config.heads, "scale": (config.size // config.heads) ** -0.5}
+    heads = {"heads": config.heads, "scale": (config.attention // config.heads) ** -0.5}
     activation = {"activation": _ACTIVATIONS[config.activation]}
     return [
         _encoder_block(attention, "query_key_value", "output", config.epsilon, **heads),
