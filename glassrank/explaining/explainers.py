@@ -207,8 +207,8 @@ def read_texts(
 ) -> Placed:
     """Documents with all their passages, encoded live, however long it takes."""
     ready = TextCandidates.of_texts(reranker, query, docs, first_stage)
-    best = reranker.usage.passages.best
-    scoring = Scoring(ready, Planner(), reranker.cost, WORDS_AT_ONCE, best)
+    passages = reranker.usage.passages
+    scoring = Scoring(ready, Planner(), reranker.cost, WORDS_AT_ONCE, passages)
     scoring.first(NEVER)
     scoring.further(NEVER)
     return scoring.placed(live=True)
@@ -230,6 +230,11 @@ def _passage_notes(reranker: Reranker, passage: ReadPassage | None) -> Iterator[
             f"The document is longer than the {reranker.usage.doc_length} words that the model "
             f"reads at once; what is explained is its best passage, number {passage.number + 1}."
         )
+        if passage.further and reranker.usage.passages.first:
+            yield (
+                f"So much as {reranker.usage.passages.first:g} of the score is the first passage's "
+                "instead: the difference is what other passages add."
+            )
 
 
 def _terms(root: ScorePart, words: tuple[str, ...]) -> tuple[QueryTerm, ...]:

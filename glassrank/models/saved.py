@@ -36,8 +36,13 @@ class Passages:
     """Of one document: what stands behind them is not read. With 1, documents are cut."""
     best: int = 1
     """A document's score is the sum of those of so many passages, the best ones."""
+    first: float = 0.0
+    """How much of that is the score of its first passage instead, from 0 to 1: a long document has
+    many passages, of which one may be good by chance, and begins with what it is about."""
 
     def __post_init__(self) -> None:
+        if not 0 <= self.first <= 1:
+            raise InputError(f"passages.first: expected a number from 0 to 1, found {self.first}")
         if self.overlap < 0 or not 1 <= self.best <= self.most <= _MOST_PASSAGES:
             raise InputError(
                 f"passages: expected an overlap of 0 or more, and 1 to {_MOST_PASSAGES:,} passages "
@@ -57,15 +62,19 @@ def best_passages(
     docs: NDArray[np.int64],
     shares: NDArray[np.float32],
     best: int = 1,
+    first: float = 0.0,
 ) -> BestPassages:
-    """`docs` says whose passage each value is of: each document has one at least. Scores are sums
-    over the `best` ones, the first stage's share counted once.
+    """`docs` says whose passage each value is of: each document has one at least, its first one
+    before the others. Scores are sums over the `best` ones, the first stage's share counted once;
+    so much as `first` says is the first one's.
 
     >>> values, docs = np.array([1, 5, 2, 4], np.float32), np.array([0, 1, 0, 0])
     >>> best_passages(values, docs, np.zeros(2, np.float32)).values.tolist()
     [4.0, 5.0]
     >>> best_passages(values, docs, np.ones(2, np.float32), best=2).values.tolist()
     [5.0, 5.0]
+    >>> best_passages(values, docs, np.zeros(2, np.float32), first=0.5).values.tolist()
+    [2.5, 5.0]
     """
     order = np.lexsort((-values, docs))  # of equal ones the first
     owner = docs[order]
@@ -75,6 +84,10 @@ def best_passages(
         there = starts + rank < len(order)
         there[there] = owner[starts[there] + rank] == np.flatnonzero(there)
         scores[there] += values[order[starts[there] + rank]] - shares[there]
+    if first:
+        begin = np.empty_like(scores)
+        begin[docs[::-1]] = values[::-1]  # of several, the first one stays
+        scores += np.float32(first) * (begin - scores)
     return BestPassages(scores, order[starts])
 
 

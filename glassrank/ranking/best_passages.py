@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.deadline import Deadline
-from glassrank.models.saved import best_passages
+from glassrank.models.saved import Passages, best_passages
 from glassrank.ranking.cost_model import CostModel
 from glassrank.ranking.planner import Planner
 
@@ -83,12 +83,12 @@ class Scoring:
         planner: Planner,
         cost: CostModel,
         at_once: float,
-        best: int,
+        passages: Passages,
     ) -> None:
         self._candidates = candidates
         self._planner = planner
         self._cost, self._at_once = cost, at_once
-        self._best = best
+        self._passages = passages
         self._first = [np.empty(0, np.float32)]
         self._further: list[tuple[NDArray[np.float32], Candidates]] = []
         self.depth = 0
@@ -141,7 +141,8 @@ class Scoring:
                 np.concatenate(column) for column in zip(*columns, strict=True)
             )
             shares = self._candidates.shares[: self.depth]
-            values, places = best_passages(all_values, docs, shares, self._best)
+            count, first = self._passages.best, self._passages.first
+            values, places = best_passages(all_values, docs, shares, count, first)
             best, numbers = all_values[places], all_numbers[places]
         else:
             best = values

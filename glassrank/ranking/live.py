@@ -191,7 +191,8 @@ class Reranker:
         given = None if first_stage is None else first_stage[docs]
         values = self.passage_scores(query, ids, given)
         shares = self.first_stage_shares(len(found), first_stage)
-        best = best_passages(values, docs, shares, self.usage.passages.best)
+        how = self.usage.passages
+        best = best_passages(values, docs, shares, how.best, how.first)
         return Scores(best.values, np.array([doc.cut for doc in found], np.bool_))
 
     def read(self, docs: Sequence[Doc]) -> list[ReadDoc]:

@@ -48,7 +48,7 @@ class Stage(ABC):
         self.query_cost = reranker.query_cost
         self.at_once = at_once
         self.calibration = reranker.usage.calibration
-        self.best = reranker.usage.passages.best
+        self.passages = reranker.usage.passages
 
     @abstractmethod
     def ready(
@@ -63,14 +63,14 @@ class Stage(ABC):
         before what has to be encoded, in a part of the time, and in the rest if that has any left;
         further passages of long documents come last.
         """
-        own = planner, self.cost, self.at_once, self.best
+        own = planner, self.cost, self.at_once, self.passages
         if not isinstance(candidates, PartlyStored):
             scoring = Scoring(candidates, *own)
             scoring.first(due)
             scoring.further(due)
             return scoring.placed(live=isinstance(candidates, TextCandidates))
         stored = Scoring(candidates.stored, *own)
-        live = Scoring(candidates.live, planner, self.reranker.cost, WORDS_AT_ONCE, self.best)
+        live = Scoring(candidates.live, planner, self.reranker.cost, WORDS_AT_ONCE, self.passages)
         stored.first(planner.stored_by(due))
         live.first(due)
         stored.first(due)

@@ -59,6 +59,8 @@ class DividedDocs:
     offsets: NDArray[np.int64]  # (docs + 1,)
     best: int = 1
     """A document's score is the sum of so many, the best ones, as the trained model has it."""
+    first: float = 0.0
+    """How much of it is the first one's, likewise."""
 
     def __len__(self) -> int:
         """Documents."""
@@ -90,7 +92,7 @@ class DividedDocs:
     ) -> NDArray[np.float32]:  # (docs,)
         """Of documents, by the scores of their texts at these places, as a ranking has them.
         `shares` are what the first stage adds to each."""
-        return best_passages(values, places, shares, self.best).values
+        return best_passages(values, places, shares, self.best, self.first).values
 
 
 @dataclass(frozen=True)
@@ -209,6 +211,7 @@ class Prepared:
             check_fits(offsets[-1] == len(self.docs), "passages.offsets")
             check_fits(bool((np.diff(offsets) >= 1).all()), "passages.offsets")
             check_fits(best >= 1, "passages.best")
+            check_fits(0 <= self.passages.first <= 1, "passages.first")
         if self.ids is not None:
             _check_rows(self.ids.queries, "query_ids", 256)
             _check_rows(self.ids.docs, "doc_ids", 256)

@@ -47,6 +47,7 @@ def save_prepared(folder: Path, prepared: Prepared) -> None:
         if prepared.passages is not None:
             _write_array(part, "passages.offsets", prepared.passages.offsets, np.int64)
             _write_array(part, "passages.best", np.array([prepared.passages.best]), np.int64)
+            _write_array(part, "passages.first", np.array([prepared.passages.first]), np.float64)
         if prepared.ids is not None:
             _save_ragged(part, "query_ids", prepared.ids.queries, np.uint8)
             _save_ragged(part, "doc_ids", prepared.ids.docs, np.uint8)
@@ -109,7 +110,9 @@ def _load_passages(files: SealedFiles) -> DividedDocs | None:
         _read_array(files, f"passages.{name}", np.int64) for name in ("offsets", "best")
     )
     check_fits(len(best) == 1, "passages.best")
-    return DividedDocs(offsets, int(best[0]))
+    first = _read_array(files, "passages.first", np.float64)
+    check_fits(len(first) == 1, "passages.first")
+    return DividedDocs(offsets, int(best[0]), float(first[0]))
 
 
 def _load_ids(files: SealedFiles) -> RunIds | None:

@@ -78,6 +78,7 @@ def card(
             f"- Documents in {len(prepared.docs):,} passages: training draws one at random, with "
             "its document's grade; a document's score here is that of "
             + ("its best" if best == 1 else f"its best {best} together")
+            + (f", {first:g} of it the first one's" if (first := prepared.passages.first) else "")
         )
     arrays = prepared.description.get("config", {}).get("seed", config.seed)
     if arrays != config.seed:  # several runs may share them

@@ -181,7 +181,7 @@ class Divider:
             None if pieces is None else pieces.doc_words,
             config.passages,
         )
-        self._best = config.passages.best
+        self._how = config.passages
         self._offsets = [0]
 
     def __len__(self) -> int:
@@ -196,4 +196,4 @@ class Divider:
 
     def passages(self) -> DividedDocs:
         """Which texts are whose, once no document is to come."""
-        return DividedDocs(np.array(self._offsets, np.int64), self._best)
+        return DividedDocs(np.array(self._offsets, np.int64), self._how.best, self._how.first)

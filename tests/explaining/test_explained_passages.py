@@ -15,6 +15,7 @@ from glassrank.models.doc_reader import text_of
 from glassrank.models.saved import Passages
 from glassrank.ranking import Pipeline, Reranker
 from glassrank.retrieve import Index
+from glassrank.settings import from_plain
 from glassrank.store import Store, encode_index
 from glassrank.types import Doc
 
@@ -23,12 +24,14 @@ LONG = Doc("long", f"{THERAPY} {DEFINITION} {THERAPY} {DEFINITION[:60]}.", TITLE
 DOCS = [LONG, Doc("definition", DEFINITION), Doc("therapy", THERAPY, TITLE)]
 
 
-def shortened(name: str, longest: int, **settings: int) -> SavedModel:
+def shortened(name: str, longest: int, **settings: float) -> SavedModel:
     """A small model that reads so many words at once."""
     saved = (
         piece_reranker(piece_ranker(name)) if name == "mores" else reranker(small_ranker(name))
     ).saved
-    usage = replace(saved.usage, doc_length=longest, passages=Passages(**settings))
+    usage = replace(
+        saved.usage, doc_length=longest, passages=from_plain(Passages, settings, "passages")
+    )
     return replace(saved, usage=usage)
 
 
@@ -81,8 +84,9 @@ def test_a_text_by_itself_is_explained_by_its_best_passage() -> None:
     assert short.doc.passage is None
 
 
-def test_several_passages_add_up(tmp_path: Path) -> None:
-    pipeline, explanation = explained(shortened("tk", 25, best=2), tmp_path, stored=True)
+@pytest.mark.parametrize("how", [{"best": 2}, {"first": 0.5}], ids=["best", "first"])
+def test_several_passages_add_up(how: dict[str, float], tmp_path: Path) -> None:
+    pipeline, explanation = explained(shortened("tk", 25, **how), tmp_path, stored=True)
     (hit,) = (hit for hit in pipeline(QUERY) if hit.doc_id == "long")
     assert explanation.score == pytest.approx(hit.score, rel=1e-4)
     assert explanation.parts.value == pytest.approx(hit.score, rel=1e-4)

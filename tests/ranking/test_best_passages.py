@@ -13,6 +13,7 @@ from small_mores import small_bert, small_mores
 from small_store import LONGEST, live_scores, small_saved
 
 from glassrank.deadline import Deadline
+from glassrank.errors import InputError
 from glassrank.models.checkpoint import SavedModel
 from glassrank.models.saved import Passages, best_passages
 from glassrank.ranking import Pipeline, Reranker, rank
@@ -20,6 +21,7 @@ from glassrank.ranking.best_passages import Scoring
 from glassrank.ranking.cost_model import CostModel
 from glassrank.ranking.planner import Planner
 from glassrank.retrieve import Index
+from glassrank.settings import from_plain
 from glassrank.store import Store, encode_index
 from glassrank.types import Doc
 
@@ -46,8 +48,9 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
     return index
 
 
-def with_passages(saved: SavedModel, **settings: int) -> SavedModel:
-    return replace(saved, usage=replace(saved.usage, passages=Passages(**settings)))
+def with_passages(saved: SavedModel, **settings: float) -> SavedModel:
+    how = from_plain(Passages, settings, "passages")
+    return replace(saved, usage=replace(saved.usage, passages=how))
 
 
 def scores(pipeline: Pipeline, query: str = QUERY) -> dict[str, float]:
@@ -65,10 +68,11 @@ def scores(pipeline: Pipeline, query: str = QUERY) -> dict[str, float]:
         small_saved("tk+knrm"),
         with_passages(small_saved("tk"), overlap=4),
         with_passages(small_saved("tk"), best=3),
+        with_passages(small_saved("tk"), first=0.5),
         small_mores(),
         small_mores(doc_words=12),
     ],
-    ids=["tk", "conv_knrm", "knrm", "ensemble", "overlap", "best", "mores", "words and pieces"],
+    ids="tk conv_knrm knrm ensemble overlap best first mores words-and-pieces".split(),
 )
 def test_stored_passages_have_the_scores_of_live_ones(
     index: Index, saved: SavedModel, tmp_path: Path
@@ -198,7 +202,7 @@ def test_every_document_is_looked_at_once_before_any_is_looked_at_again(budget: 
     clock = SetClock()
     values = [[1.0, 5.0, 2.0], [3.0], [2.0, 1.0, 9.0], [0.0, 4.0]]
     counted = Counted(clock, values)
-    scoring = Scoring(counted, Planner(clock), CostModel(0.0, 1.0), 1e9, best=1)
+    scoring = Scoring(counted, Planner(clock), CostModel(0.0, 1.0), 1e9, Passages())
     due = Deadline.after(budget, clock)
     scoring.first(due)
     scoring.further(due)
@@ -219,6 +223,22 @@ def test_the_first_stage_counts_once() -> None:
     found = best_passages(values, docs, shares, best=2)
     assert found.values.tolist() == [5 + 3 - 1, 7]
     assert found.numbers.tolist() == [3, 1]
+
+
+def test_a_part_of_the_score_is_the_first_passages(index: Index) -> None:
+    """From only the first passage to only the best one, and never where there is one alone."""
+    docs = list(index.docs())
+    begin, best, half = (
+        Reranker(with_passages(small_saved("tk"), **how), exact=True).scores(QUERY, docs).values
+        for how in ({"first": 1}, {}, {"first": 0.5})
+    )
+    np.testing.assert_allclose(half, (begin + best) / 2, rtol=1e-5)
+    whole = np.array([doc.is_whole for doc in Reranker(small_saved("tk")).read(docs)])
+    assert (best[~whole] > begin[~whole]).any() and (best[whole] == begin[whole]).all()
+    firsts = [Doc("", doc.texts[0]) for doc in Reranker(small_saved("tk")).read(docs)]
+    np.testing.assert_allclose(begin, live_scores(small_saved("tk"), QUERY, firsts), rtol=1e-4)
+    with pytest.raises(InputError, match=r"passages\.first: expected a number from 0 to 1"):
+        Passages(first=1.5)
 
 
 def test_titles_of_given_texts_stand_before_each_passage() -> None:

@@ -20,6 +20,7 @@ from glassrank.measure import evaluate
 from glassrank.measure.budget_curve import Speed
 from glassrank.measure.cascade_plan import CascadePlan, Planned, cascade_order, learn_plan
 from glassrank.models.checkpoint import fingerprint
+from glassrank.models.saved import Passages
 from glassrank.ranking import CostModel, Pipeline, Reranker, rank
 from glassrank.ranking.cascade import Cascade
 from glassrank.ranking.planner import Planner, spare_ms
@@ -61,6 +62,7 @@ class FakeStage(Stage):
         self.cost = CostModel(0.0, ms) if known else CostModel()
         self.query_cost = CostModel(query_ms) if known else CostModel()
         self.at_once = 1e9
+        self.passages = Passages()
         self.began: list[tuple[float, float]] = []
         """When each piece of work began, and when it was likely to end."""
 

@@ -36,7 +36,7 @@ def every_array() -> Prepared:
         triples=np.zeros((5, 3), np.int32),
         folds=np.arange(len(plain.train.queries), dtype=np.int32) % 5,
     )
-    passages = DividedDocs(np.arange(len(plain.docs) + 1), best=2)
+    passages = DividedDocs(np.arange(len(plain.docs) + 1), best=2, first=0.5)
     words = len(plain.words)
     rows = Ragged.of([np.array([i, words + i % 4]) for i in range(words)], np.int64)
     table = np.concatenate([plain.vectors, plain.vectors[:4]])
@@ -164,6 +164,7 @@ HARM: dict[str, Callable[[Path], object]] = {
     "no passages": _array("passages.offsets", [], np.int64),
     "a sum of no passages": _array("passages.best", [0], np.int64),
     "two sums": _array("passages.best", [1, 2], np.int64),
+    "more than all of the first": _array("passages.first", [1.5], np.float64),
     "ids too few": _changed("doc_ids.offsets", lambda array: np.append(array[:-2], array[-1])),
     "ids of fewer queries": _changed(
         "query_ids.offsets", lambda array: np.append(array[:-2], array[-1])
