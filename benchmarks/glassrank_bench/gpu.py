@@ -21,7 +21,7 @@ from glassrank.nn.configs import EncoderConfig
 from glassrank.nn.gpu.contextual import ContextualOnGPU
 from glassrank.ranking.by_torch import Replayed
 from glassrank_bench.measuring import Case, MissingError, Result
-from glassrank_bench.workloads import PACKAGED
+from glassrank_bench.workloads import OUR_FORM
 
 _DEVICE = "cuda"
 _DOCS, _LENGTH, _SIZE, _STRIDE, _QUERY, _SETS, _WORDS = 1000, 200, 300, 320, 30, 8, 30_000
@@ -114,7 +114,7 @@ class Pooling:
 
 def _model() -> TK:
     table = WordTable(torch.randn(_WORDS, _SIZE, device=_DEVICE), trained=False)
-    return TK(TKConfig(contextual=PACKAGED, term_weights=True), table).to(_DEVICE).eval()
+    return TK(TKConfig(contextual=OUR_FORM, term_weights=True), table).to(_DEVICE).eval()
 
 
 def _ids(docs: int, length: int) -> TokenBatch:

@@ -7,20 +7,18 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from glassrank.models import TokenBatch, WordTable
+from glassrank.models import TokenBatch
 from glassrank.models.checkpoint import Usage, load_model
 from glassrank.models.saved import SPECIAL_WORDS
-from glassrank.models.tk import TK, TKConfig
 from glassrank.models.trained import save_model
-from glassrank.nn.configs import ContextualConfig, Kernels
 from glassrank.nn.transformer import ContextualLayer, ContextualLayers, positions
 from glassrank.ranking import Reranker, load
 from glassrank.text import pad, split_words
 from glassrank_bench.measuring import Result, medians_ms
-from glassrank_bench.workloads import questions, texts
+from glassrank_bench.workloads import questions, random_tk, texts
 
 DOCS, AT_ONCE = 512, 256
-SIZE, LONGEST = 300, 200
+LONGEST = 200
 
 
 def against_the_authors(path: Path | None = None) -> Sequence[Result]:
@@ -29,7 +27,7 @@ def against_the_authors(path: Path | None = None) -> Sequence[Result]:
     Both read the first words of a document, since theirs has no passages."""
     some = [" ".join(split_words(text)[:LONGEST]) for text in texts(path)[:DOCS]]
     with tempfile.TemporaryDirectory() as folder:
-        saved = _untrained(Path(folder) / "tk", some)
+        saved = _saved_tk(Path(folder) / "tk", some)
         reranker, plain = load(saved), Reranker(load_model(saved))
     ids = [reranker.vocabulary.ids(split_words(text)) for text in some]
     query = questions(1)[0]
@@ -45,15 +43,11 @@ def against_the_authors(path: Path | None = None) -> Sequence[Result]:
     return [Result(name, theirs / ours, "times", 4.0, details=details)]
 
 
-def _untrained(folder: Path, some: Sequence[str]) -> Path:
-    """A TK in our own form that knows the words of these texts: what it costs does not depend on
-    what it has learned."""
+def _saved_tk(folder: Path, some: Sequence[str]) -> Path:
+    """One that knows the words of these texts."""
     words = [*SPECIAL_WORDS, *sorted({word for text in some for word in split_words(text)})]
-    vectors = torch.randn(len(words), SIZE, generator=torch.Generator().manual_seed(0))
-    layers = ContextualConfig(heads=10, attention_size=32, per_head=True, feed_forward=SIZE)
-    config = TKConfig(SIZE, layers, Kernels.rising(), term_weights=True, monotone=True)
-    model = TK(config, WordTable(vectors, torch.ones(len(words))))
-    save_model(folder, model, Usage(30, LONGEST, None, "bm25"), words, "not trained")
+    usage = Usage(30, LONGEST, None, "bm25")
+    save_model(folder, random_tk(words=len(words)), usage, words, "not trained")
     return folder
 
 

@@ -22,8 +22,8 @@ from glassrank.types import Doc
 DOCS, WORDS, SIZE, TERMS = 1000, 200, 300, 30
 _SETS = 4
 """Different documents in turn, so that caches do not help: each set is larger than they are."""
-PACKAGED = ContextualConfig(heads=10, attention_size=32, per_head=True, feed_forward=300)
-"""As the packaged TK has them."""
+OUR_FORM = ContextualConfig(heads=10, attention_size=32, per_head=True, feed_forward=300)
+"""Of TK: as `configs/default/tk.toml` has its layers."""
 
 
 @lru_cache(maxsize=1)
@@ -54,11 +54,11 @@ def questions(count: int, seed: int = 1) -> list[str]:
     return [" ".join(running[start : start + rng.randrange(3, 9)]) for start in starts]
 
 
-def random_tk(size: int = SIZE) -> TK:
-    """A TK as the packaged one is, with random weights: speed does not depend on their values."""
+def random_tk(size: int = SIZE, words: int = 20_000) -> TK:
+    """A TK in our own form, with random weights: speed does not depend on their values."""
     torch.manual_seed(0)
-    config = TKConfig(size=size, contextual=PACKAGED)
-    model = TK(config, WordTable(torch.randn(20_000, size), trained=False))
+    config = TKConfig(size=size, contextual=OUR_FORM)
+    model = TK(config, WordTable(torch.randn(words, size), trained=False))
     return model.eval().requires_grad_(False)
 
 
