@@ -109,7 +109,8 @@ def _read(folder: Path, load: Callable[[SealedFiles], SavedModel]) -> SavedModel
             folder,
             "model",
             load,
-            remedy="train one with: glassrank train CONFIG.toml",
+            remedy=f"the package has {' and '.join(PACKAGED)}, others come from: "
+            "glassrank train CONFIG.toml",
             unsealed=f"if an older version saved it: python -m glassrank.models.seal {folder}",
         )
 
