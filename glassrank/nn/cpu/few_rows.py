@@ -32,7 +32,7 @@ from glassrank.nn.cpu.few_rows_pass import (
     Workspace,
     pass_rows,
 )
-from glassrank.nn.cpu.row_products import STEP
+from glassrank.nn.cpu.row_blocks import STEP
 from glassrank.nn.cpu.row_steps import ASKERS, TileRoom, room_sizes
 from glassrank.nn.cpu.simd import LANES, LINE
 from glassrank.nn.few_bits import bits_of

@@ -18,6 +18,7 @@ from glassrank.nn.cpu import (
     amx,
     attention,
     barrier,
+    row_blocks,
     row_products,
     row_steps,
     simd,
@@ -268,5 +269,5 @@ def _compiled(*sources: float) -> Any:
 
 
 pass_rows = _compiled(
-    *written(amx, attention, barrier, cpu, row_products, row_steps, simd, simd_math)
+    *written(amx, attention, barrier, cpu, row_blocks, row_products, row_steps, simd, simd_math)
 )

@@ -11,21 +11,19 @@ from typing import Any
 from numba import njit, types
 from numba.extending import overload
 
-from glassrank.nn.cpu import amx, rows_at_once
-from glassrank.nn.cpu.simd import LANES, broadcast_at, load, load_pairs, pointer, prefetch, store
-from glassrank.nn.cpu.simd_math import four_by_four, multiply_add
-
-STEP = 32
-"""Inputs of a tile, and outputs of two."""
-TILE = STEP * LANES
+from glassrank.nn.cpu import amx, has
+from glassrank.nn.cpu.row_blocks import AHEAD, LINE, STEP, TILE, rows_by_columns
+from glassrank.nn.cpu.simd import LANES, load, load_pairs, pointer, prefetch, store
+from glassrank.nn.cpu.simd_math import four_by_four
 
 _CONFIGS = amx.tile_configs().reshape(-1)
-_AHEAD = 16 * TILE
-"""Weights are prefetched so far ahead."""
-_LINE = 32
-_FEW, _FEW_BY_FOUR = 16, 8
-"""Of more rows than these, multiplied by eight or by four at a time, weights are brought to float32
-once for all: a short query waits for its weights to be read."""
+_TWELVE, _EIGHT, _FOUR = 12, 8, 4
+_FEW = 8
+"""Of more rows than these, multiplied by four at a time, weights are brought to float32 once for
+all: a short query waits for its weights to be read."""
+
+_twelve_rows, _eight_rows = rows_by_columns(_TWELVE), rows_by_columns(_EIGHT)
+_four_rows = rows_by_columns(_FOUR)
 
 
 def by_tiles(rows: Any) -> bool:
@@ -44,7 +42,9 @@ def _multiply(
     rows: Any, count: Any, inputs: Any, weights: Any, at: Any, bias: Any, outputs: Any, panel: Any,
     out: Any,
 ) -> Any:  # fmt: skip
-    return _multiply_tiles if by_tiles(rows) else _by_vectors(rows_at_once())
+    if by_tiles(rows):
+        return _multiply_tiles
+    return _multiply_blocks if has("avx512f") else _multiply_fours
 
 
 def _multiply_tiles(
@@ -65,8 +65,8 @@ def _multiply_tiles(
             for step in range(steps):
                 tile = at + 2 * step * TILE
                 if row == 0:
-                    for line in range(0, 2 * TILE, _LINE):
-                        prefetch(weights, tile + _AHEAD + line)
+                    for line in range(0, 2 * TILE, LINE):
+                        prefetch(weights, tile + AHEAD + line)
                 place = row * inputs + step * STEP
                 amx.load_tile(4, rows, place, 2 * inputs)
                 amx.load_tile(6, weights, tile, amx.ROW_BYTES)
@@ -87,73 +87,49 @@ def _multiply_tiles(
     return at
 
 
-def _by_vectors(at_once: int) -> Any:
-    """Compiled for eight rows at a time, or for four."""
-    few, few_rows = (_FEW, _eight_rows) if at_once == 8 else (_FEW_BY_FOUR, _four_rows)
+def _multiply_blocks(
+    rows: Any, count: Any, inputs: Any, weights: Any, at: Any, bias: Any, outputs: Any, panel: Any,
+    out: Any,
+) -> Any:  # fmt: skip
+    """Twelve rows at a time, and what is left by the least of three blocks that holds it."""
+    wide = inputs // STEP * 2 * TILE  # the weights of 32 outputs
+    for column in range(0, outputs, STEP):
+        row = 0
+        while count - row > _EIGHT:
+            _twelve_rows(rows, row, inputs, weights, at, bias, column, outputs, out)
+            row += _TWELVE
+        if count - row > _FOUR:
+            _eight_rows(rows, row, inputs, weights, at, bias, column, outputs, out)
+        elif row < count:
+            _four_rows(rows, row, inputs, weights, at, bias, column, outputs, out)
+        at += wide
+    return at
 
-    def multiply_vectors(
-        rows: Any, count: Any, inputs: Any, weights: Any, at: Any, bias: Any, outputs: Any,
-        panel: Any, out: Any,
-    ) -> Any:  # fmt: skip
-        steps = inputs // STEP
-        for column in range(0, outputs, LANES):
-            first = at + column // STEP * 2 * steps * TILE + column % STEP // LANES * TILE
-            if count > few:
-                _to_floats(weights, first, steps, panel)
-            for row in range(0, count, at_once):
-                few_rows(
-                    rows, row, inputs, weights, first, bias, column, outputs, panel, count > few,
-                    out,
-                )  # fmt: skip
-        return at + outputs // STEP * 2 * steps * TILE
 
-    return multiply_vectors
+def _multiply_fours(
+    rows: Any, count: Any, inputs: Any, weights: Any, at: Any, bias: Any, outputs: Any, panel: Any,
+    out: Any,
+) -> Any:  # fmt: skip
+    """Four rows and sixteen outputs at a time, where registers are fewer or less wide."""
+    steps = inputs // STEP
+    for column in range(0, outputs, LANES):
+        first = at + column // STEP * 2 * steps * TILE + column % STEP // LANES * TILE
+        if count > _FEW:
+            _to_floats(weights, first, steps, panel)
+        for row in range(0, count, _FOUR):
+            _four_by_sixteen(
+                rows, row, inputs, weights, first, bias, column, outputs, panel, count > _FEW, out
+            )
+    return at + outputs // STEP * 2 * steps * TILE
 
 
 @njit
-def _eight_rows(
+def _four_by_sixteen(
     rows: Any, row: int, inputs: int, weights: Any, first: int, bias: Any, column: int,
     outputs: int, panel: Any, in_panel: bool, out: Any,
 ) -> None:  # fmt: skip
-    """Sixteen outputs of each, by the weights from `first` on, or by those that are in the panel as
+    """Four inputs at a time, by the weights from `first` on, or by those that are in the panel as
     float32."""
-    a = b = c = d = e = f = g = h = load(bias, column)
-    for place in range(row * inputs, (row + 1) * inputs if in_panel else 0):
-        weight = load(panel, (place - row * inputs) * LANES)
-        a = multiply_add(broadcast_at(rows, place), weight, a)
-        b = multiply_add(broadcast_at(rows, place + inputs), weight, b)
-        c = multiply_add(broadcast_at(rows, place + 2 * inputs), weight, c)
-        d = multiply_add(broadcast_at(rows, place + 3 * inputs), weight, d)
-        e = multiply_add(broadcast_at(rows, place + 4 * inputs), weight, e)
-        f = multiply_add(broadcast_at(rows, place + 5 * inputs), weight, f)
-        g = multiply_add(broadcast_at(rows, place + 6 * inputs), weight, g)
-        h = multiply_add(broadcast_at(rows, place + 7 * inputs), weight, h)
-    for step in range(0 if in_panel else inputs // STEP):
-        tile = first + 2 * step * TILE
-        if row == 0:
-            _prefetch_tile(weights, tile + _AHEAD)
-        for pair in range(LANES):
-            even, odd = load_pairs(weights, tile + pair * STEP)
-            place = row * inputs + step * STEP + 2 * pair
-            a = _add_pair(rows, place, even, odd, a)
-            b = _add_pair(rows, place + inputs, even, odd, b)
-            c = _add_pair(rows, place + 2 * inputs, even, odd, c)
-            d = _add_pair(rows, place + 3 * inputs, even, odd, d)
-            e = _add_pair(rows, place + 4 * inputs, even, odd, e)
-            f = _add_pair(rows, place + 5 * inputs, even, odd, f)
-            g = _add_pair(rows, place + 6 * inputs, even, odd, g)
-            h = _add_pair(rows, place + 7 * inputs, even, odd, h)
-    to = row * outputs + column
-    _store_four(out, to, outputs, a, b, c, d)
-    _store_four(out, to + 4 * outputs, outputs, e, f, g, h)
-
-
-@njit
-def _four_rows(
-    rows: Any, row: int, inputs: int, weights: Any, first: int, bias: Any, column: int,
-    outputs: int, panel: Any, in_panel: bool, out: Any,
-) -> None:  # fmt: skip
-    """The same, four inputs at a time."""
     a = b = c = d = load(bias, column)
     place = row * inputs
     for one in range(0, inputs if in_panel else 0, 4):
@@ -161,25 +137,21 @@ def _four_rows(
     for step in range(0 if in_panel else inputs // STEP):
         tile = first + 2 * step * TILE
         if row == 0:
-            _prefetch_tile(weights, tile + _AHEAD)
+            _prefetch_tile(weights, tile + AHEAD)
         for one in range(0, STEP, 4):
             a, b, c, d = four_by_four(
                 rows, place + step * STEP + one, inputs, weights, tile + one * LANES, a, b, c, d
             )
-    _store_four(out, row * outputs + column, outputs, a, b, c, d)
-
-
-@njit(inline="always")
-def _store_four(out: Any, to: int, apart: int, a: Any, b: Any, c: Any, d: Any) -> None:
+    to = row * outputs + column
     store(out, to, a)
-    store(out, to + apart, b)
-    store(out, to + 2 * apart, c)
-    store(out, to + 3 * apart, d)
+    store(out, to + outputs, b)
+    store(out, to + 2 * outputs, c)
+    store(out, to + 3 * outputs, d)
 
 
 @njit(inline="always")
 def _prefetch_tile(weights: Any, at: int) -> None:
-    for line in range(0, TILE, _LINE):
+    for line in range(0, TILE, LINE):
         prefetch(weights, at + line)
 
 
@@ -192,12 +164,6 @@ def _to_floats(weights: Any, first: int, steps: int, panel: Any) -> None:
             to = (step * STEP + 2 * pair) * LANES
             store(panel, to, even)
             store(panel, to + LANES, odd)
-
-
-@njit(inline="always")
-def _add_pair(rows: Any, at: int, even: Any, odd: Any, total: Any) -> Any:
-    total = multiply_add(broadcast_at(rows, at), even, total)
-    return multiply_add(broadcast_at(rows, at + 1), odd, total)
 
 
 def begin(*_: Any) -> Any:
