@@ -243,12 +243,16 @@ def test_one_that_joins_and_then_never_works_is_not_waited_for() -> None:
     finally:
         few_rows.lead = before
     if rows._shares > 1:
-        assert seen[0][16] >= 1 << 32  # dismissed
+        assert min(seen[0][[barrier._PROGRESS, barrier._ARRIVED]]) >= barrier._DISMISSED
         assert rows._alone == few_rows._FIRST_ALONE
 
 
-def test_after_one_that_never_came_texts_are_encoded_alone(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("came", "apart"),
+    [(0, [2, 4, 8, 16, 20, 20]), (1, [1] * 79)],  # dismissed, and woken too late or never
+)
+def test_after_one_that_did_not_go_on_texts_are_encoded_alone(
+    came: int, apart: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     fast = EncoderOnCPU(trained(Encoder(SMALL)), threads=2)
@@ -256,14 +260,49 @@ def test_after_one_that_never_came_texts_are_encoded_alone(
 
     def lead(work: Any, invited: int) -> Any:
         asked.append(invited)
-        return work(True)
+        return came if invited else work(True)
 
     monkeypatch.setattr(few_rows, "lead", lead)
     fast._rows._alone, fast._rows._next_alone = 0, few_rows._FIRST_ALONE
     for _ in range(80):
         fast(*text(5))
-    asks = np.flatnonzero(asked)
-    assert np.diff(asks).tolist() == [2, 4, 8, 16, 20, 20]  # the longer, the oftener it was so
+    assert np.diff(np.flatnonzero(asked)).tolist() == apart  # the longer, the oftener it was so
+
+
+@every_way
+def test_one_that_comes_late_joins_at_a_later_block(
+    tiles: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes over the leader's rows as they are by then."""
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    config = EncoderConfig(vocabulary=50, size=384, layers=4, heads=12, feed_forward=1536)
+    fast = EncoderOnCPU(trained(Encoder(config)), threads=2, tiles=tiles)
+    batch = text(80)
+    monkeypatch.setattr(few_rows, "lead", lambda work, invited: work(True))
+    expected, came = fast(*batch), set()
+
+    def lead(work: Any, invited: int) -> Any:
+        cells = dict(zip(work.__code__.co_freevars, work.__closure__, strict=True))
+        met = cells["job"].cell_contents[5]
+
+        def late() -> None:
+            while met[barrier._PROGRESS] < 3 * barrier._STEP:  # the second block has begun
+                pass
+            work(False)
+
+        other = threading.Thread(target=late)
+        other.start()
+        came.add(work(True))
+        other.join(timeout=60)
+        return 1
+
+    monkeypatch.setattr(few_rows, "lead", lead)
+    for _ in range(200):  # a busy machine may need more than one attempt
+        fast._rows._alone = 0
+        assert torch.equal(fast(*batch), expected)
+        if 2 in came:
+            break
+    assert 2 in came
 
 
 def test_a_model_that_is_loaded_by_one_thread_encodes_with_all(
@@ -407,6 +446,29 @@ def test_what_must_end_is_stopped_after_a_block(
     assert gave[::2] == [-1] * 20  # of six blocks, the first was done
     with ending(Deadline.after(60_000.0)):
         np.testing.assert_array_equal(rows(ids), expected)
+
+
+def test_one_that_comes_after_all_has_ended_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another came and did nothing, so that the leader was alone when its time was up: it has said
+    twice that nobody need go on."""
+    monkeypatch.setattr("os.cpu_count", lambda: 3)
+    rows = BERTRows(SMALL, arrays_of(trained(Encoder(SMALL))), threads=3)
+    waits: list[bool] = []
+
+    def busy(work: Callable[[bool], int], others: int) -> int:
+        cells = dict(zip(work.__code__.co_freevars, work.__closure__ or (), strict=True))
+        cells["job"].cell_contents[5][barrier._JOINED] = 1
+        gave = work(True)
+        late = threading.Thread(target=work, args=(False,), daemon=True)
+        late.start()
+        late.join(timeout=20)
+        waits.append(late.is_alive())
+        return gave
+
+    monkeypatch.setattr(few_rows, "lead", busy)
+    with ending(Deadline.after(0.0)), pytest.raises(LateError):
+        rows(np.arange(30))
+    assert waits == [False]
 
 
 def test_threads_that_work_apart_know_when_to_end() -> None:

@@ -1,11 +1,11 @@
 """A barrier for threads inside compiled code that never waits long for one that is not running.
 
-One thread leads, others from the thread pool may join. Those that have joined when the leader has
-done its first piece of work take part; the barrier is closed to later ones, since a busy machine
-may wake them long after the work is done. After each step all who take part wait for each other:
-the others look at a counter for some microseconds, and then let other threads run between two
-looks; the leader looks for a while, and then dismisses the others and goes on alone, since a busy
-machine may also take the processor from one of them for milliseconds.
+One thread leads, others from the thread pool may join at any time: a busy machine wakes them late.
+The work has steps. When the leader has done its first share of a step, it admits all who have come:
+they have taken shares of this step, or wait for the next. After each step all who take part wait
+for each other: the others look at a counter for some microseconds, and then let other threads run
+between two looks; the leader looks for a while, and then dismisses the others and goes on alone,
+since a busy machine may also take the processor from one of them for milliseconds.
 
 A `barrier` is a fresh array of zeros for each piece of work: `counters()`. Functions here, except
 `counters`, work inside functions compiled by numba, and nowhere else.
@@ -25,9 +25,12 @@ from numpy.typing import NDArray
 from glassrank.nn.cpu import architecture
 from glassrank.nn.cpu.simd import intrinsic, named
 
-_JOINED, _TAKING_PART, _ARRIVED = 0, 8, 16
-"""Each counter has a line of the cache to itself."""
-_CLOSED = _DISMISSED = 1 << 32
+_JOINED, _PROGRESS, _ARRIVED = 0, 8, 16
+"""Each counter has a line of the cache to itself. Progress is twice the step, and one more when it
+is begun, two when threads are admitted to it; behind it stand all arrivals that this step ends
+with, and the number of those who take part."""
+_STEP, _ARRIVALS, _FEW = 1 << 32, 1 << 8, (1 << 8) - 1
+_DISMISSED = 1 << 60  # room for it to be said twice
 _SHORT_LOOKS = architecture() == "aarch64"
 """Whether a look takes 15 nanoseconds, and not 50."""
 _LOOKS = 1300 if _SHORT_LOOKS else 500
@@ -61,6 +64,15 @@ def _read(typing: Any, counter: Any, at: Any) -> Any:
         return builder.load_atomic(builder.gep(args[0], [args[1]]), "seq_cst", 8)
 
     return types.int64(counter, types.intp), generate
+
+
+@intrinsic
+def _write(typing: Any, counter: Any, at: Any, value: Any) -> Any:
+    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        builder.store_atomic(args[2], builder.gep(args[0], [args[1]]), "seq_cst", 8)
+        return context.get_dummy_value()
+
+    return types.void(counter, types.intp, types.int64), generate
 
 
 def _call(emit: Callable[[Any], None]) -> Callable[..., Any]:
@@ -121,26 +133,39 @@ def moment(ms_from_now: float) -> int:
 
 @njit
 def join(barrier: Any) -> Any:
-    """For the others: a number from 1 on, or 0 if the barrier is closed."""
+    """For the others: a number from 1 on, and the step from which on they take part."""
     ticket = _add(barrier, _JOINED, 1)
-    return 0 if ticket >= _CLOSED else ticket + 1
+    return ticket % _STEP + 1, ticket // _STEP
 
 
 @njit
-def close(barrier: Any, invited: int) -> Any:
-    """For the leader: closes the barrier to those that come later. Gives how many take part, itself
-    included."""
-    _wait_some_time(barrier, _JOINED, invited, 0)
-    count = _add(barrier, _JOINED, _CLOSED) + 1
-    _add(barrier, _TAKING_PART, count)
-    return count
+def begin_step(barrier: Any, step: int) -> None:
+    """For the leader: what the step begins with is there for those who are new in it."""
+    if step:
+        _write(barrier, _PROGRESS, (2 * step + 1) * _STEP)
 
 
 @njit
-def participants(barrier: Any) -> Any:
-    """For the others, who wait until the leader has closed it: how many take part."""
-    _wait(barrier, _TAKING_PART, 1)
-    return _read(barrier, _TAKING_PART)
+def begun(barrier: Any, step: int) -> Any:
+    """For those who are new: waits until the step has begun; false if they are dismissed."""
+    return _reached(barrier, _PROGRESS, (2 * step + 1) * _STEP) < _DISMISSED
+
+
+@njit
+def admit(barrier: Any, step: int, arrivals: int) -> Any:
+    """For the leader: how many take part in this step, itself included, and with how many arrivals
+    it ends, if the one before ended with `arrivals`."""
+    count = _add(barrier, _JOINED, _STEP) % _STEP + 1
+    arrivals += count
+    _write(barrier, _PROGRESS, (2 * step + 2) * _STEP + arrivals * _ARRIVALS + count)
+    return count, arrivals
+
+
+@njit
+def admitted(barrier: Any, step: int) -> Any:
+    """For the others: waits for the same; 0 of them if they are dismissed."""
+    found = _reached(barrier, _PROGRESS, (2 * step + 2) * _STEP)
+    return 0 if found >= _DISMISSED else found & _FEW, found % _STEP // _ARRIVALS
 
 
 @njit
@@ -162,14 +187,14 @@ def all_came(barrier: Any, arrivals: int, patience: int) -> bool:
 @njit
 def dismiss(barrier: Any) -> None:
     """For the leader: the others need not go on."""
+    _add(barrier, _PROGRESS, _DISMISSED)
     _add(barrier, _ARRIVED, _DISMISSED)
 
 
 @njit
 def goes_on(barrier: Any, arrivals: int) -> Any:
     """For the others: waits for so many arrivals; false if they are dismissed."""
-    _wait(barrier, _ARRIVED, arrivals)
-    return _read(barrier, _ARRIVED) < _DISMISSED
+    return _reached(barrier, _ARRIVED, arrivals) < _DISMISSED
 
 
 @njit
@@ -184,11 +209,15 @@ def _wait_some_time(barrier: Any, counter: int, value: int, patience: int) -> bo
 
 
 @njit
-def _wait(barrier: Any, counter: int, value: int) -> None:
+def _reached(barrier: Any, counter: int, value: int) -> Any:
+    """Waits until a counter has reached a value; gives where it stands."""
     looks = 0
-    while _read(barrier, counter) < value:
+    found = _read(barrier, counter)
+    while found < value:
         looks += 1
         if looks < _LOOKS:
             _pause()
         else:
             _let_others_run()
+        found = _read(barrier, counter)
+    return found

@@ -46,8 +46,8 @@ thread does."""
 _WORTH = 25_000_000
 """Multiplications without tiles that are worth another thread."""
 _FIRST_ALONE, _ALONE = 2, 20
-"""How many texts later others are invited again that came too late: the machine is busy. After each
-further time in a row it is twice as many, up to the second of these."""
+"""How many texts later others are invited again that came and then did not go on: the machine is
+busy. After each further time in a row it is twice as many, up to the second of these."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ class FewRows:
             free.append(space)
         if came < 0:
             raise LateError("there was not enough time to encode a text; allow more")
-        if came <= invited:
+        if came == 0:
             self._alone, self._next_alone = self._next_alone, min(2 * self._next_alone, _ALONE)
         elif invited:
             self._next_alone = _FIRST_ALONE

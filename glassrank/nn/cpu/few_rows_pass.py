@@ -25,14 +25,16 @@ from glassrank.nn.cpu import (
     simd_math,
 )
 from glassrank.nn.cpu.barrier import (
+    admit,
+    admitted,
     all_came,
     arrive,
+    begin_step,
+    begun,
     clock,
-    close,
     dismiss,
     goes_on,
     join,
-    participants,
 )
 from glassrank.nn.cpu.row_products import begin, end, multiply
 from glassrank.nn.cpu.row_steps import TileRoom, activate, attend_text, normalise
@@ -126,6 +128,14 @@ def _enter_rows(
 
 
 @njit
+def _copy_rows(size: int, from_x: Any, x: Any, from_rows: Any, rows: Any) -> None:
+    """The leader's, as they are before a block, for one who joins at it."""
+    for at in range(0, size, LANES):
+        store(x, at, load(from_x, at))
+        store(rows, at, load(from_rows, at))
+
+
+@njit
 def _work_on_share(
     blocks: Any, block: int, share: int, count: int, texts: Any, width: int, number: int,
     space: Any, turn: int,
@@ -211,44 +221,50 @@ def _compiled(*sources: float) -> Any:
         out: Any,
     ) -> int:
         """The part of one thread: of the leader, which writes `out` (rows, size), or of one that
-        was invited. Gives how many took part to the end; 0 if the leader had to dismiss the
-        others, who may still write to `space`. The leader begins no block that would end after the
-        moment `until`, if it takes as long as those before it: it gives the number of those that
-        were done, below zero."""
+        was invited, from the block on at which it comes. Gives how many took part in the last one;
+        0 if the leader had to dismiss the others, who may still write to `space`. The leader begins
+        no block that would end after the moment `until`, if it takes as long as those before it: it
+        gives the number of those that were done, below zero."""
         _ = sources
         counters = pointer(barrier)
-        number = 0 if leads else join(counters)
-        if not leads and not number:
+        number, block = (np.int64(0), np.int64(0)) if leads else join(counters)
+        last = len(blocks.plan) - 1
+        if block > last or (block and not begun(counters, block)):
             return 0
         count, size = out.shape
         width, shares = space.x.shape[2], space.sums.shape[1]
         before = flush_denormals()
         begin(pointer(space.rows), count)
         x = offset(pointer(space.x), number * space.x.shape[1] * width)
-        _enter_rows(
-            ids, texts, entry, size, width, offset(pointer(blocks.constants), width), x,
-            offset(pointer(space.rows), number * space.x.shape[1] * width),
-        )  # fmt: skip
-        threads, last, alone, first = 0, len(blocks.plan) - 1, False, clock()
-        block = np.int64(0)  # of a literal 0, numba would compile all that takes it once more
+        rows = offset(pointer(space.rows), number * space.x.shape[1] * width)
+        if block:
+            _copy_rows(count * width, pointer(space.x), x, pointer(space.rows), rows)
+        else:
+            real = offset(pointer(blocks.constants), width)
+            _enter_rows(ids, texts, entry, size, width, real, x, rows)
+        threads, arrivals, alone, first = np.int64(1), np.int64(0), False, clock()
         while block <= last:
             turn = 2 if alone else block % 2
-            share, began = number, clock()
+            share, began, threads = number, clock(), np.int64(alone)
+            if leads and not alone:
+                begin_step(counters, block)
             while share < shares:
                 _work_on_share(blocks, block, share, count, texts, width, number, space, turn)
-                if not threads:
-                    threads = close(counters, invited) if leads else participants(counters)
-                share += threads
+                if not threads and leads:
+                    threads, arrivals = admit(counters, block, arrivals)
+                elif not threads:
+                    threads, arrivals = admitted(counters, block)
+                share += threads or shares
             arrive(counters)
             if not leads:
                 # What comes out is for the leader alone.
-                if block == last or not goes_on(counters, (block + 1) * threads):
+                if block == last or not threads or not goes_on(counters, arrivals):
                     break
             # Alone, each block that is left would take as much longer: a quarter of that is risked.
             elif not alone and not all_came(
-                counters, (block + 1) * threads, (clock() - began) * max(1, (last - block) // 4)
+                counters, arrivals, (clock() - began) * max(1, (last - block) // 4)
             ):
-                alone, threads = True, 1
+                alone = True
                 continue  # this block once more
             elif block < last and clock() + (clock() - first) // (block + 1) >= until:
                 dismiss(counters)
@@ -263,7 +279,7 @@ def _compiled(*sources: float) -> Any:
             for row in range(count):
                 for column in range(size):
                     store_one(pointer(out), row * size + column, x[row * width + column])
-        return 0 if alone else max(threads, 1)
+        return 0 if alone else int(threads)
 
     return pass_rows
 
