@@ -229,7 +229,8 @@ def _compiled(*sources: float) -> Any:
         counters = pointer(barrier)
         number, block = (np.int64(0), np.int64(0)) if leads else join(counters)
         last = len(blocks.plan) - 1
-        if block > last or (block and not begun(counters, block)):
+        late = not leads and block > last
+        if late or (block and not begun(counters, block)):
             return 0
         count, size = out.shape
         width, shares = space.x.shape[2], space.sums.shape[1]
