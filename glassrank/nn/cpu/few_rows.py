@@ -127,7 +127,7 @@ class FewRows:
         threads = self._threads or (threads_allowed() if lengths is None else threads_set())
         invited = min(self._shares, threads) - 1 if much and self._alone <= 0 else 0
         until = moment(must_end().left())
-        job = (ids, texts, entry, self._blocks, space, counters(), invited, until)
+        job = (ids, texts, entry, self._blocks, space, counters(), until)
         came: int = lead(lambda leads: pass_rows(*job, leads, out), invited)
         if came > 0 or not invited:
             # Whoever comes later finds the barrier closed, and does not touch it.

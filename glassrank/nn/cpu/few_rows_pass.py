@@ -215,7 +215,6 @@ def _compiled(*sources: float) -> Any:
         blocks: Any,
         space: Any,
         barrier: Any,
-        invited: int,
         until: int,
         leads: bool,
         out: Any,

@@ -11,7 +11,7 @@ from typing import Any
 from numba import njit, types
 from numba.extending import overload
 
-from glassrank.nn.cpu import amx, has
+from glassrank.nn.cpu import amx, wide_registers
 from glassrank.nn.cpu.row_blocks import AHEAD, LINE, STEP, TILE, rows_by_columns
 from glassrank.nn.cpu.simd import LANES, load, load_pairs, pointer, prefetch, store
 from glassrank.nn.cpu.simd_math import four_by_four
@@ -44,7 +44,7 @@ def _multiply(
 ) -> Any:  # fmt: skip
     if by_tiles(rows):
         return _multiply_tiles
-    return _multiply_blocks if has("avx512f") else _multiply_fours
+    return _multiply_blocks if wide_registers() else _multiply_fours
 
 
 def _multiply_tiles(
