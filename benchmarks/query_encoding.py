@@ -52,7 +52,7 @@ def encoder_rows(options: argparse.Namespace) -> list[dict[str, Any]]:
     forms: dict[str, Callable[..., Tensor]] = {
         "plain": plain,
         "compiled": EncoderOnCPU(plain, threads=options.threads),
-        "simd": EncoderOnCPU(plain, threads=options.threads, tiles=False),
+        "floats": EncoderOnCPU(plain, threads=options.threads, way="floats"),
     }
     rows = []
     for pieces in options.pieces:

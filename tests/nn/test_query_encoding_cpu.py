@@ -19,8 +19,10 @@ from numba import njit
 from glassrank.deadline import Deadline, LateError, ending
 from glassrank.errors import InputError
 from glassrank.nn.configs import distance_kinds
-from glassrank.nn.cpu import amx, barrier, few_rows
+from glassrank.nn.cpu import amx, barrier, few_rows, row_integers
 from glassrank.nn.cpu.query_encoders import ContextualQueryOnCPU, EncoderOnCPU, arrays_of
+from glassrank.nn.cpu.row_integers import integers_of
+from glassrank.nn.cpu.row_products import Way, multiply
 from glassrank.nn.cpu.simd import pointer
 from glassrank.nn.cpu.text_encoders import BERTRows
 from glassrank.nn.threads import apart, lead, one_thread
@@ -32,10 +34,12 @@ from glassrank.nn.transformer import (
     EncoderConfig,
 )
 
-needs_tiles = pytest.mark.skipif(not amx.usable(), reason="this processor has no AMX tiles")
-every_way = pytest.mark.parametrize(
-    "tiles", [pytest.param(True, marks=needs_tiles, id="tiles"), pytest.param(False, id="lanes")]
-)
+_THERE = {"tiles": amx.usable(), "integers": row_integers.usable(), "floats": True}
+WAYS = [
+    pytest.param(way, marks=pytest.mark.skipif(not there, reason=f"this processor has no {way}"))
+    for way, there in _THERE.items()
+]
+every_way = pytest.mark.parametrize("way", WAYS)
 SMALL = EncoderConfig(vocabulary=50, size=40, layers=3, heads=4, feed_forward=72, positions=80)
 TK = ContextualConfig(layers=2, heads=10, attention_size=32, per_head=True, feed_forward=300)
 
@@ -59,33 +63,31 @@ def text(length: int, seed: int = 0, vocabulary: int = 50) -> tuple[Tensor, Tens
     return torch.randint(vocabulary, (1, length), generator=generator), torch.ones(1, length)
 
 
-def check(found: Tensor, plain: nn.Module, given: tuple[Tensor, Tensor], tiles: bool) -> None:
+def check(found: Tensor, plain: nn.Module, given: tuple[Tensor, Tensor], way: Way) -> None:
     """No further from the plain module than that is in PyTorch's bfloat16, which rounds rows as
-    tiles do, and what it adds up besides. Lanes round nothing but the weights, which were rounded
-    beforehand."""
+    tiles do, and what it adds up besides. Floats round nothing but the weights, which were rounded
+    beforehand; integers round both, to a tenth of that."""
     expected = plain(*given)
     short = copy.deepcopy(plain).bfloat16()
     first = given[0].bfloat16() if given[0].is_floating_point() else given[0]
     usual = (short(first, given[1].bfloat16()).float() - expected).pow(2).mean().sqrt()
     assert found.dtype == torch.float32 and found.shape == expected.shape
     off = (found - expected).pow(2).mean().sqrt()
-    assert off <= (1.2 * usual if tiles else 0.02 * usual) + 1e-5
+    assert off <= {"tiles": 1.2, "integers": 0.15, "floats": 0.02}[way] * usual + 1e-5
 
 
-@pytest.fixture(scope="module", params=[True, False], ids=["tiles", "lanes"])
-def small(request: pytest.FixtureRequest) -> Iterator[tuple[Encoder, EncoderOnCPU, bool]]:
-    if request.param and not amx.usable():
-        pytest.skip("this processor has no AMX tiles")
+@pytest.fixture(scope="module", params=WAYS)
+def small(request: pytest.FixtureRequest) -> Iterator[tuple[Encoder, EncoderOnCPU, Way]]:
     encoder = trained(Encoder(SMALL))
-    yield encoder, EncoderOnCPU(encoder, tiles=request.param), request.param
+    yield encoder, EncoderOnCPU(encoder, way=request.param), request.param
 
 
 @torch.no_grad()
 @pytest.mark.parametrize("length", range(1, 81))
-def test_same_rows_for_every_length(small: tuple[Encoder, EncoderOnCPU, bool], length: int) -> None:
-    encoder, fast, tiles = small
+def test_same_rows_for_every_length(small: tuple[Encoder, EncoderOnCPU, Way], length: int) -> None:
+    encoder, fast, way = small
     ids, mask = text(length, length)
-    check(fast(ids, mask), encoder, (ids, mask), tiles)
+    check(fast(ids, mask), encoder, (ids, mask), way)
 
 
 @every_way
@@ -106,7 +108,7 @@ def test_same_rows_for_every_length(small: tuple[Encoder, EncoderOnCPU, bool], l
 @torch.no_grad()
 @pytest.mark.long
 def test_same_rows_for_every_size(
-    tiles: bool,
+    way: Way,
     layers: int,
     heads: int,
     channels: int,
@@ -124,21 +126,21 @@ def test_same_rows_for_every_size(
     )  # fmt: skip
     encoder = trained(Encoder(config), seed)
     ids, mask = text(length, seed)
-    fast = EncoderOnCPU(encoder, tiles=tiles, threads=threads)
-    check(fast(ids, mask), encoder, (ids, mask), tiles)
+    fast = EncoderOnCPU(encoder, way=way, threads=threads)
+    check(fast(ids, mask), encoder, (ids, mask), way)
 
 
 @every_way
 @pytest.mark.parametrize(("size", "heads"), [(64, 2), (128, 2)])  # as wide as a tile, and wider
-def test_distances_count_as_in_the_plain_encoder(tiles: bool, size: int, heads: int) -> None:
+def test_distances_count_as_in_the_plain_encoder(way: Way, size: int, heads: int) -> None:
     config = EncoderConfig(50, size, 2, heads, 64, 180, distances=32)
     plain = trained(Encoder(config))
     with torch.no_grad():
         plain.distances.bias.weight.normal_(generator=torch.Generator().manual_seed(1))
-    fast = EncoderOnCPU(plain, tiles=tiles)
+    fast = EncoderOnCPU(plain, way=way)
     for length in (1, 5, 17, 33, 180):
         given = text(length)
-        check(fast(*given), plain, given, tiles)
+        check(fast(*given), plain, given, way)
 
 
 def test_kinds_of_distances_are_those_of_t5_and_mpnet() -> None:
@@ -169,35 +171,35 @@ def test_kinds_of_distances_are_those_of_t5_and_mpnet() -> None:
 @example(TK, 300, 1, 0, 0)
 @torch.no_grad()
 def test_same_words_as_the_plain_contextual_layers(
-    tiles: bool, config: ContextualConfig, size: int, length: int, padding: int, seed: int
+    way: Way, config: ContextualConfig, size: int, length: int, padding: int, seed: int
 ) -> None:
     layers = trained(ContextualLayers(size, config), seed)
     generator = torch.Generator().manual_seed(seed)
     words = torch.randn(1, length + padding, size, generator=generator)
     mask = (torch.arange(length + padding) < length).float()[None]
     if length:
-        found = ContextualQueryOnCPU(layers, tiles=tiles)(words, mask)
-        check(found[:, :length], layers, (words[:, :length], mask[:, :length]), tiles)
+        found = ContextualQueryOnCPU(layers, way=way)(words, mask)
+        check(found[:, :length], layers, (words[:, :length], mask[:, :length]), way)
         assert not found[:, length:].any()
     else:
-        assert not ContextualQueryOnCPU(layers, tiles=tiles)(words, mask).any()
+        assert not ContextualQueryOnCPU(layers, way=way)(words, mask).any()
 
 
 @every_way
 @torch.no_grad()
-def test_weights_are_rounded_to_bfloat16_and_no_further(tiles: bool) -> None:
+def test_weights_are_rounded_to_bfloat16_and_no_further(way: Way) -> None:
     encoder = Encoder(EncoderConfig(vocabulary=50, size=96, layers=6, heads=6, feed_forward=384))
     for parameter in encoder.parameters():
         parameter.add_(0.05 * torch.randn_like(parameter))
     ids, mask = text(12)
-    expected, found = encoder.eval()(ids, mask), EncoderOnCPU(encoder, tiles=tiles)(ids, mask)
+    expected, found = encoder.eval()(ids, mask), EncoderOnCPU(encoder, way=way)(ids, mask)
     rounded = copy.deepcopy(encoder).bfloat16()(ids, mask).float()
     off, usual = ((x - expected).pow(2).mean().sqrt() for x in (found, rounded))
     assert off < 0.6 * usual  # PyTorch's bfloat16 rounds every step
 
 
 @torch.no_grad()
-def test_what_stands_in_padding_does_not_matter(small: tuple[Encoder, EncoderOnCPU, bool]) -> None:
+def test_what_stands_in_padding_does_not_matter(small: tuple[Encoder, EncoderOnCPU, Way]) -> None:
     _, fast, _ = small
     ids, mask = text(7)
     wider = torch.cat([ids, torch.tensor([[9, 9]])], 1)
@@ -208,11 +210,11 @@ def test_what_stands_in_padding_does_not_matter(small: tuple[Encoder, EncoderOnC
 
 
 @every_way
-def test_results_do_not_depend_on_who_comes(tiles: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_do_not_depend_on_who_comes(way: Way, monkeypatch: pytest.MonkeyPatch) -> None:
     """The shares are the same, and so is the order in which they are added."""
     encoder = trained(Encoder(SMALL))
     monkeypatch.setattr("os.cpu_count", lambda: 3)
-    fast = EncoderOnCPU(encoder, tiles=tiles, threads=3)
+    fast = EncoderOnCPU(encoder, way=way, threads=3)
     batch = text(20)
     together = [fast(*batch) for _ in range(50)]
     monkeypatch.setattr(few_rows, "lead", lambda work, invited: work(True))
@@ -271,12 +273,12 @@ def test_after_one_that_did_not_go_on_texts_are_encoded_alone(
 
 @every_way
 def test_one_that_comes_late_joins_at_a_later_block(
-    tiles: bool, monkeypatch: pytest.MonkeyPatch
+    way: Way, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It takes over the leader's rows as they are by then."""
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     config = EncoderConfig(vocabulary=50, size=384, layers=4, heads=12, feed_forward=1536)
-    fast = EncoderOnCPU(trained(Encoder(config)), threads=2, tiles=tiles)
+    fast = EncoderOnCPU(trained(Encoder(config)), threads=2, way=way)
     batch = text(80)
     monkeypatch.setattr(few_rows, "lead", lambda work, invited: work(True))
     expected, came = fast(*batch), set()
@@ -311,7 +313,7 @@ def test_a_model_that_is_loaded_by_one_thread_encodes_with_all(
     """Folders are read by one thread, whose steps are short."""
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     monkeypatch.setattr(few_rows, "_WORTH", 100)
-    monkeypatch.setattr(few_rows, "_FEWEST_WEIGHTS", {True: 100, False: 100})
+    monkeypatch.setattr(few_rows, "_FEWEST_WEIGHTS", dict.fromkeys(_THERE, 100))
     torch.set_num_threads(2)
     with one_thread():
         fast = EncoderOnCPU(trained(Encoder(SMALL)))
@@ -351,7 +353,7 @@ def test_many_callers_at_once() -> None:
     ],
 )
 def test_what_cannot_be_read_is_refused(
-    small: tuple[Encoder, EncoderOnCPU, bool], ids: list[Any], mask: list[Any], problem: str
+    small: tuple[Encoder, EncoderOnCPU, Way], ids: list[Any], mask: list[Any], problem: str
 ) -> None:
     with pytest.raises(InputError, match=problem):
         small[1](torch.tensor(ids), torch.tensor(mask, dtype=torch.float32))
@@ -365,15 +367,70 @@ def test_words_of_another_size_are_refused() -> None:
 
 def test_the_way_is_what_the_processor_can_do(monkeypatch: pytest.MonkeyPatch) -> None:
     encoder = trained(Encoder(SMALL))
-    assert EncoderOnCPU(encoder)._rows.tiles == amx.usable()
+    there = [way for way, usable in _THERE.items() if usable]
+    assert EncoderOnCPU(encoder)._rows.way == there[0]
     monkeypatch.setattr(amx, "usable", lambda: False)
-    assert not EncoderOnCPU(encoder)._rows.tiles
+    monkeypatch.setattr(row_integers, "usable", lambda: False)
+    assert EncoderOnCPU(encoder)._rows.way == "floats"
     with pytest.raises(InputError, match="tiles need a processor with AMX"):
-        EncoderOnCPU(encoder, tiles=True)
+        EncoderOnCPU(encoder, way="tiles")
+    with pytest.raises(InputError, match="integers need a processor with VNNI"):
+        EncoderOnCPU(encoder, way="integers")
+
+
+@pytest.mark.parametrize("inputs", [32, 384, 4096])
+def test_no_sum_of_whole_numbers_passes_31_bits(inputs: int) -> None:
+    """Nor do whole numbers pass 16 bits, of what is spread evenly or stands in one place."""
+    even, one = np.full(inputs, 0.3, np.float32), np.zeros(inputs, np.float32)
+    one[3] = -1e4
+    drawn = np.random.default_rng(0).normal(size=inputs).astype(np.float32)
+    numbers, scales = integers_of(np.stack([even, -even, one, drawn, 0 * one]))
+    products = numbers.astype(np.int64) @ numbers.astype(np.int64).T
+    assert np.abs(products).max() < 2**31
+    assert np.abs(numbers.astype(np.int64)).max() <= 32_767 and not numbers[4].any()
+    np.testing.assert_allclose(numbers[3] * scales[3], drawn, atol=0.51 * scales[3])
+    assert scales[3] < 1.1e-3 * (inputs / 384) ** 0.5 * np.sqrt((drawn**2).mean()) / 2
+
+
+@pytest.mark.skipif(not row_integers.usable(), reason="this processor has no integers")
+@pytest.mark.parametrize("count", [1, 4, 5, 8, 9, 12, 13, 31])
+def test_products_of_whole_numbers_are_those_of_their_numbers(count: int) -> None:
+    """To the last digits of float32, since sums of integers are exact: rows that are large, small,
+    zero, and of one number alone."""
+    rng = np.random.default_rng(count)
+    inputs, outputs = 96, 64
+    rows = rng.normal(size=(32, inputs)).astype(np.float32) * 10.0 ** rng.integers(-4, 4, (32, 1))
+    rows = rows.astype(np.float32)
+    rows[0] = 0
+    rows[min(3, count - 1), 1:] = 0
+    weight = rng.normal(size=(outputs, inputs)).astype(np.float32)
+    weight[5] = 0
+    bias = rng.normal(size=outputs).astype(np.float32)
+    panel = np.zeros(row_integers.panel_size(32, inputs), np.float32)
+    out = np.full((32, outputs), np.nan, np.float32)
+    packed = few_rows._in_integers(weight)
+
+    @njit
+    def run(rows: Any, weights: Any, bias: Any, panel: Any, out: Any) -> int:
+        at = multiply(
+            pointer(rows), count, inputs, pointer(weights), 0, pointer(bias), outputs,
+            pointer(panel), pointer(out),
+        )  # fmt: skip
+        return int(at)
+
+    assert run(rows, packed, bias, panel, out) == len(packed)
+    whole_rows, row_scales = integers_of(rows[:count])
+    numbers, scales = integers_of(weight)
+    sums = whole_rows.astype(np.int64) @ numbers.T.astype(np.int64)
+    wanted = sums * row_scales[:, None].astype(float) * scales + bias
+    sizes = np.linalg.norm(rows[:count], axis=1)[:, None] * np.linalg.norm(weight, axis=1) + 1
+    assert (np.abs(out[:count] - wanted) <= 2e-4 * sizes).all()
+    plain = rows[:count].astype(float) @ weight.T + bias
+    assert (np.abs(out[:count] - plain) <= 5e-4 * sizes).all()
 
 
 def test_tiny_numbers_are_as_before_for_everyone_else(
-    small: tuple[Encoder, EncoderOnCPU, bool],
+    small: tuple[Encoder, EncoderOnCPU, Way],
 ) -> None:
     small[1](*text(5))
     assert np.float32(1e-30) * np.float32(1e-10) > 0
@@ -382,7 +439,7 @@ def test_tiny_numbers_are_as_before_for_everyone_else(
 def test_threads_share_documents(monkeypatch: pytest.MonkeyPatch) -> None:
     """If there is much to do, and not while each thread has documents of its own."""
     monkeypatch.setattr("os.cpu_count", lambda: 2)
-    monkeypatch.setattr(few_rows, "_FEWEST_WEIGHTS", {False: 1})
+    monkeypatch.setattr(few_rows, "_FEWEST_WEIGHTS", dict.fromkeys(_THERE, 1))
     invited: list[int] = []
 
     def noting(work: Callable[[bool], int], others: int) -> int:
@@ -391,7 +448,7 @@ def test_threads_share_documents(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(few_rows, "lead", noting)
     torch.set_num_threads(2)
-    rows = BERTRows(SMALL, arrays_of(trained(Encoder(SMALL))), tiles=False)
+    rows = BERTRows(SMALL, arrays_of(trained(Encoder(SMALL))), way="floats")
     lengths = np.array([30, 3, 41])
     ids = np.random.default_rng(0).integers(0, 50, lengths.sum())
     invited.clear()
@@ -406,10 +463,10 @@ def test_threads_share_documents(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @every_way
-def test_texts_one_after_another_are_as_each_alone(tiles: bool) -> None:
+def test_texts_one_after_another_are_as_each_alone(way: Way) -> None:
     """Long ones, which attend by tiles, beside short ones, which do not."""
     encoder = trained(Encoder(SMALL))
-    rows = BERTRows(SMALL, arrays_of(encoder), tiles=tiles)
+    rows = BERTRows(SMALL, arrays_of(encoder), way=way)
     lengths = np.array([3, 40, 0, 31, 32, 80, 1, 65])
     ids = np.random.default_rng(0).integers(0, 50, lengths.sum())
     together = rows(ids, lengths)

@@ -117,7 +117,8 @@ def test_threads_are_those_that_torch_has_now(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr("glassrank.nn.cpu.few_rows.lead", noting)
     monkeypatch.setattr("glassrank.nn.cpu.few_rows._WORTH", 1)
-    monkeypatch.setattr("glassrank.nn.cpu.few_rows._FEWEST_WEIGHTS", {True: 1, False: 1})
+    fewest = dict.fromkeys(("tiles", "integers", "floats"), 1)
+    monkeypatch.setattr("glassrank.nn.cpu.few_rows._FEWEST_WEIGHTS", fewest)
     monkeypatch.setattr("glassrank.nn.cpu.few_rows._FIRST_ALONE", 0)
     monkeypatch.setattr("glassrank.nn.cpu.few_rows._ALONE", 0)
     before = torch.get_num_threads()

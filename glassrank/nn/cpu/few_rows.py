@@ -1,17 +1,18 @@
 """A transformer's blocks for the few rows of one text, or of some, on a CPU: the same rows out,
 sooner.
 
-One query is so little work that a processor's time goes into reading the weights. So they are
-bfloat16, in the order in which one compiled pass reads them (`few_rows_pass`), by matrix tiles
-where the processor has them and by vectors elsewhere. Heads, columns and rows are filled up with
-zeros to whole tiles, which changes nothing; each share of the work has its weights of all blocks
-one after another. Rows of several texts stand one after another too; only attention looks at texts.
+One query is so little work that a processor's time goes into reading the weights. So they have 16
+bits, in the order in which one compiled pass reads them (`few_rows_pass`), by matrix tiles where
+the processor has them and by vectors elsewhere (`row_products`). Heads, columns and rows are filled
+up with zeros to whole tiles, which changes nothing; each share of the work has its weights of all
+blocks one after another. Rows of several texts stand one after another too; only attention looks at
+texts.
 `text_encoders.py` names the plain forms; `nn/gpu/few_rows.py` is the same for a GPU.
 """
 
 import os
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 
 from glassrank.deadline import LateError, must_end
 from glassrank.errors import InputError
-from glassrank.nn.cpu import amx
+from glassrank.nn.cpu import amx, row_integers
 from glassrank.nn.cpu.barrier import counters, moment
 from glassrank.nn.cpu.few_rows_pass import (
     ATTENTION,
@@ -33,6 +34,8 @@ from glassrank.nn.cpu.few_rows_pass import (
     pass_rows,
 )
 from glassrank.nn.cpu.row_blocks import STEP
+from glassrank.nn.cpu.row_integers import INTEGERS, integers_of, panel_size
+from glassrank.nn.cpu.row_products import Way, best_way
 from glassrank.nn.cpu.row_steps import ASKERS, TileRoom, room_sizes
 from glassrank.nn.cpu.simd import LANES, LINE
 from glassrank.nn.few_bits import bits_of
@@ -40,9 +43,8 @@ from glassrank.nn.threads import lead, threads_allowed, threads_set
 
 _MOST_SHARES = 8
 """Each adds a sum as large as all rows."""
-_FEWEST_WEIGHTS = {True: 2_000_000, False: 500_000}
-"""Of a share, with tiles and without: they take longer to read, or to multiply, than waking a
-thread does."""
+_FEWEST_WEIGHTS = {"tiles": 2_000_000, "integers": 500_000, "floats": 500_000}
+"""Of a share: they take longer to read, or to multiply, than waking a thread does."""
 _WORTH = 25_000_000
 """Multiplications without tiles that are worth another thread."""
 _FIRST_ALONE, _ALONE = 2, 20
@@ -82,26 +84,28 @@ class FewRows:
         *,
         distances: NDArray[Any] | None = None,
         threads: int | None = None,
-        tiles: bool | None = None,
+        way: Way | None = None,
     ) -> None:
         """`distances` (heads, 2 * longest - 1) are what heads add to scores by where the other row
         stands, from the farthest before to the farthest after; texts are no longer than that.
         `threads` are as many as `threads_allowed` says, unless told otherwise, or fewer where there
         is little to do; if it says fewer later on, no more are used.
-        `tiles` says whether to use the processor's matrix tiles: None is yes, where there are
-        any."""
-        if tiles and not amx.usable():
+        `way` says how to multiply: None is the fastest that the processor has."""
+        if way == "tiles" and not amx.usable():
             raise InputError("tiles need a processor with AMX; leave the choice open")
-        self.tiles = amx.usable() if tiles is None else tiles
+        if way == "integers" and not row_integers.usable():
+            raise InputError("integers need a processor with VNNI; leave the choice open")
+        self.way = way or best_way()
         self.size, self._width = size, whole(size)
         packed = [packed_block(block, self._width) for block in blocks]
         most = min([_MOST_SHARES, os.cpu_count() or 1, *(block.units for block in packed)])
         self._weights = sum(block.first.size + block.second.size for block in packed)
-        shares = self._weights // _FEWEST_WEIGHTS[self.tiles]
+        shares = self._weights // _FEWEST_WEIGHTS[self.way]
         wanted = min(shares, threads_allowed()) if threads is None else threads
         self._shares = max(1, min(most, wanted)) if packed else 1
         self._threads = threads
-        self._blocks = laid_out(blocks, packed, size, self._shares, distances)
+        pack = _in_integers if self.way == "integers" else _in_tiles
+        self._blocks = laid_out(blocks, packed, size, self._shares, distances, pack)
         self._widest = max((widest(block, self._shares) for block in packed), default=STEP)
         self._channels = max((block.channels for block in packed), default=0)
         self._alone, self._next_alone = 0, _FIRST_ALONE
@@ -121,7 +125,7 @@ class FewRows:
         most = _room_for(len(ids))
         free = self._free[most]
         space = free.pop() if free else self._workspace(most)
-        given = self.tiles or self._threads is not None
+        given = self.way == "tiles" or self._threads is not None
         much = given or len(ids) * self._weights >= _WORTH
         self._alone -= much
         threads = self._threads or (threads_allowed() if lengths is None else threads_set())
@@ -163,13 +167,13 @@ class FewRows:
                 raise InputError(f"rows must be {columns} float32 each, not {array.shape}")
 
     def _workspace(self, most: int) -> Workspace:
-        kind: Any = np.uint16 if self.tiles else np.float32
+        kind: Any = np.uint16 if self.way == "tiles" else np.float32
 
         def room(*shape: int, dtype: Any = np.float32) -> NDArray[Any]:
             return _aligned(np.dtype(dtype), *shape)
 
         shares, width = self._shares, self._width
-        words, pairs, floats = room_sizes(most if self.tiles else 0)
+        words, pairs, floats = room_sizes(most if self.way == "tiles" else 0)
         return Workspace(
             x=room(shares, most, width),
             rows=room(shares, most, width, dtype=kind),
@@ -181,9 +185,14 @@ class FewRows:
                 room(shares, pairs, dtype=np.uint32),
                 room(shares, floats),
             ),
-            panel=room(shares, 0 if self.tiles else max(width, self._widest) * LANES),
+            panel=room(shares, self._panel(most)),
             sums=room(3, shares, most, width),
         )
+
+    def _panel(self, most: int) -> int:
+        inputs = max(self._width, self._widest)
+        sizes = {"tiles": 0, "integers": panel_size(most, inputs), "floats": inputs * LANES}
+        return sizes[self.way]
 
     def norm(self, *gain_and_shift: NDArray[Any]) -> NDArray[np.float32]:
         """For an `Entry`: (2, width), or (0, width) for none."""
@@ -266,9 +275,21 @@ def _padded(values: NDArray[Any], width: int) -> NDArray[np.float32]:
 def _in_tiles(weight: NDArray[np.float32]) -> NDArray[np.uint16]:
     """(N, K) flat, in the order in which two columns of tiles are read from top to bottom: in a
     tile, two inputs of sixteen outputs stand in a line."""
+    return _ordered(bits_of(weight)).reshape(-1)
+
+
+def _in_integers(weight: NDArray[np.float32]) -> NDArray[np.int16]:
+    """The same, with the scales of 32 outputs before their weights."""
+    whole_numbers, scales = integers_of(weight)
+    heads = scales.reshape(-1, STEP).view(np.int16)  # (N / 32, head)
+    assert heads.shape[1] == INTEGERS.head
+    return np.concatenate([heads, _ordered(whole_numbers)], 1).reshape(-1)
+
+
+def _ordered(weight: NDArray[Any]) -> NDArray[Any]:
     outputs, inputs = weight.shape
-    cut = bits_of(weight).reshape(outputs // STEP, 2, LANES, inputs // STEP, LANES, 2)
-    return cut.transpose(0, 3, 1, 4, 2, 5).reshape(-1)
+    cut = weight.reshape(outputs // STEP, 2, LANES, inputs // STEP, LANES, 2)
+    return cut.transpose(0, 3, 1, 4, 2, 5).reshape(outputs // STEP, STEP * inputs)
 
 
 def _span(block: PackedBlock, share: int, shares: int) -> tuple[int, int]:
@@ -287,16 +308,17 @@ def laid_out(
     size: int,
     shares: int,
     distances: NDArray[Any] | None,
+    pack: Callable[[NDArray[np.float32]], NDArray[Any]],
 ) -> Blocks:
-    """All blocks as one compiled pass reads them."""
+    """All blocks as one compiled pass reads them, their weights packed like this."""
     width = whole(size)
-    streams, starts, at = [np.empty(0, np.uint16)], [], 0
+    streams, starts, at = [pack(np.empty((0, STEP), np.float32))], [], 0
     for share in range(shares):
         for padded in packed:
             first, last = _span(padded, share, shares)
             columns = len(padded.bias) // padded.units
-            streams.append(_in_tiles(padded.first[first * columns : last * columns]))
-            streams.append(_in_tiles(padded.second[:, first * padded.unit : last * padded.unit]))
+            streams.append(pack(padded.first[first * columns : last * columns]))
+            streams.append(pack(padded.second[:, first * padded.unit : last * padded.unit]))
             starts.append(at)
             at += len(streams[-2]) + len(streams[-1])
     constants = [np.zeros(width, np.float32), _padded(np.ones(size), width)]

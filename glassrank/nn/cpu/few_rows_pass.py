@@ -19,6 +19,7 @@ from glassrank.nn.cpu import (
     attention,
     barrier,
     row_blocks,
+    row_integers,
     row_products,
     row_steps,
     simd,
@@ -65,8 +66,9 @@ class Blocks(NamedTuple):
     channels of a head, activation, and the places of the four constants."""
     numbers: NDArray[np.float32]
     """(blocks, NUMBERS): a head's scale, and a norm's epsilons in the root and beside it."""
-    weights: NDArray[np.uint16]
-    """Bfloat16: of each share all blocks, in the order in which they are read."""
+    weights: NDArray[Any]
+    """Bfloat16, or whole numbers (see `row_products`): of each share all blocks, in the order in
+    which they are read."""
     starts: NDArray[np.int64]
     """(shares, blocks) in the weights."""
     constants: NDArray[np.float32]
@@ -93,7 +95,7 @@ class Workspace(NamedTuple):
     inner: NDArray[Any]  # (shares, most, widest): the same as the second one takes it
     turned: NDArray[np.float32]  # (shares, channels + ASKERS, most): keys, then scores
     room: TileRoom  # each (shares, …)
-    panel: NDArray[np.float32]  # (shares, inputs * LANES): weights of some outputs
+    panel: NDArray[np.float32]  # (shares, …): weights of some outputs, or rows as whole numbers
     sums: NDArray[np.float32]
     """(3, shares, most, width): two that blocks take in turn, so that nobody writes what another
     still reads, and one for the leader when it is alone."""
@@ -284,6 +286,8 @@ def _compiled(*sources: float) -> Any:
     return pass_rows
 
 
-pass_rows = _compiled(
-    *written(amx, attention, barrier, cpu, row_blocks, row_products, row_steps, simd, simd_math)
-)
+_PARTS = (
+    amx, attention, barrier, cpu, row_blocks, row_integers, row_products, row_steps, simd, simd_math
+)  # fmt: skip
+
+pass_rows = _compiled(*written(*_PARTS))

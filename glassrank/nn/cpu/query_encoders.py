@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from glassrank.errors import InputError
+from glassrank.nn.cpu.row_products import Way
 from glassrank.nn.cpu.text_encoders import BERTRows, ContextualRows
 from glassrank.nn.transformer import ContextualLayers, Encoder
 
@@ -29,11 +30,11 @@ class EncoderOnCPU(nn.Module):
     """
 
     def __init__(
-        self, encoder: Encoder, *, threads: int | None = None, tiles: bool | None = None
+        self, encoder: Encoder, *, threads: int | None = None, way: Way | None = None
     ) -> None:
         super().__init__()
         self.config = encoder.config
-        self._encode = BERTRows(encoder.config, arrays_of(encoder), threads=threads, tiles=tiles)
+        self._encode = BERTRows(encoder.config, arrays_of(encoder), threads=threads, way=way)
         self._rows = self._encode.rows
 
     @torch.no_grad()
@@ -50,13 +51,11 @@ class ContextualQueryOnCPU(nn.Module):
     gradients."""
 
     def __init__(
-        self, layers: ContextualLayers, *, threads: int | None = None, tiles: bool | None = None
+        self, layers: ContextualLayers, *, threads: int | None = None, way: Way | None = None
     ) -> None:
         super().__init__()
         weights = arrays_of(layers)
-        self._encode = ContextualRows(
-            layers.size, layers.config, weights, threads=threads, tiles=tiles
-        )
+        self._encode = ContextualRows(layers.size, layers.config, weights, threads=threads, way=way)
         self._rows = self._encode.rows
 
     @torch.no_grad()

@@ -1,20 +1,24 @@
 """Products of a query's few rows with weights, compiled.
 
 Weights are bfloat16 in tiles (see `amx`) of 32 inputs by 16 outputs, two inputs side by side, and
-in the order in which they are read. There are two ways to multiply: tiles, which take rows of
-bfloat16, and vectors (see `simd`), which take rows of float32 and run on any processor. The type of
-the rows decides which way is compiled. Arrays come as pointers; all widths are multiples of 32.
+in the order in which they are read. There are three ways to multiply: matrix tiles, which take rows
+of bfloat16; vectors of whole numbers, as which weights lie in the same order (see `row_integers`);
+and vectors of float32 (see `simd`), which run on any processor. The types of rows and weights
+decide which way is compiled. Arrays come as pointers; all widths are multiples of 32.
 """
 
-from typing import Any
+from typing import Any, Literal
 
 from numba import njit, types
 from numba.extending import overload
 
-from glassrank.nn.cpu import amx, wide_registers
-from glassrank.nn.cpu.row_blocks import AHEAD, LINE, STEP, TILE, rows_by_columns
+from glassrank.nn.cpu import amx, row_integers, wide_registers
+from glassrank.nn.cpu.row_blocks import AHEAD, BFLOATS, LINE, STEP, TILE, Numbers, rows_by_columns
+from glassrank.nn.cpu.row_integers import INTEGERS
 from glassrank.nn.cpu.simd import LANES, load, load_pairs, pointer, prefetch, store
 from glassrank.nn.cpu.simd_math import four_by_four
+
+Way = Literal["tiles", "integers", "floats"]
 
 _CONFIGS = amx.tile_configs().reshape(-1)
 _TWELVE, _EIGHT, _FOUR = 12, 8, 4
@@ -22,8 +26,12 @@ _FEW = 8
 """Of more rows than these, multiplied by four at a time, weights are brought to float32 once for
 all: a short query waits for its weights to be read."""
 
-_twelve_rows, _eight_rows = rows_by_columns(_TWELVE), rows_by_columns(_EIGHT)
-_four_rows = rows_by_columns(_FOUR)
+
+def best_way() -> Way:
+    """The fastest that this processor has."""
+    if amx.usable():
+        return "tiles"
+    return "integers" if row_integers.usable() else "floats"
 
 
 def by_tiles(rows: Any) -> bool:
@@ -44,7 +52,9 @@ def _multiply(
 ) -> Any:  # fmt: skip
     if by_tiles(rows):
         return _multiply_tiles
-    return _multiply_blocks if wide_registers() else _multiply_fours
+    if weights.dtype == types.int16:
+        return _multiply_integers
+    return _multiply_bfloats if wide_registers() else _multiply_fours
 
 
 def _multiply_tiles(
@@ -87,23 +97,34 @@ def _multiply_tiles(
     return at
 
 
-def _multiply_blocks(
-    rows: Any, count: Any, inputs: Any, weights: Any, at: Any, bias: Any, outputs: Any, panel: Any,
-    out: Any,
-) -> Any:  # fmt: skip
+def _in_blocks(kind: Numbers) -> Any:
     """Twelve rows at a time, and what is left by the least of three blocks that holds it."""
-    wide = inputs // STEP * 2 * TILE  # the weights of 32 outputs
-    for column in range(0, outputs, STEP):
-        row = 0
-        while count - row > _EIGHT:
-            _twelve_rows(rows, row, inputs, weights, at, bias, column, outputs, out)
-            row += _TWELVE
-        if count - row > _FOUR:
-            _eight_rows(rows, row, inputs, weights, at, bias, column, outputs, out)
-        elif row < count:
-            _four_rows(rows, row, inputs, weights, at, bias, column, outputs, out)
-        at += wide
-    return at
+    twelve_rows, eight_rows, four_rows = (
+        rows_by_columns(count, kind) for count in (_TWELVE, _EIGHT, _FOUR)
+    )
+    taken, head = kind.taken, kind.head
+
+    def multiply_blocks(
+        rows: Any, count: Any, inputs: Any, weights: Any, at: Any, bias: Any, outputs: Any,
+        panel: Any, out: Any,
+    ) -> Any:  # fmt: skip
+        given = taken(rows, count, inputs, panel)
+        for column in range(0, outputs, STEP):
+            row = 0
+            while count - row > _EIGHT:
+                twelve_rows(given, row, inputs, weights, at, bias, column, outputs, out)
+                row += _TWELVE
+            if count - row > _FOUR:
+                eight_rows(given, row, inputs, weights, at, bias, column, outputs, out)
+            elif row < count:
+                four_rows(given, row, inputs, weights, at, bias, column, outputs, out)
+            at += inputs // STEP * 2 * TILE + head
+        return at
+
+    return multiply_blocks
+
+
+_multiply_bfloats, _multiply_integers = _in_blocks(BFLOATS), _in_blocks(INTEGERS)
 
 
 def _multiply_fours(

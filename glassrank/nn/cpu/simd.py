@@ -274,20 +274,27 @@ def broadcast_at(typing: Any, source: Any, at: Any) -> Any:
     return vector(source, types.intp), generate
 
 
-@intrinsic
-def prefetch(typing: Any, target: Any, at: Any) -> Any:
+def _prefetching(level: int) -> Any:
     """Asks for the cache line of an element that will be read; it may lie outside of the array."""
 
-    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        at = _group_place(builder, args[1]) if target.dtype == types.uint8 else args[1]
-        place = element(builder, args[0], at, ir.IntType(8))
-        kind = ir.FunctionType(_VOID, [place.type, INT, INT, INT])
-        function = builder.module.declare_intrinsic("llvm.prefetch", [place.type], kind)
-        read, second_level, data = INT(0), INT(2), INT(1)
-        builder.call(function, [place, read, second_level, data])
-        return context.get_dummy_value()
+    @intrinsic
+    def prefetch(typing: Any, target: Any, at: Any) -> Any:
+        def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            at = _group_place(builder, args[1]) if target.dtype == types.uint8 else args[1]
+            place = element(builder, args[0], at, ir.IntType(8))
+            kind = ir.FunctionType(_VOID, [place.type, INT, INT, INT])
+            function = builder.module.declare_intrinsic("llvm.prefetch", [place.type], kind)
+            read, data = INT(0), INT(1)
+            builder.call(function, [place, read, INT(level), data])
+            return context.get_dummy_value()
 
-    return types.void(target, types.intp), generate
+        return types.void(target, types.intp), generate
+
+    return prefetch
+
+
+prefetch, prefetch_near = _prefetching(2), _prefetching(3)
+"""To the cache of the second level, or to that of the first."""
 
 
 _DENORMALS = 0x8040

@@ -2,7 +2,7 @@
 
 `BERTRows` is BERT's encoder, whose plain form is `nn.transformer.Encoder`; `ContextualRows` is
 TK's, whose plain form is `nn.transformer.ContextualLayers`. Weights are named as the plain forms
-name them, rounded to bfloat16 and taken over as they are now; rows, norms and shares of attention
+name them, rounded to 16 bits and taken over as they are now; rows, norms and shares of attention
 are float32. Several threads may call them. Built once, since weights are brought into another
 order, and code is compiled or loaded.
 """
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from glassrank.nn.configs import ContextualConfig, EncoderConfig, distance_kinds, waves
 from glassrank.nn.cpu.few_rows import Block, FewRows
 from glassrank.nn.cpu.few_rows_pass import Entry
+from glassrank.nn.cpu.row_products import Way
 from glassrank.nn.cpu.row_steps import GELU, GELU_TANH, RELU
 
 Weights = Mapping[str, NDArray[Any]]
@@ -44,7 +45,7 @@ class BERTRows:
         weights: Weights,
         *,
         threads: int | None = None,
-        tiles: bool | None = None,
+        way: Way | None = None,
     ) -> None:
         blocks = [
             block
@@ -52,7 +53,7 @@ class BERTRows:
             for block in _encoder_layer(config, within(weights, f"layers.{number}."))
         ]
         distances = _distances(config, weights) if config.distances else None
-        self.rows = FewRows(blocks, config.size, distances=distances, threads=threads, tiles=tiles)
+        self.rows = FewRows(blocks, config.size, distances=distances, threads=threads, way=way)
         table = within(weights, "embeddings.")
         places = _floats(table["positions.weight"]) + _floats(table["types.weight"])[0]
         self._entry = Entry(
@@ -107,14 +108,14 @@ class ContextualRows:
         weights: Weights,
         *,
         threads: int | None = None,
-        tiles: bool | None = None,
+        way: Way | None = None,
     ) -> None:
         blocks = [
             block
             for number in range(config.layers)
             for block in _contextual_layer(size, config, within(weights, f"layers.{number}."))
         ]
-        self.rows = FewRows(blocks, size, threads=threads, tiles=tiles)
+        self.rows = FewRows(blocks, size, threads=threads, way=way)
         self._no_norm = self.rows.norm()
         self._mix = np.float32(weights["mix"])
         self._waves = waves(16, size)
