@@ -1,12 +1,12 @@
 """One query encoded on the CPU: compiled code against plain PyTorch, in one run.
 
-    python benchmarks/query_encoding.py                   # MiniLM's size, and TK's in the package
+    python benchmarks/query_encoding.py                   # MiniLM's size, and those in the package
     python benchmarks/query_encoding.py --threads 1 --rounds 500
 
 The encoder has random weights, since what they are does not change the time. Times are medians
 after a warm-up, and the fastest tenth, which a busy machine disturbs least; the forms take turns,
-so that a noisy neighbour disturbs them alike. TK's are of whole queries: look-up, term weights and
-unit vectors are in them. The last line is JSON.
+so that a noisy neighbour disturbs them alike. Those of the package's models are of whole queries:
+look-up, term weights and unit vectors are in them. The last line is JSON.
 """
 
 import argparse
@@ -63,18 +63,17 @@ def encoder_rows(options: argparse.Namespace) -> list[dict[str, Any]]:
     return rows
 
 
-def tk_rows(options: argparse.Namespace) -> list[dict[str, Any]]:
-    model = load_named("fast").model
-    forms = {
-        "plain": QueryEncoder(model, 30, exact=True),
-        "compiled": QueryEncoder(model, 30),
-    }
+def packaged_rows(options: argparse.Namespace) -> list[dict[str, Any]]:
     rows = []
-    for words in options.words:
-        given = TokenBatch(torch.randint(2, 60_000, (1, words)), torch.ones(1, words))
-        one, other = (form(given).vectors for form in forms.values())
-        found = medians({name: partial(f, given) for name, f in forms.items()}, options.rounds)
-        rows.append(described(f"TK, {words} words", found, float((one - other).abs().max())))
+    for name in ("fast", "default"):
+        model = load_named(name).model
+        forms = {"plain": QueryEncoder(model, 32, exact=True), "compiled": QueryEncoder(model, 32)}
+        for pieces in options.pieces:
+            given = TokenBatch(torch.randint(1000, 30_000, (1, pieces)), torch.ones(1, pieces))
+            one, other = (form(given).vectors for form in forms.values())
+            found = medians({form: partial(f, given) for form, f in forms.items()}, options.rounds)
+            difference = float((one - other).abs().max())
+            rows.append(described(f"{name}, {pieces} pieces", found, difference))
     return rows
 
 
@@ -92,20 +91,18 @@ def described(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--pieces", type=int, nargs="+", default=[12, 32])
-    parser.add_argument("--words", type=int, nargs="+", default=[8, 30])
     parser.add_argument("--threads", type=int, default=None)
     parser.add_argument("--rounds", type=int, default=100)
     options = parser.parse_args()
     if options.threads:
         torch.set_num_threads(options.threads)
     with torch.inference_mode():
-        rows = [*encoder_rows(options), *tk_rows(options)]
-    print(
-        f"{'median (fastest tenth), ms':28}{'PyTorch':>16}{'compiled':>16}{'simd':>16}{'times':>7}"
-    )
+        rows = [*encoder_rows(options), *packaged_rows(options)]
+    heads = "".join(f"{name:>16}" for name in ("PyTorch", "compiled", "floats"))
+    print(f"{'median (fastest tenth), ms':28}{heads}{'times':>7}")
     for row in rows:
         print(f"{row['name']:28}", end="")
-        for form in ("plain", "compiled", "simd"):
+        for form in ("plain", "compiled", "floats"):
             own = row.get(f"{form}_ms")
             print(f"{own['median']:8.2f} ({own['tenth']:.2f})" if own else " " * 16, end=" ")
         print(f"{row['times']:6.1f}")
