@@ -113,11 +113,7 @@ def _add_products(
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         start, place, apart, source, at, before = args
-        sides = []
-        for side in range(2):
-            there = element(builder, source, builder.add(at, at.type(side * TILE)), _PAIRS)
-            sides.append(builder.load(there))
-            sides[-1].align = 2
+        sides = _two(builder, source, at, TILE, _PAIRS)
         total = []
         for number in range(sums.count):
             here = element(builder, start, further(builder, place, apart, number // 2), INT)
@@ -129,6 +125,15 @@ def _add_products(
         return context.make_tuple(builder, sums, total)
 
     return sums(rows, types.intp, types.intp, weights, types.intp, sums), generate
+
+
+def _two(builder: Any, source: Any, at: Any, apart: int, kind: Any) -> list[Any]:
+    """Of sixteen outputs, and of the sixteen after them."""
+    places = (at, builder.add(at, at.type(apart)))
+    loaded = [builder.load(element(builder, source, place, kind)) for place in places]
+    for value in loaded:
+        value.align = 2
+    return loaded
 
 
 def _everywhere(builder: Any, value: Any) -> Any:
@@ -155,11 +160,7 @@ def _scaled(
 
     def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         start, place, apart, source, first, *bias, before = args
-        scales = []
-        for side in range(2):
-            there = element(builder, source, builder.add(first, first.type(side * STEP)), FLOATS)
-            scales.append(builder.load(there))
-            scales[-1].align = 2
+        scales = _two(builder, source, first, STEP, FLOATS)
         total = []
         for number in range(sums.count):
             here = builder.gep(start, [further(builder, place, apart, number // 2)])
