@@ -9,11 +9,11 @@ from pathlib import Path
 import packaged_scores
 import pytest
 
-from glassrank.nn.cpu.row_products import best_way
+from glassrank.nn.cpu.row_products import ways
 
 LEAST = {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""}
 """The least of the processors of this kind: no matrix tiles, no wide registers, no fused sums."""
-CLOSE = 1e-4 if best_way() == "floats" else 0.02
+CLOSE = 1e-4 if ways() == ["floats"] else 0.02
 """Tiles take rows rounded to bfloat16, which the least does not, and integers weights that are not;
 elsewhere only the last bits differ."""
 

@@ -48,15 +48,17 @@ def usable() -> bool:
 
 def integers_of(weight: NDArray[np.float32]) -> tuple[NDArray[np.int16], NDArray[np.float32]]:
     """(N, K) as whole numbers, and the scale of each output: (N,)."""
-    lengths = np.sqrt(np.square(weight, dtype=np.float64).sum(1))
+    lengths = np.sqrt(np.einsum("nk,nk->n", weight, weight))
     largest = np.abs(weight).max(1, initial=0)
     scale = np.maximum(np.maximum(lengths / _LENGTH, largest / _LARGEST), _NONE)  # (N,)
-    return np.rint(weight / scale[:, None]).astype(np.int16), scale.astype(np.float32)
+    numbers = weight * (1 / scale)[:, None]
+    return np.rint(numbers, out=numbers).astype(np.int16), scale
 
 
 def panel_size(rows: int, inputs: int) -> int:
     """In float32: what `_to_integers` fills."""
-    return rows * (inputs // 2 + LANES)
+    apart: int = _row_apart.py_func(inputs)
+    return rows * apart
 
 
 @njit
@@ -117,7 +119,7 @@ def _add_products(
         total = []
         for number in range(sums.count):
             here = element(builder, start, further(builder, place, apart, number // 2), INT)
-            both = builder.bitcast(_everywhere(builder, builder.load(here)), _PAIRS)
+            both = builder.bitcast(spread(builder, builder.load(here)), _PAIRS)
             factors = [both, sides[number % 2]]
             products = named(builder, "llvm.x86.avx512.pmaddw.d.512", INTS, factors)
             sum_before = builder.bitcast(builder.extract_value(before, number), INTS)
@@ -134,12 +136,6 @@ def _two(builder: Any, source: Any, at: Any, apart: int, kind: Any) -> list[Any]
     for value in loaded:
         value.align = 2
     return loaded
-
-
-def _everywhere(builder: Any, value: Any) -> Any:
-    empty = ir.Constant(INTS, ir.Undefined)
-    first = builder.insert_element(empty, value, INT(0))
-    return builder.shuffle_vector(first, empty, ir.Constant(INTS, [0] * LANES))
 
 
 @njit(inline="always")

@@ -140,11 +140,8 @@ def _three_bits(builder: Any, start: Any, at: Any) -> Any:
     lower.align = upper.align = 1
     lanes = []
     for word, bits, mask in ((lower, 2, 3), (builder.zext(upper, INT), 1, 1)):
-        empty = ir.Constant(INTS, ir.Undefined)
-        first = builder.insert_element(empty, word, INT(0))
-        everywhere = builder.shuffle_vector(first, empty, integers(0))
         shifts = ir.Constant(INTS, [bits * lane for lane in range(LANES)])
-        lanes.append(builder.and_(builder.lshr(everywhere, shifts), integers(mask)))
+        lanes.append(builder.and_(builder.lshr(spread(builder, word), shifts), integers(mask)))
     codes = builder.or_(lanes[0], builder.shl(lanes[1], integers(2)))
     middle = ir.Constant(FLOATS, [3.5] * LANES)
     return builder.fsub(builder.sitofp(codes, FLOATS), middle)
@@ -248,7 +245,7 @@ def store_one(typing: Any, target: Any, at: Any, value: Any) -> Any:
 
 def spread(builder: Any, value: Any) -> Any:
     """One value in all lanes."""
-    empty = ir.Constant(FLOATS, ir.Undefined)
+    empty = ir.Constant(ir.VectorType(value.type, LANES), ir.Undefined)
     first = builder.insert_element(empty, value, INT(0))
     return builder.shuffle_vector(first, empty, integers(0))
 

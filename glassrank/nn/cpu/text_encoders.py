@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.nn.configs import ContextualConfig, EncoderConfig, distance_kinds, waves
-from glassrank.nn.cpu.few_rows import Block, FewRows
+from glassrank.nn.cpu.block_layout import Block
+from glassrank.nn.cpu.few_rows import FewRows
 from glassrank.nn.cpu.few_rows_pass import Entry
 from glassrank.nn.cpu.row_products import Way
 from glassrank.nn.cpu.row_steps import GELU, GELU_TANH, RELU
