@@ -37,7 +37,7 @@ from glassrank.models.weight_files import (
     read_header,
     smaller,
     whole_header,
-    whole_vectors,
+    whole_weights,
     write_tensors,
 )
 from glassrank.models.word_tables import SubwordTable, check_vocabulary
@@ -70,7 +70,7 @@ def load_files(files: SealedFiles, trusted: Collection[str] = ()) -> SavedModel:
 
             model = build(make, whole_header(header))
             tensors = load(files.rest(WEIGHTS, file))
-        fill(model, whole_vectors(tensors))
+        fill(model, whole_weights(tensors))
         if isinstance(model.words, SubwordTable):
             model.words.check()
         words = load_vocabulary(files)
@@ -135,8 +135,8 @@ def save_model(
     layers: str = "float32",
 ) -> None:
     """`vectors` says how vectors of words or pieces are kept: float32, float16, or int8 with a
-    scale for each, which takes a quarter of the room; `layers`, how other matrices are: float32 or
-    float16."""
+    scale for each, which takes a quarter of the room; `layers`, how other matrices are: float32,
+    float16, or int8 for those of layers, by which queries are encoded soonest."""
     if model.name == Ensemble.name:
         raise TypeError("an ensemble is made of saved models; write it with save_ensemble")
     weights = {

@@ -7,7 +7,7 @@ no more tensors than the file can hold. PyTorch is imported where there are tens
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -44,6 +44,9 @@ _DTYPES: dict[str, type[np.generic]] = {
 }
 TABLES = ("words.embedding", "encoder.embeddings.pieces")
 """Vectors of words or pieces, which are most of a small model and need the fewest bits."""
+_SCALES = ".scales"
+"""Beside whole numbers, in the place of `.weight`: one for each row."""
+_IN_LAYERS = ".layers."
 
 
 class TensorInfo(NamedTuple):
@@ -98,21 +101,30 @@ def check_header(header: Mapping[str, TensorInfo], expected: Mapping[str, Tensor
 
 
 def whole_header(header: dict[str, TensorInfo]) -> dict[str, TensorInfo]:
-    """The header of what `whole_vectors` gives."""
+    """The header of what `whole_weights` gives."""
     whole = dict(header)
-    for table in TABLES:
-        scales, vectors = whole.pop(f"{table}.scales", None), whole.get(f"{table}.weight")
-        if scales is None:
-            continue
-        if vectors is None or vectors.dtype != "I8" or scales != ("F32", vectors.shape[:1]):
-            raise InputError("the scales of its word vectors do not belong to them")
-        whole[f"{table}.weight"] = TensorInfo("F32", vectors.shape)
+    for name, scales in scaled_in(header):
+        numbers = whole.get(name)
+        if (
+            numbers is None
+            or numbers.dtype != "I8"
+            or whole.pop(scales) != ("F32", numbers.shape[:1])
+        ):
+            raise InputError(f"the scales of {name[:100]} do not belong to it")
+        whole[name] = TensorInfo("F32", numbers.shape)
     return whole
 
 
+def scaled_in(names: Iterable[str]) -> list[tuple[str, str]]:
+    """Which of these weights are whole numbers, and the names of their scales."""
+    return [
+        (f"{name.removesuffix(_SCALES)}.weight", name) for name in names if name.endswith(_SCALES)
+    ]
+
+
 def arrays_in(content: bytes) -> dict[str, NDArray[Any]]:
-    """All weights of a file whose header was checked: floats as float32, which must be numbers,
-    but for vectors in int8, which are left as they are beside their scales."""
+    """All weights of a file whose header was checked: as float32, which must be numbers, but for
+    vectors in int8, which are left as they are beside their scales."""
     try:
         stored: Any = safetensors.deserialize(content)  # type: ignore[no-untyped-call]
     except SafetensorError as error:
@@ -124,12 +136,21 @@ def arrays_in(content: bytes) -> dict[str, NDArray[Any]]:
         if kind in _FLOATS:
             with np.errstate(over="ignore"):
                 array = values_of(array) if kind == "BF16" else array.astype(np.float32, copy=False)
-            if not abs(array.sum()) <= LARGEST and not (np.abs(array) <= LARGEST).all():
-                raise GlassrankError(
-                    f"the weights {name[:100]} are not all finite numbers, or far too large"
-                )
+            _check_numbers(name, array)
         arrays[name] = array
+    for name, scales in scaled_in(list(arrays)):
+        if name.removesuffix(".weight") not in TABLES:
+            arrays[name] = arrays[name] * arrays.pop(scales)[:, None]
+            _check_numbers(name, arrays[name])
     return arrays
+
+
+def _check_numbers(name: str, array: NDArray[np.float32]) -> None:
+    # A sum shows what is not finite at a fraction of the price; it may also just be too large.
+    if not abs(array.sum()) <= LARGEST and not (np.abs(array) <= LARGEST).all():
+        raise GlassrankError(
+            f"the weights {name[:100]} are not all finite numbers, or far too large"
+        )
 
 
 _CALLS = 100
@@ -218,7 +239,6 @@ def fill(module: "nn.Module", tensors: "Mapping[str, Tensor]") -> None:
 def check_finite(tensors: "Mapping[str, Tensor]") -> None:
     """Refuses weights that are no numbers."""
     for name, tensor in tensors.items():
-        # A sum shows what is not finite at a fraction of the price; it may also just be too large.
         if tensor.is_floating_point() and not (
             tensor.sum().abs() <= LARGEST or (tensor.abs() <= LARGEST).all()
         ):
@@ -230,29 +250,28 @@ def check_finite(tensors: "Mapping[str, Tensor]") -> None:
 def smaller(
     weights: "dict[str, Tensor]", vectors: str = "float32", layers: str = "float32"
 ) -> "dict[str, Tensor]":
-    """Vectors and other matrices as they are kept; `whole_vectors` is the way back."""
+    """Vectors and other matrices as they are kept; `whole_weights` is the way back. Whole numbers
+    are for vectors and for what layers multiply with: other matrices are few."""
     import torch
 
     kept = dict(weights)
     for name, tensor in weights.items():
-        table, _, kind = name.rpartition(".")
-        if kind != "weight" or table not in TABLES:
-            if layers == "float16" and tensor.ndim > 1 and tensor.is_floating_point():
-                kept[name] = tensor.half()
-        elif vectors == "float16":
+        part, _, kind = name.rpartition(".")
+        if tensor.ndim < 2 or not tensor.is_floating_point():
+            continue
+        is_table = kind == "weight" and part in TABLES
+        bits = vectors if is_table else layers
+        if bits == "int8" and (is_table or (kind == "weight" and _IN_LAYERS in name)):
+            scales = tensor.abs().amax(1).clamp(min=1e-12) / 127  # (N,)
+            kept[name] = (tensor / scales[:, None]).round().to(torch.int8)  # (N, K)
+            kept[part + _SCALES] = scales
+        elif bits != "float32":
             kept[name] = tensor.half()
-        elif vectors == "int8":
-            scales = tensor.abs().amax(1).clamp(min=1e-12) / 127  # (V,)
-            kept[name] = (tensor / scales[:, None]).round().to(torch.int8)  # (V, E)
-            kept[f"{table}.scales"] = scales
     return kept
 
 
-def whole_vectors(weights: "dict[str, Tensor]") -> "dict[str, Tensor]":
+def whole_weights(weights: "dict[str, Tensor]") -> "dict[str, Tensor]":
     """What `smaller` kept, as float32 again."""
-    for table in TABLES:
-        scales = weights.pop(f"{table}.scales", None)
-        if scales is not None:
-            name = f"{table}.weight"
-            weights[name] = weights[name].float().mul_(scales[:, None])
+    for name, scales in scaled_in(list(weights)):
+        weights[name] = weights[name].float().mul_(weights.pop(scales)[:, None])
     return weights

@@ -179,8 +179,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("out", type=Path, help="the folder of the new model")
     parser.add_argument("models", nargs="+", help="model folders")
-    parser.add_argument("--vectors", default="float32", choices=["float32", "float16", "int8"])
-    parser.add_argument("--layers", default="float32", choices=["float32", "float16"])
+    for name in ("--vectors", "--layers"):
+        parser.add_argument(name, default="float32", choices=["float32", "float16", "int8"])
     given = parser.parse_args(arguments)
     try:
         mean = average([load_named(name) for name in given.models])

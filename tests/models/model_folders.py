@@ -56,11 +56,11 @@ def subword_model(folder: Path) -> Path:
     return folder
 
 
-def piece_model(folder: Path, name: str) -> Path:
+def piece_model(folder: Path, name: str, layers: str = "float32") -> Path:
     torch.manual_seed(0)
     family = MODELS[name]
     model = family(from_plain(family.config_type, SMALL_PIECES[name]))
-    save_model(folder, model, Usage(6, 14), PIECES, "# a card\n")
+    save_model(folder, model, Usage(6, 14), PIECES, "# a card\n", layers=layers)
     return folder
 
 

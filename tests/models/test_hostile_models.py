@@ -311,6 +311,35 @@ def test_weights_of_another_model(kind: str, tmp_path: Path) -> None:
     refused(sealed(folder))
 
 
+INNER = "encoder.layers.0.feed_forward.inner"
+SCALED: dict[str, Callable[[Tensors], object]] = {
+    "without numbers": lambda found: found.pop(f"{INNER}.weight"),
+    "beside floats": lambda found: found.update(
+        {f"{INNER}.weight": found[f"{INNER}.weight"].float()}
+    ),
+    "of another length": lambda found: found.update({f"{INNER}.scales": torch.ones(2)}),
+    "of another type": lambda found: found.update(
+        {f"{INNER}.scales": found[f"{INNER}.scales"].half()}
+    ),
+    "none": lambda found: found.pop(f"{INNER}.scales"),
+    "no numbers": lambda found: found[f"{INNER}.scales"].fill_(float("nan")),
+    "too large": lambda found: found[f"{INNER}.scales"].fill_(9e11),
+    "of nothing": lambda found: found.update({"encoder.scales": torch.ones(2)}),
+}
+
+
+@pytest.mark.tried(
+    "Files", "a model folder whose settings, weights or words lie", "refused in one sentence"
+)
+@pytest.mark.parametrize("kind", SCALED)
+def test_scales_of_layers_that_lie(kind: str, tmp_path: Path) -> None:
+    folder = copied(piece_model, tmp_path / "model", "kernel_bert", "int8")
+    tensors = load_file(folder / "weights.safetensors")
+    SCALED[kind](tensors)
+    save_file(tensors, folder / "weights.safetensors")
+    refused(sealed(folder))
+
+
 SUBWORDS: dict[str, tuple[str, object]] = {
     "offsets that fall": ("offsets", [0, 6, 3, *range(9, 61, 3)]),
     "offsets below zero": ("offsets", [-3, *range(3, 61, 3)]),

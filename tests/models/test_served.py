@@ -26,9 +26,11 @@ from glassrank.types import Doc
 KINDS: dict[str, tuple[str, dict[str, object], dict[str, str]]] = {
     "tk": ("tk", {}, {}),
     "tk, small vectors": ("tk", {}, {"vectors": "int8", "layers": "float16"}),
+    "tk, layers of 8 bits": ("tk", {}, {"layers": "int8"}),
     "tk, all settings": ("tk", {"term_weights": True, "monotone": True}, {"vectors": "float16"}),
     "maxsim": ("maxsim", {}, {}),
     "kernel_bert": ("kernel_bert", {}, {"vectors": "int8", "layers": "float16"}),
+    "kernel_bert, layers of 8 bits": ("kernel_bert", {}, {"vectors": "int8", "layers": "int8"}),
     "kernel_bert, any weights": ("kernel_bert", {"monotone": False}, {}),
     "kernel_bert, over an MPNet": (
         "kernel_bert",

@@ -20,9 +20,9 @@ from glassrank.deadline import Deadline, LateError, ending
 from glassrank.errors import InputError
 from glassrank.nn.configs import distance_kinds
 from glassrank.nn.cpu import amx, barrier, few_rows, row_integers
-from glassrank.nn.cpu.block_layout import in_integers
+from glassrank.nn.cpu.block_layout import in_whole_numbers
 from glassrank.nn.cpu.query_encoders import ContextualQueryOnCPU, EncoderOnCPU, arrays_of
-from glassrank.nn.cpu.row_integers import integers_of
+from glassrank.nn.cpu.row_integers import bytes_of, integers_of
 from glassrank.nn.cpu.row_products import Way, multiply, ways
 from glassrank.nn.cpu.simd import pointer
 from glassrank.nn.cpu.text_encoders import BERTRows
@@ -381,6 +381,49 @@ def test_the_way_is_what_the_processor_can_do(monkeypatch: pytest.MonkeyPatch) -
         EncoderOnCPU(encoder, way="integers")
 
 
+def in_bytes(weight: Any) -> Any:
+    """(N, K) as a file with 8 bits has them."""
+    scales = np.maximum(np.abs(weight).max(1), 1e-12).astype(np.float32) / np.float32(127)
+    return np.rint(weight / scales[:, None]).astype(np.int8) * scales[:, None]
+
+
+def test_weights_of_8_bits_are_known_by_their_values() -> None:
+    """As they were, with a scale of each output; others are not taken for such."""
+    drawn = np.random.default_rng(0).normal(size=(64, 96)).astype(np.float32)
+    drawn[7] = 0
+    drawn *= 10.0 ** np.arange(-20, 44, 1)[:, None] / 1e6
+    weight = in_bytes(drawn.astype(np.float32))
+    found = bytes_of(weight)
+    assert found is not None and found[0].dtype == np.int8 and not found[0][7].any()
+    np.testing.assert_allclose(found[0] * found[1][:, None], weight, rtol=1e-6)
+    assert bytes_of(drawn.astype(np.float32)) is None
+    weight[3, 5] += 0.01 * np.abs(weight[3]).max()
+    assert bytes_of(weight) is None
+
+
+@pytest.mark.skipif(not row_integers.usable(), reason="this processor has no integers")
+@pytest.mark.parametrize("threads", [1, 2])
+def test_an_encoder_of_8_bits_is_the_plain_one(threads: int) -> None:
+    """Its weights are taken as they are: nothing is rounded but rows."""
+    encoder = trained(Encoder(SMALL))
+    with torch.no_grad():
+        for part in encoder.modules():
+            if isinstance(part, nn.Linear):
+                part.weight.copy_(torch.from_numpy(in_bytes(part.weight.numpy())))
+    fast = EncoderOnCPU(encoder, threads=threads, way="integers")
+    assert fast._rows._blocks.weights.dtype == np.int8
+    given = text(21)
+    with torch.no_grad():
+        torch.testing.assert_close(fast(*given), encoder(*given), rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_weights_begin_where_a_line_of_the_cache_does(way: Way) -> None:
+    """Else each load of them would be of two lines."""
+    weights = EncoderOnCPU(trained(Encoder(SMALL)), way=way)._rows._blocks.weights
+    assert weights.ctypes.data % 64 == 0
+
+
 @pytest.mark.parametrize("inputs", [32, 384, 4096])
 def test_no_sum_of_whole_numbers_passes_31_bits(inputs: int) -> None:
     """Nor do whole numbers pass 16 bits, of what is spread evenly or stands in one place."""
@@ -396,8 +439,9 @@ def test_no_sum_of_whole_numbers_passes_31_bits(inputs: int) -> None:
 
 
 @pytest.mark.skipif(not row_integers.usable(), reason="this processor has no integers")
+@pytest.mark.parametrize("bits", [8, 16])
 @pytest.mark.parametrize("count", [1, 4, 5, 8, 9, 12, 13, 31])
-def test_products_of_whole_numbers_are_those_of_their_numbers(count: int) -> None:
+def test_products_of_whole_numbers_are_those_of_their_numbers(count: int, bits: int) -> None:
     """To the last digits of float32, since sums of integers are exact: rows that are large, small,
     zero, and of one number alone."""
     rng = np.random.default_rng(count)
@@ -408,10 +452,14 @@ def test_products_of_whole_numbers_are_those_of_their_numbers(count: int) -> Non
     rows[min(3, count - 1), 1:] = 0
     weight = rng.normal(size=(outputs, inputs)).astype(np.float32)
     weight[5] = 0
+    if bits == 8:
+        weight = in_bytes(weight)
+    numbers, scales = integers_of(weight) if bits == 16 else bytes_of(weight) or pytest.fail()
     bias = rng.normal(size=outputs).astype(np.float32)
     panel = np.zeros(row_integers.panel_size(32, inputs), np.float32)
     out = np.full((32, outputs), np.nan, np.float32)
-    packed = in_integers(weight)
+    packed = in_whole_numbers(numbers, scales)
+    assert packed.itemsize * 8 == bits
 
     @njit
     def run(rows: Any, weights: Any, bias: Any, panel: Any, out: Any) -> int:
@@ -423,7 +471,6 @@ def test_products_of_whole_numbers_are_those_of_their_numbers(count: int) -> Non
 
     assert run(rows, packed, bias, panel, out) == len(packed)
     whole_rows, row_scales = integers_of(rows[:count])
-    numbers, scales = integers_of(weight)
     sums = whole_rows.astype(np.int64) @ numbers.T.astype(np.int64)
     wanted = sums * row_scales[:, None].astype(float) * scales + bias
     sizes = np.linalg.norm(rows[:count], axis=1)[:, None] * np.linalg.norm(weight, axis=1) + 1

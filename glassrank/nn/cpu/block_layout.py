@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from glassrank.nn.cpu.few_rows_pass import ATTENTION, FEED_FORWARD, NUMBERS, PLAN, Blocks
 from glassrank.nn.cpu.row_blocks import STEP
-from glassrank.nn.cpu.row_integers import INTEGERS, integers_of
+from glassrank.nn.cpu.row_integers import bytes_of, integers_of
 from glassrank.nn.cpu.row_products import Way
-from glassrank.nn.cpu.simd import LANES
+from glassrank.nn.cpu.simd import LANES, LINE
 from glassrank.nn.few_bits import bits_of
 
 
@@ -100,18 +100,41 @@ def _in_tiles(weight: NDArray[np.float32]) -> NDArray[np.uint16]:
     return _ordered(bits_of(weight)).reshape(-1)
 
 
-def in_integers(weight: NDArray[np.float32]) -> NDArray[np.int16]:
-    """The same, with the scales of 32 outputs before their weights."""
-    whole_numbers, scales = integers_of(weight)
-    heads = scales.reshape(-1, STEP).view(np.int16)  # (N / 32, head)
-    assert heads.shape[1] == INTEGERS.head
-    return np.concatenate([heads, _ordered(whole_numbers)], 1).reshape(-1)
+def in_whole_numbers(numbers: NDArray[Any], scales: NDArray[np.float32]) -> NDArray[Any]:
+    """The same, with the scales (N,) of 32 outputs before their weights."""
+    heads = scales.reshape(-1, STEP).view(numbers.dtype)  # (N / 32, head)
+    return np.concatenate([heads, _ordered(numbers)], 1).reshape(-1)
 
 
 def _ordered(weight: NDArray[Any]) -> NDArray[Any]:
+    """In 16 bits a tile after the other; in 8, both sides of a pair of inputs stand together."""
     outputs, inputs = weight.shape
     cut = weight.reshape(outputs // STEP, 2, LANES, inputs // STEP, LANES, 2)
-    return cut.transpose(0, 3, 1, 4, 2, 5).reshape(outputs // STEP, STEP * inputs)
+    order = (0, 3, 4, 1, 2, 5) if weight.dtype == np.int8 else (0, 3, 1, 4, 2, 5)
+    return cut.transpose(order).reshape(outputs // STEP, STEP * inputs)
+
+
+Pack = Callable[[int, slice, slice], NDArray[Any]]
+"""Of a matrix, by its number, some rows and columns as products take them."""
+
+
+def _packing(matrices: Sequence[NDArray[np.float32]], way: Way) -> Pack:
+    """In 8 bits if all of them were made of so few."""
+    if way != "integers":
+        return lambda number, rows, columns: _in_tiles(matrices[number][rows, columns])
+    whole_numbers: list[tuple[NDArray[Any], NDArray[np.float32]]] = []
+    for matrix in matrices:
+        small = bytes_of(matrix)
+        if small is None:
+            whole_numbers = [integers_of(matrix) for matrix in matrices]
+            break
+        whole_numbers.append(small)
+
+    def pack(number: int, rows: slice, columns: slice) -> NDArray[Any]:
+        numbers, scales = whole_numbers[number]
+        return in_whole_numbers(numbers[rows, columns], scales[rows])
+
+    return pack
 
 
 def _span(block: PackedBlock, share: int, shares: int) -> tuple[int, int]:
@@ -134,15 +157,16 @@ def laid_out(
 ) -> Blocks:
     """All blocks as one compiled pass reads them that multiplies in this way."""
     width = whole(size)
-    pack: Callable[[NDArray[np.float32]], NDArray[Any]]
-    pack = in_integers if way == "integers" else _in_tiles
-    streams, starts, at = [pack(np.empty((0, STEP), np.float32))], [], 0
+    pack = _packing([matrix for padded in packed for matrix in (padded.first, padded.second)], way)
+    streams, starts, at = [], [], 0
     for share in range(shares):
-        for padded in packed:
+        for number, padded in enumerate(packed):
             first, last = _span(padded, share, shares)
-            columns = len(padded.bias) // padded.units
-            streams.append(pack(padded.first[first * columns : last * columns]))
-            streams.append(pack(padded.second[:, first * padded.unit : last * padded.unit]))
+            before = len(padded.bias) // padded.units
+            rows = slice(first * before, last * before)
+            columns = slice(first * padded.unit, last * padded.unit)
+            streams.append(pack(2 * number, rows, slice(None)))
+            streams.append(pack(2 * number + 1, slice(None), columns))
             starts.append(at)
             at += len(streams[-2]) + len(streams[-1])
     constants = [np.zeros(width, np.float32), _padded(np.ones(size), width)]
@@ -161,7 +185,7 @@ def laid_out(
     return Blocks(
         plan=np.array(plan, np.int64).reshape(-1, PLAN),
         numbers=np.array(numbers, np.float32).reshape(-1, NUMBERS),
-        weights=np.concatenate(streams),
+        weights=_in_lines(streams),
         starts=np.array(starts, np.int64).reshape(shares, -1),
         constants=np.concatenate(constants),
         distances=_with_room(distances),
@@ -175,3 +199,19 @@ def _with_room(distances: NDArray[Any] | None) -> NDArray[np.float32]:
     room = np.zeros((len(distances), distances.shape[1] + LANES), np.float32)
     room[:, : distances.shape[1]] = distances * np.log2(np.e)
     return room
+
+
+def _in_lines(streams: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """One after another, from the beginning of a line of the cache: a load is then of one line."""
+    if not streams:
+        return np.zeros(0, np.uint16)
+    all_of_them = aligned(streams[0].dtype, sum(map(len, streams)))
+    return np.concatenate(streams, out=all_of_them)
+
+
+def aligned(dtype: np.dtype[Any], *shape: int) -> NDArray[Any]:
+    """Zeros that begin at a line of the cache."""
+    size = int(np.prod(shape)) * dtype.itemsize
+    room = np.zeros(size + LINE, np.uint8)
+    begin = -room.ctypes.data % LINE
+    return room[begin : begin + size].view(dtype).reshape(shape)

@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 from glassrank.deadline import LateError, must_end
 from glassrank.errors import InputError
 from glassrank.nn.cpu.barrier import counters, moment
-from glassrank.nn.cpu.block_layout import Block, laid_out, packed_block, whole, widest
+from glassrank.nn.cpu.block_layout import Block, aligned, laid_out, packed_block, whole, widest
 from glassrank.nn.cpu.few_rows_pass import Entry, Workspace, pass_rows
 from glassrank.nn.cpu.row_blocks import STEP
 from glassrank.nn.cpu.row_integers import panel_size
 from glassrank.nn.cpu.row_products import Way, ways
 from glassrank.nn.cpu.row_steps import ASKERS, TileRoom, room_sizes
-from glassrank.nn.cpu.simd import LANES, LINE
+from glassrank.nn.cpu.simd import LANES
 from glassrank.nn.threads import lead, threads_allowed, threads_set
 
 _MOST_SHARES = 8
@@ -134,7 +134,7 @@ class FewRows:
         kind: Any = np.uint16 if self.way == "tiles" else np.float32
 
         def room(*shape: int, dtype: Any = np.float32) -> NDArray[Any]:
-            return _aligned(np.dtype(dtype), *shape)
+            return aligned(np.dtype(dtype), *shape)
 
         shares, width = self._shares, self._width
         words, pairs, floats = room_sizes(most if self.way == "tiles" else 0)
@@ -172,11 +172,3 @@ _FEW = 64
 def _room_for(rows: int) -> int:
     """Whole tiles; of many rows, one of a few numbers, since room is kept for each."""
     return -(-rows // LANES) * LANES if rows <= _FEW else 1 << (rows - 1).bit_length()
-
-
-def _aligned(dtype: np.dtype[Any], *shape: int) -> NDArray[Any]:
-    """Zeros that begin at a line of the cache."""
-    size = int(np.prod(shape)) * dtype.itemsize
-    room = np.zeros(size + LINE, np.uint8)
-    begin = -room.ctypes.data % LINE
-    return room[begin : begin + size].view(dtype).reshape(shape)

@@ -4,7 +4,7 @@
 For processors with 32 registers of sixteen float32: twelve rows have 24 sums, each number of a row
 is read once for 32 outputs and each weight once for twelve rows, so that products wait for neither.
 `row_products` says how weights lie. Here they are bfloat16 and rows float32; `row_integers` has the
-same for whole numbers.
+same for whole numbers of 16 bits, and of 8.
 """
 
 from collections.abc import Callable
@@ -34,8 +34,8 @@ STEP = 32
 TILE = STEP * LANES
 AHEAD = 16 * TILE
 """Weights are prefetched so far ahead."""
-NEAR = 4 * STEP
-"""And once more, to the nearest cache."""
+_NEAR = 4
+"""And once more, to the nearest cache, so many pairs ahead."""
 LINE = 32
 
 
@@ -46,11 +46,15 @@ class Numbers(NamedTuple):
     """(rows, count, inputs, panel): rows as the next two take them."""
     add_pair: Callable[..., Any]
     """(rows, row, inputs, pair, weights, at, sums): two inputs of some rows times the weights at a
-    place, those for sixteen outputs and, a tile further, for sixteen more; added to the sums."""
+    place, those for 32 outputs; added to the sums."""
     finished: Callable[..., Any]
     """(rows, row, inputs, weights, first, bias, column, sums): the outputs, with their bias."""
     head: int = 0
     """Places before the weights of 32 outputs."""
+    pair: int = STEP
+    """Places from two inputs to the next two."""
+    lines: tuple[int, ...] = (0, TILE)
+    """Where the lines of the cache begin that hold their weights."""
 
 
 def rows_by_columns(count: int, kind: Numbers) -> Callable[..., None]:
@@ -66,6 +70,7 @@ def rows_by_columns(count: int, kind: Numbers) -> Callable[..., None]:
 
     sums = types.UniTuple(vector, 2 * count)
     add_pair, finished, head = kind.add_pair, kind.finished, kind.head
+    places, lines = kind.pair, kind.lines
 
     @njit
     def multiply_rows(
@@ -76,12 +81,12 @@ def rows_by_columns(count: int, kind: Numbers) -> Callable[..., None]:
         for step in range(inputs // STEP):
             tile = first + head + 2 * step * TILE
             for pair in range(LANES):
-                at = tile + pair * STEP
-                # Two lines for each two that are read: all of a tile's at once would stand in the
-                # way of what is read meanwhile.
-                for there in (at, at + TILE):
-                    prefetch(weights, there + AHEAD)
-                    prefetch_near(weights, there + NEAR)
+                at = tile + pair * places
+                # As many lines as are read: all of a tile's at once would stand in the way of what
+                # is read meanwhile.
+                for line in lines:
+                    prefetch(weights, at + line + AHEAD)
+                    prefetch_near(weights, at + line + _NEAR * places)
                 total = add_pair(rows, row, inputs, step * LANES + pair, weights, at, total)
         total = finished(rows, row, inputs, weights, first, bias, column, total)
         _store_rows(out, row * outputs + column, outputs, total)

@@ -2,7 +2,7 @@
 
 Weights are bfloat16 in tiles (see `amx`) of 32 inputs by 16 outputs, two inputs side by side, and
 in the order in which they are read. There are three ways to multiply: matrix tiles, which take rows
-of bfloat16; vectors of whole numbers, as which weights lie in the same order (see `row_integers`);
+of bfloat16; vectors of whole numbers (see `row_integers`), as which weights lie in the same order;
 and vectors of float32 (see `simd`), which run on any processor. The types of rows and weights
 decide which way is compiled. Arrays come as pointers; all widths are multiples of 32.
 """
@@ -14,7 +14,7 @@ from numba.extending import overload
 
 from glassrank.nn.cpu import amx, row_integers, wide_registers
 from glassrank.nn.cpu.row_blocks import AHEAD, BFLOATS, LINE, STEP, TILE, Numbers, rows_by_columns
-from glassrank.nn.cpu.row_integers import INTEGERS
+from glassrank.nn.cpu.row_integers import BYTES, INTEGERS
 from glassrank.nn.cpu.simd import LANES, load, load_pairs, pointer, prefetch, store
 from glassrank.nn.cpu.simd_math import four_by_four
 
@@ -51,8 +51,8 @@ def _multiply(
 ) -> Any:  # fmt: skip
     if by_tiles(rows):
         return _multiply_tiles
-    if weights.dtype == types.int16:
-        return _multiply_integers
+    if weights.dtype in _WHOLE_NUMBERS:
+        return _WHOLE_NUMBERS[weights.dtype]
     return _multiply_bfloats if wide_registers() else _multiply_fours
 
 
@@ -123,7 +123,8 @@ def _in_blocks(kind: Numbers) -> Any:
     return multiply_blocks
 
 
-_multiply_bfloats, _multiply_integers = _in_blocks(BFLOATS), _in_blocks(INTEGERS)
+_multiply_bfloats = _in_blocks(BFLOATS)
+_WHOLE_NUMBERS = {types.int16: _in_blocks(INTEGERS), types.int8: _in_blocks(BYTES)}
 
 
 def _multiply_fours(
