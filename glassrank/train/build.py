@@ -1,5 +1,6 @@
 """The model that a run begins with: fresh, from a pretrained BERT, or trained before."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +9,10 @@ import torch
 
 from glassrank.errors import InputError
 from glassrank.models import Ranker, SubwordTable, WordTable, name_of
+from glassrank.models.bi_encoders import LateInteraction
 from glassrank.models.checkpoint import SavedModel, load_model
 from glassrank.models.contract import start_with
-from glassrank.models.pretrained import read_pretrained
+from glassrank.models.pretrained import Pretrained, read_pretrained
 from glassrank.settings import from_plain
 from glassrank.train.batches import Tokens
 from glassrank.train.config import StartConfig, TrainConfig
@@ -27,6 +29,8 @@ def build_model(config: TrainConfig, prepared: Prepared, base: Path = Path()) ->
     torch.manual_seed(config.seed)
     if config.start.model is not None:
         model = _trained(config, prepared, start_model(config, base))
+        if config.start.bert is not None:
+            _begin_anew(model, read_pretrained(config.start.bert, base), prepared)
     elif family_of(config).reads_pieces:
         model = _transformer(config, prepared, base)
     else:
@@ -78,11 +82,7 @@ def _transformer(config: TrainConfig, prepared: Prepared, base: Path) -> Ranker:
             raise InputError(f"config.{name} is given by start.bert; leave one of them out")
     settings = {name: getattr(checked, name) for name in config.config}
     bert = read_pretrained(config.start.bert, base)
-    if bert.vocabulary != prepared.words:
-        raise InputError(
-            "start.bert has another vocabulary than the prepared texts; prepare them again with "
-            "this start.bert"
-        )
+    _check_pieces(bert, prepared)
     if family.modular:
         settings["interaction"] = config.start.interaction
     return start_with(bert, family, **settings)
@@ -117,6 +117,27 @@ def _trained(config: TrainConfig, prepared: Prepared, saved: SavedModel) -> Rank
         model.words.embedding.sparse = config.vectors.train  # as their optimizer wants gradients
     trained: Ranker = some_layers(model, config.start) if config.start.layers else model
     return trained
+
+
+def _begin_anew(model: Ranker, bert: Pretrained, prepared: Prepared) -> None:
+    """With this encoder in the place of the trained one, which was as large."""
+    if not isinstance(model, LateInteraction):
+        raise InputError(
+            f"start.bert beside start.model is for kernel_bert and maxsim, not for a {model.name}; "
+            "keep one of them"
+        )
+    _check_pieces(bert, prepared)
+    if bert.config != replace(model.config.encoder, dropout=bert.config.dropout):
+        raise InputError("start.bert is not as large as the encoder of start.model; leave it out")
+    model.encoder.load_state_dict(bert.encoder_weights())
+
+
+def _check_pieces(bert: Pretrained, prepared: Prepared) -> None:
+    if bert.vocabulary != prepared.words:
+        raise InputError(
+            "start.bert has another vocabulary than the prepared texts; prepare them again with "
+            "this start.bert"
+        )
 
 
 def whole_model(config: TrainConfig, base: Path) -> Ranker | None:

@@ -80,7 +80,8 @@ class StartConfig:
 
     bert: str | None = None
     """Of a transformer: a pretrained BERT's folder, `package:NAME/FOLDER`, or a name on the hub.
-    Sizes are then the BERT's own, and stay out of `config`."""
+    Sizes are then the BERT's own, and stay out of `config`. Beside `model`: its encoder begins
+    anew with these weights, and the rest goes on, so that both runs can be mixed."""
     interaction: Literal["copied", "random_cross", "random"] = "copied"
     """Of MORES: whether its blocks begin as the BERT's last layers, or with attention to the
     document, or all of it, at random."""
@@ -97,10 +98,8 @@ class StartConfig:
     """What of a MORES is trained; the rest stays as it is."""
 
     def __post_init__(self) -> None:
-        if self.bert is not None and self.model is not None:
-            raise InputError("start.bert and start.model are two beginnings; keep one of them")
-        if self.layers and self.model is None:
-            raise InputError("start.layers are those of a trained model; name it as start.model")
+        if self.layers and (self.model is None or self.bert is not None):
+            raise InputError("start.layers are those of start.model; name it, and no start.bert")
         for name in ("feed_forward", "heads"):
             if getattr(self, name) is not None and not self.layers:
                 raise InputError(f"start.{name} goes with start.layers; name the layers to keep")

@@ -36,6 +36,8 @@ _LOSS, _MEASURE, _FIRST_STAGE = "#c2571a", "#1f5fa8", "#777777"
 
 def _beginning(config: "TrainConfig", count: int, numbers: int) -> str:
     start = config.start
+    if start.model is not None and start.bert is not None:
+        return f"- Began as the trained model {start.model}, with the encoder of {start.bert}"
     if start.model is not None:
         return f"- Began as the trained model {start.model}; trained since: {start.parts}"
     if start.bert is not None:

@@ -12,6 +12,7 @@ from glassrank.errors import InputError
 from glassrank.models import TokenBatch
 from glassrank.models.bi_encoders import LateInteraction
 from glassrank.models.checkpoint import load_model
+from glassrank.models.pretrained import read_pretrained
 from glassrank.models.served import ServedKernelBERT
 from glassrank.models.trained import save_model
 from glassrank.settings import from_plain
@@ -66,6 +67,31 @@ def test_all_of_its_layers_are_the_whole_model(teacher: LateInteraction, batch: 
         got, expected = getattr(same, encode)(batch), getattr(teacher, encode)(batch)
         assert torch.equal(got.vectors, expected.vectors) and torch.equal(got.idf, expected.idf)
     assert apart((got, got), (expected, expected)).item() == pytest.approx(0, abs=1e-5)
+
+
+def test_an_encoder_begins_anew_beside_what_was_learned(
+    base: Path, teacher: LateInteraction
+) -> None:
+    """So that a mean of both runs makes sense: projection, kernels and weights go on."""
+    start = {"model": TEACHER, "bert": "bert"}
+    run = config("kernel_bert", start=start)
+    prepared = prepared_for(run, base)
+    begun = build_model(run, prepared, base).state_dict()
+    bert = read_pretrained("bert", base).encoder_weights()
+    for name, weight in teacher.state_dict().items():
+        of_bert = bert.get(name.removeprefix("encoder."))
+        assert torch.equal(begun[name], weight if of_bert is None else of_bert), name
+    assert not all(
+        torch.equal(begun[name], weight) for name, weight in teacher.state_dict().items()
+    )
+    with pytest.raises(InputError, match="for kernel_bert and maxsim, not for a bert"):
+        other = config("bert", start={"model": "bert/best", "bert": "bert"})
+        build_model(other, prepared, base)
+    small = some_layers(teacher, StartConfig(model="m", layers=(0,)))
+    saved = load_model(base / TEACHER)
+    save_model(base / "one-layer", small, saved.usage, list(saved.vocabulary), "small")
+    with pytest.raises(InputError, match="not as large as the encoder"):
+        build_model(config("kernel_bert", start={**start, "model": "one-layer"}), prepared, base)
 
 
 def test_what_a_narrower_layer_leaves_out_is_the_shortest(
@@ -202,7 +228,7 @@ def test_another_model_may_give_the_vectors(base: Path, teacher: LateInteraction
 
 
 def test_what_does_not_fit_is_refused(base: Path, teacher: LateInteraction) -> None:
-    with pytest.raises(InputError, match=r"name it as start\.model"):
+    with pytest.raises(InputError, match=r"start\.layers are those of start\.model"):
         StartConfig(layers=(0,))
     for name in ("feed_forward", "heads"):
         with pytest.raises(InputError, match=rf"start\.{name} goes with start\.layers"):

@@ -211,8 +211,8 @@ def test_any_model_learns_from_a_trained_one(
 def test_mistakes_are_one_sentence(base: Path, trained_folder: Path) -> None:
     with pytest.raises(InputError, match=r"reads pieces of words: say whose, with start\.bert"):
         prepared_for(config("bert", start={}), base)
-    with pytest.raises(InputError, match="two beginnings"):
-        config("bert", start={"bert": "a", "model": "b"})
+    with pytest.raises(InputError, match=r"name it, and no start\.bert"):
+        config("kernel_bert", start={"bert": "a", "model": "b", "layers": [0]})
     run = config("mores")
     prepared = prepared_for(run, base)
     with pytest.raises(InputError, match="another vocabulary"):
