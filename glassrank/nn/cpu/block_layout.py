@@ -107,10 +107,10 @@ def in_whole_numbers(numbers: NDArray[Any], scales: NDArray[np.float32]) -> NDAr
 
 
 def _ordered(weight: NDArray[Any]) -> NDArray[Any]:
-    """In 16 bits a tile after the other; in 8, both sides of a pair of inputs stand together."""
+    """Bfloat16 a tile after the other; of whole numbers, both sides of two inputs together."""
     outputs, inputs = weight.shape
     cut = weight.reshape(outputs // STEP, 2, LANES, inputs // STEP, LANES, 2)
-    order = (0, 3, 4, 1, 2, 5) if weight.dtype == np.int8 else (0, 3, 1, 4, 2, 5)
+    order = (0, 3, 1, 4, 2, 5) if weight.dtype == np.uint16 else (0, 3, 4, 1, 2, 5)
     return cut.transpose(order).reshape(outputs // STEP, STEP * inputs)
 
 

@@ -18,12 +18,13 @@ from numba import njit, types
 from numpy.typing import NDArray
 
 from glassrank.nn.cpu import has
-from glassrank.nn.cpu.row_blocks import STEP, TILE, Numbers, further
+from glassrank.nn.cpu.row_blocks import STEP, Numbers, further
 from glassrank.nn.cpu.simd import (
     FLOATS,
     INT,
     INTS,
     LANES,
+    LINE,
     broadcast,
     element,
     intrinsic,
@@ -116,11 +117,10 @@ def _store_integers(typing: Any, target: Any, at: Any, value: Any) -> Any:
 
 
 def _numbers(bits: int) -> Numbers:
-    """Of weights of so many bits. The scales of 32 outputs stand before their weights; those of 8
-    bits lie pair by pair, so that a line of the cache holds what two inputs need."""
+    """Of weights of so many bits. They lie pair by pair of inputs, and the scales of 32 outputs
+    stand before them."""
     stored = ir.VectorType(ir.IntType(bits), 2 * LANES)
     scales_apart = STEP * 16 // bits
-    weights_apart = TILE if bits == 16 else STEP
 
     @njit(inline="always")
     def add_pair(
@@ -138,7 +138,7 @@ def _numbers(bits: int) -> Numbers:
 
         def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
             start, place, apart, source, at, before = args
-            sides = _two(builder, source, at, weights_apart, stored)
+            sides = _two(builder, source, at, STEP, stored)
             if bits < 16:
                 sides = [builder.sext(side, _PAIRS) for side in sides]
             total = []
@@ -186,15 +186,9 @@ def _numbers(bits: int) -> Numbers:
             generate,
         )
 
-    lines = (0, TILE) if bits == 16 else (0,)
-    return Numbers(
-        _to_integers,
-        add_pair,
-        finished,
-        head=2 * scales_apart,
-        pair=TILE * 16 // bits // LANES,
-        lines=lines,
-    )
+    pair, line = 2 * STEP, LINE * 8 // bits
+    lines = tuple(range(0, pair, line))
+    return Numbers(_to_integers, add_pair, finished, 2 * scales_apart, pair, lines)
 
 
 def _two(builder: Any, source: Any, at: Any, apart: int, kind: Any) -> list[Any]:

@@ -2,7 +2,7 @@
 
 Weights are bfloat16 in tiles (see `amx`) of 32 inputs by 16 outputs, two inputs side by side, and
 in the order in which they are read. There are three ways to multiply: matrix tiles, which take rows
-of bfloat16; vectors of whole numbers (see `row_integers`), as which weights lie in the same order;
+of bfloat16; vectors of whole numbers, which lie in an order of their own (see `row_integers`);
 and vectors of float32 (see `simd`), which run on any processor. The types of rows and weights
 decide which way is compiled. Arrays come as pointers; all widths are multiples of 32.
 """
