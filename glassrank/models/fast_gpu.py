@@ -80,7 +80,7 @@ class _QueryLayer:
 
     def __call__(self, rows: Tensor, length: Tensor) -> Tensor:
         before, between = self._norms
-        three, spread = linear(rows, self._three)  # (Q, 3 * H)
+        three, spread = linear(rows, self._three)  # (Q, 3 * heads * A)
         seen = attended(three, length, self._output, self._heads, Rows(rows, spread, before))
         inside, spread = linear(seen, self._inner, gelu=True)  # (Q, F)
         made, _ = linear(inside, self._outer, residual=Rows(seen, spread, between))
@@ -180,15 +180,16 @@ def _whole_layer(layer: Layer, x: Tensor) -> Tensor:
 
 def _first_row(layer: Layer, x: Tensor) -> Tensor:
     """`SelfAttention.first_row` and what follows: (B, Q, H) to (B, H)."""
-    attention, (docs, _, size) = layer.attention, x.shape
+    attention, docs = layer.attention, len(x)
+    size = attention.output.in_features  # of all heads, S
     weight, bias = attention.query_key_value.weight, attention.query_key_value.bias
     first = x[:, 0]  # (B, H)
     asked = functional.linear(first, weight[:size], bias[:size])
-    key, value = weight[size:].view(2, attention.heads, -1, size)  # each (heads, A, H)
+    key, value = weight[size:].view(2, attention.heads, -1, x.shape[2])  # each (heads, A, H)
     split = asked.view(docs, attention.heads, -1).transpose(0, 1)  # (heads, B, A)
     seen = look_at_rows(torch.bmm(split, key), x, split.shape[-1])  # (heads, B, H)
     values = torch.bmm(seen, value.transpose(1, 2))  # (heads, B, A)
-    joined = values.transpose(0, 1).flatten(1) + bias[2 * size :]  # (B, H)
+    joined = values.transpose(0, 1).flatten(1) + bias[2 * size :]  # (B, S)
     return _fed(layer.feed_forward, _added(attention.output(joined), first, attention.norm))
 
 

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 
-CASES = sorted(map(str, Path(__file__).parent.glob("triton_*cases.py")))
+HERE = Path(__file__).parent
+CASES = sorted(map(str, HERE.glob("triton_*cases.py")))
 
 
-def run_cases(interpret: str) -> None:
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *CASES]
+def run_cases(interpret: str, cases: list[str] = CASES) -> None:
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *cases]
     ran = subprocess.run(
         command,
         env={**os.environ, "TRITON_INTERPRET": interpret},
@@ -21,6 +22,11 @@ def run_cases(interpret: str) -> None:
         check=False,
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def test_queries_of_the_models_in_the_package_interpreted() -> None:
+    pytest.importorskip("triton", reason="triton is not installed")
+    run_cases("1", [str(HERE / "triton_late_cases.py")])
 
 
 @pytest.mark.slow

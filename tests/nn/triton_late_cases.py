@@ -2,6 +2,7 @@
 process of its own."""
 
 import os
+from dataclasses import replace
 
 import pytest
 import torch
@@ -13,12 +14,14 @@ from glassrank.nn.transformer import EncoderConfig
 
 DEVICE = "cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda"
 SMALL = EncoderConfig(vocabulary=40, size=24, layers=3, heads=3, feed_forward=40, positions=80)
+FEWER_HEADS = replace(SMALL, heads=2, head_size=8)  # 16 values together, where rows have 24
 
 
 @pytest.mark.parametrize("words", [1, 5, 17])
-def test_same_words_as_the_plain_encoder(words: int) -> None:
+@pytest.mark.parametrize("encoder", [SMALL, FEWER_HEADS], ids=["all heads", "fewer heads"])
+def test_same_words_as_the_plain_encoder(encoder: EncoderConfig, words: int) -> None:
     torch.manual_seed(0)
-    model = KernelBERT(KernelBERTConfig(SMALL, size=10)).to(DEVICE).eval()
+    model = KernelBERT(KernelBERTConfig(encoder, size=10)).to(DEVICE).eval()
     torch.nn.init.normal_(model.term_weight.weight)
     for norm in (module for module in model.modules() if isinstance(module, torch.nn.LayerNorm)):
         torch.nn.init.uniform_(norm.weight, 0.5, 1.5)
@@ -35,5 +38,5 @@ def test_same_words_as_the_plain_encoder(words: int) -> None:
 
 
 def test_distances_are_left_to_the_plain_encoder() -> None:
-    far = EncoderConfig(**{**vars(SMALL), "distances": 4})
+    far = replace(SMALL, distances=4)
     assert QueriesOnGPU.of(KernelBERT(KernelBERTConfig(far, size=10)).to(DEVICE)) is None

@@ -19,6 +19,7 @@ from glassrank.nn.transformer import EncoderConfig
 
 DEVICE = "cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda"
 SMALL = EncoderConfig(vocabulary=40, size=24, layers=3, heads=3, feed_forward=40, positions=80)
+FEWER_HEADS = replace(SMALL, heads=2, head_size=8)  # 16 values together, where rows have 24
 
 
 @pytest.fixture(autouse=True)
@@ -159,8 +160,9 @@ def test_a_residual_of_fewer_rows_is_used_again() -> None:
 
 @pytest.mark.parametrize("blocks", [1, 2])
 @pytest.mark.parametrize("settings", [{}, {"tie_encoders": True}, {"two_logits": True}])
-def test_the_whole_ranker(blocks: int, settings: dict[str, bool]) -> None:
-    config = MORESConfig.like(SMALL, blocks, **settings)
+@pytest.mark.parametrize("encoder", [SMALL, FEWER_HEADS], ids=["all heads", "fewer heads"])
+def test_the_whole_ranker(encoder: EncoderConfig, blocks: int, settings: dict[str, bool]) -> None:
+    config = MORESConfig.like(encoder, blocks, **settings)
     model = MORES(replace(config, reuse="s2")).eval()
     with torch.no_grad():
         for parameter in model.parameters():
@@ -183,4 +185,4 @@ def test_the_whole_ranker(blocks: int, settings: dict[str, bool]) -> None:
     rows, starts, counts = runs.given()
     scores = fast.scores(found, rows, None, starts, counts).cpu()
     torch.testing.assert_close(scores, exact, rtol=1e-4, atol=1e-4)
-    assert exact.std() > 0.05
+    assert exact.std() > 0.01  # documents differ by a hundred times of what is allowed above

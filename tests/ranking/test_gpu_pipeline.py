@@ -10,11 +10,11 @@ import torch
 from test_pipeline import WORDS, texts, tiny_model
 
 from glassrank.models import SubwordTable
-from glassrank.models.checkpoint import SavedModel, load_model
+from glassrank.models.checkpoint import PACKAGED, SavedModel, load_model
 from glassrank.models.text_batches import batch_of
 from glassrank.models.tk import TK
 from glassrank.models.trained import save_model
-from glassrank.ranking import Pipeline, Reranker
+from glassrank.ranking import Pipeline, Reranker, rank
 from glassrank.ranking.by_torch import GPUInteraction, GPUPooling
 from glassrank.ranking.stored_candidates import fused_pooling
 from glassrank.retrieve import Index
@@ -111,3 +111,15 @@ def test_replayed_queries_are_encoded_as_plain_ones(name: str, tmp_path: Path) -
             expected = there.model.encode_query(batch_of(ids, torch.device("cuda")))
         for ours, own in zip(found, expected, strict=True):
             np.testing.assert_allclose(ours.cpu(), own.cpu(), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", PACKAGED)
+def test_models_in_the_package_rank_alike(name: str) -> None:
+    here, there = (Reranker.load(name, device) for device in ("cpu", "cuda"))
+    some = ["A csv file is read line by line.", "A list holds objects.", "", "Rows " * 300]
+    expected, found = (
+        {hit.doc_id: hit.score for hit in rank("how do I read a csv file?", some, model=model)}
+        for model in (here, there)
+    )
+    for place, score in expected.items():  # bf16 there
+        assert found[place] == pytest.approx(score, rel=0.02, abs=0.05)

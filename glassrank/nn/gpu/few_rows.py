@@ -197,6 +197,7 @@ def _attended(
     partial: tl.tensor,  # (heads, words, outputs)
     arrived: tl.tensor,  # (tiles,)
     words: tl.tensor,
+    outputs: tl.constexpr,
     scale: tl.constexpr,
     heads: tl.constexpr,
     size: tl.constexpr,
@@ -208,23 +209,23 @@ def _attended(
 ) -> None:
     if early:
         gdc_launch_dependents()
-    outputs: tl.constexpr = heads * size
+    width: tl.constexpr = heads * size  # may be less than rows have: some heads were left out
     head, row, channel = tl.program_id(1), tl.arange(0, rows), tl.arange(0, padded)
     output = tl.program_id(0) * columns + tl.arange(0, columns)
     used = channel < size
     dtype: tl.constexpr = tl.float32 if interpreted else weight.dtype.element_ty
-    weights = weight + output[:, None] * outputs + head * size + channel[None, :]
+    weights = weight + output[:, None] * width + head * size + channel[None, :]
     tile = tl.load(weights, mask=(output < outputs)[:, None] & used[None, :], other=0.0).to(dtype)
     base = _of_outputs(bias, output, outputs)
     gains, shifts = _of_outputs(gain, output, outputs), _of_outputs(shift, output, outputs)
     if early:
         gdc_wait()
     count = tl.load(length)
-    places = three + row[:, None] * (3 * outputs) + head * size + channel[None, :]
+    places = three + row[:, None] * (3 * width) + head * size + channel[None, :]
     inside = (row < words)[:, None] & used[None, :]
     query = tl.load(places, mask=inside, other=0.0).to(dtype)
-    key = tl.load(places + outputs, mask=inside, other=0.0).to(dtype)
-    value = tl.load(places + 2 * outputs, mask=inside, other=0.0).to(dtype)
+    key = tl.load(places + width, mask=inside, other=0.0).to(dtype)
+    value = tl.load(places + 2 * width, mask=inside, other=0.0).to(dtype)
     base += _of_norm(residual, spread, row, output, words, outputs) * gains + shifts
     scores = tl.dot(query, tl.trans(key), input_precision="ieee") * scale  # (rows, rows)
     scores = tl.where((row < count)[None, :], scores, -float("inf"))
@@ -273,17 +274,17 @@ def linear(
 
 
 def attended(three: Tensor, length: Tensor, folded: Folded, heads: int, residual: Rows) -> Tensor:
-    """Attention of rows that are projected already, (Q, 3 * H), of which the first `length` (1,)
-    are meant, its output layer and the residual: (Q, H) before the norm."""
-    words, outputs = len(three), len(folded.weight)
-    out, size = torch.empty_like(residual.values), outputs // heads
+    """Attention of rows that are projected already, (Q, 3 * heads * A), of which the first `length`
+    (1,) are meant, its output layer and the residual: (Q, H) before the norm."""
+    words, (outputs, width) = len(three), folded.weight.shape
+    out, size = torch.empty_like(residual.values), width // heads
     columns = min(_HEAD_COLUMNS, max(16, triton.next_power_of_2(outputs)))
     with torch.cuda.device(three.get_device()):
         _attended[(triton.cdiv(outputs, columns), heads)](
             three, length, folded.weight, folded.bias, residual.values, residual.spread,
             residual.norm.weight, residual.norm.bias, out,
             out.new_empty(heads, words, outputs), folded.arrived, words,
-            scale=1.4426950408889634 / size**0.5, heads=heads, size=size,
+            outputs=outputs, scale=1.4426950408889634 / size**0.5, heads=heads, size=size,
             padded=max(16, triton.next_power_of_2(size)), rows=_padded(words), columns=columns,
             interpreted=not three.is_cuda, num_warps=_HEAD_WARPS, **_launched_early(three),
         )  # fmt: skip
