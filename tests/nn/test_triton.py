@@ -24,6 +24,7 @@ def run_cases(interpret: str, cases: list[str] = CASES) -> None:
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
+@pytest.mark.long
 def test_queries_of_the_models_in_the_package_interpreted() -> None:
     pytest.importorskip("triton", reason="triton is not installed")
     run_cases("1", [str(HERE / "triton_late_cases.py")])
