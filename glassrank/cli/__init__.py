@@ -14,14 +14,14 @@ from glassrank.errors import GlassrankError, disk_error
 
 COMMANDS = (
     *("demo", "index", "search", "retrieve", "rerank", "evaluate", "tune", "prepare", "train"),
-    *("adapt", "experiment", "select", "explain", "encode", "bench", "budget", "clusters", "serve"),
-    "push",
+    *("adapt", "experiment", "select", "average", "explain", "encode", "bench", "budget"),
+    *("clusters", "serve", "push"),
 )
 _FILES = {
     **dict.fromkeys(("retrieve", "rerank"), "whole_runs"),
     "explain": "search",
     "tune": "evaluate",
-    **dict.fromkeys(("prepare", "adapt", "select", "push"), "train"),
+    **dict.fromkeys(("prepare", "adapt", "select", "average", "push"), "train"),
 }
 """Where commands are that have no file of their name."""
 

@@ -1,5 +1,5 @@
-"""`glassrank prepare`, `train`, `adapt`, `select` and `push`: from collections to a model folder,
-and from there to the hub."""
+"""`glassrank prepare`, `train`, `adapt`, `select`, `average` and `push`: from collections to a
+model folder, and from there to the hub."""
 
 import sys
 from dataclasses import asdict
@@ -260,6 +260,24 @@ def select(
                 "alone": dict(zip(map(str, models), selection.alone, strict=True)),
             }
         )
+
+
+def average(
+    models: Annotated[list[str], typer.Argument(metavar="MODEL...", help="Model folders.")],
+    out: Annotated[Path, typer.Option(help="The new model's folder.")],
+    vectors: Annotated[
+        str, typer.Option(help="How words or pieces are kept: float32, float16 or int8.")
+    ] = "float32",
+    layers: Annotated[
+        str, typer.Option(help="The same for layers; in int8 a query is encoded soonest.")
+    ] = "float32",
+    quiet: console.Quiet = False,
+) -> None:
+    """Make one model of several runs that began alike: the mean of their weights."""
+    from glassrank.train.combine import average_models
+
+    average_models(models, out, vectors, layers)
+    console.say(f"{out}: the mean of {len(models)}", quiet=quiet)
 
 
 def push(

@@ -46,6 +46,7 @@ TABLES = ("words.embedding", "encoder.embeddings.pieces")
 """Vectors of words or pieces, which are most of a small model and need the fewest bits."""
 _SCALES = ".scales"
 """Beside whole numbers, in the place of `.weight`: one for each row."""
+_BITS = ("float32", "float16", "int8")
 _IN_LAYERS = ".layers."
 
 
@@ -178,8 +179,11 @@ def write_tensors(tensors: "Mapping[str, Tensor]", path: Path) -> None:
     """A `.safetensors` file; a full disk is one sentence."""
     from safetensors.torch import save_file
 
+    path.touch()  # with the rights of any new file: the library gives its own to the owner alone
+    rights = path.stat().st_mode
     try:
         save_file(dict(tensors), path)
+        path.chmod(rights)
     except SafetensorError as error:  # what the library makes of a full disk
         raise GlassrankError(f"cannot write {path.name}: {error}") from error
 
@@ -254,6 +258,9 @@ def smaller(
     are for vectors and for what layers multiply with: other matrices are few."""
     import torch
 
+    for bits in (vectors, layers):
+        if bits not in _BITS:
+            raise InputError(f"weights are kept in {', '.join(_BITS)}, not in {bits}")
     kept = dict(weights)
     for name, tensor in weights.items():
         part, _, kind = name.rpartition(".")

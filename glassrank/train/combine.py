@@ -4,14 +4,10 @@ weights of runs that began alike.
 S. Hofstätter, M. Zlabinger, A. Hanbury, "TU Wien @ TREC Deep Learning '19", run TUW19-p3: models go
 by their own quality, best first, and each is kept if the mean of raw scores is better with it.
 
-    python -m glassrank.train.combine OUT FOLDER FOLDER [FOLDER ...] [--vectors int8]
-
-writes the mean of weights. It costs no more than one of them and is usually better than each (M.
-Wortsman et al., "Model soups", ICML 2022), if they began with the same weights.
+The mean of weights costs no more than one of them and is usually better than each (M. Wortsman et
+al., "Model soups", ICML 2022), if they began with the same weights.
 """
 
-import argparse
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,8 +16,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from glassrank.errors import GlassrankError, InputError
+from glassrank.errors import InputError
 from glassrank.models.checkpoint import SavedModel, Usage, load_model, load_named
+from glassrank.models.ensemble import Ensemble
 from glassrank.models.trained import save_ensemble, save_model
 from glassrank.nn.gpu import device_named
 from glassrank.train.batches import SplitTensors, Tokens
@@ -159,6 +156,8 @@ def _card(folders: Sequence[Path], selection: Selection, measure: str, usage: Us
 def average(runs: Sequence[SavedModel]) -> SavedModel:
     """The first of them, with the mean of all weights."""
     first = runs[0]
+    if any(run.model.name == Ensemble.name for run in runs):
+        raise InputError("an ensemble has no weights of its own; take the mean of its members")
     for run in runs[1:]:
         alike = type(run.model) is type(first.model) and run.model.config == first.model.config
         if not alike or run.vocabulary != first.vocabulary:
@@ -171,27 +170,10 @@ def average(runs: Sequence[SavedModel]) -> SavedModel:
     return first
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """One model from several training runs that began alike: the mean of their weights."""
-    parser = argparse.ArgumentParser(
-        prog="python -m glassrank.train.combine",
-        description=(main.__doc__ or "").partition("\n")[0],
-    )
-    parser.add_argument("out", type=Path, help="the folder of the new model")
-    parser.add_argument("models", nargs="+", help="model folders")
-    for name in ("--vectors", "--layers"):
-        parser.add_argument(name, default="float32", choices=["float32", "float16", "int8"])
-    given = parser.parse_args(arguments)
-    try:
-        mean = average([load_named(name) for name in given.models])
-        card = f"The mean of the weights of {', '.join(given.models)}.\n"
-        save_model(
-            given.out, mean.model, mean.usage, mean.vocabulary, card, given.vectors, given.layers
-        )
-    except GlassrankError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(error.exit_status)
-
-
-if __name__ == "__main__":
-    main()
+def average_models(
+    models: Sequence[str], out: Path, vectors: str = "float32", layers: str = "float32"
+) -> None:
+    """The mean of models by name, as a folder; `vectors` and `layers` as in `save_model`."""
+    mean = average([load_named(name) for name in models])
+    card = f"The mean of the weights of {', '.join(models)}.\n"
+    save_model(out, mean.model, mean.usage, mean.vocabulary, card, vectors, layers)
