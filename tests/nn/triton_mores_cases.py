@@ -167,6 +167,7 @@ def test_the_whole_ranker(encoder: EncoderConfig, blocks: int, settings: dict[st
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.2 * torch.randn_like(parameter))
+        model.interaction.head.weight.mul_(4)  # documents differ by far more than is allowed below
     lengths = [5, 70, 33]
     ids = torch.randint(1, 40, (3, 70))
     mask = (torch.arange(70) < torch.tensor(lengths)[:, None]).float()
@@ -185,4 +186,4 @@ def test_the_whole_ranker(encoder: EncoderConfig, blocks: int, settings: dict[st
     rows, starts, counts = runs.given()
     scores = fast.scores(found, rows, None, starts, counts).cpu()
     torch.testing.assert_close(scores, exact, rtol=1e-4, atol=1e-4)
-    assert exact.std() > 0.01  # documents differ by a hundred times of what is allowed above
+    assert exact.std() > 0.05
