@@ -27,13 +27,23 @@ ALLOWED = frozenset(
     "0BSD Apache-2.0 BSD-2-Clause BSD-3-Clause BSL-1.0 CC0-1.0 CNRI-Python ISC LLVM-exception MIT "
     "MIT-CMU MPL-2.0 PSF-2.0 Zlib".split()
 )
+_NVIDIA = "LicenseRef-NVIDIA-Proprietary"
 EXCEPTIONS = {
+    **dict.fromkeys(
+        (
+            *("cuda-toolkit", "nvidia-cublas", "nvidia-cuda-cupti", "nvidia-cuda-nvrtc"),
+            *("nvidia-cuda-runtime", "nvidia-cudnn-cu13", "nvidia-cufft", "nvidia-cufile"),
+            *("nvidia-curand", "nvidia-cusolver", "nvidia-cusparse", "nvidia-cusparselt-cu13"),
+            *("nvidia-nccl-cu13", "nvidia-nvjitlink", "nvidia-nvshmem-cu13"),
+        ),
+        frozenset({_NVIDIA}),
+    ),
     "gensim": frozenset({"LGPL-2.1-only"}),
     "psycopg": frozenset({"LGPL-3.0-only"}),
     "psycopg-binary": frozenset({"LGPL-3.0-only"}),
 }
-"""Of extras, imported unchanged where word vectors are trained, or PostgreSQL is the first stage;
-never given away with ours."""
+"""Of extras, used unchanged where word vectors are trained, PostgreSQL is the first stage, or
+PyTorch is the build for GPUs, which pip takes on Linux; never given away with ours."""
 
 # Names from before there were expressions.
 _OLD_NAMES = {
@@ -50,9 +60,12 @@ _OLD_NAMES = {
     "isc license": "ISC",
     "isc license (iscl)": "ISC",
     "mozilla public license 2.0 (mpl 2.0)": "MPL-2.0",
+    "nvidia proprietary software": _NVIDIA,
     "psfl": "PSF-2.0",
     "python software foundation license": "PSF-2.0",
 }
+_UNSAID = {"cuda-toolkit": _NVIDIA}
+"""Of packages that do not say: it holds nothing but the names of others."""
 _LONGEST_NAME = 60
 """Some packages have the whole text where the name should be."""
 
@@ -73,7 +86,8 @@ def licence(package: Distribution) -> str:
         for line in about.get_all("Classifier", [])
         if line.startswith("License :: ")
     ]
-    return " AND ".join(_OLD_NAMES.get(name.lower(), name) for name in classifiers)
+    said = " AND ".join(_OLD_NAMES.get(name.lower(), name) for name in classifiers)
+    return said or _UNSAID.get(about["Name"], "")
 
 
 def is_allowed(name: str, expression: str) -> bool:

@@ -37,6 +37,8 @@ def test_every_installed_licence_is_allowed() -> None:
         ("llvmlite", "Apache-2.0 WITH LLVM-exception", True),
         ("gensim", "LGPL-2.1-only", True),
         ("psycopg", "LGPL-3.0-only", True),
+        ("nvidia-cublas", "LicenseRef-NVIDIA-Proprietary", True),
+        ("another", "LicenseRef-NVIDIA-Proprietary", False),
         ("another", "LGPL-2.1-only", False),
         ("another", "MIT OR GPL-3.0-only", False),
         ("another", "AGPL-3.0-or-later", False),
