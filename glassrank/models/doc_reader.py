@@ -8,7 +8,7 @@ first one alone reads no further.
 import re
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import NamedTuple
 
 import numpy as np
@@ -22,9 +22,15 @@ from glassrank.types import Doc
 Sizes = Callable[[Sequence[str]], NDArray[np.int64]]
 """Of texts: (n, c), what each takes of the c kinds of room that a model has."""
 
-# Every run of marks, closing brackets and white space is looked at once, however long it is.
+# Every run of marks, closing brackets and white space is looked at once, however long it is; and as
+# all ends begin with one of a few characters, what lies between is passed over ten times faster.
 _END = re.compile(
-    r"""(?<![.!?])[.!?]++["'”’»)\]]*+\s++(?![a-z])|[。！？]++[”’」』）]*+\s*+|\n[ \t\r]*+\n\s*+"""  # noqa: RUF001
+    r"""[.!?。！？\n](?:
+        (?<=[.!?])(?<![.!?]{2})[.!?]*+["'”’»)\]]*+\s++(?![a-z])
+      | (?<=[。！？])[。！？]*+[”’」』）]*+\s*+
+      | (?<=\n)[ \t\r]*+\n\s*+
+    )""",  # noqa: RUF001
+    re.VERBOSE,
 )
 _WORD = re.compile(r"\s*+\S{1,100}\s*+")
 """A word, or a part of what is longer than words are, with the white space around it."""
@@ -48,7 +54,7 @@ def sentence_ends(text: str) -> Iterator[int]:
     [19, 26, 30]
     """
     start = 0
-    for stop in (*(end.end() for end in _END.finditer(text)), len(text)):
+    for stop in chain((end.end() for end in _END.finditer(text)), (len(text),)):
         while stop - start > _LONGEST_SENTENCE:
             last = start + _LONGEST_SENTENCE
             start = max(text.rfind(" ", start, last), text.rfind("\n", start, last)) + 1 or last

@@ -1,7 +1,9 @@
 """Where texts are divided: nothing is lost, nothing is too long, sentences stay whole."""
 
 import itertools
+import re
 import time
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -17,6 +19,12 @@ ROOM = np.array([10])
 
 def words(texts: list[str]) -> np.ndarray:
     return np.array([[len(text.split())] for text in texts])
+
+
+def seconds(work: Callable[..., object], *given: object) -> float:
+    began = time.process_time()
+    work(*given)
+    return time.process_time() - began
 
 
 def passages(text: str, room: int = 10, overlap: int = 0) -> list[str]:
@@ -74,6 +82,7 @@ def test_the_first_passage_is_found_without_reading_the_rest() -> None:
     text = "One two three. " * 100_000
     assert next(split(text, sizes, ROOM, 0)).stop == 45
     assert sum(map(len, read)) < 10_000
+    assert seconds(next, sentence_ends(text)) * 50 < seconds(list, sentence_ends(text))
 
 
 @pytest.mark.parametrize(
@@ -81,14 +90,13 @@ def test_the_first_passage_is_found_without_reading_the_rest() -> None:
     ["." * 200_000, ". " * 100_000, "\n" * 200_000, "a" * 200_000, ".) " * 70_000, " " * 200_000],
 )
 def test_time_is_linear(text: str) -> None:
-    def ends(length: int) -> float:
-        began = time.process_time()
-        for _ in sentence_ends(text[:length]):
-            pass
-        return time.process_time() - began
+    assert seconds(list, sentence_ends(text)) < 2
 
-    ends(100)
-    assert ends(len(text)) < 2
+
+def test_what_has_no_ends_is_passed_over_quickly() -> None:
+    text = "one two three " * 100_000
+    looked_for = [seconds(re.findall, "[.!?]", text) for _ in range(3)]
+    assert seconds(list, sentence_ends(text)) < 5 * max(looked_for)
 
 
 @pytest.mark.parametrize(

@@ -47,9 +47,14 @@ TEXTS = {
 @pytest.mark.parametrize("split", [EnglishAnalyzer(), split_words], ids=["english", "words"])
 @pytest.mark.parametrize("case", TEXTS)
 def test_splitting_takes_linear_time(split: object, case: str, reliability: Recorder) -> None:
-    began = time.process_time()
-    split(TEXTS[case])  # type: ignore[operator]
-    assert time.process_time() - began < 3
+    def seconds(text: str) -> float:
+        began = time.process_time()
+        split(text)  # type: ignore[operator]
+        return time.process_time() - began
+
+    took = seconds(TEXTS[case])
+    # On a slow machine, in proportion to the length: eight times the text, far from 64 times.
+    assert took < 3 or took < 20 * seconds(TEXTS[case][: N // 8])
     reliability("Readers", "texts made to keep an analyzer busy", "split in linear time")
 
 
