@@ -157,6 +157,8 @@ _ALL = 1 << 30
 _CHARACTERS_PER_WORD = 100
 """No word that is written is longer: what a model cannot read for its length is found without
 splitting all of it into words."""
+_USUAL_CHARACTERS_PER_WORD = 10
+"""Seldom are so many not enough to see that a text does not fit."""
 
 
 class Passage(NamedTuple):
@@ -188,17 +190,26 @@ class PassageReader:
         self.settings = settings or Passages()
         self._encoder = encoder
         self._longest = longest
+        self._usual = _USUAL_CHARACTERS_PER_WORD * longest
         self._most_words = most_words
         self._special = len(encoder.encode([""], max(2, longest))[0].ids)  # [CLS] and [SEP]
 
     def read(self, docs: Sequence[Doc]) -> "list[ReadDoc]":
         """Documents, of which the first passages are read."""
-        most = _CHARACTERS_PER_WORD * self._longest
-        texts = self._encode([text_of(doc)[:most] for doc in docs])
-        return [
-            ReadDoc(self, doc, text, fits=not text.cut and len(text_of(doc)) <= most)
-            for doc, text in zip(docs, texts, strict=True)
-        ]
+        texts = [text_of(doc) for doc in docs]
+        begun = self._encode([self._beginning(text) for text in texts])
+        read = []
+        for doc, text, found in zip(docs, texts, begun, strict=True):
+            if len(text) > self._usual and found.cut < 2:  # it may fit
+                (found,) = self._encode([text[: _CHARACTERS_PER_WORD * self._longest]])
+            fits = not found.cut and len(text) <= _CHARACTERS_PER_WORD * self._longest
+            read.append(ReadDoc(self, doc, found, fits=fits))
+        return read
+
+    def _beginning(self, text: str) -> str:
+        """A short text, or some words of a long one: these have the ids that the whole one begins
+        with, but for the last word, since what ends a text is read otherwise than what goes on."""
+        return text if len(text) <= self._usual else text[: text.rfind(" ", 0, self._usual) + 1]
 
     def spans(self, doc: Doc) -> Iterator[range]:
         """Of a document's passages, in its text without the title; one at least."""

@@ -7,12 +7,15 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from glassrank.errors import InputError
-from glassrank.models.doc_reader import sentence_ends, split
+from glassrank.models.doc_reader import PassageReader, sentence_ends, split
 from glassrank.models.saved import Passages
+from glassrank.text import Vocabulary
+from glassrank.text.encoder import PieceEncoder, TextEncoder, WordEncoder
+from glassrank.types import Doc
 
 ROOM = np.array([10])
 
@@ -106,3 +109,28 @@ def test_settings_that_make_no_sense(wrong: dict[str, int]) -> None:
     with pytest.raises(InputError, match="passages: expected") as raised:
         Passages(**wrong)
     assert "\n" not in str(raised.value)
+
+
+ENCODERS = {
+    "words": WordEncoder(Vocabulary(["a", "bb", "a.b", "a.b."])),
+    "without function words": WordEncoder(Vocabulary(["bb"]), remove_stop_words=True),
+    "pieces": PieceEncoder(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "bb", "##b", ".", "x"]),
+}
+
+
+@pytest.mark.parametrize("encoder", ENCODERS.values(), ids=ENCODERS)
+@pytest.mark.parametrize("most_words", [None, 2])
+@example(
+    text="aaaaaaaaaa " * 3 + "a.b. aaaaaaaaaa", words=""
+)  # begun, it would end in `a.b` and `.`
+@example(text="a" * 50, words="bb ")
+@given(text=st.text(alphabet="ab.' \n", max_size=120), words=st.sampled_from(["", "a the ", "bb "]))
+def test_a_text_that_is_begun_has_the_ids_of_the_whole(
+    encoder: TextEncoder, most_words: int | None, text: str, words: str
+) -> None:
+    text = text[:60] + words * 20 + text[60:]
+    reader = PassageReader(encoder, 4, most_words, Passages(most=1))
+    (found,) = reader.read([Doc("d", text)])
+    (whole,) = encoder.encode([text[:400]], 4, most_words)
+    assert found.passages[0].ids.tolist() == whole.ids.tolist()
+    assert found.cut == (whole.cut > 0 or len(text) > 400)
