@@ -197,13 +197,13 @@ class PassageReader:
     def read(self, docs: Sequence[Doc]) -> "list[ReadDoc]":
         """Documents, of which the first passages are read."""
         texts = [text_of(doc) for doc in docs]
-        begun = self._encode([self._beginning(text) for text in texts])
+        beginnings = self._encode([self._beginning(text) for text in texts])
         read = []
-        for doc, text, found in zip(docs, texts, begun, strict=True):
-            if len(text) > self._usual and found.cut < 2:  # it may fit
-                (found,) = self._encode([text[: _CHARACTERS_PER_WORD * self._longest]])
-            fits = not found.cut and len(text) <= _CHARACTERS_PER_WORD * self._longest
-            read.append(ReadDoc(self, doc, found, fits=fits))
+        for doc, text, whole in zip(docs, texts, beginnings, strict=True):
+            if len(text) > self._usual and whole.cut < 2:  # it may fit
+                (whole,) = self._encode([text[: _CHARACTERS_PER_WORD * self._longest]])
+            fits = not whole.cut and len(text) <= _CHARACTERS_PER_WORD * self._longest
+            read.append(ReadDoc(self, doc, whole, fits=fits))
         return read
 
     def _beginning(self, text: str) -> str:
