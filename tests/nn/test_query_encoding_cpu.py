@@ -438,6 +438,16 @@ def test_no_sum_of_whole_numbers_passes_31_bits(inputs: int) -> None:
     assert scales[3] < 1.1e-3 * (inputs / 384) ** 0.5 * np.sqrt((drawn**2).mean()) / 2
 
 
+@njit
+def _product(rows: Any, count: int, weights: Any, bias: Any, panel: Any, out: Any) -> int:
+    """Of the first `count` rows; where the next weights would begin."""
+    at = multiply(
+        pointer(rows), count, rows.shape[1], pointer(weights), 0, pointer(bias), len(bias),
+        pointer(panel), pointer(out),
+    )  # fmt: skip
+    return int(at)
+
+
 @pytest.mark.skipif(not row_integers.usable(), reason="this processor has no integers")
 @pytest.mark.parametrize("bits", [8, 16])
 @pytest.mark.parametrize("count", [1, 4, 5, 8, 9, 12, 13, 31])
@@ -461,15 +471,7 @@ def test_products_of_whole_numbers_are_those_of_their_numbers(count: int, bits: 
     packed = in_whole_numbers(numbers, scales)
     assert packed.itemsize * 8 == bits
 
-    @njit
-    def run(rows: Any, weights: Any, bias: Any, panel: Any, out: Any) -> int:
-        at = multiply(
-            pointer(rows), count, inputs, pointer(weights), 0, pointer(bias), outputs,
-            pointer(panel), pointer(out),
-        )  # fmt: skip
-        return int(at)
-
-    assert run(rows, packed, bias, panel, out) == len(packed)
+    assert _product(rows, count, packed, bias, panel, out) == len(packed)
     whole_rows, row_scales = integers_of(rows[:count])
     sums = whole_rows.astype(np.int64) @ numbers.T.astype(np.int64)
     wanted = sums * row_scales[:, None].astype(float) * scales + bias
