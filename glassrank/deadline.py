@@ -82,9 +82,10 @@ _own = threading.local()
 
 @contextmanager
 def ending(deadline: Deadline) -> Iterator[None]:
-    """What this thread begins is of no use later: long steps, which look at `must_end` themselves,
-    end with a LateError."""
-    before, _own.deadline = must_end(), deadline
+    """What this thread begins is of no use later, or when that is so of what it is a part of: long
+    steps, which look at `must_end` themselves, end with a LateError."""
+    before = must_end()
+    _own.deadline = min(before, deadline, key=Deadline.left)
     try:
         yield
     finally:

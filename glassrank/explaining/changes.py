@@ -7,10 +7,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassrank.deadline import NEVER, Deadline
+from glassrank.deadline import NEVER, Deadline, LateError, ending
 from glassrank.errors import InputError
-from glassrank.explaining.explainers import best_passage, read_texts
-from glassrank.explaining.reading import Reading, Span, read, read_doc, word_spans
+from glassrank.explaining.explainers import ranked_by, read_texts
+from glassrank.explaining.reading import (
+    Reading,
+    ReadPassage,
+    Span,
+    read,
+    read_doc,
+    word_spans,
+)
 from glassrank.explaining.structure import Side, Word
 from glassrank.explaining.whole_words import text_in_words
 from glassrank.models.doc_reader import text_of
@@ -83,16 +90,16 @@ def what_if(
     if not 0 <= doc < len(docs):
         raise InputError(f"there are {len(docs)} documents; number {doc} is none of them")
     given = [as_doc(text) for text in docs]
-    before = _scores(reranker, query, given, first_stage, deadline)
+    before, passages = _scores(reranker, query, given, first_stage, deadline)
     if change.side == "query":
         query = apply_change(query, change, _numbered(read(reranker, query, "query")))
-        after = _scores(reranker, query, given, first_stage, deadline)
+        after, _ = _scores(reranker, query, given, first_stage, deadline)
     else:
-        reading = read_doc(reranker, given[doc], best_passage(reranker, query, given[doc]))
+        reading = read_doc(reranker, given[doc], passages[doc])
         given[doc] = _changed(given[doc], change, _numbered(reading))
         own_first = None if first_stage is None else [first_stage[doc]]
         after = before.copy()
-        after[doc] = _scores(reranker, query, [given[doc]], own_first, deadline)[0]
+        after[doc : doc + 1], _ = _scores(reranker, query, [given[doc]], own_first, deadline)
     columns = before.tolist(), after.tolist(), _ranks(before), _ranks(after)
     text = text_of(given[doc])
     return WhatIf(query, text, doc, tuple(Moved(*row) for row in zip(*columns, strict=True)))
@@ -119,17 +126,20 @@ def _scores(
     docs: Sequence[Doc],
     first_stage: Sequence[float] | None,
     deadline: Deadline,
-) -> NDArray[np.float32]:
-    """A few at a time, so that it is noticed when it is late; what they cost is learned."""
+) -> tuple[NDArray[np.float32], list[ReadPassage | None]]:
+    """And by which passages; a few at a time, so that it is noticed when it is late."""
     first = None if first_stage is None else np.asarray(first_stage, np.float32)
     encoded = reranker.encode_query(query)
     scores = [np.empty(0, np.float32)]
+    passages: list[ReadPassage | None] = []
     for start in range(0, len(docs), _DOCS_AT_ONCE):
         deadline.check("this change")
         some = slice(start, start + _DOCS_AT_ONCE)
         own = None if first is None else first[some]
-        scores.append(read_texts(reranker, encoded, docs[some], own).values)
-    return np.concatenate(scores)
+        placed = read_texts(reranker, encoded, docs[some], own)
+        scores.append(placed.values)
+        passages += (ranked_by(placed, place) for place in range(len(placed.which)))
+    return np.concatenate(scores), passages
 
 
 def what_if_among(
@@ -158,9 +168,13 @@ def what_if_among(
             break
         some = others[start : start + _OTHERS_AT_ONCE]
         given, own = [docs[number] for number in some], None if first is None else first[some]
-        scores = [read_texts(reranker, words, given, own).values.tolist() for words in encoded]
-        before.update(zip(some, scores[0], strict=True))
-        after.update(zip(some, scores[-1], strict=True))
+        try:
+            with ending(deadline):
+                scores = [read_texts(reranker, words, given, own).values for words in encoded]
+        except LateError:
+            break
+        before.update(zip(some, scores[0].tolist(), strict=True))
+        after.update(zip(some, scores[-1].tolist(), strict=True))
         took = left - deadline.left()
     kept = sorted(before)
     columns = [[scores[number] for number in kept] for scores in (before, after)]

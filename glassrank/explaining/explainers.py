@@ -35,6 +35,9 @@ from glassrank.ranking.text_candidates import TextCandidates
 from glassrank.text.english import is_function_word
 from glassrank.types import Doc
 
+FOR_PASSAGES = 0.5
+"""Of the time for an explanation: to find the passage that a long document is ranked by."""
+
 
 def explain_text(
     reranker: Reranker,
@@ -59,7 +62,7 @@ def explain_text(
     with one_thread() if reranker.alone else nullcontext():
         doc = as_doc(text)
         if words is None and passage is None:
-            passage = best_passage(reranker, query, doc)
+            passage = best_passage(reranker, query, doc, deadline)
         explanation = _explained(
             reranker, query, doc, doc_id, first_stage, words, passage, left_out, deadline
         )
@@ -191,12 +194,15 @@ def _further(passage: ReadPassage | None) -> list[ScorePart]:
     return [ScorePart("other passages", "constant", passage.further)]
 
 
-def best_passage(reranker: Reranker, query: str, doc: Doc) -> ReadPassage | None:
-    """None where the document is read as a whole."""
+def best_passage(
+    reranker: Reranker, query: str, doc: Doc, deadline: Deadline = NEVER
+) -> ReadPassage | None:
+    """Of those that can be read in half of the time; None where the document is read as a whole."""
     (found,) = reranker.read([doc])
     if found.is_whole:
         return None
-    return ranked_by(read_texts(reranker, reranker.encode_query(query), [doc]))
+    encoded = reranker.encode_query(query)
+    return ranked_by(read_texts(reranker, encoded, [doc], due=deadline.share(FOR_PASSAGES)))
 
 
 def read_texts(
@@ -204,13 +210,15 @@ def read_texts(
     query: Words,
     docs: Sequence[Doc],
     first_stage: NDArray[np.float32] | None = None,
+    due: Deadline = NEVER,
 ) -> Placed:
-    """Documents with all their passages, encoded live, however long it takes."""
+    """Documents, encoded live, however long it takes, with all of their passages that can be read
+    in time."""
     ready = TextCandidates.of_texts(reranker, query, docs, first_stage)
     passages = reranker.usage.passages
     scoring = Scoring(ready, Planner(), reranker.cost, WORDS_AT_ONCE, passages)
     scoring.first(NEVER)
-    scoring.further(NEVER)
+    scoring.further(due)
     return scoring.placed(live=True)
 
 
@@ -219,16 +227,16 @@ def ranked_by(placed: Placed, place: int = 0) -> ReadPassage | None:
     start, stop = placed.spans[place].tolist()
     if stop < 0:
         return None
-    return ReadPassage(
-        int(placed.numbers[place]), int(start), int(stop), float(placed.further[place])
-    )
+    further, truncated = float(placed.further[place]), bool(placed.truncated[place])
+    return ReadPassage(int(placed.numbers[place]), int(start), int(stop), further, truncated)
 
 
 def _passage_notes(reranker: Reranker, passage: ReadPassage | None) -> Iterator[str]:
     if passage is not None:
         yield (
             f"The document is longer than the {reranker.usage.doc_length} words that the model "
-            f"reads at once; what is explained is its best passage, number {passage.number + 1}."
+            f"reads at once; what is explained is its best passage, number {passage.number + 1}"
+            + (", of those that were read." if passage.truncated else ".")
         )
         if passage.further and reranker.usage.passages.first:
             yield (

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from glassrank.deadline import NEVER, Deadline
 from glassrank.errors import InputError
 from glassrank.explaining.changes import Change, WhatIf, what_if_among
-from glassrank.explaining.explainers import explain_text
+from glassrank.explaining.explainers import FOR_PASSAGES, explain_text
 from glassrank.explaining.explanation import Explanation, ExplanationPair, compare
-from glassrank.explaining.others import Others, RankedDocs, ranked_passage
+from glassrank.explaining.others import Others, RankedDocs, live_passages, ranked_passage
 from glassrank.explaining.reading import ReadPassage
 from glassrank.models.ranker import Words
 from glassrank.models.text_batches import LeftOut
@@ -24,6 +24,10 @@ from glassrank.types import Doc, Hit, Ranking
 
 _FOR_OTHERS = 0.5
 """Of the time that is left, once the documents themselves are explained."""
+_FOR_RANKING = 0.25
+"""Of the time, where it must be found out which model of a cascade placed a document."""
+_MOST_ENCODED = 256
+"""Passages, to find out which documents a model of a cascade ranks: else all candidates count."""
 _CHANGED_AMONG = 100
 """So many first-stage results, unless the model says how deep it ranks."""
 
@@ -59,8 +63,9 @@ def explain_docs(
             query, doc_ids, method=method, deadline=deadline
         )
     explanations = []
-    for model, doc_id, score in zip(models, doc_ids, first, strict=True):
-        passage = ranked_passage(model, query, doc_id, score)
+    for place, (model, doc_id, score) in enumerate(zip(models, doc_ids, first, strict=True)):
+        due = deadline.share(FOR_PASSAGES / (len(models) - place))
+        passage = ranked_passage(model, query, doc_id, score, due)
         most = None if characters is None else max(characters, passage.stop if passage else 0)
         explanations.append(
             explain_text(
@@ -96,8 +101,9 @@ class _Reranked:
     @cached_property
     def _final(self) -> Ranking:
         pipeline, k = self._pipeline, self._pipeline.candidates
+        deadline = self._deadline.share(_FOR_RANKING)
         stages = pipeline.stages(
-            self._query, k, deadline=self._deadline, method=self._method, first=False
+            self._query, k, deadline=deadline, method=self._method, first=False
         )
         return next(stages)
 
@@ -109,7 +115,7 @@ class _Reranked:
 
     def others(self, number: int) -> Others:
         """What the model of this number, from 1 on, ranks. One model ranks all candidates, so that
-        nothing needs to be scored to know them."""
+        nothing needs to be scored to know them; nor is it if that would take long."""
         if number not in self._others:
             stage = self._pipeline.models[number - 1]
             self._others[number] = Others(
@@ -119,10 +125,11 @@ class _Reranked:
 
     def _candidates(self, number: int) -> RankedDocs:
         pipeline = self._pipeline
-        if len(pipeline.models) == 1:
-            found = pipeline.top_k(
-                self._query, pipeline.candidates, method=self._method, deadline=self._deadline
-            )
+        found = pipeline.top_k(
+            self._query, pipeline.candidates, method=self._method, deadline=self._deadline
+        )
+        encoded = sum(live_passages(stage, found.docs).sum() for stage in pipeline.models)
+        if len(pipeline.models) == 1 or encoded > _MOST_ENCODED:
             return RankedDocs(found.docs, self._mixed(found.scores))
         hits = [hit for hit in self._final if hit.placed_by >= number]
         hits.sort(key=lambda hit: hit.first_rank or 0)

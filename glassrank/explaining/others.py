@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from glassrank.deadline import Deadline
+from glassrank.deadline import NEVER, Deadline, LateError, ending
 from glassrank.explaining.against import FIRST_STAGE, Key, Values, against, values_of
 from glassrank.explaining.explainers import EXPLAINERS, explain_text, ranked_by
 from glassrank.explaining.explanation import Explanation
@@ -25,12 +25,15 @@ from glassrank.models.ranker import Words, as_array, no_gradients
 from glassrank.models.text_batches import batch_of, like_length
 from glassrank.nn.threads import one_thread
 from glassrank.ranking.stages import IndexStage
+from glassrank.ranking.text_candidates import index_sizes
 
-_MOST = {"stored": 1000, "live": 64, "explained": 16, "left out": 16}
+_MOST = {"declared": 1000, "explained": 16, "left out": 16}
 """Documents that means are over: the more, the cheaper each is. Always the same, so that an
 explanation is the same tomorrow, unless a deadline cuts it short."""
-_AT_ONCE = 256
-"""Between two looks at the clock."""
+_MOST_LIVE = 64
+"""Passages of documents that no store has: what is not stored is encoded."""
+_AT_ONCE, _LIVE_AT_ONCE = 256, 8
+"""Documents, and passages that are encoded, between two looks at the clock."""
 _PLACES_AT_ONCE = 4096
 """Words with padding, of documents of like length."""
 _FEWEST = 2
@@ -68,8 +71,9 @@ class Others:
         self._asked = read(reranker, query, "query")
         self._encoded = reranker.encode_query(query)
         self._declares = self._model.exact and self._model.name not in EXPLAINERS
-        # A batch of a small model is over before a second thread has woken up.
-        with nullcontext() if self._model.large else one_thread():
+        # A stored batch of a small model is over before a second thread has woken up.
+        encodes = stage.store is None or stage.lacks > 0
+        with nullcontext() if encodes or self._model.large else one_thread():
             self._means = self._mean()
 
     def told(self, explanation: Explanation) -> Explanation:
@@ -115,20 +119,22 @@ class Others:
 
     def _batches(self) -> tuple[int, dict[Key, list[float]]]:
         way = self._declared if self._declares else self._left_out
-        stored = "live" if self._stage.store is None else "stored"
-        most = _MOST[stored if self._declares else "left out"]
+        most = _MOST["declared" if self._declares else "left out"]
         weight = self._model.first_stage_weight
         sums: dict[Key, list[float]] = {}
         docs = 0
-        numbers = self._candidates.numbers[:most]
-        for start in range(0, len(numbers), _AT_ONCE):
-            if docs >= _FEWEST and self._deadline.passed():
+        for some in _in_steps(self._stage, self._candidates.numbers[:most]):
+            try:
+                with ending(self._deadline):
+                    found = list(self._each(some, way))
+            except LateError:
                 break
-            some = numbers[start : start + _AT_ONCE]
-            for parts in self._each(some, way):
+            for parts in found:
                 for key, value in parts.items():
                     sums.setdefault(key, []).append(value)
             docs += len(some)
+            if docs >= _FEWEST and self._deadline.passed():
+                break
         if weight is not None:
             first = self._candidates.first_scores[:docs].astype(np.float64)
             sums[Key(None, "", None, FIRST_STAGE)] = (weight.item() * first).tolist()
@@ -202,7 +208,9 @@ class Others:
             if docs >= _FEWEST and self._deadline.passed():
                 break
             doc = stage.snapshot.doc(int(number))
-            passage = ranked_passage(stage, self._query, doc.doc_id, float(first_score))
+            passage = ranked_passage(
+                stage, self._query, doc.doc_id, float(first_score), self._deadline
+            )
             explanation = explain_text(
                 stage.reranker,
                 self._query,
@@ -229,12 +237,49 @@ class Others:
 
 
 def ranked_passage(
-    stage: IndexStage, query: str, doc_id: str, first_score: float | None
+    stage: IndexStage,
+    query: str,
+    doc_id: str,
+    first_score: float | None,
+    due: Deadline = NEVER,
 ) -> ReadPassage | None:
-    """The passage of a document that a search ranks it by; None where that is all of it."""
+    """The passage of a document that a search ranks it by, of those that can be read in time; None
+    where that is all of it."""
     number = np.array([stage.snapshot.find(doc_id)])
     encoded = stage.reranker.encode_query(query)
-    return ranked_by(stage.read_all(encoded, number, np.array([first_score or 0.0], np.float32)))
+    first = np.array([first_score or 0.0], np.float32)
+    placed = stage.read_all(encoded, number, first, due)
+    if not len(placed.which):
+        raise LateError(
+            "there was not enough time for this explanation; ask for less, or allow more"
+        )
+    return ranked_by(placed)
+
+
+def _in_steps(stage: IndexStage, numbers: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+    """The first of these documents, as many as may be encoded where they are not stored, and two at
+    least; some at a time."""
+    passages = live_passages(stage, numbers).cumsum()  # (n,) up to each
+    end = max(_FEWEST, int(np.searchsorted(passages, _MOST_LIVE, "right")))
+    numbers, passages = numbers[:end], passages[:end]
+    start = 0
+    while start < len(numbers):
+        most = passages[start] + _LIVE_AT_ONCE - 1
+        stop = min(start + _AT_ONCE, int(np.searchsorted(passages, most, "right")))
+        stop = max(stop, start + 1)
+        yield numbers[start:stop]
+        start = stop
+
+
+def live_passages(stage: IndexStage, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+    """(n,) about how many passages of each document must be encoded: none where it is stored."""
+    usage = stage.reranker.usage
+    sizes = index_sizes(stage.snapshot, numbers.tolist())
+    passages = np.ceil(sizes / usage.doc_length).astype(np.int64).clip(1, usage.passages.most)
+    if stage.store is not None:
+        for located in stage.store.locate(stage.snapshot, numbers, partial=True):
+            passages[located.which] = 0
+    return passages
 
 
 def _words(stage: IndexStage, query: Words, numbers: NDArray[np.int64]) -> Iterator[Words]:

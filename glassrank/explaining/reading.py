@@ -99,6 +99,8 @@ class ReadPassage(NamedTuple):
     """Characters of its text, without the title."""
     further: float = 0.0
     """What others of its passages add to its score."""
+    truncated: bool = False
+    """Whether there are passages that were not read."""
 
 
 def read_doc(reranker: Reranker, doc: Doc, passage: ReadPassage | None) -> Reading:

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from typing import Any, TypeVar
 
-from glassrank.deadline import ending, must_end
+from glassrank.deadline import Deadline, ending, must_end
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -96,7 +96,7 @@ def apart(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]
     thread pool is not used meanwhile: each of its threads keeps a processor busy for some
     milliseconds after its last step, waiting for the next."""
     made: dict[int, Result] = {}
-    deadline = must_end()
+    deadline = Deadline.after(must_end().left())  # its clock may be this thread's own
 
     def alone(number: int) -> None:
         _give_thread(1)

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from glassrank.deadline import must_end
 from glassrank.models.checkpoint import load_served
 from glassrank.models.doc_reader import PassageReader, ReadDoc
 from glassrank.models.ranker import AnyRanker, TokenBatch, Words, as_array
@@ -216,6 +217,7 @@ class Reranker:
         lengths = np.array([len(passage) for passage in ids], np.int64)
 
         def score(part: NDArray[np.int64]) -> None:
+            must_end().check("these texts")
             batch = batch_of([ids[i] for i in part], self.device)
             doc = self.encode_doc(batch)
             if left_out is not None:

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from glassrank.deadline import NEVER, Clock, Deadline, LateError, ending, now
+from glassrank.deadline import NEVER, Clock, Deadline, LateError, ending, must_end, now
 from glassrank.ranking.cost_model import TRUSTED, CostModel
 
 Work = Literal["sending", "answer", "snippets", "sorting"]
@@ -132,6 +132,8 @@ class Planner:
                 with ending(late):
                     values.append(score(start, start + count))
             except LateError:
+                if late is NEVER or must_end().passed():  # all that this is a part of must end
+                    raise
                 sizes = sizes[:start]  # what comes behind it has to do without, too
             size, took = float(rest[:count].sum()), self.clock() - began
             # One that was stopped would have taken longer.

@@ -82,10 +82,14 @@ class Stage(ABC):
         )
 
     def read_all(
-        self, query: Words, docs: NDArray[np.int64], first_stage: NDArray[np.float32]
+        self,
+        query: Words,
+        docs: NDArray[np.int64],
+        first_stage: NDArray[np.float32],
+        due: Deadline = NEVER,
     ) -> Placed:
-        """All of these documents, however long it takes."""
-        return self.score(self.ready(query, docs, first_stage), Planner(), NEVER)
+        """All of these documents, however long it takes; or what can be read of them in time."""
+        return self.score(self.ready(query, docs, first_stage), Planner(), due)
 
     def least_ms(self) -> float:
         """What it is likely to take to score a single document."""

@@ -87,12 +87,11 @@ class TextCandidates:
     ) -> "TextCandidates":
         """Texts of an index's documents, read when they are scored."""
         docs = numbers.tolist()
-        terms = np.array([_terms(snapshot, doc) for doc in docs], np.float64)
         return cls(
             reranker,
             query,
             lambda place, characters: snapshot.doc(docs[place], characters),
-            _WORDS_PER_TERM * terms,
+            index_sizes(snapshot, docs),
             first_stage,
             left_out,
         )
@@ -174,6 +173,7 @@ class _TextPassages:
         return self.score(self.docs[start:stop])
 
 
-def _terms(snapshot: Snapshot, number: int) -> int:
-    segment, doc = snapshot.place(number)
-    return int(segment.lengths[doc])
+def index_sizes(snapshot: Snapshot, numbers: Sequence[int]) -> NDArray[np.float64]:
+    """About how many words each of these documents has."""
+    places = map(snapshot.place, numbers)
+    return _WORDS_PER_TERM * np.array([segment.lengths[doc] for segment, doc in places], np.float64)

@@ -3,13 +3,14 @@
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from explain_cases import APPROXIMATE, EXACT, reranker, small_ensemble, small_ranker
 from piece_cases import piece_ranker, piece_reranker
 
 import glassrank
-from glassrank.deadline import Deadline
+from glassrank.deadline import Deadline, LateError, must_end
 from glassrank.explaining import Explanation, ScorePart, explain_docs
 from glassrank.explaining.structure import number
 from glassrank.models import Ensemble, Ranker
@@ -201,14 +202,65 @@ def test_a_deadline_cuts_the_others_short_and_the_count_says_so(
 ) -> None:
     index = Index.build([Doc(str(n), TEXTS[n % 5]) for n in range(100)], tmp_path / "index")
     pipeline = Pipeline(index, made("tk"), calibrate=False)
-    monkeypatch.setattr("glassrank.explaining.others._MOST", {"live": 1000})
-    monkeypatch.setattr("glassrank.explaining.others._AT_ONCE", 32)
+    monkeypatch.setattr("glassrank.explaining.others._MOST_LIVE", 1000)
     (found,) = explain_docs(pipeline, QUERY, ["0"])
     assert found.against is not None and (found.against.docs, found.against.of) == (100, 100)
-    ticks = iter(range(1000))
-    (found,) = explain_docs(pipeline, QUERY, ["0"], deadline=Deadline(lambda: next(ticks), 9.0))
+    time = ticking(monkeypatch)
+    (found,) = explain_docs(pipeline, QUERY, ["0"], deadline=Deadline(lambda: time[0], 600_000.0))
     assert found.against is not None and 0 < found.against.docs < 100 and found.against.of == 100
     assert "of 100" in str(found)
+
+
+LONG = " ".join([TEXTS[0]] * 300)
+
+
+@pytest.fixture
+def long_docs(tmp_path: Path) -> Pipeline:
+    """Eight documents of many passages, and no store."""
+    docs = [Doc(str(n), LONG) for n in range(8)]
+    return Pipeline(Index.build(docs, tmp_path / "index"), made("tk"), calibrate=False)
+
+
+def ticking(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """A clock of which every batch that is encoded takes a minute."""
+    time = [0.0]
+    encode = Reranker.encode_doc
+
+    def encoding(self: Reranker, batch: Any) -> Any:
+        time[0] += 60_000.0
+        must_end().check("a test")  # as compiled code does
+        return encode(self, batch)
+
+    monkeypatch.setattr(Reranker, "encode_doc", encoding)
+    return time
+
+
+def test_of_long_documents_few_are_encoded_to_compare_with(
+    long_docs: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passages = len(long_docs.reranker.read([Doc("", LONG)])[0].all().passages)
+    assert passages > 10
+    counts = []
+    for most in (1, 6 * passages, 1000):
+        monkeypatch.setattr("glassrank.explaining.others._MOST_LIVE", most)
+        (found,) = explain_docs(long_docs, QUERY, ["0"])
+        assert found.against is not None
+        counts.append(found.against.docs)
+    assert counts[0] == 2 < counts[1] < counts[2] == 8
+
+
+def test_a_deadline_cuts_a_long_document_short_and_a_note_says_so(
+    long_docs: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (whole,) = explain_docs(long_docs, QUERY, ["0"])
+    assert "its best passage, number" in whole.notes[0] and "were read" not in whole.notes[0]
+    time = ticking(monkeypatch)
+    (found,) = explain_docs(long_docs, QUERY, ["0"], deadline=Deadline(lambda: time[0], 600_000.0))
+    assert found.notes[0].endswith("of those that were read.")
+    assert found.against is None and found.terms
+    assert time[0] < 800_000
+    with pytest.raises(LateError, match="not enough time for this explanation"):
+        explain_docs(long_docs, QUERY, ["0"], deadline=Deadline(lambda: 2.0, 1.0))
 
 
 def test_a_text_alone_has_no_others() -> None:

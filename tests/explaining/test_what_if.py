@@ -1,7 +1,8 @@
 """What if a word were not there, or another."""
 
+from collections.abc import Sequence
 from dataclasses import astuple
-from itertools import count
+from typing import Any
 
 import pytest
 from explain_cases import DEFINITION, QUERY, THERAPY, reranker, small_ranker
@@ -10,9 +11,13 @@ from glassrank.deadline import Deadline
 from glassrank.errors import InputError
 from glassrank.explaining import Change, what_if
 from glassrank.explaining.changes import apply_change, what_if_among
+from glassrank.explaining.explainers import read_texts
+from glassrank.models.ranker import Words
 from glassrank.ranking import Reranker
+from glassrank.ranking.best_passages import Placed
 from glassrank.ranking.live import as_doc
 from glassrank.text import split_words
+from glassrank.types import Doc
 
 TEXTS = [DEFINITION, THERAPY, "nuclear cells", "androgen"]
 
@@ -57,7 +62,9 @@ def test_the_first_stage_stays_what_it_was() -> None:
 
 
 @pytest.mark.parametrize("change", [Change("document", "androgen"), Change("query", "define")])
-def test_a_document_moves_among_as_many_as_there_is_time_for(own: Reranker, change: Change) -> None:
+def test_a_document_moves_among_as_many_as_there_is_time_for(
+    own: Reranker, change: Change, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """And it is told what becomes of itself, however late it is."""
     docs = [as_doc(text) for text in (TEXTS * 4)]
     whole = what_if(own, QUERY, docs, change, doc=5)
@@ -65,10 +72,16 @@ def test_a_document_moves_among_as_many_as_there_is_time_for(own: Reranker, chan
     assert kept == list(range(16)) and answer.doc == 5
     for row, expected in zip(answer.moved, whole.moved, strict=True):
         assert astuple(row) == pytest.approx(astuple(expected), abs=1e-5)
-    # A clock that goes on by one whenever it is read: four documents take one millisecond.
-    ticks = count()
+    time = [0.0]
+
+    def reads(reranker: Reranker, query: Words, some: Sequence[Doc], *more: Any) -> Placed:
+        """Four documents take a minute, for all queries together."""
+        time[0] += 60_000.0 * (len(some) == 4) / (2 if change.side == "query" else 1)
+        return read_texts(reranker, query, some, *more)
+
+    monkeypatch.setattr("glassrank.explaining.changes.read_texts", reads)
     answer, kept = what_if_among(
-        own, QUERY, docs, change, doc=5, deadline=Deadline(lambda: next(ticks), 4.0)
+        own, QUERY, docs, change, doc=5, deadline=Deadline(lambda: time[0], 150_000.0)
     )
     assert kept == [0, 1, 2, 3, 4, 5, 6, 7, 8] and answer.doc == 5
     late, kept = what_if_among(own, QUERY, docs, change, doc=5, deadline=Deadline(lambda: 9.0, 4.0))

@@ -1,11 +1,13 @@
 """With a fake clock the rule is exact."""
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glassrank.deadline import NEVER, Deadline, LateError, must_end, now
+from glassrank.deadline import NEVER, Deadline, LateError, ending, must_end, now
 from glassrank.ranking.cost_model import CostModel
 from glassrank.ranking.planner import Planner, spare_ms
 
@@ -208,17 +210,31 @@ def test_a_piece_that_is_stopped_leaves_what_was_scored_before_it() -> None:
     assert must_end() is NEVER
 
 
+def test_a_piece_ends_with_what_it_is_a_part_of() -> None:
+    def score(start: int, stop: int) -> np.ndarray:
+        must_end().check("a piece")
+        return np.zeros(stop - start, np.float32)
+
+    for stops, deadline in itertools.product((True, False), (NEVER, Deadline.after(60_000.0))):
+        asked = score, np.ones(3), CostModel(), deadline, 9.0
+        with ending(Deadline.after(0.0)), pytest.raises(LateError):
+            Planner().score(*asked, stops=stops)
+        with ending(Deadline.after(60_000.0)):
+            assert Planner().score(*asked, stops=stops).depth == 3
+    assert must_end() is NEVER
+
+
 def test_only_the_wall_clock_stops_a_piece() -> None:
     """Compiled code, which looks at no other one, would take the time of another for its own."""
     clock, told = FakeClock(), []
 
     def score(start: int, stop: int) -> np.ndarray:
         told.append(must_end())
-        raise LateError("late")
+        return np.zeros(stop - start, np.float32)
 
     deadline = Deadline.after(10.0, clock)
     scored = Planner(clock).score(score, np.ones(3), CostModel(), deadline, 9.0, stops=True)
-    assert scored.depth == 0
+    assert scored.depth == 3
     assert told == [NEVER] and Deadline.after(1.0).clock is now
 
 

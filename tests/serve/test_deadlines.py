@@ -226,6 +226,23 @@ def test_one_request_computes_no_longer_than_it_may(options: Options) -> None:
         assert time.process_time() - began < 1.5
 
 
+@pytest.mark.parametrize("asked", [{}, {"change": {"side": "query", "word": "cat", "by": "dog"}}])
+def test_long_documents_are_explained_in_the_time_there_is(
+    asked: dict[str, Any], tmp_path: Path
+) -> None:
+    """Dozens of passages each, of which a store has none."""
+    options = make_folders(tmp_path)
+    index = Index(options.index)
+    index.add([Doc(f"long{n}", "cat dog sat " * 2000) for n in range(200)])
+    with in_process(replace(options, models=options.models[1:], work_ms=100.0)) as client:
+        for _ in range(2):  # the first may open files
+            began = time.process_time()
+            answer = client.post("/explain", json={"query": "cat", "doc_id": "long0", **asked})
+            took = time.process_time() - began
+            assert answer.status_code == 200
+        assert took < 1
+
+
 def test_many_queries_of_one_request_compute_no_longer_than_it_may(options: Options) -> None:
     # No machine answers 64 queries in a millisecond.
     with in_process(replace(options, work_ms=1.0)) as client:
