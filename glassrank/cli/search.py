@@ -1,5 +1,6 @@
 """`glassrank search` and `glassrank explain`: one query, and why documents rank as they do."""
 
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
     from glassrank.ranking import Pipeline
     from glassrank.retrieve import Index
     from glassrank.types import Hit, Ranking
+
+
+_MANY = 200
+"""Documents that are encoded while somebody waits."""
 
 
 def search(
@@ -59,6 +64,8 @@ def search(
             calibrate=budget_ms is not None,  # nothing is predicted where time does not matter
         )
         opened, used = pipeline.index, pipeline.method
+        if budget_ms is None:
+            _say_what_takes_long(pipeline, model)
         ranking = pipeline(query, k, where=where)
     if json:
         named = model[0] if model and len(model) == 1 else model
@@ -71,11 +78,28 @@ def search(
 
         console.say(timing_line(ranking))
         for name, stage in zip(model, pipeline.models, strict=True):
-            if stage.store is not None and ranking.live and stage.lacks:
-                lacks = Lacking(stage.store.path, stage.store.layout, stage.lacks)
-                console.say(
-                    f"{ranking.live:,} of them were encoded on the way; {lacks.advice(name)}"
-                )
+            if ranking.live and (stage.store is None or stage.lacks):
+                advice = f"store them with: {_encoding(opened, name)}"
+                if stage.store is not None:
+                    advice = Lacking(stage.store.path, stage.store.layout, stage.lacks).advice(name)
+                console.say(f"{ranking.live:,} of them were encoded on the way; {advice}")
+
+
+def _say_what_takes_long(pipeline: "Pipeline", models: list[str]) -> None:
+    """Before a search that may take as long as it takes."""
+    most = min(pipeline.candidates, len(pipeline.index))
+    for name, stage in zip(models, pipeline.models, strict=True):
+        if stage.store is None and most >= _MANY:
+            console.say(
+                f"Nothing is stored for {name}: up to {most:,} documents are encoded now, which "
+                f"may take minutes. {_encoding(pipeline.index, name)} does it once; "
+                "--budget-ms 200 takes as many as there is time for"
+            )
+
+
+def _encoding(index: "Index", model: str) -> str:
+    """What a person types to store all documents."""
+    return shlex.join(["glassrank", "encode", str(index.path), "--model", model])
 
 
 def _as_staged(ranking: "Ranking") -> "Ranking":

@@ -136,7 +136,8 @@ def _scores(
         deadline.check("this change")
         some = slice(start, start + _DOCS_AT_ONCE)
         own = None if first is None else first[some]
-        placed = read_texts(reranker, encoded, docs[some], own)
+        with ending(deadline):
+            placed = read_texts(reranker, encoded, docs[some], own)
         scores.append(placed.values)
         passages += (ranked_by(placed, place) for place in range(len(placed.which)))
     return np.concatenate(scores), passages

@@ -60,6 +60,22 @@ def test_the_command_is_said_and_does_it(
     assert "lacks" not in call("search", "my.index", "chase mice", "--model", "model").stderr
 
 
+def test_a_search_without_a_store_says_what_takes_long(
+    call: Call, files: Path, index: Path, model: Path
+) -> None:
+    advice = "encoded on the way; store them with: glassrank encode my.index --model model"
+    shown = said(call("search", "my.index", "chase mice", "--model", "model").stderr)
+    assert shown.endswith(advice) and "minutes" not in shown
+    (files / "many.tsv").write_text("".join(f"d{n}\tBirds chase mice.\n" for n in range(300)))
+    assert call("index", "many.tsv", "--out", "many.index").returncode == 0
+    asked = "search", "many.index", "chase mice", "--model", "model"
+    first, *_, last = call(*asked).stderr.splitlines()
+    assert "up to 300 documents are encoded now, which may take minutes" in first
+    assert "glassrank encode many.index --model model does it once" in first
+    assert last.startswith("300 of them were encoded on the way")
+    assert "minutes" not in call(*asked, "--budget-ms", "500").stderr
+
+
 @pytest.mark.parametrize("options", [(), ("--dtype", "int8"), ("--name", "mine")])
 def test_with_a_model_its_stores_are_brought_up_to_date(
     call: Call, index: Path, model: Path, options: tuple[str, ...]
