@@ -208,9 +208,12 @@ class Others:
             if docs >= _FEWEST and self._deadline.passed():
                 break
             doc = stage.snapshot.doc(int(number))
-            passage = ranked_passage(
-                stage, self._query, doc.doc_id, float(first_score), self._deadline
-            )
+            try:
+                passage = ranked_passage(
+                    stage, self._query, doc.doc_id, float(first_score), self._deadline
+                )
+            except LateError:
+                break
             explanation = explain_text(
                 stage.reranker,
                 self._query,

@@ -214,11 +214,10 @@ def test_a_deadline_cuts_the_others_short_and_the_count_says_so(
 LONG = " ".join([TEXTS[0]] * 300)
 
 
-@pytest.fixture
-def long_docs(tmp_path: Path) -> Pipeline:
+def long_docs(folder: Path, model: str) -> Pipeline:
     """Eight documents of many passages, and no store."""
     docs = [Doc(str(n), LONG) for n in range(8)]
-    return Pipeline(Index.build(docs, tmp_path / "index"), made("tk"), calibrate=False)
+    return Pipeline(Index.build(docs, folder / "index"), made(model), calibrate=False)
 
 
 def ticking(monkeypatch: pytest.MonkeyPatch) -> list[float]:
@@ -236,31 +235,35 @@ def ticking(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def test_of_long_documents_few_are_encoded_to_compare_with(
-    long_docs: Pipeline, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    passages = len(long_docs.reranker.read([Doc("", LONG)])[0].all().passages)
+    pipeline = long_docs(tmp_path, "tk")
+    passages = len(pipeline.reranker.read([Doc("", LONG)])[0].all().passages)
     assert passages > 10
     counts = []
     for most in (1, 6 * passages, 1000):
         monkeypatch.setattr("glassrank.explaining.others._MOST_LIVE", most)
-        (found,) = explain_docs(long_docs, QUERY, ["0"])
+        (found,) = explain_docs(pipeline, QUERY, ["0"])
         assert found.against is not None
         counts.append(found.against.docs)
     assert counts[0] == 2 < counts[1] < counts[2] == 8
 
 
+@pytest.mark.parametrize("model", ["tk", "exact ensemble"])
 def test_a_deadline_cuts_a_long_document_short_and_a_note_says_so(
-    long_docs: Pipeline, monkeypatch: pytest.MonkeyPatch
+    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (whole,) = explain_docs(long_docs, QUERY, ["0"])
-    assert "its best passage, number" in whole.notes[0] and "were read" not in whole.notes[0]
+    pipeline = long_docs(tmp_path, model)
+    (whole,) = explain_docs(pipeline, QUERY, ["0"])
+    told = " ".join(whole.notes)
+    assert "its best passage, number" in told and "were read" not in told
     time = ticking(monkeypatch)
-    (found,) = explain_docs(long_docs, QUERY, ["0"], deadline=Deadline(lambda: time[0], 600_000.0))
-    assert found.notes[0].endswith("of those that were read.")
+    (found,) = explain_docs(pipeline, QUERY, ["0"], deadline=Deadline(lambda: time[0], 600_000.0))
+    assert "of those that were read." in " ".join(found.notes)
     assert found.against is None and found.terms
     assert time[0] < 800_000
     with pytest.raises(LateError, match="not enough time for this explanation"):
-        explain_docs(long_docs, QUERY, ["0"], deadline=Deadline(lambda: 2.0, 1.0))
+        explain_docs(pipeline, QUERY, ["0"], deadline=Deadline(lambda: 2.0, 1.0))
 
 
 def test_a_text_alone_has_no_others() -> None:
