@@ -20,6 +20,7 @@ from glassrank.explaining.reading import ReadPassage
 from glassrank.models.ranker import Words
 from glassrank.models.text_batches import LeftOut
 from glassrank.ranking import Pipeline, Reranker, TextPipeline
+from glassrank.retrieve.search import TopK
 from glassrank.types import Doc, Hit, Ranking
 
 _FOR_OTHERS = 0.5
@@ -99,6 +100,13 @@ class _Reranked:
         self._others: dict[int, Others] = {}
 
     @cached_property
+    def _found(self) -> TopK:
+        pipeline = self._pipeline
+        return pipeline.top_k(
+            self._query, pipeline.candidates, method=self._method, deadline=self._deadline
+        )
+
+    @cached_property
     def _final(self) -> Ranking:
         pipeline, k = self._pipeline, self._pipeline.candidates
         deadline = self._deadline.share(_FOR_RANKING)
@@ -108,9 +116,14 @@ class _Reranked:
         return next(stages)
 
     def placed_by(self, doc_id: str) -> int:
-        """The number of the model that placed a document, as a ranking has it."""
-        if len(self._pipeline.models) == 1:
+        """The number of the model that placed a document, as a ranking has it. Where all
+        models rank all that is found, nothing needs to be scored to know it."""
+        pipeline = self._pipeline
+        models = len(pipeline.models)
+        if models == 1:
             return 1
+        if self._deadline is NEVER and min(pipeline.depths) >= pipeline.candidates:
+            return models if pipeline.index.snapshot.find(doc_id) in self._found.docs else 0
         return next((hit.placed_by for hit in self._final if hit.doc_id == doc_id), 0)
 
     def others(self, number: int) -> Others:
@@ -124,10 +137,7 @@ class _Reranked:
         return self._others[number]
 
     def _candidates(self, number: int) -> RankedDocs:
-        pipeline = self._pipeline
-        found = pipeline.top_k(
-            self._query, pipeline.candidates, method=self._method, deadline=self._deadline
-        )
+        pipeline, found = self._pipeline, self._found
         encoded = sum(live_passages(stage, found.docs).sum() for stage in pipeline.models)
         if len(pipeline.models) == 1 or encoded > _MOST_ENCODED:
             return RankedDocs(found.docs, self._mixed(found.scores))

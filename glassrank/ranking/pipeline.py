@@ -233,6 +233,11 @@ class Pipeline:
         check_budget(budget_ms)
         return Deadline.after(budget_ms or self.budget_ms, self.planner.clock)
 
+    @property
+    def depths(self) -> Sequence[int]:
+        """How deep each model goes at most, where there is no end to the time."""
+        return self._planned(NEVER)
+
     def _planned(self, deadline: Deadline) -> Sequence[int]:
         """How deep each model goes at most, in the time that the whole query has."""
         if self.plan is None:

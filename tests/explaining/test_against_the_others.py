@@ -197,6 +197,20 @@ def test_a_cascade_compares_with_what_the_same_model_ranked(index: Index) -> Non
     assert of == [2, 2, 5, 5, 5]
 
 
+def test_models_that_rank_all_need_not_rank_to_say_who_placed_a_document(
+    index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline = Pipeline(index, [made("knrm"), made("tk")], calibrate=False)
+    assert {hit.placed_by for hit in pipeline(QUERY, k=10)} == {2}
+    expected = explain_docs(pipeline, QUERY, ["0"])
+    monkeypatch.setattr("glassrank.explaining.hits._MOST_ENCODED", 0)
+    monkeypatch.setattr(pipeline, "stages", None)
+    found = explain_docs(pipeline, QUERY, ["0"])
+    assert [one.model for one in found] == ["tk"] and found == expected
+    (missed,) = explain_docs(pipeline, QUERY, ["5"])  # which the first stage does not find
+    assert missed.model == "knrm"
+
+
 def test_a_deadline_cuts_the_others_short_and_the_count_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
