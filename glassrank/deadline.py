@@ -26,6 +26,11 @@ class LateError(GlassrankError):
     """The time did not suffice for work of which a part is of no use."""
 
 
+def late(what: str) -> LateError:
+    """In one sentence."""
+    return LateError(f"there was not enough time for {what}; ask for less, or allow more")
+
+
 @dataclass(frozen=True)
 class Deadline:
     """The moment by which an answer is due; none at all without a budget."""
@@ -71,7 +76,7 @@ class Deadline:
     def check(self, what: str) -> None:
         """Between two steps of work that must be done whole: it ends here if it is late."""
         if self.passed():
-            raise LateError(f"there was not enough time for {what}; ask for less, or allow more")
+            raise late(what)
 
 
 NEVER = Deadline(now, float("inf"))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassrank.deadline import NEVER, Deadline, LateError, ending
+from glassrank.deadline import NEVER, Deadline, LateError, ending, late
 from glassrank.errors import InputError
 from glassrank.explaining.explainers import ranked_by, read_texts
 from glassrank.explaining.reading import (
@@ -133,11 +133,13 @@ def _scores(
     scores = [np.empty(0, np.float32)]
     passages: list[ReadPassage | None] = []
     for start in range(0, len(docs), _DOCS_AT_ONCE):
-        deadline.check("this change")
         some = slice(start, start + _DOCS_AT_ONCE)
         own = None if first is None else first[some]
-        with ending(deadline):
-            placed = read_texts(reranker, encoded, docs[some], own)
+        try:
+            with ending(deadline):
+                placed = read_texts(reranker, encoded, docs[some], own)
+        except LateError:
+            raise late("this change") from None
         scores.append(placed.values)
         passages += (ranked_by(placed, place) for place in range(len(placed.which)))
     return np.concatenate(scores), passages

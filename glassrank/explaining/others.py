@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from glassrank.deadline import NEVER, Deadline, LateError, ending
+from glassrank.deadline import NEVER, Deadline, LateError, ending, late
 from glassrank.explaining.against import FIRST_STAGE, Key, Values, against, values_of
 from glassrank.explaining.explainers import EXPLAINERS, explain_text, ranked_by
 from glassrank.explaining.explanation import Explanation
@@ -253,9 +253,7 @@ def ranked_passage(
     first = np.array([first_score or 0.0], np.float32)
     placed = stage.read_all(encoded, number, first, due)
     if not len(placed.which):
-        raise LateError(
-            "there was not enough time for this explanation; ask for less, or allow more"
-        )
+        raise late("this explanation")
     return ranked_by(placed)
 
 

@@ -44,7 +44,7 @@ class Steps:
 
 
 def late_after(reads: int) -> Deadline:
-    return Deadline(Steps(reads), 1.0)
+    return Deadline(Steps(reads), 60_000.0)
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +100,7 @@ def test_members_of_an_ensemble_share_the_deadline(reranker: Reranker) -> None:
 def test_a_change_ends_when_it_is_late(reranker: Reranker, side: Any) -> None:
     texts = ["the cat sat"] * 40
     change = Change(side, "cat", "dog")
-    assert len(what_if(reranker, "the cat", texts, change, deadline=late_after(50)).moved) == 40
+    assert len(what_if(reranker, "the cat", texts, change, deadline=late_after(500)).moved) == 40
     for reads in range(3):
         with pytest.raises(LateError, match="not enough time for this change"):
             what_if(reranker, "the cat", texts, change, deadline=late_after(reads))
