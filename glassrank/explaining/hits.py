@@ -138,8 +138,10 @@ class _Reranked:
 
     def _candidates(self, number: int) -> RankedDocs:
         pipeline, found = self._pipeline, self._found
-        encoded = sum(live_passages(stage, found.docs).sum() for stage in pipeline.models)
-        if len(pipeline.models) == 1 or encoded > _MOST_ENCODED:
+        stages = pipeline.models
+        if len(stages) == 1 or _MOST_ENCODED < sum(
+            live_passages(stage, found.docs).sum() for stage in stages
+        ):
             return RankedDocs(found.docs, self._mixed(found.scores))
         hits = [hit for hit in self._final if hit.placed_by >= number]
         hits.sort(key=lambda hit: hit.first_rank or 0)
