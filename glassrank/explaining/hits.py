@@ -139,8 +139,9 @@ class _Reranked:
     def _candidates(self, number: int) -> RankedDocs:
         pipeline, found = self._pipeline, self._found
         stages = pipeline.models
-        if len(stages) == 1 or _MOST_ENCODED < sum(
-            live_passages(stage, found.docs).sum() for stage in stages
+        if (
+            len(stages) == 1
+            or sum(live_passages(stage, found.docs).sum() for stage in stages) > _MOST_ENCODED
         ):
             return RankedDocs(found.docs, self._mixed(found.scores))
         hits = [hit for hit in self._final if hit.placed_by >= number]
