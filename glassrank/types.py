@@ -32,6 +32,8 @@ class Doc:
     title: str = ""
     source: str = ""
     metadata: Mapping[str, object] = field(default_factory=dict)
+    fields_cut: bool = field(default=False, repr=False, compare=False)
+    """Whether title, source and metadata were too long to be read whole."""
 
 
 class Qrel(NamedTuple):

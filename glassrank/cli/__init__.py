@@ -36,9 +36,12 @@ def application(names: Iterable[str] = COMMANDS) -> typer.Typer:
         rich_markup_mode="rich",
     )
     app.callback(invoke_without_command=True)(_options)
+    names = list(names)
     for name in names:
         home = import_module(f"glassrank.cli.{_FILES.get(name, name)}")
-        app.command(name)(getattr(home, name))
+        # What stands below a command's own help may take long to import.
+        epilog = home.epilog() if len(names) == 1 and hasattr(home, "epilog") else None
+        app.command(name, epilog=epilog)(getattr(home, name))
     return app
 
 

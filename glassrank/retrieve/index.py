@@ -12,14 +12,14 @@ import numpy as np
 
 from glassrank.deadline import NEVER, Deadline
 from glassrank.errors import DuplicateIdError, GlassrankError, InputError, explained
-from glassrank.folders import LOCK, Folder
+from glassrank.folders import Folder
 from glassrank.retrieve.methods import Method, parse_method, run_method
 from glassrank.retrieve.search import TopK, affordable
-from glassrank.retrieve.segment import SegmentRecord, is_segment_name
+from glassrank.retrieve.segment import SegmentRecord
 from glassrank.retrieve.snapshot import FILE_NAME, Manifest, Snapshot, read_manifest
 from glassrank.retrieve.snippets import Snippets
 from glassrank.retrieve.where import Given, parse_where
-from glassrank.retrieve.writer import UNCHANGED, changing
+from glassrank.retrieve.writer import UNCHANGED, changing, check_names
 from glassrank.text import EnglishAnalyzer
 from glassrank.tracing import span
 from glassrank.types import Doc, Hit, Query, Ranking, Run
@@ -277,8 +277,7 @@ def check_target(path: Path, *, overwrite: bool) -> None:
         raise InputError(
             f"{path} holds an index already; add to it, or overwrite it, or choose another name"
         )
-    if not all(map(_is_ours, there)):
-        raise InputError(f"{path} is something else than an index; choose another name")
+    check_names(path, there)
 
 
 def _names(path: Path) -> list[str]:
@@ -292,11 +291,6 @@ def _names(path: Path) -> list[str]:
         if not path.exists():  # what should hold it is a file
             raise
         raise InputError(f"{path} is something else than an index; choose another name") from None
-
-
-def _is_ours(name: str) -> bool:
-    """What an index has, or a writer left that never came to commit; its stores stand inside."""
-    return is_segment_name(name) or name in (FILE_NAME, f".{FILE_NAME}.part", LOCK, "stores")
 
 
 @contextmanager
