@@ -3,8 +3,8 @@
     python scripts/lock.py        # needs uv: pip install uv
 
 Change a version, or add a line `name==version`, then run this. `scripts/requirements EXTRA` prints
-what an extra installs; pip then takes only files with these hashes. PyTorch is pinned without: which
-of its builds (CPU, CUDA) is right depends on the machine.
+what an extra installs; pip then takes only files with these hashes. PyTorch is pinned without any:
+which of its builds (CPU, CUDA) is right depends on the machine.
 """
 
 import re

@@ -29,7 +29,7 @@ def run_beside(packages: list[str], folder: Path, *pytest_arguments: str) -> str
 
 
 def write_pins(file: Path) -> Path:
-    """The versions of constraints.txt, without the hashes: with them, pip wants one of everything."""
+    """The versions of constraints.txt without hashes: with them, pip wants one of everything."""
     root = Path(__file__).resolve().parents[1]
     pins = re.findall(r"^[\w.-]+==[^\s\\;]+", (root / "constraints.txt").read_text(), re.MULTILINE)
     file.write_text("\n".join(pins))

@@ -25,7 +25,14 @@ def test_every_dependency_has_a_binary(name: str, python: str, tmp_path: Path) -
     platforms = [part for platform in PLATFORMS[name] for part in ("--platform", platform)]
     command = [
         *(sys.executable, "-m", "pip", "install", "--dry-run", "--ignore-installed"),
-        *("--target", str(tmp_path / "target"), "--only-binary", ":all:", "--python-version", python),
+        *(
+            "--target",
+            str(tmp_path / "target"),
+            "--only-binary",
+            ":all:",
+            "--python-version",
+            python,
+        ),
         *("--constraint", str(write_pins(tmp_path / "pins.txt")), "--quiet", *platforms),
         *project["dependencies"],
     ]

@@ -287,7 +287,7 @@ def encode_fields(doc: Doc) -> bytes:
         ) from None
     if len(encoded) > FIELDS_BYTES:
         raise InputError(
-            f"document {doc.doc_id!r} has {len(encoded):,} bytes of title, source and metadata, and "
-            f"at most {FIELDS_BYTES:,} are kept; leave out what need not be shown with a hit"
+            f"document {doc.doc_id!r} has {len(encoded):,} bytes of title, source and metadata; "
+            f"at most {FIELDS_BYTES:,} are kept, so leave out what need not be shown with a hit"
         )
     return encoded

@@ -160,7 +160,7 @@ def _add_state(app: FastAPI, service: Service) -> None:
         budget_ms = service.options.texts_budget_ms
 
         def read(_: Deadline) -> bytes:
-            need_document(opened, id)
+            need_document(opened, id, service.limits)
             most = service.limits.doc_characters
             document = asdict(opened.index.doc(id, most + 1))
             is_cut = document.pop("fields_cut") or len(document["text"]) > most

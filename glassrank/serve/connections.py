@@ -21,6 +21,7 @@ one that is closed comes again: so clients that send too fast are made to wait, 
 import asyncio
 import enum
 import socket
+import struct
 from collections import OrderedDict
 from contextlib import suppress
 from contextvars import ContextVar
@@ -117,7 +118,7 @@ class Connections:
             if total <= self.limits.unread_bytes:
                 return
             total -= unread[each]
-            each.transport.abort()
+            each.abort()
 
     def reserve_request(self, address: str, now: float) -> float:
         """Seconds until this address may make another request without the key."""
@@ -135,7 +136,7 @@ class Connections:
         first = min(candidates, key=lambda each: costs[each], default=None)
         if first is None or costs[first] >= _NEVER_CLOSED:
             first = newcomer
-        first.transport.abort()
+        first.abort()
 
     def _sweep(self) -> None:
         self._sweeping = None
@@ -213,13 +214,13 @@ class Connection(asyncio.Protocol):
             # Each chunk has two line ends; many small ones cost far more than their bytes.
             self._chunk_lines += data.count(b"\r\n")
             if self._chunk_lines > 2 * self._limits.body_chunks:
-                self.transport.abort()
+                self.abort()
                 return
         token = current_connection.set(self)
         try:
             self._http.data_received(data)
         except h11.ProtocolError:  # not HTTP, and too late for an error response
-            self.transport.abort()
+            self.abort()
         finally:
             current_connection.reset(token)
 
@@ -295,6 +296,14 @@ class Connection(asyncio.Protocol):
 
     # What the others of its process ask
 
+    def abort(self) -> None:
+        """Closes it at once. What the kernel holds for a client that reads nothing is freed."""
+        sock = self.transport.get_extra_info("socket")
+        if sock is not None and self.unread():
+            with suppress(OSError):
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.transport.abort()
+
     def unread(self) -> int:
         """Bytes of responses that the client has not taken."""
         size = self.transport.get_write_buffer_size()
@@ -322,19 +331,19 @@ class Connection(asyncio.Protocol):
         if self.transport.is_closing():
             return
         if self.unread() and now - self._unread_since > limits.unread_seconds:
-            self.transport.abort()
+            self.abort()
             return
         if self._closing_since is not None and now - self._closing_since >= _CLOSING_SECONDS:
             if self._step is Step.HEADERS:
                 self._close_after_response()
             elif self._step is Step.BODY:
-                self.transport.abort()
+                self.abort()
             return
         seconds = limits.response_seconds
         if self._step is Step.HEADERS:
             seconds = limits.idle_seconds if self._requests else limits.header_seconds
         if now - self._since > seconds:
-            self.transport.abort()
+            self.abort()
 
     def _enter(self, step: Step) -> None:
         if step is Step.HEADERS or self._step is Step.HEADERS:

@@ -26,7 +26,7 @@ from glassrank.retrieve.snippets import CHARACTERS_READ, LENGTH, Snippets
 from glassrank.serve.forms import Explain, Search, check_method
 from glassrank.serve.limits import Limits
 from glassrank.serve.opened import Opened
-from glassrank.serve.refusals import RefusedError
+from glassrank.serve.refusals import RefusedError, bad
 from glassrank.serve.service import Service, json_response, to_bytes
 from glassrank.tracing import span
 from glassrank.types import Hit, Ranking
@@ -303,7 +303,7 @@ class ScoreExplainer:
         for model in form.models or (None,):
             opened.need(model)
         for doc_id in form.doc_ids:
-            need_document(opened, doc_id)
+            need_document(opened, doc_id, service.limits)
         check_method(form.method, service.limits)
         budget_ms = service.options.texts_budget_ms
         work = partial(self.answer, opened, form)
@@ -364,7 +364,9 @@ class ScoreExplainer:
         return {**answer.to_json(), "doc_ids": ids}
 
 
-def need_document(opened: Opened, doc_id: str) -> None:
+def need_document(opened: Opened, doc_id: str, limits: Limits) -> None:
     """404 with a sentence where there is none, before anything is computed."""
+    if len(doc_id) > limits.id_characters:
+        raise bad(f"a document id has at most {limits.id_characters:,} characters")
     if doc_id not in opened.index:
         raise RefusedError(404, f"there is no document of the id {doc_id!r}")

@@ -6,7 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -38,10 +38,8 @@ class Flood:
         self.opened += 1
         connection = socket.create_connection(("127.0.0.1", self._port), 10)
         connection.setblocking(False)
-        try:
+        with suppress(OSError):  # full, or closed at once
             connection.send(self._payload())
-        except OSError:  # full, or closed at once
-            pass
         return connection
 
     def _run(self) -> None:

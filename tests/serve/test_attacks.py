@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from test_processes import Running, running
 
 from glassrank.errors import InputError
 from glassrank.models.trained import save_model
-from glassrank.retrieve import Index, segment
+from glassrank.retrieve import Index, segment, writer
 from glassrank.serve import Options
 from glassrank.types import Doc
 
@@ -95,7 +96,8 @@ def large(options: Options, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.tried("Service", "documents with much metadata", HELD)
 @pytest.mark.long
 def test_responses_are_bounded_whatever_documents_hold(large: Options, tmp_path: Path) -> None:
-    request = f"GET /search?query=cat&k=12 HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {KEY}\r\n\r\n"
+    request = "GET /search?query=cat&k=12 HTTP/1.1\r\nHost: localhost\r\n"
+    request += f"Authorization: Bearer {KEY}\r\n\r\n"
     with running(large, tmp_path, *key_file(tmp_path)) as service:
         port = port_of(service)
         ask(port, "/search?query=cat&k=12&budget_ms=9000")
@@ -156,8 +158,6 @@ class Load:
             thread.start()
 
     def _run(self, port: int, keep_alive: bool) -> None:
-        from http.client import HTTPConnection
-
         connection: HTTPConnection | None = None
         while not self._stop.is_set():
             if connection is None:
@@ -253,19 +253,10 @@ def test_what_is_not_http_is_refused_in_json(address: str, request_: bytes) -> N
     assert json.loads(body)["message"].startswith("the request cannot be read as HTTP")
 
 
-def wait_until(condition: Any, seconds: float = 10.0) -> None:
-    give_up = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < give_up
-        time.sleep(0.02)
-
-
 def test_an_index_that_is_swapped_gets_no_lock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between the look at an index and the lock, its path may become a link to another folder."""
-    from glassrank.retrieve import writer
-
     index = Index.build([Doc("d", "the cat")], tmp_path / "index")
     foreign = tmp_path / "foreign"
     foreign.mkdir()
