@@ -11,7 +11,7 @@ from glassrank.errors import InputError
 
 def _limit(default: float, about: str) -> float:
     """A field whose meaning `--help` prints."""
-    return field(default=default, metadata={"about": about})  # type: ignore[no-any-return]
+    return field(default=default, metadata={"about": about})
 
 
 def _count(default: int, about: str) -> int:
@@ -74,7 +74,7 @@ def change_limits(limits: Limits, settings: Iterable[str]) -> Limits:
     >>> change_limits(Limits(), ["connections=512"]).connections
     512
     """
-    kinds = {each.name: type(each.default) for each in fields(Limits)}
+    kinds = {each.name: type(getattr(limits, each.name)) for each in fields(limits)}
     for setting in settings:
         name, _, text = setting.partition("=")
         if name not in kinds:

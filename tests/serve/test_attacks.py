@@ -1,6 +1,7 @@
 """Attacks on a real service, while another client goes on being answered."""
 
 import json
+import sys
 import threading
 import time
 from collections import Counter
@@ -11,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from attackers import KEY, PIPELINED, Flood, ask, ask_often, memory_mb, slow_readers
 from small_service import in_process, raw, tiny_tk
 from test_processes import Running, running
 
@@ -20,6 +20,9 @@ from glassrank.models.trained import save_model
 from glassrank.retrieve import Index, segment, writer
 from glassrank.serve import Options
 from glassrank.types import Doc
+
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+from attackers import KEY, PIPELINED, Flood, ask, ask_often, memory_mb, slow_readers
 
 BUDGET_MS = 100.0
 MORE_MB = 300

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from attackers import KEY, ask
 from small_service import on_a_socket
 
 from glassrank.errors import InputError
@@ -23,6 +22,9 @@ from glassrank.serve import Limits, Options
 from glassrank.serve.connections import Connections
 from glassrank.serve.limits import change_limits, describe_limits
 from glassrank.serve.log import LogLimit
+
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+from attackers import KEY, ask
 
 SOON = 8.0
 """Seconds: more than a busy machine needs, and less than a service waits by itself."""

@@ -1,4 +1,4 @@
-"""Clients that mean harm, and one that asks as people do while they go on."""
+"""Clients that mean harm, and one that asks as people do meanwhile: for tests and soak.py."""
 
 import json
 import select
