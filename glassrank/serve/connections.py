@@ -10,9 +10,9 @@ brought the key, that its response is complete) the middleware tells it through
 When there are too many connections, the first to go are
 
 1. those that leave a response unread,
-2. those that have not shown the key and have not sent a whole request, the longest silent first,
-3. those that have not shown the key and wait for their turn,
-4. those that have shown the key and are idle.
+2. those that are held back because they ask too fast,
+3. those that have not shown the key and have not sent a whole request, the longest silent first,
+4. those that have shown the key and have not sent a whole request.
 
 If none of these is there, the newcomer goes. A connection that is held back costs nothing, while
 one that is closed comes again: so clients that send too fast are made to wait, not closed.
@@ -147,7 +147,7 @@ class Connections:
             )
 
 
-_NEVER_CLOSED = (5, 0.0)
+_NEVER_CLOSED = (4, 0.0)
 
 
 class Connection(asyncio.Protocol):
@@ -319,10 +319,10 @@ class Connection(asyncio.Protocol):
         """Who costs least makes room first; the tuple orders as this module's list does."""
         if self.unread() and self.loop.time() - self._unread_since > _STALLED_SECONDS:
             return (0, self._unread_since)
-        if self._step in (Step.HEADERS, Step.BODY):
-            return (4 if self.has_key else 1, self._since)
         if self._step is Step.HELD:
-            return (2, self._since)
+            return (1, self._since)
+        if self._step is not Step.RESPONSE:
+            return (3 if self.has_key else 2, self._since)
         return _NEVER_CLOSED
 
     def check_time(self) -> None:

@@ -53,7 +53,7 @@ class Limits:
     # Connections
     connections: int = _count(256, "open connections")
     connections_per_address: int = _count(
-        128, "open connections of one address, of those that have not shown the key"
+        256, "open connections of one address, of those that have not shown the key"
     )
     pipelined_requests: int = _count(32, "requests that a client may send ahead, one after another")
     keyless_requests_per_second: int = _count(
