@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from glassrank.deadline import Deadline
 from glassrank.ranking.best_passages import Placed
+from glassrank.ranking.default_plan import plan_depths
 from glassrank.ranking.live import best_first
 from glassrank.ranking.planner import Planner
 from glassrank.ranking.stages import Stage
@@ -58,13 +59,43 @@ class Cascade:
         depths: Sequence[int],
         deadline: Deadline,
         planner: Planner,
+        *,
+        planned: bool = False,
     ) -> None:
-        """Each stage in its turn, no deeper than `depths` says and the time allows."""
+        """Each stage in its turn, no deeper than `depths` says and the time allows. Where these are
+        not a plan's, how time is shared is decided here, from what each model costs: the last one
+        takes all that is left, and what it was thought to need is kept for it."""
+        asked = [min(depth, len(self.places)) for depth in depths]
+        if planned or len(stages) < 2:
+            self._rerank(query, stages, asked, [deadline] * len(stages), planner)
+            return
+        left = planner.scored_by(deadline, len(self.places)).left()
+        plan = plan_depths(stages, asked, left)
+        needs = [
+            stage.expected_ms(depth) if depth else 0.0
+            for stage, depth in zip(stages, plan, strict=True)
+        ]
+        dues = [deadline.earlier(sum(needs[number + 1 :])) for number in range(len(stages))]
+        self._rerank(query, stages, [*plan[:-1], asked[-1]], dues, planner)
+        last_was_cut, some_were_not_read = (
+            self.depths[-1] < asked[-1],
+            max(self.depths) < max(asked),
+        )
+        self.cut_short = last_was_cut or some_were_not_read
+
+    def _rerank(
+        self,
+        query: str,
+        stages: Sequence[Stage],
+        depths: Sequence[int],
+        dues: Sequence[Deadline],
+        planner: Planner,
+    ) -> None:
         within = len(self.places)
-        for stage, depth in zip(stages, depths, strict=True):
+        for stage, depth, due in zip(stages, depths, dues, strict=True):
             wanted = min(depth, within)
             if depth:
-                within = self._stage(query, stage, wanted, deadline, planner)
+                within = self._stage(query, stage, wanted, due, planner)
                 self.cut_short |= within < wanted
             self.depths += (within if depth else 0,)
 
@@ -143,8 +174,6 @@ class Cascade:
         k: int | None,
         doc_id: Callable[[int], Any],
         doc: Callable[..., Doc],
-        *,
-        first_scores: bool = True,
     ) -> tuple[Hit, ...]:
         """The best k; `doc_id` names a document by its number, `doc` reads it."""
         placed_by = np.zeros(len(self.places), np.int64)
@@ -162,7 +191,7 @@ class Cascade:
                 doc_id(number),
                 score,
                 place + 1,
-                first_score if first_scores else None,
+                first_score,
                 placed,
                 None if isnan(probability) else probability,
                 None if span[1] < 0 else (span[0], span[1]),

@@ -60,6 +60,13 @@ class CostModel:
         predicted = line * self.slowness * (1 + self.margin)
         return int(np.searchsorted(predicted, within, side="right"))
 
+    def size_within(self, ms: float) -> float:
+        """The size of work that is predicted to take so long, as one piece."""
+        if self.rate <= 0 or ms == float("inf"):
+            return float("inf")
+        line = ms / (self.slowness * (1 + self.margin))
+        return max(0.0, (line - self.base) / self.rate)
+
     def learn(self, size: float, took: float) -> None:
         """A piece of this size took so many milliseconds."""
         with self._lock:

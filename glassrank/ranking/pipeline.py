@@ -247,7 +247,8 @@ class Pipeline:
     def _final(
         self, query: str, cascade: Cascade, k: int, depths: Sequence[int], deadline: Deadline
     ) -> Ranking:
-        cascade.rerank(query, self.models, depths, deadline, self.planner)
+        planned = self.plan is not None
+        cascade.rerank(query, self.models, depths, deadline, self.planner, planned=planned)
         return self._ranking(query, cascade, k, "sorting" if self.models else "first_stage")
 
     def _ranking(self, query: str, cascade: Cascade, k: int, hop: str) -> Ranking:

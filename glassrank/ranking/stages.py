@@ -16,7 +16,7 @@ from glassrank.ranking.cost_model import CostModel
 from glassrank.ranking.live import TOKENS_AT_ONCE, WORDS_AT_ONCE, Reranker
 from glassrank.ranking.planner import Planner
 from glassrank.ranking.stored_candidates import PartlyStored, StoredCandidates, fused_pooling
-from glassrank.ranking.text_candidates import TextCandidates
+from glassrank.ranking.text_candidates import TextCandidates, first_sizes, text_sizes
 from glassrank.retrieve import Index
 from glassrank.retrieve.snapshot import Snapshot
 from glassrank.store import Store
@@ -37,8 +37,9 @@ class Stage(ABC):
 
     calibration: Calibration | None = None
     """Of its scores to probabilities of relevance."""
-    best = 1
-    """How many of a document's passages, the best ones, its score is the sum of."""
+    mean_size = 1.0
+    """Of a document's first passage, as `cost` counts it; and of one that a store lacks."""
+    mean_live_size = 1.0
 
     def __init__(self, reranker: Reranker, cost: CostModel, at_once: float) -> None:
         """`cost` is that of scoring, by the number of words; `at_once` the most words that are
@@ -95,6 +96,11 @@ class Stage(ABC):
         """What it is likely to take to score a single document."""
         return self.query_cost.predict(1) + self.cost.predict(1)
 
+    def expected_ms(self, docs: int) -> float:
+        """What it is likely to take to score the first passages of so many documents, the query
+        included."""
+        return self.query_cost.expect(docs) + self.cost.expect(docs * self.mean_size)
+
     def practise(self, query: str, docs: NDArray[np.int64], clock: Clock) -> None:
         """Scores a few documents, so that all is compiled and the first query is predicted as well
         as later ones. Nothing is learned from the first round, which compiles."""
@@ -107,10 +113,11 @@ class Stage(ABC):
                 if learns:
                     self.query_cost.learn(len(some), ready - began)
                 if isinstance(candidates, PartlyStored):
-                    _try(candidates.stored, self.cost if learns else None, clock)
-                    _try(candidates.live, self.reranker.cost if learns else None, clock)
-                else:
-                    _try(candidates, self.cost if learns else None, clock)
+                    live = _try(candidates.live, self.reranker.cost if learns else None, clock)
+                    self.mean_live_size = live or self.mean_live_size
+                    candidates = candidates.stored
+                size = _try(candidates, self.cost if learns else None, clock)
+                self.mean_size = size or self.mean_size
                 if clock() - ready > _LONG_ENOUGH_MS:
                     break
 
@@ -133,13 +140,17 @@ def joined(one: Placed, other: Placed) -> Placed:
     )
 
 
-def _try(candidates: DocCandidates, cost: CostModel | None, clock: Clock) -> None:
+def _try(candidates: DocCandidates, cost: CostModel | None, clock: Clock) -> float:
+    """Scores first passages; the mean of their sizes, 0 where there are none."""
     first = candidates.first
-    if count := len(first.sizes):
-        began = clock()
-        first.scores(0, count)
-        if cost is not None:
-            cost.learn(float(first.sizes.sum()), clock() - began)
+    count = len(first.sizes)
+    if not count:
+        return 0.0
+    began = clock()
+    first.scores(0, count)
+    if cost is not None:
+        cost.learn(float(first.sizes.sum()), clock() - began)
+    return float(first.sizes.mean())
 
 
 class TextsStage(Stage):
@@ -148,6 +159,7 @@ class TextsStage(Stage):
     def __init__(self, reranker: Reranker, docs: Sequence[Doc]) -> None:
         super().__init__(reranker, reranker.cost, TOKENS_AT_ONCE)
         self._docs = docs
+        self.mean_size = float(first_sizes(reranker, text_sizes(docs)).mean()) if docs else 1.0
         if reranker.model.first_stage_weight is not None:
             self.calibration = reranker.usage.texts_calibration
 
@@ -246,6 +258,15 @@ class IndexStage(Stage):
             rows = located.part.passage_rows(located.first + passage)
             return self.store.words(located.part, *rows)
         return None
+
+    def expected_ms(self, docs: int) -> float:
+        """Of stored documents, and of those that the store lacks, in their proportion."""
+        lacks = self.lacks / max(1, self.snapshot.collection.docs)
+        if not lacks:
+            return super().expected_ms(docs)
+        return super().expected_ms(docs) + self.reranker.cost.expect(
+            docs * lacks * self.mean_live_size
+        )
 
     def calibrate(self, clock: Clock) -> None:
         """Practises on documents of the index, and on texts where there may be some to encode."""

@@ -83,6 +83,14 @@ class Snippets:
             tuple((s + shift, e + shift) for s, e, _ in matches if s >= begin and e <= end),
         )
 
+    def terms(self, text: str) -> list[str]:
+        """The query's terms in a text, each as often as it has them.
+
+        >>> Snippets("chasing cat", EnglishAnalyzer()).terms("A cat chases cats.")
+        ['cat', 'chase', 'cat']
+        """
+        return [term for _, _, term in self._matches(" ".join(lower_case(text).split()))]
+
     def _matches(self, lowered: str) -> list[Match]:
         """Words of the query, in their order. Only where such a word can begin, the text is cut
         into words: a long one has few such places."""
