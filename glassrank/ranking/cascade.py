@@ -36,6 +36,8 @@ class Cascade:
     truncated: NDArray[np.bool_] = field(init=False)  # (n,) whether something was not read
     depths: tuple[int, ...] = ()
     """How many each model has scored."""
+    models: tuple[str, ...] = ()
+    """Their names."""
     timing: dict[str, float] = field(default_factory=dict)
     cut_short: bool = False
     """Whether a model has scored fewer than it was to."""
@@ -98,6 +100,7 @@ class Cascade:
                 within = self._stage(query, stage, wanted, due, planner)
                 self.cut_short |= within < wanted
             self.depths += (within if depth else 0,)
+            self.models += (stage.reranker.name,)
 
     def _stage(
         self, query: str, stage: Stage, depth: int, deadline: Deadline, planner: Planner
@@ -174,11 +177,14 @@ class Cascade:
         k: int | None,
         doc_id: Callable[[int], Any],
         doc: Callable[..., Doc],
+        show: Callable[[str, tuple[int, int] | None], str] | None = None,
     ) -> tuple[Hit, ...]:
-        """The best k; `doc_id` names a document by its number, `doc` reads it."""
+        """The best k; `doc_id` names a document by its number, `doc` reads it, and `show` makes a
+        snippet."""
         placed_by = np.zeros(len(self.places), np.int64)
         for number, depth in enumerate(self.depths, 1):
             placed_by[:depth] = number  # the last model that came as far as this
+        names = (None, *self.models)
         best = self.places[:k]
         columns = (
             *(best, self.first.docs[best], self.first.scores[best]),
@@ -192,11 +198,12 @@ class Cascade:
                 score,
                 place + 1,
                 first_score,
-                placed,
+                names[placed],
                 None if isnan(probability) else probability,
                 None if span[1] < 0 else (span[0], span[1]),
                 truncated,
-            ).reading(partial(doc, number))
+                placed,
+            ).reading(partial(doc, number), show)
             for rank, (
                 *(place, number, first_score, score, placed, probability, span, truncated),
             ) in enumerate(rows, 1)

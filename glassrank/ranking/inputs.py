@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from glassrank.errors import InputError, kind
 from glassrank.types import Doc, Ranking
 
-
 _FEW = 0.1
 """The share of a list of which it is said that more was not re-ranked."""
 
@@ -75,6 +74,12 @@ def check_query(query: Any) -> None:
     """A text, which may be empty."""
     if not isinstance(query, str):
         raise InputError(f"a query is a text, not {kind(query)}")
+
+
+def check_not_empty(query: str) -> None:
+    """Of texts, which can be ranked by nothing else; an index finds nothing for it."""
+    if not query.strip():
+        raise InputError("the query is empty; give what the texts are to be ranked for")
 
 
 def scores_of(scores: Iterable[Any] | None, count: int) -> NDArray[np.float32] | None:

@@ -1,8 +1,10 @@
 """The whole query within one budget: first stage, query encoding, scoring, sorting."""
 
+import asyncio
 import copy
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -166,6 +168,11 @@ class Pipeline:
         warn_if_nothing_reached(final, budget_ms or self.budget_ms, caller=2)
         return final
 
+    async def aquery(self, query: str, k: int = 10, **options: Any) -> Ranking:
+        """The same with `await`: in a thread, so that others are served meanwhile. The budget
+        begins when a thread is free."""
+        return await asyncio.to_thread(self, query, k, **options)
+
     def stages(
         self,
         query: str,
@@ -256,7 +263,7 @@ class Pipeline:
         began = self.planner.clock()
         snapshot = self.index.snapshot
         with span("sort"):
-            hits = cascade.hits(k, snapshot.doc_id, snapshot.doc)
+            hits = cascade.hits(k, snapshot.doc_id, snapshot.doc, self.index.show_for(query))
         took = self.planner.clock() - began
         self.planner.learn("sorting", len(cascade.places), took)
         cascade.timing[hop] = cascade.timing.get(hop, 0.0) + took

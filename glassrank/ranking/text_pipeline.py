@@ -1,6 +1,7 @@
 """Documents that are ranked from their texts, within one budget: a list of them, with no index and
 no store, or what a first stage of any kind finds."""
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -18,6 +19,7 @@ from glassrank.ranking.cascade import Cascade
 from glassrank.ranking.inputs import (
     check_budget,
     check_k,
+    check_not_empty,
     check_query,
     docs_of,
     ids_of,
@@ -28,7 +30,7 @@ from glassrank.ranking.live import Reranker
 from glassrank.ranking.planner import Planner
 from glassrank.ranking.stages import TextsStage, warm_up
 from glassrank.retrieve.first_stage import DocSource, FirstStage, find, in_time
-from glassrank.retrieve.list_bm25 import rank_by_bm25
+from glassrank.retrieve.list_bm25 import rank_by_bm25, show_for
 from glassrank.retrieve.search import TopK
 from glassrank.tracing import span
 from glassrank.types import Doc, Hit, Ranking
@@ -89,6 +91,7 @@ def rank(
     1
     """
     check_query(query)
+    check_not_empty(query)
     check_budget(budget_ms)
     if k is not None:
         check_k(k)
@@ -109,10 +112,18 @@ def rank(
         first = _best_first(query, docs, planner, deadline) if given is None else _sorted(given)
         cascade = Cascade(first, timing={"first_stage": clock() - began})
         cascade.rerank(query, stages, [len(docs)] * len(stages), deadline, planner)
-    hits = _hits(cascade, k, names.__getitem__, lambda place, *_: docs[place], planner)
+    hits = _hits(cascade, query, k, names.__getitem__, lambda place, *_: docs[place], planner)
     ranking = cascade.ranking(query, hits, len(docs))
     warn_if_few_reached(ranking, budget_ms, caller=2)
     return ranking
+
+
+async def arank(
+    query: str, texts: Iterable[str | Mapping[str, Any] | Doc], **options: Any
+) -> Ranking:
+    """`rank` with `await`: in a thread, so that others are served meanwhile. The budget begins when
+    a thread is free."""
+    return await asyncio.to_thread(rank, query, texts, **options)
 
 
 def _best_first(query: str, docs: Sequence[Doc], planner: Planner, deadline: Deadline) -> TopK:
@@ -134,6 +145,7 @@ def _sorted(scores: NDArray[np.float32]) -> TopK:
 
 def _hits(
     cascade: Cascade,
+    query: str,
     k: int | None,
     doc_id: Callable[[int], Any],
     doc: Callable[..., Doc],
@@ -141,17 +153,22 @@ def _hits(
 ) -> tuple[Hit, ...]:
     """The best k, and what it takes to sort them learned."""
     began = planner.clock()
-    hits = cascade.hits(k, doc_id, doc)
+    hits = cascade.hits(k, doc_id, doc, show_for(query))
     took = planner.clock() - began
     planner.learn("sorting", len(cascade.places), took)
     cascade.timing["sorting"] = took
     return hits
 
 
+LIST_MODELS = ("fast", "default")
+"""Of the package, for a list in a hurry: its texts are not encoded yet, so the fast one says which
+are worth the time of the better one."""
+
+
 def rerankers_of(model: Model | Sequence[Model] | None, hurry: bool) -> list[Reranker]:
     """As people give them; without any, those of the package that suit."""
     if model is None:
-        model = ["fast", "default"] if hurry else "default"
+        model = LIST_MODELS if hurry else LIST_MODELS[-1]
     several = isinstance(model, Sequence) and not isinstance(model, str)
     models: list[Any] = list(model) if several else [model]  # type: ignore[arg-type]
     if not models or not all(isinstance(one, Model) for one in models):
@@ -205,6 +222,7 @@ class TextPipeline:
     def __call__(self, query: str, k: int = 10, *, budget_ms: float | None = None) -> Ranking:
         """The best k. `budget_ms` counts from now, and covers everything."""
         check_query(query)
+        check_not_empty(query)
         check_k(k)
         check_budget(budget_ms)
         clock = self.planner.clock
@@ -217,7 +235,7 @@ class TextPipeline:
         docs = self._docs(ids[: self.candidates], due)
         read = clock()
         first = TopK(np.arange(len(ids)), np.array(scores or [0.0] * len(ids), np.float32))
-        if scores is None and docs:
+        if docs and len(set(scores or ())) < 2:  # none, or all alike: it knows no order
             first = _before_rest(_best_first(query, docs, self.planner, deadline), len(ids))
         timing = {"first_stage": asked - began + clock() - read, "texts": read - asked}
         cascade = Cascade(first, timing=timing)
@@ -230,10 +248,19 @@ class TextPipeline:
         def doc(place: int, *_: int) -> Doc:
             return docs[place] if place < len(docs) else self._read([ids[place]])[0]
 
-        hits = _hits(cascade, k, ids.__getitem__, doc, self.planner)
+        hits = _hits(cascade, query, k, ids.__getitem__, doc, self.planner)
         ranking = cascade.ranking(query, hits, min(self.candidates, len(ids)))
         warn_if_few_reached(ranking, budget_ms, caller=2)
         return ranking
+
+    async def aquery(self, query: str, k: int = 10, *, budget_ms: float | None = None) -> Ranking:
+        """The same with `await`: in a thread, so that others are served meanwhile. The budget
+        begins when a thread is free."""
+        return await asyncio.to_thread(self, query, k, budget_ms=budget_ms)
+
+    def doc(self, doc_id: Any) -> Doc:
+        """One document of the source."""
+        return self._read([doc_id])[0]
 
     def _docs(self, ids: Sequence[Any], due: Deadline) -> list[Doc]:
         """None at all where they are not there in time: half of them could not be told apart from

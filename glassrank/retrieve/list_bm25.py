@@ -5,16 +5,22 @@ length is counted in characters, which ranks as well as terms and needs no word 
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
 from glassrank.retrieve.scoring import BM25, CollectionStatistics, TermStatistics
 from glassrank.retrieve.search import TopK
-from glassrank.retrieve.snippets import Snippets
+from glassrank.retrieve.snippets import Snippets, show_snippet
 from glassrank.text import EnglishAnalyzer
 
 _ANALYZER = EnglishAnalyzer()  # it remembers the stems of words from one list to the next
+
+
+def show_for(query: str) -> Callable[[str, tuple[int, int] | None], str]:
+    """What makes the snippet of a text of a list."""
+    return partial(show_snippet, query, _ANALYZER)
 
 
 def rank_by_bm25(query: str, texts: Sequence[str], method: BM25 | None = None) -> TopK:

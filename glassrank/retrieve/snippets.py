@@ -126,6 +126,13 @@ class Snippets:
         return matches
 
 
+def show_snippet(
+    query: str, analyzer: EnglishAnalyzer, text: str, passage: tuple[int, int] | None
+) -> str:
+    """Of one text by itself: nothing is done for a query before it is asked for."""
+    return Snippets(query, analyzer)(text, passage=passage).text
+
+
 def beginning_of_words(term: str) -> str:
     """What every word of this term begins with: stems end otherwise than their words in two
     characters at most (sensibility, sensibl), short ones in one (eyed, ei)."""

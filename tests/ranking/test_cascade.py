@@ -18,7 +18,13 @@ from glassrank.errors import InputError
 from glassrank.explaining import Change, explain_docs, what_if_doc
 from glassrank.measure import evaluate
 from glassrank.measure.budget_curve import Speed
-from glassrank.measure.cascade_plan import BUDGETS_MS, CascadePlan, Planned, cascade_order, learn_plan
+from glassrank.measure.cascade_plan import (
+    BUDGETS_MS,
+    CascadePlan,
+    Planned,
+    cascade_order,
+    learn_plan,
+)
 from glassrank.models.checkpoint import fingerprint
 from glassrank.models.saved import Passages
 from glassrank.ranking import CostModel, Pipeline, Reranker, rank
@@ -58,7 +64,7 @@ class FakeStage(Stage):
         self._query_ms = query_ms
         self._ms = ms
         self.reranker: Any = self
-        self.model = SimpleNamespace(name="fake")
+        self.model, self.name = SimpleNamespace(name="fake"), "fake"
         self.cost = CostModel(0.0, ms) if known else CostModel()
         self.query_cost = CostModel(query_ms) if known else CostModel()
         self.at_once = 1e9
@@ -127,7 +133,7 @@ def test_nothing_of_a_further_stage_begins_that_would_not_fit(
     hits = cascade.hits(None, str, NO_DOC)
     for hit in hits:
         came = [number for number, depth in enumerate(cascade.depths, 1) if depth >= hit.rank]
-        assert hit.placed_by == max(came, default=0)
+        assert hit.stage == max(came, default=0)
 
 
 def fake_depths(costs: Sequence[tuple[float, float]], budget: float) -> tuple[int, ...]:
@@ -343,7 +349,7 @@ def test_the_second_model_re_orders_the_best_of_the_first(
     )
     scores = [hit.score for hit in ranking]
     assert scores == sorted(scores, reverse=True)
-    assert [hit.placed_by for hit in ranking] == [2] * 7 + [1] * 23 + [0] * 10
+    assert [hit.stage for hit in ranking] == [2] * 7 + [1] * 23 + [0] * 10
     names = ["first_stage", "query", "scoring", "query_2", "scoring_2", "sorting", "total"]
     assert list(ranking.timing) == names
     stages = {stage["name"]: stage.get("documents") for stage in ranking.to_json()["stages"]}
