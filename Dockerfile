@@ -12,7 +12,7 @@ COPY glassrank glassrank
 RUN python -m venv /opt/glassrank \
     && /opt/glassrank/bin/pip install --no-cache-dir --constraint constraints.txt .
 # What searches and ranks is compiled here, for processors like this one; elsewhere at the start.
-RUN /opt/glassrank/bin/python -m glassrank.cli.compile_all
+RUN /opt/glassrank/bin/glassrank warmup
 
 FROM python:3.13-slim
 COPY --from=build /opt/glassrank /opt/glassrank

@@ -2,7 +2,7 @@
 
 import glassrank as gr
 
-gr.rank("how do I read a csv file?", texts, budget_ms=50)    # a list of texts, no index
+gr.rank("how do I read a csv file?", texts, budget_ms=500)   # a list of texts, no index
 
 search = gr.open("my.index", budget_ms=50)                   # with the model in the package
 for hit in search("how do I read a csv file?", k=10):

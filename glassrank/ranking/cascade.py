@@ -79,6 +79,9 @@ class Cascade:
         ]
         dues = [deadline.earlier(sum(needs[number + 1 :])) for number in range(len(stages))]
         self._rerank(query, stages, [*plan[:-1], asked[-1]], dues, planner)
+        if not any(self.depths):  # the last one, that was to do without the others, has no time
+            self.depths = self.models = ()
+            self._rerank(query, stages, asked, [deadline] * len(stages), planner)
         last_was_cut, some_were_not_read = (
             self.depths[-1] < asked[-1],
             max(self.depths) < max(asked),

@@ -4,7 +4,7 @@ import asyncio
 import copy
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from glassrank.compiled import load_at_once
 from glassrank.deadline import NEVER, Clock, Deadline, now
 from glassrank.errors import InputError
-from glassrank.measure.cascade_plan import CascadePlan
-from glassrank.measure.judged import candidates_of
 from glassrank.models.saved import fingerprint
 from glassrank.ranking.cascade import Cascade
 from glassrank.ranking.inputs import check_budget, check_k, check_query, warn_if_nothing_reached
@@ -28,6 +26,9 @@ from glassrank.retrieve.where import Given
 from glassrank.store import Store
 from glassrank.tracing import span
 from glassrank.types import Ranking, Run
+
+if TYPE_CHECKING:
+    from glassrank.measure.cascade_plan import CascadePlan
 
 _CANDIDATES = 1000
 _AMPLE_MS = 1e9
@@ -57,7 +58,7 @@ class Pipeline:
         method: str | Method | None = None,
         first_stage: FirstStage | None = None,
         candidates: int | None = None,
-        plan: CascadePlan | None = None,
+        plan: "CascadePlan | None" = None,
         clock: Clock = now,
         calibrate: bool = True,
         verify: bool = True,
@@ -135,7 +136,7 @@ class Pipeline:
             budget_ms=budget_ms,
             method=method,
             candidates=candidates,
-            plan=None if plan is None else CascadePlan.read(plan),
+            plan=None if plan is None else _read_plan(plan),
             calibrate=calibrate,
         )
 
@@ -321,6 +322,8 @@ def rerank_run(
 ) -> Iterator[tuple[str, Ranking]]:
     """Each query's candidates in the model's order, as deep as the pipeline goes; the rest keep the
     first stage's order below them, with scores that say so."""
+    from glassrank.measure.judged import candidates_of
+
     for query_id, doc_ids, scores in run.items():
         yield (
             query_id,
@@ -328,7 +331,13 @@ def rerank_run(
         )
 
 
-def _check_plan(plan: CascadePlan, rerankers: Sequence[Reranker]) -> None:
+def _read_plan(path: str | Path) -> "CascadePlan":
+    from glassrank.measure.cascade_plan import CascadePlan  # few have one, and it takes a while
+
+    return CascadePlan.read(path)
+
+
+def _check_plan(plan: "CascadePlan", rerankers: Sequence[Reranker]) -> None:
     if list(plan.models) != [fingerprint(reranker.model) for reranker in rerankers]:
         raise InputError(
             "this plan was made for other models, or for these in another order; give those, or "

@@ -24,8 +24,10 @@ from glassrank.types import Doc
 
 CALIBRATION_DOCS = (2, 8, 32, 64)
 _STORED_AT_ONCE = 1_048_576.0
-_LONG_ENOUGH_MS = 250.0
+_LONG_ENOUGH_MS = 100.0
 """A model that takes so long for a few documents has shown what it costs."""
+_COMPILING = 2
+"""Sizes that are tried before anything is learned."""
 _SENTENCE = (
     "A fast model that reads a thousand documents, says which of them answers the question, and "
     "why it stands above the others, is worth more than a large one that comes to ten of them. "
@@ -99,13 +101,14 @@ class Stage(ABC):
     def expected_ms(self, docs: int) -> float:
         """What it is likely to take to score the first passages of so many documents, the query
         included."""
-        return self.query_cost.expect(docs) + self.cost.expect(docs * self.mean_size)
+        return self.query_cost.predict(docs) + self.cost.predict(docs * self.mean_size)
 
     def practise(self, query: str, docs: NDArray[np.int64], clock: Clock) -> None:
         """Scores a few documents, so that all is compiled and the first query is predicted as well
         as later ones. Nothing is learned from the first round, which compiles."""
         for learns in (False, True):
-            for some in (docs[:size] for size in CALIBRATION_DOCS):
+            for size in CALIBRATION_DOCS if learns else CALIBRATION_DOCS[:_COMPILING]:
+                some = docs[:size]
                 began = clock()
                 words = self.reranker.encode_query(query)
                 candidates = self.ready(words, some, np.zeros(len(some), np.float32))
@@ -116,8 +119,8 @@ class Stage(ABC):
                     live = _try(candidates.live, self.reranker.cost if learns else None, clock)
                     self.mean_live_size = live or self.mean_live_size
                     candidates = candidates.stored
-                size = _try(candidates, self.cost if learns else None, clock)
-                self.mean_size = size or self.mean_size
+                mean = _try(candidates, self.cost if learns else None, clock)
+                self.mean_size = mean or self.mean_size
                 if clock() - ready > _LONG_ENOUGH_MS:
                     break
 
@@ -264,7 +267,7 @@ class IndexStage(Stage):
         lacks = self.lacks / max(1, self.snapshot.collection.docs)
         if not lacks:
             return super().expected_ms(docs)
-        return super().expected_ms(docs) + self.reranker.cost.expect(
+        return super().expected_ms(docs) + self.reranker.cost.predict(
             docs * lacks * self.mean_live_size
         )
 

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from glassrank.corpus.records import docs_from
 from glassrank.deadline import NEVER, Deadline
 from glassrank.errors import DuplicateIdError, GlassrankError, InputError, explained
 from glassrank.folders import LOCK, Folder
@@ -86,7 +85,7 @@ class Index:
         path = Path(path)
         check_target(path, overwrite=overwrite)
         with located(docs), changing(path, create=Manifest(EnglishAnalyzer.name)) as writer:
-            if not writer.add(docs_from(docs)):
+            if not writer.add(_docs_from(docs)):
                 raise InputError("there are no documents to index; check the input")
         with _committed(path):
             return cls(path, verify=False)
@@ -114,7 +113,7 @@ class Index:
         """First deletes, then adds, then merges, and all of it at once or nothing."""
         with located(add), changing(self.path) as writer:
             deleted = writer.delete(delete)
-            added = 0 if add is None else writer.add(docs_from(add), replace_existing=replace)
+            added = 0 if add is None else writer.add(_docs_from(add), replace_existing=replace)
             if merge:
                 writer.merge()
             elif add is not None:
@@ -281,6 +280,12 @@ class Index:
 
     def __repr__(self) -> str:
         return f"Index({str(self.path)!r}: {len(self)} documents)"
+
+
+def _docs_from(given: Iterable[Doc | Mapping[str, Any] | str]) -> Iterator[Doc]:
+    from glassrank.corpus.records import docs_from  # who only searches does not wait for it
+
+    return docs_from(given)
 
 
 def check_target(path: Path, *, overwrite: bool) -> None:
