@@ -2,8 +2,8 @@
 
     python benchmarks/lists.py collection.tsv queries.tsv qrels.txt --budgets 50 200 1000
 
-Each list has one relevant text and others that BM25 finds in the collection, in random order, cut to
-so many words. Rounds take budgets in turn, so that a noisy machine slows all alike.
+Each list has one relevant text and others that BM25 finds in the collection, in random order, cut
+to so many words. Budgets are taken in turn, so that a noisy machine slows all alike.
 """
 
 import argparse

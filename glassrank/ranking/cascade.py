@@ -77,8 +77,12 @@ class Cascade:
             stage.expected_ms(depth) if depth else 0.0
             for stage, depth in zip(stages, plan, strict=True)
         ]
+        for stage, depth in zip(stages, plan, strict=True):
+            if not depth:
+                stage.cost.relax()  # it may have been slow for a moment only
         dues = [deadline.earlier(sum(needs[number + 1 :])) for number in range(len(stages))]
-        self._rerank(query, stages, [*plan[:-1], asked[-1]], dues, planner)
+        last = asked[-1] if plan[-1] else 0
+        self._rerank(query, stages, [*plan[:-1], last], dues, planner)
         if not any(self.depths):  # the last one, that was to do without the others, has no time
             self.depths = self.models = ()
             self._rerank(query, stages, asked, [deadline] * len(stages), planner)
@@ -130,7 +134,8 @@ class Cascade:
         self.missing.update(placed.missing)
         number = len(self.depths)
         self.timing[query_name(number)] = ready - began
-        self.timing[scoring_name(number)] = planner.clock() - ready
+        self.timing[scoring_name(number)] = took = planner.clock() - ready
+        stage.learn_depth(depth, len(placed.which), took)
         if len(placed.which):
             self._place(placed, self._probabilities(stage, placed))
         return len(placed.which)

@@ -25,7 +25,7 @@ _FOR_COUNTING = 0.2
 """The share of its time in which a request may have the words of its texts counted."""
 _MOST_FOR_SNIPPETS = 0.5
 """The share of a query's time that titles and snippets may claim before ranking begins."""
-_FOR_BM25 = 0.25
+_FOR_BM25 = 0.6
 """The share of a list's time in which its texts are ordered for the models."""
 _BM25_MS = 5e-5
 """For a character of a list, until it is known."""

@@ -101,7 +101,15 @@ class Stage(ABC):
     def expected_ms(self, docs: int) -> float:
         """What it is likely to take to score the first passages of so many documents, the query
         included."""
-        return self.query_cost.predict(docs) + self.cost.predict(docs * self.mean_size)
+        return self.query_cost.predict(docs) + self.cost.stretch * self._scoring_ms(docs)
+
+    def _scoring_ms(self, docs: int) -> float:
+        return self.cost.predict(docs * self.mean_size)
+
+    def learn_depth(self, wanted: int, reached: int, took: float) -> None:
+        """So many milliseconds sufficed for so many documents of those that were wanted."""
+        predicted = self._scoring_ms(max(1, reached))
+        self.cost.learn_stretch(predicted, took if reached < wanted else predicted)
 
     def practise(self, query: str, docs: NDArray[np.int64], clock: Clock) -> None:
         """Scores a few documents, so that all is compiled and the first query is predicted as well
@@ -262,14 +270,13 @@ class IndexStage(Stage):
             return self.store.words(located.part, *rows)
         return None
 
-    def expected_ms(self, docs: int) -> float:
+    def _scoring_ms(self, docs: int) -> float:
         """Of stored documents, and of those that the store lacks, in their proportion."""
-        lacks = self.lacks / max(1, self.snapshot.collection.docs)
-        if not lacks:
-            return super().expected_ms(docs)
-        return super().expected_ms(docs) + self.reranker.cost.predict(
-            docs * lacks * self.mean_live_size
-        )
+        stored = super()._scoring_ms(docs)
+        if not self.lacks:
+            return stored
+        lacks = docs * self.lacks / max(1, self.snapshot.collection.docs)
+        return stored + self.reranker.cost.predict(lacks * self.mean_live_size)
 
     def calibrate(self, clock: Clock) -> None:
         """Practises on documents of the index, and on texts where there may be some to encode."""

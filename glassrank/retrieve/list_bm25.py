@@ -32,12 +32,13 @@ def rank_by_bm25(query: str, texts: Sequence[str], method: BM25 | None = None) -
     method = method or BM25()
     weights = Counter(_ANALYZER(query))
     rows = {term: row for row, term in enumerate(weights)}
-    counts = np.zeros((len(rows), len(texts)), np.float32)  # (T, N)
-    snippets = Snippets(query, _ANALYZER)
-    for place, text in enumerate(texts):
-        for term in snippets.terms(text):
-            counts[rows[term], place] += 1
     sizes = np.array([len(text) for text in texts], np.int64)
+    # One search in all of them takes half the time of one in each.
+    matches = Snippets(query, _ANALYZER).matches(" ".join(texts))
+    ends = np.cumsum(sizes + 1)
+    places = np.searchsorted(ends, [start for start, _, _ in matches], side="right")
+    counts = np.zeros((len(rows), len(texts)), np.float32)  # (T, N)
+    np.add.at(counts, (np.array([rows[term] for *_, term in matches], np.int64), places), 1)
     collection = CollectionStatistics(len(texts), int(sizes.sum()))
     lengths = method.lengths(sizes, collection)
     scores = np.zeros(len(texts), np.float32)

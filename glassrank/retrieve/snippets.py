@@ -83,13 +83,13 @@ class Snippets:
             tuple((s + shift, e + shift) for s, e, _ in matches if s >= begin and e <= end),
         )
 
-    def terms(self, text: str) -> list[str]:
-        """The query's terms in a text, each as often as it has them.
+    def matches(self, text: str) -> list[Match]:
+        """Where the query's terms stand in a text, and which.
 
-        >>> Snippets("chasing cat", EnglishAnalyzer()).terms("A cat chases cats.")
-        ['cat', 'chase', 'cat']
+        >>> Snippets("chasing cat", EnglishAnalyzer()).matches("A cat chases cats.")
+        [(2, 5, 'cat'), (6, 12, 'chase'), (13, 17, 'cat')]
         """
-        return [term for _, _, term in self._matches(" ".join(lower_case(text).split()))]
+        return self._matches(lower_case(text))
 
     def _matches(self, lowered: str) -> list[Match]:
         """Words of the query, in their order. Only where such a word can begin, the text is cut

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from test_cascade import FakeStage, SetClock
 from test_pipeline import tiny_model
-from test_text_pipeline import Answering
+from test_text_pipeline import LONG_MS, Answering
 
 import glassrank as gr
 from glassrank.deadline import Deadline
@@ -43,17 +43,17 @@ def order(ranking: gr.Ranking) -> list[Any]:
 
 @pytest.mark.filterwarnings("ignore::glassrank.ranking.inputs.BudgetWarning")
 def test_what_no_model_reaches_has_the_order_of_bm25(slow: Reranker) -> None:
-    ranking = rank("cat", TEXTS, model=slow, budget_ms=50)
+    ranking = rank("cat", TEXTS, model=slow, budget_ms=LONG_MS)
     assert ranking.depth == 0 and order(ranking) == BY_BM25
     assert [hit.first_rank for hit in ranking] == [1, 2, 3, 4, 5]
     assert ranking[0].first_score > ranking[1].first_score > ranking[2].first_score == 0
     dicts = [{"text": text, "title": "Cat" if text == "cold sea" else ""} for text in TEXTS]
-    assert 1 in order(rank("cat", dicts, model=slow, budget_ms=50))[:3]  # titles are read, too
+    assert 1 in order(rank("cat", dicts, model=slow, budget_ms=LONG_MS))[:3]  # titles are read, too
 
 
 @pytest.mark.filterwarnings("ignore::glassrank.ranking.inputs.BudgetWarning")
 def test_scores_of_what_has_found_them_take_the_place_of_bm25(slow: Reranker) -> None:
-    ranking = rank("cat", TEXTS, model=slow, budget_ms=50, scores=[1, 5, 2, 5, 3])
+    ranking = rank("cat", TEXTS, model=slow, budget_ms=LONG_MS, scores=[1, 5, 2, 5, 3])
     assert order(ranking) == [1, 3, 4, 2, 0] and ranking[0].first_score == 5
     for scores, says in (([1], "1 scores for 5 texts"), ([float("nan")] * 5, "no number")):
         with pytest.raises(InputError, match=says):
@@ -64,10 +64,10 @@ def test_scores_of_what_has_found_them_take_the_place_of_bm25(slow: Reranker) ->
 @pytest.mark.parametrize("scores", [None, [1.0] * 5], ids=["none", "equal"])
 def test_a_first_stage_without_scores_is_ordered_by_bm25(slow: Reranker, scores: Any) -> None:
     texts = {f"d{place}": text for place, text in enumerate(TEXTS)}
-    search = TextPipeline(Answering((list(texts), scores)), slow, docs=texts, budget_ms=50)
+    search = TextPipeline(Answering((list(texts), scores)), slow, docs=texts, budget_ms=LONG_MS)
     assert order(search("cat", 5)) == [f"d{place}" for place in BY_BM25]
     few = TextPipeline(Answering((list(texts), scores)), slow, docs=texts, candidates=3)
-    assert order(few("cat", 5, budget_ms=50)) == ["d2", "d0", "d1", "d3", "d4"]
+    assert order(few("cat", 5, budget_ms=LONG_MS)) == ["d2", "d0", "d1", "d3", "d4"]
 
 
 class FakeLists:
