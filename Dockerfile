@@ -18,7 +18,7 @@ RUN python -m venv /opt/glassrank \
     && /opt/glassrank/bin/pip install --no-cache-dir --require-hashes --no-deps -r requirements.txt \
     && /opt/glassrank/bin/pip install --no-cache-dir --no-deps --no-build-isolation .
 # What searches and ranks is compiled here, for processors like this one; elsewhere at the start.
-RUN /opt/glassrank/bin/python -m glassrank.cli.compile_all
+RUN /opt/glassrank/bin/glassrank warmup
 
 FROM ${PYTHON}
 COPY --from=build /opt/glassrank /opt/glassrank

@@ -2,11 +2,11 @@
 
 import copy
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from glassrank.retrieve.methods import Method, parse_method, run_method
 from glassrank.retrieve.search import TopK, affordable
 from glassrank.retrieve.segment import SegmentRecord
 from glassrank.retrieve.snapshot import FILE_NAME, Manifest, Snapshot, read_manifest
-from glassrank.retrieve.snippets import Snippets
+from glassrank.retrieve.snippets import Snippets, show_snippet
 from glassrank.retrieve.where import Given, parse_where
 from glassrank.retrieve.writer import UNCHANGED, changing, check_names
 from glassrank.text import EnglishAnalyzer
@@ -73,17 +73,24 @@ class Index:
         return index
 
     @classmethod
-    def build(cls, docs: Iterable[Doc], path: str | Path, *, overwrite: bool = False) -> "Index":
-        """Makes an index of documents, as one segment."""
+    def build(
+        cls,
+        docs: Iterable[Doc | Mapping[str, Any] | str],
+        path: str | Path,
+        *,
+        overwrite: bool = False,
+    ) -> "Index":
+        """Makes an index of documents, as one segment. A dict has the fields of a line of JSONL;
+        what has no id, as a text, is called by its place among them, from 0 on."""
         path = Path(path)
         check_target(path, overwrite=overwrite)
         with located(docs), changing(path, create=Manifest(EnglishAnalyzer.name)) as writer:
-            if not writer.add(docs):
+            if not writer.add(_docs_from(docs)):
                 raise InputError("there are no documents to index; check the input")
         with _committed(path):
             return cls(path, verify=False)
 
-    def add(self, docs: Iterable[Doc], *, replace: bool = False) -> int:
+    def add(self, docs: Iterable[Doc | Mapping[str, Any] | str], *, replace: bool = False) -> int:
         """Adds documents; with `replace`, those whose ids are there already take their place."""
         return self.change(add=docs, replace=replace).added
 
@@ -99,14 +106,14 @@ class Index:
         self,
         *,
         delete: Iterable[str] = (),
-        add: Iterable[Doc] | None = None,
+        add: Iterable[Doc | Mapping[str, Any] | str] | None = None,
         replace: bool = False,
         merge: bool = False,
     ) -> ChangeCounts:
         """First deletes, then adds, then merges, and all of it at once or nothing."""
         with located(add), changing(self.path) as writer:
             deleted = writer.delete(delete)
-            added = 0 if add is None else writer.add(add, replace_existing=replace)
+            added = 0 if add is None else writer.add(_docs_from(add), replace_existing=replace)
             if merge:
                 writer.merge()
             elif add is not None:
@@ -142,7 +149,9 @@ class Index:
         snapshot = self._snapshot
         top = self._run([query], k, method, snapshot, threads=1, where=where)[0]
         hits = tuple(
-            Hit(rank, snapshot.doc_id(number), score).reading(partial(snapshot.doc, number))
+            Hit(rank, snapshot.doc_id(number), score).reading(
+                partial(snapshot.doc, number), self.show_for(query)
+            )
             for rank, (number, score) in enumerate(
                 zip(top.docs.tolist(), top.scores.tolist(), strict=True), 1
             )
@@ -240,6 +249,10 @@ class Index:
         """Makes of texts the parts that show best why they were found."""
         return Snippets(query, self._analyzer)
 
+    def show_for(self, query: str) -> Callable[[str, tuple[int, int] | None], str]:
+        """What makes a hit's snippet of its text and passage."""
+        return partial(show_snippet, query, self._analyzer)
+
     def pinned(self) -> "Index":
         """The index as it is now, and stays: all that is read from it belongs together."""
         return copy.copy(self)
@@ -267,6 +280,12 @@ class Index:
 
     def __repr__(self) -> str:
         return f"Index({str(self.path)!r}: {len(self)} documents)"
+
+
+def _docs_from(given: Iterable[Doc | Mapping[str, Any] | str]) -> Iterator[Doc]:
+    from glassrank.corpus.records import docs_from  # who only searches does not wait for it
+
+    return docs_from(given)
 
 
 def check_target(path: Path, *, overwrite: bool) -> None:
@@ -303,7 +322,7 @@ def _committed(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def located(docs: Iterable[Doc] | None) -> Iterator[None]:
+def located(docs: Iterable[Any] | None) -> Iterator[None]:
     """Names the lines of a duplicate id, if the documents come from somewhere that can tell."""
     try:
         yield

@@ -34,7 +34,7 @@ from glassrank.types import Doc
 
 SEGMENT_BYTES = 96 << 20
 """Documents are kept in memory up to this size before they go to disk."""
-UNCHANGED = "it is as it was before, so make room and try again"
+UNCHANGED = "it is as it was before"
 _GROWTH = 3
 
 

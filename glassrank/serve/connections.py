@@ -1,7 +1,7 @@
 """Client connections: how many there may be, how long each step may take, and who makes room.
 
 uvicorn and h11 speak HTTP. Neither bounds how many connections a client holds, how many requests it
-sends ahead, or how long it leaves a response unread; nor does hypercorn or granian (decision 29).
+sends ahead, or how long it leaves a response unread; nor does hypercorn or granian (decision 32).
 `Connection` stands between asyncio and uvicorn's protocol and does that. It relies on asyncio's
 `Protocol` and `Transport` alone; what only the application knows (that a request is whole, that it
 brought the key, that its response is complete) the middleware tells it through

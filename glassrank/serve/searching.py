@@ -115,13 +115,6 @@ class Searcher:
             first=line is not None,
             where=form.where,
         )
-        models = self._service.options.pipelines.get(model, ())
-
-        def placed_by(hit: Hit) -> dict[str, str]:
-            """The model of a cascade that did: it is the one to ask for an explanation."""
-            named = len(models) > 1 and hit.placed_by
-            return {"placed_by": models[hit.placed_by - 1]} if named else {}
-
         answer: dict[str, Any] = {}
         for ranking in stages:
             ranked = now()
@@ -139,7 +132,7 @@ class Searcher:
                 "candidates": pipeline.candidates,
                 "granted_ms": round(ended - began + deadline.left(), 3),
                 **replace(ranking, timing=timing).to_json(
-                    lambda hit: {**texts[hit.rank - 1], **placed_by(hit)}  # noqa: B023
+                    lambda hit: texts[hit.rank - 1]  # noqa: B023
                 ),
             }
             if left_out := opened.index.left_out(query):
