@@ -1,11 +1,12 @@
-"""What computes `default`'s encoder on a CPU: ours, ONNX Runtime in three forms, and PyTorch.
+"""What computes `default`'s encoder on a CPU: ONNX Runtime in three forms, and PyTorch.
 
     python benchmarks/encoders.py                                  # speed
     python benchmarks/encoders.py --data COLLECTION --queries 50   # and quality, on dev queries
 
 The rule, written down before the figures: our own encoder stays only where it is at least 1.5 times
 as fast for a query of 12 tokens and no slower for documents, on two of the three kinds of processor
-that we get to see (VNNI, AMX, ARM). Otherwise it goes.
+that we get to see (VNNI, AMX, ARM). Otherwise it goes. It went (`docs/decisions/0029`), and the
+line that measured it with it.
 
 One text at a time. The forms take turns, so that a noisy neighbour disturbs them alike; times are
 medians, and the fastest of all rounds, which a busy machine disturbs least. Quality is the cosine
@@ -28,7 +29,7 @@ from numpy.typing import NDArray
 
 from glassrank.corpus import read_docs, read_qrels, read_queries
 from glassrank.measure.evaluate import evaluate
-from glassrank.models.checkpoint import load_named, load_served
+from glassrank.models.checkpoint import load_named
 from glassrank.nn.onnx_encoders import (
     Linear,
     Quantized,
@@ -92,20 +93,9 @@ def torch_encoder(threads: int) -> Encode:
     return encode
 
 
-def our_encoder(threads: int) -> Encode:
-    encoder = load_served("default").model._encoder
-
-    def encode(ids: NDArray[np.int64]) -> NDArray[np.float32]:
-        torch.set_num_threads(threads)
-        return encoder(ids)
-
-    return encode
-
-
 def speed(rounds: int) -> Iterator[dict[str, Any]]:
     forms: dict[tuple[str, int], Encode] = {}
     for threads in (1, 2):
-        forms["ours", threads] = our_encoder(threads)
         for name, linear in LINEAR.items():
             forms[name, threads] = onnx_encoder(linear, threads)
         forms["PyTorch, float32", threads] = torch_encoder(threads)

@@ -32,7 +32,7 @@ Linear = Callable[[Graph, str, str, Weight], str]
 """Multiplies rows (1, L, K) by a weight (N, K): graph, rows, the weight's name, the weight."""
 
 _BLOCK = 128
-"""Weights, and activations, that share a scale. Smaller blocks are nearer to float32 and slower."""
+"""Activations of a row that share a scale. Smaller blocks are nearer to float32, and slower."""
 _INTEGERS = 4
 """`accuracy_level`: activations are quantized to int8 block by block, and sums are integers."""
 _EPSILON = 1e-13
@@ -56,27 +56,19 @@ def as_float32(weight: Weight) -> Array:
     return np.asarray(weight, np.float32)
 
 
-def int8_linear(graph: Graph, rows: str, name: str, weight: Weight) -> str:
+def int8_linear(graph: Graph, rows: str, name: str, weight: Quantized) -> str:
     """8-bit weights and activations. Each row is quantized by itself: it does not matter what it is
     computed with."""
-    outputs, inputs = weight.values.shape if isinstance(weight, Quantized) else weight.shape
+    outputs, inputs = weight.values.shape
     blocks = -(-inputs // _BLOCK)
-    if isinstance(weight, Quantized):
-        values, scales = weight.values, np.repeat(weight.scales, blocks)
-    else:
-        padded = np.zeros((outputs, blocks * _BLOCK), np.float32)
-        padded[:, :inputs] = weight
-        padded = padded.reshape(-1, _BLOCK)
-        scales = np.abs(padded).max(1).clip(1e-12) / np.float32(127)
-        values = np.rint(padded / scales[:, None]).astype(np.int8).reshape(outputs, -1)
     filled = np.zeros((outputs, blocks * _BLOCK), np.uint8)
-    filled[:, : values.shape[1]] = values.view(np.uint8)
+    filled[:, :inputs] = weight.values.view(np.uint8)
     filled ^= 0x80  # the operator's zero is 128
     return graph.add(
         "MatMulNBits",
         rows,
         graph.weight(name, filled.reshape(outputs, blocks, _BLOCK)),
-        graph.weight(f"{name}.scales", scales.astype(np.float32)),
+        graph.weight(f"{name}.scales", np.repeat(weight.scales, blocks)),
         domain=CONTRIB,
         K=inputs,
         N=outputs,
@@ -87,13 +79,20 @@ def int8_linear(graph: Graph, rows: str, name: str, weight: Weight) -> str:
 
 
 def float_linear(graph: Graph, rows: str, name: str, weight: Weight) -> str:
-    """As the weights are."""
+    """Weights and activations in float32."""
     turned = np.ascontiguousarray(as_float32(weight).T)  # (K, N)
     return graph.add("MatMul", rows, graph.weight(name, turned))
 
 
+def as_kept(graph: Graph, rows: str, name: str, weight: Weight) -> str:
+    """As precise as the weights are kept: in 8 bits, or in float32."""
+    if isinstance(weight, Quantized):
+        return int8_linear(graph, rows, name, weight)
+    return float_linear(graph, rows, name, weight)
+
+
 def add_bert(
-    graph: Graph, ids: str, config: EncoderConfig, weights: Weights, linear: Linear = int8_linear
+    graph: Graph, ids: str, config: EncoderConfig, weights: Weights, linear: Linear = as_kept
 ) -> str:
     """Ids (1, L) to states (1, L, H)."""
     build = _Builder(graph, weights, linear)
@@ -124,7 +123,7 @@ def add_contextual(
     size: int,
     config: ContextualConfig,
     weights: Weights,
-    linear: Linear = float_linear,
+    linear: Linear = as_kept,
 ) -> str:
     """Word vectors and sinusoidal positions, both (1, L, E), to contextual vectors (1, L, E), mixed
     with the words themselves."""
@@ -171,18 +170,18 @@ class _Builder:
         return self._linear(self._graph, rows, f"{name}.weight", self._weights[f"{name}.weight"])
 
     def add_bias(self, rows: str, name: str) -> str:
+        """Of a layer, or of a norm."""
         return self._graph.add("Add", rows, self._constant(f"{name}.bias"))
 
-    def attend(
-        self, rows: str, name: str, heads: int, bias: str = "", **attributes: float | int
-    ) -> str:
-        """What each row attends to: (1, L, H * A)."""
+    def attend(self, rows: str, name: str, heads: int, bias: str = "", scale: float = 0.0) -> str:
+        """What each row attends to: (1, L, H * A). Scores have a scale by a head's size, unless
+        told otherwise."""
         projected = self.add_bias(self.multiply(rows, name), name)
         three = [f"{name} {part}" for part in ("query", "key", "value")]
         self._graph.add("Split", projected, outputs=three, axis=2, num_outputs=3)
         optional = ("", "", bias) if bias else ()  # a bias and a mask of keys come before
         return self._graph.add(
-            "MultiHeadAttention", *three, *optional, domain=CONTRIB, num_heads=heads, **attributes
+            "MultiHeadAttention", *three, *optional, domain=CONTRIB, num_heads=heads, scale=scale
         )
 
     def norm(self, rows: str, residual: str, name: str, epsilon: float, added: str = "") -> str:

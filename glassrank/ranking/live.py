@@ -1,5 +1,5 @@
 """A trained model with its vocabulary: texts in, scores out, nothing stored. What computes it,
-compiled code alone or PyTorch, parts here.
+ONNX Runtime or PyTorch, parts here.
 
 A `Reranker` asks for words and scores, and does not ask what they are made of; `load_served` has
 decided which of the two a model is loaded for.
@@ -28,7 +28,7 @@ from glassrank.types import Doc
 Ids = Sequence[NDArray[np.int32]]
 
 
-class Computing(Protocol):
+class Backend(Protocol):
     """One model, ready to encode and to score."""
 
     model: Any
@@ -52,8 +52,8 @@ class Computing(Protocol):
         """Of one encoded query and many encoded documents."""
 
 
-class ByCompiledCode:
-    """A model of `models/served.py`."""
+class OnnxBackend:
+    """A model of `models/served.py`: on a CPU, without PyTorch."""
 
     device = None
     dtype = None
@@ -70,18 +70,18 @@ class ByCompiledCode:
         return np.asarray(self.model.rank(query, docs, first_stage).score, np.float32)
 
 
-def computing(saved: SavedModel, device: str, *, exact: bool) -> Computing:
-    """On this device. `exact` leaves layers as they are."""
+def backend_of(saved: SavedModel, device: str, *, exact: bool) -> Backend:
+    """What computes a model on this device. `exact` leaves layers as they are."""
     if saved.model.device is None and device == "cpu" and not exact:
-        return ByCompiledCode(saved.model)
-    from glassrank.ranking.by_torch import ByTorch
+        return OnnxBackend(saved.model)
+    from glassrank.ranking.by_torch import TorchBackend
 
-    return ByTorch(saved.trained().model, device, saved.usage.query_length, exact=exact)
+    return TorchBackend(saved.trained().model, device, saved.usage.query_length, exact=exact)
 
 
-def query_batch(ids: NDArray[np.int32], computes: Computing) -> TokenBatch:
+def query_batch(ids: NDArray[np.int32], backend: Backend) -> TokenBatch:
     """One query, on the CPU."""
-    return batch_of([ids], None if computes.device is None else "cpu")
+    return batch_of([ids], None if backend.device is None else "cpu")
 
 
 WORDS_AT_ONCE = 16_384.0
@@ -115,13 +115,13 @@ class Reranker:
         self.exact = exact
         self.saved = saved
         self.usage = saved.usage
-        self._computes = computing(saved, device, exact=exact)
-        self.model: Any = self._computes.model
-        self.fast_model: Any = self._computes.fast_model
+        self._backend = backend_of(saved, device, exact=exact)
+        self.model: Any = self._backend.model
+        self.fast_model: Any = self._backend.fast_model
         """The model as it encodes documents and scores them, and on a GPU a transformer's queries
         too. Other queries have a form of their own, of `model`, which is what a store is tied to.
         """
-        self.device = self._computes.device
+        self.device = self._backend.device
         """Of PyTorch's; None where the model is served without it."""
         self._reader = TextReader(saved)
         self.encoder = self._reader.encoder
@@ -143,8 +143,8 @@ class Reranker:
 
     @property
     def stops(self) -> bool:
-        """Whether it ends in the middle of a document that must not take longer: compiled code
-        does."""
+        """Whether it ends between two documents of a batch that must not take longer: ONNX Runtime
+        does, which encodes them one by one."""
         return self.device is None
 
     @property
@@ -157,20 +157,20 @@ class Reranker:
     def encode_query(self, query: str) -> Words:
         """One query: vectors (1, Q, …)."""
         found = self._reader.query(query)
-        return self.encode_query_ids(query_batch(found.ids, self._computes))
+        return self.encode_query_ids(query_batch(found.ids, self._backend))
 
     def encode_query_ids(self, batch: TokenBatch) -> Words:
         """The same for a query that is read already: (1, Q) on the CPU."""
-        return self._computes.encode_query(batch)
+        return self._backend.encode_query(batch)
 
     def encode_doc(self, batch: TokenBatch) -> Words:
         """Documents as they are ranked live."""
-        return self._computes.encode_doc(batch)
+        return self._backend.encode_doc(batch)
 
     @property
     def dtype(self) -> Any:
         """What stored words are best read as: what a transformer computes in."""
-        return self._computes.dtype
+        return self._backend.dtype
 
     def scores(
         self, query: str, texts: Sequence[str | Doc], first_stage: Sequence[float] | None = None
@@ -250,7 +250,7 @@ class Reranker:
         self, query: Words, docs: Words, first_stage: NDArray[np.float32] | None
     ) -> NDArray[np.float32]:
         """One encoded query, many encoded documents."""
-        return self._computes.scores(query, docs, first_stage)
+        return self._backend.scores(query, docs, first_stage)
 
 
 def best_first(
