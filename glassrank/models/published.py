@@ -206,7 +206,7 @@ class BiEncoder(_Encoder):
         return Output(_SCALE * cosine, {"similarity": cosine[:, None, None]})
 
 
-class LateInteraction(_Encoder):
+class PublishedLateInteraction(_Encoder):
     """Each query token counts as much as the document token most like it."""
 
     name = "late_interaction"
@@ -230,7 +230,7 @@ _MASKS = ("[MASK]", "<mask>")
 _KINDS: dict[Kind, type[PublishedRanker]] = {
     "cross-encoder": CrossEncoder,
     "bi-encoder": BiEncoder,
-    "late interaction": LateInteraction,
+    "late interaction": PublishedLateInteraction,
 }
 
 

@@ -18,7 +18,7 @@ from glassrank.text.word_splitting import split_words
 Ids = NDArray[np.int64]
 
 
-class Pair(NamedTuple):
+class TokenPair(NamedTuple):
     """Two texts as one."""
 
     ids: Ids  # (L,)
@@ -63,14 +63,14 @@ class PublishedTokenizer:
             raise InputError("its tokenizer makes no tokens of a text")
         return encoded.ids[: own[0]], encoded.ids[own[-1] + 1 :]
 
-    def _around_pair(self) -> list[Pair]:
+    def _around_pair(self) -> list[TokenPair]:
         """Before the first text, between the two, and behind the second; and the types of both."""
         encoded = self._tokenizer.encode("a", "a")
         texts = encoded.sequence_ids
         first, second = ([p for p, t in enumerate(texts) if t == number] for number in (0, 1))
         bounds = [0, first[0], first[-1] + 1, second[0], second[-1] + 1, len(texts)]
         ids, types = np.array(encoded.ids, np.int64), np.array(encoded.type_ids, np.int64)
-        return [Pair(ids[a:b], types[a:b]) for a, b in pairwise(bounds)]
+        return [TokenPair(ids[a:b], types[a:b]) for a, b in pairwise(bounds)]
 
     @property
     def around(self) -> tuple[int, int]:
@@ -129,7 +129,9 @@ class PublishedTokenizer:
         ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
         return ids
 
-    def joined(self, query: NDArray[np.integer], doc: NDArray[np.integer], longest: int) -> Pair:
+    def joined(
+        self, query: NDArray[np.integer], doc: NDArray[np.integer], longest: int
+    ) -> TokenPair:
         """Two encoded texts as one; what of the second is beyond `longest` is cut off."""
         first, second = self.content(query), self.content(doc)
         second = second[: max(0, longest - self.around_pair - len(first))]
@@ -142,7 +144,7 @@ class PublishedTokenizer:
             np.full(len(second), of_second.types[0]),
             after.types,
         ]
-        return Pair(np.concatenate(ids), np.concatenate(types))
+        return TokenPair(np.concatenate(ids), np.concatenate(types))
 
     def tokens(self, text: str) -> list[Token]:
         """A text's tokens, as a person reads them, without those around it."""
