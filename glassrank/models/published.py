@@ -127,7 +127,7 @@ _INTEGERS = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}
 _INPUTS = ("input_ids", "attention_mask", "token_type_ids", "position_ids")
 
 
-class CrossEncoder(PublishedRanker):
+class PublishedCrossEncoder(PublishedRanker):
     """Query and document as one text, and one score."""
 
     name = "cross_encoder"
@@ -189,7 +189,7 @@ class _Encoder(PublishedRanker):
         raise NotImplementedError
 
 
-class BiEncoder(_Encoder):
+class PublishedBiEncoder(_Encoder):
     """The cosine of two vectors, scaled."""
 
     name = "bi_encoder"
@@ -228,8 +228,8 @@ class PublishedLateInteraction(_Encoder):
 
 _MASKS = ("[MASK]", "<mask>")
 _KINDS: dict[Kind, type[PublishedRanker]] = {
-    "cross-encoder": CrossEncoder,
-    "bi-encoder": BiEncoder,
+    "cross-encoder": PublishedCrossEncoder,
+    "bi-encoder": PublishedBiEncoder,
     "late interaction": PublishedLateInteraction,
 }
 
@@ -366,10 +366,10 @@ def _json(path: Path) -> dict[str, Any]:
     """A table of settings; empty where there is none."""
     if not path.exists():
         return {}
-    found = parse_json(_content(path, 1 << 22))
-    if not isinstance(found, dict):
+    table = parse_json(_content(path, 1 << 22))
+    if not isinstance(table, dict):
         raise InputError(f"{path.name} is not a table")
-    return found
+    return table
 
 
 def _content(path: Path, most: int) -> bytes:

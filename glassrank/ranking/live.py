@@ -72,7 +72,8 @@ class OnnxBackend:
 
 def backend_of(saved: SavedModel, device: str, *, exact: bool) -> Backend:
     """What computes a model on this device. `exact` leaves layers as they are."""
-    if saved.model.device is None and device == "cpu" and not exact:
+    is_exact = saved.load_trained is None  # a published graph has no other form
+    if saved.model.device is None and device == "cpu" and (is_exact or not exact):
         return OnnxBackend(saved.model)
     from glassrank.ranking.by_torch import TorchBackend
 
@@ -139,7 +140,7 @@ class Reranker:
     @property
     def alone(self) -> bool:
         """Whether documents are computed one by one."""
-        return self.exact and self.device.type == "cpu"
+        return self.exact and self.device is not None and self.device.type == "cpu"
 
     @property
     def stops(self) -> bool:

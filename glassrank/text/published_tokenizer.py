@@ -58,10 +58,10 @@ class PublishedTokenizer:
 
     def _around(self) -> tuple[list[int], list[int]]:
         encoded = self._tokenizer.encode("a")
-        own = [place for place, text in enumerate(encoded.sequence_ids) if text is not None]
-        if not own:
+        places = [place for place, text in enumerate(encoded.sequence_ids) if text is not None]
+        if not places:
             raise InputError("its tokenizer makes no tokens of a text")
-        return encoded.ids[: own[0]], encoded.ids[own[-1] + 1 :]
+        return encoded.ids[: places[0]], encoded.ids[places[-1] + 1 :]
 
     def _around_pair(self) -> list[TokenPair]:
         """Before the first text, between the two, and behind the second; and the types of both."""
@@ -84,8 +84,8 @@ class PublishedTokenizer:
 
     def number(self, token: str) -> int | None:
         """A token's id."""
-        found: int | None = self._tokenizer.token_to_id(token)
-        return found
+        number: int | None = self._tokenizer.token_to_id(token)
+        return number
 
     def encode(
         self, texts: Sequence[str], longest: int, most_words: int | None = None
@@ -104,11 +104,11 @@ class PublishedTokenizer:
         room = max(0, longest - sum(self.around))
         return [
             TextIds(
-                np.array([*self._before, *found.ids[:room], *self._after], np.int32),
+                np.array([*self._before, *encoded.ids[:room], *self._after], np.int32),
                 cut,
-                max(0, len(found.ids) - room),
+                max(0, len(encoded.ids) - room),
             )
-            for found, cut in zip(
+            for encoded, cut in zip(
                 self._tokenizer.encode_batch(kept, add_special_tokens=False), cut_words, strict=True
             )
         ]
@@ -148,11 +148,11 @@ class PublishedTokenizer:
 
     def tokens(self, text: str) -> list[Token]:
         """A text's tokens, as a person reads them, without those around it."""
-        found = self._tokenizer.encode(text, add_special_tokens=False)
-        words = found.word_ids
+        encoded = self._tokenizer.encode(text, add_special_tokens=False)
+        words = encoded.word_ids
         tokens = []
-        for place, (start, stop) in enumerate(found.offsets):
+        for place, (start, stop) in enumerate(encoded.offsets):
             goes_on = place > 0 and words[place] is not None and words[place] == words[place - 1]
-            shown = text[start:stop].strip() or found.tokens[place]
+            shown = text[start:stop].strip() or encoded.tokens[place]
             tokens.append(Token(shown, goes_on, start, stop))
         return tokens

@@ -103,6 +103,12 @@ def test_a_cross_encoder_reads_both_as_one_text(tmp_path: Path, style: str) -> N
     np.testing.assert_allclose(found, [logits(text, style)[0] for text in TEXTS], rtol=1e-5)
 
 
+def test_it_is_exact_as_it_is(tmp_path: Path) -> None:
+    folder = published(tmp_path / "m", "1 classes")
+    plain, exact = (gr.Reranker.load(folder, exact=exact) for exact in (False, True))
+    assert np.array_equal(*(reranker.scores(QUERY, TEXTS).values for reranker in (plain, exact)))
+
+
 def test_of_two_classes_the_second_is_the_relevant_one(tmp_path: Path) -> None:
     found = gr.load(str(published(tmp_path / "m", "2 classes"))).scores(QUERY, TEXTS).values
     expected = [logits(text)[1] - logits(text)[0] for text in TEXTS]
