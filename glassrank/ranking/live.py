@@ -6,7 +6,7 @@ decided which of the two a model is loaded for.
 """
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -23,7 +23,7 @@ from glassrank.models.text_batches import LeftOut, TextReader, batch_of, in_batc
 from glassrank.ranking.cost_model import CostModel
 from glassrank.text import Vocabulary
 from glassrank.text.encoder import WordEncoder
-from glassrank.types import Doc
+from glassrank.types import Doc, Ranking
 
 Ids = Sequence[NDArray[np.int32]]
 
@@ -172,6 +172,21 @@ class Reranker:
     def dtype(self) -> Any:
         """What stored words are best read as: what a transformer computes in."""
         return self._backend.dtype
+
+    def rank(
+        self,
+        query: str,
+        docs: Iterable[str | Mapping[str, Any] | Doc],
+        *,
+        k: int | None = None,
+        ids: Iterable[Any] | None = None,
+        budget_ms: float | None = None,
+    ) -> Ranking:
+        """The best k documents by this model: `glassrank.rank` with it. A hit has the `text`, the
+        `score`, its `probability` where the model knows it, and as `doc` all that was given."""
+        import glassrank
+
+        return glassrank.rank(query, docs, model=self, k=k, ids=ids, budget_ms=budget_ms)
 
     def scores(
         self, query: str, texts: Sequence[str | Doc], first_stage: Sequence[float] | None = None
