@@ -43,6 +43,8 @@ _EPSILON = np.float32(1e-12)
 
 Array = NDArray[Any]
 Kind = Literal["cross-encoder", "bi-encoder", "late interaction"]
+Pooled = Literal["mean", "cls", "none"]
+_NONE: Pooled = "none"
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ class PublishedConfig:
     kind: Kind
     longest: int = _LONGEST
     """Tokens that it reads at once."""
-    pooling: Literal["mean", "cls", "none"] = "none"
+    pooling: Pooled = _NONE
     query_prompt: str = ""
     doc_prompt: str = ""
     expanded_to: int = 0
@@ -276,42 +278,43 @@ def _config(folder: Path, graph: str, session: OnnxSession) -> PublishedConfig:
                 f"its graph tells {shapes['logits'][1]} classes apart; expected 1 or 2"
             )
         return PublishedConfig(graph, "logits", "cross-encoder", longest)
-    prompts = sentence.get("prompts") or {}
-    given = {
-        "query_prompt": str(prompts.get("query", sentence.get("query_prefix", ""))),
-        "doc_prompt": str(
-            prompts.get("document", prompts.get("passage", sentence.get("document_prefix", "")))
-        ),
-    }
     tokens = [name for name, shape in shapes.items() if len(shape) == 3]
     artifact = _json(folder / "artifact.metadata")
+    query, doc = _prompts(sentence, artifact)
     if tokens and (artifact or sentence.get("similarity_fn_name") == "MaxSim"):
-        if artifact:
-            given = {
-                "query_prompt": str(artifact.get("query_token_id", "[unused0]")),
-                "doc_prompt": str(artifact.get("doc_token_id", "[unused1]")),
-            }
         expanded = sentence.get("query_length", artifact.get("query_maxlen", 0))
-        if not sentence.get("do_query_expansion", True):
-            expanded = 0
+        fits = type(expanded) is int and 0 < expanded <= longest
         return PublishedConfig(
             graph,
             tokens[0],
             "late interaction",
             longest,
-            expanded_to=expanded if type(expanded) is int and 0 < expanded <= longest else 0,
-            **given,
+            query_prompt=query,
+            doc_prompt=doc,
+            expanded_to=expanded if fits and sentence.get("do_query_expansion", True) else 0,
         )
-    vectors = [name for name, shape in shapes.items() if len(shape) == 2]
-    if "sentence_embedding" in vectors:
-        return PublishedConfig(graph, "sentence_embedding", "bi-encoder", longest, **given)
-    if tokens:
-        pooling = _pooling(folder)
-        return PublishedConfig(graph, tokens[0], "bi-encoder", longest, pooling, **given)
-    raise InputError(
-        f"its graph gives {', '.join(shapes)[:80]}; expected logits, sentence_embedding, or a "
-        "vector for each token"
-    )
+    if len(shapes.get("sentence_embedding", ())) == 2:
+        output, pooling = "sentence_embedding", _NONE
+    elif tokens:
+        output, pooling = tokens[0], _pooling(folder)
+    else:
+        raise InputError(
+            f"its graph gives {', '.join(shapes)[:80]}; expected logits, sentence_embedding, or a "
+            "vector for each token"
+        )
+    return PublishedConfig(graph, output, "bi-encoder", longest, pooling, query, doc)
+
+
+def _prompts(sentence: dict[str, Any], artifact: dict[str, Any]) -> tuple[str, str]:
+    """What stands before a query, and before a document."""
+    if artifact:
+        return (
+            str(artifact.get("query_token_id", "[unused0]")),
+            str(artifact.get("doc_token_id", "[unused1]")),
+        )
+    prompts = sentence.get("prompts") or {}
+    doc = prompts.get("document", prompts.get("passage", sentence.get("document_prefix", "")))
+    return str(prompts.get("query", sentence.get("query_prefix", ""))), str(doc)
 
 
 def _longest(folder: Path, config: dict[str, Any]) -> int:
@@ -325,7 +328,7 @@ def _longest(folder: Path, config: dict[str, Any]) -> int:
     return known[0] if known else _LONGEST
 
 
-def _pooling(folder: Path) -> Literal["mean", "cls"]:
+def _pooling(folder: Path) -> Pooled:
     """The mean, unless `1_Pooling/config.json` says otherwise. Older folders have a switch for each
     kind, newer ones its name."""
     stored = _json(folder / "1_Pooling" / "config.json")
