@@ -4,13 +4,16 @@
 
 `glassrank serve` runs on loopback over an index with a store. Clients search, re-rank and explain
 without pause; a writer, a process too, adds, replaces, deletes, merges and encodes, and the service
-takes each change up. Writers and workers are killed as it goes. It holds if
+takes each change up. Writers and workers are killed as it goes. Attackers without the key hold
+connections: some send requests ahead and read nothing, some send nothing, some half a request. It
+holds if
 
 - every document that was acknowledged is found, and none that was deleted, then and at the end,
 - rankings are those of the same changes made one by one to a fresh index, to the last bit,
 - its oldest worker, which is not killed, takes no more memory (GROWTH_MB) late than half-way,
 - all was answered with 200, 404 or 429, or with a 503 that says when to come again,
-- no connection was cut but by a kill, no log has a traceback, no folder has anything left over.
+- no connection of a client with the key was cut but by a kill, no log has a traceback, and nothing
+  is left over in any folder.
 
 Texts to re-rank are of a fixed set: for each shape of a batch, oneDNN keeps what it has compiled,
 which is a few hundred megabytes for thousands of shapes, and would hide what grows without end.
@@ -29,12 +32,14 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from http.client import HTTPConnection, HTTPException
 from itertools import count
 from pathlib import Path
 from random import Random
 from typing import Any
+
+from attackers import KEY, PIPELINED, Flood
 
 from glassrank.models.checkpoint import load_named
 from glassrank.ranking import Pipeline
@@ -60,6 +65,11 @@ def words(chance: Random, most: int) -> str:
 
 
 TEXTS = [[words(Random(n), 30) for n in range(i, i + 20)] for i in range(0, 200, 20)]
+ATTACKS = (
+    PIPELINED,
+    b"",
+    b"POST /search HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{",
+)
 METHODS = ("bm25", "ql", "bm25+rm3", "ql+rm3")
 
 
@@ -225,16 +235,21 @@ class Client:
         self._last = "d0"
         self.done: Counter[str] = Counter()
         self.cut = 0
+        self.times: list[float] = []
+        """Milliseconds of searches."""
         self.faults: list[str] = []
 
     def ask(self, path: str, body: dict[str, Any] | None = None) -> tuple[int, Any]:
         """0 if the connection was cut."""
         try:
             data = None if body is None else json.dumps(body)
-            headers = {"Content-Type": "application/json"}
+            headers = {"Content-Type": "application/json", "Authorization": f"Bearer {KEY}"}
+            began = time.perf_counter()
             self._connection.request("GET" if body is None else "POST", path, data, headers)
             answer = self._connection.getresponse()
             text, again = answer.read().decode(), answer.headers["Retry-After"]
+            if path == "/search":
+                self.times.append(1e3 * (time.perf_counter() - began))
         except (OSError, HTTPException):
             self._connection.close()
             self.cut += 1
@@ -373,7 +388,7 @@ def soak(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     logs = [folder / "service.log", folder / "writer.log"]
     root = str(Path(__file__).resolve().parents[1])
     environment = {**os.environ, "TMPDIR": str(temporary), "PYTHONPATH": root}
-    environment["OMP_NUM_THREADS"] = "1"
+    environment |= {"OMP_NUM_THREADS": "1", "GLASSRANK_API_KEY": KEY}
     chance, history = Random(options.seed), History()
     first = [[f"d{n}", f"uniqued{n}at0 {words(chance, 30)}"] for n in range(DOCS)]
     Index.build([Doc(*one) for one in first], path)
@@ -388,6 +403,12 @@ def soak(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     stop = threading.Event()
     threads = [threading.Thread(target=client.until, args=(stop,)) for client in clients]
     faults: list[str] = []
+    attacks = ExitStack()
+    floods = [
+        attacks.enter_context(Flood(service.place[1], options.attackers, lambda p=payload: p))
+        for payload in ATTACKS
+        if options.attackers
+    ]
     try:
         for thread in threads:
             thread.start()
@@ -409,6 +430,7 @@ def soak(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         stop.set()
         for thread in threads:
             thread.join(120)
+        attacks.close()
         index = Index.build([Doc(*one) for one in first], folder / "replayed")
         for order in history.orders[1:]:
             follow(order, index, saved)
@@ -419,6 +441,7 @@ def soak(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         asked.close()
     finally:
         stop.set()
+        attacks.close()
         writer.end()
         status = service.end()
     for client in clients:
@@ -435,6 +458,8 @@ def soak(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         "documents": len(history.born),
         "deleted": len(history.died),
         "answers": sum((client.done for client in clients), Counter()),
+        "attackers' connections": sum(flood.opened for flood in floods),
+        "search ms p50, p99": percentiles([ms for client in clients for ms in client.times]),
         "workers killed": service.kills,
         "writers killed": writer.kills,
         "connections cut": cut,
@@ -442,6 +467,11 @@ def soak(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         "growth MB": growth,
         "faults": faults,
     }
+
+
+def percentiles(times: list[float]) -> list[float]:
+    ordered = sorted(times) or [0.0]
+    return [round(ordered[int(share * (len(ordered) - 1))], 1) for share in (0.5, 0.99)]
 
 
 def arguments(given: list[str] | None = None) -> argparse.Namespace:
@@ -453,6 +483,7 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--pause", type=float, default=0.1, help="seconds between two changes")
     parser.add_argument("--kill-every", type=float, default=20.0, help="seconds: a worker")
     parser.add_argument("--kill-writer", type=int, default=25, help="at every n-th change")
+    parser.add_argument("--attackers", type=int, default=128, help="connections of each attack")
     parser.add_argument("--writer", type=Path, help=argparse.SUPPRESS)
     return parser.parse_args(given)
 

@@ -2,7 +2,7 @@
 
 import glassrank as gr
 
-gr.rank("how do I read a csv file?", texts, budget_ms=50)    # a list of texts, no index
+gr.rank("how do I read a csv file?", texts, budget_ms=500)   # a list of texts, no index
 
 search = gr.open("my.index", budget_ms=50)                   # with the model in the package
 for hit in search("how do I read a csv file?", k=10):
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from glassrank.corpus import read_docs, read_qrels, read_queries, read_run, write_run
     from glassrank.explaining import explain
     from glassrank.measure.evaluate import evaluate
-    from glassrank.ranking import Pipeline, Reranker, TextPipeline, load, rank
+    from glassrank.ranking import Pipeline, Reranker, TextPipeline, arank, load, rank
     from glassrank.retrieve import BM25, QL, RM3, Index
 
     open = Pipeline.open  # noqa: A001
@@ -45,6 +45,7 @@ __all__ = [
     "Reranker",
     "Run",
     "TextPipeline",
+    "arank",
     "evaluate",
     "explain",
     "load",
@@ -62,7 +63,7 @@ _HOMES = {
     "glassrank.corpus": ("read_docs", "read_qrels", "read_queries", "read_run", "write_run"),
     "glassrank.explaining": ("explain",),
     "glassrank.measure": ("evaluate",),
-    "glassrank.ranking": ("Pipeline", "Reranker", "TextPipeline", "load", "rank"),
+    "glassrank.ranking": ("Pipeline", "Reranker", "TextPipeline", "arank", "load", "rank"),
     "glassrank.retrieve": ("BM25", "QL", "RM3", "Index"),
 }
 

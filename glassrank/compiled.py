@@ -10,6 +10,7 @@ seconds; so arrays are given the same form where they are opened or made (`array
 """
 
 import functools
+import logging
 import sys
 import threading
 from collections.abc import Callable
@@ -83,9 +84,24 @@ def when_compiling(listener: Listener) -> None:
     _listeners.append(listener)
 
 
+COMPILING = (
+    "compiling for this processor, which takes up to a minute, once; `glassrank warmup` does it "
+    "beforehand"
+)
+_log = logging.getLogger("glassrank")
+
+
 def _tell(name: str) -> None:
     for listener in _listeners:
         listener(name)
+    if not _listeners:
+        _log_compiling()
+
+
+@functools.cache
+def _log_compiling() -> None:
+    """A warning: who has not set up logging sees it on stderr, and does not think that it hangs."""
+    _log.warning(COMPILING)
 
 
 def worth_loading(numbers: int) -> bool:

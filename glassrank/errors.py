@@ -3,6 +3,7 @@
 The command line prints them as they are and ends with `exit_status`; anything else is a bug.
 """
 
+import errno
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -90,6 +91,14 @@ class CorruptError(GlassrankError):
     """A file that is not what was written: a flipped byte, a cut tail."""
 
 
+_FULL, _CLOSED = "make room and try again", "choose a path that you may write to"
+_REMEDIES = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), _FULL),
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), _CLOSED),
+}
+"""What helps, by the system's error, where something was to be written."""
+
+
 @contextmanager
 def explained(doing: str, hint: str = "") -> Iterator[None]:
     """A disk that is full, damaged or closed to us, as one sentence: `cannot DOING: WHY; HINT`."""
@@ -100,10 +109,12 @@ def explained(doing: str, hint: str = "") -> Iterator[None]:
 
 
 def disk_error(error: OSError, doing: str, hint: str = "") -> DiskError:
-    """What a system's error means: `cannot DOING: WHY; HINT`."""
+    """What a system's error means: `cannot DOING: WHY; HINT, so REMEDY`."""
     where = f" ({error.filename})" if error.filename and str(error.filename) not in doing else ""
+    remedy = _REMEDIES.get(error.errno or 0, "") if hint else ""
+    told = f"{hint}, so {remedy}" if remedy else hint
     return DiskError(
-        f"cannot {doing}{where}: {error.strerror or error}{'; ' if hint else ''}{hint}"
+        f"cannot {doing}{where}: {error.strerror or error}{'; ' if told else ''}{told}"
     )
 
 

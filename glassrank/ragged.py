@@ -55,6 +55,10 @@ class Strings(Sequence[str]):
         self._offsets = offsets.data
         self._data = data.data
 
+    def size(self, number: int) -> int:
+        """One string's number of bytes."""
+        return int(self._offsets[number + 1] - self._offsets[number])
+
     def encoded(self, number: int) -> bytes:
         """One string's bytes."""
         return bytes(self._data[self._offsets[number] : self._offsets[number + 1]])

@@ -12,6 +12,10 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 from numpy.typing import NDArray
 
+_SNIPPET = 240
+_SHOWN, _WIDTH = 10, 72
+"""Of a ranking that is printed: hits, and characters of a title."""
+
 Qrels = dict[str, dict[str, int]]
 """Judgments: query id -> document id -> relevance grade."""
 
@@ -32,6 +36,8 @@ class Doc:
     title: str = ""
     source: str = ""
     metadata: Mapping[str, object] = field(default_factory=dict)
+    fields_cut: bool = field(default=False, repr=False, compare=False)
+    """Whether title, source and metadata were too long to be read whole."""
 
 
 class Qrel(NamedTuple):
@@ -51,28 +57,36 @@ class HitFields(NamedTuple):
     score: float
     first_rank: int | None = None
     first_score: float | None = None
-    placed_by: int = 0
+    placed_by: str | None = None
     probability: float | None = None
     passage: tuple[int, int] | None = None
     truncated: bool = False
+    stage: int = 0
 
 
 class Hit(HitFields):
     """One line of a ranking. `rank` counts from 1. `first_rank` and `first_score` say what the
-    first stage of a pipeline thought; `placed_by` is the number of the model that placed the hit,
-    from 1 on, or 0 where none has come as far as this. `probability` is that of being relevant,
-    where that model knows it. A document that is longer than that model reads is read in passages:
-    `passage` are the characters of its text, from and to, that earned it its score. `truncated`
-    says that some of it was not read all the same, for lack of time or because it is too long.
+    first stage of a pipeline thought; `placed_by` names the model that placed the hit, or is None
+    where none has come as far as this, and `stage` is its number in the pipeline, from 1 on, or 0.
+    `probability` is that of being relevant, where that model knows it. A document that is longer
+    than that model reads is read in passages: `passage` are the characters of its text, from and
+    to, that earned it its score. `truncated` says that some of it was not read all the same, for
+    lack of time or because it is too long.
 
     Its document is read when it is first asked for: a search takes no longer for it.
     """
 
     _read: Callable[..., Doc] | None = None
+    _show: Callable[[str, tuple[int, int] | None], str] | None = None
 
-    def reading(self, read: Callable[..., Doc]) -> "Hit":
-        """This hit, whose document is read in this way; `read(n)` may read n characters alone."""
-        self._read = read
+    def reading(
+        self,
+        read: Callable[..., Doc],
+        show: Callable[[str, tuple[int, int] | None], str] | None = None,
+    ) -> "Hit":
+        """This hit, whose document is read in this way; `read(n)` may read n characters alone.
+        `show(text, passage)` makes its snippet."""
+        self._read, self._show = read, show
         return self
 
     def beginning(self, characters: int) -> Doc | None:
@@ -94,6 +108,14 @@ class Hit(HitFields):
         """All of it."""
         return self.doc.text if self.doc else ""
 
+    @cached_property
+    def snippet(self) -> str:
+        """The part of its text that shows best why it was found; its beginning where no query is
+        known."""
+        if self._show is None:
+            return self.text[:_SNIPPET]
+        return self._show(self.text, self.passage)
+
     @property
     def source(self) -> str:
         """Where it comes from, if it says so."""
@@ -107,16 +129,17 @@ class Hit(HitFields):
     def to_dict(self) -> dict[str, Any]:
         """The hit and its document, by name."""
         document = {"title": self.title, "text": self.text, "source": self.source}
-        return {**self._asdict(), **document, "metadata": dict(self.metadata)}
+        more = {"snippet": self.snippet, "metadata": dict(self.metadata)}
+        return {**self._asdict(), **document, **more}
 
     def __getstate__(self) -> dict[str, Any]:
         # A copy in another process has no index to read from: it takes the document along.
-        return {"doc": self.doc}
+        return {"doc": self.doc, "snippet": self.snippet}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Ranking:
-    """The answer to one query, best first; a sequence of hits.
+    """The answer to one query, best first; a sequence of hits. Printed, it is a short table.
 
     `depth` is how many candidates were re-ranked (0: first stage only), of `found`, and `depths`
     the same for each model; `cut_short` says that the time was not enough for all that was asked
@@ -137,6 +160,29 @@ class Ranking:
     truncated: int = 0
     shards: int = 0
     missing: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Ranking({self.query!r}, {len(self.hits)} hits, {self.depth} re-ranked)"
+
+    def __str__(self) -> str:
+        """
+        >>> print(Ranking("cat", (Hit(1, "a", 2.5).reading(lambda: Doc("a", "A cat.", "Cats")),)))
+        cat: 1 hits
+          1    2.50  a  Cats
+        """
+        told = f"{self.query}: {len(self.hits)} hits"
+        if self.depths:
+            told += f", {self.depth} of {self.found} re-ranked"
+        if "total" in self.timing:
+            told += f" in {self.timing['total']:.1f} ms"
+        shown = self.hits[:_SHOWN]
+        width = max((len(str(hit.doc_id)) for hit in shown), default=0)
+        rows = [
+            f"{hit.rank:3} {hit.score:7.2f}  {hit.doc_id!s:{width}}  {_one_line(hit)}"
+            for hit in shown
+        ]
+        rest = len(self.hits) - len(shown)
+        return "\n".join([told, *rows, *([f"  … and {rest} more"] if rest else [])])
 
     @property
     def answered(self) -> str:
@@ -199,7 +245,8 @@ class Ranking:
                     "probability": hit.probability,
                     "first_rank": hit.first_rank,
                     "first_score": hit.first_score,
-                    "reranked": hit.placed_by > 0,
+                    "reranked": hit.stage > 0,
+                    "placed_by": hit.placed_by,
                     "passage": hit.passage,
                     "truncated": hit.truncated,
                     **shown(hit),
@@ -214,6 +261,11 @@ class Ranking:
         answered = self.shards - len(self.missing)
         told = {"answered": answered, "of": self.shards, "missing": list(self.missing)}
         return {"shards": told}
+
+
+def _one_line(hit: Hit) -> str:
+    text = " ".join((hit.title or hit.snippet).split())
+    return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 2]} …"
 
 
 def query_name(number: int) -> str:

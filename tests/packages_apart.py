@@ -1,6 +1,7 @@
 """Tests with packages whose pins do not go with ours: in a folder, found by another process."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -25,3 +26,11 @@ def run_beside(packages: list[str], folder: Path, *pytest_arguments: str) -> str
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
     return ran.stdout
+
+
+def write_pins(file: Path) -> Path:
+    """The versions of constraints.txt without hashes: with them, pip wants one of everything."""
+    root = Path(__file__).resolve().parents[1]
+    pins = re.findall(r"^[\w.-]+==[^\s\\;]+", (root / "constraints.txt").read_text(), re.MULTILINE)
+    file.write_text("\n".join(pins))
+    return file

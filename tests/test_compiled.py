@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from glassrank import Doc, Index
+from glassrank import Doc, Index, compiled
 from glassrank.cli.compile_all import compile_modules
 from glassrank.compiled import FUNCTIONS, Compiled
 from glassrank.retrieve import packing, segment_checks, topk
@@ -193,3 +193,21 @@ def test_bytecode_is_there_even_where_python_writes_none(tmp_path: Path) -> None
     assert "No such file" in run("-c", importing, **path).stderr
     compile_modules(tmp_path)
     assert run("-c", importing, **path).stdout == "True\n"
+
+
+def test_a_program_that_compiles_says_so_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Through `logging`, whose warnings are on stderr unless somebody has set it up."""
+    compiled._log_compiling.cache_clear()
+    monkeypatch.setattr(compiled, "_listeners", [])
+    compiled._tell("one")
+    compiled._tell("two")
+    assert [(record.name, record.levelname) for record in caplog.records] == [
+        ("glassrank", "WARNING")
+    ]
+    assert "glassrank warmup" in caplog.text
+    heard: list[str] = []
+    compiled.when_compiling(heard.append)
+    compiled._tell("three")
+    assert heard == ["three"] and len(caplog.records) == 1  # a command tells it in its own way

@@ -6,6 +6,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from packages_apart import write_pins
 
 ROOT = Path(__file__).resolve().parents[1]
 PLATFORMS = {
@@ -24,8 +25,15 @@ def test_every_dependency_has_a_binary(name: str, python: str, tmp_path: Path) -
     platforms = [part for platform in PLATFORMS[name] for part in ("--platform", platform)]
     command = [
         *(sys.executable, "-m", "pip", "install", "--dry-run", "--ignore-installed"),
-        *("--target", str(tmp_path), "--only-binary", ":all:", "--python-version", python),
-        *("--constraint", str(ROOT / "constraints.txt"), "--quiet", *platforms),
+        *(
+            "--target",
+            str(tmp_path / "target"),
+            "--only-binary",
+            ":all:",
+            "--python-version",
+            python,
+        ),
+        *("--constraint", str(write_pins(tmp_path / "pins.txt")), "--quiet", *platforms),
         *project["dependencies"],
     ]
     done = subprocess.run(command, capture_output=True, text=True)

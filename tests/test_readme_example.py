@@ -28,7 +28,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_example_runs_and_is_short(folder: Path) -> None:
     names: dict = {"texts": TEXTS}
-    exec(EXAMPLE.replace("budget_ms=50", "budget_ms=5000"), names)
+    exec(EXAMPLE.replace("budget_ms=50)", "budget_ms=5000)").replace("=500)", "=60_000)"), names)
     search, ranking = names["search"], names["ranking"]
     assert search.store is not None  # found without being named
     assert ranking.depth == len(TEXTS) and not ranking.cut_short and not ranking.live

@@ -4,10 +4,16 @@
 own. A package is imported by its adapter alone; where it is missing, one sentence says so.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from glassrank.errors import InputError
+
+
+def scores_if_all(scores: Sequence[float | None]) -> list[float] | None:
+    """Those of what has found the documents, if it gave one to each."""
+    known = [score for score in scores if score is not None]
+    return known if len(known) == len(scores) else None
 
 
 @contextmanager

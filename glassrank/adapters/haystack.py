@@ -2,9 +2,10 @@
 
 from dataclasses import replace
 
-from glassrank.adapters import extra
+from glassrank.adapters import extra, scores_if_all
 from glassrank.errors import InputError
-from glassrank.ranking import load, rank
+from glassrank.ranking import rank, warm_up
+from glassrank.ranking.text_pipeline import rerankers_of
 
 with extra("haystack"):
     from haystack import Document, component
@@ -15,16 +16,20 @@ class GlassrankRanker:
     """The best of the documents that a retriever has found, best first, with the model's scores."""
 
     def __init__(
-        self, model: str = "default", top_k: int | None = 10, budget_ms: float | None = None
+        self,
+        model: str | list[str] | None = None,
+        top_k: int | None = 10,
+        budget_ms: float | None = None,
     ) -> None:
-        """`model` is a folder, or `default` or `fast`; all of it can be written as YAML."""
+        """`model` as in `glassrank.rank`, by name; all of it can be written as YAML."""
         self.model = model
         self.top_k = top_k
         self.budget_ms = budget_ms
 
     def warm_up(self) -> None:
         """Loads and compiles, before the first query."""
-        load(self.model, warm=True)
+        for reranker in rerankers_of(self.model, self.budget_ms is not None):
+            warm_up(reranker)
 
     @component.output_types(documents=list[Document])
     def run(
@@ -37,6 +42,11 @@ class GlassrankRanker:
         if None in texts:
             raise InputError("a document has no text in its content; only texts are ranked")
         ranking = rank(
-            query, texts, model=self.model, k=top_k or self.top_k, budget_ms=self.budget_ms
+            query,
+            texts,
+            model=self.model,
+            scores=scores_if_all([document.score for document in documents]),
+            k=top_k or self.top_k,
+            budget_ms=self.budget_ms,
         )
         return {"documents": [replace(documents[hit.doc_id], score=hit.score) for hit in ranking]}

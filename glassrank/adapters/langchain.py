@@ -5,7 +5,8 @@ from typing import Any
 
 from glassrank.adapters import extra
 from glassrank.ranking import rank
-from glassrank.types import Hit
+from glassrank.ranking.relevance import relevance_scores
+from glassrank.types import Ranking
 
 with extra("langchain"):
     from langchain_core.callbacks import CallbackManagerForRetrieverRun, Callbacks
@@ -15,7 +16,7 @@ with extra("langchain"):
 
 class GlassrankCompressor(BaseDocumentCompressor):
     """The best of the documents that a retriever has found, best first. Their metadata have a
-    `relevance_score`, and a `probability` of being relevant where the model knows it."""
+    `relevance_score`, between 0 and 1 as in `/v1/rerank`, and the model's own `score`."""
 
     model: Any = None
     """As in `glassrank.rank`."""
@@ -32,8 +33,8 @@ class GlassrankCompressor(BaseDocumentCompressor):
         texts = [document.page_content for document in documents]
         ranking = rank(query, texts, model=self.model, k=self.top_n, budget_ms=self.budget_ms)
         return [
-            document.model_copy(update={"metadata": {**document.metadata, **_scores(hit)}})
-            for hit in ranking
+            document.model_copy(update={"metadata": {**document.metadata, **scores}})
+            for hit, scores in zip(ranking, _scores(ranking), strict=True)
             for document in [documents[hit.doc_id]]
         ]
 
@@ -49,6 +50,7 @@ class GlassrankRetriever(BaseRetriever):
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun
     ) -> list[Document]:
+        ranking = self.pipeline(query, self.k, budget_ms=self.budget_ms)
         return [
             Document(
                 hit.text,
@@ -57,13 +59,16 @@ class GlassrankRetriever(BaseRetriever):
                     **hit.metadata,
                     "title": hit.title,
                     "source": hit.source or str(hit.doc_id),
-                    **_scores(hit),
+                    **scores,
                 },
             )
-            for hit in self.pipeline(query, self.k, budget_ms=self.budget_ms)
+            for hit, scores in zip(ranking, _scores(ranking), strict=True)
         ]
 
 
-def _scores(hit: Hit) -> dict[str, float]:
-    known = {} if hit.probability is None else {"probability": hit.probability}
-    return {"relevance_score": hit.score, **known}
+def _scores(ranking: Ranking) -> list[dict[str, float]]:
+    relevance = relevance_scores(ranking)
+    return [
+        {"relevance_score": value, "score": hit.score}
+        for hit, value in zip(ranking, relevance, strict=True)
+    ]

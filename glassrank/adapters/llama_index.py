@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from glassrank.adapters import extra
+from glassrank.adapters import extra, scores_if_all
 from glassrank.errors import InputError
 from glassrank.ranking import rank
 
@@ -36,6 +36,7 @@ class GlassrankPostprocessor(BaseNodePostprocessor):
             query_bundle.query_str,
             [node.node.get_content(metadata_mode=MetadataMode.NONE) for node in nodes],
             model=self.model,
+            scores=scores_if_all([node.score for node in nodes]),
             k=self.top_n,
             budget_ms=self.budget_ms,
         )

@@ -52,8 +52,14 @@ class PtReranker(pt.Transformer):
         results = results.drop(columns="rank", errors="ignore").reset_index(drop=True)
         scores = pd.Series(0.0, index=results.index)
         for _, docs in results.groupby("qid", sort=False):
-            query, texts = docs["query"].iloc[0], docs[self.text_field]
-            ranking = rank(query, texts, ids=docs.index, model=self.model, budget_ms=self.budget_ms)
+            ranking = rank(
+                docs["query"].iloc[0],
+                docs[self.text_field],
+                ids=docs.index,
+                scores=docs.get("score"),
+                model=self.model,
+                budget_ms=self.budget_ms,
+            )
             scores[[hit.doc_id for hit in ranking]] = [hit.score for hit in ranking]
         return _ranked(results.assign(score=scores))
 

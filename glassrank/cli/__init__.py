@@ -15,12 +15,13 @@ from glassrank.errors import GlassrankError, disk_error
 COMMANDS = (
     *("demo", "index", "search", "retrieve", "rerank", "evaluate", "tune", "prepare", "train"),
     *("adapt", "experiment", "select", "average", "explain", "encode", "bench", "budget"),
-    *("clusters", "serve", "push"),
+    *("clusters", "serve", "push", "warmup"),
 )
 _FILES = {
     **dict.fromkeys(("retrieve", "rerank"), "whole_runs"),
     "explain": "search",
     "tune": "evaluate",
+    "warmup": "compile_all",
     **dict.fromkeys(("prepare", "adapt", "select", "average", "push"), "train"),
 }
 """Where commands are that have no file of their name."""
@@ -36,9 +37,12 @@ def application(names: Iterable[str] = COMMANDS) -> typer.Typer:
         rich_markup_mode="rich",
     )
     app.callback(invoke_without_command=True)(_options)
+    names = list(names)
     for name in names:
         home = import_module(f"glassrank.cli.{_FILES.get(name, name)}")
-        app.command(name)(getattr(home, name))
+        # What stands below a command's own help may take long to import.
+        epilog = home.epilog() if len(names) == 1 and hasattr(home, "epilog") else None
+        app.command(name, epilog=epilog)(getattr(home, name))
     return app
 
 
@@ -60,7 +64,7 @@ def _interrupt(*_: object) -> None:
 
 @cache
 def _say_compiling() -> None:
-    console.say("Compiling for this processor, which takes up to half a minute, once …")
+    console.say("Compiling for this processor, which takes up to a minute, once …")
 
 
 def main() -> None:

@@ -1,4 +1,5 @@
-"""Compiles everything once, by using it on three documents: what `scripts/setup` runs.
+"""`glassrank warmup`: compiles everything once, by using it on three documents, as `scripts/setup`
+and the Dockerfile do.
 
 Code is compiled when it is first called with a type of arrays, so what is called here is found
 ready by every later command. Words have four types, of which live ones have the last.
@@ -6,9 +7,11 @@ ready by every later command. Words have four types, of which live ones have the
 
 import compileall
 import tempfile
+import time
 from pathlib import Path
 
 import glassrank
+from glassrank.cli import console
 from glassrank.compiled import load_at_once
 from glassrank.retrieve import Index
 from glassrank.types import Doc
@@ -16,6 +19,19 @@ from glassrank.types import Doc
 _MOST_OFTEN = (1, 1 << 8, 1 << 16)
 """How often a word stands in a document, so that it is counted in one, two and four bytes."""
 _STORES = ("int8", "bf16", "int3")
+
+
+def warmup(quiet: console.Quiet = False) -> None:
+    """Compile now what the first search or ranking would compile, and load the models once."""
+    from glassrank.ranking import load
+    from glassrank.ranking.text_pipeline import LIST_MODELS
+
+    began = time.perf_counter()
+    compile_modules(Path(glassrank.__file__).parent)
+    compile_all()
+    for name in LIST_MODELS:
+        load(name, warm=True)
+    console.say(f"Ready, in {time.perf_counter() - began:.0f} s", quiet=quiet)
 
 
 def compile_all() -> None:
@@ -56,8 +72,3 @@ def compile_modules(package: Path) -> None:
 
 def _docs(often: str) -> list[Doc]:
     return [Doc("1", "a bird"), Doc("2", f"{often} on a mat"), Doc("3", "dogs chase cats")]
-
-
-if __name__ == "__main__":
-    compile_modules(Path(glassrank.__file__).parent)
-    compile_all()

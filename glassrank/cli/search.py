@@ -126,7 +126,7 @@ def timing_line(ranking: "Ranking") -> str:
         for name, spent in ranking.timing.items()
         if name != "total"
     )
-    first, *further = ranking.depths or (ranking.depth,)
+    first, *further = [depth for depth in ranking.depths if depth] or [ranking.depth]
     deep = f"re-ranked {first:,}"
     if ranking.cut_short and first < ranking.found:
         deep += f" of {ranking.found:,}, which is where time ended,"

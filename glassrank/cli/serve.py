@@ -55,6 +55,9 @@ def serve(
     allow_host: Annotated[
         list[str] | None, typer.Option(help="Another name that requests may use for this host.")
     ] = None,
+    limit: Annotated[
+        list[str] | None, typer.Option(help="NAME=VALUE of a limit below; several may be given.")
+    ] = None,
     clusters: Annotated[
         Path | None, typer.Option(help="What `glassrank clusters --json` wrote, for the page.")
     ] = None,
@@ -79,6 +82,7 @@ def serve(
     from glassrank.retrieve.methods import parse_method
     from glassrank.serve import Options
     from glassrank.serve import serve as run
+    from glassrank.serve.limits import Limits, change_limits
     from glassrank.serve.options import read_api_key
 
     parse_method(method or "bm25")
@@ -106,9 +110,18 @@ def serve(
         clusters=clusters,
         curves=curves,
         traces=traces,
+        limits=change_limits(Limits(), limit or ()),
     )
     console.say("Opening the index and the models …", quiet=quiet)
     run(options, lambda address: console.say(f"Serving {index} at {address}", quiet=quiet))
+
+
+def epilog() -> str:
+    """Every limit with its value, below `glassrank serve --help`."""
+    from glassrank.serve.limits import describe_limits
+
+    lines = [f"{name}={value}: {about}" for name, value, about in describe_limits()]
+    return "\n\n".join(["Limits of each process (--limit NAME=VALUE):", *lines])
 
 
 def _models(names: list[str], ray: str | None) -> tuple[tuple[str, str], ...]:

@@ -8,7 +8,7 @@ good. It raises what makes the rest of a file unreadable.
 
 import csv
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from glassrank.errors import InputError, kind
@@ -125,6 +125,26 @@ def make_doc(fields: Mapping[str, object], path: Path, line: int) -> Doc:
         metadata = {"metadata": metadata}
     check_not_empty(doc_id, title + text, path, line)
     return Doc(doc_id, text, title, source, {**metadata, **rest})
+
+
+def docs_from(given: Iterable[object]) -> Iterator[Doc]:
+    """Documents, dicts with the names of a JSONL file's fields, or texts. Without an id, the place
+    among them, from 0 on, is one.
+
+    >>> [doc.doc_id for doc in docs_from(["Owls hoot.", {"id": "b", "text": "Dogs bark."}])]
+    ['0', 'b']
+    """
+    if isinstance(given, str | bytes | Mapping):
+        raise InputError(f"expected a list of documents, not {kind(given)}; give [document]")
+    for place, item in enumerate(given):
+        if isinstance(item, Doc):
+            yield item
+            continue
+        fields = {"text": item} if isinstance(item, str) else item
+        if not isinstance(fields, Mapping):
+            raise InputError(f"document {place} is {kind(item)}; expected a Doc, a dict or a text")
+        named = any(name in fields for name in ID_FIELDS)
+        yield make_doc(fields if named else {"doc_id": str(place), **fields}, Path("docs"), place)
 
 
 def check_not_empty(doc_id: str, text: str, path: Path, line: int) -> None:

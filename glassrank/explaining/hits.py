@@ -124,7 +124,7 @@ class _Reranked:
             return 1
         if self._deadline is NEVER and min(pipeline.depths) >= pipeline.candidates:
             return models if pipeline.index.snapshot.find(doc_id) in self._found.docs else 0
-        return next((hit.placed_by for hit in self._final if hit.doc_id == doc_id), 0)
+        return next((hit.stage for hit in self._final if hit.doc_id == doc_id), 0)
 
     def others(self, number: int) -> Others:
         """What the model of this number, from 1 on, ranks. One model ranks all candidates, so that
@@ -144,7 +144,7 @@ class _Reranked:
             or sum(live_passages(stage, found.docs).sum() for stage in stages) > _MOST_ENCODED
         ):
             return RankedDocs(found.docs, self._mixed(found.scores))
-        hits = [hit for hit in self._final if hit.placed_by >= number]
+        hits = [hit for hit in self._final if hit.stage >= number]
         hits.sort(key=lambda hit: hit.first_rank or 0)
         return RankedDocs(
             np.array([pipeline.index.snapshot.find(hit.doc_id) for hit in hits], np.int64),
@@ -157,27 +157,34 @@ class _Reranked:
 
 
 def explain_hits(
-    pipeline: Pipeline | TextPipeline, query: str, *hits: Hit
+    pipeline: Pipeline | TextPipeline, query: str, *hits: Hit | str
 ) -> Explanation | ExplanationPair:
-    """Why a hit has its score, or how two differ."""
+    """Why a hit has its score, or how two differ; of documents that are given by their ids, the
+    scores that they have without a budget."""
     if len(hits) not in (1, 2):
         raise InputError(f"one hit or two can be explained, not {len(hits)}")
     if isinstance(pipeline, TextPipeline):
-        return one_or_both([_as_listed(_explained_text(pipeline, query, hit), hit) for hit in hits])
-    given = [hit.first_score for hit in hits if hit.first_score is not None]
+        return one_or_both([_explain_text_hit(pipeline, query, hit) for hit in hits])
+    listed = [hit for hit in hits if isinstance(hit, Hit)]
+    if len(listed) < len(hits):
+        ids = [hit.doc_id if isinstance(hit, Hit) else hit for hit in hits]
+        return one_or_both(explain_docs(pipeline, query, ids))
+    given = [hit.first_score for hit in listed if hit.first_score is not None]
     explanations = explain_docs(
         pipeline,
         query,
-        [hit.doc_id for hit in hits],
-        placed_by=[hit.placed_by for hit in hits],
-        first_scores=given if len(given) == len(hits) else None,
+        [hit.doc_id for hit in listed],
+        placed_by=[hit.stage for hit in listed],
+        first_scores=given if len(given) == len(listed) else None,
     )
-    return one_or_both(list(map(_as_listed, explanations, hits)))
+    return one_or_both(list(map(_as_listed, explanations, listed)))
 
 
-def _explained_text(pipeline: TextPipeline, query: str, hit: Hit) -> Explanation:
-    model = pipeline.models[max(hit.placed_by, 1) - 1]
-    return explain_text(model, query, hit.doc or hit.text, doc_id=str(hit.doc_id))
+def _explain_text_hit(pipeline: TextPipeline, query: str, hit: Hit | str) -> Explanation:
+    if isinstance(hit, Hit):
+        model = pipeline.models[max(hit.stage, 1) - 1]
+        return _as_listed(explain_text(model, query, hit.doc or "", doc_id=str(hit.doc_id)), hit)
+    return explain_text(pipeline.models[-1], query, pipeline.doc(hit), doc_id=str(hit))
 
 
 def _as_listed(explanation: Explanation, hit: Hit) -> Explanation:
@@ -229,12 +236,12 @@ def what_if_doc(
 
 
 @overload
-def explain(ranks: Pipeline | TextPipeline, query: str, hit: Hit, /) -> Explanation: ...
+def explain(ranks: Pipeline | TextPipeline, query: str, hit: Hit | str, /) -> Explanation: ...
 
 
 @overload
 def explain(
-    ranks: Pipeline | TextPipeline, query: str, hit: Hit, other: Hit, /
+    ranks: Pipeline | TextPipeline, query: str, hit: Hit | str, other: Hit | str, /
 ) -> ExplanationPair: ...
 
 
@@ -258,7 +265,8 @@ def explain(
 def explain(
     ranks: Pipeline | TextPipeline | Reranker, query: str, /, *what: Any, **options: Any
 ) -> Any:
-    """Why a hit of a pipeline has its score, or how two hits differ; or why a text has the score
+    """Why a hit of a pipeline has its score, or how two hits differ, which may also be given by
+    their ids; or why a text has the score
     that a model alone gives it, with the options of `explain_text`."""
     if isinstance(ranks, Pipeline | TextPipeline):
         return explain_hits(ranks, query, *what, **options)

@@ -6,7 +6,7 @@ from glassrank.ranking.inputs import BudgetWarning
 from glassrank.ranking.live import Reranker
 from glassrank.ranking.pipeline import Pipeline, rerank_run
 from glassrank.ranking.stages import warm_up
-from glassrank.ranking.text_pipeline import TextPipeline, load, rank
+from glassrank.ranking.text_pipeline import TextPipeline, arank, load, rank
 
 __all__ = [
     "BudgetWarning",
@@ -15,6 +15,7 @@ __all__ = [
     "Pipeline",
     "Reranker",
     "TextPipeline",
+    "arank",
     "load",
     "rank",
     "rerank_run",

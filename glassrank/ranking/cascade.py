@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from glassrank.deadline import Deadline
 from glassrank.ranking.best_passages import Placed
+from glassrank.ranking.default_plan import plan_depths
 from glassrank.ranking.live import best_first
 from glassrank.ranking.planner import Planner
 from glassrank.ranking.stages import Stage
@@ -35,6 +36,8 @@ class Cascade:
     truncated: NDArray[np.bool_] = field(init=False)  # (n,) whether something was not read
     depths: tuple[int, ...] = ()
     """How many each model has scored."""
+    models: tuple[str, ...] = ()
+    """Their names."""
     timing: dict[str, float] = field(default_factory=dict)
     cut_short: bool = False
     """Whether a model has scored fewer than it was to."""
@@ -58,15 +61,53 @@ class Cascade:
         depths: Sequence[int],
         deadline: Deadline,
         planner: Planner,
+        *,
+        planned: bool = False,
     ) -> None:
-        """Each stage in its turn, no deeper than `depths` says and the time allows."""
+        """Each stage in its turn, no deeper than `depths` says and the time allows. Where these are
+        not a plan's, how time is shared is decided here, from what each model costs: the last one
+        takes all that is left, and what it was thought to need is kept for it."""
+        asked = [min(depth, len(self.places)) for depth in depths]
+        if planned or len(stages) < 2:
+            self._rerank(query, stages, asked, [deadline] * len(stages), planner)
+            return
+        left = planner.scored_by(deadline, len(self.places)).left()
+        plan = plan_depths(stages, asked, left)
+        needs = [
+            stage.expected_ms(depth) if depth else 0.0
+            for stage, depth in zip(stages, plan, strict=True)
+        ]
+        for stage, depth in zip(stages, plan, strict=True):
+            if not depth:
+                stage.cost.relax()  # it may have been slow for a moment only
+        dues = [deadline.earlier(sum(needs[number + 1 :])) for number in range(len(stages))]
+        last = asked[-1] if plan[-1] else 0
+        self._rerank(query, stages, [*plan[:-1], last], dues, planner)
+        if not any(self.depths):  # the last one, that was to do without the others, has no time
+            self.depths = self.models = ()
+            self._rerank(query, stages, asked, [deadline] * len(stages), planner)
+        last_was_cut, some_were_not_read = (
+            self.depths[-1] < asked[-1],
+            max(self.depths) < max(asked),
+        )
+        self.cut_short = last_was_cut or some_were_not_read
+
+    def _rerank(
+        self,
+        query: str,
+        stages: Sequence[Stage],
+        depths: Sequence[int],
+        dues: Sequence[Deadline],
+        planner: Planner,
+    ) -> None:
         within = len(self.places)
-        for stage, depth in zip(stages, depths, strict=True):
+        for stage, depth, due in zip(stages, depths, dues, strict=True):
             wanted = min(depth, within)
             if depth:
-                within = self._stage(query, stage, wanted, deadline, planner)
+                within = self._stage(query, stage, wanted, due, planner)
                 self.cut_short |= within < wanted
             self.depths += (within if depth else 0,)
+            self.models += (stage.reranker.name,)
 
     def _stage(
         self, query: str, stage: Stage, depth: int, deadline: Deadline, planner: Planner
@@ -93,7 +134,8 @@ class Cascade:
         self.missing.update(placed.missing)
         number = len(self.depths)
         self.timing[query_name(number)] = ready - began
-        self.timing[scoring_name(number)] = planner.clock() - ready
+        self.timing[scoring_name(number)] = took = planner.clock() - ready
+        stage.learn_depth(depth, len(placed.which), took)
         if len(placed.which):
             self._place(placed, self._probabilities(stage, placed))
         return len(placed.which)
@@ -143,13 +185,14 @@ class Cascade:
         k: int | None,
         doc_id: Callable[[int], Any],
         doc: Callable[..., Doc],
-        *,
-        first_scores: bool = True,
+        show: Callable[[str, tuple[int, int] | None], str] | None = None,
     ) -> tuple[Hit, ...]:
-        """The best k; `doc_id` names a document by its number, `doc` reads it."""
+        """The best k; `doc_id` names a document by its number, `doc` reads it, and `show` makes a
+        snippet."""
         placed_by = np.zeros(len(self.places), np.int64)
         for number, depth in enumerate(self.depths, 1):
             placed_by[:depth] = number  # the last model that came as far as this
+        names = (None, *self.models)
         best = self.places[:k]
         columns = (
             *(best, self.first.docs[best], self.first.scores[best]),
@@ -162,12 +205,13 @@ class Cascade:
                 doc_id(number),
                 score,
                 place + 1,
-                first_score if first_scores else None,
-                placed,
+                first_score,
+                names[placed],
                 None if isnan(probability) else probability,
                 None if span[1] < 0 else (span[0], span[1]),
                 truncated,
-            ).reading(partial(doc, number))
+                placed,
+            ).reading(partial(doc, number), show)
             for rank, (
                 *(place, number, first_score, score, placed, probability, span, truncated),
             ) in enumerate(rows, 1)

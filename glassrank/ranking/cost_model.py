@@ -12,6 +12,7 @@ TRUSTED = 4.0
 that, so that one pause of the machine does not spoil the predictions after it."""
 _FOLLOW = 0.2
 """How fast predictions follow a machine that is slower or faster than usual just now."""
+_FOLLOW_STRETCH = 0.5
 _RISE, _FALL = 0.3, 0.03
 """How fast the margin follows what runs over it, and what does not: being late is worse than
 stopping a little early, so one piece that is late weighs as much as ten that are not."""
@@ -40,6 +41,9 @@ class CostModel:
         """What work takes just now, as a share of the line."""
         self.margin = 0.0
         """How far work runs over that, as a share of it."""
+        self.stretch = 1.0
+        """What many pieces one after the other take, as a share of their predictions: a pause that
+        counts for little in one of them is as long as it is."""
         self._lock = threading.Lock()  # threads may share what they learn
         self._weight = self._size = self._square = self._time = self._product = 0.0
         if base or rate:  # what is known beforehand counts as two pieces that were seen
@@ -60,6 +64,13 @@ class CostModel:
         predicted = line * self.slowness * (1 + self.margin)
         return int(np.searchsorted(predicted, within, side="right"))
 
+    def size_within(self, ms: float) -> float:
+        """The size of work that is predicted to take so long, as one piece."""
+        if self.rate <= 0 or ms == float("inf"):
+            return float("inf")
+        line = ms / (self.slowness * (1 + self.margin))
+        return max(0.0, (line - self.base) / self.rate)
+
     def learn(self, size: float, took: float) -> None:
         """A piece of this size took so many milliseconds."""
         with self._lock:
@@ -72,12 +83,19 @@ class CostModel:
             self._add(size, took)
             self._fit()
 
+    def learn_stretch(self, predicted: float, took: float) -> None:
+        """Pieces that were predicted to take so long together took so many milliseconds."""
+        if predicted > 0:
+            with self._lock:
+                self.stretch += _FOLLOW_STRETCH * (took / predicted - self.stretch)
+
     def relax(self) -> None:
         """Nothing could be tried for lack of time. Predictions that were spoilt by a slow moment
         would stay so, since they change only when something is tried."""
         with self._lock:
             self.margin *= 1 - _FALL
             self.slowness += _FALL * (1 - self.slowness)
+            self.stretch += _FALL * (1 - self.stretch)
 
     def _add(self, size: float, took: float) -> None:
         # Errors grow with the time that work takes: what counts is how large a share they are. A

@@ -7,12 +7,18 @@ from numbers import Real
 from operator import index
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from glassrank.errors import InputError, kind
 from glassrank.types import Doc, Ranking
 
+_FEW = 0.1
+"""The share of a list of which it is said that more was not re-ranked."""
+
 
 class BudgetWarning(RuntimeWarning):
-    """A budget in which nothing could be re-ranked."""
+    """A budget in which nothing, or little, could be re-ranked."""
 
 
 def docs_of(texts: Iterable[Any]) -> list[Doc]:
@@ -70,6 +76,27 @@ def check_query(query: Any) -> None:
         raise InputError(f"a query is a text, not {kind(query)}")
 
 
+def check_not_empty(query: str) -> None:
+    """Of texts, which can be ranked by nothing else; an index finds nothing for it."""
+    if not query.strip():
+        raise InputError("the query is empty; give what the texts are to be ranked for")
+
+
+def scores_of(scores: Iterable[Any] | None, count: int) -> NDArray[np.float32] | None:
+    """One for each text, if there are any."""
+    if scores is None:
+        return None
+    try:
+        given = np.array([float(score) for score in scores], np.float32)
+    except (TypeError, ValueError):
+        raise InputError(f"expected a list of scores, not {kind(scores)}") from None
+    if len(given) != count:
+        raise InputError(f"there are {len(given)} scores for {count} texts; each text needs one")
+    if not np.isfinite(given).all():
+        raise InputError("a score is no number; give one for each text, or none at all")
+    return given
+
+
 def check_k(k: Any) -> None:
     """A whole number from 1 on."""
     try:
@@ -95,6 +122,20 @@ def warn_if_nothing_reached(ranking: Ranking, budget_ms: float | None, *, caller
         warnings.warn(
             f"nothing could be re-ranked in {budget_ms:g} ms, so the order is the one before it; "
             "allow more time",
+            BudgetWarning,
+            stacklevel=caller + 1,
+        )
+
+
+def warn_if_few_reached(ranking: Ranking, budget_ms: float | None, *, caller: int) -> None:
+    """The same for texts, which are encoded in the query's own time: also where it was less than a
+    tenth of them. The sentence has no count, since Python shows each sentence once."""
+    warn_if_nothing_reached(ranking, budget_ms, caller=caller + 1)
+    if budget_ms is not None and 0 < ranking.depth < _FEW * ranking.found:
+        warnings.warn(
+            f"less than a tenth of the texts could be re-ranked in {budget_ms:g} ms, the others "
+            "have the order before it; allow more time, give fewer texts, or index and encode "
+            "them beforehand",
             BudgetWarning,
             stacklevel=caller + 1,
         )

@@ -108,16 +108,20 @@ def as_doc(text: str | Doc) -> Doc:
 class Reranker:
     """What ranks: the three calls of the contract, for texts."""
 
-    def __init__(self, saved: SavedModel, device: str = "cpu", *, exact: bool = False) -> None:
+    def __init__(
+        self, saved: SavedModel, device: str = "cpu", *, exact: bool = False, name: str = ""
+    ) -> None:
         """`exact` ranks with the trained layers as they are, in float32, and on a CPU computes each
         document by itself in one thread, so that its score depends on nothing but the query and
         itself. Otherwise layers that encode queries and documents, and all of a transformer's, are
-        rounded where that is faster."""
+        rounded where that is faster. Hits are said to be placed by this `name`, which is that of
+        the model's family unless it is given."""
         self.exact = exact
         self.saved = saved
         self.usage = saved.usage
         self._backend = backend_of(saved, device, exact=exact)
         self.model: Any = self._backend.model
+        self.name: str = name or self.model.name
         self.fast_model: Any = self._backend.fast_model
         """The model as it encodes documents and scores them, and on a GPU a transformer's queries
         too. Other queries have a form of their own, of `model`, which is what a store is tied to.
@@ -132,10 +136,17 @@ class Reranker:
 
     @classmethod
     def load(
-        cls, model: str | Path = "default", device: str = "cpu", *, exact: bool = False
+        cls,
+        model: str | Path = "default",
+        device: str = "cpu",
+        *,
+        exact: bool = False,
+        name: str = "",
     ) -> "Reranker":
-        """A model folder, or `default` or `fast` for those that come with the package."""
-        return cls(load_served(model, device, exact=exact), device, exact=exact)
+        """A model folder, or `default` or `fast` for those that come with the package; by the
+        folder's name, unless another is given."""
+        saved = load_served(model, device, exact=exact)
+        return cls(saved, device, exact=exact, name=name or Path(model).name)
 
     @property
     def alone(self) -> bool:

@@ -1,8 +1,10 @@
 """The whole query within one budget: first stage, query encoding, scoring, sorting."""
 
+import asyncio
 import copy
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,8 +12,6 @@ from numpy.typing import NDArray
 from glassrank.compiled import load_at_once
 from glassrank.deadline import NEVER, Clock, Deadline, now
 from glassrank.errors import InputError
-from glassrank.measure.cascade_plan import CascadePlan
-from glassrank.measure.judged import candidates_of
 from glassrank.models.saved import fingerprint
 from glassrank.ranking.cascade import Cascade
 from glassrank.ranking.inputs import check_budget, check_k, check_query, warn_if_nothing_reached
@@ -26,6 +26,9 @@ from glassrank.retrieve.where import Given
 from glassrank.store import Store
 from glassrank.tracing import span
 from glassrank.types import Ranking, Run
+
+if TYPE_CHECKING:
+    from glassrank.measure.cascade_plan import CascadePlan
 
 _CANDIDATES = 1000
 _AMPLE_MS = 1e9
@@ -55,7 +58,7 @@ class Pipeline:
         method: str | Method | None = None,
         first_stage: FirstStage | None = None,
         candidates: int | None = None,
-        plan: CascadePlan | None = None,
+        plan: "CascadePlan | None" = None,
         clock: Clock = now,
         calibrate: bool = True,
         verify: bool = True,
@@ -133,7 +136,7 @@ class Pipeline:
             budget_ms=budget_ms,
             method=method,
             candidates=candidates,
-            plan=None if plan is None else CascadePlan.read(plan),
+            plan=None if plan is None else _read_plan(plan),
             calibrate=calibrate,
         )
 
@@ -165,6 +168,11 @@ class Pipeline:
             )
         warn_if_nothing_reached(final, budget_ms or self.budget_ms, caller=2)
         return final
+
+    async def aquery(self, query: str, k: int = 10, **options: Any) -> Ranking:
+        """The same with `await`: in a thread, so that others are served meanwhile. The budget
+        begins when a thread is free."""
+        return await asyncio.to_thread(self, query, k, **options)
 
     def stages(
         self,
@@ -247,7 +255,8 @@ class Pipeline:
     def _final(
         self, query: str, cascade: Cascade, k: int, depths: Sequence[int], deadline: Deadline
     ) -> Ranking:
-        cascade.rerank(query, self.models, depths, deadline, self.planner)
+        planned = self.plan is not None
+        cascade.rerank(query, self.models, depths, deadline, self.planner, planned=planned)
         return self._ranking(query, cascade, k, "sorting" if self.models else "first_stage")
 
     def _ranking(self, query: str, cascade: Cascade, k: int, hop: str) -> Ranking:
@@ -255,7 +264,7 @@ class Pipeline:
         began = self.planner.clock()
         snapshot = self.index.snapshot
         with span("sort"):
-            hits = cascade.hits(k, snapshot.doc_id, snapshot.doc)
+            hits = cascade.hits(k, snapshot.doc_id, snapshot.doc, self.index.show_for(query))
         took = self.planner.clock() - began
         self.planner.learn("sorting", len(cascade.places), took)
         cascade.timing[hop] = cascade.timing.get(hop, 0.0) + took
@@ -313,6 +322,8 @@ def rerank_run(
 ) -> Iterator[tuple[str, Ranking]]:
     """Each query's candidates in the model's order, as deep as the pipeline goes; the rest keep the
     first stage's order below them, with scores that say so."""
+    from glassrank.measure.judged import candidates_of
+
     for query_id, doc_ids, scores in run.items():
         yield (
             query_id,
@@ -320,7 +331,13 @@ def rerank_run(
         )
 
 
-def _check_plan(plan: CascadePlan, rerankers: Sequence[Reranker]) -> None:
+def _read_plan(path: str | Path) -> "CascadePlan":
+    from glassrank.measure.cascade_plan import CascadePlan  # few have one, and it takes a while
+
+    return CascadePlan.read(path)
+
+
+def _check_plan(plan: "CascadePlan", rerankers: Sequence[Reranker]) -> None:
     if list(plan.models) != [fingerprint(reranker.model) for reranker in rerankers]:
         raise InputError(
             "this plan was made for other models, or for these in another order; give those, or "

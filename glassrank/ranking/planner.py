@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from glassrank.deadline import NEVER, Clock, Deadline, LateError, ending, must_end, now
 from glassrank.ranking.cost_model import TRUSTED, CostModel
 
-Work = Literal["sending", "answer", "snippets", "sorting"]
+Work = Literal["sending", "answer", "snippets", "sorting", "bm25"]
 """What is done besides encoding and scoring: an answer's way to its client, all of an answer but
-its scoring, its titles and snippets, its hits."""
+its scoring, its titles and snippets, its hits, BM25 over a list of texts."""
 
 _SPARE_OF_ANSWER, _MOST_OF_ANSWER = 0.06, 0.25
 """Of a request's budget: kept for what nobody can predict, such as other programs; and the most
@@ -25,6 +25,10 @@ _FOR_COUNTING = 0.2
 """The share of its time in which a request may have the words of its texts counted."""
 _MOST_FOR_SNIPPETS = 0.5
 """The share of a query's time that titles and snippets may claim before ranking begins."""
+_FOR_BM25 = 0.6
+"""The share of a list's time in which its texts are ordered for the models."""
+_BM25_MS = 5e-5
+"""For a character of a list, until it is known."""
 _SPARE_OF_SCORING, _MOST_SPARE_MS = 0.08, 5.0
 """The share of the time left for scoring that is kept for what no prediction knows of."""
 _FOR_MARGIN = 0.5
@@ -61,7 +65,7 @@ class Planner:
     def __init__(self, clock: Clock = now) -> None:
         self.clock = clock
         """What work is timed by; a deadline may look at other clocks besides."""
-        self._costs: dict[Work, CostModel] = {}
+        self._costs: dict[Work, CostModel] = {"bm25": CostModel(rate=_BM25_MS)}
 
     def _cost(self, work: Work) -> CostModel:
         return self._costs.setdefault(work, CostModel())
@@ -88,6 +92,11 @@ class Planner:
         """When a query must be ranked so that there is time to show its hits."""
         most = max(0.0, _MOST_FOR_SNIPPETS * deadline.left())
         return deadline.earlier(min(self._cost("snippets").predict(snippets), most))
+
+    def characters_within(self, deadline: Deadline, texts: int) -> float:
+        """How much of each text of a list may be read by BM25, so that models have time for it."""
+        ms = _FOR_BM25 * max(0.0, deadline.left())
+        return self._cost("bm25").size_within(ms) / max(1, texts)
 
     def scored_by(self, deadline: Deadline, candidates: int) -> Deadline:
         """When so many candidates must be scored so that there is time to sort them."""

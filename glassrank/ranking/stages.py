@@ -16,7 +16,7 @@ from glassrank.ranking.cost_model import CostModel
 from glassrank.ranking.live import TOKENS_AT_ONCE, WORDS_AT_ONCE, Reranker
 from glassrank.ranking.planner import Planner
 from glassrank.ranking.stored_candidates import PartlyStored, StoredCandidates, fused_pooling
-from glassrank.ranking.text_candidates import TextCandidates
+from glassrank.ranking.text_candidates import TextCandidates, first_sizes, text_sizes
 from glassrank.retrieve import Index
 from glassrank.retrieve.snapshot import Snapshot
 from glassrank.store import Store
@@ -24,8 +24,10 @@ from glassrank.types import Doc
 
 CALIBRATION_DOCS = (2, 8, 32, 64)
 _STORED_AT_ONCE = 1_048_576.0
-_LONG_ENOUGH_MS = 250.0
+_LONG_ENOUGH_MS = 100.0
 """A model that takes so long for a few documents has shown what it costs."""
+_COMPILING = 2
+"""Sizes that are tried before anything is learned."""
 _SENTENCE = (
     "A fast model that reads a thousand documents, says which of them answers the question, and "
     "why it stands above the others, is worth more than a large one that comes to ten of them. "
@@ -37,8 +39,9 @@ class Stage(ABC):
 
     calibration: Calibration | None = None
     """Of its scores to probabilities of relevance."""
-    best = 1
-    """How many of a document's passages, the best ones, its score is the sum of."""
+    mean_size = 1.0
+    """Of a document's first passage, as `cost` counts it; and of one that a store lacks."""
+    mean_live_size = 1.0
 
     def __init__(self, reranker: Reranker, cost: CostModel, at_once: float) -> None:
         """`cost` is that of scoring, by the number of words; `at_once` the most words that are
@@ -95,11 +98,25 @@ class Stage(ABC):
         """What it is likely to take to score a single document."""
         return self.query_cost.predict(1) + self.cost.predict(1)
 
+    def expected_ms(self, docs: int) -> float:
+        """What it is likely to take to score the first passages of so many documents, the query
+        included."""
+        return self.query_cost.predict(docs) + self.cost.stretch * self._scoring_ms(docs)
+
+    def _scoring_ms(self, docs: int) -> float:
+        return self.cost.predict(docs * self.mean_size)
+
+    def learn_depth(self, wanted: int, reached: int, took: float) -> None:
+        """So many milliseconds sufficed for so many documents of those that were wanted."""
+        predicted = self._scoring_ms(max(1, reached))
+        self.cost.learn_stretch(predicted, took if reached < wanted else predicted)
+
     def practise(self, query: str, docs: NDArray[np.int64], clock: Clock) -> None:
         """Scores a few documents, so that all is compiled and the first query is predicted as well
         as later ones. Nothing is learned from the first round, which compiles."""
         for learns in (False, True):
-            for some in (docs[:size] for size in CALIBRATION_DOCS):
+            for size in CALIBRATION_DOCS if learns else CALIBRATION_DOCS[:_COMPILING]:
+                some = docs[:size]
                 began = clock()
                 words = self.reranker.encode_query(query)
                 candidates = self.ready(words, some, np.zeros(len(some), np.float32))
@@ -107,10 +124,11 @@ class Stage(ABC):
                 if learns:
                     self.query_cost.learn(len(some), ready - began)
                 if isinstance(candidates, PartlyStored):
-                    _try(candidates.stored, self.cost if learns else None, clock)
-                    _try(candidates.live, self.reranker.cost if learns else None, clock)
-                else:
-                    _try(candidates, self.cost if learns else None, clock)
+                    live = _try(candidates.live, self.reranker.cost if learns else None, clock)
+                    self.mean_live_size = live or self.mean_live_size
+                    candidates = candidates.stored
+                mean = _try(candidates, self.cost if learns else None, clock)
+                self.mean_size = mean or self.mean_size
                 if clock() - ready > _LONG_ENOUGH_MS:
                     break
 
@@ -133,13 +151,17 @@ def joined(one: Placed, other: Placed) -> Placed:
     )
 
 
-def _try(candidates: DocCandidates, cost: CostModel | None, clock: Clock) -> None:
+def _try(candidates: DocCandidates, cost: CostModel | None, clock: Clock) -> float:
+    """Scores first passages; the mean of their sizes, 0 where there are none."""
     first = candidates.first
-    if count := len(first.sizes):
-        began = clock()
-        first.scores(0, count)
-        if cost is not None:
-            cost.learn(float(first.sizes.sum()), clock() - began)
+    count = len(first.sizes)
+    if not count:
+        return 0.0
+    began = clock()
+    first.scores(0, count)
+    if cost is not None:
+        cost.learn(float(first.sizes.sum()), clock() - began)
+    return float(first.sizes.mean())
 
 
 class TextsStage(Stage):
@@ -148,6 +170,7 @@ class TextsStage(Stage):
     def __init__(self, reranker: Reranker, docs: Sequence[Doc]) -> None:
         super().__init__(reranker, reranker.cost, TOKENS_AT_ONCE)
         self._docs = docs
+        self.mean_size = float(first_sizes(reranker, text_sizes(docs)).mean()) if docs else 1.0
         if reranker.model.first_stage_weight is not None:
             self.calibration = reranker.usage.texts_calibration
 
@@ -246,6 +269,14 @@ class IndexStage(Stage):
             rows = located.part.passage_rows(located.first + passage)
             return self.store.words(located.part, *rows)
         return None
+
+    def _scoring_ms(self, docs: int) -> float:
+        """Of stored documents, and of those that the store lacks, in their proportion."""
+        stored = super()._scoring_ms(docs)
+        if not self.lacks:
+            return stored
+        lacks = docs * self.lacks / max(1, self.snapshot.collection.docs)
+        return stored + self.reranker.cost.predict(lacks * self.mean_live_size)
 
     def calibrate(self, clock: Clock) -> None:
         """Practises on documents of the index, and on texts where there may be some to encode."""

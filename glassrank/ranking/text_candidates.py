@@ -26,6 +26,16 @@ def characters_read(reranker: Reranker) -> int:
     return _MOST_CHARACTERS_PER_WORD * reranker.usage.doc_length + 1
 
 
+def text_sizes(docs: Sequence[Doc]) -> NDArray[np.float64]:
+    """About how many words each of these texts has."""
+    return np.array([len(doc.text) for doc in docs], np.float64) / _CHARACTERS_PER_WORD
+
+
+def first_sizes(reranker: Reranker, words: NDArray[np.floating]) -> NDArray[np.floating]:
+    """About how many are read of documents with so many words, for their first passages."""
+    return np.asarray(np.minimum(words, reranker.usage.doc_length) + 1)
+
+
 class TextCandidates:
     """Texts, which are encoded when they are scored."""
 
@@ -56,7 +66,7 @@ class TextCandidates:
         """The first passages of all. Made when asked for: a query that is over leaves no cycle of
         references behind, which would keep its index open."""
         return _TextPassages(
-            np.minimum(self.words, self._reranker.usage.doc_length) + 1,
+            first_sizes(self._reranker, self.words),
             np.arange(len(self.words)),
             np.zeros(len(self.words), np.int64),
             self._first_scores,
@@ -72,8 +82,7 @@ class TextCandidates:
         first_stage: NDArray[np.float32] | None = None,
     ) -> "TextCandidates":
         """Given texts."""
-        sizes = np.array([len(doc.text) for doc in docs], np.float64) / _CHARACTERS_PER_WORD
-        return cls(reranker, query, lambda place, _: docs[place], sizes, first_stage)
+        return cls(reranker, query, lambda place, _: docs[place], text_sizes(docs), first_stage)
 
     @classmethod
     def of_index(

@@ -1,33 +1,39 @@
 """Documents that are ranked from their texts, within one budget: a list of them, with no index and
 no store, or what a first stage of any kind finds."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from glassrank.deadline import Clock, Deadline, LateError, now
 from glassrank.errors import InputError, kind
+from glassrank.models.doc_reader import text_of
 from glassrank.models.saved import PACKAGED
 from glassrank.ranking.cascade import Cascade
 from glassrank.ranking.inputs import (
     check_budget,
     check_k,
+    check_not_empty,
     check_query,
     docs_of,
     ids_of,
-    warn_if_nothing_reached,
+    scores_of,
+    warn_if_few_reached,
 )
 from glassrank.ranking.live import Reranker
 from glassrank.ranking.planner import Planner
 from glassrank.ranking.stages import TextsStage, warm_up
-from glassrank.retrieve.first_stage import DocSource, FirstStage, ask, in_time
+from glassrank.retrieve.first_stage import DocSource, FirstStage, find, in_time
+from glassrank.retrieve.list_bm25 import rank_by_bm25, show_for
 from glassrank.retrieve.search import TopK
 from glassrank.tracing import span
-from glassrank.types import Doc, Ranking
+from glassrank.types import Doc, Hit, Ranking
 
 Model = Reranker | str | Path
 """As people give it: loaded, or by the name of its folder."""
@@ -53,12 +59,17 @@ def _loaded(model: str | Path, device: str) -> Reranker:
     return Reranker.load(model, device)
 
 
+_PLANNER = Planner()
+"""Of all lists in this process: what it learns from one holds for the next."""
+
+
 def rank(
     query: str,
     texts: Iterable[str | Mapping[str, Any] | Doc],
     *,
     model: Model | Sequence[Model] | None = None,
     ids: Iterable[Any] | None = None,
+    scores: Iterable[float] | None = None,
     budget_ms: float | None = None,
     deadline: Deadline | None = None,
     k: int | None = None,
@@ -67,23 +78,27 @@ def rank(
     """The texts, best first; a hit's `doc_id` is its text's place in the list, from 0, unless `ids`
     are given. A text may be a dict with a `text`, and a `title` and others if there are any.
 
-    What the budget, or the deadline, does not allow keeps its order below the rest. Loading the
-    model and warming it up, the first time, is not part of the budget; whoever gives a deadline
-    has done so before (`load(warm=True)`). Several models are a cascade, as in a `Pipeline`: the
-    first orders all texts, each further one as many of the best as there is time for. Without a
-    model that is what the package's two do, or `default` alone if there is no hurry.
+    Texts are first ordered by BM25 over the list, or by the `scores` of what has found them, and
+    read in this order: what the budget, or the deadline, does not allow keeps it, below the rest.
+    Loading the model and warming it up, the first time, is not part of the budget; whoever gives a
+    deadline has done so before (`load(warm=True)`). Several models are a cascade, as in a
+    `Pipeline`: each further one re-orders the best of those before it, as many as there is time
+    for. Without a model that is what the package's two do, or `default` alone if there is no
+    hurry.
 
     >>> texts = ["Dogs bark at night.", "The cat sat on the mat."]
     >>> rank("where did the cat sit?", texts)[0].doc_id
     1
     """
     check_query(query)
+    check_not_empty(query)
     check_budget(budget_ms)
     if k is not None:
         check_k(k)
     began = clock()
     docs = docs_of(texts)
     names = ids_of(ids, len(docs))
+    given = scores_of(scores, len(docs))
     taken = clock() - began
     hurry = budget_ms is not None or deadline is not None
     stages = [TextsStage(model, docs) for model in rerankers_of(model, hurry)]
@@ -91,23 +106,69 @@ def rank(
         for stage in stages:
             warm_up(stage.reranker, clock)
     deadline = deadline or Deadline.after(budget_ms, clock).earlier(taken)
-    # Nobody has ranked them before: their order is all there is.
-    first = TopK(np.arange(len(docs)), -np.arange(1, len(docs) + 1, dtype=np.float32))
-    cascade = Cascade(first)
-    with span("query", documents=len(docs)):
-        cascade.rerank(query, stages, [len(docs)] * len(stages), deadline, Planner(clock))
+    planner = _PLANNER if clock is now else Planner(clock)
     began = clock()
-    hits = cascade.hits(k, names.__getitem__, lambda place, *_: docs[place], first_scores=False)
-    cascade.timing["sorting"] = clock() - began
+    with span("query", documents=len(docs)):
+        first = _best_first(query, docs, planner, deadline) if given is None else _sorted(given)
+        cascade = Cascade(first, timing={"first_stage": clock() - began})
+        cascade.rerank(query, stages, [len(docs)] * len(stages), deadline, planner)
+    hits = _hits(cascade, query, k, names.__getitem__, lambda place, *_: docs[place], planner)
     ranking = cascade.ranking(query, hits, len(docs))
-    warn_if_nothing_reached(ranking, budget_ms, caller=2)
+    warn_if_few_reached(ranking, budget_ms, caller=2)
     return ranking
+
+
+async def arank(
+    query: str, texts: Iterable[str | Mapping[str, Any] | Doc], **options: Any
+) -> Ranking:
+    """`rank` with `await`: in a thread, so that others are served meanwhile. The budget begins when
+    a thread is free."""
+    return await asyncio.to_thread(rank, query, texts, **options)
+
+
+def _best_first(query: str, docs: Sequence[Doc], planner: Planner, deadline: Deadline) -> TopK:
+    """By BM25 over the list; of long texts only the beginnings, if there is no time for more."""
+    most = planner.characters_within(deadline, len(docs))
+    contents = [text_of(doc) for doc in docs]
+    if most < max(map(len, contents), default=0):
+        contents = [text[: int(most)] for text in contents]
+    began = planner.clock()
+    first = rank_by_bm25(query, contents)
+    planner.learn("bm25", sum(map(len, contents)), planner.clock() - began)
+    return first
+
+
+def _sorted(scores: NDArray[np.float32]) -> TopK:
+    order = np.argsort(-scores, kind="stable")
+    return TopK(order, scores[order])
+
+
+def _hits(
+    cascade: Cascade,
+    query: str,
+    k: int | None,
+    doc_id: Callable[[int], Any],
+    doc: Callable[..., Doc],
+    planner: Planner,
+) -> tuple[Hit, ...]:
+    """The best k, and what it takes to sort them learned."""
+    began = planner.clock()
+    hits = cascade.hits(k, doc_id, doc, show_for(query))
+    took = planner.clock() - began
+    planner.learn("sorting", len(cascade.places), took)
+    cascade.timing["sorting"] = took
+    return hits
+
+
+LIST_MODELS = ("fast", "default")
+"""Of the package, for a list in a hurry: its texts are not encoded yet, so the fast one says which
+are worth the time of the better one."""
 
 
 def rerankers_of(model: Model | Sequence[Model] | None, hurry: bool) -> list[Reranker]:
     """As people give them; without any, those of the package that suit."""
     if model is None:
-        model = ["fast", "default"] if hurry else "default"
+        model = LIST_MODELS if hurry else LIST_MODELS[-1]
     several = isinstance(model, Sequence) and not isinstance(model, str)
     models: list[Any] = list(model) if several else [model]  # type: ignore[arg-type]
     if not models or not all(isinstance(one, Model) for one in models):
@@ -161,36 +222,45 @@ class TextPipeline:
     def __call__(self, query: str, k: int = 10, *, budget_ms: float | None = None) -> Ranking:
         """The best k. `budget_ms` counts from now, and covers everything."""
         check_query(query)
+        check_not_empty(query)
         check_k(k)
         check_budget(budget_ms)
         clock = self.planner.clock
         budget_ms = budget_ms or self.budget_ms
         deadline = Deadline.after(budget_ms, clock)
         began = clock()
-        ids, scores = ask(self.first_stage, query, max(k, self.candidates), deadline)
+        ids, scores = find(self.first_stage, query, max(k, self.candidates), deadline)
         asked = clock()
-        cascade = Cascade(TopK(np.arange(len(ids)), np.array(scores, np.float32)))
-        cascade.timing["first_stage"] = asked - began
         due = self.planner.scored_by(deadline, len(ids))
         docs = self._docs(ids[: self.candidates], due)
-        cascade.timing["texts"] = clock() - asked
+        read = clock()
+        first = TopK(np.arange(len(ids)), np.array(scores or [0.0] * len(ids), np.float32))
+        if docs and len(set(scores or ())) < 2:  # none, or all alike: it knows no order
+            first = _before_rest(_best_first(query, docs, self.planner, deadline), len(ids))
+        timing = {"first_stage": asked - began + clock() - read, "texts": read - asked}
+        cascade = Cascade(first, timing=timing)
         stages = [TextsStage(model, docs) for model in self.models] if docs else []
         depth = min(len(docs), self.candidates)
         cascade.rerank(query, stages, [depth] * len(stages), deadline, self.planner)
         if ids and not docs:
             cascade.depths, cascade.cut_short = (0,) * len(self.models), True
-        began = clock()
 
         def doc(place: int, *_: int) -> Doc:
             return docs[place] if place < len(docs) else self._read([ids[place]])[0]
 
-        hits = cascade.hits(k, ids.__getitem__, doc)
-        took = clock() - began
-        self.planner.learn("sorting", len(ids), took)
-        cascade.timing["sorting"] = took
+        hits = _hits(cascade, query, k, ids.__getitem__, doc, self.planner)
         ranking = cascade.ranking(query, hits, min(self.candidates, len(ids)))
-        warn_if_nothing_reached(ranking, budget_ms, caller=2)
+        warn_if_few_reached(ranking, budget_ms, caller=2)
         return ranking
+
+    async def aquery(self, query: str, k: int = 10, *, budget_ms: float | None = None) -> Ranking:
+        """The same with `await`: in a thread, so that others are served meanwhile. The budget
+        begins when a thread is free."""
+        return await asyncio.to_thread(self, query, k, budget_ms=budget_ms)
+
+    def doc(self, doc_id: Any) -> Doc:
+        """One document of the source."""
+        return self._read([doc_id])[0]
 
     def _docs(self, ids: Sequence[Any], due: Deadline) -> list[Doc]:
         """None at all where they are not there in time: half of them could not be told apart from
@@ -210,6 +280,15 @@ class TextPipeline:
                 f"{len(docs)} documents came for {len(ids)} ids; give a source that has them all"
             )
         return [replace(doc, doc_id=str(doc_id)) for doc, doc_id in zip(docs, ids, strict=True)]
+
+
+def _before_rest(first: TopK, count: int) -> TopK:
+    """Of so many candidates only these have been read: the others come behind."""
+    rest = np.arange(len(first.docs), count)
+    return TopK(
+        np.concatenate([first.docs, rest]),
+        np.concatenate([first.scores, np.zeros(len(rest), np.float32)]),
+    )
 
 
 class _DictOfDocs:

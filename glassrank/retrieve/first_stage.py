@@ -27,13 +27,21 @@ class ScoredIds(NamedTuple):
     scores: Sequence[float]
 
 
+class FoundIds(NamedTuple):
+    """The same of one that may have no scores: then its order says nothing."""
+
+    ids: Sequence[Any]
+    scores: Sequence[float] | None
+
+
 @runtime_checkable
 class FirstStage(Protocol):
     """Finds candidates. With a budget it is asked in a thread of its own, which is left behind if
     no answer comes in time."""
 
-    def search(self, query: str, k: int) -> tuple[Sequence[Any], Sequence[float]]:
-        """Ids of at most k documents, and their scores, best first."""
+    def search(self, query: str, k: int) -> tuple[Sequence[Any], Sequence[float] | None]:
+        """Ids of at most k documents, and their scores, best first. With None for scores they are
+        in no order: a `TextPipeline` then ranks their texts by BM25."""
 
 
 @runtime_checkable
@@ -62,22 +70,38 @@ class IndexSearch:
 
 
 def ask(first_stage: FirstStage, query: str, k: int, deadline: Deadline = NEVER) -> ScoredIds:
-    """The candidates of one query; one sentence where the first stage fails, is late, or answers
-    what cannot be ranked."""
-    name = f"the first stage {type(first_stage).__name__}"
+    """The candidates of one query, best first; one sentence where the first stage fails, is late,
+    or answers what cannot be ranked."""
+    ids, scores = find(first_stage, query, k, deadline)
+    if scores is None:
+        raise InputError(
+            f"{_name(first_stage)} answered without scores; only a TextPipeline can do without"
+        )
+    return ScoredIds(ids, scores)
+
+
+def find(first_stage: FirstStage, query: str, k: int, deadline: Deadline = NEVER) -> FoundIds:
+    """The same, where it may do without scores."""
+    name = _name(first_stage)
     answer = in_time(name, lambda: first_stage.search(query, k), deadline)
     try:
-        ids, scores = (list(column)[:k] for column in answer)
-        scores = [float(score) for score in scores]
+        given, values = answer
+        ids = list(given)[:k]
+        scores = None if values is None else [float(score) for score in list(values)[:k]]
     except (TypeError, ValueError):
         raise InputError(f"{name} answered with {kind(answer)}, not with ids, scores") from None
-    if len(ids) != len(scores):
-        raise InputError(f"{name} answered with {len(ids)} ids and {len(scores)} scores")
-    if not all(map(isfinite, scores)):
-        raise InputError(f"{name} answered with a score that is no number")
+    if scores is not None:
+        if len(ids) != len(scores):
+            raise InputError(f"{name} answered with {len(ids)} ids and {len(scores)} scores")
+        if not all(map(isfinite, scores)):
+            raise InputError(f"{name} answered with a score that is no number")
     if len(set(ids)) < len(ids):
         raise InputError(f"{name} answered with the same id twice; each document may come once")
-    return ScoredIds(ids, scores)
+    return FoundIds(ids, scores)
+
+
+def _name(first_stage: FirstStage) -> str:
+    return f"the first stage {type(first_stage).__name__}"
 
 
 def in_time(name: str, call: Callable[[], Result], deadline: Deadline) -> Result:

@@ -2,24 +2,24 @@
 
 import copy
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from glassrank.deadline import NEVER, Deadline
 from glassrank.errors import DuplicateIdError, GlassrankError, InputError, explained
-from glassrank.folders import LOCK, Folder
+from glassrank.folders import Folder
 from glassrank.retrieve.methods import Method, parse_method, run_method
 from glassrank.retrieve.search import TopK, affordable
-from glassrank.retrieve.segment import SegmentRecord, is_segment_name
+from glassrank.retrieve.segment import SegmentRecord
 from glassrank.retrieve.snapshot import FILE_NAME, Manifest, Snapshot, read_manifest
-from glassrank.retrieve.snippets import Snippets
+from glassrank.retrieve.snippets import Snippets, show_snippet
 from glassrank.retrieve.where import Given, parse_where
-from glassrank.retrieve.writer import UNCHANGED, changing
+from glassrank.retrieve.writer import UNCHANGED, changing, check_names
 from glassrank.text import EnglishAnalyzer
 from glassrank.tracing import span
 from glassrank.types import Doc, Hit, Query, Ranking, Run
@@ -73,17 +73,24 @@ class Index:
         return index
 
     @classmethod
-    def build(cls, docs: Iterable[Doc], path: str | Path, *, overwrite: bool = False) -> "Index":
-        """Makes an index of documents, as one segment."""
+    def build(
+        cls,
+        docs: Iterable[Doc | Mapping[str, Any] | str],
+        path: str | Path,
+        *,
+        overwrite: bool = False,
+    ) -> "Index":
+        """Makes an index of documents, as one segment. A dict has the fields of a line of JSONL;
+        what has no id, as a text, is called by its place among them, from 0 on."""
         path = Path(path)
         check_target(path, overwrite=overwrite)
         with located(docs), changing(path, create=Manifest(EnglishAnalyzer.name)) as writer:
-            if not writer.add(docs):
+            if not writer.add(_docs_from(docs)):
                 raise InputError("there are no documents to index; check the input")
         with _committed(path):
             return cls(path, verify=False)
 
-    def add(self, docs: Iterable[Doc], *, replace: bool = False) -> int:
+    def add(self, docs: Iterable[Doc | Mapping[str, Any] | str], *, replace: bool = False) -> int:
         """Adds documents; with `replace`, those whose ids are there already take their place."""
         return self.change(add=docs, replace=replace).added
 
@@ -99,14 +106,14 @@ class Index:
         self,
         *,
         delete: Iterable[str] = (),
-        add: Iterable[Doc] | None = None,
+        add: Iterable[Doc | Mapping[str, Any] | str] | None = None,
         replace: bool = False,
         merge: bool = False,
     ) -> ChangeCounts:
         """First deletes, then adds, then merges, and all of it at once or nothing."""
         with located(add), changing(self.path) as writer:
             deleted = writer.delete(delete)
-            added = 0 if add is None else writer.add(add, replace_existing=replace)
+            added = 0 if add is None else writer.add(_docs_from(add), replace_existing=replace)
             if merge:
                 writer.merge()
             elif add is not None:
@@ -142,7 +149,9 @@ class Index:
         snapshot = self._snapshot
         top = self._run([query], k, method, snapshot, threads=1, where=where)[0]
         hits = tuple(
-            Hit(rank, snapshot.doc_id(number), score).reading(partial(snapshot.doc, number))
+            Hit(rank, snapshot.doc_id(number), score).reading(
+                partial(snapshot.doc, number), self.show_for(query)
+            )
             for rank, (number, score) in enumerate(
                 zip(top.docs.tolist(), top.scores.tolist(), strict=True), 1
             )
@@ -240,6 +249,10 @@ class Index:
         """Makes of texts the parts that show best why they were found."""
         return Snippets(query, self._analyzer)
 
+    def show_for(self, query: str) -> Callable[[str, tuple[int, int] | None], str]:
+        """What makes a hit's snippet of its text and passage."""
+        return partial(show_snippet, query, self._analyzer)
+
     def pinned(self) -> "Index":
         """The index as it is now, and stays: all that is read from it belongs together."""
         return copy.copy(self)
@@ -269,6 +282,12 @@ class Index:
         return f"Index({str(self.path)!r}: {len(self)} documents)"
 
 
+def _docs_from(given: Iterable[Doc | Mapping[str, Any] | str]) -> Iterator[Doc]:
+    from glassrank.corpus.records import docs_from  # who only searches does not wait for it
+
+    return docs_from(given)
+
+
 def check_target(path: Path, *, overwrite: bool) -> None:
     """Whether an index may be built here: nothing else is there, or it may be overwritten."""
     with explained(f"write the index {path}", UNCHANGED):
@@ -277,8 +296,7 @@ def check_target(path: Path, *, overwrite: bool) -> None:
         raise InputError(
             f"{path} holds an index already; add to it, or overwrite it, or choose another name"
         )
-    if not all(map(_is_ours, there)):
-        raise InputError(f"{path} is something else than an index; choose another name")
+    check_names(path, there)
 
 
 def _names(path: Path) -> list[str]:
@@ -294,11 +312,6 @@ def _names(path: Path) -> list[str]:
         raise InputError(f"{path} is something else than an index; choose another name") from None
 
 
-def _is_ours(name: str) -> bool:
-    """What an index has, or a writer left that never came to commit; its stores stand inside."""
-    return is_segment_name(name) or name in (FILE_NAME, f".{FILE_NAME}.part", LOCK, "stores")
-
-
 @contextmanager
 def _committed(path: Path) -> Iterator[None]:
     """What fails from here on does not undo the change, and the error says so."""
@@ -309,7 +322,7 @@ def _committed(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def located(docs: Iterable[Doc] | None) -> Iterator[None]:
+def located(docs: Iterable[Any] | None) -> Iterator[None]:
     """Names the lines of a duplicate id, if the documents come from somewhere that can tell."""
     try:
         yield

@@ -19,6 +19,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -48,6 +49,8 @@ ARRAYS: Kinds = {
     **{f"{name}.words": [np.uint32] for name in ("vectors", "postings")},
 }
 _FIELDS = {"title": str, "source": str, "metadata": dict}
+FIELDS_BYTES = 256 << 10
+"""Title, source and metadata of a document, as JSON: hits show them, so they are read in time."""
 _NAME = re.compile(r"segment-\d{6,18}-\d{1,9}(-[0-9a-f]{8})?", re.ASCII)
 _DELETED = re.compile(r"deleted-\d{1,18}-\d{1,10}\.npy", re.ASCII)
 
@@ -187,17 +190,24 @@ class Segment:
         text = (
             self.texts[number] if characters is None else self.texts.beginning(number, characters)
         )
-        return Doc(self.ids[number], text, **self._fields(number))
+        most = None if characters is None else FIELDS_BYTES
+        return Doc(self.ids[number], text, **self._fields(number, most))
 
     def metadata(self, number: int) -> Mapping[str, object]:
         """Fields of a document that are neither title, text nor source."""
         fields: Mapping[str, object] = self._fields(number).get("metadata", {})
         return fields
 
-    def _fields(self, number: int) -> dict[str, Any]:
-        if not (stored := self.fields.encoded(number)):
+    def _fields(self, number: int, most: int | None = None) -> dict[str, Any]:
+        """Title, source and metadata; of more than so many bytes, those at the beginning."""
+        size = self.fields.size(number)
+        if not size:
             return {}
+        if most is not None and size > most:
+            beginning = self.fields.beginning(number, most // 4)
+            return {**_decode_beginning(beginning), "fields_cut": True}
         try:
+            stored = self.fields.encoded(number)
             fields = _FIELDS_DECODER.decode(stored.decode("utf-8", "surrogatepass"))
             known = isinstance(fields, dict) and fields.keys() <= _FIELDS.keys()
             if known and all(isinstance(value, _FIELDS[name]) for name, value in fields.items()):
@@ -233,6 +243,29 @@ def _nothing(_: str) -> None:
 _FIELDS_DECODER = json.JSONDecoder(parse_constant=_nothing, parse_float=_finite)
 
 
+def _decode_beginning(text: str) -> dict[str, Any]:
+    """Of an object in JSON that was cut off, the entries that are whole.
+
+    >>> _decode_beginning('{"title": "Owls", "metadata": {"year": 1999, "text": "They ho')
+    {'title': 'Owls', 'metadata': {'year': 1999}}
+    """
+    known: dict[str, Any] = {}
+    inside, place = known, 1
+    with suppress(ValueError, RecursionError, IndexError):
+        while True:
+            name, place = _FIELDS_DECODER.raw_decode(text, place)
+            place += len(": ")
+            if inside is known and name == "metadata":
+                inside = known["metadata"] = {}
+                place += len("{")
+            else:
+                value, place = _FIELDS_DECODER.raw_decode(text, place)
+                if isinstance(value, str) or inside is not known:
+                    inside[str(name)] = value
+                place += len(", ")
+    return {name: value for name, value in known.items() if name in _FIELDS}
+
+
 def encode_fields(doc: Doc) -> bytes:
     """What `fields` keeps of a document: nothing, in most collections."""
     fields = {
@@ -247,8 +280,14 @@ def encode_fields(doc: Doc) -> bytes:
     if not fields:
         return b""
     try:
-        return json.dumps(fields, ensure_ascii=False).encode("utf-8", "replace")
+        encoded = json.dumps(fields, ensure_ascii=False).encode("utf-8", "replace")
     except (TypeError, ValueError, RecursionError) as error:
         raise InputError(
             f"the metadata of document {doc.doc_id!r} cannot be kept as JSON: {error}"
         ) from None
+    if len(encoded) > FIELDS_BYTES:
+        raise InputError(
+            f"document {doc.doc_id!r} has {len(encoded):,} bytes of title, source and metadata; "
+            f"at most {FIELDS_BYTES:,} are kept, so leave out what need not be shown with a hit"
+        )
+    return encoded

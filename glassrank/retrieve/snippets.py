@@ -83,6 +83,14 @@ class Snippets:
             tuple((s + shift, e + shift) for s, e, _ in matches if s >= begin and e <= end),
         )
 
+    def matches(self, text: str) -> list[Match]:
+        """Where the query's terms stand in a text, and which.
+
+        >>> Snippets("chasing cat", EnglishAnalyzer()).matches("A cat chases cats.")
+        [(2, 5, 'cat'), (6, 12, 'chase'), (13, 17, 'cat')]
+        """
+        return self._matches(lower_case(text))
+
     def _matches(self, lowered: str) -> list[Match]:
         """Words of the query, in their order. Only where such a word can begin, the text is cut
         into words: a long one has few such places."""
@@ -116,6 +124,13 @@ class Snippets:
                 if (term := term_of(text[start:stop])) in wanted
             ]
         return matches
+
+
+def show_snippet(
+    query: str, analyzer: EnglishAnalyzer, text: str, passage: tuple[int, int] | None
+) -> str:
+    """Of one text by itself: nothing is done for a query before it is asked for."""
+    return Snippets(query, analyzer)(text, passage=passage).text
 
 
 def beginning_of_words(term: str) -> str:

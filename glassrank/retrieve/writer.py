@@ -6,7 +6,7 @@ the manifest, and the next writer removes it.
 
 import secrets
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -34,7 +34,7 @@ from glassrank.types import Doc
 
 SEGMENT_BYTES = 96 << 20
 """Documents are kept in memory up to this size before they go to disk."""
-UNCHANGED = "it is as it was before, so make room and try again"
+UNCHANGED = "it is as it was before"
 _GROWTH = 3
 
 
@@ -155,12 +155,17 @@ def changing(path: Path, *, create: Manifest | None = None) -> Iterator[IndexWri
     """
     is_new = done = False
     try:
-        if create is None:
-            with open_index(path) as folder:
-                manifest_in(folder)  # a folder that is no index gets no lock
-        else:
+        if create is not None:
             is_new = _make(path)
-        with Folder.open(path) as folder, folder.lock():
+        # Opened once: another folder may take its place, and must get no lock.
+        with ExitStack() as stack:
+            if create is None:
+                folder = stack.enter_context(open_index(path))
+                manifest_in(folder)  # a folder that is no index gets no lock
+            else:
+                folder = stack.enter_context(Folder.open(path, follow=not is_new))
+                check_names(path, folder.names())
+            stack.enter_context(folder.lock())
             before = _before(folder, create)
             remove_leftovers(folder)
             try:
@@ -181,6 +186,17 @@ def changing(path: Path, *, create: Manifest | None = None) -> Iterator[IndexWri
     finally:
         if is_new and not done:
             _unmake(path)
+
+
+def check_names(path: Path, names: Iterable[str]) -> None:
+    """Raises an error if a folder holds anything that is not an index's."""
+    if not all(map(_is_ours, names)):
+        raise InputError(f"{path} is something else than an index; choose another name")
+
+
+def _is_ours(name: str) -> bool:
+    """What an index has, or a writer left that never came to commit; its stores stand inside."""
+    return is_segment_name(name) or name in (FILE_NAME, f".{FILE_NAME}.part", LOCK, "stores")
 
 
 def _make(path: Path) -> bool:

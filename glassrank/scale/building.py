@@ -73,7 +73,7 @@ def build_shards(
         raise InputError(f"an index has one shard at least, not {count}")
     check_target(path, overwrite=overwrite)
     work = path.absolute().with_name(f"{path.name}.building")
-    hint = "what was finished is kept, so make room and run the same command again"
+    hint = "what was finished is kept"
     with located(docs), explained(f"build the index {path}", hint):
         work.mkdir(parents=True, exist_ok=True)
         with Folder.open(work) as folder, folder.lock():

@@ -160,10 +160,11 @@ def _add_state(app: FastAPI, service: Service) -> None:
         budget_ms = service.options.texts_budget_ms
 
         def read(_: Deadline) -> bytes:
-            need_document(opened, id)
+            need_document(opened, id, service.limits)
             most = service.limits.doc_characters
             document = asdict(opened.index.doc(id, most + 1))
-            cut = {"cut": True} if len(document["text"]) > most else {}
+            is_cut = document.pop("fields_cut") or len(document["text"]) > most
+            cut = {"cut": True} if is_cut else {}
             return to_bytes({**document, "text": document["text"][:most], **cut})
 
         return json_response(await service.run(request, service.texts, read, budget_ms))

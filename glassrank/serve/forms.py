@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from glassrank.retrieve.methods import RM3, parse_method
 from glassrank.retrieve.where import MOST_CONDITIONS, parse_where
-from glassrank.serve.options import Limits
+from glassrank.serve.limits import Limits
 from glassrank.serve.refusals import bad
 
 Item = TypeVar("Item")

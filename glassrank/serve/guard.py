@@ -8,6 +8,7 @@ still. So values are counted where they stand, in the bytes, at the cost of look
 
 import asyncio
 import hmac
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -18,38 +19,35 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from glassrank.deadline import now
+from glassrank.serve.connections import Gone, TooManyPipelined, current_connection
+from glassrank.serve.limits import Limits
 from glassrank.serve.refusals import RefusedError, bad, refused
 from glassrank.serve.service import Service, WorkQueue
 
-BODY_SECONDS = 20.0
-"""For the whole of a body, from the end of the headers on."""
 DEEPEST = 32
 """Lists in lists; nobody has a use for more, and Python ends at a thousand."""
 UNCOUNTED = 64 << 10
 """Of each body: small ones are read however many large ones come in at the moment."""
-MOST_HELD = 128 << 20
 
 BYTES_PER_VALUE = 32
 """Outside of texts: digits, which are slow to read, and spaces."""
 
 
-class GoneError(Exception):
-    """The client went away before its body was there."""
-
-
 class Bodies:
     """Reads the bodies of one process, and knows how much of them it holds unfinished."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
         self._held = 0
 
     async def read(self, receive: Receive, most: int) -> bytes:
         """All of it, at most so many bytes."""
+        seconds = self._limits.body_seconds
         try:
-            async with asyncio.timeout(BODY_SECONDS):
+            async with asyncio.timeout(seconds):
                 return await self._whole(receive, most)
         except TimeoutError:
-            message = f"the body was not there after {BODY_SECONDS:g} seconds; send it at once"
+            message = f"the body was not there after {seconds:g} seconds; send it at once"
             raise RefusedError(408, message) from None
 
     async def _whole(self, receive: Receive, most: int) -> bytes:
@@ -58,13 +56,13 @@ class Bodies:
             while True:
                 message = await receive()
                 if message["type"] == "http.disconnect":
-                    raise GoneError
+                    raise Gone
                 body += message.get("body", b"")
                 if len(body) > most:
                     raise too_large(most)
                 more = max(0, len(body) - UNCOUNTED) - counted
                 self._held, counted = self._held + more, counted + more
-                if self._held > MOST_HELD:
+                if self._held > self._limits.unfinished_body_bytes:
                     raise RefusedError(503, "too many large bodies come in; come again later", 1e3)
                 if not message.get("more_body", False):
                     return bytes(body)
@@ -159,7 +157,7 @@ class Guard:
         self._app = app
         self._service = service
         self._metrics = service.metrics
-        self._bodies = Bodies()
+        self._bodies = Bodies(service.limits)
         self._hosts = service.options.known_hosts
         key = service.options.api_key
         self._key = None if key is None else key.encode()
@@ -175,21 +173,45 @@ class Guard:
             return
         state = scope.setdefault("state", {})
         state["arrived"] = now()
-        status = 500
+        connection = current_connection.get()
+        status, is_ended = 500, False
         route = scope["path"] if scope["path"] in self._counted else OTHER
 
         async def sending(message: Message) -> None:
-            nonlocal status
+            nonlocal status, is_ended
             if message["type"] == "http.response.start":
                 status = message["status"]
-                MutableHeaders(scope=message).update(HEADERS)
+                headers = MutableHeaders(scope=message)
+                headers.update(HEADERS)
+                if connection is not None and connection.is_closing:
+                    headers["Connection"] = "close"
+            elif connection is not None:
+                connection.begin_response(len(message.get("body", b"")))
             await send(message)
+            # At once: the next task may belong to the client's next request.
+            is_last = message["type"] == "http.response.body" and not message.get("more_body")
+            if is_last and connection is not None:
+                connection.end_request()
+                is_ended = True
 
         try:
+            if connection is not None:
+                headers = Headers(scope=scope)
+                await connection.begin_request(
+                    has_key=self._has_key(headers),
+                    has_body=_has_body(headers),
+                    is_chunked="transfer-encoding" in headers,
+                )
+                state["arrived"] = now()
             await self._admit(scope, receive, sending)
-        except GoneError:
+        except TooManyPipelined:
+            message = "too many requests were sent ahead; wait for a response before the next one"
+            await refused(RefusedError(429, message, 0.0))(scope, receive, sending)
+        except Gone:
             status = 499  # as other servers count clients that went away
         finally:
+            if connection is not None and not is_ended:
+                connection.end_request()
             self._count(route, status, state)
 
     async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -201,6 +223,8 @@ class Guard:
                 body = await self._bodies.read(receive, most_bytes)
                 check_shape(body, most_values)
                 receive = replayed(body, receive)
+                if (connection := current_connection.get()) is not None:
+                    connection.end_body()
                 # A request has arrived when its last byte has.
                 scope["state"]["arrived"] = now()
             # A place is taken by those that can be answered, and not while a body comes in.
@@ -214,7 +238,7 @@ class Guard:
                 response.headers["Allow"] = ", ".join(
                     sorted(self._addresses[scope["path"]].methods)
                 )
-            if _has_body(scope):  # which was not read, or not to its end
+            if _has_body(Headers(scope=scope)):  # which was not read, or not to its end
                 response.headers["Connection"] = "close"
             await response(scope, receive, send)
             return
@@ -244,7 +268,10 @@ class Guard:
             # Pages of other sites may lead here, but not ask in the name of who reads them.
             if headers.get("sec-fetch-site", "").strip().lower() == "cross-site":
                 raise RefusedError(403, "pages of other sites may not ask here")
-            self._check_key(headers)
+            if self._key is not None and not self._has_key(headers):
+                raise RefusedError(
+                    401, "expected the service's API key as: Authorization: Bearer KEY"
+                )
         if address is None:
             raise RefusedError(404, f"there is nothing at {path}; /docs lists what there is")
         if scope["method"] not in address.methods:
@@ -253,13 +280,13 @@ class Guard:
             raise too_large(address.body[0])
         return address
 
-    def _check_key(self, headers: Headers) -> None:
+    def _has_key(self, headers: Headers) -> bool:
+        """Whether the request shows the service's key; never, where there is none."""
         if self._key is None:
-            return
+            return False
         scheme, _, given = headers.get("authorization", "").encode("latin-1").partition(b" ")
         # In the same time whatever is wrong with it: nothing can be learned from trying.
-        if not hmac.compare_digest(given.strip(), self._key) or scheme.lower() != b"bearer":
-            raise RefusedError(401, "expected the service's API key as: Authorization: Bearer KEY")
+        return hmac.compare_digest(given.strip(), self._key) and scheme.lower() == b"bearer"
 
     def _count(self, route: str, status: int, state: dict[str, Any]) -> None:
         ended = now()
@@ -271,8 +298,7 @@ class Guard:
                 self._metrics.overruns.labels(route).inc()
 
 
-def _has_body(scope: Scope) -> bool:
-    headers = Headers(scope=scope)
+def _has_body(headers: Headers) -> bool:
     return "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
 
 
@@ -285,11 +311,16 @@ def _is_at_most(number: str, most: int) -> bool:
     return number.isascii() and number.isdecimal() and len(number) < 20 and int(number) <= most
 
 
+_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^][:/@?#\s]+)(:[0-9]{1,5})?", re.IGNORECASE)
+
+
 def _host_name(host: str) -> str:
-    """
+    """The name in a `Host` header; empty where it is not one name, with or without a port.
+
     >>> _host_name("localhost:8000"), _host_name("[::1]:8000"), _host_name("EXAMPLE.org")
     ('localhost', '::1', 'example.org')
+    >>> _host_name("localhost:evil.example"), _host_name("[::1]evil.example")
+    ('', '')
     """
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0].lower()
+    named = _HOST.fullmatch(host)
+    return named[1].strip("[]").lower() if named else ""

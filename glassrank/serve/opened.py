@@ -15,6 +15,7 @@ from typing import Any
 from glassrank.errors import DiskError, GlassrankError, InputError, explained
 from glassrank.measure.cascade_plan import CascadePlan
 from glassrank.ranking import Pipeline, Reranker, warm_up
+from glassrank.ranking.text_pipeline import LIST_MODELS
 from glassrank.retrieve import Index
 from glassrank.retrieve.segment import SegmentRecord
 from glassrank.retrieve.snapshot import read_manifest
@@ -120,11 +121,12 @@ class Opened:
         return name, self.pipelines[name]
 
     def for_texts(self, name: str) -> list[Reranker]:
-        """The models of a pipeline, for texts that come with a request. They are not encoded yet,
-        so the package's fast model, where it is served, goes before its better one."""
-        models = [stage.reranker for stage in self.pipelines[name].models]
-        fast = self.pipelines.get("fast")
-        return [fast.reranker, *models] if fast is not None and name == "default" else models
+        """The models of a pipeline, for texts that come with a request: of the package's, those
+        that are served of the ones that rank any list."""
+        if name == LIST_MODELS[-1]:
+            served = [self.pipelines.get(model) for model in LIST_MODELS]
+            return [pipeline.reranker for pipeline in served if pipeline is not None]
+        return [stage.reranker for stage in self.pipelines[name].models]
 
 
 def _index(
@@ -163,7 +165,10 @@ class Served:
         """With `wait`, until it can be opened: a worker that takes the place of another may begin
         when the index cannot be read for a moment."""
         self._options = options
-        rerankers = {name: Reranker.load(folder, options.device) for name, folder in options.models}
+        rerankers = {
+            name: Reranker.load(folder, options.device, name=name)
+            for name, folder in options.models
+        }
         shards = None if options.ray is None else _on_cluster(options)
         said = ""
         while True:

@@ -6,40 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from glassrank.errors import InputError
+from glassrank.serve.limits import Limits
 
 SHORTEST_KEY = 16
 _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
-
-
-@dataclass(frozen=True)
-class Limits:
-    """The largest request that is looked at. Anything larger is refused with a sentence."""
-
-    body_bytes: int = 8 << 20
-    """Of texts to rank; other bodies are small."""
-    small_body_bytes: int = 1 << 20
-    body_values: int = 100_000
-    """Numbers, texts, names and lists in a body of texts to rank."""
-    small_body_values: int = 1_000
-    address_bytes: int = 16 << 10
-    query_characters: int = 2_000
-    queries: int = 64
-    k: int = 1_000
-    results: int = 10_000
-    """Of all queries of a request together."""
-    documents: int = 10_000
-    changed_documents: int = 100
-    """Among which a change's ranks are counted."""
-    text_characters: int = 200_000
-    doc_characters: int = 1_000_000
-    """Of a document that is sent."""
-    name_characters: int = 200
-    """Of models, methods and fields."""
-    id_characters: int = 2_000
-    rank_fields: int = 32
-    budget_ms: float = 10_000.0
-    feedback: int = 100
-    """RM3's documents and terms."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +77,11 @@ class Options:
                 f"{self.host} can be reached from other machines, so an API key is needed: "
                 "--api-key-file FILE, or GLASSRANK_API_KEY, or --no-auth if everybody may search"
             )
+        if self.no_auth and not is_loopback(self.host) and not self.allowed_hosts:
+            raise InputError(
+                f"{self.host} can be reached from other machines and --no-auth asks for no key, so "
+                "name the hosts that clients may call this service by: --allow-host NAME"
+            )
         if self.ray is not None and (self.workers > 1 or self.device != "cpu"):
             raise InputError(
                 "with --ray, shards have processes and processors of their own; leave out "
@@ -133,14 +108,15 @@ class Options:
 
     @property
     def known_hosts(self) -> frozenset[str] | None:
-        """What a request may call this service; None: anything.
+        """The `Host` headers that are answered; None: any, because the key is asked for.
 
         Without a key, a page of another site could have its own name point to this machine and so
         read documents through a visitor's browser. The name it would have to use gives it away.
         """
-        if self.api_key is not None or not is_loopback(self.host):
+        if self.api_key is not None:
             return None
-        named = (*_LOOPBACK_NAMES, self.host, *self.allowed_hosts)
+        own = (*_LOOPBACK_NAMES, self.host) if is_loopback(self.host) else ()
+        named = (*own, *self.allowed_hosts)
         return frozenset(name.lower() for name in named)
 
 

@@ -33,10 +33,14 @@ def bad(message: str) -> RefusedError:
 
 def as_json(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
     """Cohere's clients read `message`, Jina's read `detail`."""
+    return Response(refusal_body(message), status, headers, media_type="application/json")
+
+
+def refusal_body(message: str) -> bytes:
+    """The body of every error response."""
     if len(message) > _LONGEST:  # what was wrong may be quoted in it
         message = message[:_LONGEST] + " …"
-    body = json.dumps({"message": message, "detail": message})
-    return Response(body, status, headers, media_type="application/json")
+    return json.dumps({"message": message, "detail": message}).encode()
 
 
 async def answer_refusal(request: Request, refusal: Exception) -> Response:

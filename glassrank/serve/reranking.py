@@ -4,7 +4,6 @@ their clients need no change but the address."""
 import uuid
 from collections.abc import Iterator
 from functools import partial
-from itertools import accumulate
 from typing import Any, Literal
 
 from fastapi import Request
@@ -12,6 +11,7 @@ from starlette.responses import Response
 
 from glassrank.deadline import Deadline
 from glassrank.ranking import rank
+from glassrank.ranking.relevance import relevance_scores
 from glassrank.serve.forms import Rerank
 from glassrank.serve.opened import Opened
 from glassrank.serve.refusals import bad
@@ -68,7 +68,7 @@ class TextsReranker:
             "model": model,
             "results": [
                 _result(form, int(hit.doc_id), value, shown)
-                for hit, value in zip(ranking.hits, _relevance(ranking), strict=True)
+                for hit, value in zip(ranking.hits, relevance_scores(ranking), strict=True)
             ],
             "usage": {"total_tokens": words, "prompt_tokens": words},
             "meta": {
@@ -97,22 +97,10 @@ def _left_out(ranking: Ranking, texts: int) -> list[str]:
         warnings.append(f"of {ranking.truncated} documents not all passages were read")
     if late := texts - ranking.depth:
         warnings.append(
-            f"the budget sufficed for {ranking.depth} documents; the other {late} keep their order "
-            "below"
+            f"the budget sufficed for {ranking.depth} documents; the other {late} are below them, "
+            "ordered by BM25"
         )
     return warnings
-
-
-def _relevance(ranking: Ranking) -> list[float]:
-    """Probabilities of relevance, if the models were calibrated; texts that none came to are below
-    those that one did, in their order."""
-    known = [hit.probability for hit in ranking if hit.placed_by]
-    if not known or None in known:
-        return [relevance(hit.score) for hit in ranking]
-    # Two models of a cascade may differ about texts of which one is above the other.
-    falling = list(accumulate((chance for chance in known if chance is not None), min))
-    late = range(2, 2 + len(ranking) - len(falling))
-    return [*falling, *(falling[-1] / place for place in late)]
 
 
 def _result(form: Rerank, number: int, value: float, shown: bool) -> dict[str, Any]:
@@ -121,16 +109,3 @@ def _result(form: Rerank, number: int, value: float, shown: bool) -> dict[str, A
         document = form.documents[number]
         result["document"] = {"text": document} if isinstance(document, str) else document
     return result
-
-
-def relevance(score: float) -> float:
-    """For a model that nobody has calibrated: between 0 and 1, the better the higher, and the same
-    for the same score in every list.
-
-    Its slope falls slowly. Scores of dozens are usual, and the logistic function of those would be
-    1, whatever they are.
-
-    >>> relevance(0.0), relevance(3.0), relevance(-1.0)
-    (0.5, 0.875, 0.25)
-    """
-    return 0.5 + score / (2 + 2 * abs(score))

@@ -2,7 +2,7 @@
 document has its score; two documents, or two models, side by side; what a change would do."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -24,8 +24,9 @@ from glassrank.ranking import Pipeline
 from glassrank.retrieve import Index
 from glassrank.retrieve.snippets import CHARACTERS_READ, LENGTH, Snippets
 from glassrank.serve.forms import Explain, Search, check_method
+from glassrank.serve.limits import Limits
 from glassrank.serve.opened import Opened
-from glassrank.serve.refusals import RefusedError
+from glassrank.serve.refusals import RefusedError, bad
 from glassrank.serve.service import Service, json_response, to_bytes
 from glassrank.tracing import span
 from glassrank.types import Hit, Ranking
@@ -75,6 +76,7 @@ class Searcher:
         """The body of the answer; with `emit`, each stage of each query becomes a line instead."""
         began = now()
         whole = Deadline.after(self._service.options.work_ms, computed)
+        room = Room(self._service.limits.response_bytes)
         answers = []
         for number, query in enumerate(form.queries):
             # A query that is late is answered by what the first stage finds, as long as that is in
@@ -84,7 +86,7 @@ class Searcher:
             granted = deadline.share(1 / (len(form.queries) - number))
             line = None if emit is None else partial(_line, emit, number)
             with span("query", k=form.k):
-                answers.append(self._one(opened, form, query, arrived, granted, line))
+                answers.append(self._one(opened, form, query, arrived, granted, room, line))
         body = b"" if emit else to_bytes(_joined(form, answers))
         made = sum("snippet" in hit for answer in answers for hit in answer["hits"])
         self._planner.learn("answer", made, now() - began - sum(map(_by_models, answers)))
@@ -97,13 +99,14 @@ class Searcher:
         query: str,
         arrived: float,
         deadline: Deadline,
+        room: "Room",
         line: Callable[[str, dict[str, Any]], None] | None,
     ) -> dict[str, Any]:
         began = now()
         queued = began - arrived
         model, pipeline = opened.choose(form.model)
         always = max(1, _ALWAYS_SHOWN // len(form.queries))
-        shown = Shown(opened.index, query, snippets=form.snippets, always=always)
+        shown = Shown(opened.index, query, room, self._service.limits, form.snippets, always)
         stages = pipeline.stages(
             query,
             form.k,
@@ -112,13 +115,6 @@ class Searcher:
             first=line is not None,
             where=form.where,
         )
-        models = self._service.options.pipelines.get(model, ())
-
-        def placed_by(hit: Hit) -> dict[str, str]:
-            """The model of a cascade that did: it is the one to ask for an explanation."""
-            named = len(models) > 1 and hit.placed_by
-            return {"placed_by": models[hit.placed_by - 1]} if named else {}
-
         answer: dict[str, Any] = {}
         for ranking in stages:
             ranked = now()
@@ -136,7 +132,7 @@ class Searcher:
                 "candidates": pipeline.candidates,
                 "granted_ms": round(ended - began + deadline.left(), 3),
                 **replace(ranking, timing=timing).to_json(
-                    lambda hit: {**texts[hit.rank - 1], **placed_by(hit)}  # noqa: B023
+                    lambda hit: texts[hit.rank - 1]  # noqa: B023
                 ),
             }
             if left_out := opened.index.left_out(query):
@@ -150,13 +146,35 @@ class Searcher:
         return answer
 
 
-class Shown:
-    """Titles and snippets of hits. What was made once, for the first stage's, is not made again,
-    and what there is no time for is not made at all."""
+class Room:
+    """Bytes that a response may still take for titles, snippets and metadata."""
 
-    def __init__(self, index: Index, query: str, *, snippets: bool, always: int) -> None:
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+    def take(self, shown: dict[str, Any]) -> bool:
+        """Whether there was room for this."""
+        self.left -= len(to_bytes(shown))
+        return self.left >= 0
+
+
+class Shown:
+    """Titles, snippets and metadata of hits. What was made once, for the first stage's, is not made
+    again, and what there is no time or no room for is not made at all."""
+
+    def __init__(
+        self,
+        index: Index,
+        query: str,
+        room: Room,
+        limits: Limits,
+        snippets: bool,
+        always: int,
+    ) -> None:
         """The first hits, so many, are `always` shown whole."""
         self._always = always
+        self._room = room
+        self._limits = limits
         self._snippets = index.snippets(query) if snippets else None
         self._texts: dict[tuple[str, tuple[int, int] | None], dict[str, Any]] = {}
         self.made = 0
@@ -176,18 +194,49 @@ class Shown:
         return texts
 
     def _text(self, hit: Hit, snippets: Snippets) -> dict[str, Any]:
-        shown = hit.doc_id, hit.passage
+        key = hit.doc_id, hit.passage
+        if key not in self._texts:
+            text = self._make_text(hit, snippets) if self._room.left > 0 else None
+            self._texts[key] = text if text and self._room.take(text) else {"cut": True}
+        elif not self._room.take(self._texts[key]):  # a stream sends it once more
+            return {"cut": True}
+        return self._texts[key]
+
+    def _make_text(self, hit: Hit, snippets: Snippets) -> dict[str, Any]:
         most = CHARACTERS_READ if hit.passage is None else hit.passage[1] + LENGTH
-        doc = None if shown in self._texts else hit.beginning(most + 1)
-        if doc is not None:
-            snippet = snippets(doc.text, passage=hit.passage)
-            self._texts[shown] = {
-                "title": doc.title,
-                "source": doc.source,
-                "snippet": {"text": snippet.text, "matches": snippet.matches},
-                **({"metadata": dict(doc.metadata)} if doc.metadata else {}),
-            }
-        return self._texts[shown]
+        doc = hit.beginning(most + 1)
+        if doc is None:
+            return {}
+        snippet = snippets(doc.text, passage=hit.passage)
+        limits = self._limits
+        metadata = cut_metadata(doc.metadata, limits.metadata_bytes)
+        is_cut = (
+            doc.fields_cut
+            or max(len(doc.title), len(doc.source)) > limits.title_characters
+            or len(metadata) < len(doc.metadata)
+        )
+        return {
+            "title": doc.title[: limits.title_characters],
+            "source": doc.source[: limits.title_characters],
+            "snippet": {"text": snippet.text, "matches": snippet.matches},
+            **({"metadata": metadata} if metadata else {}),
+            **({"cut": True} if is_cut else {}),
+        }
+
+
+def cut_metadata(metadata: Mapping[str, object], most: int) -> dict[str, object]:
+    """The entries that fit into so many bytes of JSON, one after another.
+
+    >>> cut_metadata({"year": 1999, "text": "long " * 99, "n": 1}, 100)
+    {'year': 1999, 'n': 1}
+    """
+    entries, left = {}, most
+    for name, value in metadata.items():
+        size = len(to_bytes({name: value}))
+        if size <= left:
+            entries[name] = value
+            left -= size
+    return entries
 
 
 def _by_models(answer: dict[str, Any]) -> float:
@@ -247,7 +296,7 @@ class ScoreExplainer:
         for model in form.models or (None,):
             opened.need(model)
         for doc_id in form.doc_ids:
-            need_document(opened, doc_id)
+            need_document(opened, doc_id, service.limits)
         check_method(form.method, service.limits)
         budget_ms = service.options.texts_budget_ms
         work = partial(self.answer, opened, form)
@@ -308,7 +357,9 @@ class ScoreExplainer:
         return {**answer.to_json(), "doc_ids": ids}
 
 
-def need_document(opened: Opened, doc_id: str) -> None:
+def need_document(opened: Opened, doc_id: str, limits: Limits) -> None:
     """404 with a sentence where there is none, before anything is computed."""
+    if len(doc_id) > limits.id_characters:
+        raise bad(f"a document id has at most {limits.id_characters:,} characters")
     if doc_id not in opened.index:
         raise RefusedError(404, f"there is no document of the id {doc_id!r}")

@@ -87,7 +87,7 @@ class StoreWriter:
 @contextmanager
 def changing_store(path: Path, layout: Layout, snapshot: Snapshot) -> Iterator[StoreWriter]:
     """A writer with the store to itself. What was committed inside stays, whatever comes later."""
-    hint = "what was encoded is kept, so make room and run the same command again"
+    hint = "what was encoded is kept"
     with explained(f"write the store {path}", hint), open_store(path, make=True) as folder:
         _refuse_others(folder)  # before a lock is left there
         with folder.lock():

@@ -7,6 +7,8 @@ Thai, Lao, Khmer and Burmese are one token, emoji sequences are tokens, all else
 """
 
 from collections.abc import Iterator
+from functools import cache
+from typing import Any
 
 import regex
 
@@ -47,7 +49,11 @@ def _unicode_pattern() -> str:
     return rf"(?V1)({kept})|{join}++"
 
 
-_WORD = regex.compile(_unicode_pattern())
+@cache
+def _word() -> Any:
+    """Compiled when it is first needed: most texts are plain."""
+    return regex.compile(_unicode_pattern())
+
 
 # Most text is plain words between characters that no rule looks at. Cut it there; what is then
 # letters and digits only is a word, and the rest is short, and mostly seen before.
@@ -107,7 +113,7 @@ def word_spans(text: str) -> Iterator[tuple[int, int]]:
 
 def _words_of(text: str) -> list[str]:
     """By the rules alone: slower, and what `words` must agree with."""
-    return [part for word in _WORD.findall(text) for part in _pieces(word, LONGEST_WORD)]
+    return [part for word in _word().findall(text) for part in _pieces(word, LONGEST_WORD)]
 
 
 def _pieces(text: str, length: int) -> list[str]:

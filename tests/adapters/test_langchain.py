@@ -30,8 +30,8 @@ def test_the_compressor_ranks_as_we_do(
     own = gr.rank(query, texts.values(), model="fast", ids=list(texts), k=4)
     assert [document.id for document in ranked] == [hit.doc_id for hit in own]
     for document, hit in zip(ranked, own, strict=True):
-        assert document.metadata["relevance_score"] == pytest.approx(hit.score)
-        assert document.metadata["probability"] == pytest.approx(hit.probability)
+        assert document.metadata["score"] == pytest.approx(hit.score)
+        assert document.metadata["relevance_score"] == pytest.approx(hit.probability)
         assert document.page_content == texts[hit.doc_id]
         assert document.metadata["n"] == list(texts).index(hit.doc_id)
     assert "relevance_score" not in documents[0].metadata  # those that were given stay as they are
@@ -60,7 +60,7 @@ def test_the_retriever_is_a_runnable(
     document = chain.invoke(query)
     assert document.id == best and document.page_content == texts[best]
     assert document.metadata["title"] == "About csv" and document.metadata["year"] == 2020
-    assert document.metadata["relevance_score"] == search(query)[0].score
+    assert document.metadata["relevance_score"] == search(query)[0].probability
     assert len(GlassrankRetriever(pipeline=search, k=3).invoke(query)) == 3
 
 

@@ -185,7 +185,7 @@ def test_a_cascade_compares_with_what_the_same_model_ranked(index: Index) -> Non
     second = Reranker(replace(ranks.saved, usage=replace(ranks.saved.usage, depth=2)), exact=True)
     pipeline = Pipeline(index, [made("knrm"), second], calibrate=False)
     ranking = pipeline(QUERY, k=10)
-    assert [hit.placed_by for hit in ranking] == [2, 2, 1, 1, 1]
+    assert [hit.stage for hit in ranking] == [2, 2, 1, 1, 1]
     of = []
     for hit in ranking:
         against = glassrank.explain(pipeline, QUERY, hit).against
@@ -198,7 +198,7 @@ def test_models_that_rank_all_need_not_rank_to_say_who_placed_a_document(
     index: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pipeline = Pipeline(index, [made("knrm"), made("tk")], calibrate=False)
-    assert {hit.placed_by for hit in pipeline(QUERY, k=10)} == {2}
+    assert {hit.stage for hit in pipeline(QUERY, k=10)} == {2}
     expected = explain_docs(pipeline, QUERY, ["0"])
     monkeypatch.setattr("glassrank.explaining.hits._MOST_ENCODED", 0)
     monkeypatch.setattr(pipeline, "stages", None)

@@ -18,7 +18,13 @@ from glassrank.errors import InputError
 from glassrank.explaining import Change, explain_docs, what_if_doc
 from glassrank.measure import evaluate
 from glassrank.measure.budget_curve import Speed
-from glassrank.measure.cascade_plan import CascadePlan, Planned, cascade_order, learn_plan
+from glassrank.measure.cascade_plan import (
+    BUDGETS_MS,
+    CascadePlan,
+    Planned,
+    cascade_order,
+    learn_plan,
+)
 from glassrank.models.checkpoint import fingerprint
 from glassrank.models.saved import Passages
 from glassrank.ranking import CostModel, Pipeline, Reranker, rank
@@ -58,7 +64,7 @@ class FakeStage(Stage):
         self._query_ms = query_ms
         self._ms = ms
         self.reranker: Any = self
-        self.model = SimpleNamespace(name="fake")
+        self.model, self.name = SimpleNamespace(name="fake"), "fake"
         self.cost = CostModel(0.0, ms) if known else CostModel()
         self.query_cost = CostModel(query_ms) if known else CostModel()
         self.at_once = 1e9
@@ -127,23 +133,87 @@ def test_nothing_of_a_further_stage_begins_that_would_not_fit(
     hits = cascade.hits(None, str, NO_DOC)
     for hit in hits:
         came = [number for number, depth in enumerate(cascade.depths, 1) if depth >= hit.rank]
-        assert hit.placed_by == max(came, default=0)
+        assert hit.stage == max(came, default=0)
 
 
-def test_without_a_plan_the_first_model_is_not_cut_short_for_the_second() -> None:
-    scores = np.random.default_rng(0).normal(size=(2, 100))
+def fake_depths(costs: Sequence[tuple[float, float]], budget: float) -> tuple[int, ...]:
+    scores = np.random.default_rng(0).normal(size=(len(costs), 100))
+    clock = SetClock()
+    stages = [FakeStage(clock, row, *cost) for row, cost in zip(scores, costs, strict=True)]
+    return run_fakes(clock, stages, [100] * len(costs), budget).depths
 
-    def depths(budget: float, second: int) -> tuple[int, ...]:
-        clock = SetClock()
+
+def test_without_a_plan_a_model_is_skipped_that_costs_as_much_as_the_next() -> None:
+    for budget in (2.0, 5.0, 50.0):
+        first, second = fake_depths([(0.5, 0.1), (0.5, 0.1)], budget)
+        alone = fake_depths([(0.5, 0.1)], budget)[0]
+        assert first == 0 and second == alone > 0
+    assert fake_depths([(0.5, 0.1), (0.5, 0.1)], float("inf")) == (0, 100)
+
+
+def test_without_a_plan_time_is_kept_for_the_last_model() -> None:
+    costs = [(1.0, 0.1), (1.0, 1.0)]
+    assert fake_depths(costs, 5.0) == (36, 0)  # 8% of the time are to spare
+    first, second = fake_depths(costs, 25.0)
+    assert first >= 50 and second >= 10
+    slow = [(1.0, 1.0), (1.0, 1.1)]
+    assert fake_depths(slow, 20.0)[0] == 0 and fake_depths(slow, 20.0)[1] >= 15
+
+
+def test_a_first_model_that_is_slower_than_predicted_leaves_the_last_its_time() -> None:
+    rng, clock = np.random.default_rng(0), SetClock()
+    first, second = (FakeStage(clock, rng.normal(size=100), 1.0, ms) for ms in (0.1, 1.0))
+    first._ms = 0.3
+    cascade = run_fakes(clock, [first, second], [100, 100], 25.0)
+    assert cascade.depths[0] < 100 and cascade.depths[1] >= 8
+
+
+STORED, LIVE_LAST, LIVE = (
+    [(0.5, 0.02), (0.5, 0.02)],
+    [(0.5, 0.02), (5.0, 5.0)],
+    [(1.0, 2.5), (4.0, 8.0)],
+)
+
+
+@pytest.mark.parametrize("costs", [STORED, LIVE_LAST, LIVE], ids=["stored", "mixed", "live"])
+def test_a_cascade_is_never_worse_than_the_better_of_its_models(
+    costs: list[tuple[float, float]],
+) -> None:
+    """At eleven budgets, with a first stage that has half of the relevant documents in its first
+    ten, and models that are as far apart as those of the package."""
+    rng = np.random.default_rng(1)
+    queries, count = 150, 300
+    truth = np.zeros((queries, count))
+    for row in truth:
+        row[rng.choice(count, 3, replace=False)] = 1
+    hard = 0.6 * rng.normal(size=truth.shape) * truth  # for all of them
+    first, weak, strong = (
+        truth * signal + hard + rng.normal(size=truth.shape) for signal in (2.0, 2.5, 3.2)
+    )
+    order = np.argsort(-first, axis=1)
+    truth, weak, strong = (np.take_along_axis(rows, order, 1) for rows in (truth, weak, strong))
+    discounts = 1 / np.log2(np.arange(2, 12))
+
+    def quality(chosen: slice, budget: float) -> float:
+        """nDCG@10. Costs are the same for all queries, and so are depths."""
+        clock, scores = SetClock(), [weak, strong][chosen]
         stages = [
-            FakeStage(clock, row, 1.0, ms) for row, ms in zip(scores, (0.1, 1.0), strict=True)
+            FakeStage(clock, rows[0], *cost)
+            for rows, cost in zip(scores, costs[chosen], strict=True)
         ]
-        return run_fakes(clock, stages, [100, second], budget).depths
+        depths = run_fakes(clock, stages, [count] * len(stages), budget).depths
+        assert clock.time <= budget
+        best = [cascade_order(list(rows), depths)[:10] for rows in zip(*scores, strict=True)]
+        gains = np.take_along_axis(truth, np.array(best), 1) @ discounts
+        return float(gains.mean() / discounts[:3].sum())
 
-    for budget in (2.0, 5.0, 11.0, 12.0, 13.0, 40.0):
-        assert depths(budget, 100)[0] == depths(budget, 0)[0]
-    assert depths(11.0, 100) == (92, 0)  # 8% of the time are to spare
-    assert depths(40.0, 100)[0] == 100 and 20 <= depths(40.0, 100)[1] <= 28
+    both, alone = slice(0, 2), (slice(0, 1), slice(1, 2))
+    gains = [
+        quality(both, budget) - max(quality(one, budget) for one in alone) for budget in BUDGETS_MS
+    ]
+    assert min(gains) >= -0.003, dict(zip(BUDGETS_MS, gains, strict=True))
+    if costs is not STORED:
+        assert max(gains) > 0.01
 
 
 ALONE: dict[float, float] = {}
@@ -279,7 +349,7 @@ def test_the_second_model_re_orders_the_best_of_the_first(
     )
     scores = [hit.score for hit in ranking]
     assert scores == sorted(scores, reverse=True)
-    assert [hit.placed_by for hit in ranking] == [2] * 7 + [1] * 23 + [0] * 10
+    assert [hit.stage for hit in ranking] == [2] * 7 + [1] * 23 + [0] * 10
     names = ["first_stage", "query", "scoring", "query_2", "scoring_2", "sorting", "total"]
     assert list(ranking.timing) == names
     stages = {stage["name"]: stage.get("documents") for stage in ranking.to_json()["stages"]}
@@ -289,14 +359,14 @@ def test_the_second_model_re_orders_the_best_of_the_first(
 def test_without_a_budget_all_models_go_as_deep_as_they_are_used(
     index: Index, rerankers: list[Reranker]
 ) -> None:
-    assert Pipeline(index, rerankers)(QUERY).depths == (40, 40)
-    assert Pipeline(index, rerankers, candidates=5)(QUERY).depths == (5, 5)
+    assert Pipeline(index, rerankers)(QUERY).depths == (0, 40)  # the last one decides on all
+    assert Pipeline(index, rerankers, candidates=5)(QUERY).depths == (0, 5)
 
 
 def test_texts_have_cascades_too(rerankers: list[Reranker]) -> None:
     some = texts(12)
     ranking = rank(QUERY, some, model=rerankers)
-    assert ranking.depths == (12, 12)
+    assert ranking.depths == (0, 12)
     assert ranking.hits[0].doc_id == rank(QUERY, some, model=rerankers[1]).hits[0].doc_id
 
 
@@ -307,7 +377,7 @@ def test_transformers_can_be_last(tmp_path: Path, last: str) -> None:
     strong = Reranker({"bert": small_bert, "mores": small_mores}[last](), exact=True)
     pipeline = Pipeline(index, [Reranker(tiny_model(), exact=True), strong], candidates=12)
     ranking = pipeline("return the list of a class", 60, budget_ms=60_000)
-    assert ranking.depths == (12, 12)
+    assert ranking.depths == (0, 12)
     found = glassrank.explain(pipeline, ranking.query, ranking.hits[0])
     assert found.model == last
     assert found.score == pytest.approx(ranking.hits[0].score, abs=1e-4)

@@ -48,7 +48,7 @@ def assert_as_live(index: Index, saved: SavedModel, lacks: int) -> None:
     scores = {hit.doc_id: hit.score for hit in live}
     for hit in found:
         assert hit.score == pytest.approx(scores[hit.doc_id], abs=1e-4)
-        assert hit.placed_by == 1
+        assert hit.stage == 1
 
 
 def test_added_documents(index: Index, saved: SavedModel) -> None:

@@ -189,7 +189,7 @@ def test_the_first_stage_comes_first_and_then_the_final_ranking(
     assert [hit[:3] for hit in first] == [hit[:3] for hit in index.search("the cat sat", 5)]
     assert (first.depth, first.depths, set(first.timing)) == (0, (), {"first_stage", "total"})
     assert final.hits == pipeline("the cat sat", 5).hits and final.depths == (40,)
-    assert {hit.placed_by for hit in first} == {0} and {hit.placed_by for hit in final} == {1}
+    assert {hit.stage for hit in first} == {0} and {hit.stage for hit in final} == {1}
     [alone] = Pipeline(index).stages("the cat sat", 5)
     assert alone.hits == first.hits
 

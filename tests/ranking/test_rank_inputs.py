@@ -1,7 +1,9 @@
 """What people give to `rank`: each works, or gives one sentence."""
 
+import asyncio
 import pickle
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -186,3 +188,40 @@ def test_hits_travel_to_other_processes_with_their_documents(
     again = pickle.loads(pickle.dumps(ranking))
     assert again.hits == ranking.hits
     assert [hit.text for hit in again] == [hit.text for hit in ranking]
+
+
+def test_a_hit_has_a_snippet_and_the_name_of_who_placed_it(
+    index: Index, reranker: Reranker
+) -> None:
+    named = Reranker(reranker.saved, exact=True, name="mine")
+    [hit] = rank("cat sat", ["sea " * 500 + "the cat sat"], model=named)
+    assert hit.snippet.startswith("sea sea") and len(hit.snippet) < 260  # of its best passage
+    assert hit.placed_by == "mine" and hit.passage == (0, 48)
+    assert hit.to_dict()["snippet"] == hit.snippet == pickle.loads(pickle.dumps(hit)).snippet
+    ranking = Pipeline(index, named)("the cat", k=2)
+    assert [found.placed_by for found in ranking] == ["mine"] * 2
+    assert ranking.to_json()["hits"][0]["placed_by"] == "mine"
+    (found,) = index.search("the cat", 1)
+    assert found.snippet == index.snippets("the cat")(found.text).text and found.placed_by is None
+    assert Hit(1, "a", 2.0).snippet == ""
+
+
+def test_a_ranking_is_printed_as_a_table(index: Index, reranker: Reranker) -> None:
+    ranking = Pipeline(index, reranker)("the cat", k=12)
+    lines = str(ranking).splitlines()
+    assert lines[0].startswith("the cat: 12 hits, 12 of 12 re-ranked in ")
+    assert len(lines) == 12 and lines[-1] == "  … and 2 more"
+    assert all(hit.title in line for hit, line in zip(ranking, lines[1:-1], strict=False))
+    assert repr(ranking) == "Ranking('the cat', 12 hits, 12 re-ranked)"
+
+
+def test_pipelines_are_asked_with_await(index: Index, reranker: Reranker) -> None:
+    pipeline = Pipeline(index, reranker)
+
+    async def both() -> list[Ranking]:
+        asked = pipeline.aquery("the cat", 3), pipeline.aquery("a dog", 2, where={"year": 1991})
+        return list(await asyncio.gather(*asked))
+
+    with ThreadPoolExecutor(1) as pool:  # a browser's tests may have an event loop in this one
+        first, second = pool.submit(asyncio.run, both()).result()
+    assert order(first) == order(pipeline("the cat", 3)) and len(second) <= 1

@@ -11,7 +11,7 @@ from test_pipeline import texts, tiny_model
 from glassrank.deadline import LateError
 from glassrank.errors import GlassrankError, InputError
 from glassrank.explaining import explain
-from glassrank.ranking import BudgetWarning, Reranker, TextPipeline, rank
+from glassrank.ranking import BudgetWarning, Pipeline, Reranker, TextPipeline, rank
 from glassrank.retrieve import Index
 from glassrank.retrieve.first_stage import FirstStage, IndexSearch, ask
 from glassrank.types import Doc
@@ -198,3 +198,18 @@ def test_its_hits_are_explained(reranker: Reranker) -> None:
     assert explanation.score == pytest.approx(ranking[0].score, rel=1e-4)
     pair = explain(search, ranking.query, *ranking[:2])
     assert pair.right.score == pytest.approx(ranking[1].score, rel=1e-4)
+
+
+def test_documents_are_explained_by_their_ids(reranker: Reranker, tmp_path: Path) -> None:
+    search = TextPipeline(Listed(), reranker)
+    ranking = search("the cat sat")
+    found = explain(search, ranking.query, ranking[0].doc_id)
+    assert found.score == pytest.approx(ranking[0].score, rel=1e-4)
+    index = Index.build([Doc(doc_id, text) for doc_id, text in TEXTS.items()], tmp_path / "i")
+    pipeline = Pipeline(index, reranker)
+    hits = pipeline("the cat sat", 2).hits
+    both = explain(pipeline, "the cat sat", hits[0].doc_id, hits[1])
+    assert both.left.score == pytest.approx(hits[0].score, rel=1e-4)
+    assert both.right.score == pytest.approx(hits[1].score, rel=1e-4)
+    with pytest.raises(InputError, match="has the id 'nobody'"):
+        explain(pipeline, "the cat sat", "nobody")

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import torch
-import uvicorn
 from starlette.testclient import TestClient
 
 from glassrank.models import WordTable
@@ -21,7 +20,7 @@ from glassrank.models.trained import save_model
 from glassrank.nn.transformer import ContextualConfig
 from glassrank.retrieve import Index
 from glassrank.serve import Options, Served, make_app
-from glassrank.serve.run import server_config
+from glassrank.serve.run import Server
 from glassrank.store import encode_index
 from glassrank.types import Doc
 
@@ -86,7 +85,7 @@ def in_process(options: Options, served: Served | None = None) -> Iterator[TestC
 @contextmanager
 def on_a_socket(options: Options) -> Iterator[str]:
     """A real server on a free port of this machine; its address."""
-    server = uvicorn.Server(server_config(make_app(options), port=0))
+    server = Server(make_app(options), options, port=0)
     thread = threading.Thread(target=server.run)
     thread.start()
     try:

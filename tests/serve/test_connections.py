@@ -11,24 +11,20 @@ import httpx
 import pytest
 from small_service import on_a_socket, raw
 
-from glassrank.serve import Options, guard
-from glassrank.serve.run import BoundedConnection
+from glassrank.serve import Limits, Options
 
 HEAD = b"POST /search HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 GET = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 SOON = 8.0
 """Seconds: more than a busy machine needs, and less than the service waits unless it is told to."""
-assert BoundedConnection.head_seconds > SOON
+assert Limits().header_seconds > SOON
 
 
 @pytest.fixture
-def impatient(options: Options, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    monkeypatch.setattr(BoundedConnection, "head_seconds", 0.3)
-    monkeypatch.setattr(BoundedConnection, "idle_seconds", 0.3)
-    monkeypatch.setattr(BoundedConnection, "answer_seconds", 1.5)
-    monkeypatch.setattr(guard, "BODY_SECONDS", 0.5)
-    with on_a_socket(replace(options, queue=1)) as address:
+def impatient(options: Options) -> Iterator[str]:
+    limits = Limits(header_seconds=0.3, idle_seconds=0.3, response_seconds=1.5, body_seconds=0.5)
+    with on_a_socket(replace(options, queue=1, limits=limits)) as address:
         yield address
 
 
@@ -101,12 +97,10 @@ def test_bodies_that_do_not_come_take_no_places(options: Options) -> None:
 @pytest.mark.tried(
     "Service", "clients that send slowly, or nothing", "closed, and others answered", tries=30
 )
-def test_who_has_waited_longest_makes_room(
-    options: Options, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(BoundedConnection, "most", 10)
+def test_the_longest_silent_connection_makes_room(options: Options) -> None:
     half = HEAD + b"Content-Length: 100\r\n\r\n{"
-    with on_a_socket(options) as address, ExitStack() as stack:
+    limited = replace(options, limits=Limits(connections=10))
+    with on_a_socket(limited) as address, ExitStack() as stack:
         idle = []
         for number in range(30):
             idle.append(stack.enter_context(connect(address, half if number % 2 else b"GET /")))
@@ -201,18 +195,15 @@ def test_a_body_is_not_sent_byte_by_byte(address: str) -> None:
     assert raw(address, head + body, timeout=2).startswith(b"HTTP/1.1 200")
 
 
-def test_large_bodies_share_what_they_may_hold(
-    options: Options, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(guard, "MOST_HELD", 300_000)
+def test_large_bodies_share_what_they_may_hold(options: Options) -> None:
+    limited = replace(options, limits=Limits(unfinished_body_bytes=300_000))
     head = HEAD.replace(b"/search", b"/v1/rerank") + b"Content-Length: 400000\r\n\r\n"
-    with on_a_socket(options) as address, ExitStack() as stack:
+    with on_a_socket(limited) as address, ExitStack() as stack:
         for _ in range(2):
             stack.enter_context(connect(address, head + b" " * 200_000))
         time.sleep(0.3)
         assert raw(address, head + b" " * 200_000).startswith(b"HTTP/1.1 503")
         assert search(address).status_code == 200  # small ones are read
-    assert guard.Bodies()._held == 0
 
 
 def test_many_at_once_are_all_answered(address: str) -> None:

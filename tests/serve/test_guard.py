@@ -142,7 +142,9 @@ def test_a_service_that_should_not_be_started(
 def test_every_other_combination_may_be_started(options: Options) -> None:
     for host in ("127.0.0.1", "::1", "localhost"):
         assert replace(options, host=host).known_hosts
-    assert replace(options, host="0.0.0.0", no_auth=True).known_hosts is None
+    public = replace(options, host="0.0.0.0", no_auth=True, allowed_hosts=("docs.lan",))
+    assert public.known_hosts == {"docs.lan"}
+    assert replace(options, host="0.0.0.0", api_key=KEY).known_hosts is None
     assert KEY not in repr(replace(options, host="0.0.0.0", api_key=KEY))
 
 

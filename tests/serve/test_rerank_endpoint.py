@@ -13,9 +13,9 @@ from small_service import in_process, message
 from starlette.testclient import TestClient
 
 from glassrank.ranking import CostModel, Reranker
+from glassrank.ranking.relevance import relevance_scores, squash
 from glassrank.serve import Options, Served
 from glassrank.serve.opened import Opened
-from glassrank.serve.reranking import _relevance, relevance
 from glassrank.types import Hit, Ranking
 
 QUERY = "the cat sat"
@@ -91,14 +91,14 @@ def test_what_was_not_read_is_said(client: TestClient) -> None:
     assert found["meta"]["warnings"] == ["of 1 documents not all passages were read"]
 
 
-def test_a_budget_keeps_the_given_order_below(options: Options) -> None:
+def test_what_no_model_reaches_is_in_the_order_of_bm25(options: Options) -> None:
     served = Served(replace(options, models=options.models[:1]))
     served.now.pipelines["tk"].reranker.cost = CostModel(base=1000.0)
     with in_process(options, served) as client:
         found = ask(client, documents=TEXTS, budget_ms=500)
-    assert [result["index"] for result in found["results"]] == [0, 1, 2, 3, 4]
+    assert [result["index"] for result in found["results"]] == [1, 3, 0, 2, 4]
     assert found["meta"]["warnings"] == [
-        "the budget sufficed for 0 documents; the other 5 keep their order below"
+        "the budget sufficed for 0 documents; the other 5 are below them, ordered by BM25"
     ]
 
 
@@ -125,19 +125,21 @@ def test_what_cannot_be_ranked_is_said_in_a_sentence(
 @given(st.floats(-1e6, 1e6, width=32), st.floats(-1e6, 1e6, width=32))
 def test_relevance_is_in_the_order_of_scores(one: float, other: float) -> None:
     low, high = sorted((one, other))
-    assert 0 <= relevance(low) <= relevance(high) <= 1
+    assert 0 <= squash(low) <= squash(high) <= 1
     if high - low > 1e-3:
-        assert relevance(low) < relevance(high)
+        assert squash(low) < squash(high)
 
 
 def test_relevance_of_a_calibrated_model_is_a_probability() -> None:
-    """Texts that no model came to stand below, and a cascade's scores never rise again."""
-    hits = [Hit(1, "2", 3.0, placed_by=2, probability=0.6), Hit(2, "0", 1.0, placed_by=1)]
+    """Each model's own, unchanged; texts that no model came to stand below all of them."""
+    hits = [Hit(1, "2", 3.0, placed_by="b", probability=0.6), Hit(2, "0", 1.0, placed_by="a")]
     last = Hit(3, "1", 0.0)
     calibrated = [hits[0], hits[1]._replace(probability=0.8), last, last]
-    assert _relevance(Ranking("", tuple(calibrated))) == pytest.approx([0.6, 0.6, 0.3, 0.2])
-    assert _relevance(Ranking("", (*hits, last))) == [relevance(score) for score in (3.0, 1.0, 0.0)]
-    assert _relevance(Ranking("", (last,))) == [0.5]
+    assert relevance_scores(Ranking("", tuple(calibrated))) == pytest.approx([0.6, 0.8, 0.3, 0.2])
+    assert relevance_scores(Ranking("", (*hits, last))) == [
+        squash(score) for score in (3.0, 1.0, 0.0)
+    ]
+    assert relevance_scores(Ranking("", (last,))) == [0.5]
 
 
 def test_texts_meet_the_fast_model_first() -> None:

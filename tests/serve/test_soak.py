@@ -27,7 +27,9 @@ def soaked(folder: Path, *given: str) -> dict[str, Any]:
 
 @pytest.mark.slow
 def test_a_service_under_a_little_of_everything(tmp_path: Path, reliability: Recorder) -> None:
-    report = soaked(tmp_path, "--seconds", "2", "--workers", "1", "--kill-writer", "2")
+    report = soaked(
+        tmp_path, "--seconds", "2", "--workers", "1", "--kill-writer", "2", "--attackers", "20"
+    )
     assert report["writers killed"] >= 1 and report["deleted"] >= 2
     reliability("Standing", "answers beside changes and kills", HELD, report["answers"].total())
 

@@ -1,0 +1,27 @@
+"""`relevance_score`, as the service and the adapters give it: between 0 and 1."""
+
+from glassrank.types import Ranking
+
+
+def relevance_scores(ranking: Ranking) -> list[float]:
+    """Of each hit: its probability of relevance, if the models were calibrated; texts that none
+    came to are below the least of them, in their order."""
+    known = [hit.probability for hit in ranking if hit.placed_by]
+    probabilities = [chance for chance in known if chance is not None]
+    if not known or len(probabilities) < len(known):
+        return [squash(hit.score) for hit in ranking]
+    least, late = min(probabilities), range(2, 2 + len(ranking) - len(known))
+    return [*probabilities, *(least / place for place in late)]
+
+
+def squash(score: float) -> float:
+    """For a model that nobody has calibrated: between 0 and 1, the better the higher, and the same
+    for the same score in every list.
+
+    Its slope falls slowly. Scores of dozens are usual, and the logistic function of those would be
+    1, whatever they are.
+
+    >>> squash(0.0), squash(3.0), squash(-1.0)
+    (0.5, 0.875, 0.25)
+    """
+    return 0.5 + score / (2 + 2 * abs(score))

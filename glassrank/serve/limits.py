@@ -1,0 +1,103 @@
+"""Every limit of the service, in one place: what grows with what a client does has a bound here.
+
+`glassrank serve --help` and docs/service.md list them; `--limit NAME=VALUE` changes one.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields, replace
+
+from glassrank.errors import InputError
+
+
+def _limit(default: float, about: str) -> float:
+    """A field whose meaning `--help` prints."""
+    return field(default=default, metadata={"about": about})
+
+
+def _count(default: int, about: str) -> int:
+    return _limit(default, about)  # type: ignore[return-value]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Each holds for one process; `--workers 4` has four times as many connections."""
+
+    # Requests
+    body_bytes: int = _count(8 << 20, "body of a request to re-rank texts")
+    small_body_bytes: int = _count(1 << 20, "body of any other request")
+    body_values: int = _count(100_000, "JSON values in a body of texts to re-rank")
+    small_body_values: int = _count(1_000, "JSON values in any other body")
+    body_chunks: int = _count(10_000, "chunks of a body with Transfer-Encoding: chunked")
+    unfinished_body_bytes: int = _count(128 << 20, "bodies that are still coming in, together")
+    address_bytes: int = _count(16 << 10, "query string")
+    query_characters: int = _count(2_000, "query")
+    queries: int = _count(64, "queries of a request")
+    k: int = _count(1_000, "hits of a query")
+    results: int = _count(10_000, "hits of all queries of a request")
+    documents: int = _count(10_000, "texts to re-rank")
+    changed_documents: int = _count(100, "documents among which a change is ranked")
+    text_characters: int = _count(200_000, "text to re-rank or to explain")
+    name_characters: int = _count(200, "names of models, methods and fields")
+    id_characters: int = _count(2_000, "document id")
+    rank_fields: int = _count(32, "fields of a document to re-rank")
+    feedback: int = _count(100, "RM3's documents and terms")
+    budget_ms: float = _limit(10_000.0, "budget of a request, milliseconds")
+
+    # Responses
+    response_bytes: int = _count(8 << 20, "response; hits beyond it have no title or snippet")
+    title_characters: int = _count(500, "title of a hit")
+    metadata_bytes: int = _count(16 << 10, "metadata of a hit")
+    doc_characters: int = _count(1_000_000, "text of a document in /doc")
+    unread_bytes: int = _count(64 << 20, "responses that clients have not read, together")
+
+    # Connections
+    connections: int = _count(256, "open connections")
+    connections_per_address: int = _count(
+        256, "open connections of one address, of those that have not shown the key"
+    )
+    pipelined_requests: int = _count(32, "requests that a client may send ahead, one after another")
+    keyless_requests_per_second: int = _count(
+        50, "requests without the key that an address may make, where there is a key"
+    )
+    addresses: int = _count(4_096, "addresses whose requests are counted")
+    header_seconds: float = _limit(10.0, "time for the headers of a first request")
+    idle_seconds: float = _limit(30.0, "time from a response to the next request's headers")
+    body_seconds: float = _limit(20.0, "time for a body")
+    response_seconds: float = _limit(60.0, "time from the headers to the end of the response")
+    unread_seconds: float = _limit(10.0, "time in which a client reads nothing of a response")
+    log_lines_per_minute: int = _count(100, "lines in the log")
+
+
+def change_limits(limits: Limits, settings: Iterable[str]) -> Limits:
+    """Limits with `NAME=VALUE` settings applied.
+
+    >>> change_limits(Limits(), ["connections=512"]).connections
+    512
+    """
+    kinds = {each.name: type(getattr(limits, each.name)) for each in fields(limits)}
+    for setting in settings:
+        name, _, text = setting.partition("=")
+        if name not in kinds:
+            raise InputError(
+                f"--limit {setting!r}: there is no limit of that name; `glassrank serve --help` "
+                "lists them"
+            )
+        try:
+            value = kinds[name](text)
+        except ValueError:
+            value = 0
+        if not 0 < value < float("inf"):
+            raise InputError(f"--limit {setting!r}: expected NAME=VALUE with a positive number")
+        limits = replace(limits, **{name: value})
+    return limits
+
+
+def describe_limits(limits: Limits | None = None) -> list[tuple[str, str, str]]:
+    """(name, value, meaning) of each."""
+    limits = limits or Limits()
+    return [
+        (each.name, f"{getattr(limits, each.name):,g}", each.metadata["about"])
+        if isinstance(getattr(limits, each.name), float)
+        else (each.name, f"{getattr(limits, each.name):,}", each.metadata["about"])
+        for each in fields(limits)
+    ]
