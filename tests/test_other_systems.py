@@ -1,4 +1,4 @@
-"""Systems without descriptors of folders, as Windows: what they lack is taken away, and all works."""
+"""Systems without descriptors of folders, as Windows: an index works without what they lack."""
 
 import subprocess
 import sys

@@ -26,7 +26,8 @@ def test_a_search_imports_nothing_that_it_does_not_need(tmp_path: Path, name: st
     SciPy for its version, where there is one.)"""
     Index.build(DOCS, tmp_path / "my.index")
     code = (
-        "import sys, atexit; from glassrank.cli import main; heavy = {'numba', 'torch', 'scipy.linalg'};"
+        "import sys, atexit; from glassrank.cli import main;"
+        "heavy = {'numba', 'torch', 'scipy.linalg'};"
         "atexit.register(lambda: print('imported', sorted(heavy & set(sys.modules)))); main()"
     )
     arguments = ["search", str(tmp_path / "my.index"), "cat", *WITHOUT[name]]
