@@ -8,12 +8,9 @@ another. Where nothing can be written to, code is compiled for this process and 
 
 import os
 import stat
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -128,21 +125,6 @@ def _kept_in(place: type[_Place]) -> type[FunctionCache]:
 _PLACES = [_kept_in(place) for place in (_Named, _Beside, _Home, _Temporary)]
 
 
-def _import_without_scipy() -> None:
-    """Before it compiles, numba imports scipy's linear algebra to see that it is there. Nothing
-    of ours calls that; for whoever does, it is imported then."""
-    if "numba.np.arraymath" in sys.modules or find_spec("scipy") is None:
-        return
-    from numba.np import linalg
-
-    looks = linalg.ensure_blas
-    linalg.ensure_blas = lambda: None
-    try:
-        import_module("numba.np.arraymath")
-    finally:
-        linalg.ensure_blas = looks
-
-
 class CodeCache(NullCache):
     """Of one function, as numba asks for it. Whatever is wrong with a place, there is the next."""
 
@@ -161,7 +143,6 @@ class CodeCache(NullCache):
             with suppress(Exception):  # whatever a file may hold that was cut or is not ours
                 if (loaded := place.load_overload(sig, target_context)) is not None:
                     return loaded
-        _import_without_scipy()
         self._tell(self._function.__name__)
         return None
 

@@ -115,16 +115,3 @@ def worth_loading(numbers: int) -> bool:
 def load_at_once() -> None:
     """For a process that is about to do much: from now on compiled code is always used."""
     from glassrank.code_cache import CodeCache  # noqa: F401
-
-
-def load_without_scipy() -> None:
-    """For a command, which is a process of ours alone: numba looks whether there is SciPy, whose
-    BLAS no function of ours calls, and has it imported, which takes a third of a second. In a
-    program of somebody else's, functions that do call it must go on to work."""
-    if "scipy" in sys.modules or "numba" in sys.modules:
-        return
-    sys.modules["scipy"] = None  # type: ignore[assignment]  # what is not there
-    try:
-        import numba.np.arraymath  # noqa: F401
-    finally:
-        del sys.modules["scipy"]

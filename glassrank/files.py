@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from glassrank.errors import InputError, disk_error, explained
-from glassrank.folders import Folder
+from glassrank.folders import NOT_FOLLOWED, Folder
 
 LONGEST_LINE = 1 << 26
 """Bytes (67 MB), of files that hold a document on a line; a document's text is bounded likewise."""
@@ -222,7 +222,7 @@ def whole_file(path: Path) -> Iterator[Path]:
     try:
         if path.is_char_device() or path.is_block_device():  # root may replace even /dev/null
             raise InputError(f"cannot write {path}: it is a device; name a file")
-        os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666))
+        os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NOT_FOLLOWED, 0o666))
         yield part
         _sync(part)
         part.replace(path)
@@ -255,7 +255,10 @@ def append_line(path: Path, name: str, line: str) -> None:
 
 
 def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    if not hasattr(os, "O_DIRECTORY") and path.is_dir():
+        return  # Windows opens no folder: a power cut may undo a new name
+    writes = 0 if hasattr(os, "O_DIRECTORY") else os.O_RDWR  # which Windows wants for it
+    descriptor = os.open(path, os.O_RDONLY | writes | NOT_FOLLOWED)
     try:
         os.fsync(descriptor)
     finally:

@@ -14,25 +14,39 @@ pipe or a device, and what is new is really new. The path that a user gives may 
 What is not there is a `FileNotFoundError` and a full disk an `OSError`, whose `filename` is the
 whole path; `errors.explained` makes one sentence of them. What no writer of ours would make is a
 `CorruptError`. Systems differ in all this: such calls stand here and in `sealed.py` alone.
+
+Windows has no descriptors of folders. There a folder is known by its path, and a link is looked for
+just before a name is used: somebody who can write to the folder could put one there in between.
 """
 
 import errno
 import os
 import re
 import stat
-import sys
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
-from typing import IO
+from typing import IO, Any
 
 from glassrank.errors import BusyError, CorruptError
 
 LOCK = "write.lock"
 _PLAIN = re.compile(r"\w[\w.+@ =,-]{0,199}")
-_NOT_FOLLOWED = os.O_NOFOLLOW | os.O_CLOEXEC
-_PLAIN_FILE = _NOT_FOLLOWED | os.O_NONBLOCK | os.O_NOCTTY  # a pipe without a writer must not wait
+_BY_DESCRIPTOR = {os.open, os.stat, os.mkdir, os.rename, os.unlink} <= os.supports_dir_fd
+
+
+def flags_of(*names: str) -> int:
+    """Of `os.open`, as far as this system has them."""
+    return sum(getattr(os, name, 0) for name in names)
+
+
+_FOLDER = flags_of("O_RDONLY", "O_DIRECTORY", "O_CLOEXEC")
+NOT_FOLLOWED = flags_of("O_NOFOLLOW", "O_NONBLOCK")
+"""A pipe without a writer must not wait."""
+_PLAIN_FILE = NOT_FOLLOWED | flags_of("O_CLOEXEC", "O_NOCTTY", "O_BINARY", "O_NOINHERIT")
 _NO_PLAIN_FILE = {errno.ELOOP, errno.ENXIO, errno.EISDIR, errno.ENODEV}
 _KINDS = {stat.S_IFREG: "file", stat.S_IFDIR: "folder", stat.S_IFLNK: "link"}
 _TRIES = 100
@@ -53,27 +67,42 @@ class NotDurableError(OSError):
 class Folder:
     """An open folder, closed by `with` or `close`; `path` is for messages."""
 
-    def __init__(self, path: Path, descriptor: int) -> None:
+    def __init__(self, path: Path, descriptor: int | None) -> None:
+        """Without a descriptor, where the system has none, it is known by its path."""
         self.path = path
         self._at = descriptor
 
     @property
-    def descriptor(self) -> int:
+    def descriptor(self) -> int | None:
         """As the system's own calls take it."""
         return self._at
 
     @classmethod
     def open(cls, path: str | Path, *, follow: bool = True) -> "Folder":
         """By its path, which may end in a link only if it is to be followed."""
-        flags = os.O_RDONLY | os.O_DIRECTORY | (os.O_CLOEXEC if follow else _NOT_FOLLOWED)
-        return cls(Path(path), os.open(path, flags))
+        path = Path(path)
+        if _BY_DESCRIPTOR:
+            return cls(path, os.open(path, _FOLDER if follow else _FOLDER | os.O_NOFOLLOW))
+        mode = (path.stat() if follow else path.lstat()).st_mode
+        if not stat.S_ISDIR(mode):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
+        return cls(path.absolute(), None)
+
+    def _place(self, name: str) -> str | Path:
+        """What a call takes for a name in this folder, beside `**self._dir_fd`."""
+        return self.path / name if self._at is None else name
+
+    @property
+    def _dir_fd(self) -> dict[str, int]:
+        return {} if self._at is None else {"dir_fd": self._at}
 
     def child(self, name: str) -> "Folder":
         """A folder inside."""
         with self._named(name) as path:
             try:
-                flags = os.O_RDONLY | os.O_DIRECTORY | _NOT_FOLLOWED
-                return Folder(path, os.open(name, flags, dir_fd=self._at))
+                if self._at is None:
+                    return Folder.open(path, follow=False)
+                return Folder(path, os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=self._at))
             except OSError as error:
                 if error.errno in (errno.ELOOP, errno.ENOTDIR):
                     raise CorruptError(f"{path} is not a folder of its own; remove it") from None
@@ -83,22 +112,33 @@ class Folder:
         """A new folder inside."""
         with self._named(name):
             try:
-                os.mkdir(name, dir_fd=self._at)
+                self.make_folder(name)
             except FileExistsError:
                 if not exist_ok:
                     raise
         return self.child(name)
 
+    def make_folder(self, name: str) -> None:
+        """A new folder inside, whose name may be a hidden one: for what this process makes."""
+        os.mkdir(self._place(name), **self._dir_fd)  # noqa: PTH102
+
+    def rename(self, name: str, new: str, into: "Folder | None" = None) -> None:
+        """Of a name inside, which may be a hidden one; what is there already is not replaced, but
+        for an empty folder."""
+        other = into or self
+        fds = {} if self._at is None else {"src_dir_fd": self._at, "dst_dir_fd": other._at}
+        os.rename(self._place(name), other._place(new), **fds)  # noqa: PTH104
+
     def names(self) -> list[str]:
         """Everything that lies here, plain or not."""
         with self._failing(self.path):
-            return sorted(os.listdir(self._at))  # noqa: PTH208
+            return sorted(os.listdir(self.path if self._at is None else self._at))  # noqa: PTH208
 
     def kind(self, name: str) -> str | None:
         """`file`, `folder`, `link` or `other`; None if nothing has this name."""
         with self._failing(self.path / name):
             try:
-                mode = os.stat(name, dir_fd=self._at, follow_symlinks=False).st_mode
+                mode = self._stat(name).st_mode
             except FileNotFoundError:
                 return None
         return _KINDS.get(stat.S_IFMT(mode), "other")
@@ -143,7 +183,8 @@ class Folder:
                     file.write(content)
                     file.flush()
                     os.fsync(file.fileno())
-                os.replace(part, name, src_dir_fd=self._at, dst_dir_fd=self._at)
+                fds = {} if self._at is None else {"src_dir_fd": self._at, "dst_dir_fd": self._at}
+                os.replace(self._place(part), self._place(name), **fds)  # noqa: PTH105
             finally:
                 with suppress(OSError):
                     self._unlink(part)
@@ -156,6 +197,10 @@ class Folder:
         """A file, or a link, or nothing."""
         with self._named(name):
             self._unlink(name)
+
+    def remove_hidden(self, name: str) -> None:
+        """The same of what this process made, whose name may be a hidden one."""
+        self._unlink(name)
 
     def remove_child(
         self, name: str, ours: Callable[[str], bool], keep: Collection[str] = ()
@@ -173,19 +218,21 @@ class Folder:
                         with suppress(OSError):
                             child._unlink(file)
             if not keep:
-                os.rmdir(name, dir_fd=self._at)
+                os.rmdir(self._place(name), **self._dir_fd)
 
     def take(self, other: "Folder", name: str, new: str) -> None:
         """A folder inside of another one, on the same disk, comes here under a new name."""
         if not is_plain(new):
             raise _not_a_name(new, self.path)
         with other._named(name):
-            os.rename(name, new, src_dir_fd=other._at, dst_dir_fd=self._at)
+            other.rename(name, new, self)
 
     def sync(self) -> None:
-        """Makes the names here durable, as `fsync` does for a file's content."""
-        with self._failing(self.path):
-            os.fsync(self._at)
+        """Makes the names here durable, as `fsync` does for a file's content, where the system can
+        be told to."""
+        if self._at is not None:
+            with self._failing(self.path):
+                os.fsync(self._at)
 
     @contextmanager
     def lock(self, child: str | None = None) -> Iterator[None]:
@@ -206,7 +253,7 @@ class Folder:
                 if not _try_lock(file):
                     break
                 with suppress(FileNotFoundError):  # removed by its owner before it was ours
-                    status = os.stat(name, dir_fd=self._at, follow_symlinks=False)
+                    status = self._stat(name)
                     if os.path.samestat(status, os.fstat(file.fileno())):
                         stack.pop_all()
                         return file
@@ -215,13 +262,13 @@ class Folder:
     def is_current(self) -> bool:
         """Whether the path still leads here: another folder may have taken its place."""
         try:
-            return os.path.samestat(self.path.stat(), os.fstat(self._at))
+            return self._at is None or os.path.samestat(self.path.stat(), os.fstat(self._at))
         except FileNotFoundError:
             return False
 
     def close(self) -> None:
         """Lets go of the descriptor; once more does nothing."""
-        if self._at >= 0:
+        if self._at is not None and self._at >= 0:
             os.close(self._at)
             self._at = -1
 
@@ -234,8 +281,10 @@ class Folder:
         self.close()
 
     def _open(self, name: str, flags: int, mode: str) -> IO[bytes]:
+        if self._at is None and self.kind(name) not in (None, "file"):
+            raise _no_plain_file(self.path / name)
         try:
-            descriptor = os.open(name, flags | _PLAIN_FILE, 0o666, dir_fd=self._at)
+            descriptor = os.open(self._place(name), flags | _PLAIN_FILE, 0o666, **self._dir_fd)
         except OSError as error:
             if error.errno in _NO_PLAIN_FILE:
                 raise _no_plain_file(self.path / name) from None
@@ -247,7 +296,11 @@ class Folder:
 
     def _unlink(self, name: str) -> None:
         with suppress(FileNotFoundError):
-            os.unlink(name, dir_fd=self._at)
+            os.unlink(self._place(name), **self._dir_fd)
+
+    def _stat(self, name: str) -> os.stat_result:
+        place = self._place(name)
+        return os.stat(place, **self._dir_fd, follow_symlinks=False)  # noqa: PTH116
 
     @contextmanager
     def _named(self, name: str) -> Iterator[Path]:
@@ -284,17 +337,16 @@ def _no_plain_file(path: Path) -> CorruptError:
 
 def _try_lock(file: IO[bytes]) -> bool:
     """Whether only we hold it now. The system takes it back when the file is closed."""
-    if sys.platform == "win32":
-        import msvcrt
-
+    locks: Any
+    if find_spec("fcntl") is None:  # as on Windows
+        locks = import_module("msvcrt")
         file.seek(0)
         with suppress(OSError):
-            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+            locks.locking(file.fileno(), locks.LK_NBLCK, 1)
             return True
         return False
-    import fcntl
-
+    locks = import_module("fcntl")
     with suppress(BlockingIOError):
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        locks.flock(file, locks.LOCK_EX | locks.LOCK_NB)
         return True
     return False

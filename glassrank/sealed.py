@@ -33,7 +33,7 @@ from glassrank.checked import (
     write_checked,
 )
 from glassrank.errors import CorruptError, GlassrankError, InputError, disk_error, explained
-from glassrank.folders import Folder, is_plain
+from glassrank.folders import NOT_FOLLOWED, Folder, is_plain
 from glassrank.settings import shown
 
 T = TypeVar("T")
@@ -58,7 +58,7 @@ def whole_folder(path: Path) -> Iterator[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         with Folder.open(path.parent) as parent, parent.lock(name):
             _settle(parent, name)
-            os.mkdir(part, dir_fd=parent.descriptor)
+            parent.make_folder(part)
             try:
                 yield path.with_name(part)
                 _sync_tree(parent, part)
@@ -109,9 +109,8 @@ def _old(name: str) -> str:
 
 def _settle(parent: Folder, name: str) -> None:
     """Finishes what a killed writer began."""
-    at = parent.descriptor
     if parent.kind(name) is None and parent.kind(_old(name)) == "folder":
-        os.rename(_old(name), name, src_dir_fd=at, dst_dir_fd=at)
+        parent.rename(_old(name), name)
     if parent.kind(name) not in (None, "folder"):
         raise InputError(f"{parent.path / name} is a file or a link; choose another name")
     remove_tree(parent, _old(name))
@@ -120,10 +119,15 @@ def _settle(parent: Folder, name: str) -> None:
 
 def _sync_tree(parent: Folder, name: str) -> None:
     """Makes durable what is in a folder that was just written."""
+    if parent.descriptor is None:  # names cannot be made durable there, contents can
+        for path in (parent.path / name).rglob("*"):
+            if path.is_file():
+                with path.open("rb+") as file:
+                    os.fsync(file.fileno())
+        return
     for _, _, files, at in os.fwalk(name, dir_fd=parent.descriptor):
-        for file in files:
-            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
-            descriptor = os.open(file, flags, dir_fd=at)
+        for file_name in files:
+            descriptor = os.open(file_name, os.O_RDONLY | NOT_FOLLOWED, dir_fd=at)
             try:
                 os.fsync(descriptor)
             finally:
@@ -135,22 +139,24 @@ def _exchange(parent: Folder, part: str, name: str) -> None:
     """In one step where the system can do that, else in two."""
     at = parent.descriptor
     try:
-        os.rename(part, name, src_dir_fd=at, dst_dir_fd=at)  # if nothing is there yet
+        parent.rename(part, name)  # if nothing is there yet
     except OSError as error:
         if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
             raise
-        if not _exchanged(at, part, name):
-            os.rename(name, _old(name), src_dir_fd=at, dst_dir_fd=at)
-            os.rename(part, name, src_dir_fd=at, dst_dir_fd=at)
+        if at is None or not _exchanged(at, part, name):
+            parent.rename(name, _old(name))
+            parent.rename(part, name)
 
 
 def remove_tree(parent: Folder, name: str) -> None:
     """Whatever has this name, with all inside, as far as that can be removed; links are removed,
     not followed. Only for what this process made: a hidden name is allowed."""
     with suppress(OSError, RecursionError):
-        try:
-            os.unlink(name, dir_fd=parent.descriptor)
-        except (IsADirectoryError, PermissionError):
+        if parent.kind(name) != "folder":
+            parent.remove_hidden(name)
+        elif parent.descriptor is None:
+            shutil.rmtree(parent.path / name, ignore_errors=True)
+        else:
             shutil.rmtree(name, ignore_errors=True, dir_fd=parent.descriptor)
 
 

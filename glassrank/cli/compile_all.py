@@ -8,7 +8,6 @@ ready by every later command. Words have four types, of which live ones have the
 import compileall
 import tempfile
 import time
-from importlib.util import find_spec
 from pathlib import Path
 
 import glassrank
@@ -58,12 +57,6 @@ def _rank(index: Index) -> None:
     saved = load_served("default")
     reranker = Reranker(saved)
     Pipeline(index, reranker, store=None)("cat dog")
-    if find_spec("torch") is not None:  # it computes other families, whose documents attend, too
-        from glassrank.nn.cpu.query_encoders import EncoderOnCPU
-        from glassrank.nn.transformer import Encoder, EncoderConfig
-
-        Reranker(saved.trained()).scores("cat", ["a cat and a dog"])
-        EncoderOnCPU(Encoder(EncoderConfig(64, 32, 1, 1, 32, 8)))  # weights that have no 8 bits
     for dtype in _STORES:
         path = store_folder(index.path, dtype)
         encode_index(index, saved, path, dtype)

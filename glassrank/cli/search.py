@@ -10,7 +10,6 @@ from rich.markup import escape
 from rich.text import Text
 
 from glassrank.cli import console
-from glassrank.compiled import load_without_scipy
 from glassrank.errors import InputError, safe
 
 if TYPE_CHECKING:
@@ -50,7 +49,6 @@ def search(
         opened, used, pipeline = Index(index), method or "bm25", None
         ranking = _as_staged(opened.search(query, k, used, where=where))
     else:
-        load_without_scipy()
         from glassrank.ranking import Pipeline
 
         pipeline = Pipeline.open(

@@ -14,7 +14,8 @@ import numpy as np
 from glassrank.explaining.cases import Case, Findings, as_matrix, shades
 from glassrank.explaining.structure import Mark, PathShare, QueryTerm, ScorePart, Signal
 from glassrank.explaining.whole_words import in_runs, shared_evenly, whole_words
-from glassrank.models.ranker import TokenBatch, no_gradients
+from glassrank.models.ranker import TokenBatch, as_array, no_gradients
+from glassrank.models.text_batches import batch_of
 
 APPROXIMATE = (
     "Approximate: a word's value is what the score loses without it; what the words do together "
@@ -62,7 +63,7 @@ def lost_without_query_words(case: Case, units: Units | None = None) -> list[flo
         same = case.doc.rows([0] * len(part.ids))
         with no_gradients(case.model):
             left = case.model.interact(case.model.encode_query(part), same).score
-        lost += (score - left.double()).tolist()
+        lost += (score - as_array(left).astype(np.float64)).tolist()
     return lost
 
 
@@ -76,7 +77,7 @@ def lost_without_doc_words(case: Case, units: Units | None = None) -> list[float
         same = case.model.for_many(case.query, len(part.ids))
         with no_gradients(case.model):
             left = case.model.interact(same, case.model.encode_doc(part)).score
-        lost += (score - left.double()).tolist()
+        lost += (score - as_array(left).astype(np.float64)).tolist()
     return lost
 
 
@@ -84,17 +85,12 @@ def each_left_out(batch: TokenBatch, units: Units, beside: int) -> Iterator[Toke
     """The text without its first unit, without its second, and so on, some at a time, as another
     text of so many words stands beside each. A text of one word becomes one of padding, since a
     model cannot read nothing."""
-    ids = batch.ids[0]
+    ids = as_array(batch.ids)[0, as_array(batch.mask)[0] > 0]
+    device = None if isinstance(batch.ids, np.ndarray) else batch.ids.device
     step = max(1, _TOKENS_AT_ONCE // (len(ids) + beside))
     for start in range(0, len(units), step):
         some = units[start : start + step]
-        keep = batch.mask.bool().repeat(len(some), 1)  # (B, L)
-        for row, places in enumerate(some):
-            keep[row, list(places)] = False
-        order = keep.int().argsort(dim=1, descending=True, stable=True)  # what is kept comes first
-        length = max(1, int(keep.sum(1).max()))
-        mask = keep.gather(1, order)[:, :length]
-        yield TokenBatch(ids[order[:, :length]] * mask, mask.to(batch.mask))
+        yield batch_of([np.delete(ids, list(places)) for places in some], device)
 
 
 def left_out_signal(lost: Sequence[float]) -> Signal:

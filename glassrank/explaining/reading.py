@@ -22,6 +22,7 @@ from glassrank.ranking import Reranker
 from glassrank.text import Vocabulary, split_words
 from glassrank.text.encoder import PieceEncoder
 from glassrank.text.english import is_function_word
+from glassrank.text.published_tokenizer import PublishedTokenizer
 from glassrank.types import Doc
 
 Span = tuple[int, int]
@@ -150,6 +151,8 @@ def _word(word: str, span: Span | None, vocabulary: Vocabulary) -> Word:
 def _pieces(
     reranker: Reranker, settings: PieceText, text: str, longest: int, side: Side
 ) -> Reading:
+    if reranker.saved.tokenizer is not None:
+        return _tokens(reranker, reranker.saved.tokenizer, text, longest)
     most = settings.query_words if side == "query" else settings.doc_words
     vocabulary = tuple(reranker.saved.vocabulary)
     pieces = read_pieces(vocabulary, settings.lowercase, text, longest, most)
@@ -159,6 +162,20 @@ def _pieces(
         text, pieces.words[1:] if joined else pieces.words, pieces.cut_words + pieces.cut_pieces
     )
     return Reading(shown, _batch(reranker, pieces.ids), "pieces", pieces.cut_words)
+
+
+def _tokens(reranker: Reranker, tokenizer: PublishedTokenizer, text: str, longest: int) -> Reading:
+    """Of a published model's own tokenizer; tokens that go on with a word are shown as pieces."""
+    (encoded,) = tokenizer.encode([text], longest)
+    before, after = tokenizer.around
+    kept = tokenizer.tokens(text)[: len(encoded.ids) - before - after]
+    shown = [
+        Word(f"##{token.text}" if token.goes_on else token.text, token.start, token.stop, True)
+        for token in kept
+    ]
+    marks = [Word(FIRST, None, None, True)] * before, [Word(LAST, None, None, True)] * after
+    read = Text(text, (*marks[0], *shown, *marks[1]), encoded.cut)
+    return Reading(read, _batch(reranker, encoded.ids.tolist()), "pieces", encoded.cut_words)
 
 
 def _batch(reranker: Reranker, ids: list[int]) -> TokenBatch:

@@ -4,11 +4,11 @@ An ensemble's has its members' folders inside, in the place of weights and vocab
 ever unpickled. A folder appears whole or not at all, and may come from a stranger: what loading
 cannot vouch for is refused in one sentence. The card is for people, who may edit it.
 
-A folder as sentence-transformers and cross-encoders have it is a model, too. A name that is no
-folder here is looked for on the hub, if it is a text of the form `org/name`.
+A folder as others publish it is a model, too: by its ONNX graph (`published.py`), or by weights of
+a known kind. A name that is no folder here is looked for on the hub, if it has the form `org/name`.
 
 `load_named` gives a model of PyTorch's; `load_served` one to rank with, which decides what computes
-it: compiled code alone for the families that have such a form, and PyTorch for all else.
+it: ONNX Runtime for the families that have such a form, and PyTorch for all else.
 """
 
 from collections.abc import Callable, Collection
@@ -22,6 +22,7 @@ import numpy as np
 
 from glassrank.errors import InputError, about
 from glassrank.models.hub import local_or_fetched
+from glassrank.models.published import GRAPHS, find_graph, load_published
 from glassrank.models.ranker import TokenBatch
 from glassrank.models.saved import (
     PACKAGED,
@@ -79,6 +80,8 @@ def load_served(model: str | Path, device: str = "cpu", *, exact: bool = False) 
     """The same for ranking: on a CPU, and unless layers are to be as `exact` as they were trained,
     without PyTorch where the family allows it."""
     folder, trusted = _located(model)
+    if device == "cpu" and (graph := published_graph(folder)) is not None:
+        return load_published(folder, graph)
     if device == "cpu" and not exact and find_spec("numba") is not None:
         saved = _read(folder, partial(_served, trusted=trusted))
         if saved.model.device is None:
@@ -115,13 +118,25 @@ def _read(folder: Path, load: Callable[[SealedFiles], SavedModel]) -> SavedModel
         )
 
 
+def published_graph(folder: Path) -> str | None:
+    """The ONNX graph of a model that others publish, where it has one."""
+    return None if (folder / MANIFEST).exists() else find_graph(folder)
+
+
 def _is_published(folder: Path) -> bool:
     """Whether it is as sentence-transformers and others write it: with no manifest of ours."""
     theirs = ("model.safetensors", "pytorch_model.bin", "modules.json")
-    return not (folder / MANIFEST).exists() and any((folder / name).exists() for name in theirs)
+    return not (folder / MANIFEST).exists() and any(
+        (folder / name).exists() for name in (*theirs, *GRAPHS)
+    )
 
 
 def _load_published(folder: Path) -> SavedModel:
+    if not (folder / "model.safetensors").exists() and published_graph(folder) is not None:
+        raise InputError(
+            f"{folder} holds an ONNX graph, which is computed on a CPU; PyTorch needs its "
+            "model.safetensors"
+        )
     _need_torch(folder, "transformer")
     from glassrank.models.transformers_folders import load_transformers_folder
 
@@ -129,7 +144,7 @@ def _load_published(folder: Path) -> SavedModel:
 
 
 def _served(files: SealedFiles, trusted: Collection[str] = ()) -> SavedModel:
-    return load_compiled(files) or load_files(files, trusted)
+    return load_without_torch(files) or load_files(files, trusted)
 
 
 def load_files(files: SealedFiles, trusted: Collection[str] = ()) -> SavedModel:
@@ -152,7 +167,7 @@ _FAMILIES = {family.name: family for family in (TKFamily, MaxSimFamily, KernelBE
 _TRIED = 8
 
 
-def load_compiled(files: SealedFiles) -> SavedModel | None:
+def load_without_torch(files: SealedFiles) -> SavedModel | None:
     """The model whose files these are, checksums looked at; None where only PyTorch computes it."""
     with about(files.path, "it does not hold a model that can be used"):
         stored = load_config(files)
@@ -172,7 +187,7 @@ def load_compiled(files: SealedFiles) -> SavedModel | None:
             arrays = arrays_in(files.rest(WEIGHTS, file))
         vocabulary = load_vocabulary(files)
         _check_vocabulary(stored, config, vocabulary)
-        from glassrank.models.served import SERVED  # with numba: only what is served needs it
+        from glassrank.models.served import SERVED  # with numba and ONNX Runtime
 
         model = SERVED[stored.model](config, arrays)
         _try_out(model, stored.usage)
@@ -180,7 +195,7 @@ def load_compiled(files: SealedFiles) -> SavedModel | None:
 
 
 def _is_served(config: Any) -> bool:
-    """Whether compiled code has all of it: contextual layers, or a pretrained encoder."""
+    """Whether there is something to encode: contextual layers, or a pretrained encoder."""
     return bool(config.contextual.layers > 0) if hasattr(config, "contextual") else True
 
 

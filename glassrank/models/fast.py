@@ -1,16 +1,15 @@
-"""A model in the form that ranks fastest: the same weights, rounded where that is faster."""
+"""A model in the form that ranks fastest on a GPU: the same weights, rounded where that is faster.
+On a CPU, PyTorch computes models as they were trained."""
 
 import copy
-from functools import lru_cache
 
 import torch
 from torch import nn
 
 from glassrank.models.contract import Ranker
 from glassrank.nn import gpu
-from glassrank.nn.cpu.doc_encoders import ContextualOnCPU, DocsEncoderOnCPU, packs
 from glassrank.nn.gpu import device_named
-from glassrank.nn.transformer import ContextualLayers, Encoder
+from glassrank.nn.transformer import ContextualLayers
 
 
 def placed(model: Ranker, device: str, *, exact: bool) -> tuple[Ranker, Ranker]:
@@ -22,39 +21,16 @@ def placed(model: Ranker, device: str, *, exact: bool) -> tuple[Ranker, Ranker]:
 def fast_form(model: Ranker) -> Ranker:
     """For encoding documents, live or for a store, without gradients. A transformer's `interact`
     is rounded too; models without contextual layers come back as they are."""
-    on_gpu = next(model.parameters()).is_cuda
-    dtype = torch.bfloat16 if on_gpu or _multiplies_bf16() else torch.float32
-    layers, encoder = (getattr(model, name, None) for name in ("contextual", "encoder"))
-    if isinstance(layers, ContextualLayers):
-        if not on_gpu:
-            return _with(model, contextual=ContextualOnCPU(layers, dtype))
-        if not gpu.usable():
-            return model
-        from glassrank.nn.gpu.contextual import ContextualOnGPU
-
-        return _with(model, contextual=ContextualOnGPU(layers, dtype))
-    if dtype == torch.float32:
+    if not next(model.parameters()).is_cuda:
         return model
-    if not on_gpu and model.stores_words and isinstance(encoder, Encoder) and packs(encoder):
-        return _with(model, encoder=DocsEncoderOnCPU(encoder, dtype))
-    return model.rounded(dtype)
-
-
-def query_form(model: Ranker) -> Ranker:
-    """For encoding one query at a time without gradients: on a CPU, by compiled code. Models whose
-    queries pass no transformer come back as they are."""
-    if next(model.parameters()).is_cuda:
+    layers = getattr(model, "contextual", None)
+    if not isinstance(layers, ContextualLayers):
+        return model.rounded(torch.bfloat16)
+    if not gpu.usable():
         return model
-    try:
-        from glassrank.nn.cpu.query_encoders import ContextualQueryOnCPU, EncoderOnCPU
-    except ImportError:  # no numba, as on a machine that only trains
-        return model
-    layers, encoder = (getattr(model, name, None) for name in ("contextual", "encoder"))
-    if isinstance(layers, ContextualLayers) and len(layers.layers):
-        return _with(model, contextual=ContextualQueryOnCPU(layers))
-    if isinstance(encoder, Encoder) and model.stores_words:  # others read it with a document
-        return _with(model, encoder=EncoderOnCPU(encoder))
-    return model
+    from glassrank.nn.gpu.contextual import ContextualOnGPU
+
+    return _with(model, contextual=ContextualOnGPU(layers, torch.bfloat16))
 
 
 def _with(model: Ranker, **modules: nn.Module) -> Ranker:
@@ -62,13 +38,3 @@ def _with(model: Ranker, **modules: nn.Module) -> Ranker:
     fast = copy.copy(model)
     fast._modules = {**model._modules, **modules}
     return fast.eval()
-
-
-@lru_cache(maxsize=1)
-def _multiplies_bf16() -> bool:
-    """Whether this processor has matrix units for bfloat16; elsewhere it would be slower."""
-    try:
-        from glassrank.nn.cpu.amx import usable
-    except ImportError:  # no numba, as on a machine that only trains
-        return False
-    return usable()

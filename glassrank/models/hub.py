@@ -23,7 +23,9 @@ _THEIRS = (
     *("model.safetensors", "vocab.txt", "tokenizer.json", "tokenizer_config.json"),
     *("special_tokens_map.json", "modules.json", "adapter_config.json"),
     *("sentence_bert_config.json", "config_sentence_transformers.json"),
-    *("[0-9]_Pooling/config.json", "[0-9]_Normalize/config.json"),
+    *("[0-9]_Pooling/config.json", "[0-9]_Normalize/config.json", "artifact.metadata"),
+    *("model.onnx", "onnx/model.onnx", "model_quantized.onnx", "onnx/model_quantized.onnx"),
+    "onnx/model_int8.onnx",
 )
 """What a BERT, a sentence transformer or a cross-encoder comes with."""
 _MEMBERS = ("[0-9]", "[0-9][0-9]")

@@ -1,4 +1,4 @@
-"""What every model offers, whatever computes it: PyTorch (`contract.py`) or compiled code alone
+"""What every model offers, whatever computes it: PyTorch (`contract.py`) or ONNX Runtime
 (`served.py`). Vectors, masks and parts are tensors of the one, and arrays of the other."""
 
 from abc import ABC, abstractmethod
@@ -93,8 +93,6 @@ class AnyRanker(ABC):
     """Whether `interact` may be computed in bfloat16 where that is faster: soft counts may not."""
     large: bool = False
     """Whether one batch keeps all cores busy; of other models, each core takes a batch."""
-    threads_share_passes: bool = False
-    """Whether a few documents are encoded by all threads together, and not some by each."""
     encoders: tuple[str, ...] = ("contextual",)
     """The modules that read a text by itself: they learn at a rate of their own."""
     modular: bool = False

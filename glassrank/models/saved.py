@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,9 @@ from glassrank.models.calibration import Calibration
 from glassrank.models.ranker import AnyRanker
 from glassrank.sealed import SealedFiles
 from glassrank.settings import from_plain, modest, to_plain
+
+if TYPE_CHECKING:
+    from glassrank.text.published_tokenizer import PublishedTokenizer
 
 _MOST_PASSAGES = 10_000
 
@@ -142,6 +145,8 @@ class SavedModel:
     """Words by id; the first two are padding and the unknown word."""
     load_trained: "Callable[[], SavedModel] | None" = field(default=None, repr=False)
     """The same model, as PyTorch computes it, where it was loaded to be served without."""
+    tokenizer: "PublishedTokenizer | None" = field(default=None, repr=False)
+    """Of a published model, which brings its own."""
 
     def trained(self) -> "SavedModel":
         """As PyTorch computes it: for layers as they were trained, and for a GPU."""

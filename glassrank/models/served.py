@@ -1,9 +1,10 @@
-"""Models that rank without PyTorch: weights as arrays, encoders and soft counts as compiled code.
+"""Models that rank without PyTorch: encoders as ONNX graphs, soft counts as compiled code.
 
 They encode, score and explain what `tk.py` and `bi_encoders.py` train, with the same weights and
-the same fingerprint. Queries and documents pass the encoder as `nn/cpu/text_encoders.py` has it,
-with weights rounded to bfloat16; scores are those of `nn/cpu/kernels.py`, as for stored words.
-`interact` gives the parts of a score.
+the same fingerprint. A graph is built from the weights when a model is loaded
+(`nn/onnx_encoders.py`); it computes in int8 with matrices that are kept in int8, and in float32
+with others. Texts pass it one by one, so that each gives the same vectors in any batch. Scores are
+those of `nn/cpu/kernels.py`, as for stored words. `interact` gives the parts of a score.
 """
 
 import math
@@ -14,6 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from glassrank.deadline import must_end
+from glassrank.errors import InputError
 from glassrank.models.ranker import AnyRanker, Output, TokenBatch, Words
 from glassrank.models.served_families import (
     KernelBERTFamily,
@@ -22,68 +25,84 @@ from glassrank.models.served_families import (
     ServedTable,
     TKFamily,
 )
-from glassrank.nn.configs import FLOOR, Readout, kernel_value
-from glassrank.nn.cpu import amx
+from glassrank.nn.configs import FLOOR, Readout, kernel_value, waves
 from glassrank.nn.cpu.kernels import StoredRows, pool_cpu
-from glassrank.nn.cpu.text_encoders import BERTRows, ContextualRows, within
+from glassrank.nn.onnx_encoders import (
+    Quantized,
+    Weight,
+    add_bert,
+    add_contextual,
+    add_term_weights,
+    add_unit,
+    as_float32,
+    float_linear,
+    within,
+)
+from glassrank.nn.onnx_file import Graph
+from glassrank.nn.onnx_session import OnnxSession
 
 Array = NDArray[Any]
-_ROWS_AT_ONCE = 256
-"""Of documents, that pass an encoder together: fewer, and weights are read more often than they
-have to be; more, and rows leave the processor's cache."""
-_EPSILON = np.float32(1e-13)
 
 
 class ServedRanker(AnyRanker):
     """Made of its settings, and of its weights by name."""
 
-    def __init__(self, config: Any, weights: dict[str, Array]) -> None:
+    def __init__(self, config: Any, weights: dict[str, Weight]) -> None:
         self.config = config
         self.weights = weights
         self.words: ServedTable | None = None
-        # By matrix tiles a document takes hardly longer than waking a thread does.
-        self.threads_share_passes = not amx.usable()
         mixed = weights.get("first_stage_weight")
-        self.first_stage_weight = None if mixed is None else np.float32(mixed)
+        self.first_stage_weight = None if mixed is None else np.float32(as_float32(mixed))
+        self._session = OnnxSession(self.graph().serialized(), optimised=True)
 
     @property
     def device(self) -> None:
         """None: PyTorch does not compute it."""
 
     def weight_chunks(self) -> Iterator[tuple[str, Iterator[NDArray[np.generic]]]]:
-        """By name, each in one."""
-        for name, array in self.weights.items():
-            yield name, iter([array])
+        """By name, as floats."""
+        for name, weight in self.weights.items():
+            if isinstance(weight, Quantized):
+                yield name, ServedTable(*weight).chunks()
+            else:
+                yield name, iter([weight])
 
     def encode_query(self, batch: TokenBatch) -> Words:
         """One query, (1, L)."""
-        ids = _ids(batch)
-        vectors, weights = self._query(ids)
-        width = batch.mask.shape[1]
-        made = np.zeros((1, width, vectors.shape[1]), np.float32)
-        weight = np.zeros((1, width), np.float32)
-        made[0, : len(ids)], weight[0, : len(ids)] = vectors, weights
+        length = int(batch.mask.sum())
+        made = np.zeros((*batch.mask.shape, self.config.size), np.float32)
+        weight = np.zeros(batch.mask.shape, np.float32)
+        if length:
+            made[0, :length], weight[0, :length] = self._encode(batch.ids[0, :length])
         return Words(made, batch.mask, weight)
 
     def encode_doc(self, batch: TokenBatch) -> Words:
-        """Some documents, (B, L); a few at a time pass the encoder."""
+        """Some documents, (B, L), one after another; ends between two of them if it is late."""
+        vectors = np.zeros((*batch.mask.shape, self.config.size), np.float32)  # (B, L, E)
         lengths = batch.mask.sum(1).astype(np.int64)  # (B,)
-        ids, real = _ids(batch), batch.mask > 0
-        made = [
-            self._docs(ids[first:last], lengths[start:stop])
-            for start, stop, first, last in _passes(lengths)
-        ]
-        vectors = np.zeros((*real.shape, self.config.size), np.float32)  # (B, L, E)
-        vectors[real] = np.concatenate([vectors[:0, 0], *made])
+        for row, length in enumerate(lengths.tolist()):
+            must_end().check("these texts")
+            if length:
+                vectors[row, :length] = self._encode(batch.ids[row, :length])[0]
         return Words(vectors, batch.mask, batch.mask)
 
     @abstractmethod
-    def _query(self, ids: NDArray[np.int64]) -> tuple[Array, Array]:
-        """One text (L,): unit vectors (L, E), and weights (L,)."""
+    def graph(self) -> Graph:
+        """Its encoder: one text in, `vectors` (1, L, E) of length one out, and the `weights` (1, L)
+        of its words as a query, where they differ."""
+
+    def _encode(self, ids: NDArray[np.integer]) -> tuple[Array, Array]:
+        """One text (L,), not empty: unit vectors (L, E), and weights (L,)."""
+        vectors, *weights = self._session.run(self._inputs(ids))
+        return vectors[0], weights[0][0] if weights else np.ones(len(ids), np.float32)
 
     @abstractmethod
-    def _docs(self, ids: NDArray[np.int64], lengths: NDArray[np.int64]) -> Array:
-        """Texts, one after another (T,): unit vectors (T, E)."""
+    def _inputs(self, ids: NDArray[np.integer]) -> dict[str, Array]:
+        """What its graph takes for one text (L,)."""
+
+    def floats(self, name: str) -> Array:
+        """One of its weights."""
+        return as_float32(self.weights[name])
 
     def for_many(self, query: Words, count: int) -> Words:
         """As it is: one query serves any number of documents."""
@@ -140,34 +159,39 @@ class _Kernels(ServedRanker):
 class ServedTK(TKFamily, _Kernels):
     """TK."""
 
-    def __init__(self, config: Any, weights: dict[str, Array]) -> None:
+    def __init__(self, config: Any, weights: dict[str, Weight]) -> None:
+        table = weights.pop(_TABLE)
+        given = table if isinstance(table, Quantized) else (table, None)
         super().__init__(config, weights)
-        name = "words.embedding"
-        self._table_name = f"{name}.weight"
-        scales = weights.pop(f"{name}.scales", None)
-        self.words = self._table = ServedTable(weights.pop(self._table_name), scales)
-        self._contextual = ContextualRows(
-            config.size, config.contextual, within(weights, "contextual.")
-        )
+        self.words = self._table = ServedTable(*given)
+        self._waves = waves(16, config.size)
 
     def weight_chunks(self) -> Iterator[tuple[str, Iterator[NDArray[np.generic]]]]:
-        """The table as floats, some rows at a time."""
+        """The table too, some rows at a time."""
         yield from super().weight_chunks()
-        yield self._table_name, self._table.chunks()
+        yield _TABLE, self._table.chunks()
 
-    def _query(self, ids: NDArray[np.int64]) -> tuple[Array, Array]:
-        words = self._table[ids]  # (L, E)
-        weights = np.ones(len(ids), np.float32)
-        if self.config.term_weights:
-            weights = _term_weights(words, self.weights)
-        return _unit(self._contextual(words)), weights
+    def graph(self) -> Graph:
+        """Over word vectors and their places."""
+        size = self.config.size
+        graph = Graph(self.name)
+        words = graph.input("words", "float32", [1, "length", size])
+        places = graph.input("places", "float32", [1, "length", size])
+        layers = within(self.weights, "contextual.")
+        rows = add_contextual(graph, words, places, size, self.config.contextual, layers)
+        weighs = self.config.term_weights
+        weights = add_term_weights(graph, words, self.weights) if weighs else None
+        _add_outputs(graph, rows, weights, size)
+        return graph
 
-    def _docs(self, ids: NDArray[np.int64], lengths: NDArray[np.int64]) -> Array:
-        return _unit(self._contextual(self._table[ids], lengths))
+    def _inputs(self, ids: NDArray[np.integer]) -> dict[str, Array]:
+        if len(ids) > len(self._waves):
+            self._waves = waves(1 << (len(ids) - 1).bit_length(), self.config.size)
+        return {"words": self._table[ids][None], "places": self._waves[None, : len(ids)]}
 
     def readouts(self) -> list[Readout]:
-        scale, (log, length) = self.weights["scale"], self.weights["path_weights"]
-        by_log, by_length = self.weights["log_weights"], self.weights["length_weights"]
+        scale, (log, length) = self.floats("scale"), self.floats("path_weights")
+        by_log, by_length = self.floats("log_weights"), self.floats("length_weights")
         if self.config.monotone:
             by_log, by_length = _rising(by_log) * abs(log), _rising(by_length) * abs(length)
         else:
@@ -178,27 +202,37 @@ class ServedTK(TKFamily, _Kernels):
 class _LateInteraction(LateInteractionFamily, ServedRanker):
     """Pieces of a pretrained encoder."""
 
-    def __init__(self, config: Any, weights: dict[str, Array]) -> None:
-        super().__init__(config, weights)
-        pieces, scales = (f"encoder.embeddings.pieces.{kind}" for kind in ("weight", "scales"))
-        table = ServedTable(weights[pieces], weights.pop(scales, None))
-        weights[pieces] = table[:]
-        self._encoder = BERTRows(config.encoder, within(weights, "encoder."))
-        self._projection = np.ascontiguousarray(weights["projection.weight"].T)  # (H, E)
+    def graph(self) -> Graph:
+        """Over the ids of pieces; what follows the encoder is float32."""
+        graph = Graph(self.name)
+        ids = graph.input("input_ids", "int64", [1, "length"])
+        encoder = within(self.weights, "encoder.")
+        states = add_bert(graph, ids, self.config.encoder, encoder)  # (1, L, H)
+        rows = float_linear(graph, states, "projection", self.weights["projection.weight"])
+        weights = add_term_weights(graph, states, self.weights)
+        _add_outputs(graph, rows, weights, self.config.size)
+        return graph
 
-    def _query(self, ids: NDArray[np.int64]) -> tuple[Array, Array]:
-        states = self._encoder(ids)  # (L, H)
-        return _unit(_product(states, self._projection)), _term_weights(states, self.weights)
-
-    def _docs(self, ids: NDArray[np.int64], lengths: NDArray[np.int64]) -> Array:
-        return _unit(_product(self._encoder(ids, lengths), self._projection))
+    def _inputs(self, ids: NDArray[np.integer]) -> dict[str, Array]:
+        encoder = self.config.encoder
+        if len(ids) > encoder.positions:
+            raise InputError(
+                f"a text of {len(ids)} pieces is longer than the {encoder.positions} that there "
+                "are positions for; cut it before it is encoded"
+            )
+        if not 0 <= ids.min() <= ids.max() < encoder.vocabulary:
+            raise InputError(
+                f"ids must lie between 0 and {encoder.vocabulary - 1}, not {ids.min()} and "
+                f"{ids.max()}; read texts with the vocabulary that belongs to the model"
+            )
+        return {"input_ids": np.ascontiguousarray(ids[None], np.int64)}
 
 
 class ServedKernelBERT(KernelBERTFamily, _LateInteraction, _Kernels):
     """KernelBERT."""
 
     def readouts(self) -> list[Readout]:
-        log, length = self.weights["log_weights"], self.weights["length_weights"]
+        log, length = self.floats("log_weights"), self.floats("length_weights")
         if self.config.monotone:
             return [Readout(_rising(log), _rising(length))]
         return [Readout(log, length)]
@@ -214,7 +248,7 @@ class ServedMaxSim(MaxSimFamily, _LateInteraction):
         similarity, real = _match(query, doc)  # (B, Q, D)
         # A document without pieces, or padding, is as far away as can be.
         best = np.where(real > 0, similarity, np.float32(-1)).max(2, initial=-1.0)  # (B, Q)
-        part = np.exp(self.weights["scale"]) * query.idf * best * query.mask  # (B, Q)
+        part = np.exp(self.floats("scale")) * query.idf * best * query.mask  # (B, Q)
         return Output(part.sum(1), {"best match": part, "similarity": similarity})
 
 
@@ -224,54 +258,13 @@ SERVED: dict[str, type[ServedRanker]] = {
 """By the names of their families."""
 
 
-_SMALL = 1 << 18
-"""Multiplications for which numpy's BLAS takes no thread of its own. One that it has taken keeps a
-processor busy afterwards, waiting for more: for half a second on ARM."""
+_TABLE = "words.embedding.weight"
 
 
-def _ids(batch: TokenBatch) -> NDArray[np.int64]:
-    """Those that are no padding, of one text after another."""
-    return np.ascontiguousarray(batch.ids[batch.mask > 0], np.int64)
-
-
-def _passes(lengths: NDArray[np.int64]) -> Iterator[tuple[int, int, int, int]]:
-    """Texts from the first one to before the next, and the same of their rows: as many as pass an
-    encoder together."""
-    ends = np.cumsum(lengths)
-    start = first = 0
-    while start < len(lengths):
-        fit = int(np.searchsorted(ends, first + _ROWS_AT_ONCE, side="right"))
-        stop = max(start + 1, fit)
-        last = int(ends[stop - 1])
-        yield start, stop, first, last
-        start, first = stop, last
-
-
-def _product(rows: Array, weights: Array) -> Array:
-    """(T, H) and (H, E) to (T, E), in this thread. As many rows at a time, always: BLAS adds those
-    of a single row in another order, and a text must not depend on what is encoded with it."""
-    step = max(2, _SMALL // weights.size)
-    filled: Array = np.zeros((-(-len(rows) // step) * step, rows.shape[1]), np.float32)
-    filled[: len(rows)] = rows
-    made: Array = np.empty((len(filled), weights.shape[1]), np.float32)
-    for first in range(0, len(filled), step):
-        np.matmul(filled[first : first + step], weights, out=made[first : first + step])
-    return made[: len(rows)]
-
-
-def _unit(vectors: Array) -> Array:
-    """Of length one; a zero vector stays zero."""
-    lengths = np.sqrt(np.einsum("te,te->t", vectors, vectors))[:, None]
-    made: Array = vectors / (lengths + _EPSILON)
-    return made
-
-
-def _term_weights(rows: Array, weights: dict[str, Array]) -> Array:
-    """Between 0 and 2, of each row."""
-    logits = np.einsum("te,e->t", rows, weights["term_weight.weight"][0])
-    logits += weights["term_weight.bias"][0]
-    weight: Array = np.float32(2) / (1 + np.exp(-logits.clip(-80, 80)))
-    return weight
+def _add_outputs(graph: Graph, rows: str, weights: str | None, size: int) -> None:
+    graph.output("vectors", add_unit(graph, rows), "float32", [1, "length", size])
+    if weights is not None:
+        graph.output("weights", weights, "float32", [1, "length"])
 
 
 def _rising(weights: Array) -> Array:

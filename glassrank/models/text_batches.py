@@ -26,10 +26,6 @@ from glassrank.types import Doc
 
 Result = TypeVar("Result")
 
-_SHARED = 512
-"""Words of texts that threads encode together where they can: with a few texts for each of them,
-some would wait for the one that has the longest."""
-
 
 class TextReader:
     """What a model reads of queries and of documents."""
@@ -59,6 +55,8 @@ class TextReader:
 def text_encoder(saved: SavedModel, *, unseen: bool = True) -> TextEncoder:
     """What turns texts into the ids that a model reads: words, or pieces of words. Without
     `unseen`, ids that last: words which are made of n-grams have none outside the vocabulary."""
+    if saved.tokenizer is not None:
+        return saved.tokenizer
     pieces = saved.model.piece_text
     if pieces is not None:
         return PieceEncoder(saved.vocabulary, pieces.lowercase)
@@ -115,8 +113,7 @@ def in_batches(
     enough to do with one. With `alone` every text is a batch of its own, in one thread: what is
     made of it does not depend on its neighbours, nor on how many threads there are."""
     on_cpu = model.device is None or model.device.type == "cpu"
-    few = model.threads_share_passes and not alone and lengths.sum() <= _SHARED
-    small = on_cpu and not few and (alone or not model.large)
+    small = on_cpu and (alone or not model.large)
     threads = threads_set() if small else 1
     fair = -(-int(lengths.sum()) // threads)
     batches = list(like_length(lengths, 1 if alone else max(1, min(at_once, fair))))

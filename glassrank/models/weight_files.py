@@ -20,6 +20,7 @@ from safetensors import SafetensorError
 from glassrank.checked import parse_json, whole
 from glassrank.errors import GlassrankError, InputError
 from glassrank.nn.few_bits import values_of
+from glassrank.nn.onnx_encoders import Quantized, Weight
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -123,9 +124,9 @@ def scaled_in(names: Iterable[str]) -> list[tuple[str, str]]:
     ]
 
 
-def arrays_in(content: bytes) -> dict[str, NDArray[Any]]:
+def arrays_in(content: bytes) -> dict[str, Weight]:
     """All weights of a file whose header was checked: as float32, which must be numbers, but for
-    vectors in int8, which are left as they are beside their scales."""
+    matrices in int8, which are left as they are, with their scales."""
     try:
         stored: Any = safetensors.deserialize(content)  # type: ignore[no-untyped-call]
     except SafetensorError as error:
@@ -139,11 +140,11 @@ def arrays_in(content: bytes) -> dict[str, NDArray[Any]]:
                 array = values_of(array) if kind == "BF16" else array.astype(np.float32, copy=False)
             _check_numbers(name, array)
         arrays[name] = array
-    for name, scales in scaled_in(list(arrays)):
-        if name.removesuffix(".weight") not in TABLES:
-            arrays[name] = arrays[name] * arrays.pop(scales)[:, None]
-            _check_numbers(name, arrays[name])
-    return arrays
+    quantized = {
+        name: Quantized(arrays.pop(name), arrays.pop(scales))
+        for name, scales in scaled_in(list(arrays))
+    }
+    return {**arrays, **quantized}
 
 
 def _check_numbers(name: str, array: NDArray[np.float32]) -> None:

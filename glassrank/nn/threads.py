@@ -15,7 +15,7 @@ Result = TypeVar("Result")
 
 _pool: list[ThreadPoolExecutor] = []
 _set: dict[str, int] = {}
-_own, _outside = threading.local(), threading.local()
+_own = threading.local()
 
 
 def _threads() -> ThreadPoolExecutor:
@@ -37,18 +37,6 @@ def together(work: Callable[[int], None], count: int) -> None:
         failed = [other.exception() for other in others]
     for error in filter(None, failed):
         raise error
-
-
-def lead(work: Callable[[bool], Result], invited: int) -> Result:
-    """Runs `work(True)` in this thread, and `work(False)` in so many threads of the pool as long as
-    that takes. Gives the result of the first without waiting for the others, so that the work must
-    be done without those that begin late, or not at all."""
-    others = [_threads().submit(work, False) for _ in range(invited)]
-    try:
-        return work(True)
-    finally:
-        for other in others:
-            other.cancel()
 
 
 def threads_set() -> int:
@@ -76,19 +64,12 @@ def pass_on_threads() -> None:
 @contextmanager
 def one_thread() -> Iterator[None]:
     """What computes with several threads, PyTorch above all, computes in this thread alone."""
-    threads, allowed = threads_set(), threads_allowed()
+    threads = threads_set()
     _give_thread(1)
-    _outside.threads = allowed
     try:
         yield
     finally:
         _give_thread(threads)
-        _outside.threads = None if threads == allowed else allowed
-
-
-def threads_allowed() -> int:
-    """The number of threads, also where all steps but one are kept to one of them."""
-    return getattr(_outside, "threads", None) or threads_set()
 
 
 def apart(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:

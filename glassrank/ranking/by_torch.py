@@ -1,9 +1,9 @@
 """Words and scores as PyTorch computes them: any family, on a CPU or a GPU, exact or rounded; and
 stored words on a GPU, in whose memory rows stay, and are read once for a query.
 
-One query is encoded as fast as the machine can: by compiled code, or on a GPU by a replayed graph.
-A query is a few words: there, its encoding takes less time than asking for each of the steps. So
-the steps are recorded once for each shape of the inputs, and from then on replayed as a whole.
+On a GPU one query is encoded by a replayed graph. A query is a few words: its encoding takes less
+time than asking for each of the steps. So the steps are recorded once for each shape of the inputs,
+and from then on replayed as a whole.
 """
 
 import threading
@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from glassrank.models.contract import Ranker, TokenBatch, Words
-from glassrank.models.fast import placed, query_form
+from glassrank.models.fast import placed
 from glassrank.models.ranker import as_array
 from glassrank.models.word_tables import SubwordTable
 from glassrank.nn.threads import one_thread
@@ -137,10 +137,10 @@ def _fastest(model: Ranker, longest: int) -> Callable[[TokenBatch], Words]:
         fast = StoredMORES.of(model) or QueriesOnGPU.of(model)
         if fast is not None and longest <= LONGEST_QUERY:
             return fast.encode_query
-    return query_form(model).encode_query
+    return model.encode_query
 
 
-class ByTorch:
+class TorchBackend:
     """A model of `models/contract.py`."""
 
     def __init__(self, model: Any, device: str, longest: int, *, exact: bool) -> None:

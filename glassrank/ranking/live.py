@@ -1,12 +1,12 @@
 """A trained model with its vocabulary: texts in, scores out, nothing stored. What computes it,
-compiled code alone or PyTorch, parts here.
+ONNX Runtime or PyTorch, parts here.
 
 A `Reranker` asks for words and scores, and does not ask what they are made of; `load_served` has
 decided which of the two a model is loaded for.
 """
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -23,12 +23,12 @@ from glassrank.models.text_batches import LeftOut, TextReader, batch_of, in_batc
 from glassrank.ranking.cost_model import CostModel
 from glassrank.text import Vocabulary
 from glassrank.text.encoder import WordEncoder
-from glassrank.types import Doc
+from glassrank.types import Doc, Ranking
 
 Ids = Sequence[NDArray[np.int32]]
 
 
-class Computing(Protocol):
+class Backend(Protocol):
     """One model, ready to encode and to score."""
 
     model: Any
@@ -52,8 +52,8 @@ class Computing(Protocol):
         """Of one encoded query and many encoded documents."""
 
 
-class ByCompiledCode:
-    """A model of `models/served.py`."""
+class OnnxBackend:
+    """A model of `models/served.py`: on a CPU, without PyTorch."""
 
     device = None
     dtype = None
@@ -70,18 +70,19 @@ class ByCompiledCode:
         return np.asarray(self.model.rank(query, docs, first_stage).score, np.float32)
 
 
-def computing(saved: SavedModel, device: str, *, exact: bool) -> Computing:
-    """On this device. `exact` leaves layers as they are."""
-    if saved.model.device is None and device == "cpu" and not exact:
-        return ByCompiledCode(saved.model)
-    from glassrank.ranking.by_torch import ByTorch
+def backend_of(saved: SavedModel, device: str, *, exact: bool) -> Backend:
+    """What computes a model on this device. `exact` leaves layers as they are."""
+    is_exact = saved.load_trained is None  # a published graph has no other form
+    if saved.model.device is None and device == "cpu" and (is_exact or not exact):
+        return OnnxBackend(saved.model)
+    from glassrank.ranking.by_torch import TorchBackend
 
-    return ByTorch(saved.trained().model, device, saved.usage.query_length, exact=exact)
+    return TorchBackend(saved.trained().model, device, saved.usage.query_length, exact=exact)
 
 
-def query_batch(ids: NDArray[np.int32], computes: Computing) -> TokenBatch:
+def query_batch(ids: NDArray[np.int32], backend: Backend) -> TokenBatch:
     """One query, on the CPU."""
-    return batch_of([ids], None if computes.device is None else "cpu")
+    return batch_of([ids], None if backend.device is None else "cpu")
 
 
 WORDS_AT_ONCE = 16_384.0
@@ -118,14 +119,14 @@ class Reranker:
         self.exact = exact
         self.saved = saved
         self.usage = saved.usage
-        self._computes = computing(saved, device, exact=exact)
-        self.model: Any = self._computes.model
+        self._backend = backend_of(saved, device, exact=exact)
+        self.model: Any = self._backend.model
         self.name: str = name or self.model.name
-        self.fast_model: Any = self._computes.fast_model
+        self.fast_model: Any = self._backend.fast_model
         """The model as it encodes documents and scores them, and on a GPU a transformer's queries
         too. Other queries have a form of their own, of `model`, which is what a store is tied to.
         """
-        self.device = self._computes.device
+        self.device = self._backend.device
         """Of PyTorch's; None where the model is served without it."""
         self._reader = TextReader(saved)
         self.encoder = self._reader.encoder
@@ -150,12 +151,12 @@ class Reranker:
     @property
     def alone(self) -> bool:
         """Whether documents are computed one by one."""
-        return self.exact and self.device.type == "cpu"
+        return self.exact and self.device is not None and self.device.type == "cpu"
 
     @property
     def stops(self) -> bool:
-        """Whether it ends in the middle of a document that must not take longer: compiled code
-        does."""
+        """Whether it ends between two documents of a batch that must not take longer: ONNX Runtime
+        does, which encodes them one by one."""
         return self.device is None
 
     @property
@@ -168,20 +169,35 @@ class Reranker:
     def encode_query(self, query: str) -> Words:
         """One query: vectors (1, Q, …)."""
         found = self._reader.query(query)
-        return self.encode_query_ids(query_batch(found.ids, self._computes))
+        return self.encode_query_ids(query_batch(found.ids, self._backend))
 
     def encode_query_ids(self, batch: TokenBatch) -> Words:
         """The same for a query that is read already: (1, Q) on the CPU."""
-        return self._computes.encode_query(batch)
+        return self._backend.encode_query(batch)
 
     def encode_doc(self, batch: TokenBatch) -> Words:
         """Documents as they are ranked live."""
-        return self._computes.encode_doc(batch)
+        return self._backend.encode_doc(batch)
 
     @property
     def dtype(self) -> Any:
         """What stored words are best read as: what a transformer computes in."""
-        return self._computes.dtype
+        return self._backend.dtype
+
+    def rank(
+        self,
+        query: str,
+        docs: Iterable[str | Mapping[str, Any] | Doc],
+        *,
+        k: int | None = None,
+        ids: Iterable[Any] | None = None,
+        budget_ms: float | None = None,
+    ) -> Ranking:
+        """The best k documents by this model: `glassrank.rank` with it. A hit has the `text`, the
+        `score`, its `probability` where the model knows it, and as `doc` all that was given."""
+        import glassrank
+
+        return glassrank.rank(query, docs, model=self, k=k, ids=ids, budget_ms=budget_ms)
 
     def scores(
         self, query: str, texts: Sequence[str | Doc], first_stage: Sequence[float] | None = None
@@ -261,7 +277,7 @@ class Reranker:
         self, query: Words, docs: Words, first_stage: NDArray[np.float32] | None
     ) -> NDArray[np.float32]:
         """One encoded query, many encoded documents."""
-        return self._computes.scores(query, docs, first_stage)
+        return self._backend.scores(query, docs, first_stage)
 
 
 def best_first(

@@ -83,10 +83,7 @@ def check_sums(part: ScorePart) -> None:
 
 
 @pytest.mark.parametrize("name", [*EXACT, *APPROXIMATE, *PIECED, "ensemble", "exact ensemble"])
-def test_differences_add_up_to_the_score_less_the_mean_score(
-    index: Index, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("glassrank.models.fast._multiplies_bf16", lambda: False)
+def test_differences_add_up_to_the_score_less_the_mean_score(index: Index, name: str) -> None:
     pipeline = Pipeline(index, made(name), calibrate=False)
     hits = pipeline(QUERY, k=10).hits
     assert len(hits) == len(TEXTS)

@@ -30,12 +30,9 @@ TEXTS = ("androgen receptor binds", "the receptor of the cell is a protein", "an
     ],
 )
 def test_hits_are_explained_by_the_scores_they_were_ranked_with(
-    tmp_path: Path, name: str, stored: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, name: str, stored: str
 ) -> None:
-    """From a store of rounded words, and live with rounded layers. Those of transformers are not
-    rounded here: what is lost then depends on the batch that a document is scored in."""
-    if name != "tk":
-        monkeypatch.setattr("glassrank.models.fast._multiplies_bf16", lambda: False)
+    """From a store of rounded words, and live."""
     model = small_ranker("tk") if name == "tk" else piece_ranker(name)
     model.mix_first_stage(0.3)
     saved = (reranker(model) if name == "tk" else piece_reranker(model)).saved

@@ -200,12 +200,10 @@ def test_by_command(
     assert answer["text"] == DEFINITION.replace("receptor", "therapy")
 
 
-def test_over_http(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_over_http(tmp_path: Path) -> None:
     testclient = pytest.importorskip("starlette.testclient")
     from glassrank.serve import Options, make_app
 
-    # Rounded layers give other last digits to documents that are scored together.
-    monkeypatch.setattr("glassrank.models.fast._multiplies_bf16", lambda: False)
     index = Index.build([Doc("ar", DEFINITION), Doc("therapy", THERAPY)], tmp_path / "index")
     models = tuple((name, str(piece_folder(tmp_path / name, name))) for name in TRANSFORMERS)
     options = Options(index.path, models, budget_ms=2000.0)

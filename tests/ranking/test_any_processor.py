@@ -9,13 +9,13 @@ from pathlib import Path
 import packaged_scores
 import pytest
 
-from glassrank.nn.cpu.row_products import ways
+from glassrank.nn.cpu import amx
 
 LEAST = {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""}
 """The least of the processors of this kind: no matrix tiles, no wide registers, no fused sums."""
-CLOSE = 1e-4 if ways() == ["floats"] else 0.02
-"""Tiles take rows rounded to bfloat16, which the least does not, and integers weights that are not;
-elsewhere only the last bits differ."""
+CLOSE = 0.02 if amx.usable() else 1e-4
+"""Tiles take rows rounded to bfloat16, which the least does not; elsewhere only the last bits
+differ."""
 
 
 @pytest.mark.slow

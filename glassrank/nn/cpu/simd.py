@@ -110,16 +110,6 @@ def pointer(typing: Any, array: Any) -> Any:
     return types.CPointer(array.dtype)(array), generate
 
 
-@intrinsic
-def offset(typing: Any, source: Any, by: Any) -> Any:
-    """A pointer to an element further on."""
-
-    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return builder.gep(args[0], [args[1]])
-
-    return source(source, types.intp), generate
-
-
 def element(builder: Any, start: Any, at: Any, target: Any) -> Any:
     """The address of an element, as a pointer to another type."""
     return builder.bitcast(builder.gep(start, [at]), target.as_pointer())
@@ -196,26 +186,6 @@ def load_one(typing: Any, source: Any, at: Any) -> Any:
     return types.float32(source, types.intp), generate
 
 
-def even_and_odd(builder: Any, start: Any, at: Any) -> tuple[Any, Any]:
-    """What `load_pairs` gives."""
-    pairs = builder.load(element(builder, start, at, INTS))
-    pairs.align = 2
-    even = builder.bitcast(builder.shl(pairs, integers(16)), FLOATS)
-    odd = builder.bitcast(builder.and_(pairs, integers(0xFFFF0000 - (1 << 32))), FLOATS)
-    return even, odd
-
-
-@intrinsic
-def load_pairs(typing: Any, source: Any, at: Any) -> Any:
-    """Of 32 bfloat16 those at even places and those at odd ones, each as sixteen float32."""
-    both = types.UniTuple(vector, 2)
-
-    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return context.make_tuple(builder, both, even_and_odd(builder, *args))
-
-    return both(source, types.intp), generate
-
-
 @intrinsic
 def store(typing: Any, target: Any, at: Any, value: Any) -> Any:
     """Sixteen numbers into an array of float32, or rounded into one of bfloat16."""
@@ -271,27 +241,21 @@ def broadcast_at(typing: Any, source: Any, at: Any) -> Any:
     return vector(source, types.intp), generate
 
 
-def _prefetching(level: int) -> Any:
-    """Asks for the cache line of an element that will be read; it may lie outside of the array."""
+@intrinsic
+def prefetch(typing: Any, target: Any, at: Any) -> Any:
+    """Asks for the cache line of an element that will be read, to the second level; it may lie
+    outside of the array."""
 
-    @intrinsic
-    def prefetch(typing: Any, target: Any, at: Any) -> Any:
-        def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-            at = _group_place(builder, args[1]) if target.dtype == types.uint8 else args[1]
-            place = element(builder, args[0], at, ir.IntType(8))
-            kind = ir.FunctionType(_VOID, [place.type, INT, INT, INT])
-            function = builder.module.declare_intrinsic("llvm.prefetch", [place.type], kind)
-            read, data = INT(0), INT(1)
-            builder.call(function, [place, read, INT(level), data])
-            return context.get_dummy_value()
+    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        at = _group_place(builder, args[1]) if target.dtype == types.uint8 else args[1]
+        place = element(builder, args[0], at, ir.IntType(8))
+        kind = ir.FunctionType(_VOID, [place.type, INT, INT, INT])
+        function = builder.module.declare_intrinsic("llvm.prefetch", [place.type], kind)
+        read, level, data = INT(0), INT(2), INT(1)
+        builder.call(function, [place, read, level, data])
+        return context.get_dummy_value()
 
-        return types.void(target, types.intp), generate
-
-    return prefetch
-
-
-prefetch, prefetch_near = _prefetching(2), _prefetching(3)
-"""To the cache of the second level, or to that of the first."""
+    return types.void(target, types.intp), generate
 
 
 _DENORMALS = 0x8040

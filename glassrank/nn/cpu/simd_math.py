@@ -9,19 +9,14 @@ import numpy as np
 from llvmlite import ir
 from numba import njit, types
 
-from glassrank.nn.cpu import architecture
 from glassrank.nn.cpu.simd import (
     FLOATS,
-    INT,
     INTS,
     LANES,
     broadcast,
-    element,
-    even_and_odd,
     integers,
     intrinsic,
     named,
-    spread,
     vector,
 )
 
@@ -63,80 +58,6 @@ select_from = on_vectors(
 multiply_add = on_vectors(
     lambda builder, *args: named(builder, f"llvm.fmuladd.v{LANES}f32", FLOATS, list(args)), 3
 )
-square_root = on_vectors(
-    lambda builder, value: named(builder, f"llvm.sqrt.v{LANES}f32", FLOATS, [value]), 1
-)
-
-
-@intrinsic
-def four_by_four(
-    typing: Any, rows: Any, place: Any, apart: Any, weights: Any, at: Any, a: Any, b: Any, c: Any,
-    d: Any,
-) -> Any:  # fmt: skip
-    """Four inputs of four rows, which lie `apart`, times the weights of these inputs, added to a
-    sum for each row. Weights are sixteen float32 for each input, or of bfloat16 what `load_pairs`
-    reads for two. ARM multiplies by one lane of a register, and x86 by one number in memory."""
-    sums = types.UniTuple(vector, 4)
-
-    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        start, place, apart, source, at, *totals = args
-        places = [builder.add(place, builder.mul(apart, apart.type(row))) for row in range(4)]
-        inputs = [_each_everywhere(builder, start, place) for place in places]
-        for number, weight in enumerate(_weights_of_four(builder, source, at, weights.dtype)):
-            for row in range(4):
-                factors = [inputs[row][number], weight, totals[row]]
-                totals[row] = named(builder, f"llvm.fmuladd.v{LANES}f32", FLOATS, factors)
-        return context.make_tuple(builder, sums, totals)
-
-    return sums(rows, types.intp, types.intp, weights, types.intp, *(vector,) * 4), generate
-
-
-def _each_everywhere(builder: Any, start: Any, at: Any) -> list[Any]:
-    """Of four numbers, each in all lanes."""
-    if architecture() != "aarch64":
-        places = (builder.add(at, at.type(number)) for number in range(4))
-        return [spread(builder, builder.load(builder.gep(start, [place]))) for place in places]
-    four = ir.VectorType(ir.FloatType(), 4)
-    found = builder.load(element(builder, start, at, four))
-    found.align = 4
-    nothing = ir.Constant(four, ir.Undefined)
-    return [builder.shuffle_vector(found, nothing, integers(number)) for number in range(4)]
-
-
-def _weights_of_four(builder: Any, start: Any, at: Any, kind: Any) -> list[Any]:
-    if kind == types.uint16:
-        second = builder.add(at, at.type(2 * LANES))
-        return [*even_and_odd(builder, start, at), *even_and_odd(builder, start, second)]
-    places = (builder.add(at, at.type(LANES * number)) for number in range(4))
-    found = [builder.load(element(builder, start, place, FLOATS)) for place in places]
-    for vector_of_one in found:
-        vector_of_one.align = 4
-    return found
-
-
-def _across(combine: Callable[[Any, Any, Any], Any]) -> Operation:
-    """All lanes combined into one number, by halves."""
-
-    @intrinsic
-    def operation(typing: Any, value: Any) -> Any:
-        def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-            combined, apart = args[0], LANES
-            while apart > 1:
-                apart //= 2
-                turned = ir.Constant(INTS, [(i + apart) % LANES for i in range(LANES)])
-                shuffled = builder.shuffle_vector(combined, combined, turned)
-                combined = combine(builder, combined, shuffled)
-            return builder.extract_element(combined, INT(0))
-
-        return types.float32(vector), generate
-
-    made: Operation = operation
-    return made
-
-
-sum_across = _across(lambda builder, first, second: builder.fadd(first, second))
-maximum_across = _across(_select(">"))
-
 
 # Added to a float32 of less than 2^22, this leaves the nearest integer in the lowest bits.
 _TO_INTEGER = 1.5 * 2**23

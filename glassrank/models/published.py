@@ -1,0 +1,385 @@
+"""Published models by their ONNX graphs: cross-encoders, bi-encoders, late interaction.
+
+A folder has `model.onnx` (or `onnx/model.onnx`, or one that is quantized), `tokenizer.json`, and
+what transformers and sentence-transformers write beside them. What the graph takes and gives
+decides which kind it is, not the name of an architecture:
+
+- one number for a text, or two: a cross-encoder, which reads query and document as one text;
+- a vector for a text, or one for each token that is pooled: a bi-encoder;
+- vectors of tokens, where the folder says that they are compared one by one: late interaction.
+
+R. Nogueira, K. Cho, "Passage Re-ranking with BERT", 2019. N. Reimers, I. Gurevych, "Sentence-BERT",
+EMNLP 2019. O. Khattab, M. Zaharia, "ColBERT", SIGIR 2020.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassrank.checked import parse_json
+from glassrank.deadline import must_end
+from glassrank.errors import InputError, about, explained
+from glassrank.folders import Folder
+from glassrank.models.ranker import AnyRanker, Output, PieceText, TokenBatch, Words
+from glassrank.models.saved import SavedModel, Usage
+from glassrank.nn.onnx_session import OnnxSession
+from glassrank.text.published_tokenizer import PublishedTokenizer
+
+GRAPHS = (
+    *("onnx/model_quantized.onnx", "model_quantized.onnx", "onnx/model_int8.onnx"),
+    *("model.onnx", "onnx/model.onnx"),
+)
+"""Where a folder may have its graph; the first that is there is taken."""
+TOKENIZER = "tokenizer.json"
+_GRAPH_BYTES, _TEXT_BYTES = 1 << 31, 1 << 26
+_LONGEST, _LONGEST_QUERY = 512, 64
+_SCALE = np.float32(20.0)
+"""Of cosines, which are small numbers: as sentence-transformers trains with them."""
+_EPSILON = np.float32(1e-12)
+
+Array = NDArray[Any]
+Kind = Literal["cross-encoder", "bi-encoder", "late interaction"]
+Pooled = Literal["mean", "cls", "none"]
+_NONE: Pooled = "none"
+
+
+@dataclass(frozen=True)
+class PublishedConfig:
+    """What a folder says of its model."""
+
+    graph: str
+    output: str
+    kind: Kind
+    longest: int = _LONGEST
+    """Tokens that it reads at once."""
+    pooling: Pooled = _NONE
+    query_prompt: str = ""
+    doc_prompt: str = ""
+    expanded_to: int = 0
+    """Tokens that a query has with masks behind it, which count as words; 0 for none of these."""
+    text: PieceText = field(default_factory=PieceText)
+
+
+class PublishedRanker(AnyRanker):
+    """One text at a time passes the graph, in the thread that asks."""
+
+    config_type = PublishedConfig
+    config: PublishedConfig
+    reads_pieces = True
+    words = None
+    first_stage_weight = None
+
+    def __init__(
+        self,
+        config: PublishedConfig,
+        graph: bytes,
+        session: OnnxSession,
+        tokenizer: PublishedTokenizer,
+    ) -> None:
+        """`session` computes the graph."""
+        self.config = config
+        self.tokenizer = tokenizer
+        self._graph = graph
+        self._session = session
+        self._prompts = {
+            side: tokenizer.prompt(text) if text else []
+            for side, text in (("query", config.query_prompt), ("doc", config.doc_prompt))
+        }
+
+    @property
+    def device(self) -> None:
+        """None: PyTorch does not compute it."""
+
+    def weight_chunks(self) -> Iterator[tuple[str, Iterator[NDArray[np.generic]]]]:
+        """The graph, as its file has it."""
+        yield "graph", iter([np.frombuffer(self._graph, np.uint8)])
+
+    def for_many(self, query: Words, count: int) -> Words:
+        """As it is: one query serves any number of documents."""
+        return query
+
+    def rank(self, query: Words, doc: Words, first_stage: Array | None = None) -> Output:
+        """No first stage is mixed in."""
+        return self.interact(query, doc)
+
+    def compute(self, ids: Array, types: Array | None = None, attended: int | None = None) -> Array:
+        """What the graph gives for one text (L,)."""
+        length = len(ids)
+        mask = np.ones(length, np.int64)
+        mask[length if attended is None else attended :] = 0
+        given = {
+            "input_ids": ids,
+            "attention_mask": mask,
+            "token_type_ids": np.zeros(length, np.int64) if types is None else types,
+            "position_ids": np.arange(length),
+        }
+        inputs = {
+            name: np.ascontiguousarray(given[name][None], _INTEGERS[value.type])
+            for name, value in self._session.inputs.items()
+        }
+        (made,) = self._session.run(inputs, [self.config.output])
+        return np.asarray(made[0], np.float32)
+
+
+_INTEGERS = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}
+_INPUTS = ("input_ids", "attention_mask", "token_type_ids", "position_ids")
+
+
+class PublishedCrossEncoder(PublishedRanker):
+    """Query and document as one text, and one score."""
+
+    name = "cross_encoder"
+    one_text = True
+
+    def encode_query(self, batch: TokenBatch) -> Words:
+        return Words(batch.ids[..., None], batch.mask, batch.mask)
+
+    def encode_doc(self, batch: TokenBatch) -> Words:
+        return self.encode_query(batch)
+
+    def interact(self, query: Words, doc: Words) -> Output:
+        """Of two classes, by how much the second is the likelier one. One document after another;
+        ends between two of them if it is late."""
+        lengths = [values.mask.sum(1).astype(int).tolist() for values in (query, doc)]
+        scores = np.zeros(len(doc.mask), np.float32)
+        cut = np.zeros(len(doc.mask), np.int64)
+        for row, length in enumerate(lengths[1]):
+            must_end().check("these texts")
+            asked = row if len(lengths[0]) > 1 else 0
+            ids = query.vectors[asked, : lengths[0][asked], 0], doc.vectors[row, :length, 0]
+            pair = self.tokenizer.joined(*ids, self.config.longest)
+            whole = sum(len(self.tokenizer.content(text)) for text in ids)
+            cut[row] = max(0, whole + self.tokenizer.around_pair - len(pair.ids))
+            logits = self.compute(pair.ids, pair.types).reshape(-1)
+            scores[row] = logits[-1] if len(logits) == 1 else logits[1] - logits[0]
+        return Output(scores, {"cut": cut})
+
+
+class _Encoder(PublishedRanker):
+    """Texts are read apart, and can be encoded beforehand."""
+
+    stores_words = True
+
+    def _states(self, ids: Array, side: str) -> Array:
+        return self.compute(self.tokenizer.with_prompt(self._prompts[side], ids))
+
+    def encode_query(self, batch: TokenBatch) -> Words:
+        return self._encode(batch, "query")
+
+    def encode_doc(self, batch: TokenBatch) -> Words:
+        return self._encode(batch, "doc")
+
+    def _encode(self, batch: TokenBatch, side: str) -> Words:
+        made = []
+        for row, length in enumerate(batch.mask.sum(1).astype(int).tolist()):
+            must_end().check("these texts")
+            made.append(self._rows(batch.ids[row, :length], side))
+        longest = max((len(rows) for rows in made), default=1)
+        size = made[0].shape[1] if made else 1
+        vectors = np.zeros((len(made), longest, size), np.float32)
+        mask = np.zeros((len(made), longest), np.float32)
+        for number, rows in enumerate(made):
+            vectors[number, : len(rows)], mask[number, : len(rows)] = rows, 1
+        return Words(vectors, mask, mask)
+
+    def _rows(self, ids: Array, side: str) -> Array:
+        """One text's unit vectors, (R, E)."""
+        raise NotImplementedError
+
+
+class PublishedBiEncoder(_Encoder):
+    """The cosine of two vectors, scaled."""
+
+    name = "bi_encoder"
+    one_row = True
+
+    def _rows(self, ids: Array, side: str) -> Array:
+        states = self._states(ids, side)
+        pooling = self.config.pooling
+        pooled = states if pooling == "none" else states[0] if pooling == "cls" else states.mean(0)
+        return _unit(pooled.reshape(1, -1))
+
+    def interact(self, query: Words, doc: Words) -> Output:
+        cosine = np.einsum("bre,bre->b", *np.broadcast_arrays(query.vectors, doc.vectors))
+        return Output(_SCALE * cosine, {"similarity": cosine[:, None, None]})
+
+
+class PublishedLateInteraction(_Encoder):
+    """Each query token counts as much as the document token most like it."""
+
+    name = "late_interaction"
+
+    def _rows(self, ids: Array, side: str) -> Array:
+        ids = self.tokenizer.with_prompt(self._prompts[side], ids)
+        attended = len(ids)
+        if side == "query" and self.config.expanded_to > attended:
+            mask = next(n for n in map(self.tokenizer.number, _MASKS) if n is not None)
+            ids = np.concatenate([ids, np.full(self.config.expanded_to - attended, mask)])
+        return _unit(self.compute(ids, attended=attended))
+
+    def interact(self, query: Words, doc: Words) -> Output:
+        real = query.mask[:, :, None] * doc.mask[:, None, :]  # (B, Q, D)
+        similarity = np.matmul(query.vectors, doc.vectors.swapaxes(1, 2)) * real
+        best = np.where(real > 0, similarity, np.float32(-1)).max(2, initial=-1.0)  # (B, Q)
+        return Output((best * query.mask).sum(1), {"similarity": similarity})
+
+
+_MASKS = ("[MASK]", "<mask>")
+_KINDS: dict[Kind, type[PublishedRanker]] = {
+    "cross-encoder": PublishedCrossEncoder,
+    "bi-encoder": PublishedBiEncoder,
+    "late interaction": PublishedLateInteraction,
+}
+
+
+def _unit(rows: Array) -> Array:
+    made: Array = rows / (np.linalg.norm(rows, axis=-1, keepdims=True) + _EPSILON)
+    return made
+
+
+def find_graph(folder: Path) -> str | None:
+    """The graph of a published model, where the folder has one and a tokenizer beside it."""
+    if not (folder / TOKENIZER).exists():
+        return None
+    return next((name for name in GRAPHS if (folder / name).exists()), None)
+
+
+def load_published(folder: Path, graph: str) -> SavedModel:
+    """What a folder holds, and how it is used there. Nothing of it is run but the graph."""
+    with explained(f"read {folder}"), about(folder, "it does not hold a model that can be used"):
+        content = _content(folder / graph, _GRAPH_BYTES)
+        tokenizer = PublishedTokenizer(_content(folder / TOKENIZER, _TEXT_BYTES))
+        session = OnnxSession(content)
+        config = _config(folder, graph, session)
+        model = _KINDS[config.kind](config, content, session, tokenizer)
+        usage = _usage(model)
+        _try_out(model)
+        return SavedModel(model, usage, tokenizer.vocabulary, tokenizer=tokenizer)
+
+
+def _config(folder: Path, graph: str, session: OnnxSession) -> PublishedConfig:
+    unknown = [name for name in session.inputs if name not in _INPUTS]
+    if unknown or "input_ids" not in session.inputs:
+        raise InputError(
+            f"its graph takes {', '.join(unknown or session.inputs)[:80]}; expected input_ids, and "
+            "of attention_mask, token_type_ids and position_ids what it needs"
+        )
+    theirs = _json(folder / "config.json")
+    sentence = _json(folder / "config_sentence_transformers.json")
+    longest = _longest(folder, theirs)
+    shapes = {name: list(value.shape) for name, value in session.outputs.items()}
+    if "logits" in shapes and len(shapes["logits"]) == 2:
+        if shapes["logits"][1] not in (1, 2):
+            raise InputError(
+                f"its graph tells {shapes['logits'][1]} classes apart; expected 1 or 2"
+            )
+        return PublishedConfig(graph, "logits", "cross-encoder", longest)
+    tokens = [name for name, shape in shapes.items() if len(shape) == 3]
+    artifact = _json(folder / "artifact.metadata")
+    query, doc = _prompts(sentence, artifact)
+    if tokens and (artifact or sentence.get("similarity_fn_name") == "MaxSim"):
+        expanded = sentence.get("query_length", artifact.get("query_maxlen", 0))
+        fits = type(expanded) is int and 0 < expanded <= longest
+        return PublishedConfig(
+            graph,
+            tokens[0],
+            "late interaction",
+            longest,
+            query_prompt=query,
+            doc_prompt=doc,
+            expanded_to=expanded if fits and sentence.get("do_query_expansion", True) else 0,
+        )
+    if len(shapes.get("sentence_embedding", ())) == 2:
+        output, pooling = "sentence_embedding", _NONE
+    elif tokens:
+        output, pooling = tokens[0], _pooling(folder)
+    else:
+        raise InputError(
+            f"its graph gives {', '.join(shapes)[:80]}; expected logits, sentence_embedding, or a "
+            "vector for each token"
+        )
+    return PublishedConfig(graph, output, "bi-encoder", longest, pooling, query, doc)
+
+
+def _prompts(sentence: dict[str, Any], artifact: dict[str, Any]) -> tuple[str, str]:
+    """What stands before a query, and before a document."""
+    if artifact:
+        return (
+            str(artifact.get("query_token_id", "[unused0]")),
+            str(artifact.get("doc_token_id", "[unused1]")),
+        )
+    prompts = sentence.get("prompts") or {}
+    doc = prompts.get("document", prompts.get("passage", sentence.get("document_prefix", "")))
+    return str(prompts.get("query", sentence.get("query_prefix", ""))), str(doc)
+
+
+def _longest(folder: Path, config: dict[str, Any]) -> int:
+    """The first of these that says so; tables of positions may be longer than what is used."""
+    settings = (
+        _json(folder / "sentence_bert_config.json").get("max_seq_length"),
+        _json(folder / "tokenizer_config.json").get("model_max_length"),
+        config.get("max_position_embeddings"),
+    )
+    known = [value for value in settings if type(value) is int and 8 <= value <= 10_000]
+    return known[0] if known else _LONGEST
+
+
+def _pooling(folder: Path) -> Pooled:
+    """The mean, unless `1_Pooling/config.json` says otherwise. Older folders have a switch for each
+    kind, newer ones its name."""
+    stored = _json(folder / "1_Pooling" / "config.json")
+    named = stored.get("pooling_mode")
+    on = [name for name in stored if name.startswith("pooling_mode_") and stored[name] is True]
+    if named == "cls" or on == ["pooling_mode_cls_token"]:
+        return "cls"
+    if (not named and not on) or named == "mean" or on == ["pooling_mode_mean_tokens"]:
+        return "mean"
+    raise InputError(f"it pools its tokens by {str(named or on)[:80]}; known are mean and cls")
+
+
+def _usage(model: PublishedRanker) -> Usage:
+    longest = model.config.longest
+    query = min(_LONGEST_QUERY, longest // 2)
+    if model.one_text:
+        tokenizer = model.tokenizer
+        # Each text is counted with what stands around it alone.
+        room = longest - tokenizer.around_pair + 2 * sum(tokenizer.around)
+        return Usage(query_length=query, doc_length=room - query)
+    prompts = max(map(len, model._prompts.values()))
+    query = model.config.expanded_to or query
+    return Usage(query_length=query - prompts, doc_length=longest - prompts)
+
+
+def _try_out(model: PublishedRanker) -> None:
+    """One short pair: a graph may take and give what it says, and make no sense."""
+    (query, doc) = (
+        TokenBatch(text.ids[None], np.ones((1, len(text.ids)), np.float32))
+        for text in model.tokenizer.encode(["a", "a"], 8)
+    )
+    score = model.interact(model.encode_query(query), model.encode_doc(doc)).score
+    if score.shape != (1,) or not np.isfinite(score).all():
+        raise InputError("the model gives no finite score")
+
+
+def _json(path: Path) -> dict[str, Any]:
+    """A table of settings; empty where there is none."""
+    if not path.exists():
+        return {}
+    table = parse_json(_content(path, 1 << 22))
+    if not isinstance(table, dict):
+        raise InputError(f"{path.name} is not a table")
+    return table
+
+
+def _content(path: Path, most: int) -> bytes:
+    """Of a plain file, or a link to one: the hub's folders consist of links."""
+    real = path.resolve()
+    with Folder.open(real.parent) as folder, folder.open_file(real.name) as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise InputError(f"{path} has more than {most:,} bytes, which is not read")
+    return content

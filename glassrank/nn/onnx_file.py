@@ -1,0 +1,137 @@
+"""ONNX graphs, written: nodes and weights in, the bytes of a `.onnx` file out.
+
+The format is a protocol buffer of a few messages, whose numbers are those of `onnx.proto`. What
+writes them here is smaller than the package `onnx`, which only tests need: they hold each graph
+against its checker.
+"""
+
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+CONTRIB = "com.microsoft"
+"""The domain of ONNX Runtime's own operators."""
+_IR_VERSION, _OPSET = 9, 19
+_TYPES = {"float32": 1, "uint8": 2, "int8": 3, "int32": 6, "int64": 7}
+
+Shape = Sequence[int | str]
+"""Sizes, or names of those that differ from call to call."""
+Attribute = float | int | str | tuple[int, ...]
+
+
+class Graph:
+    """Nodes in the order in which they are computed. Values are known by their names."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._nodes: list[bytes] = []
+        self._weights: dict[str, bytes] = {}
+        self._inputs: list[bytes] = []
+        self._outputs: list[bytes] = []
+
+    def input(self, name: str, dtype: str, shape: Shape) -> str:
+        """A value that is given with each call."""
+        self._inputs.append(_value(name, dtype, shape))
+        return name
+
+    def output(self, name: str, value: str, dtype: str, shape: Shape) -> None:
+        """A value that each call returns, under a name of its own."""
+        self.add("Identity", value, outputs=[name])
+        self._outputs.append(_value(name, dtype, shape))
+
+    def weight(self, name: str, array: NDArray[Any]) -> str:
+        """A constant."""
+        self._weights[name] = _tensor(name, array)
+        return name
+
+    def constant(self, *values: float | int) -> str:
+        """The same for a few numbers: integers, or float32."""
+        dtype: Any = np.int64 if all(isinstance(value, int) for value in values) else np.float32
+        name = f"constant {' '.join(map(repr, values))}"
+        return self.weight(name, np.array(values, dtype))
+
+    def add(
+        self,
+        operator: str,
+        *inputs: str,
+        outputs: Sequence[str] = (),
+        domain: str = "",
+        **attributes: Attribute,
+    ) -> str:
+        """One node; an input that is left out is an empty name. Gives its first output's name."""
+        outputs = outputs or [f"{operator} {len(self._nodes)}"]
+        fields = [_bytes(1, _text(name)) for name in inputs]
+        fields += [_bytes(2, _text(name)) for name in outputs]
+        fields += [_bytes(3, _text(outputs[0])), _bytes(4, _text(operator))]
+        fields += [_bytes(5, _attribute(name, value)) for name, value in attributes.items()]
+        self._nodes.append(b"".join([*fields, _bytes(7, _text(domain))]))
+        return outputs[0]
+
+    def serialized(self) -> bytes:
+        """The content of a `.onnx` file."""
+        graph = [
+            *(_bytes(1, node) for node in self._nodes),
+            _bytes(2, _text(self._name)),
+            *(_bytes(5, weight) for weight in self._weights.values()),
+            *(_bytes(11, value) for value in self._inputs),
+            *(_bytes(12, value) for value in self._outputs),
+        ]
+        opsets = (("", _OPSET), (CONTRIB, 1))
+        return b"".join(
+            [
+                _integer(1, _IR_VERSION),
+                _bytes(2, _text("glassrank")),
+                _bytes(7, b"".join(graph)),
+                *(_bytes(8, _bytes(1, _text(n)) + _integer(2, version)) for n, version in opsets),
+            ]
+        )
+
+
+def _value(name: str, dtype: str, shape: Shape) -> bytes:
+    dimensions = [
+        _bytes(1, _integer(1, size) if isinstance(size, int) else _bytes(2, _text(size)))
+        for size in shape
+    ]
+    tensor = _integer(1, _TYPES[dtype]) + _bytes(2, b"".join(dimensions))
+    return _bytes(1, _text(name)) + _bytes(2, _bytes(1, tensor))
+
+
+def _tensor(name: str, array: NDArray[Any]) -> bytes:
+    dimensions = [_integer(1, size) for size in array.shape]
+    kind = _integer(2, _TYPES[array.dtype.name])
+    return b"".join([*dimensions, kind, _bytes(8, _text(name)), _bytes(9, array.tobytes())])
+
+
+def _attribute(name: str, value: Attribute) -> bytes:
+    named = _bytes(1, _text(name))
+    if isinstance(value, tuple):
+        return named + b"".join(_integer(8, one) for one in value) + _integer(20, 7)
+    if isinstance(value, str):
+        return named + _bytes(4, _text(value)) + _integer(20, 3)
+    if isinstance(value, int):
+        return named + _integer(3, value) + _integer(20, 2)
+    return named + _varint(2 << 3 | 5) + struct.pack("<f", value) + _integer(20, 1)
+
+
+def _text(value: str) -> bytes:
+    return value.encode()
+
+
+def _bytes(number: int, content: bytes) -> bytes:
+    return _varint(number << 3 | 2) + _varint(len(content)) + content
+
+
+def _integer(number: int, value: int) -> bytes:
+    return _varint(number << 3) + _varint(value & (1 << 64) - 1)
+
+
+def _varint(value: int) -> bytes:
+    made = bytearray()
+    while value > 0x7F:
+        made.append(value & 0x7F | 0x80)
+        value >>= 7
+    made.append(value)
+    return bytes(made)

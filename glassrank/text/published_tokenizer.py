@@ -1,0 +1,158 @@
+"""The tokenizer of a published model, by its `tokenizer.json`: WordPiece, BPE or Unigram alike.
+
+What stands around a text, and between two that are read as one, is asked of the tokenizer itself,
+so that no name of a special token has to be known here.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassrank.errors import InputError
+from glassrank.text.encoder import TextIds, readable
+from glassrank.text.word_splitting import split_words
+
+Ids = NDArray[np.int64]
+
+
+class TokenPair(NamedTuple):
+    """Two texts as one."""
+
+    ids: Ids  # (L,)
+    types: Ids  # (L,)
+
+
+class Token(NamedTuple):
+    """One of a text, and where it stands there; nowhere for what nobody wrote."""
+
+    text: str
+    goes_on: bool
+    """Whether it continues the word of the token before it."""
+    start: int | None = None
+    stop: int | None = None
+
+
+class PublishedTokenizer:
+    """Ids of texts, with what the model wants around them."""
+
+    def __init__(self, content: bytes) -> None:
+        """Of a `tokenizer.json`."""
+        from tokenizers import Tokenizer
+
+        try:
+            self._tokenizer: Any = Tokenizer.from_str(content.decode("utf-8"))
+        except Exception as error:  # the library raises plain ones
+            raise InputError(f"its tokenizer cannot be read: {str(error)[:200]}") from None
+        self._tokenizer.no_padding()
+        self._tokenizer.no_truncation()
+        self._tokenizer.encode_special_tokens = True  # a text may say [SEP], and means no end
+        vocabulary = self._tokenizer.get_vocab(with_added_tokens=True)
+        self.vocabulary = [""] * (1 + max(vocabulary.values(), default=0))
+        for token, number in vocabulary.items():
+            self.vocabulary[number] = token
+        self._before, self._after = self._around()
+        self._pair = self._around_pair()
+
+    def _around(self) -> tuple[list[int], list[int]]:
+        encoded = self._tokenizer.encode("a")
+        places = [place for place, text in enumerate(encoded.sequence_ids) if text is not None]
+        if not places:
+            raise InputError("its tokenizer makes no tokens of a text")
+        return encoded.ids[: places[0]], encoded.ids[places[-1] + 1 :]
+
+    def _around_pair(self) -> list[TokenPair]:
+        """Before the first text, between the two, and behind the second; and the types of both."""
+        encoded = self._tokenizer.encode("a", "a")
+        texts = encoded.sequence_ids
+        first, second = ([p for p, t in enumerate(texts) if t == number] for number in (0, 1))
+        bounds = [0, first[0], first[-1] + 1, second[0], second[-1] + 1, len(texts)]
+        ids, types = np.array(encoded.ids, np.int64), np.array(encoded.type_ids, np.int64)
+        return [TokenPair(ids[a:b], types[a:b]) for a, b in pairwise(bounds)]
+
+    @property
+    def around(self) -> tuple[int, int]:
+        """How many tokens stand before a text, and behind it."""
+        return len(self._before), len(self._after)
+
+    @property
+    def around_pair(self) -> int:
+        """How many stand around two texts, and between them."""
+        return sum(len(self._pair[place].ids) for place in (0, 2, 4))
+
+    def number(self, token: str) -> int | None:
+        """A token's id."""
+        number: int | None = self._tokenizer.token_to_id(token)
+        return number
+
+    def encode(
+        self, texts: Sequence[str], longest: int, most_words: int | None = None
+    ) -> list[TextIds]:
+        """At most `longest` ids for each text, with those around it."""
+        read = [readable(text) for text in texts]
+        cut_words = [behind for _, behind in read]
+        kept = [text.encode("utf-8", "replace").decode() for text, _ in read]
+        if most_words is not None:
+            split = [split_words(text) for text in kept]
+            cut_words = [
+                cut + max(0, len(words) - most_words)
+                for words, cut in zip(split, cut_words, strict=True)
+            ]
+            kept = [" ".join(words[:most_words]) for words in split]
+        room = max(0, longest - sum(self.around))
+        return [
+            TextIds(
+                np.array([*self._before, *encoded.ids[:room], *self._after], np.int32),
+                cut,
+                max(0, len(encoded.ids) - room),
+            )
+            for encoded, cut in zip(
+                self._tokenizer.encode_batch(kept, add_special_tokens=False), cut_words, strict=True
+            )
+        ]
+
+    def content(self, ids: NDArray[np.integer]) -> Ids:
+        """Of an encoded text, its own ids."""
+        return ids[len(self._before) : len(ids) - len(self._after)].astype(np.int64)
+
+    def with_prompt(self, prompt: Sequence[int], ids: NDArray[np.integer]) -> Ids:
+        """An encoded text with a prompt before its own ids."""
+        parts = [self._before, prompt, self.content(ids), self._after]
+        return np.concatenate([np.asarray(part, np.int64) for part in parts])
+
+    def prompt(self, text: str) -> list[int]:
+        """The ids of a prompt; one that is a single token stands for itself, as `[unused0]`."""
+        if (number := self.number(text.strip())) is not None and text.strip():
+            return [number]
+        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        return ids
+
+    def joined(
+        self, query: NDArray[np.integer], doc: NDArray[np.integer], longest: int
+    ) -> TokenPair:
+        """Two encoded texts as one; what of the second is beyond `longest` is cut off."""
+        first, second = self.content(query), self.content(doc)
+        second = second[: max(0, longest - self.around_pair - len(first))]
+        before, of_first, between, of_second, after = self._pair
+        ids = [before.ids, first, between.ids, second, after.ids]
+        types = [
+            before.types,
+            np.full(len(first), of_first.types[0]),
+            between.types,
+            np.full(len(second), of_second.types[0]),
+            after.types,
+        ]
+        return TokenPair(np.concatenate(ids), np.concatenate(types))
+
+    def tokens(self, text: str) -> list[Token]:
+        """A text's tokens, as a person reads them, without those around it."""
+        encoded = self._tokenizer.encode(text, add_special_tokens=False)
+        words = encoded.word_ids
+        tokens = []
+        for place, (start, stop) in enumerate(encoded.offsets):
+            goes_on = place > 0 and words[place] is not None and words[place] == words[place - 1]
+            shown = text[start:stop].strip() or encoded.tokens[place]
+            tokens.append(Token(shown, goes_on, start, stop))
+        return tokens
