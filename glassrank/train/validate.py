@@ -208,8 +208,9 @@ def judged(
         ranks = split.ranks[begin:end]
         listed = ranks > 0
         if listed.any():
-            own, relevant = scores[begin:end][listed], split.grades[begin:end][listed] > 0
-            lists.append(JudgedScores(own, relevant, rank_weights(ranks[listed])))
+            relevant = split.grades[begin:end][listed] > 0
+            weights = rank_weights(ranks[listed])
+            lists.append(JudgedScores(scores[begin:end][listed], relevant, weights))
     return lists
 
 
