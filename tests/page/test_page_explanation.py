@@ -214,15 +214,16 @@ def test_what_puts_it_above_the_others_comes_first(page: Page, site: Site) -> No
     expect(panel.get_by_role("group", name="Kernels")).to_be_hidden()
 
 
-def test_a_calibrated_models_hits_have_probabilities(page: Page) -> None:
+def test_a_calibrated_models_hits_have_a_bar_of_relevance(page: Page) -> None:
     """The small models of these tests are not calibrated: the answer is given one here."""
 
     def answered(route: Route) -> None:
         answer = route.fetch().json()
         for hit in answer["hits"]:
-            hit["probability"] = 0.834
+            hit["probability"] = 0.34
         route.fulfill(json=answer)
 
     page.route("**/search", answered)
     page.goto(f"?q={QUERY}")
-    expect(page.locator(".chance").first).to_have_text("83% likely")
+    bar = page.get_by_role("img", name="relevance 4 of 5").first
+    expect(bar).to_have_text("▮▮▮▮▯")

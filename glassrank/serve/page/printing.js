@@ -23,9 +23,11 @@ function rounded(value) {
   return Number(lower.at(-1)) % 2 === 0 ? lower : text;
 }
 
-// 0.834 as 83%: probabilities are not known any better.
-export function percent(value) {
-  return `${Math.round(100 * value)}%`;
+const STEPS = [0.05, 0.1, 0.2, 0.3, 0.5];
+
+// 0.34 as four of five steps: probabilities are not known any better.
+export function steps(probability) {
+  return STEPS.filter((step) => probability >= step).length;
 }
 
 export function count(value) {
