@@ -1,7 +1,7 @@
 // How numbers and texts are printed: digit for digit as glassrank/explaining/printing.py does.
 
 const DECIMALS = 4;
-export const WORDS_ADD = "What a word of the document adds: the score less that without it";
+export const WORDS_ADD = "What each word of the document adds to the score";
 const UNSAFE = /[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]/g;
 
 export function number(value) {

@@ -66,6 +66,7 @@ export class Row {
       make("span", { class: "unseen" }, `${kind} `),
       number(shown),
       relevanceBar(hit.probability),
+      placed(hit, answer),
     );
     this._score.title = kind;
     this._why.setAttribute("aria-label", `Explain ${title}`);
@@ -89,6 +90,13 @@ export class Row {
     const calm = CALM.matches ? "instant" : "smooth";
     this.root.scrollIntoView({ block: "nearest", behavior: calm });
   }
+}
+
+// Which model of a cascade gave it its score: with less time it is another one, and the score too.
+function placed(hit, answer) {
+  if (!hit.placed_by || hit.placed_by === answer.model) return null;
+  const title = "the model that gave this score; with another budget it may be another";
+  return make("span", { class: "placed", title }, `by ${hit.placed_by}`);
 }
 
 // Where it stands now, and how far it came from where the first stage had it.
