@@ -40,6 +40,13 @@ def index(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace an index that is there already.")
     ] = False,
+    language: Annotated[
+        str | None,
+        typer.Option(
+            help="Of the documents: en, de, fr, es, ru, zh, ja, …; auto: each has its own. "
+            "English unless given.",
+        ),
+    ] = None,
     model: Annotated[
         str | None,
         typer.Option(help="Also encode the documents for this model: a folder, or 'default'."),
@@ -71,6 +78,7 @@ def index(
     from glassrank.cli.encode import check_known, follow, hint, lacking, plain, summary
     from glassrank.corpus import passed_over, read_docs
     from glassrank.retrieve import Index
+    from glassrank.text.languages import analyzer_for
 
     if docs is None and not delete and not merge:
         raise InputError("there is nothing to do; give documents to index, --delete or --merge")
@@ -105,14 +113,22 @@ def index(
     if counted is not None and docs is not None and ray is not None:
         source = on_cluster.source_of(docs, format, encoding, skip_bad)
         changed = on_cluster.build(
-            counted, source, out, ray, shards, overwrite=overwrite, quiet=quiet
+            *(counted, source, out, ray, shards),
+            overwrite=overwrite,
+            language=language or "en",
+            quiet=quiet,
         )
         added = len(changed)
     elif counted is not None and not add:
-        changed = Index.build(counted, out, overwrite=overwrite)
+        changed = Index.build(counted, out, overwrite=overwrite, language=language or "en")
         added = len(changed)
     else:
         changed = Index(out)
+        if language is not None and analyzer_for(language).language != changed.language:
+            raise InputError(
+                f"{out} is an index of language {changed.language!r}, not {language!r}; leave out "
+                "--language, or make another index"
+            )
         alone = merge and counted is None  # with documents, their bar is what is shown
         with console.working("Merging segments", quiet=quiet) if alone else nullcontext():
             added, deleted = changed.change(
@@ -123,6 +139,7 @@ def index(
         report: dict[str, object] = {
             "index": str(out),
             "docs": len(changed),
+            "language": changed.language,
             "added": added,
             "deleted": deleted,
             "skipped": reader.skipped if reader else 0,
