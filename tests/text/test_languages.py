@@ -1,5 +1,7 @@
 """Other languages than English, by the rules of Lucene's analyzers."""
 
+# ruff: noqa: RUF001
+
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
