@@ -2,6 +2,7 @@
 
 import time
 from contextlib import nullcontext
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from glassrank.corpus import DocReader
     from glassrank.models.checkpoint import SavedModel
     from glassrank.types import Doc
+
+_LOOKED_AT = 20
+"""Documents whose language is looked at."""
 
 
 def index(
@@ -78,6 +82,7 @@ def index(
     from glassrank.cli.encode import check_known, follow, hint, lacking, plain, summary
     from glassrank.corpus import passed_over, read_docs
     from glassrank.retrieve import Index
+    from glassrank.text.detection import looks_foreign
     from glassrank.text.languages import analyzer_for
 
     if docs is None and not delete and not merge:
@@ -161,6 +166,13 @@ def index(
             f"in {seconds:.1f} s",
             quiet=quiet,
         )
+        is_english = language is None and changed.language == "en"
+        if counted is not None and is_english and looks_foreign(counted.first_texts):
+            console.say(
+                "the documents do not look English; with --language de (fr, ja, …), or auto, "
+                "other forms of their words are found too",
+                quiet=quiet,
+            )
         if reader is not None and reader.skipped:
             bad = "1 bad document" if reader.skipped == 1 else f"{reader.skipped:,} bad documents"
             console.say(f"skipped {bad}; the first: {reader.first_skipped}", quiet=quiet)
@@ -185,6 +197,11 @@ class _Counted:
         self._reader = reader
         self._quiet = quiet
         self.locate = reader.locate
+        self.first_texts: list[str] = []
 
     def __iter__(self) -> "Iterator[Doc]":
-        return console.track(self._reader, "Indexing", quiet=self._quiet)
+        docs = console.track(self._reader, "Indexing", quiet=self._quiet)
+        for doc in islice(docs, _LOOKED_AT):
+            self.first_texts.append(doc.text)
+            yield doc
+        yield from docs

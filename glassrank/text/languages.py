@@ -85,6 +85,7 @@ class SnowballAnalyzer(WordAnalyzer):
         self._elisions = frozenset(_ELISIONS.get(language, "").split())
 
     def lower_case(self, text: str) -> str:
+        """As Lucene's filters for Turkish and Greek do it, or as for all others."""
         if self.language == "tr":
             text = text.replace("I", "\u0131")  # without a dot
         text = lower_case(text)
@@ -93,10 +94,10 @@ class SnowballAnalyzer(WordAnalyzer):
     def _make_term(self, word: str) -> str:
         word = unicodedata.normalize("NFC", word)
         for apostrophe in _APOSTROPHES:
-            article, found, rest = word.partition(apostrophe)
-            if found and article in self._elisions:
+            article, cut, rest = word.partition(apostrophe)
+            if cut and article in self._elisions:
                 word = rest
-            elif found and self.language == "tr":
+            elif cut and self.language == "tr":
                 word = article
         if word in self._stop_words:
             return ""
@@ -137,6 +138,7 @@ class CJKAnalyzer(WordAnalyzer):
         return [lowered[start:stop] for start, stop in self.spans(lowered)]
 
     def spans(self, lowered: str) -> Iterator[tuple[int, int]]:
+        """Of bigrams, which overlap, and of words between them."""
         run_start = run_stop = -1
         for start, stop in word_spans(lowered):
             is_cjk = _CJK.fullmatch(lowered, start, stop) is not None
@@ -181,6 +183,7 @@ class MixedAnalyzer(Analyzer):
 
     @property
     def languages(self) -> tuple[str, ...]:
+        """Of the documents that the index holds, by name."""
         return self._languages
 
     def __call__(self, text: str) -> list[str]:
@@ -190,9 +193,11 @@ class MixedAnalyzer(Analyzer):
         return list(counts.elements())
 
     def for_text(self, text: str) -> WordAnalyzer:
+        """That of the language which is detected."""
         return _word_analyzer(_code(detect_language(text, _DETECTED)))
 
     def including(self, languages: Iterable[str]) -> "MixedAnalyzer":
+        """The same with these languages."""
         return MixedAnalyzer({*self.languages, *languages})
 
 
