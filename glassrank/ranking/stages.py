@@ -14,6 +14,7 @@ from glassrank.models.text_batches import LeftOut
 from glassrank.ranking.best_passages import DocCandidates, Placed, Scoring
 from glassrank.ranking.cost_model import CostModel
 from glassrank.ranking.live import TOKENS_AT_ONCE, WORDS_AT_ONCE, Reranker
+from glassrank.ranking.model_language import warn_if_texts_are_foreign
 from glassrank.ranking.planner import Planner
 from glassrank.ranking.stored_candidates import PartlyStored, StoredCandidates, fused_pooling
 from glassrank.ranking.text_candidates import TextCandidates, first_sizes, text_sizes
@@ -185,6 +186,7 @@ class TextsStage(Stage):
         super().__init__(reranker, reranker.cost, TOKENS_AT_ONCE)
         self._docs = docs
         self.mean_size = float(first_sizes(reranker, text_sizes(docs)).mean()) if docs else 1.0
+        warn_if_texts_are_foreign(reranker, docs)
 
     def ready(
         self, query: Words, docs: NDArray[np.int64], first_stage: NDArray[np.float32]
