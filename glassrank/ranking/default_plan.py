@@ -15,9 +15,9 @@ _WEAKER = 0.75
 """What a model gains over the first stage, as a share of what the next one of a cascade gains."""
 _HALF, _HALF_RANKED = 15.0, 7.0
 """Documents that hold half of what can be gained: of the first stage's best, and of a model's."""
-_DEEP, _DEEPEST = 0.1, 1000
+_DEEP, _DEEPEST = 0.2, 1000
 """The share of it that comes from far below, evenly by the logarithm of the depth, down to here."""
-_WORTH = 0.01
+_WORTH = 0.02
 """What a further model has to add: predictions are not better than this."""
 
 
@@ -40,7 +40,7 @@ def plan_depths(
     >>> plan_depths([Stage(0.5, 0.02), Stage(0.5, 0.02)], [1000, 1000], 30)  # both are stored
     (0, 1000)
     >>> plan_depths([Stage(0.5, 0.02), Stage(2, 2)], [1000, 1000], 60)  # the second is not
-    (500, 23)
+    (700, 21)
     """
     lines = []  # what a stage costs before the first document, and for each
     for stage in stages:

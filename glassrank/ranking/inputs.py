@@ -83,7 +83,7 @@ def check_not_empty(query: str) -> None:
 
 
 def scores_of(scores: Iterable[Any] | None, count: int) -> NDArray[np.float32] | None:
-    """One for each text, if there are any."""
+    """One for each text; None where there are none, or all are alike: they tell no order."""
     if scores is None:
         return None
     try:
@@ -94,7 +94,7 @@ def scores_of(scores: Iterable[Any] | None, count: int) -> NDArray[np.float32] |
         raise InputError(f"there are {len(given)} scores for {count} texts; each text needs one")
     if not np.isfinite(given).all():
         raise InputError("a score is no number; give one for each text, or none at all")
-    return given
+    return given if len(np.unique(given)) > 1 else None
 
 
 def check_k(k: Any) -> None:

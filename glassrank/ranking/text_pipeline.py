@@ -235,7 +235,7 @@ class TextPipeline:
         docs = self._docs(ids[: self.candidates], due)
         read = clock()
         first = TopK(np.arange(len(ids)), np.array(scores or [0.0] * len(ids), np.float32))
-        if docs and len(set(scores or ())) < 2:  # none, or all alike: it knows no order
+        if docs and scores_of(scores, len(ids)) is None:
             first = _before_rest(_best_first(query, docs, self.planner, deadline), len(ids))
         timing = {"first_stage": asked - began + clock() - read, "texts": read - asked}
         cascade = Cascade(first, timing=timing)

@@ -182,6 +182,7 @@ class ShardedStage(IndexStage):
         self._index = index
         self._number = number
         self._way = CostModel()  # of questions and answers, by their number
+        self.cost = CostModel()  # of what shards do, by documents
 
     def ready(self, query: Words, docs: NDArray[np.int64], first_stage: NDArray[np.float32]) -> Any:
         """What shards will be sent."""
@@ -221,19 +222,22 @@ class ShardedStage(IndexStage):
         if not len(docs):
             return
         text = " ".join(self.snapshot.doc(int(docs[0])).text.split()[:8])
-        for _ in range(2):
-            began = clock()
-            query = self.reranker.encode_query(text)
-            took = clock() - began
-            self.read_all(query, docs, np.zeros(len(docs), np.float32))
-        self.query_cost.learn(len(docs), took)
+        for learns in (False, True):
+            for size in CALIBRATION_DOCS:
+                began = clock()
+                query = self.reranker.encode_query(text)
+                encoded = clock()
+                self.read_all(query, docs[:size], np.zeros(len(docs[:size]), np.float32))
+                if learns:
+                    self.query_cost.learn(size, encoded - began)
+                    self.cost.learn(size, clock() - encoded)
 
     def follow(self, index: Index, *, verify: bool) -> "ShardedStage":
         """The same on a changed index."""
         assert isinstance(index, ShardedIndex)
         store = Store.find(index, self.reranker.model, verify=verify)
         fresh = ShardedStage(self.reranker, index, store, self._number)
-        fresh._way = self._way
+        fresh._way, fresh.cost = self._way, self.cost
         return fresh
 
 

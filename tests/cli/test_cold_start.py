@@ -65,3 +65,15 @@ def test_a_pipeline_is_ready_before_its_first_query(
     monkeypatch.setattr(Index, "top_k", noted)
     Pipeline(index)
     assert len(asked) == 1
+
+
+def test_a_list_is_ranked_without_what_reads_files_and_measures() -> None:
+    code = (
+        "import sys; import glassrank as gr; gr.rank('cat', ['a cat', 'a dog'], model='fast');"
+        "heavy = {'glassrank.measure', 'glassrank.corpus', 'glassrank.cli', 'torch'};"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert done.stdout == "[]\n"

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -162,3 +163,18 @@ def test_a_model_outside_the_package_is_named_with_its_class(
     why = json.loads(call("explain", "my.index", "mice", best["doc_id"], *named).stdout)
     assert why["exact"] and why["score"] == pytest.approx(best["score"], abs=1e-6)
     assert call("encode", "my.index", *named[:2], "--quiet").returncode == 0
+
+
+def test_warmup_compiles_and_loads_what_lists_are_ranked_with(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from glassrank import ranking
+    from glassrank.cli import compile_all
+
+    done: list[Any] = []
+    monkeypatch.setattr(compile_all, "compile_modules", lambda package: done.append(package.name))
+    monkeypatch.setattr(compile_all, "compile_all", lambda: done.append("code"))
+    monkeypatch.setattr(ranking, "load", lambda name, warm: done.append((name, warm)))
+    compile_all.warmup()
+    assert done == ["glassrank", "code", ("fast", True), ("default", True)]
+    assert capsys.readouterr().err.startswith("Ready, in ")

@@ -198,7 +198,7 @@ def test_answers_come_before_documents_are_encoded_and_later_ones_use_the_store(
     ranked: list[Ranking] = []
     monkeypatch.setattr("glassrank.cli.search.show", lambda index, found: ranked.append(found))
     assert "encoded" not in answer()[1]
-    assert ranked[0].depths[0] > 1
+    assert ranked[0].depth > 1
     assert ranked[0].hits[0].doc_id in first[0]
 
 

@@ -363,6 +363,21 @@ def test_without_a_budget_all_models_go_as_deep_as_they_are_used(
     assert Pipeline(index, rerankers, candidates=5)(QUERY).depths == (0, 5)
 
 
+def test_a_stored_model_does_without_one_that_is_stored_too(tmp_path: Path) -> None:
+    docs = [Doc(f"d{n}", text) for n, text in enumerate(texts(40))]
+    index = Index.build(docs, tmp_path / "index")
+    models = [Reranker(tiny_model(seed), exact=True) for seed in (0, 1)]
+    for model in models:
+        encode_index(index, model.saved, dtype="float32")
+    pipeline = Pipeline(index, models, budget_ms=60_000)
+    assert all(stage.store is not None and stage.mean_size > 1 for stage in pipeline.models)
+    ranking = pipeline(QUERY, 40)
+    assert ranking.depths == (0, 40) and not ranking.cut_short
+    assert ranking.hits == tuple(
+        hit._replace(stage=2) for hit in Pipeline(index, models[1])(QUERY, 40)
+    )
+
+
 def test_texts_have_cascades_too(rerankers: list[Reranker]) -> None:
     some = texts(12)
     ranking = rank(QUERY, some, model=rerankers)

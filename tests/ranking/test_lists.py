@@ -55,6 +55,8 @@ def test_what_no_model_reaches_has_the_order_of_bm25(slow: Reranker) -> None:
 def test_scores_of_what_has_found_them_take_the_place_of_bm25(slow: Reranker) -> None:
     ranking = rank("cat", TEXTS, model=slow, budget_ms=LONG_MS, scores=[1, 5, 2, 5, 3])
     assert order(ranking) == [1, 3, 4, 2, 0] and ranking[0].first_score == 5
+    alike = rank("cat", TEXTS, model=slow, budget_ms=LONG_MS, scores=[1] * 5)
+    assert order(alike) == BY_BM25
     for scores, says in (([1], "1 scores for 5 texts"), ([float("nan")] * 5, "no number")):
         with pytest.raises(InputError, match=says):
             rank("cat", TEXTS, model=slow, scores=scores)
