@@ -5,7 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from glassrank.ranking import LanguageWarning, Pipeline, Reranker, model_language, rank
+from glassrank.ranking import (
+    BudgetWarning,
+    LanguageWarning,
+    Pipeline,
+    Reranker,
+    model_language,
+    rank,
+)
 from glassrank.retrieve import Index
 from glassrank.types import Doc
 
@@ -46,3 +53,14 @@ def test_a_named_folder_is_not_taken_for_english(tmp_path: Path) -> None:
 
     assert Reranker.load("fast").is_english
     assert not Reranker.load(PACKAGED["fast"]).is_english
+
+
+def test_a_list_is_ordered_in_its_language() -> None:
+    own = Reranker.load("fast")
+    own.is_english = False
+    texts = ["Zwei Katzen schliefen in der Küche.", "Alte Häuser, und was sie kosten."]
+    for language in ("de", "auto"):
+        with pytest.warns(BudgetWarning):  # so that the order is that of BM25
+            ranking = rank("ein Haus", texts, model=own, language=language, budget_ms=1e-3)
+        assert ranking[0].doc_id == 1
+        assert "Häuser" in ranking[0].snippet
