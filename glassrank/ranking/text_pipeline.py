@@ -30,8 +30,10 @@ from glassrank.ranking.live import Reranker
 from glassrank.ranking.planner import Planner
 from glassrank.ranking.stages import TextsStage, warm_up
 from glassrank.retrieve.first_stage import DocSource, FirstStage, find, in_time
-from glassrank.retrieve.list_bm25 import rank_by_bm25, show_for
+from glassrank.retrieve.list_bm25 import ENGLISH, rank_by_bm25, show_for
 from glassrank.retrieve.search import TopK
+from glassrank.text.analysis import Analyzer
+from glassrank.text.languages import analyzer_for
 from glassrank.tracing import span
 from glassrank.types import Doc, Hit, Ranking
 
@@ -59,6 +61,8 @@ def _loaded(model: str | Path, device: str) -> Reranker:
     return Reranker.load(model, device)
 
 
+_FIRST_DOCS, _BEGINNING = 4, 100
+"""Texts of a list, and characters of each, by which `auto` tells its language."""
 _PLANNER = Planner()
 """Of all lists in this process: what it learns from one holds for the next."""
 
@@ -73,18 +77,19 @@ def rank(
     budget_ms: float | None = None,
     deadline: Deadline | None = None,
     k: int | None = None,
+    language: str = "en",
     clock: Clock = now,
 ) -> Ranking:
     """The texts, best first; a hit's `doc_id` is its text's place in the list, from 0, unless `ids`
     are given. A text may be a dict with a `text`, and a `title` and others if there are any.
 
-    Texts are first ordered by BM25 over the list, or by the `scores` of what has found them, and
-    read in this order: what the budget, or the deadline, does not allow keeps it, below the rest.
-    Loading the model and warming it up, the first time, is not part of the budget; whoever gives a
-    deadline has done so before (`load(warm=True)`). Several models are a cascade, as in a
-    `Pipeline`: each further one re-orders the best of those before it, as many as there is time
-    for. Without a model that is what the package's two do, or `default` alone if there is no
-    hurry.
+    Texts are first ordered by BM25 over the list, in their `language` (`de`, `ja`, …, or `auto`),
+    or by the `scores` of what has found them, and read in this order: what the budget, or the
+    deadline, does not allow keeps it, below the rest. Loading the model and warming it up, the
+    first time, is not part of the budget; whoever gives a deadline has done so before
+    (`load(warm=True)`). Several models are a cascade, as in a `Pipeline`: each further one
+    re-orders the best of those before it, as many as there is time for. Without a model that is
+    what the package's two do, or `default` alone if there is no hurry.
 
     >>> texts = ["Dogs bark at night.", "The cat sat on the mat."]
     >>> rank("where did the cat sit?", texts)[0].doc_id
@@ -99,6 +104,7 @@ def rank(
     docs = docs_of(texts)
     names = ids_of(ids, len(docs))
     given = scores_of(scores, len(docs))
+    analyzer = _analyzer_of(docs, language)
     taken = clock() - began
     hurry = budget_ms is not None or deadline is not None
     stages = [TextsStage(model, docs) for model in rerankers_of(model, hurry)]
@@ -109,10 +115,14 @@ def rank(
     planner = _PLANNER if clock is now else Planner(clock)
     began = clock()
     with span("query", documents=len(docs)):
-        first = _best_first(query, docs, planner, deadline) if given is None else _sorted(given)
+        if given is None:
+            first = _best_first(query, docs, planner, deadline, analyzer)
+        else:
+            first = _sorted(given)
         cascade = Cascade(first, timing={"first_stage": clock() - began})
         cascade.rerank(query, stages, [len(docs)] * len(stages), deadline, planner)
-    hits = _hits(cascade, query, k, names.__getitem__, lambda place, *_: docs[place], planner)
+    show = show_for(query, analyzer)
+    hits = _hits(cascade, show, k, names.__getitem__, lambda place, *_: docs[place], planner)
     ranking = cascade.ranking(query, hits, len(docs))
     warn_if_few_reached(ranking, budget_ms, caller=2)
     return ranking
@@ -126,14 +136,26 @@ async def arank(
     return await asyncio.to_thread(rank, query, texts, **options)
 
 
-def _best_first(query: str, docs: Sequence[Doc], planner: Planner, deadline: Deadline) -> TopK:
+def _analyzer_of(docs: Sequence[Doc], language: str) -> Analyzer:
+    """Of one language; with `auto`, of the one that the first texts are in."""
+    beginnings = (doc.text[:_BEGINNING] for doc in docs[:_FIRST_DOCS])
+    return analyzer_for(language).for_text(" ".join(beginnings))
+
+
+def _best_first(
+    query: str,
+    docs: Sequence[Doc],
+    planner: Planner,
+    deadline: Deadline,
+    analyzer: Analyzer = ENGLISH,
+) -> TopK:
     """By BM25 over the list; of long texts only the beginnings, if there is no time for more."""
     most = planner.characters_within(deadline, len(docs))
     contents = [text_of(doc) for doc in docs]
     if most < max(map(len, contents), default=0):
         contents = [text[: int(most)] for text in contents]
     began = planner.clock()
-    first = rank_by_bm25(query, contents)
+    first = rank_by_bm25(query, contents, analyzer=analyzer)
     planner.learn("bm25", sum(map(len, contents)), planner.clock() - began)
     return first
 
@@ -145,7 +167,7 @@ def _sorted(scores: NDArray[np.float32]) -> TopK:
 
 def _hits(
     cascade: Cascade,
-    query: str,
+    show: Callable[[str, tuple[int, int] | None], str],
     k: int | None,
     doc_id: Callable[[int], Any],
     doc: Callable[..., Doc],
@@ -153,7 +175,7 @@ def _hits(
 ) -> tuple[Hit, ...]:
     """The best k, and what it takes to sort them learned."""
     began = planner.clock()
-    hits = cascade.hits(k, doc_id, doc, show_for(query))
+    hits = cascade.hits(k, doc_id, doc, show)
     took = planner.clock() - began
     planner.learn("sorting", len(cascade.places), took)
     cascade.timing["sorting"] = took
@@ -248,7 +270,7 @@ class TextPipeline:
         def doc(place: int, *_: int) -> Doc:
             return docs[place] if place < len(docs) else self._read([ids[place]])[0]
 
-        hits = _hits(cascade, query, k, ids.__getitem__, doc, self.planner)
+        hits = _hits(cascade, show_for(query), k, ids.__getitem__, doc, self.planner)
         ranking = cascade.ranking(query, hits, min(self.candidates, len(ids)))
         warn_if_few_reached(ranking, budget_ms, caller=2)
         return ranking

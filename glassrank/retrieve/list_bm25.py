@@ -14,27 +14,32 @@ from glassrank.retrieve.scoring import BM25, CollectionStatistics, TermStatistic
 from glassrank.retrieve.search import TopK
 from glassrank.retrieve.snippets import Snippets, show_snippet
 from glassrank.text import EnglishAnalyzer
+from glassrank.text.analysis import Analyzer
 
-_ANALYZER = EnglishAnalyzer()  # it remembers the stems of words from one list to the next
+ENGLISH = EnglishAnalyzer()  # it remembers the stems of words from one list to the next
 
 
-def show_for(query: str) -> Callable[[str, tuple[int, int] | None], str]:
+def show_for(
+    query: str, analyzer: Analyzer = ENGLISH
+) -> Callable[[str, tuple[int, int] | None], str]:
     """What makes the snippet of a text of a list."""
-    return partial(show_snippet, query, _ANALYZER)
+    return partial(show_snippet, query, analyzer)
 
 
-def rank_by_bm25(query: str, texts: Sequence[str], method: BM25 | None = None) -> TopK:
+def rank_by_bm25(
+    query: str, texts: Sequence[str], method: BM25 | None = None, analyzer: Analyzer = ENGLISH
+) -> TopK:
     """All texts by their places in the list, best first; equal ones in their order.
 
     >>> rank_by_bm25("sleeping cat", ["A dog.", "Dogs sleep.", "The cat sleeps."]).docs
     array([2, 1, 0])
     """
     method = method or BM25()
-    weights = Counter(_ANALYZER(query))
+    weights = Counter(analyzer(query))
     rows = {term: row for row, term in enumerate(weights)}
     sizes = np.array([len(text) for text in texts], np.int64)
     # One search in all of them takes half the time of one in each.
-    matches = Snippets(query, _ANALYZER).matches(" ".join(texts))
+    matches = Snippets(query, analyzer).matches(" ".join(texts))
     ends = np.cumsum(sizes + 1)
     places = np.searchsorted(ends, [start for start, _, _ in matches], side="right")
     counts = np.zeros((len(rows), len(texts)), np.float32)  # (T, N)

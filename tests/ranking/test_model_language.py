@@ -2,11 +2,21 @@
 
 import warnings
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from glassrank.ranking import LanguageWarning, Pipeline, Reranker, model_language, rank
+from glassrank.ranking import (
+    LanguageWarning,
+    Pipeline,
+    Reranker,
+    model_language,
+    rank,
+    text_pipeline,
+)
 from glassrank.retrieve import Index
+from glassrank.retrieve.list_bm25 import rank_by_bm25
+from glassrank.retrieve.search import TopK
 from glassrank.types import Doc
 
 GERMAN = ["Die Häuser sind alt, und der Preis ist hoch.", "Zwei Katzen schliefen in der Küche."]
@@ -46,3 +56,21 @@ def test_a_named_folder_is_not_taken_for_english(tmp_path: Path) -> None:
 
     assert Reranker.load("fast").is_english
     assert not Reranker.load(PACKAGED["fast"]).is_english
+
+
+def test_a_list_is_ordered_in_its_language(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = ["Zwei Katzen schliefen in der Küche.", "Alte Häuser, und was sie kosten."]
+    assert rank_by_bm25("ein Haus", texts).docs.tolist() == [0, 1]
+    orders = []
+
+    def noting(query: str, texts: list[str], **options: Any) -> TopK:
+        first = rank_by_bm25(query, texts, **options)
+        orders.append(first.docs.tolist())
+        return first
+
+    monkeypatch.setattr(text_pipeline, "rank_by_bm25", noting)
+    own = Reranker.load("fast")
+    own.is_english = False
+    for language in ("de", "auto"):
+        rank("ein Haus", texts, model=own, language=language)
+    assert orders == [[1, 0], [1, 0]]
