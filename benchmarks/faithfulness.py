@@ -99,6 +99,10 @@ class Methods:
         self._random = np.random.default_rng(0)
         methods: dict[str, Method] = {
             EXACT: lambda one: shares(explain_text(self.ranks, one.query, one.text)),
+            # As explanations are shown: function words have no colour.
+            f"{EXACT}, content words": lambda one: shares(
+                explain_text(self.ranks, one.query, one.text), content_alone=True
+            ),
             "leave one out": lambda one: self._explained(one, explain_left_out_words),
             "gradients": lambda one: self._explained(one, by_shares(slopes)),
             "attention": lambda one: self._explained(one, by_shares(attention)),
@@ -135,10 +139,16 @@ def cut(text: str) -> str:
     return " ".join(text.split()[:WORDS])
 
 
-def shares(explanation: Explanation) -> Values:
-    """Of the words that stand in the text."""
+def shares(explanation: Explanation, content_alone: bool = False) -> Values:
+    """Of the words that stand in the text; function words may come last."""
     described = zip(explanation.doc.words, explanation.marks, strict=True)
-    return np.array([mark.share for word, mark in described if word.start is not None])
+    return np.array(
+        [
+            mark.share if word.telling or not content_alone else -np.inf
+            for word, mark in described
+            if word.start is not None
+        ]
+    )
 
 
 @contextmanager
@@ -233,7 +243,7 @@ def measure(
             own = [curves(methods, methods.read(query, candidates[n])) for n in best.tolist()]
             spreads.append(sum(spread for spread, _ in own))
             for name in methods.by_name:
-                found.setdefault(name, []).append(sum(table[name] for _, table in own))
+                found.setdefault(name, []).append(np.sum([table[name] for _, table in own], axis=0))
             print(f"{folder.name} {model}: {len(spreads)}", end="\r", file=sys.stderr)
     return {name: summary(np.stack(own), np.array(spreads)) for name, own in found.items()}
 

@@ -57,10 +57,10 @@ def test_json_has_every_query_with_its_ranks_and_cluster(call: Call, ready: Path
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     helped, hurt = found["clusters"]
-    assert helped["terms"] == ["how", "long", "is"]
+    assert helped["terms"] == ["long"]
     assert (helped["queries"], helped["baseline"], helped["model"]) == (12, 3, 1)
     assert (helped["gain"], helped["better"], helped["worse"]) == (2, 12, 0)
-    assert hurt["name"] == "what means"
+    assert hurt["name"] == "means"
     assert (hurt["gain"], hurt["better"], hurt["worse"]) == (-1, 0, 8)
     assert found["all"]["queries"] == 20
     assert found["all"]["baseline"] == median([3] * 12 + [1] * 8)
@@ -78,7 +78,7 @@ def test_the_table_has_names_medians_and_examples(call: Call, ready: Path) -> No
     done = call(*ARGUMENTS, "--k", "2", "--json", "all.json")
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert lines[1].split() == "how long is 12 3 1 +2 12 0".split()
+    assert lines[1].split() == "long 12 3 1 +2 12 0".split()
     assert "how long is x" in lines[2]
     assert lines[-1].split() == "all queries 20 3 1 +2 12 8".split()
     assert "1 of 21 judged queries are left out" in done.stderr
@@ -87,7 +87,7 @@ def test_the_table_has_names_medians_and_examples(call: Call, ready: Path) -> No
 
 def test_losses_may_come_first(call: Call, ready: Path) -> None:
     lines = call(*ARGUMENTS, "--k", "2", "--sort", "loss").stdout.splitlines()
-    assert lines[1].startswith("what means")
+    assert lines[1].startswith("means")
 
 
 def test_the_elbow_finds_the_two_kinds(call: Call, ready: Path) -> None:
