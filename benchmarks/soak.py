@@ -276,7 +276,7 @@ class Client:
         elif kind == 7:
             self.ask("/explain", {"query": query, "doc_id": self._last})
         elif kind == 8:
-            change = {"side": "query", "word": 0, "by": chance.choice(WORDS)}
+            change = {"side": "query", "word": query.split()[0], "by": chance.choice(WORDS)}
             self.ask("/explain", {"query": query, "text": chance.choice(TEXTS), "change": change})
         else:
             self.ask(chance.choice([f"/doc?id={self._last}", "/info", "/metrics", "/healthz"]))

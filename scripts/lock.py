@@ -60,6 +60,9 @@ def main() -> None:
             chosen = () if extra == "base" else ("--extra", extra)
             needs[extra] = read_markers(compile_pins(ROOT / "pyproject.toml", *limits, *chosen))
         hashed = compile_pins(pinned, "--no-deps", "--generate-hashes")
+    unpinned = needs["base"].keys() - read_markers(hashed).keys()
+    if unpinned:
+        sys.exit(f"error: add a line name==version for {', '.join(sorted(unpinned))}")
     blocks = []
     for block in re.split(r"\n(?=[A-Za-z0-9])", hashed.strip()):
         pin = _PIN.match(block)

@@ -48,6 +48,7 @@ PyTorch is the build for GPUs, which pip takes on Linux; never given away with o
 # Names from before there were expressions.
 _OLD_NAMES = {
     "mit license": "MIT",
+    "mit, bsd": "MIT AND BSD-3-Clause",
     "bsd": "BSD-3-Clause",
     "bsd license": "BSD-3-Clause",
     "2-clause bsd": "BSD-2-Clause",

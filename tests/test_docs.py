@@ -50,6 +50,7 @@ COMMANDS_RUN = {
 COMMANDS_NOT_RUN = {
     "./scripts/demo": "makes an environment from the network; test_scripts.py runs its parts",
     "./scripts/setup test": "installs, and pushes to a repository",
+    "glassrank index docs.jsonl --out my.index --language de": "tests/cli/test_language_option.py",
     "glassrank serve my.index --budget-ms 50": "serves until it is stopped; tests/serve asks it",
     "glassrank serve my.index --model my.model": "serves until it is stopped; tests/serve asks it",
     "curl localhost:8000/v1/rerank": "needs that server; tests/serve/test_rerank_endpoint.py",

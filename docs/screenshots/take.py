@@ -16,25 +16,25 @@ QUERY = "how do I read a csv file?"
 VIEWS = {  # the address, and what to wait for
     "results": ({"q": QUERY, "budget": "100"}, ".hit"),
     "explanation": (
-        {"q": QUERY, "budget": "500", "doc": "csv.reader", "flip": "s3"},
+        {"q": QUERY, "budget": "2000", "doc": "csv.reader"},
         ".explanation .against, .explanation table",
     ),
     "side-by-side": (
         {
             "view": "compare",
             "q": QUERY,
-            "budget": "500",
+            "budget": "2000",
             "left": "csv.reader",
-            "right": "logging.Logger",
+            "right": "csv.Sniffer",
         },
-        ".differences",
+        ".sides .against",
     ),
     "what-if": (
-        {"q": QUERY, "budget": "500", "doc": "csv.Sniffer", "change": "document.11"},
+        {"q": QUERY, "budget": "2000", "doc": "csv.Sniffer", "change": "document.13"},
         ".what-if .move",
     ),
     "two-models": (
-        {"view": "models", "q": QUERY, "budget": "500", "doc": "csv.Sniffer"},
+        {"view": "models", "q": QUERY, "budget": "2000", "doc": "csv.Sniffer"},
         ".differences",
     ),
     "queries": ({"view": "queries", "cluster": "1"}, ".cluster-queries"),

@@ -3,8 +3,9 @@
 Nobody waits for more than the index: models read the best few documents as they are, within the
 budget, until all are encoded. Behind the page, documents are encoded for the fast model, then for
 the stronger one, and judged questions measured on this machine, for the Budget and Queries views. A
-process of its own does it once: on one core, at the lowest priority, for a bounded time. It ends
-with the demo, and documents of a store, or a report, appear all at once or not at all.
+process of its own does it once: on one core, at the lowest priority, for a bounded time, and not
+while somebody searches. It ends with the demo, and documents of a store, or a report, appear all at
+once or not at all.
 """
 
 import os
@@ -34,6 +35,9 @@ _CLUSTERS = 8  # of 60 questions the elbow would make three, which tell nothing 
 _MEASURES = ["nDCG@10", "RR@10", "R@10"]
 _REPEATS = 3
 _MOST_SECONDS = 1800
+_QUIET_SECONDS = 3.0
+"""That nobody has searched for, before measuring goes on."""
+_CAN_PAUSE = hasattr(signal, "SIGSTOP")  # Windows cannot
 _ONE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "TOKENIZERS_PARALLELISM"), "1"
 )
@@ -85,6 +89,7 @@ def _serve(index: Path, method: str | None, budget_ms: float, port: int, *, quie
         clusters=clusters,
         curves=curves,
         in_the_making=True,
+        on_request=reports.give_way,
         samples=SAMPLE_QUERIES,
         subject=f"the documentation of Python {platform.python_version()}: its language reference "
         "and what its standard library says of itself",
@@ -209,6 +214,7 @@ class DemoReports:
         self._index, self._fingerprints = index, fingerprints
         self.folder = index.with_suffix(f".{fingerprints[-1][:12]}.reports")
         self._process: subprocess.Popen[bytes] | None = None
+        self._resume: threading.Timer | None = None
 
     def paths(self) -> Sequence[Path]:
         """Where they will be, whether they are there yet or not."""
@@ -240,10 +246,29 @@ class DemoReports:
             start_new_session=True,  # Ctrl-C is for the demo, which then stops this in order
         )
 
+    def give_way(self, seconds: float = _QUIET_SECONDS) -> None:
+        """Pauses the process until nobody has asked for anything for so long: what it measures is
+        never worth a person's time, and a pause spoils one figure of a median at most."""
+        if self._process is None or self._process.poll() is not None or not _CAN_PAUSE:
+            return
+        if self._resume is not None:
+            self._resume.cancel()
+        self._process.send_signal(signal.SIGSTOP)
+        self._resume = threading.Timer(seconds, self._go_on)
+        self._resume.daemon = True
+        self._resume.start()
+
+    def _go_on(self) -> None:
+        if self._resume is not None:
+            self._resume.cancel()
+        if self._process is not None and self._process.poll() is None and _CAN_PAUSE:
+            self._process.send_signal(signal.SIGCONT)
+
     def stop(self, seconds: float = 3.0) -> None:
         """Ends the process that makes them, in time to clear away what it had begun."""
         if self._process is None:
             return
+        self._go_on()  # one that is paused would not hear that it is to end
         self._process.terminate()
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(seconds)

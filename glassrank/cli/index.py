@@ -2,6 +2,7 @@
 
 import time
 from contextlib import nullcontext
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from glassrank.corpus import DocReader
     from glassrank.models.checkpoint import SavedModel
     from glassrank.types import Doc
+
+_LOOKED_AT = 20
+"""Documents whose language is looked at."""
 
 
 def index(
@@ -40,6 +44,13 @@ def index(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace an index that is there already.")
     ] = False,
+    language: Annotated[
+        str | None,
+        typer.Option(
+            help="Of the documents: en, de, fr, es, ru, zh, ja, …; auto: each has its own. "
+            "English unless given.",
+        ),
+    ] = None,
     model: Annotated[
         str | None,
         typer.Option(help="Also encode the documents for this model: a folder, or 'default'."),
@@ -71,6 +82,8 @@ def index(
     from glassrank.cli.encode import check_known, follow, hint, lacking, plain, summary
     from glassrank.corpus import passed_over, read_docs
     from glassrank.retrieve import Index
+    from glassrank.text.detection import looks_foreign
+    from glassrank.text.languages import analyzer_for
 
     if docs is None and not delete and not merge:
         raise InputError("there is nothing to do; give documents to index, --delete or --merge")
@@ -105,14 +118,22 @@ def index(
     if counted is not None and docs is not None and ray is not None:
         source = on_cluster.source_of(docs, format, encoding, skip_bad)
         changed = on_cluster.build(
-            counted, source, out, ray, shards, overwrite=overwrite, quiet=quiet
+            *(counted, source, out, ray, shards),
+            overwrite=overwrite,
+            language=language or "en",
+            quiet=quiet,
         )
         added = len(changed)
     elif counted is not None and not add:
-        changed = Index.build(counted, out, overwrite=overwrite)
+        changed = Index.build(counted, out, overwrite=overwrite, language=language or "en")
         added = len(changed)
     else:
         changed = Index(out)
+        if language is not None and analyzer_for(language).language != changed.language:
+            raise InputError(
+                f"{out} is an index of language {changed.language!r}, not {language!r}; leave out "
+                "--language, or make another index"
+            )
         alone = merge and counted is None  # with documents, their bar is what is shown
         with console.working("Merging segments", quiet=quiet) if alone else nullcontext():
             added, deleted = changed.change(
@@ -123,6 +144,7 @@ def index(
         report: dict[str, object] = {
             "index": str(out),
             "docs": len(changed),
+            "language": changed.language,
             "added": added,
             "deleted": deleted,
             "skipped": reader.skipped if reader else 0,
@@ -144,6 +166,13 @@ def index(
             f"in {seconds:.1f} s",
             quiet=quiet,
         )
+        is_english = language is None and changed.language == "en"
+        if counted is not None and is_english and looks_foreign(counted.first_texts):
+            console.say(
+                "the documents do not look English; with --language de (fr, ja, …), or auto, "
+                "other forms of their words are found too",
+                quiet=quiet,
+            )
         if reader is not None and reader.skipped:
             bad = "1 bad document" if reader.skipped == 1 else f"{reader.skipped:,} bad documents"
             console.say(f"skipped {bad}; the first: {reader.first_skipped}", quiet=quiet)
@@ -168,6 +197,11 @@ class _Counted:
         self._reader = reader
         self._quiet = quiet
         self.locate = reader.locate
+        self.first_texts: list[str] = []
 
     def __iter__(self) -> "Iterator[Doc]":
-        return console.track(self._reader, "Indexing", quiet=self._quiet)
+        docs = console.track(self._reader, "Indexing", quiet=self._quiet)
+        for doc in islice(docs, _LOOKED_AT):
+            self.first_texts.append(doc.text)
+            yield doc
+        yield from docs

@@ -39,6 +39,7 @@ def build(
     shards: int | None,
     *,
     overwrite: bool,
+    language: str,
     quiet: bool,
 ) -> "Index":
     """An index with a segment for each shard."""
@@ -52,7 +53,14 @@ def build(
             console.say(f"{done:,} of {count:,} shards are built", quiet=quiet)
 
         return build_shards(
-            docs, out, count, run_tasks, source=source, overwrite=overwrite, finished=finished
+            docs,
+            out,
+            count,
+            run_tasks,
+            source=source,
+            overwrite=overwrite,
+            language=language,
+            finished=finished,
         )
 
 

@@ -181,9 +181,7 @@ def explain(
             "the one explains that placed the document."
         ),
     ] = None,
-    details: Annotated[
-        bool, typer.Option("--details", help="Kernels and raw values as well.")
-    ] = False,
+    full: Annotated[bool, typer.Option("--full", help="Kernels and raw values as well.")] = False,
     html: Annotated[Path | None, typer.Option(help="An HTML file to write.")] = None,
     json: console.AsJson = False,
     what_if: Annotated[
@@ -223,7 +221,7 @@ def explain(
     elif json:
         console.print_json(shown.to_json())
     else:
-        console.out.print(draw(shown, details))
+        console.out.print(draw(shown, full))
 
 
 def _change(text: str) -> "Change":

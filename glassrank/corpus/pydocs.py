@@ -4,6 +4,10 @@ It has three sources: the language reference behind `help("with")`, the docstrin
 library, and those of the modules written in C. What no user would look for is left out: private
 names, tests, and modules that Python itself has given up.
 
+A docstring says little without its place: `randint` is in `random`, and does not repeat what that
+is for. So each document begins with the words of its name, and the first sentences of its class and
+its module.
+
 The library's sources are parsed, not imported: importing all of it would open windows, print poems
 and start a browser.
 """
@@ -14,7 +18,8 @@ import inspect
 import os
 import re
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from types import ModuleType
@@ -34,8 +39,14 @@ SAMPLE_QUERIES = (
 PYTHON_QUESTIONS = Path(__file__).parent / "python-questions"
 """Judged questions about this corpus: `queries.tsv` and `qrels.txt`."""
 
-CORPUS = 2
-"""Counts up whenever other documents are chosen, so that no index of the old ones is taken."""
+CORPUS = 3
+"""Counts up whenever documents are chosen or written otherwise, so that no index of the old ones is
+taken."""
+
+_LANGUAGE_REFERENCE = "language reference"
+_NAME_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_SENTENCE_END = re.compile(r"""(?<=[.!?])\s+(?=[A-Z`'"(])""")
+_LONGEST_SENTENCE = 150  # characters
 
 _PRIVATE = re.compile(r"(^|\.)(_|test(_|\.|$))")
 
@@ -77,13 +88,54 @@ _TITLE_WIDTH = 90
 
 def python_docs() -> Iterator[Doc]:
     """5,400 to 6,200 documents in a fixed order: `topic:with`, `str.split`, `json.loads`, …"""
-    seen: set[str] = set()
+    docs: dict[str, Doc] = {}
     for doc in chain(_topics(), filter(_is_public, chain(library_docs(), _compiled()))):
         # The first counts: a function may have one definition for each system, and what is
         # written in C often has a version in Python, whose source we can name.
-        if doc.doc_id not in seen:
-            seen.add(doc.doc_id)
-            yield doc
+        docs.setdefault(doc.doc_id, doc)
+    for doc in docs.values():
+        context = _context(doc, docs)
+        yield replace(doc, text=f"{context}\n\n{doc.text}") if context else doc
+
+
+def _context(doc: Doc, docs: Mapping[str, Doc]) -> str:
+    """The words of its name, and what its class and its module are for.
+
+    >>> docs = {"random": Doc("random", "Random variable generators.", "module random")}
+    >>> _context(Doc("random.randint", "Return random integer."), docs)
+    'random randint. random: Random variable generators.'
+    """
+    if doc.source == _LANGUAGE_REFERENCE:  # the title has its headings
+        return ""
+    parts = doc.doc_id.split(".")
+    around = [docs[name] for n in range(1, len(parts)) if (name := ".".join(parts[:n])) in docs]
+    modules = [parent for parent in around if parent.title == f"module {parent.doc_id}"]
+    classes = [parent for parent in around if parent not in modules]
+    sentences = [
+        f"{parent.doc_id.rpartition('.')[2]}: {_first_sentence(parent.text)}"
+        for parent in (*classes[-1:], *modules[-1:])
+    ]
+    return " ".join([f"{_name_words(doc.doc_id)}.", *sentences])
+
+
+def _name_words(name: str) -> str:
+    """
+    >>> _name_words("concurrent.futures.ThreadPoolExecutor.shut_down")
+    'concurrent futures Thread Pool Executor shut down'
+    """
+    return " ".join(_NAME_WORD.findall(name))
+
+
+def _first_sentence(text: str) -> str:
+    """
+    >>> _first_sentence("Heap queue algorithm (a.k.a. priority queue).\\n\\nHeaps are arrays.")
+    'Heap queue algorithm (a.k.a. priority queue).'
+    """
+    paragraph = " ".join(text.strip().split("\n\n")[0].split())
+    sentence = _SENTENCE_END.split(paragraph)[0]
+    if len(sentence) <= _LONGEST_SENTENCE:
+        return sentence
+    return sentence[:_LONGEST_SENTENCE].rpartition(" ")[0] + " …"
 
 
 def _is_public(doc: Doc) -> bool:
@@ -112,7 +164,7 @@ def _topics() -> Iterator[Doc]:
     for name in sorted(passages):
         for number, (title, text) in enumerate(passages[name], 1):
             doc_id = f"topic:{name}" + (f"#{number}" if number > 1 else "")
-            yield Doc(doc_id, text, title, "language reference")
+            yield Doc(doc_id, text, title, _LANGUAGE_REFERENCE)
 
 
 def _passages(topic: str) -> Iterator[tuple[str, str]]:

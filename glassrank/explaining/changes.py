@@ -176,6 +176,8 @@ def what_if_among(
                 scores = [read_texts(reranker, words, given, own).values for words in encoded]
         except LateError:
             break
+        if any(len(values) < len(some) for values in scores):  # some there was no time for
+            break
         before.update(zip(some, scores[0].tolist(), strict=True))
         after.update(zip(some, scores[-1].tolist(), strict=True))
         took = left - deadline.left()

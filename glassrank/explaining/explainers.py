@@ -19,9 +19,13 @@ from glassrank.deadline import NEVER, Deadline
 from glassrank.explaining.cases import Case, Explainer, Findings
 from glassrank.explaining.explanation import Explanation
 from glassrank.explaining.kernels import explain_kernels, has_kernels
-from glassrank.explaining.leave_one_out import explain_by_leaving_out, explain_left_out_words
+from glassrank.explaining.leave_one_out import (
+    explain_by_leaving_out,
+    explain_left_out_words,
+    stand_out,
+)
 from glassrank.explaining.reading import Reading, ReadPassage, read, read_doc
-from glassrank.explaining.structure import QueryTerm, ScorePart, Text
+from glassrank.explaining.structure import FIRST_STAGE, Mark, QueryTerm, ScorePart, Text
 from glassrank.explaining.summands import explain_members, explain_summands
 from glassrank.explaining.whole_words import in_words
 from glassrank.models.ranker import AnyRanker, Words, as_array, no_gradients
@@ -35,6 +39,9 @@ from glassrank.ranking.text_candidates import TextCandidates
 from glassrank.text.english import is_function_word
 from glassrank.types import Doc
 
+OTHER_PASSAGES = "other passages"
+WORTH_A_COLOUR = 0.1
+"""Of what the content word adds that adds most."""
 FOR_PASSAGES = 0.5
 """Of the time for an explanation: to find the passage that a long document is ranked by."""
 
@@ -66,11 +73,12 @@ def explain_text(
         explanation = _explained(
             reranker, query, doc, doc_id, first_stage, words, passage, left_out, deadline
         )
-    return _telling(explanation if pieces else in_words(explanation))
+    return _by_content(explanation if pieces else in_words(explanation))
 
 
-def _telling(explanation: Explanation) -> Explanation:
-    """With function words and punctuation marked as such, unless the query has nothing else."""
+def _by_content(explanation: Explanation) -> Explanation:
+    """With function words and punctuation marked as such, unless the query has nothing else, and
+    document words by the content word of the query that they are closest to."""
     if all(is_function_word(word.text) for word in explanation.query.words):
         return explanation
 
@@ -78,7 +86,41 @@ def _telling(explanation: Explanation) -> Explanation:
         words = (replace(word, telling=not is_function_word(word.text)) for word in text.words)
         return replace(text, words=tuple(words))
 
-    return replace(explanation, query=described(explanation.query), doc=described(explanation.doc))
+    query, doc = described(explanation.query), described(explanation.doc)
+    content = [q for q, word in enumerate(query.words) if word.telling]
+    marks = [
+        _closest_content(explanation, mark, place, content)
+        for place, mark in enumerate(explanation.marks)
+    ]
+    added = [m.share if w.telling else 0.0 for w, m in zip(doc.words, marks, strict=True)]
+    return replace(
+        explanation,
+        query=query,
+        doc=doc,
+        marks=tuple(
+            replace(mark, stands_out=adds)
+            for mark, adds in zip(marks, stand_out(added, WORTH_A_COLOUR), strict=True)
+        ),
+    )
+
+
+def _closest_content(
+    explanation: Explanation, mark: Mark, place: int, content: Sequence[int]
+) -> Mark:
+    """Where a word is closest to a function word, or to what an encoder makes of the whole query:
+    the content word instead."""
+    matrix = next(iter(explanation.matrices), None)
+    if mark.term in content or mark.term is None or mark.similarity is None or matrix is None:
+        return mark
+    if matrix.values[mark.term][place] != mark.similarity:  # another member of an ensemble's
+        return mark
+    term = max(content, key=lambda q: matrix.values[q][place])
+    similarity = matrix.values[term][place]
+    centers = [signal.center for signal in explanation.signals]
+    if mark.signal is None or any(center is None for center in centers):
+        return replace(mark, term=term, similarity=similarity)
+    signal = min(range(len(centers)), key=lambda k: abs((centers[k] or 0.0) - similarity))
+    return replace(mark, term=term, similarity=similarity, signal=signal)
 
 
 def _explained(
@@ -185,13 +227,13 @@ def _first_stage(case: Case, first_stage: float | None) -> list[ScorePart]:
     weight = case.model.first_stage_weight
     if weight is None or first_stage is None:
         return []
-    return [ScorePart("first stage", "first stage", weight.item() * first_stage)]
+    return [ScorePart(FIRST_STAGE, FIRST_STAGE, weight.item() * first_stage)]
 
 
 def _further(passage: ReadPassage | None) -> list[ScorePart]:
     if passage is None or not passage.further:
         return []
-    return [ScorePart("other passages", "constant", passage.further)]
+    return [ScorePart(OTHER_PASSAGES, "constant", passage.further)]
 
 
 def best_passage(

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from glassrank.explaining import page_parts as parts
+from glassrank.explaining.against import differences, values_of
+from glassrank.explaining.headlines import pair_headline
 from glassrank.explaining.structure import (
     Difference,
     ExplanationData,
@@ -61,6 +63,8 @@ class ExplanationPair(PairData):
             "left": self.left.to_json(),
             "right": self.right.to_json(),
             "differences": to_plain(self.differences),
+            "parts": to_plain(self.parts),
+            "sentence": self.sentence,
         }
 
     def __str__(self) -> str:
@@ -69,7 +73,14 @@ class ExplanationPair(PairData):
 
 def compare(left: Explanation, right: Explanation) -> ExplanationPair:
     """What each path, kernel and query word adds to the left document more than to the right."""
-    return ExplanationPair(left, right, _differences(left, right))
+    listed = _differences(left, right)
+    # What two models make of one document is on no common scale.
+    if left.model != right.model or (left.doc_id and left.doc_id == right.doc_id):
+        return ExplanationPair(left, right, listed)
+    words = [word.text for word in left.query.words]
+    parts = differences(values_of(left.parts), values_of(right.parts), words)
+    names = left.doc_id or "the left text", right.doc_id or "the right text"
+    return ExplanationPair(left, right, listed, parts, pair_headline(*names, parts))
 
 
 def _differences(left: ExplanationData, right: ExplanationData) -> tuple[Difference, ...]:
@@ -122,9 +133,11 @@ def html_page(shown: ExplanationData | PairData) -> str:
     marks = max(max(len(side.signals), len(side.query.words)) for side in sides)
     query = parts.escaped(sides[0].query.text)
     articles = "\n".join(map(_article, sides))
-    compared = ""
+    compared = sentence = ""
     if isinstance(shown, PairData):
-        compared = f'<section class="wide">{parts.difference_table(shown)}</section>'
+        sentence = parts.pair(shown)
+        inside = parts.difference_table(shown)
+        compared = f'<details class="wide"><summary>By kernel</summary>{inside}</details>'
     return f"""<!doctype html>
 <html lang="en">
 <head>
@@ -140,6 +153,7 @@ def html_page(shown: ExplanationData | PairData) -> str:
 <h1>{query}</h1>
 <input type="radio" name="by" id="by-signal" checked> <label for="by-signal">words by signal</label>
 <input type="radio" name="by" id="by-term"> <label for="by-term">words by query word</label>
+{sentence}
 <main class="two">
 {articles}
 {compared}
@@ -166,9 +180,10 @@ def _article(explanation: ExplanationData) -> str:
 {parts.marked_text(explanation)}
 {parts.legend(explanation)}
 {f'<ul class="faint">{notes}</ul>' if notes else ""}
-<details{"" if explanation.against else " open"}><summary>Kernels and raw values</summary>
+{"" if explanation.against else parts.term_table(explanation)}
+<details><summary>Kernels and raw values</summary>
 {differences}
-{parts.term_table(explanation)}
+{parts.term_table(explanation) if explanation.against else ""}
 {parts.signal_table(explanation)}
 <h3>The score as a sum</h3>
 {parts.tree(explanation.parts)}
@@ -203,6 +218,12 @@ thead th { position: sticky; top: 0; background: var(--paper); border-bottom: 1p
 .heat td { background: rgb(var(--cold) / var(--v)); }
 .heat td.less { background: rgb(var(--warm) / var(--v)); }
 .up { color: rgb(var(--cold)); } .down { color: rgb(var(--warm)); }
+.differing { width: 100%; max-width: 60rem; } .differing td:last-child { width: 60%; }
+.bar { display: block; position: relative; height: .8em; }
+.bar::after { content: ""; position: absolute; top: 0; bottom: 0; left: var(--from);
+  width: max(var(--wide), 1px); background: rgb(var(--cold)); }
+.bar.less::after { background: rgb(var(--warm)); }
+.bar.context::after { background: var(--faint); opacity: .55; }
 .tree, .tree ul { list-style: none; padding-left: 1.2rem; border-left: 1px solid var(--edge); }
 .tree b { font-variant-numeric: tabular-nums; font-weight: normal; float: right; }
 .tree > li { max-width: 32rem; }

@@ -15,8 +15,15 @@ from glassrank.errors import InputError
 from glassrank.explaining.changes import Change, WhatIf, what_if_among
 from glassrank.explaining.explainers import FOR_PASSAGES, explain_text
 from glassrank.explaining.explanation import Explanation, ExplanationPair, compare
-from glassrank.explaining.others import Others, RankedDocs, live_passages, ranked_passage
-from glassrank.explaining.reading import ReadPassage
+from glassrank.explaining.first_stage_terms import FirstStageTerms, divide_first_stage
+from glassrank.explaining.others import (
+    CandidateBaseline,
+    RankedDocs,
+    live_passages,
+    ranked_passage,
+)
+from glassrank.explaining.reading import ReadPassage, read
+from glassrank.explaining.whole_words import text_in_words
 from glassrank.models.ranker import Words
 from glassrank.models.text_batches import LeftOut
 from glassrank.ranking import Pipeline, Reranker, TextPipeline
@@ -81,9 +88,13 @@ def explain_docs(
                 deadline=deadline,
             )
         )
+    divided = [
+        reranked.divide_first_stage(explanation, score)
+        for explanation, score in zip(explanations, first, strict=True)
+    ]
     return [
-        reranked.others(number).told(explanation)
-        for number, explanation in zip(numbers, explanations, strict=True)
+        reranked.baseline(number).annotate(explanation)
+        for number, explanation in zip(numbers, divided, strict=True)
     ]
 
 
@@ -97,7 +108,7 @@ class _Reranked:
         self._query = query
         self._method = method
         self._deadline = deadline
-        self._others: dict[int, Others] = {}
+        self._baselines: dict[int, CandidateBaseline] = {}
 
     @cached_property
     def _found(self) -> TopK:
@@ -126,15 +137,37 @@ class _Reranked:
             return models if pipeline.index.snapshot.find(doc_id) in self._found.docs else 0
         return next((hit.stage for hit in self._final if hit.doc_id == doc_id), 0)
 
-    def others(self, number: int) -> Others:
+    def divide_first_stage(self, explanation: Explanation, score: float | None) -> Explanation:
+        """By query word, where the first stage's score is a sum over them."""
+        terms = self._first_stage_terms([word.text for word in explanation.query.words])
+        if terms is None or score is None:
+            return explanation
+        number = self._pipeline.index.snapshot.find(explanation.doc_id)
+        values = terms.by_word(np.array([number]), np.array([score], np.float32))
+        return explanation if values is None else divide_first_stage(explanation, values[0])
+
+    def _first_stage_terms(self, words: Sequence[str]) -> FirstStageTerms | None:
+        pipeline = self._pipeline
+        if pipeline.first_stage is not None:
+            return None
+        method = self._method or pipeline.method
+        return FirstStageTerms(pipeline.index, method, self._query, words)
+
+    def baseline(self, number: int) -> CandidateBaseline:
         """What the model of this number, from 1 on, ranks. One model ranks all candidates, so that
         nothing needs to be scored to know them; nor is it if that would take long."""
-        if number not in self._others:
+        if number not in self._baselines:
             stage = self._pipeline.models[number - 1]
-            self._others[number] = Others(
-                stage, self._query, self._candidates(number), self._deadline.share(_FOR_OTHERS)
+            asked = read(stage.reranker, self._query, "query").text
+            words = text_in_words(asked) if stage.reranker.model.reads_pieces else asked
+            self._baselines[number] = CandidateBaseline(
+                stage,
+                self._query,
+                self._candidates(number),
+                self._deadline.share(_FOR_OTHERS),
+                self._first_stage_terms([word.text for word in words.words]),
             )
-        return self._others[number]
+        return self._baselines[number]
 
     def _candidates(self, number: int) -> RankedDocs:
         pipeline, found = self._pipeline, self._found

@@ -1,9 +1,19 @@
 """TK, KNRM and CONV-KNRM: the score is a sum over paths, query words and kernels.
 
-The parts are the model's own tensors. A document word's share is what the score would lose if the
-word were not counted, while the others keep their vectors: that needs no approximation, since each
-count is a sum over words. A logarithm falls little when one of several like words goes, so that
-shares alone do not make up the score; what the words do together belongs to none of them.
+The parts are the model's own tensors. A document word's share needs no approximation, since each
+count is a sum over words.
+
+Of models over pieces, it is the word's part in what the counts have gained over those of a text
+without words, of which [CLS] and [SEP] are left: the path from there to the whole text, all words
+growing at once, adds up what the score gains by each. These are integrated gradients (M.
+Sundararajan, A. Taly, Q. Yan, "Axiomatic Attribution for Deep Networks", ICML 2017), which have a
+closed form here; shares and the score of the text without words make up the score, and words that
+do the same job share evenly.
+
+Models on words have no such text to begin with: a count of zero is far below any that a model has
+seen. There, a share is what the score would lose if the word were not counted, while the others
+keep their vectors. A logarithm falls little when one of several like words goes, so that shares
+alone do not make up the score; what the words do together belongs to none of them.
 """
 
 import math
@@ -26,7 +36,11 @@ from glassrank.explaining.cases import (
 from glassrank.explaining.structure import PathShare, ScorePart, Signal
 from glassrank.models.ranker import AnyRanker, as_array
 from glassrank.nn.configs import FLOOR, Kernels, Readout, kernel_value
+from glassrank.text.english import MARKERS
 
+TOGETHER, WITHOUT_WORDS = "together", "without words"
+"""What belongs to no document word: what they do together; or what a text without words has."""
+TINY = 1e-30
 NEAR = 0.4
 """Kernels around similarities below this are not coloured at first."""
 
@@ -72,7 +86,7 @@ def explain_kernels(case: Case) -> Findings:
         parts=parts,
         signals=kernel_table(kernels, [_column(path) for path in paths], strength, nearest),
         marks=marks_of(shares, similarities[0], nearest),
-        rest=(together(parts, shares),),
+        rest=(left_over(parts, shares, WITHOUT_WORDS if markers(case) else TOGETHER),),
         matrices=tuple(map(as_matrix, names, similarities)),
     )
 
@@ -112,10 +126,18 @@ def _paths(case: Case, readout: Readout, number: int, values: Values) -> Iterato
     ngram = number % math.isqrt(matrices) + 1
 
     left = np.maximum(counts[:, None] - values, 0)  # (Q, D, K), counts without each word
+    empty = markers(case)
 
     log = in_full(readout.log)  # (K,)
     signal = weight * log_counts(counts)  # (Q, K)
-    shares = log * (signal[:, None] - weight[:, None] * log_counts(left))  # (Q, D, K)
+    if empty:
+        base = values[:, empty].sum(1)  # (Q, K)
+        gained = weight * (log_counts(counts) - log_counts(base))
+        part_of = values / np.maximum(counts - base, TINY)[:, None]  # (Q, D, K)
+        part_of[:, empty] = 0
+        shares = log * gained[:, None] * part_of
+    else:
+        shares = log * (signal[:, None] - weight[:, None] * log_counts(left))  # (Q, D, K)
     yield KernelPath(
         path_names(model, "log")[number],
         log,
@@ -127,14 +149,23 @@ def _paths(case: Case, readout: Readout, number: int, values: Values) -> Iterato
         by_length = in_full(readout.length)  # (K,)
         words = case.doc_count
         signal = weight * counts / (words + 1)  # (Q, K)
+        if empty:
+            shares = by_length * weight[:, None] * values / (words + 1)
+            shares[:, empty] = 0
+        else:  # without the word the document is shorter, too
+            shares = by_length * (signal[:, None] - weight[:, None] * left / max(words, 1))
         yield KernelPath(
             "length",
             by_length,
             signal,
             _own(parts["length"], number)[: len(values)],
-            # Without the word the document is shorter, too.
-            by_length * (signal[:, None] - weight[:, None] * left / max(words, 1)),
+            shares,
         )
+
+
+def markers(case: Case) -> list[int]:
+    """The places of [CLS] and [SEP] in the document: all that is left of it without words."""
+    return [place for place, piece in enumerate(case.doc_words) if piece in MARKERS]
 
 
 def log_counts(counts: Values) -> Values:
@@ -212,10 +243,10 @@ def _standing_out(kernels: Kernels, nearest: list[int]) -> set[int]:
     return coloured
 
 
-def together(parts: tuple[ScorePart, ...], shares: Any) -> ScorePart:
+def left_over(parts: tuple[ScorePart, ...], shares: Any, name: str = TOGETHER) -> ScorePart:
     """What is left when each word has its share."""
     whole = math.fsum(part.value for part in parts)
-    return ScorePart("together", "constant", whole - float(shares.sum()))
+    return ScorePart(name, "constant", whole - float(shares.sum()))
 
 
 def nearest_kernels(similarity: Any, kernels: Kernels) -> list[int]:

@@ -112,9 +112,9 @@ def left_out_marks(lost: Sequence[float], similarity: Any) -> tuple[Mark, ...]:
     )
 
 
-def stand_out(lost: Sequence[float]) -> list[bool]:
+def stand_out(lost: Sequence[float], share: float = ENOUGH) -> list[bool]:
     """Whether a word is worth a colour: it adds to the score, and not little beside the others."""
-    enough = max(lost, default=0.0) * ENOUGH
+    enough = max(lost, default=0.0) * share
     return [share > 0 and share >= enough for share in lost]
 
 

@@ -1,4 +1,5 @@
-"""What the parts of a score are on the average, over candidates of the same query.
+"""What the parts of a score are on the average, and what the best of them are, over candidates of
+the same query.
 
 Where a model declares its summands, candidates are read in batches, from the store if there is one:
 `interact` gives the parts of all at once. Of other exact models each is explained by itself, and of
@@ -14,12 +15,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.deadline import NEVER, Deadline, LateError, ending, late
-from glassrank.explaining.against import FIRST_STAGE, Key, Values, against, values_of
-from glassrank.explaining.explainers import EXPLAINERS, explain_text, ranked_by
+from glassrank.explaining.against import Key, Rival, Values, against, values_of
+from glassrank.explaining.explainers import (
+    EXPLAINERS,
+    OTHER_PASSAGES,
+    explain_text,
+    ranked_by,
+)
 from glassrank.explaining.explanation import Explanation
+from glassrank.explaining.first_stage_terms import OTHER_WORDS, FirstStageTerms
 from glassrank.explaining.kernels import has_kernels, kernel_names, path_names
 from glassrank.explaining.leave_one_out import each_left_out
 from glassrank.explaining.reading import ReadPassage, read
+from glassrank.explaining.structure import FIRST_STAGE, ScorePart
 from glassrank.explaining.whole_words import query_units, word_numbers
 from glassrank.models.ranker import Words, as_array, no_gradients
 from glassrank.models.text_batches import batch_of, like_length
@@ -48,19 +56,21 @@ class RankedDocs:
     first_scores: NDArray[np.float32]
 
 
-@dataclass(frozen=True)
-class Means:
-    """Of each part, by query word."""
-
-    values: Values
-    docs: int
+_IN_ONE_PIECE = Key(None, "", None, FIRST_STAGE)
+Table = dict[Key, NDArray[np.float64]]
+"""Of each part, the values of all documents."""
 
 
-class Others:
-    """One model on the candidates of one query."""
+class CandidateBaseline:
+    """One model on the candidates of one query: what is usual, and what the best of them has."""
 
     def __init__(
-        self, stage: IndexStage, query: str, candidates: RankedDocs, deadline: Deadline
+        self,
+        stage: IndexStage,
+        query: str,
+        candidates: RankedDocs,
+        deadline: Deadline,
+        first_stage: FirstStageTerms | None = None,
     ) -> None:
         self._stage = stage
         self._query = query
@@ -74,116 +84,162 @@ class Others:
         # A stored batch of a small model is over before a second thread has woken up.
         encodes = stage.store is None or stage.lacks > 0
         with nullcontext() if encodes or self._model.large else one_thread():
-            self._means = self._mean()
+            self._docs, own = self._values()
+        self._table = {**self._by_words(own), **self._first_stage(first_stage)}
 
-    def told(self, explanation: Explanation) -> Explanation:
+    def annotate(self, explanation: Explanation) -> Explanation:
         """The explanation of one document, with what puts it above these or below."""
-        if self._means is None:
+        if self._docs < _FEWEST:
             return explanation
         words = [word.text for word in explanation.query.words]
+        own = self._own(explanation)
+        table = self._divided_alike(own)
+        if _IN_ONE_PIECE not in table:  # one that the first stage does not find has nothing of it
+            own = {key: value for key, value in own.items() if key != _IN_ONE_PIECE}
         found = against(
-            self._own(explanation),
-            self._means.values,
+            own,
+            {key: float(values.mean()) for key, values in table.items()},
             words,
-            docs=self._means.docs,
+            docs=self._docs,
             of=len(self._candidates.numbers),
             exact=self._model.exact,
+            rival=self._rival(explanation.doc_id, table),
         )
         return replace(explanation, against=found)
+
+    def _rival(self, doc_id: str, table: Table) -> Rival | None:
+        """The best of the documents but this one."""
+        snapshot = self._stage.snapshot
+        totals = np.sum(list(table.values()), axis=0)  # (docs,)
+        own = self._candidates.numbers[: self._docs] == snapshot.find(doc_id)
+        if own.all():
+            return None
+        best = int(np.where(own, -np.inf, totals).argmax())
+        number = int(self._candidates.numbers[best])
+        return Rival(
+            snapshot.doc_id(number), {key: float(values[best]) for key, values in table.items()}
+        )
+
+    def _divided_alike(self, own: Values) -> Table:
+        """With the first stage's share in one piece, where the document has it so."""
+        divided = [key for key in self._table if key.path == FIRST_STAGE]
+        if not divided or not own.get(_IN_ONE_PIECE):
+            return self._table
+        whole = np.sum([self._table[key] for key in divided], axis=0)
+        kept = {key: values for key, values in self._table.items() if key.path != FIRST_STAGE}
+        return {**kept, _IN_ONE_PIECE: whole}
 
     def _own(self, explanation: Explanation) -> Values:
         """Its leaves; of a model without exact parts, what is lost without each query word."""
         if self._model.exact:
             return values_of(explanation.parts)
         number = self._stage.snapshot.find(explanation.doc_id)
-        (lost,) = self._each(np.array([number]), self._left_out)
-        terms = self._by_words({key: value for key, value in lost.items() if key.term is not None})
-        first = {
-            Key(None, "", None, FIRST_STAGE): part.value
-            for part in explanation.parts.children
-            if part.kind == "first stage"
+        ((_, lost),) = self._each(np.array([number]), self._left_out)
+        terms = {
+            key: float(v[0]) for key, v in self._by_words(lost).items() if key.term is not None
         }
+        shares = [part for part in explanation.parts.children if part.kind == FIRST_STAGE]
+        first = values_of(ScorePart.total("", "score", shares)) if shares else {}
         rest = explanation.parts.value - math.fsum([*terms.values(), *first.values()])
         return {**terms, **first, Key(None, "", None, "together"): rest}
 
-    def _mean(self) -> Means | None:
-        """As many as there is time for, the first stage's best first."""
-        if self._model.exact and not self._declares:
-            docs, sums = self._explained()
-        else:
-            docs, sums = self._batches()
-        if docs < _FEWEST:
-            return None
-        means = {key: math.fsum(values) / docs for key, values in sums.items()}
-        return Means(self._by_words(means), docs)
-
-    def _batches(self) -> tuple[int, dict[Key, list[float]]]:
-        way = self._declared if self._declares else self._left_out
-        most = _MOST["declared" if self._declares else "left out"]
-        weight = self._model.first_stage_weight
-        sums: dict[Key, list[float]] = {}
+    def _values(self) -> tuple[int, Table]:
+        """Of as many documents as there is time for, the first stage's best first."""
+        steps = (
+            self._explained() if self._model.exact and not self._declares else self._in_batches()
+        )
+        tables: list[tuple[int, Table]] = []
         docs = 0
-        for some in _in_steps(self._stage, self._candidates.numbers[:most]):
-            try:
-                with ending(self._deadline):
-                    found = list(self._each(some, way))
-            except LateError:
-                break
-            for parts in found:
-                for key, value in parts.items():
-                    sums.setdefault(key, []).append(value)
-            docs += len(some)
+        for count, table in steps:
+            tables.append((count, table))
+            docs += count
             if docs >= _FEWEST and self._deadline.passed():
                 break
-        if weight is not None:
-            first = self._candidates.first_scores[:docs].astype(np.float64)
-            sums[Key(None, "", None, FIRST_STAGE)] = (weight.item() * first).tolist()
-        return docs, sums
+        keys = dict.fromkeys(key for _, table in tables for key in table)
+        return docs, {
+            key: np.concatenate([table.get(key, np.zeros(count)) for count, table in tables])
+            for key in keys
+        }
+
+    def _in_batches(self) -> Iterator[tuple[int, Table]]:
+        way = self._declared if self._declares else self._left_out
+        most = _MOST["declared" if self._declares else "left out"]
+        for some in _in_steps(self._stage, self._candidates.numbers[:most]):
+            table: Table = {}
+            try:
+                with ending(self._deadline):
+                    for places, parts in self._each(some, way):
+                        for key, values in parts.items():
+                            table.setdefault(key, np.zeros(len(some)))[places] = values
+            except LateError:
+                return
+            yield len(some), table
+
+    def _first_stage(self, terms: FirstStageTerms | None) -> Table:
+        """What the first stage adds, by query word where it can be told."""
+        weight = self._model.first_stage_weight
+        if weight is None or not self._docs:
+            return {}
+        scores = self._candidates.first_scores[: self._docs]
+        values = (
+            None if terms is None else terms.by_word(self._candidates.numbers[: self._docs], scores)
+        )
+        counts = weight.item()
+        if values is None:
+            return {_IN_ONE_PIECE: counts * scores.astype(np.float64)}
+        *own, rest = (counts * values).T
+        table = {Key(q, FIRST_STAGE, None, ""): column for q, column in enumerate(own)}
+        table[Key(None, FIRST_STAGE, None, OTHER_WORDS)] = rest
+        return {key: column for key, column in table.items() if column.any()}
 
     def _each(
-        self, numbers: NDArray[np.int64], way: Callable[[Words], dict[Key, float]]
-    ) -> Iterator[dict[Key, float]]:
-        for docs in _words(self._stage, self._encoded, numbers):
+        self, numbers: NDArray[np.int64], way: Callable[[Words], Table]
+    ) -> Iterator[tuple[NDArray[np.int64], Table]]:
+        """Some documents at a time: their places among these, and their values."""
+        for places, docs, further in _words(self._stage, self._encoded, numbers):
             with no_gradients(self._model):
                 parts = way(docs)
-            yield parts
+            if further.any():
+                parts[Key(None, "", None, OTHER_PASSAGES)] = further
+            yield places, parts
 
-    def _declared(self, docs: Words) -> dict[Key, float]:
-        """The model's own parts of each query word, path and kernel, summed over documents."""
+    def _declared(self, docs: Words) -> Table:
+        """The model's own parts of each query word, path and kernel."""
         count = len(docs.mask)
         model = self._model
         parts = model.interact(model.for_many(self._encoded, count), docs).parts
         padded = self._encoded.mask.shape[1]
         words = min(len(self._asked.words), int(self._encoded.mask.sum()))
-        found: dict[Key, float] = {}
+        found: Table = {}
         for name in model.summands:
-            part = as_array(parts[name])
+            part = as_array(parts[name]).astype(np.float64)
             if part.ndim == 1 or part.shape[1] != padded:
-                found[Key(None, name, None, name)] = float(part.sum(dtype=np.float64))
+                found[Key(None, name, None, name)] = part.reshape(count, -1).sum(1)
                 continue
-            total = part.sum(0, dtype=np.float64)  # (Q, ...)
             for q in range(words):
-                found.update(self._leaves(name, q, total[q]))
+                found.update(self._leaves(name, q, part[:, q]))
         return found
 
-    def _leaves(self, name: str, q: int, part: NDArray[np.float64]) -> Iterator[tuple[Key, float]]:
-        """Of one query word: (K,) or (matrices, K) by kernel, else in one."""
+    def _leaves(
+        self, name: str, q: int, part: NDArray[np.float64]
+    ) -> Iterator[tuple[Key, NDArray[np.float64]]]:
+        """Of one query word: (B, K) or (B, matrices, K) by kernel, else in one."""
         if not has_kernels(self._model):
-            yield Key(q, name, None, ""), float(part.sum())
+            yield Key(q, name, None, ""), part.reshape(len(part), -1).sum(1)
             return
         kernels = kernel_names(self._model.config.kernels)
-        matrices = part.reshape(-1, len(kernels)).tolist()
-        for path, values in zip(path_names(self._model, name), matrices, strict=True):
-            for k, value in enumerate(values):
-                yield Key(q, path, k, kernels[k]), value
+        matrices = part.reshape(len(part), -1, len(kernels))
+        for number, path in enumerate(path_names(self._model, name)):
+            for k, kernel in enumerate(kernels):
+                yield Key(q, path, k, kernel), matrices[:, number, k]
 
-    def _left_out(self, docs: Words) -> dict[Key, float]:
-        """What scores lose without each query word, and what is left, summed over documents."""
+    def _left_out(self, docs: Words) -> Table:
+        """What scores lose without each query word, and what is left."""
         model, count = self._model, len(docs.mask)
 
-        def scores(query: Words) -> float:
+        def scores(query: Words) -> NDArray[np.float64]:
             found = model.interact(model.for_many(query, count), docs).score
-            return float(as_array(found).sum(dtype=np.float64))
+            return as_array(found).astype(np.float64)
 
         whole = scores(self._encoded)
         units = query_units(self._asked.text)
@@ -196,47 +252,41 @@ class Others:
             Key(unit[0], "", None, ""): whole - scores(query)
             for unit, query in zip(units, rows, strict=True)
         }
-        rest = whole - math.fsum(lost.values())
+        rest = whole - np.sum([np.zeros(count), *lost.values()], axis=0)
         return {**lost, Key(None, "", None, "together"): rest}
 
-    def _explained(self) -> tuple[int, dict[Key, list[float]]]:
-        sums: dict[Key, list[float]] = {}
-        docs = 0
+    def _explained(self) -> Iterator[tuple[int, Table]]:
+        """Each by itself, without the first stage's share."""
         stage, most = self._stage, _MOST["explained"]
         pairs = zip(self._candidates.numbers, self._candidates.first_scores, strict=True)
         for number, first_score in list(pairs)[:most]:
-            if docs >= _FEWEST and self._deadline.passed():
-                break
             doc = stage.snapshot.doc(int(number))
             try:
                 passage = ranked_passage(
                     stage, self._query, doc.doc_id, float(first_score), self._deadline
                 )
             except LateError:
-                break
+                return
             explanation = explain_text(
                 stage.reranker,
                 self._query,
                 doc,
-                first_stage=float(first_score),
                 words=stage.words(doc.doc_id, passage.number if passage else 0),
                 passage=passage,
                 left_out=stage.left_out,
                 pieces=True,
             )
-            for key, value in values_of(explanation.parts).items():
-                sums.setdefault(key, []).append(value)
-            docs += 1
-        return docs, sums
+            values = values_of(explanation.parts)
+            yield 1, {key: np.array([value]) for key, value in values.items()}
 
-    def _by_words(self, values: Values) -> Values:
+    def _by_words(self, table: Table) -> Table:
         """Those of pieces of one query word together."""
         number = word_numbers(self._asked.text)
-        found: dict[Key, list[float]] = {}
-        for key, value in values.items():
+        found: dict[Key, list[NDArray[np.float64]]] = {}
+        for key, values in table.items():
             word = None if key.term is None else number.get(key.term, key.term)
-            found.setdefault(key._replace(term=word), []).append(value)
-        return {key: math.fsum(own) for key, own in found.items()}
+            found.setdefault(key._replace(term=word), []).append(values)
+        return {key: np.sum(own, axis=0) for key, own in found.items()}
 
 
 def ranked_passage(
@@ -283,27 +333,42 @@ def live_passages(stage: IndexStage, numbers: NDArray[np.int64]) -> NDArray[np.i
     return passages
 
 
-def _words(stage: IndexStage, query: Words, numbers: NDArray[np.int64]) -> Iterator[Words]:
-    """Documents as they are ranked: of long ones the best passage."""
+def _words(
+    stage: IndexStage, query: Words, numbers: NDArray[np.int64]
+) -> Iterator[tuple[NDArray[np.int64], Words, NDArray[np.float64]]]:
+    """Documents as they are ranked, of long ones the best passage: their places among these, their
+    words, and what their other passages add."""
     reranker = stage.reranker
+    lacking = np.arange(len(numbers))
+    best, further = np.zeros(len(numbers), np.int64), np.zeros(len(numbers))
+
+    def read(places: NDArray[np.int64]) -> None:
+        if len(places):
+            none = np.zeros(len(places), np.float32)
+            placed = stage.read_all(query, numbers[places], none)
+            best[places], further[places] = placed.numbers, placed.further
+
     if stage.store is not None:
-        lacking = np.ones(len(numbers), bool)
         for located in stage.store.locate(stage.snapshot, numbers, partial=True):
-            lacking[located.which] = False
-            best = np.zeros(len(located.which), np.int64)
-            if (located.counts > 1).any():
-                own = numbers[located.which]
-                best = stage.read_all(query, own, np.zeros(len(own), np.float32)).numbers
-            starts, lengths = located.part.passage_rows(located.first + best)
+            lacking = np.setdiff1d(lacking, located.which)
+            read(located.which[located.counts > 1])
+            starts, lengths = located.part.passage_rows(located.first + best[located.which])
             for some in like_length(lengths, _PLACES_AT_ONCE):
-                yield stage.store.words(located.part, starts[some], lengths[some])
-        numbers = numbers[lacking]  # they are encoded live, as in a search
-    if not len(numbers):
+                places = located.which[some]
+                yield (
+                    places,
+                    stage.store.words(located.part, starts[some], lengths[some]),
+                    further[places],
+                )
+    if not len(lacking):
         return
-    read = reranker.read([stage.snapshot.doc(number) for number in numbers.tolist()])
-    found = [doc.passages[reranker.best_passage(query, doc, stage.left_out)].ids for doc in read]
+    docs = reranker.read([stage.snapshot.doc(number) for number in numbers[lacking].tolist()])
+    # They are encoded live, as in a search.
+    read(lacking[[not doc.is_whole for doc in docs]])
+    found = [doc.all().passages[best[place]].ids for doc, place in zip(docs, lacking, strict=True)]
     for some in like_length(np.array([len(ids) for ids in found]), _PLACES_AT_ONCE):
         batch = batch_of([found[place] for place in some], reranker.device)
         words = reranker.encode_doc(batch)
         out = stage.left_out
-        yield words if out is None else out.without(words, as_array(batch.ids))
+        words = words if out is None else out.without(words, as_array(batch.ids))
+        yield lacking[some], words, further[lacking[some]]

@@ -171,12 +171,31 @@ def against(explanation: ExplanationData) -> str:
     found = explanation.against
     if found is None:
         return ""
-    rows = [
-        [escaped(part.name), _differing(part.value)]
-        for part in (*found.parts.children, found.parts)
-    ]
-    shown = table(escaped(found.heading), ["", "difference"], rows)
-    return f'<p class="sentence">{escaped(found.sentence)}</p>\n{shown}'
+    return _decisive(found.sentence, found.heading, found.parts)
+
+
+def pair(comparison: PairData) -> str:
+    """Why one of two documents stands above the other."""
+    if comparison.parts is None:
+        return ""
+    return _decisive(comparison.sentence, "Left less right", comparison.parts)
+
+
+def _decisive(sentence: str, heading: str, parts: ScorePart) -> str:
+    shown = (*parts.children, parts)
+    low, high = (sign * max(0.0, *(sign * part.value for part in shown)) for sign in (-1, 1))
+    rows = [[escaped(p.name), _differing(p.value), _bar(p, low, high)] for p in shown]
+    drawn = table(escaped(heading), ["", "difference", ""], rows, "differing")
+    return f'<p class="sentence">{escaped(sentence)}</p>\n{drawn}'
+
+
+def _bar(part: ScorePart, low: float, high: float) -> str:
+    """All of one table on one scale, from the lowest value to the highest."""
+    whole = (high - low) or 1.0
+    kind = part.name if part.kind == "words" else "less" if part.value < 0 else "more"
+    start = 100 * (min(part.value, 0.0) - low) / whole
+    place = f"--from:{start:.2f}%;--wide:{100 * abs(part.value) / whole:.2f}%"
+    return f'<span class="bar {kind}" style="{place}"></span>'
 
 
 def _differing(value: float) -> str:
@@ -201,9 +220,9 @@ def difference_table(comparison: PairData) -> str:
     return table("Left less right", ["", "path", "left", "right", "difference"], rows)
 
 
-def table(caption: str, heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+def table(caption: str, heads: Iterable[str], rows: Iterable[Iterable[str]], kind: str = "") -> str:
     """Cells are HTML already."""
-    return _framed(caption, heads, (f"<tr>{''.join(_cells(row))}</tr>" for row in rows), "")
+    return _framed(caption, heads, (f"<tr>{''.join(_cells(row))}</tr>" for row in rows), kind)
 
 
 def _cells(row: Iterable[str]) -> Iterator[str]:

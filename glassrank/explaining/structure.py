@@ -21,8 +21,13 @@ Kind = Literal[
 ]
 Side = Literal["query", "document"]
 
+FIRST_STAGE: Literal["first stage"] = "first stage"
+CONTEXT = "context"
+"""What an encoder's first and last piece, function words and punctuation add: it is of no content
+word, and the model does not say of which it should be."""
+
 DECIMALS = 4
-WORDS_ADD = "What a word of the document adds: the score less that without it"
+WORDS_ADD = "What each word of the document adds to the score"
 """What "adds" means, wherever it is said."""
 
 
@@ -132,9 +137,11 @@ class Mark:
     similarity: float | None
     """To that term, which is the query word it is closest to."""
     share: float
-    """What it adds: where the model is exact, what the score loses if the word is not counted."""
+    """What it adds, by a rule of its model: `docs/explanations.md` has them all."""
     by_term: tuple[float, ...]  # (Q,) or none
     by_signal: tuple[float, ...]  # (S,) or none
+    stands_out: bool = False
+    """Whether it is a content word that adds much beside what the others add."""
 
 
 @dataclass(frozen=True)
@@ -161,7 +168,7 @@ class Against:
     mean: float
     """Of their scores."""
     parts: ScorePart
-    """The differences as a tree: query words, largest first; function words and punctuation as one
+    """The differences as a tree: content words of the query, largest first; the context as one
     part; then what is of no query word. Its root is the score less the mean."""
     exact: bool
     """Whether differences are of the model's own summands; if not, of what scores lose when a query
@@ -169,7 +176,11 @@ class Against:
     heading: str
     """Against what, for people."""
     sentence: str
-    """What differs most, for people."""
+    """What decides, for people."""
+    rival: str = ""
+    """The id of the best of the others; empty where there is none."""
+    above_rival: ScorePart | None = None
+    """Each part's value less the rival's: of the same shape as `parts`."""
 
 
 @dataclass(frozen=True)
@@ -217,10 +228,10 @@ def gaps(text: Text) -> Iterator[tuple[int, int, bool]]:
 
 
 def is_coloured(explanation: ExplanationData, word: Word, mark: Mark) -> bool:
-    """Whether a word has a colour before anybody chooses."""
+    """Whether a word has a colour before anybody chooses: it is close to a query word, or adds."""
     if mark.signal is None or not word.telling:
         return False
-    return explanation.signals[mark.signal].first_look
+    return mark.stands_out or explanation.signals[mark.signal].first_look
 
 
 Group = Literal["score", "part", "signal", "term"]
@@ -247,6 +258,10 @@ class PairData:
     left: ExplanationData
     right: ExplanationData
     differences: tuple[Difference, ...]
+    parts: ScorePart | None = None
+    """Left less right, of two documents and one model: of the shape of `Against.parts`."""
+    sentence: str = ""
+    """Why one document stands above the other, for people; empty of two models."""
 
 
 def number(value: float) -> str:

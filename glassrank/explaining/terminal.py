@@ -35,6 +35,8 @@ MOST_CHILDREN = 12
 """Of a part, those with the largest values; the others are shown as one sum."""
 MOST_WORDS = 6
 """Of a document, where they stand in one line."""
+_BAR = 30
+"""Characters of the longest bar."""
 MOST_PATHS = 3
 """More have no room side by side; HTML and JSON have them."""
 
@@ -46,23 +48,25 @@ def as_text(drawn: RenderableType, width: int = 100) -> str:
     return file.getvalue()
 
 
-def draw(shown: ExplanationData | PairData, details: bool = False) -> Group:
-    """For a `rich` console. First what puts the document above the others; kernels and raw values
-    where somebody asks for `details`, or where there are no others."""
+def draw(shown: ExplanationData | PairData, full: bool = False) -> Group:
+    """For a `rich` console. First what decides, by query word; `full` adds paths, kernels and raw
+    values."""
     if isinstance(shown, PairData):
-        return _side_by_side(shown, details)
-    return _one(shown, details or shown.against is None)
+        return _side_by_side(shown, full)
+    return _one(shown, full)
 
 
-def _one(explanation: ExplanationData, details: bool) -> Group:
+def _one(explanation: ExplanationData, full: bool) -> Group:
+    alone = explanation.against is None  # then raw values are all there is
     return Group(
         _head(explanation),
         RichText(),
-        *_against(explanation, details),
-        marked_text(explanation, by_term=not details),
+        *_against(explanation, full),
+        marked_text(explanation, by_term=not full),
         RichText(),
-        *_legend(explanation, by_term=not details),
-        *(_tables(explanation) if details else _largest_words(explanation)),
+        *_legend(explanation, by_term=not full),
+        *(_term_table(explanation) if alone and not full else ()),
+        *(_tables(explanation) if full else _largest_words(explanation)),
         *_notes(explanation),
     )
 
@@ -74,23 +78,40 @@ def _tables(explanation: ExplanationData) -> Iterator[RenderableType]:
     yield _sums(explanation.parts)
 
 
-def _against(explanation: ExplanationData, details: bool) -> Iterator[RenderableType]:
-    """The sentence, and what it is made of: for details, by path and kernel as well."""
+def _against(explanation: ExplanationData, full: bool) -> Iterator[RenderableType]:
+    """The sentence, and what it is made of: in full, by path and kernel as well."""
     against = explanation.against
     if against is None:
         return
     yield RichText(safe(against.sentence), style="bold")
     yield RichText()
     yield RichText(f"{against.heading}:")
+    yield _bars(against.parts, 3 if full else 0)
+
+
+def _bars(root: ScorePart, levels: int = 0) -> Table:
+    """What a difference is made of, its sum last."""
     table = _table("", "difference")
     table.title = None
-    table.add_column("")
-    for part in against.parts.children:
-        for depth, below in _levels(part, 0, 3 if details else 0):
-            table.add_row(RichText("  " * depth + safe(below.name)), *_differing(below.value))
-    table.add_section()
-    table.add_row(RichText("in all"), *_differing(against.parts.value))
-    yield table
+    for _ in ("arrow", "bar"):
+        table.add_column("")
+    most = max(abs(part.value) for part in (*root.children, root))
+    for part in (*root.children, root):
+        if part is root:
+            table.add_section()
+        for depth, below in _levels(part, 0, 0 if part is root else levels):
+            table.add_row(
+                RichText("  " * depth + safe(below.name)),
+                *_differing(below.value),
+                _bar(below, most),
+            )
+    return table
+
+
+def _bar(part: ScorePart, most: float) -> RichText:
+    """To scale; the context's is paler."""
+    length = round(_BAR * abs(part.value) / most) if most else 0
+    return RichText("█" * length, style="dim" if part.kind == "words" else _style(part.value))
 
 
 def _levels(part: ScorePart, depth: int, most: int) -> Iterator[tuple[int, ScorePart]]:
@@ -99,15 +120,36 @@ def _levels(part: ScorePart, depth: int, most: int) -> Iterator[tuple[int, Score
         yield from _levels(child, depth + 1, most)
 
 
-def _side_by_side(comparison: PairData, details: bool) -> Group:
-    """Both texts in columns, the differences between what they got below."""
+def _side_by_side(comparison: PairData, full: bool) -> Group:
+    """Why one stands above the other; both texts in columns; the differences between what they got,
+    by query word, or in full."""
     sides = (comparison.left, comparison.right)
     texts = Table.grid(expand=True, padding=(0, 2))
     texts.add_column(ratio=1)
     texts.add_column(ratio=1)
     texts.add_row(*map(_head, sides))
-    texts.add_row(*(Group(*_against(side, details)) for side in sides))
-    texts.add_row(*map(marked_text, sides))
+    if full:
+        texts.add_row(*(Group(*_against(side, full)) for side in sides))
+    texts.add_row(*(marked_text(side, by_term=not full) for side in sides))
+    differences = (
+        _difference_table(comparison)
+        if full or comparison.parts is None
+        else Group(RichText("Left less right:"), _bars(comparison.parts))
+    )
+    legends = {line.plain: line for side in sides for line in _legend(side, by_term=not full)}
+    notes = {line.plain: line for side in sides for line in _notes(side)}
+    sentence = [RichText(safe(comparison.sentence), style="bold"), RichText()]
+    return Group(
+        *(sentence if comparison.sentence else []),
+        texts,
+        RichText(),
+        *legends.values(),
+        differences,
+        *notes.values(),
+    )
+
+
+def _difference_table(comparison: PairData) -> Table:
     table = _table("Differences", "left", "right", "left - right")
     table.add_column("")
     group = ""
@@ -116,9 +158,7 @@ def _side_by_side(comparison: PairData, details: bool) -> Group:
             table.add_section()
         group = row.group
         table.add_row(*_difference(row))
-    legends = {line.plain: line for side in sides for line in _legend(side)}
-    notes = {line.plain: line for side in sides for line in _notes(side)}
-    return Group(texts, RichText(), *legends.values(), table, *notes.values())
+    return table
 
 
 def marked_text(explanation: ExplanationData, by_term: bool = False) -> RichText:
@@ -297,9 +337,13 @@ def _differing(value: float) -> Iterator[RichText]:
     """With a sign and an arrow: nothing is said by colour alone."""
     text = signed(value)
     up, down = text.startswith("+"), text.startswith("-")
-    style = "bold #0072B2" if up else "bold #D55E00" if down else ""
+    style = _style(value)
     yield RichText(text, style=style)
     yield RichText("▲" if up else "▼" if down else "", style=style)
+
+
+def _style(value: float) -> str:
+    return "bold #0072B2" if value > 0 else "bold #D55E00" if value < 0 else ""
 
 
 def _difference(row: Difference) -> Iterator[RichText]:

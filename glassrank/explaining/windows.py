@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from glassrank.explaining.cases import Case, Findings, as_matrix, marks_of
-from glassrank.explaining.kernels import kernel_table, nearest_kernels, together
+from glassrank.explaining.kernels import kernel_table, left_over, nearest_kernels
 from glassrank.explaining.structure import PathShare, ScorePart
 from glassrank.models.tk import TKWindowed
 from glassrank.nn.match import FLOOR, Kernels, kernel_values
@@ -56,7 +56,7 @@ def explain_windows(case: Case) -> Findings:
         parts=parts,
         signals=kernel_table(kernels, columns, strength, nearest),
         marks=marks_of(shares, similarity, nearest),
-        rest=(together(parts, shares),),
+        rest=(left_over(parts, shares),),
         matrices=(as_matrix("similarity", similarity),),
     )
 

@@ -8,6 +8,7 @@ k-means: groups around their means, and how many there should be.
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from html import unescape
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from glassrank.errors import InputError
 from glassrank.measure.judged import Judged
 from glassrank.measure.measures import Floats, Ints
 from glassrank.text import split_words
+from glassrank.text.english import without_function_words
 from glassrank.types import Qrels, Run
 
 _ROUNDS = 100
@@ -217,21 +219,30 @@ def make_clusters(
 
 
 def telling_terms(texts: Sequence[str], labels: Sequence[int]) -> list[tuple[str, ...]]:
-    """The words that tell each group's texts from the others.
+    """The content words that tell each group's texts from the others.
 
     A word counts by the share of the group's texts that have it, times the logarithm of how much
     larger that share is than among the other texts. A word in only one text of the group is taken
-    only where no two have one in common.
+    only where no two have one in common, and function words only where there is nothing else.
 
     >>> texts = ["how long is a day", "how long is an hour", "what is rust", "what is gold"]
     >>> telling_terms(texts, [0, 0, 1, 1])
-    [('how', 'long'), ('what',)]
+    [('long',), ('gold', 'rust')]
     """
-    words = [list(filter(_is_word, split_words(text))) for text in texts]
+    words = [_words(text) for text in texts]
     groups = [[w for w, label_of in zip(words, labels, strict=True) if label_of == label]
               for label in range(max(labels) + 1)]  # fmt: skip
     everywhere = _texts_with(words)
-    return [_own_terms(group, everywhere, len(texts)) for group in groups]
+    return [
+        _own_terms([without_function_words(w) for w in group], everywhere, len(texts))
+        or _own_terms(group, everywhere, len(texts))
+        for group in groups
+    ]
+
+
+def _words(text: str) -> list[str]:
+    """Of a query as people read it: some were taken from web pages, with &amp; and &lt; in them."""
+    return list(filter(_is_word, split_words(unescape(text))))
 
 
 def _own_terms(group: Sequence[list[str]], everywhere: Counter[str], texts: int) -> tuple[str, ...]:

@@ -114,9 +114,7 @@ class Usage:
     """The re-ranking depth that was best on dev queries."""
     first_stage: str = "bm25"
     calibration: Calibration | None = None
-    """Of scores to probabilities of relevance, on dev queries."""
-    texts_calibration: Calibration | None = None
-    """The same of texts that no first stage has scored, for a model that mixes such scores in."""
+    """Of scores to probabilities of relevance, on judged queries."""
     passages: Passages = field(default_factory=Passages)
     """What becomes of documents that are longer than `doc_length`."""
     remove_stop_words: bool = False

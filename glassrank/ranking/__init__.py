@@ -4,6 +4,7 @@ from glassrank.deadline import Deadline
 from glassrank.ranking.cost_model import CostModel
 from glassrank.ranking.inputs import BudgetWarning
 from glassrank.ranking.live import Reranker
+from glassrank.ranking.model_language import LanguageWarning
 from glassrank.ranking.pipeline import Pipeline, rerank_run
 from glassrank.ranking.stages import warm_up
 from glassrank.ranking.text_pipeline import TextPipeline, arank, load, rank
@@ -12,6 +13,7 @@ __all__ = [
     "BudgetWarning",
     "CostModel",
     "Deadline",
+    "LanguageWarning",
     "Pipeline",
     "Reranker",
     "TextPipeline",

@@ -137,14 +137,9 @@ class Cascade:
         self.timing[scoring_name(number)] = took = planner.clock() - ready
         stage.learn_depth(depth, len(placed.which), took)
         if len(placed.which):
-            self._place(placed, self._probabilities(stage, placed))
+            first_stage = self.first.scores[best[placed.which]]
+            self._place(placed, stage.probabilities(placed.values, first_stage))
         return len(placed.which)
-
-    def _probabilities(self, stage: Stage, placed: Placed) -> NDArray[np.float64]:
-        """Of being relevant; nan where the model does not know."""
-        if stage.calibration is None:
-            return np.full(len(placed.which), np.nan)
-        return stage.calibration.probabilities(placed.values)
 
     def _place(self, placed: Placed, probabilities: NDArray[np.float64]) -> None:
         """These of the best so far have new scores; the rest stays below them, as it was."""

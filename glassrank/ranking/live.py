@@ -18,7 +18,7 @@ from glassrank.deadline import must_end
 from glassrank.models.checkpoint import load_served
 from glassrank.models.doc_reader import PassageReader, ReadDoc
 from glassrank.models.ranker import AnyRanker, TokenBatch, Words, as_array
-from glassrank.models.saved import SavedModel, best_passages
+from glassrank.models.saved import PACKAGED, SavedModel, best_passages
 from glassrank.models.text_batches import LeftOut, TextReader, batch_of, in_batches
 from glassrank.ranking.cost_model import CostModel
 from glassrank.text import Vocabulary
@@ -133,6 +133,8 @@ class Reranker:
         self.cost = CostModel(base=2.0, rate=0.02)  # of live scoring; learned from the first use on
         self.is_warm, self.warming = False, threading.Lock()  # see `warm_up`
         self.query_cost = CostModel()  # of all that comes before scoring, by the documents
+        self.is_english = False
+        """Whether it is known to read English only, as those that come with the package."""
 
     @classmethod
     def load(
@@ -146,7 +148,9 @@ class Reranker:
         """A model folder, or `default` or `fast` for those that come with the package; by the
         folder's name, unless another is given."""
         saved = load_served(model, device, exact=exact)
-        return cls(saved, device, exact=exact, name=name or Path(model).name)
+        reranker = cls(saved, device, exact=exact, name=name or Path(model).name)
+        reranker.is_english = str(model) in PACKAGED
+        return reranker
 
     @property
     def alone(self) -> bool:

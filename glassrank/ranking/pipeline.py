@@ -16,6 +16,7 @@ from glassrank.models.saved import fingerprint
 from glassrank.ranking.cascade import Cascade
 from glassrank.ranking.inputs import check_budget, check_k, check_query, warn_if_nothing_reached
 from glassrank.ranking.live import Reranker
+from glassrank.ranking.model_language import warn_if_index_is_foreign
 from glassrank.ranking.planner import Planner
 from glassrank.ranking.stages import CALIBRATION_DOCS, IndexStage, some_documents
 from glassrank.retrieve import Index
@@ -75,6 +76,7 @@ class Pipeline:
         that share: it was learned for other scores."""
         check_budget(budget_ms)
         rerankers = [models] if isinstance(models, Reranker) else list(models)
+        warn_if_index_is_foreign(rerankers, index.analyzer.languages)
         self.index = index.pinned()
         self.first_stage = first_stage
         self.budget_ms = budget_ms

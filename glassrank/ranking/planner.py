@@ -214,6 +214,11 @@ class Load:
         self.waiting: tuple[Turn, ...] = ()  # replaced as a whole: threads look at it as they run
         self._running: set[Turn] = set()
 
+    @property
+    def count(self) -> int:
+        """Requests that run or wait."""
+        return len(self._running) + len(self.waiting)
+
     def turn(self, deadline: Deadline, needs_ms: float | None) -> Turn:
         """For a request, which does not wait yet."""
         needs_ms = self.usual_ms if needs_ms is None else needs_ms

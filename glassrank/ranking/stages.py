@@ -14,6 +14,7 @@ from glassrank.models.text_batches import LeftOut
 from glassrank.ranking.best_passages import DocCandidates, Placed, Scoring
 from glassrank.ranking.cost_model import CostModel
 from glassrank.ranking.live import TOKENS_AT_ONCE, WORDS_AT_ONCE, Reranker
+from glassrank.ranking.model_language import warn_if_texts_are_foreign
 from glassrank.ranking.planner import Planner
 from glassrank.ranking.stored_candidates import PartlyStored, StoredCandidates, fused_pooling
 from glassrank.ranking.text_candidates import TextCandidates, first_sizes, text_sizes
@@ -42,6 +43,8 @@ class Stage(ABC):
     mean_size = 1.0
     """Of a document's first passage, as `cost` counts it; and of one that a store lacks."""
     mean_live_size = 1.0
+    mixes = False
+    """Whether the first stage's scores are of a kind that the model may mix into its own."""
 
     def __init__(self, reranker: Reranker, cost: CostModel, at_once: float) -> None:
         """`cost` is that of scoring, by the number of words; `at_once` the most words that are
@@ -93,6 +96,18 @@ class Stage(ABC):
     ) -> Placed:
         """All of these documents, however long it takes; or what can be read of them in time."""
         return self.score(self.ready(query, docs, first_stage), Planner(), due)
+
+    def probabilities(
+        self, values: NDArray[np.float32], first_stage: NDArray[np.float32]
+    ) -> NDArray[np.float64]:
+        """Of being relevant, for documents with these scores; nan where the model does not know.
+        What the first stage adds to a score depends on the collection, and is left out."""
+        if self.calibration is None:
+            return np.full(len(values), np.nan)
+        given = first_stage if self.mixes else None
+        return self.calibration.probabilities(
+            values - self.reranker.first_stage_shares(len(values), given)
+        )
 
     def least_ms(self) -> float:
         """What it is likely to take to score a single document."""
@@ -171,8 +186,7 @@ class TextsStage(Stage):
         super().__init__(reranker, reranker.cost, TOKENS_AT_ONCE)
         self._docs = docs
         self.mean_size = float(first_sizes(reranker, text_sizes(docs)).mean()) if docs else 1.0
-        if reranker.model.first_stage_weight is not None:
-            self.calibration = reranker.usage.texts_calibration
+        warn_if_texts_are_foreign(reranker, docs)
 
     def ready(
         self, query: Words, docs: NDArray[np.int64], first_stage: NDArray[np.float32]
@@ -205,8 +219,7 @@ class IndexStage(Stage):
         found: bool,
         mixes: bool = True,
     ) -> None:
-        """`found` says whether the store is the model's own in the index, or was given; `mixes`
-        whether the first stage is one whose scores the model may mix into its own."""
+        """`found` says whether the store is the model's own in the index, or was given."""
         if store is None:
             super().__init__(reranker, reranker.cost, WORDS_AT_ONCE)
         else:
@@ -215,8 +228,6 @@ class IndexStage(Stage):
         self.snapshot = snapshot
         self.found = found
         self.mixes = mixes
-        if not mixes and reranker.model.first_stage_weight is not None:
-            self.calibration = reranker.usage.texts_calibration
         self.lacks = 0 if store is None else store.lacks(snapshot)
         """Documents that are not in the store, and are encoded when they are found."""
         if store is not None and not found and self.lacks == snapshot.collection.docs:

@@ -20,7 +20,8 @@ from glassrank.retrieve.snapshot import FILE_NAME, Manifest, Snapshot, read_mani
 from glassrank.retrieve.snippets import Snippets, show_snippet
 from glassrank.retrieve.where import Given, parse_where
 from glassrank.retrieve.writer import UNCHANGED, changing, check_names
-from glassrank.text import EnglishAnalyzer
+from glassrank.text.analysis import Analyzer
+from glassrank.text.languages import analyzer_for, analyzer_like
 from glassrank.tracing import span
 from glassrank.types import Doc, Hit, Query, Ranking, Run
 
@@ -56,20 +57,23 @@ class Index:
         sizes are compared, which is enough for one's own. With `seen`, the numbers of segments that
         are not among it are looked at, since compiled code relies on them."""
         self.path = Path(path)
-        self._analyzer = EnglishAnalyzer()
-        self._snapshot = Snapshot.open(self.path, verify=verify, seen=seen)
-        known = self._snapshot.manifest.analyzer
-        if known != self._analyzer.name:
+        self._move_to(Snapshot.open(self.path, verify=verify, seen=seen))
+
+    def _move_to(self, snapshot: Snapshot) -> None:
+        made_with, analyzer = snapshot.manifest.analyzer, analyzer_like(snapshot.manifest.analyzer)
+        if analyzer.name != made_with:
             raise InputError(
-                f"{self.path} was made with the analyzer {known!r}, this version has "
-                f"{self._analyzer.name!r}; build the index again"
+                f"{self.path} was made with the analyzer {made_with!r}, this version has "
+                f"{analyzer.name!r}; build the index again"
             )
+        self._snapshot, self._analyzer = snapshot, analyzer
 
     @classmethod
     def at(cls, path: str | Path, snapshot: Snapshot) -> "Index":
         """One that is open already, or a part of one."""
         index = cls.__new__(cls)
-        index.path, index._analyzer, index._snapshot = Path(path), EnglishAnalyzer(), snapshot
+        index.path = Path(path)
+        index._move_to(snapshot)
         return index
 
     @classmethod
@@ -79,12 +83,15 @@ class Index:
         path: str | Path,
         *,
         overwrite: bool = False,
+        language: str = "en",
     ) -> "Index":
         """Makes an index of documents, as one segment. A dict has the fields of a line of JSONL;
-        what has no id, as a text, is called by its place among them, from 0 on."""
+        what has no id, as a text, is called by its place among them, from 0 on. `language` is
+        theirs, and that of queries: `de`, `fr`, `ja`, …, or `auto` where each has its own."""
         path = Path(path)
+        analyzer = analyzer_for(language)
         check_target(path, overwrite=overwrite)
-        with located(docs), changing(path, create=Manifest(EnglishAnalyzer.name)) as writer:
+        with located(docs), changing(path, create=Manifest(analyzer.name)) as writer:
             if not writer.add(_docs_from(docs)):
                 raise InputError("there are no documents to index; check the input")
         with _committed(path):
@@ -119,7 +126,7 @@ class Index:
             elif add is not None:
                 writer.merge_small()
         with _committed(self.path):
-            self._snapshot = Snapshot.open(self.path, verify=False)
+            self._move_to(Snapshot.open(self.path, verify=False))
         return ChangeCounts(added, deleted)
 
     def refresh(self, *, verify: bool = False) -> bool:
@@ -131,7 +138,7 @@ class Index:
         with explained(f"read the index {self.path}"):
             if read_manifest(self.path).state == self._snapshot.manifest.state:
                 return False
-        self._snapshot = Snapshot.open(self.path, verify=verify, seen=self._snapshot.records)
+        self._move_to(Snapshot.open(self.path, verify=verify, seen=self._snapshot.records))
         return True
 
     def search(
@@ -256,6 +263,16 @@ class Index:
     def pinned(self) -> "Index":
         """The index as it is now, and stays: all that is read from it belongs together."""
         return copy.copy(self)
+
+    @property
+    def language(self) -> str:
+        """Of its documents: `en`, `de`, …, or `auto` where each has its own."""
+        return self._analyzer.language
+
+    @property
+    def analyzer(self) -> Analyzer:
+        """Makes terms of queries."""
+        return self._analyzer
 
     @property
     def snapshot(self) -> Snapshot:

@@ -14,14 +14,17 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
+import regex
 
 from glassrank.deadline import NEVER, Deadline
 from glassrank.errors import InputError
 from glassrank.retrieve.scoring import BM25, QL
 from glassrank.retrieve.search import TopK, WeightedQuery, affordable, search
 from glassrank.retrieve.snapshot import Snapshot
+from glassrank.text import EnglishAnalyzer
 
-_EXPANSION_TERM = re.compile("[a-z0-9]{2,20}")
+_EXPANSION_TERM = re.compile("[a-z0-9]{2,20}")  # as Anserini's
+_FOREIGN_EXPANSION_TERM = regex.compile(r"[\p{L}\p{M}\p{N}]{2,20}")
 _TRIED_AT_ONCE = 64
 _COMMON = 0.1
 """Terms in a larger part of the collection than this say nothing."""
@@ -78,13 +81,15 @@ def _frequent_terms(snapshot: Snapshot, number: int, n: int, until: Deadline) ->
     segment, local = snapshot.place(number)
     terms, counts = segment.vector(local)
     most_docs = _COMMON * snapshot.collection.docs
+    english = snapshot.manifest.analyzer == EnglishAnalyzer.name
+    may_join = (_EXPANSION_TERM if english else _FOREIGN_EXPANSION_TERM).fullmatch
     frequent: dict[str, float] = {}
     order = np.lexsort((terms, -counts.astype(np.int64)))
     for tried, (term, count) in enumerate(
         zip(terms[order].tolist(), counts[order].tolist(), strict=True)
     ):
         text = segment.terms[term]
-        if _EXPANSION_TERM.fullmatch(text) and snapshot.term(text).statistics.docs <= most_docs:
+        if may_join(text) and snapshot.term(text).statistics.docs <= most_docs:
             frequent[text] = float(count)
         if len(frequent) == n or (tried % _TRIED_AT_ONCE == 0 and until.passed()):
             break

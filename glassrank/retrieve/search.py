@@ -1,6 +1,7 @@
 """Queries in, ranked document numbers out."""
 
 import os
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
@@ -64,6 +65,24 @@ def search(
                 pool.map(lambda chunk: _search_chunk(snapshot, chunk, k, method), chunks)
             )
     return [result for chunk in results for result in chunk]
+
+
+def term_scores(
+    snapshot: Snapshot, query: WeightedQuery, docs: NDArray[np.int64], method: BM25 | QL
+) -> NDArray[np.float64]:
+    """What each term of a query adds to the scores of these documents, which are sums over terms:
+    (docs, terms)."""
+    masks = [np.zeros(len(segment), bool) for segment in snapshot.segments]
+    for number in docs.tolist():
+        position = bisect_right(snapshot.bases, number) - 1
+        masks[position][number - snapshot.bases[position]] = True
+    alone = [{term: weight} for term, weight in query.items()]
+    tops = search(snapshot.masked(masks), alone, max(1, len(docs)), method, threads=1)
+    scores = np.zeros((len(docs), len(alone)))
+    for term, top in enumerate(tops):
+        by_doc = dict(zip(top.docs.tolist(), top.scores.tolist(), strict=True))
+        scores[:, term] = [by_doc.get(number, 0.0) for number in docs.tolist()]
+    return scores
 
 
 def affordable(snapshot: Snapshot, query: WeightedQuery) -> WeightedQuery:

@@ -8,7 +8,7 @@ block, the terms, and four bytes for each document and term.
 import heapq
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from glassrank.folders import Folder
 from glassrank.ragged import Ragged, Strings, pack
 from glassrank.retrieve.segment import Segment, SegmentRecord, encode_fields
 from glassrank.retrieve.segment_writer import DocBlock, TermNumbers, write_segment
-from glassrank.text import EnglishAnalyzer
+from glassrank.text.analysis import Analyzer, WordAnalyzer
 from glassrank.types import Doc
 
 DOCS_AT_ONCE = 1 << 15
@@ -32,9 +32,10 @@ _NOT_A_TERM = -1
 class _TermNumbers(dict[str, int]):
     """Word -> number of its term, in the order in which terms are met. Stop words have none."""
 
-    def __init__(self, analyzer: EnglishAnalyzer) -> None:
+    def __init__(self, analyzer: WordAnalyzer, terms: dict[str, int]) -> None:
+        """`terms` are those of all languages."""
         self._analyzer = analyzer
-        self.terms: dict[str, int] = {}
+        self.terms = terms
 
     def __missing__(self, word: str) -> int:
         term = self._analyzer.term(word)
@@ -46,9 +47,10 @@ class _TermNumbers(dict[str, int]):
 class SegmentBuilder:
     """Documents that will become a segment."""
 
-    def __init__(self, analyzer: EnglishAnalyzer) -> None:
+    def __init__(self, analyzer: Analyzer) -> None:
         self._analyzer = analyzer
-        self._numbers = _TermNumbers(analyzer)
+        self._terms: dict[str, int] = {}
+        self._numbers: dict[str, _TermNumbers] = {}  # of each language
         self._ids: list[bytes] = []
         self._texts: list[bytes] = []
         self._fields: list[bytes] = []
@@ -60,12 +62,21 @@ class SegmentBuilder:
     def __len__(self) -> int:
         return len(self._ids)
 
+    @property
+    def languages(self) -> Iterable[str]:
+        """Of its documents."""
+        return self._numbers.keys()
+
     def add(self, doc: Doc) -> None:
         """One more document."""
         if not doc.doc_id:
             raise InputError("a document has an empty id; give every document one of its own")
         content = f"{doc.title} {doc.text}" if doc.title else doc.text
-        self._tokens.extend(map(self._numbers.__getitem__, self._analyzer.words(content)))
+        analyzer = self._analyzer.for_text(content)
+        numbers = self._numbers.get(analyzer.language)
+        if numbers is None:
+            numbers = self._numbers[analyzer.language] = _TermNumbers(analyzer, self._terms)
+        self._tokens.extend(map(numbers.__getitem__, analyzer.words(content)))
         self._ends.append(len(self._tokens))
         self._ids.append(doc.doc_id.encode("utf-8", "replace"))
         self._texts.append(doc.text.encode("utf-8", "replace"))
@@ -80,10 +91,10 @@ class SegmentBuilder:
         if len(set(ids)) < len(ids):
             twice = next(doc_id for doc_id, n in Counter(ids).items() if n > 1)
             raise DuplicateIdError(twice.decode())
-        terms = sorted(self._numbers.terms)
+        terms = sorted(self._terms)
         rank = np.empty(len(terms) + 1, np.int32)
         rank[_NOT_A_TERM] = _NOT_A_TERM
-        rank[[self._numbers.terms[term] for term in terms]] = np.arange(len(terms))
+        rank[[self._terms[term] for term in terms]] = np.arange(len(terms))
         vector_offsets, vector_terms, vector_counts = _count(
             rank[np.frombuffer(self._tokens, np.int32)],
             np.frombuffer(self._ends, np.int64),

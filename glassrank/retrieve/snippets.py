@@ -3,8 +3,7 @@
 from string import ascii_lowercase, digits
 from typing import NamedTuple
 
-from glassrank.text import EnglishAnalyzer
-from glassrank.text.english import lower_case
+from glassrank.text.analysis import Analyzer, WordAnalyzer
 from glassrank.text.word_breaks import word_spans
 
 _LETTERS = frozenset(ascii_lowercase + digits)
@@ -45,11 +44,12 @@ class Snippet(NamedTuple):
 class Snippets:
     """Snippets for one query: what is known of a word in one document is known in the next."""
 
-    def __init__(self, query: str, analyzer: EnglishAnalyzer) -> None:
+    def __init__(self, query: str, analyzer: Analyzer) -> None:
         self._analyzer = analyzer
         self._wanted = frozenset(analyzer(query))
         self._beginnings = {beginning_of_words(term) for term in self._wanted}
-        self._inside: dict[str, list[Match]] = {}  # what stands between two spaces -> its matches
+        # language, and what stands between two spaces -> its matches
+        self._inside: dict[tuple[str, str], list[Match]] = {}
 
     def __call__(
         self, text: str, length: int = LENGTH, passage: tuple[int, int] | None = None
@@ -57,6 +57,7 @@ class Snippets:
         """About `length` characters around the most different words of the query, on word
         boundaries, from the part of the text that is read, or from these characters of it.
 
+        >>> from glassrank.text import EnglishAnalyzer
         >>> Snippets("chasing cat", EnglishAnalyzer())("The dog sleeps. Cats chase mice!", 19)
         Snippet(text='… Cats chase mice!', matches=((2, 6), (7, 12)))
         """
@@ -67,8 +68,9 @@ class Snippets:
             return inside.within(before=start > 0, after=len(text) > stop)
         cut = len(text) > CHARACTERS_READ
         text = " ".join(text[:CHARACTERS_READ].split())
-        lowered = lower_case(text)  # character by character, so positions stay
-        matches = self._matches(lowered)
+        analyzer = self._analyzer.for_text(text)
+        lowered = analyzer.lower_case(text)  # character by character, so positions stay
+        matches = self._matches(lowered, analyzer)
         context = length // 6  # some words before the first match
         start = max(0, min(_best_start(matches, length - context) - context, len(text) - length))
         stop = min(len(text), start + length)
@@ -86,14 +88,18 @@ class Snippets:
     def matches(self, text: str) -> list[Match]:
         """Where the query's terms stand in a text, and which.
 
+        >>> from glassrank.text import EnglishAnalyzer
         >>> Snippets("chasing cat", EnglishAnalyzer()).matches("A cat chases cats.")
         [(2, 5, 'cat'), (6, 12, 'chase'), (13, 17, 'cat')]
         """
-        return self._matches(lower_case(text))
+        analyzer = self._analyzer.for_text(text)
+        return self._matches(analyzer.lower_case(text), analyzer)
 
-    def _matches(self, lowered: str) -> list[Match]:
+    def _matches(self, lowered: str, analyzer: WordAnalyzer) -> list[Match]:
         """Words of the query, in their order. Only where such a word can begin, the text is cut
         into words: a long one has few such places."""
+        if not analyzer.stems_keep_beginnings:
+            return self._matches_inside(lowered, analyzer)
         places: dict[int, list[Match]] = {}
         for beginning in self._beginnings:
             plain = beginning[0] in _LETTERS
@@ -104,7 +110,7 @@ class Snippets:
                 if not (plain and lowered[at - 1 : at] in _LETTERS):
                     start, stop = _around(lowered, at)
                     if start not in places:
-                        places[start] = self._matches_inside(lowered[start:stop])
+                        places[start] = self._matches_inside(lowered[start:stop], analyzer)
                 at = lowered.find(beginning, stop)
         return [
             (place + start, place + stop, term)
@@ -112,15 +118,16 @@ class Snippets:
             for start, stop, term in places[place]
         ]
 
-    def _matches_inside(self, text: str) -> list[Match]:
-        matches = self._inside.get(text)
+    def _matches_inside(self, text: str, analyzer: WordAnalyzer) -> list[Match]:
+        key = analyzer.language, text
+        matches = self._inside.get(key)
         if matches is None:
-            term_of, wanted = self._analyzer.term, self._wanted
+            term_of, wanted = analyzer.term, self._wanted
             if len(self._inside) >= _PLACES_KEPT:
                 self._inside.clear()
-            matches = self._inside[text] = [
+            matches = self._inside[key] = [
                 (start, stop, term)
-                for start, stop in word_spans(text)
+                for start, stop in analyzer.spans(text)
                 if (term := term_of(text[start:stop])) in wanted
             ]
         return matches

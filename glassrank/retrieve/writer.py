@@ -29,7 +29,8 @@ from glassrank.retrieve.snapshot import (
     open_index,
     write_manifest,
 )
-from glassrank.text import EnglishAnalyzer
+from glassrank.text.analysis import Analyzer
+from glassrank.text.languages import analyzer_like
 from glassrank.types import Doc
 
 SEGMENT_BYTES = 96 << 20
@@ -47,7 +48,7 @@ class IndexWriter:
         self.manifest = manifest
         records = () if empty else manifest.segments
         self._segments = [Segment(folder, record, verify=False) for record in records]
-        self._analyzer = EnglishAnalyzer()
+        self._analyzer = analyzer_like(manifest.analyzer)
         self._id = secrets.token_hex(16)
         self._written = 0
 
@@ -57,11 +58,11 @@ class IndexWriter:
         builder = SegmentBuilder(self._analyzer)
         for doc in docs:
             if builder.bytes >= SEGMENT_BYTES:
-                self._segments.append(self._open(builder.write(self.folder, self._name())))
+                self._write(builder)
                 builder = SegmentBuilder(self._analyzer)
             builder.add(doc)
         if len(builder):
-            self._segments.append(self._open(builder.write(self.folder, self._name())))
+            self._write(builder)
         if len(self._segments) > count + 1:
             self._merge_last(len(self._segments) - count)  # finds an id that came twice
         if len(self._segments) == count:
@@ -75,8 +76,14 @@ class IndexWriter:
                 self._delete_from(segment, numbers)
         return len(new)
 
-    def adopt(self, other: Folder, record: SegmentRecord) -> None:
-        """Takes a segment out of another index, on the same disk; its ids must be new here."""
+    def _write(self, builder: SegmentBuilder) -> None:
+        self._segments.append(self._open(builder.write(self.folder, self._name())))
+        self._analyzer = self._analyzer.including(builder.languages)
+
+    def adopt(self, other: Folder, record: SegmentRecord, analyzer: Analyzer) -> None:
+        """Takes a segment out of another index with this analyzer, on the same disk; its ids must
+        be new here."""
+        self._analyzer = self._analyzer.including(analyzer.languages)
         name = self._name()
         self.folder.take(other, record.name, name)
         self._segments.append(self._open(replace(record, name=name)))
@@ -135,7 +142,13 @@ class IndexWriter:
         generation = self.manifest.generation + 1
         write_manifest(
             self.folder,
-            replace(self.manifest, generation=generation, segments=records, id=self._id),
+            replace(
+                self.manifest,
+                analyzer=self._analyzer.name,
+                generation=generation,
+                segments=records,
+                id=self._id,
+            ),
         )
 
     def _name(self) -> str:
@@ -216,12 +229,13 @@ def _unmake(path: Path) -> None:
 
 
 def _before(folder: Folder, create: Manifest | None) -> Manifest:
-    """The manifest on disk; for an index that is built anew it may be damaged, or not be there."""
-    try:
+    """The manifest on disk; for an index that is built anew it may be damaged, or not be there, or
+    be of another language."""
+    if create is None:
         return manifest_in(folder)
+    try:
+        return replace(manifest_in(folder), analyzer=create.analyzer)
     except GlassrankError:
-        if create is None:
-            raise
         return create
 
 

@@ -39,7 +39,7 @@ from glassrank.store.encode import DEFAULT_DTYPE, Counts, EncodedPart, Tally, en
 from glassrank.store.manifest import Layout, PartRecord, open_store, own_folder
 from glassrank.store.part import OldRows, Part
 from glassrank.store.writer import changing_store
-from glassrank.text import EnglishAnalyzer
+from glassrank.text.languages import analyzer_for
 from glassrank.types import Doc
 
 Tasks = Callable[[Callable[..., Any], Sequence[tuple[Any, ...]]], Iterable[tuple[int, Any]]]
@@ -65,34 +65,36 @@ def build_shards(
     *,
     source: str,
     overwrite: bool = False,
+    language: str = "en",
     finished: Callable[[int], None] = lambda shards: None,
 ) -> Index:
-    """An index of so many segments. `source` stands for the documents: work that was stopped goes
-    on only if it is the same. `finished` hears how many shards are there."""
+    """An index of so many segments, of documents in this language. `source` stands for them: work
+    that was stopped goes on only if it is the same. `finished` hears how many shards are there."""
     if count < 1:
         raise InputError(f"an index has one shard at least, not {count}")
+    analyzer = analyzer_for(language)
     check_target(path, overwrite=overwrite)
     work = path.absolute().with_name(f"{path.name}.building")
     hint = "what was finished is kept"
     with located(docs), explained(f"build the index {path}", hint):
         work.mkdir(parents=True, exist_ok=True)
         with Folder.open(work) as folder, folder.lock():
-            total = _deal(docs, folder, count, source)
-            calls = [(str(work), number) for number in range(count) if total[number]]
+            total = _deal(docs, folder, {"source": source, "shards": count, "language": language})
+            calls = [(str(work), number, language) for number in range(count) if total[number]]
             for done, _ in enumerate(tasks(build_shard, calls), 1):
                 finished(done)
-            with changing(path, create=Manifest(EnglishAnalyzer.name)) as writer:
-                for _, number in calls:
+            with changing(path, create=Manifest(analyzer.name)) as writer:
+                for _, number, _ in calls:
                     shard = Index(_shard(work, number), verify=False)
                     with open_index(shard.path) as made:
                         for record in shard.snapshot.records:
-                            writer.adopt(made, record)
+                            writer.adopt(made, record, shard.analyzer)
         with Folder.open(work.parent) as parent:
             remove_tree(parent, work.name)
     return Index(path, verify=False)
 
 
-def build_shard(work: str, number: int) -> int:
+def build_shard(work: str, number: int, language: str) -> int:
     """How many documents it has: one that is there already, or a new one."""
     path = _shard(Path(work), number)
     until = time.monotonic() + _WAIT_SECONDS
@@ -100,7 +102,8 @@ def build_shard(work: str, number: int) -> int:
         with suppress(GlassrankError):
             return len(Index(path))
         try:
-            return len(Index.build(_Share(Path(work), number), path, overwrite=True))
+            docs = _Share(Path(work), number)
+            return len(Index.build(docs, path, overwrite=True, language=language))
         except BusyError:  # of somebody who is taken for dead, and soon is
             if time.monotonic() > until:
                 raise
@@ -111,10 +114,10 @@ def _shard(work: Path, number: int) -> Path:
     return work / f"shard-{number}"
 
 
-def _deal(docs: Iterable[Doc], folder: Folder, count: int, source: str) -> list[int]:
+def _deal(docs: Iterable[Doc], folder: Folder, wanted: dict[str, Any]) -> list[int]:
     """How many documents each shard is to have; they are written down first, unless that was
-    done."""
-    wanted = {"source": source, "shards": count}
+    done for the same `wanted`."""
+    count = wanted["shards"]
     with suppress(FileNotFoundError, CorruptError, KeyError, TypeError):
         shares = read_checked(folder, _SHARES, "remove it")
         if shares["wanted"] == wanted:

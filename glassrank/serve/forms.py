@@ -158,7 +158,8 @@ class Explain(BaseModel):
     doc_id: DocId | Ids = []
     text: DocText | DocTexts = []
     model: Name | Models = []
-    """Names of /info; the service's first if not given."""
+    """Names of /info; the service's first if not given. Two explain one document, or one of two
+    documents each."""
     method: Method | None = None
     """The first stage whose score the model mixes in, as in /search."""
     first_score: Score | Scores | None = None
@@ -195,8 +196,13 @@ class Explain(BaseModel):
         count = len(self.doc_ids or self.texts)
         if count > 2 and (self.change is None or self.doc_ids):
             raise bad(f"{'doc_id' if self.doc_ids else 'text'}: expected one or two, not {count}")
-        if len(self.models) > 1 and (count > 1 or self.change or len(self.models) > 2):
-            raise bad("model: two models can explain one document, without a change")
+        each_its_own = len(self.doc_ids) == len(self.models) == 2
+        if len(self.models) > 1 and (
+            (count > 1 and not each_its_own) or self.change or len(self.models) > 2
+        ):
+            raise bad(
+                "model: two models can explain one document, or one of two each, without a change"
+            )
         if self.first_scores is not None and len(self.first_scores) != count:
             raise bad(f"first_score: expected {count}, one for each document")
         if self.change is not None:

@@ -2,6 +2,7 @@
 
 import ipaddress
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,9 +13,13 @@ SHORTEST_KEY = 16
 _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 
 
+def _ignore() -> None:
+    """Nobody wants to know of requests."""
+
+
 @dataclass(frozen=True)
 class Options:
-    """Plain values only: every worker process gets a copy."""
+    """Plain values, and functions at the top of a module: every worker process gets a copy."""
 
     index: Path
     models: tuple[tuple[str, str], ...]
@@ -62,6 +67,8 @@ class Options:
     """Queries that the page offers to those who have none."""
     subject: str = ""
     """What is searched, for the page: "the documentation of …"."""
+    on_request: Callable[[], None] = field(default=_ignore, repr=False, compare=False)
+    """Called when a request is about to be computed."""
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:

@@ -55,7 +55,8 @@ class Searcher:
         opened.choose(form.model)  # what is wrong with a request is said before it waits
         check_method(form.method, service.limits)
         budget_ms = form.budget_ms or options.budget_ms
-        work = partial(self.answer, opened, form, request.state.arrived)
+        others = service.searches.load.count > 0
+        work = partial(self.answer, opened, form, request.state.arrived, others=others)
         needs = self._planner.least_for_answer(form.snippets * form.k * len(form.queries))
 
         def run(work: Callable[[Deadline], bytes]) -> Awaitable[bytes]:
@@ -72,8 +73,11 @@ class Searcher:
         arrived: float,
         deadline: Deadline,
         emit: Emit | None = None,
+        *,
+        others: bool = False,
     ) -> bytes:
-        """The body of the answer; with `emit`, each stage of each query becomes a line instead."""
+        """The body of the answer; with `emit`, each stage of each query becomes a line instead.
+        `others` were searching when it arrived."""
         began = now()
         whole = Deadline.after(self._service.options.work_ms, computed)
         room = Room(self._service.limits.response_bytes)
@@ -86,7 +90,7 @@ class Searcher:
             granted = deadline.share(1 / (len(form.queries) - number))
             line = None if emit is None else partial(_line, emit, number)
             with span("query", k=form.k):
-                answers.append(self._one(opened, form, query, arrived, granted, room, line))
+                answers.append(self._one(opened, form, query, arrived, granted, room, line, others))
         body = b"" if emit else to_bytes(_joined(form, answers))
         made = sum("snippet" in hit for answer in answers for hit in answer["hits"])
         self._planner.learn("answer", made, now() - began - sum(map(_by_models, answers)))
@@ -101,6 +105,7 @@ class Searcher:
         deadline: Deadline,
         room: "Room",
         line: Callable[[str, dict[str, Any]], None] | None,
+        others: bool,
     ) -> dict[str, Any]:
         began = now()
         queued = began - arrived
@@ -130,7 +135,9 @@ class Searcher:
                 "method": form.method or pipeline.method,
                 "generation": opened.index.generation,
                 "candidates": pipeline.candidates,
-                "granted_ms": round(ended - began + deadline.left(), 3),
+                # A budget that was used up by waiting has nothing left to grant.
+                "granted_ms": max(0.0, round(ended - began + deadline.left(), 3)),
+                "shared": others or self._service.searches.load.count > 1,
                 **replace(ranking, timing=timing).to_json(
                     lambda hit: texts[hit.rank - 1]  # noqa: B023
                 ),
@@ -304,27 +311,34 @@ class ScoreExplainer:
 
     def answer(self, opened: Opened, form: Explain, deadline: Deadline) -> bytes:
         """The body of the answer: one explanation, two side by side, or what a change did."""
-        pipelines = [opened.need(model)[1] for model in form.models or (None,)]
+        named = [opened.need(model) for model in form.models or (None,)]
         if form.change is not None:
             change = Change(**form.change.model_dump())
-            return to_bytes(self._changed(pipelines[0], form, change, deadline))
-        explanations = [
-            explanation
-            for pipeline in pipelines
-            for explanation in self._explained(pipeline, form, deadline)
-        ]
+            return to_bytes(self._changed(named[0][1], form, change, deadline))
+        explanations: list[Explanation] = []
+        both = len(named) == 2
+        for place, (_, pipeline) in enumerate(named):
+            # Two documents of a cascade may have been placed by two models: each by its own.
+            which = slice(place, place + 1) if both and len(form.doc_ids) == 2 else slice(None)
+            explanations += self._explained(pipeline, form, which, deadline)
+        if both and len({each.model for each in explanations}) == 1:  # of one family
+            explanations = [
+                replace(each, model=f"{each.model} ({name})")
+                for each, (name, _) in zip(explanations, named, strict=True)
+            ]
         return to_bytes(one_or_both(explanations).to_json())
 
     def _explained(
-        self, pipeline: Pipeline, form: Explain, deadline: Deadline
+        self, pipeline: Pipeline, form: Explain, which: slice, deadline: Deadline
     ) -> Iterable[Explanation]:
         """Documents as they are listed, or texts by themselves."""
         if form.doc_ids:
+            first_scores = form.first_scores
             return explain_docs(
                 pipeline,
                 form.query,
-                form.doc_ids,
-                first_scores=form.first_scores,
+                form.doc_ids[which],
+                first_scores=None if first_scores is None else first_scores[which],
                 characters=self._service.limits.text_characters,
                 method=form.method,
                 deadline=deadline,

@@ -153,6 +153,7 @@ class Service:
     ) -> Result:
         """In one of the queue's threads, by the end of a budget that counts from the request's
         arrival to the end of its answer."""
+        self.options.on_request()
         state = request.state
         state.budget_ms = budget_ms
         deadline = self.planner.answer_by(state.arrived, budget_ms)

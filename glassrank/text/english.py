@@ -11,7 +11,7 @@ article, so it gives other stems for *possibly*, *technology* and *us*.
 
 from collections.abc import Iterable
 
-from glassrank.text.word_breaks import words
+from glassrank.text.analysis import WordAnalyzer
 
 _STEP_2 = (
     ("ational", "ate"), ("tional", "tion"), ("enci", "ence"), ("anci", "ance"), ("izer", "ize"),
@@ -122,51 +122,21 @@ STOP_WORDS = frozenset(
     "that the their then there these they this to was will with".split()
 )
 _POSSESSIVE = ("'s", "\u2019s", "\uff07s")
-_CACHE_LIMIT = 100_000
-_LONGEST_CACHED = 32
-"""Together about 25 megabytes, whatever strangers search for."""
 
 
-class EnglishAnalyzer:
-    """Texts to terms. Remembers the terms of the words it has seen: stemming is the slow part.
-
+class EnglishAnalyzer(WordAnalyzer):
+    """
     >>> EnglishAnalyzer()("The patient's plasma contains unneeded antibodies")
     ['patient', 'plasma', 'contain', 'unneed', 'antibodi']
     """
 
+    language = "en"
     name = "lucene-english-1"
+    stems_keep_beginnings = True
 
-    def __init__(self) -> None:
-        self._terms: dict[str, str] = {}
-
-    def __call__(self, text: str) -> list[str]:
-        return [term for word in self.words(text) if (term := self.term(word))]
-
-    def words(self, text: str) -> list[str]:
-        """Lower-cased words, stop words included."""
-        return words(lower_case(text))
-
-    def term(self, word: str) -> str:
-        """The term of one lower-cased word; empty if it is a stop word."""
-        term = self._terms.get(word)
-        if term is None:
-            bare = word[:-2] if word.endswith(_POSSESSIVE) else word
-            term = "" if bare in STOP_WORDS else stem(bare)
-            if len(word) <= _LONGEST_CACHED:
-                if len(self._terms) >= _CACHE_LIMIT:
-                    self._terms.clear()
-                self._terms[word] = term
-        return term
-
-
-def lower_case(text: str) -> str:
-    """Character by character, as Lucene does it, so that positions stay.
-
-    Python alone would make two characters of İ, and another sigma at the end of a word.
-    """
-    if not text.isascii():
-        text = text.replace("\u0130", "i").replace("\u03a3", "\u03c3")
-    return text.lower()
+    def _make_term(self, word: str) -> str:
+        bare = word[:-2] if word.endswith(_POSSESSIVE) else word
+        return "" if bare in STOP_WORDS else stem(bare)
 
 
 # People do not ask what these added, so they are told together and not coloured.

@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -109,6 +111,36 @@ def test_something_is_missing_until_both_stores_and_the_reports_are_whole(
     assert "deeper" not in capsys.readouterr().err
     reports.paths()[0].unlink()
     assert reports.missing()
+
+
+def state_of(process: subprocess.Popen[bytes]) -> str:
+    """As Linux has it: T is stopped."""
+    return Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="how processes are is Linux's")
+def test_measuring_waits_while_somebody_searches(tmp_path: Path) -> None:
+    reports = DemoReports(tmp_path / "an.index", ["f" * 32])
+    reports.give_way()  # nothing runs yet, and nothing happens
+    process = reports._process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+
+    def reach(wanted: bool) -> None:
+        end = time.monotonic() + MOST_SECONDS
+        while (state_of(process) == "T") is not wanted:
+            assert time.monotonic() < end
+            time.sleep(0.01)
+
+    try:
+        reports.give_way(seconds=60)
+        reach(True)
+        reports.give_way(seconds=0.01)  # the last search says from when on it is quiet
+        reach(False)
+        reports.give_way(seconds=60)
+        reach(True)
+        reports.stop(MOST_SECONDS)  # one that is paused ends all the same
+        assert process.poll() is not None
+    finally:
+        process.kill()
 
 
 @pytest.mark.slow

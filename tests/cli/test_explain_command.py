@@ -41,10 +41,10 @@ def test_a_document_is_explained_on_the_terminal(call: Call, score: float) -> No
     done = call("explain", "my.index", QUERY, "dogs", "--model", "model")
     assert done.returncode == 0, done.stderr
     assert f"score {number(score)}" in done.stdout
-    assert "first stage" in done.stdout
     assert "Against the mean of the" in done.stdout and "the others" in done.stdout
     assert "chase² cats¹" in done.stdout and "kernel" not in done.stdout  # by query word
-    done = call("explain", "my.index", QUERY, "dogs", "--model", "model", "--details")
+    done = call("explain", "my.index", QUERY, "dogs", "--model", "model", "--full")
+    assert "first stage" in done.stdout
     assert "chaseᵃ catsᵃ" in done.stdout  # they are in the query: a is the kernel of equal words
     assert "kernel 1.0" in done.stdout and "raw values" in done.stdout
 

@@ -59,6 +59,18 @@ def test_the_language_reference_is_there(docs: dict[str, Doc]) -> None:
     assert "context manager" in docs["topic:with"].text
 
 
+def test_a_document_begins_with_what_it_is_part_of(docs: dict[str, Doc]) -> None:
+    assert docs["random.randint"].text.startswith(
+        "random randint. random: Random variable generators.\n\nReturn random integer"
+    )
+    method = docs["subprocess.Popen.communicate"].text
+    assert method.startswith("subprocess Popen communicate. Popen: Execute a child program")
+    assert "subprocess: Subprocesses with accessible I/O streams\n\nInteract with process" in method
+    assert docs["concurrent.futures.as_completed"].text.startswith(
+        "concurrent futures as completed."
+    )
+
+
 def test_names_are_those_users_import(docs: dict[str, Doc]) -> None:
     assert docs["json.JSONEncoder.default"].source.startswith("Lib/json/encoder.py:")
     assert "asyncio.gather" in docs
@@ -110,10 +122,12 @@ def qrels() -> Qrels:
     return read_qrels(PYTHON_QUESTIONS / "qrels.txt")
 
 
-def test_there_are_sixty_questions_and_none_is_twice() -> None:
+def test_there_are_a_hundred_questions_and_none_is_twice() -> None:
     queries = read_queries(PYTHON_QUESTIONS / "queries.tsv")
-    plain = Counter(" ".join(query.text.lower().strip("?").split()) for query in queries)
     assert len(queries) == 60
+    queries += read_queries(PYTHON_QUESTIONS / "held-out.queries.tsv")
+    plain = Counter(" ".join(query.text.lower().strip("?").split()) for query in queries)
+    assert len(queries) == 100
     assert plain.most_common(1)[0][1] == 1
     assert not plain.keys() & {query.strip("?") for query in SAMPLE_QUERIES}
 
@@ -124,6 +138,16 @@ def test_grades_are_0_1_and_2_and_every_question_has_an_answer(qrels: Qrels) -> 
     for query_id, grades in qrels.items():
         assert set(grades.values()) <= {0, 1, 2}
         assert 2 in grades.values(), query_id
+
+
+def test_what_was_held_out_is_judged_too(docs: dict[str, Doc]) -> None:
+    qrels = read_qrels(PYTHON_QUESTIONS / "held-out.qrels.txt")
+    asked = read_queries(PYTHON_QUESTIONS / "held-out.queries.tsv")
+    assert list(qrels) == [query.query_id for query in asked]
+    for query_id, grades in qrels.items():
+        assert set(grades.values()) <= {0, 1, 2}
+        helpful = {doc_id for doc_id, grade in grades.items() if grade}
+        assert helpful & docs.keys(), query_id
 
 
 def test_every_answer_is_a_document_of_this_python(qrels: Qrels, docs: dict[str, Doc]) -> None:

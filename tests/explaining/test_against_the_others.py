@@ -61,14 +61,16 @@ def own_terms(explanation: Explanation) -> dict[str, float]:
     return values
 
 
-def told_terms(explanation: Explanation) -> dict[str, float]:
+def told_terms(explanation: Explanation, with_first_stage: bool = True) -> dict[str, float]:
     values: dict[str, float] = {}
     assert explanation.against is not None
     waiting = [explanation.against.parts]
     while waiting:
         part = waiting.pop()
         if part.kind == "term":
-            values[part.name] = values.get(part.name, 0.0) + part.value
+            first = [child.value for child in part.children if child.name == "first stage"]
+            value = part.value if with_first_stage else part.value - math.fsum(first)
+            values[part.name] = values.get(part.name, 0.0) + value
         else:
             waiting += part.children
     return values
@@ -133,7 +135,7 @@ def test_without_exact_parts_words_are_left_out(index: Index, name: str) -> None
     hits = pipeline(QUERY, k=10).hits
     found = glassrank.explain(pipeline, QUERY, hits[0])
     assert found.against is not None and not found.against.exact
-    told = told_terms(found)
+    told = told_terms(found, with_first_stage=False)
     texts = [text_of(index.doc(hit.doc_id)) for hit in hits]
     with_it, without = (
         ranks.scores(query, texts).values.astype(float)
@@ -144,40 +146,102 @@ def test_without_exact_parts_words_are_left_out(index: Index, name: str) -> None
     assert "by leaving words of the query out" in str(found)
 
 
-def test_query_words_come_first_the_largest_first_and_small_words_fold(index: Index) -> None:
+def test_content_words_come_first_the_largest_first_and_the_rest_is_context(index: Index) -> None:
     pipeline = Pipeline(index, made("tk"), calibrate=False)
     found = glassrank.explain(pipeline, QUERY, pipeline(QUERY).hits[0])
     assert found.against is not None
     kinds = [part.kind for part in found.against.parts.children]
-    assert kinds == ["term"] * 4 + ["words", "first stage"]
+    assert kinds == ["term"] * 4 + ["words"]
     values = [abs(part.value) for part in found.against.parts.children[:4]]
     assert values == sorted(values, reverse=True)
-    folded = found.against.parts.children[4]
-    assert sorted(part.name for part in folded.children) == [",", "the", "with"]
+    context = found.against.parts.children[4]
+    assert context.name == "context"
+    assert sorted(part.name for part in context.children) == [",", "the", "with"]
     only = "the with of"
     found = glassrank.explain(pipeline, only, pipeline("receptor").hits[0])
     assert found.against is None  # the first stage finds nothing, so there are no others
 
 
 @pytest.mark.parametrize("name", ["maxsim", "kernel_bert"])
-def test_what_an_encoder_makes_of_the_whole_query_is_told_as_that(index: Index, name: str) -> None:
-    """Its first and last piece are no words, and no function words either."""
+def test_what_an_encoder_makes_of_the_whole_query_is_context(index: Index, name: str) -> None:
+    """Its first and last piece are no words."""
     pipeline = Pipeline(index, made(name), calibrate=False)
     found = glassrank.explain(pipeline, QUERY, pipeline(QUERY).hits[0])
     assert found.against is not None
-    together = {part.name: part for part in found.against.parts.children if part.kind == "words"}
-    assert list(together) == ["the query as a whole", "function words and punctuation"]
-    assert {part.name for part in together["the query as a whole"].children} == {"[CLS]", "[SEP]"}
+    (context,) = [part for part in found.against.parts.children if part.kind == "words"]
+    assert context.name == "context"
+    assert {part.name for part in context.children} == {"[CLS]", "[SEP]", "the", ",", "with"}
     shown = str(found)
-    assert "the query as a whole" in shown and "[CLS]" not in shown
+    assert "context" in shown and "[CLS]" not in shown
+
+
+@pytest.mark.parametrize("method", ["bm25", "ql"])
+def test_the_first_stages_share_is_divided_among_the_words_that_it_is_a_sum_of(
+    index: Index, method: str
+) -> None:
+    ranks = made("tk")
+    pipeline = Pipeline(index, ranks, method=method, calibrate=False)
+    weight = ranks.model.first_stage_weight.item()
+    for hit in pipeline(QUERY, k=10):
+        found = glassrank.explain(pipeline, QUERY, hit)
+        (part,) = [part for part in found.parts.children if part.kind == "first stage"]
+        assert hit.first_score is not None
+        assert part.value == pytest.approx(weight * hit.first_score, rel=1e-6)
+        check_sums(found.parts)
+        for child in part.children:  # each word alone, as the index scores it; androgen is twice
+            (alone,) = index.top_k([child.name], len(TEXTS), method)
+            scores = dict(zip(alone.docs.tolist(), alone.scores.tolist(), strict=True))
+            expected = weight * scores[index.snapshot.find(hit.doc_id)]
+            assert child.value == pytest.approx(expected, rel=1e-5)
+        by_word = {child.number: child.value for child in part.children}
+        for term in found.terms:
+            assert term.paths["first stage"] == by_word.get(term.word, 0.0)
+            assert term.value == pytest.approx(math.fsum(term.paths.values()))
+
+
+def test_a_first_stage_that_is_no_sum_over_words_stays_in_one_piece(index: Index) -> None:
+    pipeline = Pipeline(index, made("tk"), method="bm25+rm3", calibrate=False)
+    hit = pipeline(QUERY).hits[0]
+    for found in (
+        glassrank.explain(pipeline, QUERY, hit),
+        explain_docs(
+            Pipeline(index, made("tk"), calibrate=False), QUERY, ["0"], first_scores=[99.0]
+        )[0],
+    ):
+        (part,) = [part for part in found.parts.children if part.kind == "first stage"]
+        assert part.children == ()
+        assert found.against is not None
+        kinds = [part.kind for part in found.against.parts.children]
+        assert kinds == ["term"] * 4 + ["words", "first stage"]
+        check_sums(found.against.parts)
+
+
+def test_the_best_of_the_others_is_named_with_what_it_lacks_or_has(index: Index) -> None:
+    pipeline = Pipeline(index, made("tk"), calibrate=False)
+    hits = pipeline(QUERY, k=10).hits
+    for hit in hits:
+        against = glassrank.explain(pipeline, QUERY, hit).against
+        assert against is not None and against.above_rival is not None
+        rival = hits[1] if hit is hits[0] else hits[0]
+        assert against.rival == rival.doc_id
+        assert against.above_rival.value == pytest.approx(hit.score - rival.score, abs=1e-4)
+        check_sums(against.above_rival)
+        ahead = (
+            f"{rival.doc_id}, the next, " if hit is hits[0] else f"{rival.doc_id} is ahead of it"
+        )
+        assert ahead in against.sentence
+        named = against.sentence.split(rival.doc_id)[1]
+        terms = [part for part in against.above_rival.children if part.kind == "term"]
+        most = max(terms, key=lambda part: part.value if hit is hits[0] else -part.value)
+        assert f"“{most.name}”" in named or "as a whole" in named
 
 
 def test_a_document_that_was_not_found_stands_against_those_that_were(index: Index) -> None:
     pipeline = Pipeline(index, made("tk"), calibrate=False)
     (found,) = explain_docs(pipeline, QUERY, [str(len(TEXTS))])
     assert found.against is not None and found.against.docs == len(TEXTS)
-    first = [part for part in found.against.parts.children if part.kind == "first stage"]
-    assert first[0].value < 0
+    told, without = told_terms(found), told_terms(found, with_first_stage=False)
+    assert told["androgen"] < without["androgen"]  # which the first stage finds in all others
 
 
 def test_a_cascade_compares_with_what_the_same_model_ranked(index: Index) -> None:
@@ -219,7 +283,7 @@ def test_a_deadline_cuts_the_others_short_and_the_count_says_so(
     time = ticking(monkeypatch)
     (found,) = explain_docs(pipeline, QUERY, ["0"], deadline=Deadline(lambda: time[0], 600_000.0))
     assert found.against is not None and 0 < found.against.docs < 100 and found.against.of == 100
-    assert "of 100" in str(found)
+    assert "of the 100" in str(found)
 
 
 LONG = " ".join([TEXTS[0]] * 300)
@@ -280,4 +344,4 @@ def test_a_deadline_cuts_a_long_document_short_and_a_note_says_so(
 def test_a_text_alone_has_no_others() -> None:
     found = glassrank.explain(made("tk"), QUERY, TEXTS[0])
     assert found.against is None
-    assert "Signals" in str(found)
+    assert "Query words, raw values" in str(found)

@@ -1,6 +1,7 @@
 """Terminal, HTML and JSON show the numbers of the model, to the last printed digit."""
 
 import re
+from dataclasses import replace
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ from html_reader import Page
 from rich.console import Console
 
 from glassrank.explaining import compare, explain, html_page
-from glassrank.explaining.structure import WORDS_ADD, number, signed
+from glassrank.explaining.structure import WORDS_ADD, is_coloured, number, raised, signed
 from glassrank.explaining.terminal import as_text, draw
 from glassrank.models import Ranker
 
@@ -48,7 +49,7 @@ def test_html_shows_the_models_own_numbers() -> None:
 def test_json_html_and_terminal_agree() -> None:
     found = explain(reranker(small_ranker("tk")), QUERY, DEFINITION)
     plain, page = found.to_json(), Page(html_page(found))
-    terminal = as_text(draw(found), width=200)
+    terminal = as_text(draw(found, full=True), width=200)
     lines = [line.split() for line in terminal.splitlines()]
     for place, signal in enumerate(plain["signals"]):
         shares = signal["paths"]
@@ -103,21 +104,43 @@ def test_the_text_is_whole_and_every_coloured_word_has_a_second_cue() -> None:
         r'<span class="w( s\d+ t\d+)?" [^>]*>[^<]+(<sup[^/]+/sup>)?', html_page(found)
     )
     coloured = [
-        word.telling and mark.signal is not None and found.signals[mark.signal].first_look
+        word.telling
+        and mark.signal is not None
+        and (mark.stands_out or found.signals[mark.signal].first_look)
         for word, mark in zip(found.doc.words, found.marks, strict=True)
     ]
     assert [bool(classes) for classes, _ in spans] == coloured
     assert [bool(cue) for _, cue in spans] == coloured
     assert any(coloured)
     assert not all(coloured)
-    plain = as_text(draw(found), width=300)
-    assert len(re.findall("[ᵃᵇᶜᵈ]", plain.split("kernel 1.0")[0])) == sum(coloured)
+    plain = as_text(draw(found, full=True), width=300)
+    letters = "".join(raised(place) for place in range(len(found.signals)))
+    assert len(re.findall(f"[{letters}]", plain.split("kernel 1.0")[0])) == sum(coloured)
+
+
+def test_a_content_word_that_adds_is_coloured_however_far_it_is_from_the_query() -> None:
+    found = explain(reranker(small_ranker("tk")), QUERY, DEFINITION)
+    described = list(zip(found.doc.words, found.marks, strict=True))
+    most = max(mark.share for word, mark in described if word.telling)
+    adds = [(word, mark) for word, mark in described if word.telling and mark.share >= most / 10]
+    assert adds and all(is_coloured(found, word, mark) for word, mark in adds)
+    assert [pair for pair in described if pair[1].stands_out] == adds
+    far = replace(found, signals=tuple(replace(s, first_look=False) for s in found.signals))
+    assert [pair for pair in described if is_coloured(far, *pair)] == adds
+
+
+def test_the_terminal_is_short_until_somebody_asks_for_all() -> None:
+    found = explain(reranker(small_ranker("tk")), QUERY, DEFINITION)
+    pair = compare(found, explain(reranker(small_ranker("tk")), QUERY, "androgen in cells"))
+    for shown in (found, pair):
+        assert "kernel" not in str(shown) and len(str(shown).splitlines()) < 30
+        assert "kernel 1.0" in as_text(draw(shown, full=True))
 
 
 @pytest.mark.parametrize("width", [60, 80, 200])
 def test_no_number_is_cut_on_a_narrow_terminal(width: int) -> None:
     found = explain(reranker(small_ranker("tk")), QUERY, DEFINITION)
-    terminal = as_text(draw(found), width)
+    terminal = as_text(draw(found, full=True), width)
     assert "…" not in terminal
     for signal in found.signals:
         assert re.search(rf"{signal.name} .*{re.escape(number(signal.value))}", terminal)

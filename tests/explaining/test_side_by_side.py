@@ -5,6 +5,7 @@ import torch
 from explain_cases import DEFINITION, QUERY, THERAPY, batch_of, reranker, small_ranker
 
 from glassrank.explaining import ExplanationPair, compare, explain, html_page
+from glassrank.explaining.terminal import as_text, draw
 from glassrank.ranking import Reranker
 from glassrank.text import split_words
 
@@ -86,10 +87,31 @@ def test_two_models_on_one_document_can_be_compared(trained: Reranker) -> None:
 
 
 def test_both_texts_and_all_signs_are_in_every_view(compared: ExplanationPair) -> None:
-    page, terminal = html_page(compared), str(compared)
+    page, terminal = html_page(compared), as_text(draw(compared, full=True))
     for view in (page, terminal):
         assert "definition" in view
         assert "therapy" in view
         assert "▲" in view
         assert "▼" in view
     assert page.count("<article>") == 2
+
+
+def test_a_sentence_says_why_one_stands_above_the_other(
+    trained: Reranker, compared: ExplanationPair
+) -> None:
+    assert compared.parts is not None
+    terms = [part for part in compared.parts.children if part.kind == "term"]
+    assert compared.parts.value == pytest.approx(compared.differences[0].difference, rel=1e-5)
+    most = max(terms, key=lambda term: term.value)
+    assert compared.sentence.startswith("definition stands above therapy for ")
+    assert f"“{most.name}” (+{most.value:.2f})" in compared.sentence
+    turned = compare(compared.right, compared.left)
+    assert turned.sentence == compared.sentence  # whichever side it stands on
+    for view in (html_page(compared), str(compared)):
+        assert " ".join(compared.sentence.split()) in " ".join(view.split())
+
+
+def test_two_models_have_no_such_sentence(trained: Reranker) -> None:
+    left = explain(trained, QUERY, DEFINITION)
+    pair = compare(left, explain(reranker(small_ranker("pacrr")), QUERY, DEFINITION))
+    assert pair.parts is None and pair.sentence == ""

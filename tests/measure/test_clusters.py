@@ -129,7 +129,19 @@ def test_words_that_all_groups_have_tell_nothing() -> None:
 
 def test_words_stand_in_the_order_of_the_queries() -> None:
     texts = ["how long is a day ?", "how long is an hour ?", "what rusts", "who bends"]
-    assert telling_terms(texts, [0, 0, 1, 1])[0] == ("how", "long", "is")
+    assert telling_terms(texts, [0, 0, 1, 1])[0] == ("long",)
+    texts = ["bake dark bread", "bake white bread", "what rusts", "who bends"]
+    assert telling_terms(texts, [0, 0, 1, 1])[0] == ("bake", "bread")
+
+
+def test_function_words_name_a_group_only_where_there_is_nothing_else() -> None:
+    texts = ["when is the day", "when is a feast", "who are you", "who am i"]
+    assert telling_terms(texts, [0, 0, 1, 1]) == [("day", "feast"), ("who",)]
+
+
+def test_characters_of_web_pages_are_no_words() -> None:
+    texts = ["salt &amp; pepper", "&lt;b&gt; salt &amp; oil", "x", "y"]
+    assert telling_terms(texts, [0, 0, 1, 1])[0] == ("salt",)
 
 
 def test_texts_with_nothing_in_common_are_named_by_what_each_has() -> None:

@@ -1,6 +1,9 @@
 """Probabilities of relevance: fitted on judged queries, saved with the model, shown with hits."""
 
 import json
+import math
+import warnings
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,39 +13,75 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import glassrank
+from glassrank.deadline import NEVER
 from glassrank.errors import InputError
-from glassrank.models.calibration import Calibration, JudgedScores, calibrate, fit, quality
+from glassrank.models.calibration import (
+    Calibration,
+    JudgedScores,
+    fit,
+    join,
+    quality,
+    rank_weights,
+)
 from glassrank.models.checkpoint import Usage, load_model
+from glassrank.models.saved import CONFIG, PACKAGED
 from glassrank.models.trained import save_model
 from glassrank.ranking import Pipeline, Reranker, load
+from glassrank.ranking.cascade import Cascade
+from glassrank.ranking.planner import Planner
 from glassrank.retrieve import Index
-from glassrank.types import Doc
+from glassrank.types import Doc, Ranking
 
-OWN = Calibration(0.05, 0.6, 0.3, -0.8, -0.5)
-numbers = st.floats(-1e4, 1e4)
+OWN = Calibration(0.6, -1.5)
+numbers = st.floats(-1e30, 1e30)
 
 
-def drawn(count: int, seed: int = 0) -> list[JudgedScores]:
-    """Lists whose candidates are relevant as often as this calibration says; each query has a level
-    of its own, as the scores of real ones do."""
+def drawn(count: int, seed: int = 0) -> JudgedScores:
+    """Documents that are relevant as often as this calibration says."""
     random = np.random.default_rng(seed)
-    lists = []
-    for _ in range(count):
-        scores = random.normal(scale=4, size=random.integers(2, 30)) + random.normal(scale=5)
-        lists.append(JudgedScores(scores, random.random(len(scores)) < OWN.probabilities(scores)))
-    return lists
+    scores = random.normal(scale=4, size=count)
+    relevant = random.random(count) < OWN.probabilities(scores)
+    return JudgedScores(scores, relevant, np.ones(count))
 
 
 def test_a_fit_finds_the_probabilities_that_judgments_were_drawn_by() -> None:
-    found = fit(drawn(4000))
+    found = fit(drawn(20_000))
     assert found is not None
-    told = [
-        found.probabilities(one.scores) - OWN.probabilities(one.scores) for one in drawn(100, 1)
-    ]
-    assert np.abs(np.concatenate(told)).max() < 0.05
-    on_others = quality(found, drawn(1000, 2))
-    assert on_others.brier < 0.8 * on_others.brier_of_mean
-    assert on_others.error < 0.02
+    assert (found.slope, found.bias) == pytest.approx((OWN.slope, OWN.bias), abs=0.05)
+    others = drawn(10_000, 1)
+    measured = quality(found.probabilities(others.scores), others)
+    assert measured.brier < 0.8 * measured.brier_of_mean
+    assert measured.error < 0.02
+
+
+def test_a_document_that_stands_for_three_counts_as_three() -> None:
+    once = drawn(300)
+    weights = np.where(np.arange(300) % 2, 3.0, 1.0)
+    repeated = JudgedScores(
+        np.repeat(once.scores, weights.astype(int)),
+        np.repeat(once.relevant, weights.astype(int)),
+        np.ones(int(weights.sum())),
+    )
+    found, expected = fit(replace(once, weights=weights)), fit(repeated)
+    assert found is not None and expected is not None
+    assert (found.slope, found.bias) == pytest.approx((expected.slope, expected.bias))
+
+
+def test_queries_that_are_joined_count_the_same() -> None:
+    assert join([drawn(10), drawn(30)]).weights.sum() == pytest.approx(2)
+    assert join([drawn(10), drawn(30)]).weights[:10].sum() == pytest.approx(1)
+    assert rank_weights(np.arange(1, 11)).sum() == pytest.approx(1.1)
+    assert rank_weights(np.arange(1, 101)).sum() == pytest.approx(2)
+
+
+def test_the_calibration_error_is_the_gap_in_bins_of_as_many_documents() -> None:
+    """Ten bins of two documents, told 0.05, 0.15, …, of which one each is relevant."""
+    told = np.repeat(np.arange(10) / 10 + 0.05, 2)
+    relevant = np.arange(20) % 2 == 0
+    measured = quality(told, JudgedScores(told, relevant, np.ones(20)))
+    assert measured.error == pytest.approx(np.abs(np.arange(10) / 10 + 0.05 - 0.5).mean())
+    assert measured.brier == pytest.approx(((told - relevant) ** 2).mean())
+    assert measured.brier_of_mean == pytest.approx(0.25)
 
 
 @given(st.lists(numbers, min_size=1, max_size=40), numbers)
@@ -52,40 +91,43 @@ def test_probabilities_keep_the_order_of_scores(scores: list[float], one: float)
     assert ((told > 0) & (told < 1)).all()
     order = np.argsort(values, kind="stable")
     assert (np.diff(told[order]) >= 0).all()
-
-
-def test_a_query_whose_scores_are_all_higher_has_nearly_the_same_probabilities() -> None:
-    scores = np.array([3.0, 1.0, -2.0, 0.5])
-    assert OWN.probabilities(scores + 2) == pytest.approx(OWN.probabilities(scores), abs=0.03)
+    assert told[-1] == OWN.probabilities(np.array([one]))[0]
 
 
 def test_what_does_not_tell_is_not_calibrated() -> None:
-    nothing = [JudgedScores(np.arange(4.0), np.zeros(4, bool))] * 8
-    assert calibrate(nothing) is None and calibrate([]) is None
-    upside_down = [replace(one, scores=-one.scores) for one in drawn(400)]
-    assert fit(upside_down) is None
+    nothing = JudgedScores(np.arange(4.0), np.zeros(4, bool), np.ones(4))
+    assert fit(nothing) is None
+    upside_down = drawn(400)
+    assert fit(replace(upside_down, scores=-upside_down.scores)) is None
 
 
-def test_lists_are_held_out_by_query() -> None:
-    """Every other query is only measured on: what they say cannot have been learnt."""
-    right, wrong = (
-        JudgedScores(np.array([9.0, 1.0]), np.array([True, False])),
-        np.array([False, True]),
-    )
-    found = calibrate([right, replace(right, relevant=wrong)] * 20)
-    assert found is not None
-    assert found[1].brier > 0.5
-
-
-@pytest.mark.parametrize("bad", [(float("nan"), 1, 1, 0, 0), (-3.0, 1, 1, 0, 0)])
-def test_a_calibration_that_turns_the_order_around_is_refused(bad: tuple[float, ...]) -> None:
+@pytest.mark.parametrize(
+    "bad", [(math.nan, 1.0), (-3.0, 1.0), (0.0, 1.0), (1e308, 0.0), (1.0, -1e308), (1.0, math.inf)]
+)
+def test_a_calibration_out_of_all_proportion_is_refused(bad: tuple[float, float]) -> None:
     with pytest.raises(InputError, match=r"usage.calibration"):
         Calibration(*bad)
 
 
+@pytest.mark.parametrize("value", ["1e308", "1e999", "-1", "NaN"])
+def test_a_folder_with_such_a_calibration_is_refused_in_one_sentence(
+    tmp_path: Path, value: str
+) -> None:
+    saved = load("fast").saved.trained()
+    folder = tmp_path / "model"
+    save_model(folder, saved.model, Usage(calibration=OWN), saved.vocabulary, "# card\n")
+    (folder / "checksums.json").unlink()
+    config = (folder / CONFIG).read_text("utf-8")
+    (folder / CONFIG).write_text(config.replace(f'"slope": {OWN.slope}', f'"slope": {value}'))
+    with warnings.catch_warnings(), pytest.raises(InputError) as raised:
+        warnings.simplefilter("error")
+        load_model(folder)
+    assert "\n" not in str(raised.value)
+
+
 def test_it_is_saved_with_the_model(tmp_path: Path) -> None:
-    saved = load().saved.trained()
-    usage = Usage(calibration=OWN, texts_calibration=None)
+    saved = load("fast").saved.trained()
+    usage = Usage(calibration=OWN)
     save_model(tmp_path / "model", saved.model, usage, saved.vocabulary, "# card\n")
     assert load_model(tmp_path / "model").usage == usage
 
@@ -97,32 +139,71 @@ TEXTS = [
     "Bananas grow in the tropics.",
     "To read a csv file in Python, import the module csv.",
 ]
+MANY = [*TEXTS, *(f"France has a department number {n}, and a capital there." for n in range(96))]
 
 
-def test_the_model_in_the_package_is_calibrated_for_texts_and_for_an_index(tmp_path: Path) -> None:
-    ranking = glassrank.rank(FRANCE, TEXTS)
-    assert str(ranking.hits[0].doc_id) == "1"
-    chances = [hit.probability or 0.0 for hit in ranking]
-    assert chances == sorted(chances, reverse=True)
-    assert chances[0] > 0.5 > max(chances[1:])
-    index = Index.build([Doc(str(n), text) for n, text in enumerate(TEXTS)], tmp_path / "index")
-    listed = Pipeline(index, load(), calibrate=False)(FRANCE)
-    assert listed.hits[0].doc_id == "1"
-    assert [hit.probability for hit in listed] == sorted(
-        (hit.probability or 0.0 for hit in listed), reverse=True
-    )
-    shown = json.loads(json.dumps(listed.to_json()))["hits"]
-    assert [hit["probability"] for hit in shown] == [hit.probability for hit in listed]
+def told(ranking: Ranking, text: str) -> float:
+    """The probability of this text."""
+    (found,) = [hit.probability for hit in ranking if hit.text == text]
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("models", ["fast", "default", ["fast", "default"]], ids=str)
+def test_a_text_has_the_same_probability_alone_and_among_a_hundred(
+    models: str | list[str],
+) -> None:
+    alone = told(glassrank.rank(FRANCE, TEXTS[1:2], model=models), TEXTS[1])
+    for count in (2, 10, 100):
+        among = glassrank.rank(FRANCE, MANY[:count], model=models)
+        assert told(among, TEXTS[1]) == pytest.approx(alone, abs=1e-3)
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
+    docs = [Doc(str(n), text) for n, text in enumerate(MANY)]
+    yield Index.build(docs, tmp_path_factory.mktemp("many") / "index")
+
+
+def test_a_document_has_the_same_probability_at_any_depth_and_in_any_cascade(index: Index) -> None:
+    fast, default = load("fast"), load("default")
+    alone = told(glassrank.rank(FRANCE, TEXTS[1:2], model=default), TEXTS[1])
+    for models, candidates in (([default], 1), ([default], 100), ([fast, default], 100)):
+        ranking = Pipeline(index, models, candidates=candidates, calibrate=False)(FRANCE)
+        assert ranking.hits[0].placed_by == "default"
+        assert told(ranking, TEXTS[1]) == pytest.approx(alone, abs=1e-3)
+
+
+def test_each_model_tells_its_own_probability(index: Index) -> None:
+    """The last one comes to the best of the first one's alone."""
+    pipeline = Pipeline(index, [load("fast"), load("default")], calibrate=False)
+    cascade = Cascade(index.top_k([FRANCE], 100)[0])
+    cascade.rerank(FRANCE, pipeline.models, (100, 1), NEVER, Planner())
+    hits = cascade.hits(None, index.snapshot.doc_id, index.snapshot.doc)
+    assert [hit.placed_by for hit in hits[:2]] == [*cascade.models[::-1]]
+    alone = Pipeline(index, load("fast"), calibrate=False)(FRANCE, 100)
+    for hit in hits[1:]:
+        assert hit.probability == pytest.approx(told(alone, hit.text), abs=1e-3)
+
+
+def test_the_models_in_the_package_tell_what_answers_from_what_does_not() -> None:
+    for model in PACKAGED:
+        ranking = glassrank.rank(FRANCE, TEXTS, model=model)
+        assert str(ranking.hits[0].doc_id) == "1"
+        chances = [hit.probability or 0.0 for hit in ranking]
+        assert chances == sorted(chances, reverse=True)
+        assert chances[0] > 0.5 > max(chances[1:])
+        shown = json.loads(json.dumps(ranking.to_json()))["hits"]
+        assert [hit["probability"] for hit in shown] == chances
 
 
 def test_an_uncalibrated_model_says_nothing() -> None:
-    saved = load().saved
-    bare = Reranker(replace(saved, usage=replace(saved.usage, texts_calibration=None)))
+    saved = load("fast").saved
+    bare = Reranker(replace(saved, usage=replace(saved.usage, calibration=None)))
     assert {hit.probability for hit in glassrank.rank(FRANCE, TEXTS, model=bare)} == {None}
 
 
-def test_the_card_states_its_quality() -> None:
-    card = (
-        Path(glassrank.__file__).parent / "models" / "packaged" / "default" / "card.md"
-    ).read_text("utf-8")
+@pytest.mark.parametrize("model", sorted(PACKAGED))
+def test_the_card_states_its_quality(model: str) -> None:
+    card = (PACKAGED[model] / "card.md").read_text("utf-8")
     assert "Brier score" in card and "calibration error" in card

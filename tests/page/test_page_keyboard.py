@@ -40,7 +40,7 @@ def test_search_explain_compare_and_change_with_keys_alone(page: Page) -> None:
     expect(panel).to_have_count(0)
     expect(first).to_be_focused()
     page.keyboard.press("c")
-    expect(page.locator("table.differences")).to_be_visible()
+    expect(page.locator(".sides .against").first).to_be_visible()
     page.keyboard.press("/")
     expect(page.get_by_role("searchbox", name="Query")).to_be_focused()
     expect(page.get_by_role("searchbox", name="Query")).to_have_value(QUERY)

@@ -4,6 +4,7 @@ import re
 from contextlib import suppress
 from typing import Any
 
+import pytest
 from page_service import QUERY
 from playwright.sync_api import Error, Page, Response, Route, expect
 
@@ -75,16 +76,19 @@ def test_the_depth_is_told_of_what_was_found(page: Page) -> None:
     expect(depth).not_to_contain_text("granted")
 
 
-def test_a_search_that_shared_its_time_says_so(page: Page) -> None:
+@pytest.mark.parametrize(
+    ("others", "why"), [(2, "others were searching"), (0, "this machine was busy with other work")]
+)
+def test_a_search_that_had_less_time_says_why(page: Page, others: int, why: str) -> None:
     def shared(route: Route) -> None:
-        less = {"depth": 3, "cut_short": True, "granted_ms": 12.0}
+        less = {"depth": 3, "cut_short": True, "granted_ms": 12.0, "shared": bool(others)}
         route.fulfill(json={**route.fetch().json(), **less})
 
     page.route("**/search", shared)
     search(page)
     depth = page.locator(".time .depth")
     expect(depth).to_contain_text("Re-ranked 3 of")
-    expect(depth).to_contain_text("others were searching, so it was granted 12 ms")
+    expect(depth).to_contain_text(f"{why}, so it was granted 12 ms")
 
 
 def test_the_slider_ranks_anew_and_the_address_follows(page: Page) -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from glassrank.deadline import Deadline
 from glassrank.errors import InputError
 from glassrank.retrieve import BM25, QL, RM3, Index, Method, method_name, parse_method
+from glassrank.retrieve.search import search, term_scores
 from glassrank.types import Doc
 
 bases = st.one_of(
@@ -118,3 +119,20 @@ def test_a_query_with_a_deadline_looks_at_a_bounded_number_of_postings(
             assert index.left_out("ant bee cat") == left_out
         (free,) = index.top_k(["ant bee cat"], 40, method)
         assert len(free.docs) == 40
+
+
+@pytest.mark.parametrize("method", [BM25(), QL()])
+def test_a_score_is_the_sum_of_its_terms_scores(tmp_path: Path, method: BM25 | QL) -> None:
+    """In all segments, and not of documents that are deleted."""
+    texts = ["cat cat dog", "dog mouse", "mouse", "cat mouse mouse", "dog", "bird"]
+    index = Index.build([Doc(str(n), text) for n, text in enumerate(texts[:3])], tmp_path / "index")
+    index.add(Doc(str(n), text) for n, text in enumerate(texts[3:], 3))
+    index.delete(["4"])
+    query = {"cat": 1.0, "dog": 2.0, "mous": 1.0, "absent": 1.0}
+    (top,) = search(index.snapshot, [query], 10, method)
+    values = term_scores(index.snapshot, query, top.docs, method)
+    assert values.shape == (len(top.docs), len(query)) and len(top.docs) == 4
+    assert values.sum(1) == pytest.approx(top.scores.tolist(), rel=1e-6)
+    (both,) = [row for row, n in zip(values, top.docs, strict=True)
+               if index.snapshot.doc_id(int(n)) == "0"]  # fmt: skip
+    assert both[0] > 0 and both[1] > 0 and both[2:].tolist() == [0, 0]

@@ -62,7 +62,10 @@ def own(
         words=pipeline.models[0].words(doc_id, passage.number if passage else 0),
         passage=passage,
     )
-    assert replace(found, against=None) == alone
+    # The first stage's share is divided among query words, where the index is known.
+    assert replace(found, against=None, parts=alone.parts, terms=alone.terms) == alone
+    values = [(part.name, part.value) for part in found.parts.children]
+    assert values == [(p.name, pytest.approx(p.value)) for p in alone.parts.children]
     return found
 
 

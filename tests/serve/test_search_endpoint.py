@@ -217,6 +217,13 @@ def test_models_one_after_the_other(options: Options) -> None:
             ]
             assert shown[0] == shown[1] and shown[0]["model"] == "knrm"
             assert shown[0]["score"] == pytest.approx(hit["score"], abs=1e-4)
+        ids = [hit["doc_id"] for hit in found["hits"][:2]]
+        asked = {"query": QUERY, "doc_id": ids, "model": ["tk", "knrm"]}  # each by its own
+        pair = client.post("/explain", json=asked).json()
+        assert [pair[side]["model"] for side in ("left", "right")] == ["tk", "knrm"]
+        assert [pair[side]["doc_id"] for side in ("left", "right")] == ids
+        assert pair["right"]["score"] == pytest.approx(found["hits"][1]["score"], abs=1e-4)
+        assert pair["parts"] is None and pair["sentence"] == ""  # on no common scale
         lines = client.post("/search", json={"query": QUERY, "stream": True}).text.splitlines()
         assert [json.loads(line)["stage"] for line in lines] == ["first_stage", "final"]
         ranked = client.post("/v2/rerank", json={"query": QUERY, "documents": ["dog", "the cat"]})

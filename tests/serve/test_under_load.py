@@ -157,6 +157,7 @@ def test_what_was_granted_is_told(loaded: SimpleNamespace) -> None:
     client, queue = loaded.client, loaded.queues["search"]
     alone = client.post("/search", json={"query": "cat", "budget_ms": 9000}).json()
     assert 6000 < alone["granted_ms"] < 9000 and not alone["cut_short"]
+    assert not alone["shared"]
     with ThreadPoolExecutor(1) as pool:
         with busy(queue):
             asked = pool.submit(client.post, "/search", json={"query": "cat", "budget_ms": 9000})
@@ -164,12 +165,25 @@ def test_what_was_granted_is_told(loaded: SimpleNamespace) -> None:
                 threading.Event().wait(0.005)
             others = [queue.submit(lambda _: None, Deadline.after(8000), 1.0) for _ in range(3)]
         shared = asked.result().json()
-    assert shared["granted_ms"] < 4500
+    assert shared["granted_ms"] < 4500 and shared["shared"]
     for other in others:
         other.result(30)
     text = client.get("/metrics").text
     assert 'glassrank_granted_seconds_count{model="tk"} 2.0' in text
     assert 'glassrank_reranked_depth_count{model="tk"} 2.0' in text
+
+
+def test_a_budget_that_was_used_up_by_waiting_grants_nothing(loaded: SimpleNamespace) -> None:
+    """Where everybody is late it is answered all the same, and less than nothing is never told."""
+    client, queue = loaded.client, loaded.queues["search"]
+    with ThreadPoolExecutor(1) as pool:
+        with busy(queue):
+            asked = pool.submit(client.post, "/search", json={"query": "cat", "budget_ms": 1})
+            while not queue.load.waiting:
+                threading.Event().wait(0.005)
+            threading.Event().wait(0.05)
+        answer = asked.result()
+    assert answer.status_code == 200 and answer.json()["granted_ms"] == 0
 
 
 def test_a_failure_in_the_middle_of_a_stream_is_its_last_line(

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glassrank.text import EnglishAnalyzer
-from glassrank.text.english import STOP_WORDS, lower_case
+from glassrank.text.analysis import lower_case
+from glassrank.text.english import STOP_WORDS
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +61,7 @@ def test_what_was_seen_before_changes_nothing(texts: list[str]) -> None:
 
 
 def test_a_full_memory_of_words_begins_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("glassrank.text.english._CACHE_LIMIT", 2)
+    monkeypatch.setattr("glassrank.text.analysis._CACHE_LIMIT", 2)
     analyze = EnglishAnalyzer()
     assert analyze("cats dogs birds cats") == ["cat", "dog", "bird", "cat"]
     assert len(analyze._terms) <= 2

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from glassrank.retrieve import snapshot
-from glassrank.text import EnglishAnalyzer, english, word_breaks
+from glassrank.text import EnglishAnalyzer, analysis, word_breaks
 
 MOST = 32 << 20
 """Bytes, of each cache."""
@@ -14,9 +14,9 @@ _ENTRY = 120
 
 
 def test_terms_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    longest = "x" * english._LONGEST_CACHED
-    assert english._CACHE_LIMIT * (2 * sys.getsizeof(longest) + _ENTRY) < MOST
-    monkeypatch.setattr(english, "_CACHE_LIMIT", 50)
+    longest = "x" * analysis._LONGEST_CACHED
+    assert analysis._CACHE_LIMIT * (2 * sys.getsizeof(longest) + _ENTRY) < MOST
+    monkeypatch.setattr(analysis, "_CACHE_LIMIT", 50)
     analyzer = EnglishAnalyzer()
     for number in range(500):
         assert analyzer(f"word{number} {longest}{number}") == [
@@ -24,7 +24,7 @@ def test_terms_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
             f"{longest}{number}",
         ]
     assert len(analyzer._terms) <= 50
-    assert max(map(len, analyzer._terms)) <= english._LONGEST_CACHED
+    assert max(map(len, analyzer._terms)) <= analysis._LONGEST_CACHED
 
 
 def test_words_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,8 +67,7 @@ export class ChangeStrip {
           number(moved.score_after),
           moved.score_after - moved.score_before,
         ),
-        move("rank", moved.rank_before, moved.rank_after, moved.rank_before - moved.rank_after),
-        make("span", { class: "faint" }, `of ${count(answer.moved.length)} candidates`),
+        ...ranked(answer),
         rounded(moved, this._explanation),
       ),
       make("p", { class: "actions" }, this._putBack(), this._sideBySide(change, answer)),
@@ -93,6 +92,19 @@ export class ChangeStrip {
     };
     return make("button", { type: "button", on: { click } }, "Before and after, side by side");
   }
+}
+
+// Alone, it has no rank: there was no time to score others again.
+function ranked(answer) {
+  const { rank_before, rank_after } = answer.moved[answer.doc];
+  const others = answer.moved.length;
+  if (others < 2 && answer.doc_ids.length > 0) {
+    return [make("span", { class: "faint" }, "there was no time to rank the others anew")];
+  }
+  return [
+    move("rank", rank_before, rank_after, rank_before - rank_after),
+    make("span", { class: "faint" }, `of ${count(others)} candidates`),
+  ];
 }
 
 // Stored vectors are rounded, those of a changed text are not; where that shows, it is said.

@@ -49,13 +49,7 @@ export class CompareView {
     }
     const model = modelOf(this._context.info, state);
     const asked = { query: q, model: model?.name ?? null, method: state.method ?? null };
-    const form = {
-      query: q,
-      doc_id: [left, right],
-      model: model ? [model.name] : [],
-      method: asked.method,
-    };
-    const name = JSON.stringify([form, state.budget]);
+    const name = JSON.stringify([asked, left, right, state.budget]);
     if (name === this._name) {
       this._sides?.show(state);
       return;
@@ -65,11 +59,9 @@ export class CompareView {
     replace(this._place, make("p", { class: "faint loading" }, "Comparing …"));
     try {
       const answer = await this._ask(async (signal) => {
-        const [comparison, found] = await Promise.all([
-          explain(form, signal),
-          this._ranks(asked, state, signal),
-        ]);
-        return { comparison, found };
+        const found = await this._ranks(asked, state, signal);
+        const form = explainForm(asked, [left, right], found);
+        return { comparison: await explain(form, signal), found };
       });
       if (answer) this._draw(answer.comparison, answer.found);
     } catch (error) {
@@ -78,14 +70,19 @@ export class CompareView {
     }
   }
 
-  // Where both stand in the ranking, if they are near its top. Without it, they are still compared.
+  // Where both stand in the list that they were chosen from, or, behind a link, in one that is asked
+  // for now, if they are near its top. Without it, they are still compared.
   async _ranks(asked, state, signal) {
-    const { info } = this._context;
-    const k = Math.min(AMONG, info.limits.k);
+    const { info, listed } = this._context;
     const budget_ms = state.budget ?? info.budget_ms;
+    const ids = [state.left, state.right];
+    if (listed && isSame(listed.form, asked, budget_ms)) {
+      const found = byId(listed.answer);
+      if (ids.every((id) => found.has(id))) return found;
+    }
+    const k = Math.min(AMONG, info.limits.k);
     try {
-      const answer = await search({ ...asked, k, budget_ms }, signal);
-      return new Map(answer.hits.map((hit) => [hit.doc_id, hit]));
+      return byId(await search({ ...asked, k, budget_ms }, signal));
     } catch {
       return new Map();
     }
@@ -109,4 +106,31 @@ export class CompareView {
     this._sides.show(this._context.address.state);
     this._context.say("Two documents side by side");
   }
+}
+
+// Each by the model that placed it in the list, so that its score is the same here.
+function explainForm(asked, ids, found) {
+  const hits = ids.map((id) => found.get(id));
+  const models = hits.map((hit) => hit?.placed_by ?? asked.model).filter(Boolean);
+  const scores = hits.map((hit) => hit?.first_score).filter((score) => typeof score === "number");
+  return {
+    query: asked.query,
+    doc_id: ids,
+    model: new Set(models).size > 1 ? models : models.slice(0, 1),
+    method: asked.method,
+    ...(scores.length === ids.length ? { first_score: scores } : {}),
+  };
+}
+
+function byId(answer) {
+  return new Map(answer.hits.map((hit) => [hit.doc_id, hit]));
+}
+
+function isSame(form, asked, budget) {
+  return (
+    form.query === asked.query &&
+    (form.method ?? null) === asked.method &&
+    [null, asked.model].includes(form.model ?? null) &&
+    form.budget_ms === budget
+  );
 }

@@ -11,15 +11,21 @@ export class Looks {
     this.signals = explanation.signals.map(
       (signal, place) => signal.first_look !== flipped.has(`s${place}`),
     );
+    this._first = explanation.signals.map((signal) => signal.first_look);
     this.terms = explanation.query.words.map((_, place) => !flipped.has(`t${place}`));
   }
 
   // What colours a word: the number of a signal or of a query word; null if nothing does.
   colour(mark, word) {
     if (!word.telling) return null;
-    if (mark.signal !== null && !this.signals[mark.signal]) return null;
+    if (mark.signal !== null && !this._isOn(mark)) return null;
     if (mark.term !== null && !this.terms[mark.term]) return null;
     return this.byTerm ? mark.term : mark.signal;
+  }
+
+  // A word that adds much is coloured even where its signal's words are not at first.
+  _isOn(mark) {
+    return this.signals[mark.signal] || (mark.stands_out && !this._first[mark.signal]);
   }
 }
 

@@ -1,7 +1,7 @@
 // How numbers and texts are printed: digit for digit as glassrank/explaining/printing.py does.
 
 const DECIMALS = 4;
-export const WORDS_ADD = "What a word of the document adds: the score less that without it";
+export const WORDS_ADD = "What each word of the document adds to the score";
 const UNSAFE = /[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]/g;
 
 export function number(value) {
@@ -23,9 +23,11 @@ function rounded(value) {
   return Number(lower.at(-1)) % 2 === 0 ? lower : text;
 }
 
-// 0.834 as 83%: probabilities are not known any better.
-export function percent(value) {
-  return `${Math.round(100 * value)}%`;
+const STEPS = [0.05, 0.1, 0.2, 0.3, 0.5];
+
+// 0.34 as four of five steps: probabilities are not known any better.
+export function steps(probability) {
+  return STEPS.filter((step) => probability >= step).length;
 }
 
 export function count(value) {

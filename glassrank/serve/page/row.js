@@ -2,9 +2,18 @@
 
 import { addressOf } from "./address.js";
 import { make, replace } from "./dom.js";
-import { characters, count, number, percent } from "./printing.js";
+import { characters, count, number, steps } from "./printing.js";
 
 export const CALM = matchMedia("(prefers-reduced-motion: reduce)");
+
+// A bar of five steps and no percentage, which would say more than is known: see "Probabilities" in
+// docs/explanations.md, which says what each step is worth.
+function relevanceBar(probability) {
+  if (typeof probability !== "number") return null;
+  const label = `relevance ${steps(probability)} of 5`;
+  const filled = "\u25ae".repeat(steps(probability)).padEnd(5, "\u25af");
+  return make("span", { class: "chance", role: "img", "aria-label": label, title: label }, filled);
+}
 
 export class Row {
   constructor({ onOpen, onChoose }) {
@@ -52,13 +61,12 @@ export class Row {
     replace(this._ranks, ...ranks(hit, alone));
     const shown = hit.reranked || alone ? hit.score : hit.first_score;
     const kind = hit.reranked ? "score" : `${answer.method} score`;
-    const known = typeof hit.probability === "number";
-    const chance = known ? `${percent(hit.probability)} likely` : null;
     replace(
       this._score,
       make("span", { class: "unseen" }, `${kind} `),
       number(shown),
-      chance && make("span", { class: "chance", title: "to be relevant" }, chance),
+      relevanceBar(hit.probability),
+      placed(hit, answer),
     );
     this._score.title = kind;
     this._why.setAttribute("aria-label", `Explain ${title}`);
@@ -82,6 +90,13 @@ export class Row {
     const calm = CALM.matches ? "instant" : "smooth";
     this.root.scrollIntoView({ block: "nearest", behavior: calm });
   }
+}
+
+// Which model of a cascade gave it its score: with less time it is another one, and the score too.
+function placed(hit, answer) {
+  if (!hit.placed_by || hit.placed_by === answer.model) return null;
+  const title = "the model that gave this score; with another budget it may be another";
+  return make("span", { class: "placed", title }, `by ${hit.placed_by}`);
 }
 
 // Where it stands now, and how far it came from where the first stage had it.

@@ -135,6 +135,7 @@ export class SearchView {
       if (answer === null) return; // another search has begun meanwhile
       if (answer.generation !== this._answer?.generation) forget();
       this._answer = answer;
+      this._context.listed = { form, answer }; // what a comparison is of
       this._tell(answer, form, state);
     } catch (error) {
       this._asked = "";
@@ -212,13 +213,16 @@ export class SearchView {
   }
 }
 
-// Ranking is fast by rounding vectors, so that a score in the list may differ in its last digits.
+// Ranking is fast by rounding vectors, so that a score in the list may differ in its last digits;
+// one that differs by more stands below those that a later model ranked, or was ranked in less time.
+const ROUNDING = 0.02;
+
 function roundedNote(hit, explanation) {
   if (!hit?.reranked || number(hit.score) === number(explanation.score)) return null;
   const listed = number(hit.score);
-  return make(
-    "span",
-    { class: "faint small" },
-    ` · the list has ${listed}: vectors are rounded for speed`,
-  );
+  const why =
+    Math.abs(hit.score - explanation.score) < ROUNDING
+      ? "vectors are rounded for speed"
+      : "to stand below what a later model ranked, or because less of it was read in time";
+  return make("span", { class: "faint small" }, ` · the list has ${listed}: ${why}`);
 }

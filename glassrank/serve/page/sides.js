@@ -1,6 +1,6 @@
 // A comparison, drawn: two texts with what tells them apart between them.
 
-import { againstOthers } from "./against.js";
+import { againstEachOther, againstOthers } from "./against.js";
 import { differenceTable } from "./differences.js";
 import { make } from "./dom.js";
 import { folded, noteList, scoreLine } from "./explanation.js";
@@ -22,14 +22,22 @@ export class Sides {
     this.root = make(
       "div",
       { class: "sides" },
-      make("section", { class: "shared", "aria-label": "Query" }, this._texts[0].query.root),
-      left,
       make(
         "section",
-        { class: "between", "aria-label": "Differences" },
-        differenceTable(comparison, names),
+        { class: "shared", "aria-label": "Query" },
+        this._texts[0].query.root,
+        againstEachOther(comparison),
       ),
+      left,
       right,
+      make(
+        "section",
+        { class: "between shared", "aria-label": "Differences" },
+        // Of two documents the bars above say it; what is left is by path and kernel.
+        comparison.parts
+          ? folded("Differences by path and kernel", () => [differenceTable(comparison, names)])
+          : differenceTable(comparison, names),
+      ),
       make(
         "details",
         { class: "shared what", open: true },

@@ -24,7 +24,13 @@ export class Switches {
     const raw = new Map(explanation.terms.map((term) => [term.word, number(term.value)]));
     const told = against ? differences(against.parts) : raw;
     this._terms = explanation.query.words.map((word, place) =>
-      this._switch(`t${place}`, place, word.text, String(place + 1), told.get(place)),
+      this._switch(
+        `t${place}`,
+        word.telling ? place : null,
+        word.text,
+        String(place + 1),
+        told.get(place),
+      ),
     );
     const kinds = areKernels ? "Kernels" : "Signals";
     const signals = fieldset(kinds, this._signals);
@@ -67,12 +73,13 @@ export class Switches {
     return input;
   }
 
+  // Without a place it has no colour: it is context.
   _switch(code, place, name, cue, value) {
     const input = make("input", { type: "checkbox" });
     input.addEventListener("change", () => this._go(flipped(this._state, code)));
     return make(
       "label",
-      { class: `chip ${look(place)}` },
+      { class: place === null ? "chip context" : `chip ${look(place)}` },
       input,
       make("span", { class: "name" }, name),
       make("sup", {}, cue),

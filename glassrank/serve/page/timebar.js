@@ -75,18 +75,29 @@ function depthLine(answer) {
   return [
     "Re-ranked ",
     make("b", {}, count(answer.depth)),
-    ` of ${count(answer.found)} candidates in `,
+    ` of ${count(answer.found)} candidates`,
+    ...furtherDepths(answer),
+    " in ",
     spent,
     ", ",
   ];
 }
 
-// A search that others had to wait for, or that had to wait for others, has less than its budget.
+// How many of them the later models of a cascade came to: it changes with the time that there was,
+// and with it the scores.
+function furtherDepths(answer) {
+  return answer.stages
+    .filter((stage) => /^scoring_\d+$/.test(stage.name))
+    .map((stage) => `, the best ${count(stage.documents ?? 0)} once more`);
+}
+
+// A search that others had to wait for, or that had to wait, has less than its budget.
 const MUCH_LESS = 0.8;
 
 function shared(answer, budgetMs) {
   if (!answer.cut_short || answer.granted_ms >= MUCH_LESS * budgetMs) return "";
-  return `; others were searching, so it was granted ${milliseconds(answer.granted_ms)}`;
+  const why = answer.shared ? "others were searching" : "this machine was busy with other work";
+  return `; ${why}, so it was granted ${milliseconds(answer.granted_ms)}`;
 }
 
 function piece(name, share) {

@@ -22,6 +22,7 @@ export class WordText {
     this._onPick = onPick;
     this._text = side === "query" ? explanation.query : explanation.doc;
     this._marks = side === "query" ? queryMarks(explanation) : explanation.marks;
+    this._most = Math.max(...this._marks.map((mark) => mark.share ?? 0), Number.MIN_VALUE);
     this._words = new Map(); // place -> element
     const whose = side === "query" ? "query" : "document";
     this.root = make("div", {
@@ -68,7 +69,8 @@ export class WordText {
   paint(looks) {
     for (const [place, element] of this._words) {
       const mark = this._marks[place];
-      const own = looks.terms[place] ? place : null; // a query word has the colour of its number
+      // A query word has the colour of its number; what is context has none.
+      const own = looks.terms[place] && this._text.words[place].telling ? place : null;
       const colour = this._side === "query" ? own : looks.colour(mark, this._text.words[place]);
       element.querySelector("sup")?.remove();
       element.className = shape(this._text.words[place]);
@@ -83,8 +85,9 @@ export class WordText {
 
   _depth(mark, place) {
     if (mark.signal === null) return LIGHTEST + (DEEPEST - LIGHTEST) / 2;
-    const strength = this._explanation.signals[mark.signal].strength[place] ?? 0;
-    return LIGHTEST + (DEEPEST - LIGHTEST) * strength;
+    const close = this._explanation.signals[mark.signal].strength[place] ?? 0;
+    const adds = mark.share > 0 ? mark.share / this._most : 0;
+    return LIGHTEST + (DEEPEST - LIGHTEST) * Math.min(1, Math.max(close, adds));
   }
 
   // As if the word were not there, or another one in its place.
