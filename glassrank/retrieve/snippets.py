@@ -134,7 +134,7 @@ class Snippets:
 
 
 def show_snippet(
-    query: str, analyzer: EnglishAnalyzer, text: str, passage: tuple[int, int] | None
+    query: str, analyzer: Analyzer, text: str, passage: tuple[int, int] | None
 ) -> str:
     """Of one text by itself: nothing is done for a query before it is asked for."""
     return Snippets(query, analyzer)(text, passage=passage).text
