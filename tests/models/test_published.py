@@ -201,7 +201,7 @@ def test_a_cross_encoder_is_the_last_stage_of_a_cascade(tmp_path: Path) -> None:
     index = index_of(tmp_path / "index")
     search = gr.Pipeline(index, [gr.load(str(bi)), gr.load(str(cross))])
     ranking = search(QUERY, k=4)
-    assert ranking.depths == (2, 2)  # as many as have the cat
+    assert ranking.depths[-1] == 2  # as many as have the cat
     expected = [logits(TEXTS[int(hit.doc_id[1:])])[0] for hit in ranking]
     np.testing.assert_allclose([hit.score for hit in ranking], expected, rtol=1e-5)
     with pytest.raises(InputError, match="as one text"):
