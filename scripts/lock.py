@@ -60,7 +60,8 @@ def main() -> None:
             chosen = () if extra == "base" else ("--extra", extra)
             needs[extra] = read_markers(compile_pins(ROOT / "pyproject.toml", *limits, *chosen))
         hashed = compile_pins(pinned, "--no-deps", "--generate-hashes")
-    unpinned = needs["base"].keys() - read_markers(hashed).keys()
+    everywhere = {name for name, marker in needs["base"].items() if not marker}
+    unpinned = everywhere - read_markers(hashed).keys()
     if unpinned:
         sys.exit(f"error: add a line name==version for {', '.join(sorted(unpinned))}")
     blocks = []

@@ -133,9 +133,7 @@ class Snippets:
         return matches
 
 
-def show_snippet(
-    query: str, analyzer: Analyzer, text: str, passage: tuple[int, int] | None
-) -> str:
+def show_snippet(query: str, analyzer: Analyzer, text: str, passage: tuple[int, int] | None) -> str:
     """Of one text by itself: nothing is done for a query before it is asked for."""
     return Snippets(query, analyzer)(text, passage=passage).text
 

@@ -60,7 +60,7 @@ class TooManyPipelined(Exception):  # noqa: N818
     """The client has sent too many requests ahead."""
 
 
-class Step(enum.Enum):
+class RequestStep(enum.Enum):
     """What a connection is at."""
 
     HEADERS = "no request, or not all of its headers"
@@ -170,7 +170,7 @@ class Connection(asyncio.Protocol):
         self._limits = connections.limits
         self._all = server_state.connections
         self._http = _JsonErrors(server_state=server_state, _loop=self.loop, **given)
-        self._step = Step.HEADERS
+        self._step = RequestStep.HEADERS
         self._since = self.loop.time()
         self._requests = 0
         self._pipelined = 0
@@ -210,7 +210,7 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """More of a request, or more than a request may have."""
         self._received = True
-        if self._is_chunked and self._step is Step.BODY:
+        if self._is_chunked and self._step is RequestStep.BODY:
             # Each chunk has two line ends; many small ones cost far more than their bytes.
             self._chunk_lines += data.count(b"\r\n")
             if self._chunk_lines > 2 * self._limits.body_chunks:
@@ -241,7 +241,7 @@ class Connection(asyncio.Protocol):
     def shutdown(self) -> None:
         """The service ends: what has come in is answered, and so is what is on its way."""
         self._closing_since = self.loop.time()
-        if self._step in (Step.HELD, Step.RESPONSE):
+        if self._step in (RequestStep.HELD, RequestStep.RESPONSE):
             self._close_after_response()
         else:
             self.loop.call_later(_CLOSING_SECONDS, self.check_time)
@@ -266,7 +266,7 @@ class Connection(asyncio.Protocol):
             now = self.loop.time()
             delay = max(delay, self._connections.reserve_request(self.address, now))
         if delay or self.unread():
-            self._enter(Step.HELD)
+            self._enter(RequestStep.HELD)
             if self._pipelined > self._limits.pipelined_requests:
                 raise TooManyPipelined
             await asyncio.sleep(delay)
@@ -274,11 +274,11 @@ class Connection(asyncio.Protocol):
                 await asyncio.sleep(_SWEEP_SECONDS)
         if self.transport.is_closing():
             raise Gone
-        self._enter(Step.BODY if has_body else Step.RESPONSE)
+        self._enter(RequestStep.BODY if has_body else RequestStep.RESPONSE)
 
     def end_body(self) -> None:
         """The request is whole."""
-        self._step = Step.RESPONSE  # in the time that it has had since its headers
+        self._step = RequestStep.RESPONSE  # in the time that it has had since its headers
 
     def begin_response(self, size: int) -> None:
         """So many bytes are about to be sent."""
@@ -287,7 +287,7 @@ class Connection(asyncio.Protocol):
     def end_request(self) -> None:
         """Its response is complete, or never will be."""
         self._received = False
-        self._enter(Step.HEADERS)
+        self._enter(RequestStep.HEADERS)
 
     @property
     def is_closing(self) -> bool:
@@ -319,9 +319,9 @@ class Connection(asyncio.Protocol):
         """Who costs least makes room first; the tuple orders as this module's list does."""
         if self.unread() and self.loop.time() - self._unread_since > _STALLED_SECONDS:
             return (0, self._unread_since)
-        if self._step is Step.HELD:
+        if self._step is RequestStep.HELD:
             return (1, self._since)
-        if self._step is not Step.RESPONSE:
+        if self._step is not RequestStep.RESPONSE:
             return (3 if self.has_key else 2, self._since)
         return _NEVER_CLOSED
 
@@ -334,19 +334,19 @@ class Connection(asyncio.Protocol):
             self.abort()
             return
         if self._closing_since is not None and now - self._closing_since >= _CLOSING_SECONDS:
-            if self._step is Step.HEADERS:
+            if self._step is RequestStep.HEADERS:
                 self._close_after_response()
-            elif self._step is Step.BODY:
+            elif self._step is RequestStep.BODY:
                 self.abort()
             return
         seconds = limits.response_seconds
-        if self._step is Step.HEADERS:
+        if self._step is RequestStep.HEADERS:
             seconds = limits.idle_seconds if self._requests else limits.header_seconds
         if now - self._since > seconds:
             self.abort()
 
-    def _enter(self, step: Step) -> None:
-        if step is Step.HEADERS or self._step is Step.HEADERS:
+    def _enter(self, step: RequestStep) -> None:
+        if step is RequestStep.HEADERS or self._step is RequestStep.HEADERS:
             self._since = self.loop.time()
         self._step = step
 

@@ -122,8 +122,8 @@ class Options:
         """
         if self.api_key is not None:
             return None
-        own = (*_LOOPBACK_NAMES, self.host) if is_loopback(self.host) else ()
-        named = (*own, *self.allowed_hosts)
+        loopback = (*_LOOPBACK_NAMES, self.host) if is_loopback(self.host) else ()
+        named = (*loopback, *self.allowed_hosts)
         return frozenset(name.lower() for name in named)
 
 

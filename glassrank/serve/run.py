@@ -171,10 +171,12 @@ class _Worker:
         self.process.start()
 
     def is_alive(self) -> bool:
+        """Whether it runs, and has shown a sign of life lately."""
         silent = time.monotonic() - self._beat.value > _SILENT_SECONDS
         return self.process.is_alive() and not silent
 
     def end(self, give_up: float) -> None:
+        """Waits until it has ended; at some moment it is killed."""
         self.process.join(max(0.0, give_up - time.monotonic()))
         self.process.kill()
         self.process.join()
