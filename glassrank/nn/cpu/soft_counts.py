@@ -186,7 +186,9 @@ def _read_out(sums: Any, query: Any, pooling: Any, words: int, spare: Any) -> An
 @njit
 def _share(lengths: Any, number: int, threads: int) -> Any:
     """The first and the last document of one thread: all threads get about as many words."""
-    words = lengths.sum()
+    words = 0  # a loop: numba's own sum would have SciPy's algebra imported when it is loaded
+    for length in lengths:
+        words += length
     begin, end = words * number // threads, words * (number + 1) // threads
     first = last = done = 0
     for length in lengths:
