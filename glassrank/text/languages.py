@@ -10,7 +10,7 @@
 | tr | I without a dot keeps it off; nothing from an apostrophe on (`ApostropheFilter`) |
 | cjk | bigrams of Han, Hiragana, Katakana and Hangul, widths folded (`CJKAnalyzer`) |
 
-Stemmers are Snowball's. docs/decisions/0033-languages.md says where Lucene has another, and why.
+Stemmers are Snowball's. docs/decisions/0031-languages.md says where Lucene has another, and why.
 """
 
 import difflib
