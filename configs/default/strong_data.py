@@ -254,7 +254,7 @@ def save(folder: Path, name: str, out: Path, first_stage_weight: float) -> None:
     model = KernelBERT(replace(default.model.config, encoder=encoder))
     model.first_stage_weight = torch.nn.Parameter(torch.tensor(first_stage_weight))
     model.load_state_dict(weights, strict=False)
-    usage = replace(default.usage, calibration=None, texts_calibration=None)
+    usage = replace(default.usage, calibration=None)
     card = f"`{name}`, trained by configs/default/strong.py.\n"
     save_model(out, model.eval(), usage, default.vocabulary, card, "int8", "int8")
 
