@@ -144,6 +144,9 @@ def arrays_in(content: bytes) -> dict[str, Weight]:
         name: Quantized(arrays.pop(name), arrays.pop(scales))
         for name, scales in scaled_in(list(arrays))
     }
+    for name, (values, scales) in quantized.items():
+        largest = np.maximum(values.max(1), -values.min(1).astype(np.float32))  # of each row
+        _check_numbers(name, largest * scales)
     return {**arrays, **quantized}
 
 

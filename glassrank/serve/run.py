@@ -11,7 +11,7 @@ import gc
 import logging
 import multiprocessing
 import os
-import select
+import selectors
 import signal
 import socket
 import struct
@@ -120,13 +120,14 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """First accepts every connection that was made, then stops listening."""
-        listeners = sockets or [each for server in self.servers for each in server.sockets]
-        for listener in listeners:
-            drop_new_connections(listener)
         self.connections.closing = True
-        give_up = time.monotonic() + _ACCEPT_SECONDS
-        while select.select(listeners, [], [], 0)[0] and time.monotonic() < give_up:
-            await asyncio.sleep(0.001)
+        with selectors.DefaultSelector() as waiting:
+            for listener in sockets or [each for server in self.servers for each in server.sockets]:
+                drop_new_connections(listener)
+                waiting.register(listener, selectors.EVENT_READ)
+            give_up = time.monotonic() + _ACCEPT_SECONDS
+            while waiting.select(0) and time.monotonic() < give_up:
+                await asyncio.sleep(0.001)
         await super().shutdown(sockets)
 
 

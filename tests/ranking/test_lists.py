@@ -140,9 +140,9 @@ def test_of_long_texts_as_much_is_read_as_there_is_time_for(
 ) -> None:
     read: list[int] = []
 
-    def counted(query: str, texts: list[str]) -> Any:
+    def counted(query: str, texts: list[str], **options: Any) -> Any:
         read.append(sum(map(len, texts)))
-        return original(query, texts)
+        return original(query, texts, **options)
 
     original = text_pipeline.rank_by_bm25
     monkeypatch.setattr(text_pipeline, "rank_by_bm25", counted)
