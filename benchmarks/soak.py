@@ -454,6 +454,7 @@ def soak(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         faults.append(f"a worker's memory has grown by {growth:.0f} MB")
     faults += left_over(path, temporary, logs)
     return {
+        "seconds": options.seconds,
         "changes": len(history.orders),
         "documents": len(history.born),
         "deleted": len(history.died),

@@ -21,6 +21,7 @@ import json
 import os
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 AREAS = ("Service", "Files", "Readers", "Supply", "Standing", "Cluster")
 _HEAD = """# What was tried, and what happened
@@ -28,6 +29,14 @@ _HEAD = """# What was tried, and what happened
 Written by `./scripts/reliability` from what the tests themselves report: every row is a fault that
 a test makes happen, how often, and what all of those tries ended in. A test that fails reports
 nothing. Tests that need what a machine lacks (a browser, a GPU, collections) are not counted there.
+"""
+
+
+_SOAK = """`python benchmarks/soak.py` with three times 128 connections of attackers: some send 300
+requests ahead and read nothing, some send nothing, some half a request, and all come again when they
+are closed. Three clients with the key search, re-rank and explain without pause, a writer changes the
+index, and processes are killed. Two workers, a small TK, two ARM cores that other work shared (load 4
+to 20). `docs/soak.json` is what it printed.
 """
 
 
@@ -68,5 +77,28 @@ def page(lines: list[str]) -> str:
     return "".join(parts)
 
 
+def soak_section(report: dict[str, Any]) -> str:
+    """The last long run of benchmarks/soak.py, from the JSON that it printed."""
+    rows = {
+        "seconds of load": f"{report['seconds']:,}",
+        "answers": f"{sum(report['answers'].values()):,}",
+        "of these 503, with a time to come again": f"{report['answers'].get('/search 503', 0):,}",
+        "search, p50 and p99, ms": " and ".join(map(str, report["search ms p50, p99"])),
+        "connections of attackers": format(report["attackers' connections"], ","),
+        "changes of the index": f"{report['changes']:,}",
+        "SIGKILL of workers and of writers": f"{report['workers killed']} and "
+        f"{report['writers killed']}",
+        "connections cut by these": f"{report['connections cut']}",
+        "memory of a worker, first and last, MB": f"{report['memory MB'][0]} and "
+        f"{report['memory MB'][-1]}",
+        "growth from the second third to the last, MB": f"{report['growth MB']:.0f}",
+        "faults": f"{len(report['faults'])}",
+    }
+    lines = "".join(f"| {name} | {value} |\n" for name, value in rows.items())
+    return f"\n## Soak\n\n{_SOAK}\n| | |\n|---|---:|\n{lines}"
+
+
 def write_page(reports: Path, target: Path) -> None:
-    target.write_text(page(reports.read_text("utf-8").splitlines()), "utf-8")
+    text = page(reports.read_text("utf-8").splitlines())
+    soak = json.loads(target.with_name("soak.json").read_text("utf-8"))
+    target.write_text(text + soak_section(soak), "utf-8")
