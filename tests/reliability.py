@@ -32,11 +32,11 @@ nothing. Tests that need what a machine lacks (a browser, a GPU, collections) ar
 """
 
 
-_SOAK = """`python benchmarks/soak.py` with three times 128 connections of attackers: some send 300
-requests ahead and read nothing, some send nothing, some half a request, and all come again when they
-are closed. Three clients with the key search, re-rank and explain without pause, a writer changes the
-index, and processes are killed. Two workers, a small TK, two ARM cores that other work shared (load 4
-to 20). `docs/soak.json` is what it printed.
+_SOAK = """`python benchmarks/soak.py` with three times 128 connections of attackers: some send
+300 requests ahead and read nothing, some send nothing, some half a request, and all come again when
+they are closed. Three clients with the key search, re-rank and explain without pause, a writer
+changes the index, and processes are killed. Two workers, a small TK, two ARM cores that other work
+shared (load 4 to 20). `docs/soak.json` is what it printed.
 """
 
 
