@@ -15,7 +15,7 @@ EMNLP 2019. O. Khattab, M. Zaharia, "ColBERT", SIGIR 2020.
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,9 @@ from glassrank.folders import Folder
 from glassrank.models.ranker import AnyRanker, Output, PieceText, TokenBatch, Words
 from glassrank.models.saved import SavedModel, Usage
 from glassrank.nn.onnx_session import OnnxSession
-from glassrank.text.published_tokenizer import PublishedTokenizer
+
+if TYPE_CHECKING:
+    from glassrank.text.published_tokenizer import PublishedTokenizer
 
 GRAPHS = (
     *("onnx/model_quantized.onnx", "model_quantized.onnx", "onnx/model_int8.onnx"),
@@ -78,7 +80,7 @@ class PublishedRanker(AnyRanker):
         config: PublishedConfig,
         graph: bytes,
         session: OnnxSession,
-        tokenizer: PublishedTokenizer,
+        tokenizer: "PublishedTokenizer",
     ) -> None:
         """`session` computes the graph."""
         self.config = config
@@ -250,6 +252,9 @@ def find_graph(folder: Path) -> str | None:
 
 def load_published(folder: Path, graph: str) -> SavedModel:
     """What a folder holds, and how it is used there. Nothing of it is run but the graph."""
+    # Training needs no tokenizer of others, and a bare machine has none of their packages.
+    from glassrank.text.published_tokenizer import PublishedTokenizer
+
     with explained(f"read {folder}"), about(folder, "it does not hold a model that can be used"):
         content = _content(folder / graph, _GRAPH_BYTES)
         tokenizer = PublishedTokenizer(_content(folder / TOKENIZER, _TEXT_BYTES))
