@@ -184,7 +184,7 @@ class _Worker:
 
 
 def _run_workers(options: Options, listener: socket.socket) -> None:
-    """Starts workers, replaces those that die, and ends them when it is told to end."""
+    """Starts workers, replaces those that die, and ends them at SIGTERM or Ctrl-C."""
     stopping = False
 
     def stop(*_: object) -> None:
