@@ -100,5 +100,7 @@ def soak_section(report: dict[str, Any]) -> str:
 
 def write_page(reports: Path, target: Path) -> None:
     text = page(reports.read_text("utf-8").splitlines())
-    soak = json.loads(target.with_name("soak.json").read_text("utf-8"))
-    target.write_text(text + soak_section(soak), "utf-8")
+    soak = target.with_name("soak.json")
+    if soak.exists():
+        text += soak_section(json.loads(soak.read_text("utf-8")))
+    target.write_text(text, "utf-8")
