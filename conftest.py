@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from glassrank.compiled import load_at_once
-from glassrank.nn.threads import processors
+from glassrank.backends.compiled import load_at_once
+from glassrank.backends.threads import processors
 
 sys.path.append(str(Path(__file__).parent / "tests"))
 from reliability import Recorder
@@ -26,9 +26,9 @@ load_at_once()
 # A conftest is read before the tests beside it; as one module among others it would be read twice.
 collect_ignore_glob = ["tests/*/conftest.py"]
 # Each of these imports somebody else's package, which need not be there; none has a doctest.
-collect_ignore_glob.append("glassrank/adapters/*.py")
+collect_ignore_glob.append("glassrank/integrations/*.py")
 if find_spec("triton") is None:
-    collect_ignore_glob.append("glassrank/nn/gpu/*.py")
+    collect_ignore_glob.append("glassrank/backends/gpu/*.py")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

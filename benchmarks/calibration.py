@@ -34,6 +34,7 @@ from glassrank.corpus import (
     read_queries,
     read_run,
 )
+from glassrank.index import Index
 from glassrank.models.calibration import (
     Calibration,
     JudgedScores,
@@ -44,8 +45,7 @@ from glassrank.models.calibration import (
 )
 from glassrank.models.saved import best_passages
 from glassrank.models.text_batches import batch_of, like_length
-from glassrank.ranking import Reranker
-from glassrank.retrieve import Index
+from glassrank.rerank import Reranker
 from glassrank.types import Doc, Qrels
 
 DEPTH, FIRST, LISTS = 100, 10, (1, 2, 10, 100)

@@ -13,9 +13,9 @@ import warnings
 import numpy as np
 
 from glassrank.corpus import read_qrels, read_queries
-from glassrank.measure import evaluate
-from glassrank.ranking import BudgetWarning, Pipeline, Reranker
-from glassrank.retrieve import Index
+from glassrank.index import Index
+from glassrank.rerank import BudgetWarning, Pipeline, Reranker
+from glassrank.research.evaluate import evaluate
 from glassrank.types import Run
 
 

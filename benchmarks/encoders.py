@@ -27,20 +27,20 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from glassrank.corpus import read_docs, read_qrels, read_queries
-from glassrank.measure.evaluate import evaluate
-from glassrank.models.checkpoint import load_named
-from glassrank.nn.onnx_encoders import (
+from glassrank.backends.onnx_encoders import (
     Linear,
     Quantized,
     add_bert,
     float_linear,
     int8_linear,
 )
-from glassrank.nn.onnx_file import CONTRIB, Graph
-from glassrank.nn.onnx_session import OnnxSession
-from glassrank.ranking import Reranker
-from glassrank.retrieve import Index
+from glassrank.backends.onnx_file import CONTRIB, Graph
+from glassrank.backends.onnx_session import OnnxSession
+from glassrank.corpus import read_docs, read_qrels, read_queries
+from glassrank.index import Index
+from glassrank.models.checkpoint import load_named
+from glassrank.rerank import Reranker
+from glassrank.research.evaluate.evaluate import evaluate
 from glassrank.types import Run
 
 DEPTH = 30

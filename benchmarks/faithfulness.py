@@ -33,16 +33,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from glassrank.explaining import EXPLAINERS, Explanation, ScorePart, explain_text
-from glassrank.explaining.cases import Case, Explainer, Findings, in_full
-from glassrank.explaining.leave_one_out import (
+from glassrank.explanations import EXPLAINERS, Explanation, ScorePart, explain_text
+from glassrank.explanations.cases import Case, Explainer, Findings, in_full
+from glassrank.explanations.leave_one_out import (
     explain_left_out_words,
     left_out_marks,
     left_out_signal,
 )
-from glassrank.ranking import Reranker
-from glassrank.retrieve import Index
-from glassrank.retrieve.scoring import BM25
+from glassrank.index import Index
+from glassrank.index.scoring import BM25
+from glassrank.rerank import Reranker
 from glassrank.types import Doc
 
 COUNTS = (1, 2, 3, 5)

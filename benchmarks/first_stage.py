@@ -24,8 +24,8 @@ from pathlib import Path
 from glassrank_bench.measuring import processor
 
 from glassrank.corpus import read_docs, read_queries
-from glassrank.retrieve import Index, parse_method
-from glassrank.retrieve.methods import run_method
+from glassrank.index import Index, parse_method
+from glassrank.index.methods import run_method
 from glassrank.text import EnglishAnalyzer
 from glassrank.types import Doc
 

@@ -40,12 +40,12 @@ from glassrank_bench.workloads import passages, questions
 from numpy.typing import NDArray
 
 from glassrank.corpus import read_qrels, read_run
-from glassrank.measure.budget_curve import Speed, depth_values
-from glassrank.measure.timed_models import JudgedQuery, TimedModel, Way, measure_speeds
+from glassrank.embeddings import encode_index
+from glassrank.index import Index
 from glassrank.models.pretrained import local_folder
-from glassrank.ranking import Pipeline, Reranker
-from glassrank.retrieve import Index
-from glassrank.store import encode_index
+from glassrank.rerank import Pipeline, Reranker
+from glassrank.research.evaluate.budget_curve import Speed, depth_values
+from glassrank.research.evaluate.timed_models import JudgedQuery, TimedModel, Way, measure_speeds
 
 QUALITY = Path(__file__).parents[1] / "docs" / "frontier-quality.json"
 MEASURE, CANDIDATES, WORDS, FEW, QUERIES = "nDCG@10", 100, 64, 5, 8

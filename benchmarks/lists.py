@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 
 import glassrank as gr
-from glassrank.ranking import BudgetWarning
-from glassrank.retrieve.list_bm25 import rank_by_bm25
+from glassrank.index.list_bm25 import rank_by_bm25
+from glassrank.rerank import BudgetWarning
 
 
 def main() -> None:

@@ -27,13 +27,13 @@ from pathlib import Path
 import torch
 
 from glassrank.deadline import computed
-from glassrank.measure import evaluate
-from glassrank.measure.significance import Comparison, compare
+from glassrank.embeddings import Store, encode_index
+from glassrank.index import Index
 from glassrank.models.checkpoint import SavedModel, load_named
 from glassrank.models.saved import Passages
-from glassrank.ranking import Pipeline, Reranker
-from glassrank.retrieve import Index
-from glassrank.store import Store, encode_index
+from glassrank.rerank import Pipeline, Reranker
+from glassrank.research.evaluate import evaluate
+from glassrank.research.evaluate.significance import Comparison, compare
 from glassrank.types import Doc, Qrels, Run
 
 MEASURES = ["nDCG@10", "RR@10"]

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from glassrank.measure import evaluate, evaluate_at_cutoffs, evaluate_at_depths
+from glassrank.research.evaluate import evaluate, evaluate_at_cutoffs, evaluate_at_depths
 from glassrank.types import Qrels, Run
 
 SEVEN = ["RR@10", "nDCG@10", "AP", "AP@1000", "P@20", "R@100", "ERR@20"]

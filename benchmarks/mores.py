@@ -26,10 +26,10 @@ import torch
 from glassrank_bench.measuring import processor
 from torch import Tensor
 
+from glassrank.backends.transformer import EncoderConfig
 from glassrank.models import TokenBatch, Words
 from glassrank.models.bert import BERT, BERTConfig
 from glassrank.models.mores import MORES, MORESConfig
-from glassrank.nn.transformer import EncoderConfig
 
 QUERY = 16
 DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}

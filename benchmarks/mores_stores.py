@@ -25,13 +25,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.corpus import read_qrels, read_queries
+from glassrank.embeddings import Store, encode_index
 from glassrank.errors import InputError
-from glassrank.measure import evaluate
+from glassrank.index import Index
 from glassrank.models.checkpoint import load_model
 from glassrank.models.mores import MORES
-from glassrank.ranking import Pipeline, Reranker
-from glassrank.retrieve import Index
-from glassrank.store import Store, encode_index
+from glassrank.rerank import Pipeline, Reranker
+from glassrank.research.evaluate import evaluate
 from glassrank.types import Qrels, Query, Ranking, Run
 
 DTYPES = ("float32", "bf16", "int8")

@@ -22,10 +22,16 @@ from numpy.typing import NDArray
 from glassrank.cli.clusters import query_vectors
 from glassrank.corpus import read_qrels, read_queries, read_run
 from glassrank.errors import GlassrankError
-from glassrank.measure.clusters import candidate_ks, elbow, inertias, k_means, telling_terms
-from glassrank.measure.evaluate import evaluate
-from glassrank.measure.significance import correct, paired_t_test
-from glassrank.ranking import Reranker
+from glassrank.rerank import Reranker
+from glassrank.research.evaluate.clusters import (
+    candidate_ks,
+    elbow,
+    inertias,
+    k_means,
+    telling_terms,
+)
+from glassrank.research.evaluate.evaluate import evaluate
+from glassrank.research.evaluate.significance import correct, paired_t_test
 
 Values = dict[str, NDArray[np.float64]]
 """Of each system, a value for each query."""

@@ -28,17 +28,17 @@ import torch
 from first_stage import made_up_docs
 from glassrank_bench.measuring import processor
 
+from glassrank.backends.transformer import ContextualConfig
+from glassrank.cluster import ShardedIndex, ShardedPipeline
+from glassrank.cluster.building import Encoding, build_shards, encode_shards
+from glassrank.cluster.cluster import RayShards, connected, run_tasks
+from glassrank.embeddings import encode_index
+from glassrank.index import BM25, Index
 from glassrank.models import WordTable
 from glassrank.models.checkpoint import Usage, load_served
 from glassrank.models.tk import TK, TKConfig
 from glassrank.models.trained import save_model
-from glassrank.nn.transformer import ContextualConfig
-from glassrank.ranking import Pipeline, Reranker
-from glassrank.retrieve import BM25, Index
-from glassrank.scale import ShardedIndex, ShardedPipeline
-from glassrank.scale.building import Encoding, build_shards, encode_shards
-from glassrank.scale.cluster import RayShards, connected, run_tasks
-from glassrank.store import encode_index
+from glassrank.rerank import Pipeline, Reranker
 from glassrank.types import Doc
 
 DRAWS = 20_000

@@ -36,10 +36,10 @@ from urllib.parse import quote, urlsplit
 import numpy as np
 
 from glassrank.corpus import python_docs, read_docs
-from glassrank.ranking import Reranker
-from glassrank.retrieve import Index
+from glassrank.embeddings import encode_index
+from glassrank.index import Index
+from glassrank.rerank import Reranker
 from glassrank.serve import Options
-from glassrank.store import encode_index
 
 ALLOWED = 1.2
 """p99 may be this many times the budget."""

@@ -41,11 +41,11 @@ from typing import Any
 
 from attackers import KEY, PIPELINED, Flood
 
+from glassrank.embeddings import encode_index
+from glassrank.index import Index
+from glassrank.index.snapshot import read_manifest
 from glassrank.models.checkpoint import load_named
-from glassrank.ranking import Pipeline
-from glassrank.retrieve import Index
-from glassrank.retrieve.snapshot import read_manifest
-from glassrank.store import encode_index
+from glassrank.rerank import Pipeline
 from glassrank.types import Doc
 
 GROWTH_MB = 48.0

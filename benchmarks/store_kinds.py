@@ -19,11 +19,11 @@ from pathlib import Path
 
 import numpy as np
 
-from glassrank.measure import evaluate
+from glassrank.embeddings import Store, encode_index
+from glassrank.index import Index
 from glassrank.models.checkpoint import load_named
-from glassrank.ranking import Pipeline, Reranker
-from glassrank.retrieve import Index
-from glassrank.store import Store, encode_index
+from glassrank.rerank import Pipeline, Reranker
+from glassrank.research.evaluate import evaluate
 from glassrank.types import Doc, Qrels, Run
 
 MEASURE = "nDCG@10"

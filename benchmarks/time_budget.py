@@ -20,12 +20,20 @@ from typing import Any
 
 import numpy as np
 
+from glassrank.backends.threads import threads_set
 from glassrank.cli.budget_report import draw
 from glassrank.corpus import read_docs, read_queries
-from glassrank.measure.budget_curve import Speed, TimeCurve
-from glassrank.measure.judged import candidates_of
-from glassrank.measure.measures import Measure
-from glassrank.measure.timed_models import (
+from glassrank.embeddings import Store, encode_index
+from glassrank.index import Index
+from glassrank.models.checkpoint import Usage, load_model
+from glassrank.models.pretrained import read_pretrained
+from glassrank.models.saved import SPECIAL_WORDS
+from glassrank.models.trained import save_model
+from glassrank.rerank import Pipeline, Reranker
+from glassrank.research.evaluate.budget_curve import Speed, TimeCurve
+from glassrank.research.evaluate.judged import candidates_of
+from glassrank.research.evaluate.measures import Measure
+from glassrank.research.evaluate.timed_models import (
     BudgetReport,
     JudgedQuery,
     Line,
@@ -34,20 +42,12 @@ from glassrank.measure.timed_models import (
     default_most_ms,
     measure_speeds,
 )
-from glassrank.models.checkpoint import Usage, load_model
-from glassrank.models.pretrained import read_pretrained
-from glassrank.models.saved import SPECIAL_WORDS
-from glassrank.models.trained import save_model
-from glassrank.nn.threads import threads_set
-from glassrank.ragged import Ragged
-from glassrank.ranking import Pipeline, Reranker
-from glassrank.retrieve import Index
-from glassrank.store import Store, encode_index
+from glassrank.research.train.build import build_model
+from glassrank.research.train.config import TrainConfig
+from glassrank.research.train.config_files import read_config
+from glassrank.research.train.prepared import Prepared, Split
+from glassrank.storage.ragged import Ragged
 from glassrank.text import split_words
-from glassrank.train.build import build_model
-from glassrank.train.config import TrainConfig
-from glassrank.train.config_files import read_config
-from glassrank.train.prepared import Prepared, Split
 
 DEPTH, SIZE = 100, 300
 

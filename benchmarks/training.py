@@ -24,15 +24,15 @@ from glassrank_bench.measuring import processor
 from numpy.typing import NDArray
 
 from glassrank.models.saved import SPECIAL_PIECES, SPECIAL_WORDS
+from glassrank.research.train.batches import Sampler, SplitTensors, Tokens
+from glassrank.research.train.build import build_model
+from glassrank.research.train.config import TrainConfig
+from glassrank.research.train.loop import train
+from glassrank.research.train.prepared import Prepared, Ragged, Split
+from glassrank.research.train.recorded_step import compiled_if_long
+from glassrank.research.train.state import RunProgress
+from glassrank.research.train.step import Step, make_optimizers
 from glassrank.settings import from_plain
-from glassrank.train.batches import Sampler, SplitTensors, Tokens
-from glassrank.train.build import build_model
-from glassrank.train.config import TrainConfig
-from glassrank.train.loop import train
-from glassrank.train.prepared import Prepared, Ragged, Split
-from glassrank.train.recorded_step import compiled_if_long
-from glassrank.train.state import RunProgress
-from glassrank.train.step import Step, make_optimizers
 
 WORDS, SIZE, DEPTH = 20_000, 300, 100
 WARM_UP = 1

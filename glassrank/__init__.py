@@ -17,10 +17,10 @@ from glassrank.types import Doc, Hit, Qrel, Qrels, Query, Ranking, Run
 
 if TYPE_CHECKING:
     from glassrank.corpus import read_docs, read_qrels, read_queries, read_run, write_run
-    from glassrank.explaining import explain
-    from glassrank.measure.evaluate import evaluate
-    from glassrank.ranking import Pipeline, Reranker, TextPipeline, arank, load, rank
-    from glassrank.retrieve import BM25, QL, RM3, Index
+    from glassrank.explanations import explain
+    from glassrank.index import BM25, QL, RM3, Index
+    from glassrank.rerank import Pipeline, Reranker, TextPipeline, arank, load, rank
+    from glassrank.research.evaluate.evaluate import evaluate
 
     open = Pipeline.open  # noqa: A001
 
@@ -61,16 +61,16 @@ __all__ = [
 # Found when they are first asked for: `import glassrank` itself takes no time.
 _HOMES = {
     "glassrank.corpus": ("read_docs", "read_qrels", "read_queries", "read_run", "write_run"),
-    "glassrank.explaining": ("explain",),
-    "glassrank.measure": ("evaluate",),
-    "glassrank.ranking": ("Pipeline", "Reranker", "TextPipeline", "arank", "load", "rank"),
-    "glassrank.retrieve": ("BM25", "QL", "RM3", "Index"),
+    "glassrank.explanations": ("explain",),
+    "glassrank.research.evaluate": ("evaluate",),
+    "glassrank.rerank": ("Pipeline", "Reranker", "TextPipeline", "arank", "load", "rank"),
+    "glassrank.index": ("BM25", "QL", "RM3", "Index"),
 }
 
 
 def __getattr__(name: str) -> Any:
     if name == "open":
-        return import_module("glassrank.ranking").Pipeline.open
+        return import_module("glassrank.rerank").Pipeline.open
     for home, names in _HOMES.items():
         if name in names:
             return getattr(import_module(home), name)

@@ -11,8 +11,11 @@ WHOLE = ("tests/page",)
 """Folders that one worker takes as a whole: their tests share a browser."""
 LONGEST = (
     *WHOLE,
-    *("tests/train/test_training.py", "tests/train/test_train_on_passages.py"),
-    *("tests/train/test_transformer_training.py", "tests/train/test_run_folders.py"),
+    *("tests/research/train/test_training.py", "tests/research/train/test_train_on_passages.py"),
+    *(
+        "tests/research/train/test_transformer_training.py",
+        "tests/research/train/test_run_folders.py",
+    ),
 )
 """Others follow as they are collected, at last the doctests, which are short."""
 

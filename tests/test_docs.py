@@ -15,9 +15,9 @@ import typer
 
 import glassrank as gr
 from glassrank.cli import application
+from glassrank.embeddings import encode_index
 from glassrank.models import MODELS, Ensemble
 from glassrank.models.saved import PACKAGED
-from glassrank.store import encode_index
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -55,7 +55,7 @@ COMMANDS_NOT_RUN = {
     "glassrank serve my.index --model my.model": "serves until it is stopped; tests/serve asks it",
     "curl localhost:8000/v1/rerank": "needs that server; tests/serve/test_rerank_endpoint.py",
     "pip install '.[adapters]'": "installs from the network",
-    "pip install '.[ray]'": "needs a cluster; tests/scale/test_cluster.py",
+    "pip install '.[ray]'": "needs a cluster; tests/cluster/test_cluster.py",
     "glassrank experiment configs/papers/tk-2.toml": "hours on a GPU, and a collection",
     "pip install torch": "installs from the network, and needs a GPU",
     "glassrank experiment configs/insuranceqa/tk-2.toml": "minutes on a GPU, and a collection",
@@ -180,7 +180,7 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
         for path in site.rglob("index.html")
     }
     assert "Contextual words, one match matrix" in pages["models/tk"]
-    assert 'id="glassrank.ranking.text_pipeline.rank"' in pages["api"]
+    assert 'id="glassrank.rerank.text_pipeline.rank"' in pages["api"]
     # Whoever reads it fetches nothing from elsewhere.
     fetched = re.compile(r'(?:src|href)="https?://[^"]+\.(?:js|css|png|svg|woff2?)"')
     assert not [page for page, text in pages.items() if fetched.search(text)]

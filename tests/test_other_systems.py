@@ -35,7 +35,7 @@ from pathlib import Path
 import glassrank as gr
 from glassrank.errors import CorruptError
 from glassrank.models.checkpoint import load_served
-from glassrank.store import encode_index
+from glassrank.embeddings import encode_index
 
 folder = Path(sys.argv[1])
 docs = [gr.Doc("a", "a cat on a mat"), gr.Doc("b", "a dog and a cat")]
@@ -47,7 +47,7 @@ search = gr.Pipeline(gr.Index(folder / "my.index"), gr.load("fast"))
 assert search.store is not None
 assert [hit.doc_id for hit in search("cat")] == ["a"]
 
-from glassrank.folders import Folder
+from glassrank.storage.folders import Folder
 with Folder.open(folder) as opened:
     opened.write("old", b"1")
     (folder / "link").symlink_to(folder / "old")

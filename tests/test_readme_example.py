@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import glassrank as gr
+from glassrank.embeddings import encode_index
 from glassrank.models.checkpoint import load_named
-from glassrank.store import encode_index
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text("utf-8")

@@ -15,19 +15,9 @@ PACKAGE = ROOT / "glassrank"
 
 # Top to bottom: code imports from its own package or from those above it, never below.
 ORDER = (
-    *(
-        "types",
-        "errors",
-        "tracing",
-        "deadline",
-        "settings",
-        "folders",
-        "checked",
-        "sealed",
-    ),
-    *("files", "code_cache", "compiled", "arrays", "ragged"),
-    *("corpus", "text", "retrieve", "measure", "nn", "models", "store", "ranking"),
-    *("adapters", "train", "explaining", "scale", "serve", "cli", "__main__"),
+    *("types", "errors", "tracing", "deadline", "settings", "storage", "backends", "corpus"),
+    *("text", "index", "models", "embeddings", "rerank", "integrations", "explanations"),
+    *("cluster", "serve", "research", "cli", "__main__"),
 )
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text("utf-8")
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
@@ -39,12 +29,12 @@ def parsed(path: Path) -> ast.Module:
 
 
 def layer(name: str) -> str:
-    """`retrieve` for `glassrank.retrieve.index`."""
+    """`index` for `glassrank.index.index`."""
     return name.split(".")[1]
 
 
 def dotted(path: Path) -> str:
-    """`glassrank.retrieve.index` for its file."""
+    """`glassrank.index.index` for its file."""
     return ".".join(path.relative_to(ROOT).with_suffix("").parts)
 
 
@@ -171,7 +161,7 @@ def test_every_public_name_says_what_it_is(path: Path) -> None:
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(PACKAGE).as_posix())
 def test_variables_have_the_name_of_what_they_hold(path: Path) -> None:
-    if path.relative_to(PACKAGE).parts[0] in ("nn", "ranking", "explaining"):
+    if path.relative_to(PACKAGE).parts[0] in ("backends", "rerank", "explanations"):
         return
     tree = parsed(path)
     fields = {

@@ -23,7 +23,7 @@ from pathlib import Path
 import glassrank as gr
 from glassrank.serve import Options, make_app
 from glassrank.serve.run import prepare_process
-from glassrank.store import encode_index
+from glassrank.embeddings import encode_index
 from starlette.testclient import TestClient
 
 def everything(folder, docs, path):

@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from glassrank.backends.configs import EncoderConfig
+from glassrank.backends.gpu.contextual import ContextualOnGPU
 from glassrank.models import TokenBatch, Words, WordTable
 from glassrank.models.bi_encoders import KernelBERT, KernelBERTConfig
 from glassrank.models.tk import TK, TKConfig
-from glassrank.nn.configs import EncoderConfig
-from glassrank.nn.gpu.contextual import ContextualOnGPU
-from glassrank.ranking.by_torch import Replayed
+from glassrank.rerank.torch_backend import Replayed
 from glassrank_bench.measuring import Case, MissingError, Result
 from glassrank_bench.workloads import OUR_FORM
 
@@ -104,7 +104,7 @@ class Pooling:
         starts: Tensor,
         lengths: Tensor,
     ) -> Tensor:
-        from glassrank.nn.gpu.kernels import pool_triton
+        from glassrank.backends.gpu.kernels import pool_triton
 
         return pool_triton(
             query.vectors[0], query.idf[0], vectors, scales, starts, lengths,

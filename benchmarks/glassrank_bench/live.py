@@ -7,12 +7,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from glassrank.backends.transformer import ContextualLayer, ContextualLayers, positions
 from glassrank.models import TokenBatch
 from glassrank.models.checkpoint import Usage, load_model
 from glassrank.models.saved import SPECIAL_WORDS
 from glassrank.models.trained import save_model
-from glassrank.nn.transformer import ContextualLayer, ContextualLayers, positions
-from glassrank.ranking import Reranker, load
+from glassrank.rerank import Reranker, load
 from glassrank.text import pad, split_words
 from glassrank_bench.measuring import Result, medians_ms
 from glassrank_bench.workloads import questions, random_tk, texts

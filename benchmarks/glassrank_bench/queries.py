@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from glassrank.backends.cpu.amx import usable as multiplies_bf16
 from glassrank.deadline import now
-from glassrank.measure import evaluate
-from glassrank.nn.cpu.amx import usable as multiplies_bf16
-from glassrank.ranking import Pipeline, Reranker, load
-from glassrank.retrieve import Index
-from glassrank.store import Store, encode_index, text_of
+from glassrank.embeddings import Store, encode_index, text_of
+from glassrank.index import Index
+from glassrank.rerank import Pipeline, Reranker, load
+from glassrank.research.evaluate import evaluate
 from glassrank.types import Doc, Qrels, Run
 from glassrank_bench.measuring import Result, medians_ms, peer, quantile
 from glassrank_bench.workloads import passages, questions, texts

@@ -13,10 +13,10 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional
 
+from glassrank.backends.transformer import ContextualConfig
 from glassrank.corpus import python_docs, read_docs
 from glassrank.models import Words, WordTable
 from glassrank.models.tk import TK, TKConfig
-from glassrank.nn.transformer import ContextualConfig
 from glassrank.types import Doc
 
 DOCS, WORDS, SIZE, TERMS = 1000, 200, 300, 30
@@ -111,7 +111,7 @@ class RandomStore:
 
     def fused(self, model: TK, turn: int, threads: int | None = None) -> NDArray[np.float32]:
         """The same scores in one pass of compiled code."""
-        from glassrank.nn.cpu.kernels import StoredRows, pool_cpu
+        from glassrank.backends.cpu.kernels import StoredRows, pool_cpu
 
         readout = model.readouts()[0]
         return pool_cpu(

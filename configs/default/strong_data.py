@@ -22,15 +22,15 @@ import torch
 from numpy.typing import NDArray
 from onnx import numpy_helper
 
+from glassrank.backends.configs import distance_kinds
 from glassrank.corpus import read_docs, read_qrels, read_queries, read_run
+from glassrank.index import Index
 from glassrank.models.bi_encoders import KernelBERT
 from glassrank.models.checkpoint import load_model, named_folder
 from glassrank.models.doc_reader import PassageReader
 from glassrank.models.pretrained import our_names, read_pretrained
 from glassrank.models.saved import Passages
 from glassrank.models.trained import save_model
-from glassrank.nn.configs import distance_kinds
-from glassrank.retrieve import Index
 from glassrank.text.encoder import PieceEncoder
 from glassrank.types import Doc
 

@@ -8,8 +8,8 @@ from importlib import import_module
 
 import typer
 
+from glassrank.backends.compiled import when_compiling
 from glassrank.cli import console
-from glassrank.compiled import when_compiling
 from glassrank.errors import GlassrankError, disk_error
 
 COMMANDS = (

@@ -13,11 +13,11 @@ from glassrank.cli.console import JsonFile, check_writable, is_printed, write_js
 from glassrank.errors import InputError
 
 if TYPE_CHECKING:
-    from glassrank.measure.budget_curve import Speed
-    from glassrank.measure.cascade_plan import CascadePlan
-    from glassrank.measure.timed_models import JudgedQueries, Line, TimedModel, Track
-    from glassrank.ranking import Pipeline
-    from glassrank.retrieve import Index
+    from glassrank.index import Index
+    from glassrank.rerank import Pipeline
+    from glassrank.research.evaluate.budget_curve import Speed
+    from glassrank.research.evaluate.cascade_plan import CascadePlan
+    from glassrank.research.evaluate.timed_models import JudgedQueries, Line, TimedModel, Track
     from glassrank.types import Run
 
 Item = TypeVar("Item")
@@ -68,9 +68,13 @@ def budget(
     without the first stage. Depths are chosen on dev queries if there are any.
     """
     from glassrank.cli.budget_report import check_plot, draw, plan_table, summary, tables
-    from glassrank.measure import Measure
-    from glassrank.measure.timed_models import BudgetReport, JudgedQueries, default_most_ms
-    from glassrank.retrieve import Index
+    from glassrank.index import Index
+    from glassrank.research.evaluate import Measure
+    from glassrank.research.evaluate.timed_models import (
+        BudgetReport,
+        JudgedQueries,
+        default_most_ms,
+    )
 
     for file in (json, plot, plan):
         check_writable(file)
@@ -116,9 +120,9 @@ def _open_models(
     models: list[str], index: "Index", deepest: int, device: str
 ) -> "tuple[list[TimedModel], list[Pipeline]]":
     """Each live, and with its store if the index has one; and each as it would be used."""
-    from glassrank.measure.timed_models import TimedModel, Way, labels
-    from glassrank.ranking import Pipeline, Reranker
-    from glassrank.store import Store
+    from glassrank.embeddings import Store
+    from glassrank.rerank import Pipeline, Reranker
+    from glassrank.research.evaluate.timed_models import TimedModel, Way, labels
 
     opened, used = [], []
     for model, label in zip(models, labels(models), strict=True):
@@ -163,7 +167,7 @@ class _Measured:
         track: "Track",
     ) -> "_Measured":
         """One scoring pass for each model."""
-        from glassrank.measure.timed_models import measure_speeds
+        from glassrank.research.evaluate.timed_models import measure_speeds
 
         speeds = measure_speeds(models, here.queries, repeats, track)
         scored = [model.scored(here, track) for model in models]
@@ -172,8 +176,8 @@ class _Measured:
 
     def lines(self, measures: list[str]) -> "list[Line]":
         """One for each of a model's ways to score."""
-        from glassrank.measure.budget_curve import depth_values, time_curves
-        from glassrank.measure.timed_models import Line
+        from glassrank.research.evaluate.budget_curve import depth_values, time_curves
+        from glassrank.research.evaluate.timed_models import Line
 
         deepest = self.here.deepest
         lines = []
@@ -190,10 +194,10 @@ class _Measured:
 
     def plan(self, index: "Index", measure: str, used: "list[Pipeline]") -> "CascadePlan":
         """The models as a cascade, each as it is used: learned on dev queries if there are any."""
-        from glassrank.measure.cascade_plan import BUDGETS_MS, learn_plan
-        from glassrank.measure.timed_models import first_stage_ms
         from glassrank.models.checkpoint import fingerprint
-        from glassrank.ranking.planner import spare_ms
+        from glassrank.rerank.scheduler import spare_ms
+        from glassrank.research.evaluate.cascade_plan import BUDGETS_MS, learn_plan
+        from glassrank.research.evaluate.timed_models import first_stage_ms
 
         on, scored = (self.here, self.scored)
         if self.dev is not None:
@@ -212,6 +216,6 @@ class _Measured:
 
 
 def _machine(device: str) -> dict[str, Any]:
-    from glassrank.nn.threads import threads_set
+    from glassrank.backends.threads import threads_set
 
     return {"device": device, "threads": threads_set()}

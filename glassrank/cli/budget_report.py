@@ -16,10 +16,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from glassrank.errors import InputError
-from glassrank.files import whole_file
-from glassrank.measure.budget_curve import TimeCurve
-from glassrank.measure.cascade_plan import CascadePlan
-from glassrank.measure.timed_models import BudgetReport
+from glassrank.research.evaluate.budget_curve import TimeCurve
+from glassrank.research.evaluate.cascade_plan import CascadePlan
+from glassrank.research.evaluate.timed_models import BudgetReport
+from glassrank.storage.files import whole_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

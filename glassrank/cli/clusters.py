@@ -13,9 +13,9 @@ from glassrank.cli.console import JsonFile, check_writable, is_printed, write_js
 from glassrank.errors import InputError
 
 if TYPE_CHECKING:
-    from glassrank.measure.clusters import Cluster, RankedQuery
-    from glassrank.measure.measures import Floats
-    from glassrank.ranking import Reranker
+    from glassrank.rerank import Reranker
+    from glassrank.research.evaluate.clusters import Cluster, RankedQuery
+    from glassrank.research.evaluate.measures import Floats
 
 FORMAT = 1
 _SORTS = ("gain", "loss", "size")
@@ -45,7 +45,8 @@ def clusters(
     first relevant document. The number of clusters is where the curve of
     inertias is farthest below the straight line between its ends.
     """
-    from glassrank.measure.clusters import (
+    from glassrank.rerank import Reranker
+    from glassrank.research.evaluate.clusters import (
         Cluster,
         candidate_ks,
         elbow,
@@ -53,7 +54,6 @@ def clusters(
         k_means,
         make_clusters,
     )
-    from glassrank.ranking import Reranker
 
     check_writable(json)
     if sort not in _SORTS:
@@ -85,7 +85,7 @@ def _ranked_queries(
 ) -> "list[RankedQuery]":
     """Those with a relevant document in either run: of the others no order can be better."""
     from glassrank.corpus import read_qrels, read_queries, read_run
-    from glassrank.measure.clusters import RankedQuery, first_relevant_ranks
+    from glassrank.research.evaluate.clusters import RankedQuery, first_relevant_ranks
 
     judgments, texts = read_qrels(qrels), dict(read_queries(queries))
     before = first_relevant_ranks(read_run(baseline), judgments)

@@ -11,9 +11,9 @@ import time
 from pathlib import Path
 
 import glassrank
+from glassrank.backends.compiled import load_at_once
 from glassrank.cli import console
-from glassrank.compiled import load_at_once
-from glassrank.retrieve import Index
+from glassrank.index import Index
 from glassrank.types import Doc
 
 _MOST_OFTEN = (1, 1 << 8, 1 << 16)
@@ -23,8 +23,8 @@ _STORES = ("int8", "bf16", "int3")
 
 def warmup(quiet: console.Quiet = False) -> None:
     """Compile now what the first search or ranking would compile, and load the models once."""
-    from glassrank.ranking import load
-    from glassrank.ranking.text_pipeline import LIST_MODELS
+    from glassrank.rerank import load
+    from glassrank.rerank.text_pipeline import LIST_MODELS
 
     began = time.perf_counter()
     compile_modules(Path(glassrank.__file__).parent)
@@ -50,9 +50,9 @@ def compile_all() -> None:
 
 
 def _rank(index: Index) -> None:
+    from glassrank.embeddings import Store, encode_index, store_folder
     from glassrank.models.checkpoint import load_served
-    from glassrank.ranking import Pipeline, Reranker
-    from glassrank.store import Store, encode_index, store_folder
+    from glassrank.rerank import Pipeline, Reranker
 
     saved = load_served("default")
     reranker = Reranker(saved)

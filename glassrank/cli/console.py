@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 
 from glassrank.errors import UNSAFE, InputError, safe
-from glassrank.files import atomic_write
+from glassrank.storage.files import atomic_write
 
 Item = TypeVar("Item")
 

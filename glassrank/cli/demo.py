@@ -117,7 +117,7 @@ def _answer(
     from glassrank.cli.encode import encode
     from glassrank.cli.search import show, timing_line
     from glassrank.corpus import SAMPLE_QUERIES
-    from glassrank.ranking import Pipeline
+    from glassrank.rerank import Pipeline
 
     def answered() -> bool:
         """Whether it was from stored documents."""
@@ -145,7 +145,7 @@ def _answer(
 
 def _remove_old_stores(index: Path) -> None:
     """Those of earlier versions: the demo made them, and makes them again."""
-    from glassrank.store.manifest import OldStoreError, read_manifest, stores_of
+    from glassrank.embeddings.manifest import OldStoreError, read_manifest, stores_of
 
     for folder in stores_of(index):
         try:
@@ -159,7 +159,7 @@ def _index(*, rebuild: bool, quiet: bool) -> Path:
     from glassrank import __version__
     from glassrank.corpus import CORPUS, python_docs
     from glassrank.errors import GlassrankError
-    from glassrank.retrieve import Index
+    from glassrank.index import Index
 
     path = _folder() / f"python-{platform.python_version()}-{CORPUS}-{__version__}.index"
     if not rebuild:
@@ -222,9 +222,9 @@ class DemoReports:
 
     def missing(self) -> bool:
         """Whether there is anything to do; no model is loaded for it, the page is about to open."""
-        from glassrank.retrieve import Index
-        from glassrank.store import Store
-        from glassrank.store.manifest import read_manifest, stores_of
+        from glassrank.embeddings import Store
+        from glassrank.embeddings.manifest import read_manifest, stores_of
+        from glassrank.index import Index
 
         snapshot = Index(self._index).snapshot
         stores = [

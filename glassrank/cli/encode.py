@@ -14,13 +14,13 @@ from rich.console import Console
 
 from glassrank.cli import console, on_cluster
 from glassrank.errors import GlassrankError, InputError
-from glassrank.folders import is_plain
+from glassrank.storage.folders import is_plain
 
 if TYPE_CHECKING:
+    from glassrank.embeddings import Estimate, Progress, Report
+    from glassrank.embeddings.manifest import Layout
+    from glassrank.index import Index
     from glassrank.models.checkpoint import SavedModel
-    from glassrank.retrieve import Index
-    from glassrank.store import Estimate, Progress, Report
-    from glassrank.store.manifest import Layout
 
 _PLAIN_LINE_SECONDS = 10.0
 
@@ -59,9 +59,9 @@ def encode(
     json: console.AsJson = False,
 ) -> None:
     """Encode an index's documents with a model; run it again when the index has changed."""
+    from glassrank.embeddings import store_folder
+    from glassrank.index import Index
     from glassrank.models.checkpoint import load_served
-    from glassrank.retrieve import Index
-    from glassrank.store import store_folder
 
     if name is not None and not is_plain(name):
         raise InputError(f"a store's name is one folder inside the index, which {name!r} is not")
@@ -70,7 +70,7 @@ def encode(
     if ray is None:
         report = encoded(opened, saved, path, dtype, device, reuse, leave_out, quiet=quiet)
     else:
-        from glassrank.scale.building import Encoding
+        from glassrank.cluster.building import Encoding
 
         encoding = Encoding(model, dtype, device, reuse, leave_out)
         report = on_cluster.encode(opened, saved, encoding, ray, path, quiet=quiet)
@@ -92,7 +92,7 @@ def encoded(
     quiet: bool,
 ) -> "Report":
     """Encodes, and shows how far it is."""
-    from glassrank.store import encode_index
+    from glassrank.embeddings import encode_index
 
     def begins(size: "Estimate") -> None:
         console.say(expected(size), quiet=quiet)
@@ -242,8 +242,8 @@ def lacking(index: "Index") -> list[Lacking]:
     it: the index itself is fine."""
     if not (index.path / "stores").is_dir():  # before all that models need is imported
         return []
-    from glassrank.store import Store
-    from glassrank.store.manifest import read_manifest, stores_of
+    from glassrank.embeddings import Store
+    from glassrank.embeddings.manifest import read_manifest, stores_of
 
     stores = []
     for folder in stores_of(index.path):
@@ -280,8 +280,8 @@ def check_known(index: Path, saved: "SavedModel") -> None:
 
 def follow(index: "Index", saved: "SavedModel", *, quiet: bool) -> "list[Report]":
     """Brings every store of a model up to date, or makes its first one."""
+    from glassrank.embeddings import DEFAULT_DTYPE, DTYPES
     from glassrank.models.checkpoint import fingerprint
-    from glassrank.store import DEFAULT_DTYPE, DTYPES
 
     wanted = fingerprint(saved.model)
     reports = [
@@ -301,6 +301,6 @@ def follow(index: "Index", saved: "SavedModel", *, quiet: bool) -> "list[Report]
 
 
 def _stores(index: Path) -> "list[tuple[Path, Layout]]":
-    from glassrank.store.manifest import read_manifest, stores_of
+    from glassrank.embeddings.manifest import read_manifest, stores_of
 
     return [(folder, read_manifest(folder).layout) for folder in stores_of(index)]

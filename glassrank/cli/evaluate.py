@@ -10,7 +10,7 @@ from rich.table import Table
 from glassrank.cli import console
 
 if TYPE_CHECKING:
-    from glassrank.measure import Comparison, Evaluation
+    from glassrank.research.evaluate import Comparison, Evaluation
 
 _DEFAULT = ("RR@10", "nDCG@10", "R@1000", "AP")
 
@@ -47,8 +47,8 @@ def evaluate(
 ) -> None:
     """Measure runs, and say whether they differ from a baseline."""
     from glassrank.corpus import read_qrels, read_run
-    from glassrank.measure import compare_all
-    from glassrank.measure import evaluate as measure_run
+    from glassrank.research.evaluate import compare_all
+    from glassrank.research.evaluate import evaluate as measure_run
 
     judgments = read_qrels(qrels)
     measures = measure or list(_DEFAULT)
@@ -164,9 +164,9 @@ def tune(
 ) -> None:
     """Choose k1 and b, mu, or RM3's parameters."""
     from glassrank.corpus import read_qrels, read_queries
-    from glassrank.measure.tune import best, candidates, on_the_edge
-    from glassrank.measure.tune import tune as try_all
-    from glassrank.retrieve import Index, method_name, parse_method
+    from glassrank.index import Index, method_name, parse_method
+    from glassrank.research.evaluate.tune import best, candidates, on_the_edge
+    from glassrank.research.evaluate.tune import tune as try_all
 
     start = parse_method(method)
     asked, judgments = read_queries(queries, field), read_qrels(qrels)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from glassrank.cli import console
-from glassrank.files import atomic_write
+from glassrank.storage.files import atomic_write
 
 if TYPE_CHECKING:
-    from glassrank.train.experiment import Experiment
+    from glassrank.research.train.experiment import Experiment
 
 
 def experiment(
@@ -35,7 +35,7 @@ def experiment(
     json: console.AsJson = False,
 ) -> None:
     """Train models with several seeds and compare them; run it again to go on."""
-    from glassrank.train.experiment import experiment as run
+    from glassrank.research.train.experiment import experiment as run
 
     console.check_writable(out)
     result = run(
@@ -58,7 +58,7 @@ def experiment(
 
 def as_markdown(result: "Experiment", alpha: float = 0.05) -> str:
     """One row for each system, best values marked where they differ from the baseline."""
-    from glassrank.train.experiment import FIRST_STAGE
+    from glassrank.research.train.experiment import FIRST_STAGE
 
     measures = list(result.first_stage.mean)
     p_values = {(row.system_name, row.measure): row.corrected_p for row in result.comparisons}

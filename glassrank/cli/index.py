@@ -81,7 +81,7 @@ def index(
     """Make an index of documents, or change one."""
     from glassrank.cli.encode import check_known, follow, hint, lacking, plain, summary
     from glassrank.corpus import passed_over, read_docs
-    from glassrank.retrieve import Index
+    from glassrank.index import Index
     from glassrank.text.detection import looks_foreign
     from glassrank.text.languages import analyzer_for
 

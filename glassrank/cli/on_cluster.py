@@ -10,11 +10,11 @@ import typer
 from glassrank.cli import console
 
 if TYPE_CHECKING:
+    from glassrank.cluster import ShardedIndex, ShardedPipeline
+    from glassrank.cluster.building import Encoding
+    from glassrank.embeddings import Report
+    from glassrank.index import Index
     from glassrank.models.checkpoint import SavedModel
-    from glassrank.retrieve import Index
-    from glassrank.scale import ShardedIndex, ShardedPipeline
-    from glassrank.scale.building import Encoding
-    from glassrank.store import Report
     from glassrank.types import Doc
 
 Address = Annotated[
@@ -43,8 +43,8 @@ def build(
     quiet: bool,
 ) -> "Index":
     """An index with a segment for each shard."""
-    from glassrank.scale.building import build_shards
-    from glassrank.scale.cluster import connected, processors, run_tasks
+    from glassrank.cluster.building import build_shards
+    from glassrank.cluster.cluster import connected, processors, run_tasks
 
     with connected(address):
         count = shards or processors()
@@ -77,8 +77,8 @@ def encode(
     from functools import partial
 
     from glassrank.cli.encode import shown
-    from glassrank.scale.building import encode_shards
-    from glassrank.scale.cluster import connected, run_tasks
+    from glassrank.cluster.building import encode_shards
+    from glassrank.cluster.cluster import connected, run_tasks
 
     gpus = 0 if encoding.device == "cpu" else 1
     there = encoding._replace(model=everywhere(encoding.model))
@@ -97,10 +97,10 @@ def opened(
     exact: bool = False,
 ) -> "Iterator[ShardedIndex]":
     """An index, and an actor for each of its shards, for as long as it is used."""
-    from glassrank.retrieve.snapshot import read_manifest
-    from glassrank.scale import ShardedIndex
-    from glassrank.scale.cluster import RayShards, connected, processors
-    from glassrank.scale.mirror import Mirror, as_url
+    from glassrank.cluster import ShardedIndex
+    from glassrank.cluster.cluster import RayShards, connected, processors
+    from glassrank.cluster.mirror import Mirror, as_url
+    from glassrank.index.snapshot import read_manifest
 
     url = as_url(index)
     local = index.absolute() if url is None else Mirror(url).whole()
@@ -128,9 +128,9 @@ def pipeline(
     exact: bool,
 ) -> "Iterator[ShardedPipeline]":
     """The second stage over these shards."""
-    from glassrank.measure.cascade_plan import CascadePlan
-    from glassrank.ranking import Reranker
-    from glassrank.scale import ShardedPipeline
+    from glassrank.cluster import ShardedPipeline
+    from glassrank.rerank import Reranker
+    from glassrank.research.evaluate.cascade_plan import CascadePlan
 
     rerankers = [Reranker.load(model, exact=exact) for model in models]
     with opened(index, address, shards, models, exact=exact) as sharded:

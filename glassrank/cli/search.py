@@ -15,9 +15,9 @@ from glassrank.errors import InputError, safe
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from glassrank.explaining import Change, WhatIf
-    from glassrank.ranking import Pipeline
-    from glassrank.retrieve import Index
+    from glassrank.explanations import Change, WhatIf
+    from glassrank.index import Index
+    from glassrank.rerank import Pipeline
     from glassrank.types import Hit, Ranking
 
 
@@ -39,7 +39,7 @@ def search(
     json: console.AsJson = False,
 ) -> None:
     """Search for one query; with a model, re-rank what was found."""
-    from glassrank.retrieve import Index
+    from glassrank.index import Index
 
     if budget_ms is not None and model is None:
         raise InputError("--budget-ms is for re-ranking; it goes with --model")
@@ -49,7 +49,7 @@ def search(
         opened, used, pipeline = Index(index), method or "bm25", None
         ranking = _as_staged(opened.search(query, k, used, where=where))
     else:
-        from glassrank.ranking import Pipeline
+        from glassrank.rerank import Pipeline
 
         pipeline = Pipeline.open(
             index,
@@ -196,10 +196,10 @@ def explain(
     exact: console.Exact = False,
 ) -> None:
     """Explain a document's score, or two documents side by side."""
-    from glassrank.explaining import explain_docs, html_page, one_or_both
-    from glassrank.explaining.terminal import draw
-    from glassrank.files import atomic_write
-    from glassrank.ranking import Pipeline
+    from glassrank.explanations import explain_docs, html_page, one_or_both
+    from glassrank.explanations.terminal import draw
+    from glassrank.rerank import Pipeline
+    from glassrank.storage.files import atomic_write
 
     if len(docs) > 2:
         raise InputError(f"one or two document ids can be explained, not {len(docs)}")
@@ -229,7 +229,7 @@ def _change(text: str) -> "Change":
     >>> _change("query:define=definition")
     Change(side='query', word='define', by='definition')
     """
-    from glassrank.explaining import Change
+    from glassrank.explanations import Change
 
     asked = text.removeprefix("query:")
     word, _, by = asked.partition("=")
@@ -240,7 +240,7 @@ def _change(text: str) -> "Change":
 
 def _what_if(pipeline: "Pipeline", query: str, doc_id: str, change: "Change", json: bool) -> None:
     """How the document moves among the first stage's results."""
-    from glassrank.explaining import what_if_doc
+    from glassrank.explanations import what_if_doc
 
     answer, ids = what_if_doc(pipeline, query, doc_id, change)
     if json:
@@ -254,7 +254,7 @@ def _show_what_if(answer: "WhatIf", ids: list[str]) -> None:
     from rich.text import Text
 
     from glassrank.errors import safe
-    from glassrank.explaining.structure import number
+    from glassrank.explanations.structure import number
 
     moved = answer.moved[answer.doc]
     console.out.print(Text(f"query: {safe(answer.query)}\n\n{safe(answer.text)}\n"))

@@ -79,7 +79,7 @@ def serve(
         raise GlassrankError(
             f"serving needs {error.name}, which was installed with glassrank; install that again"
         ) from None
-    from glassrank.retrieve.methods import parse_method
+    from glassrank.index.methods import parse_method
     from glassrank.serve import Options
     from glassrank.serve import serve as run
     from glassrank.serve.limits import Limits, change_limits

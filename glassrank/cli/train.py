@@ -15,7 +15,7 @@ from glassrank.errors import InputError, explained
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from glassrank.measure import Comparison, Evaluation
+    from glassrank.research.evaluate import Comparison, Evaluation
     from glassrank.types import Run
 
 
@@ -28,10 +28,10 @@ def prepare(
     quiet: console.Quiet = False,
 ) -> None:
     """Prepare the arrays of a training run."""
-    from glassrank.train.config_files import read_config
-    from glassrank.train.gather import gather
-    from glassrank.train.prepare import prepare as prepare_arrays
-    from glassrank.train.prepared_folders import save_prepared
+    from glassrank.research.train.config_files import read_config
+    from glassrank.research.train.gather import gather
+    from glassrank.research.train.prepare import prepare as prepare_arrays
+    from glassrank.research.train.prepared_folders import save_prepared
 
     def say(line: str) -> None:
         console.say(line, quiet=quiet)
@@ -67,7 +67,7 @@ def train(
 ) -> None:
     """Train a model; run it again to go on after an interruption."""
     if example is not None:
-        from glassrank.train.config_files import example as text_of
+        from glassrank.research.train.config_files import example as text_of
 
         sys.stdout.write(text_of(example))
         return
@@ -75,18 +75,18 @@ def train(
         raise InputError(
             "name the run's TOML file; to start one: glassrank train --example tk > run.toml"
         )
-    from glassrank.train.config_files import read_config
+    from glassrank.research.train.config_files import read_config
 
     run = read_config(config)
     out = config.parent / run.out
     if curves:
-        from glassrank.train.report import draw_curves
+        from glassrank.research.train.report import draw_curves
 
         console.say(f"curves in {draw_curves(out, run.validation.measure)}", quiet=quiet)
         return
-    from glassrank.train.loop import train as run_training
-    from glassrank.train.prepared_folders import load_prepared
-    from glassrank.train.report import tracking
+    from glassrank.research.train.loop import train as run_training
+    from glassrank.research.train.prepared_folders import load_prepared
+    from glassrank.research.train.report import tracking
 
     prepared = load_prepared(config.parent / run.prepared, run)
     with tracking(log or [], out, run) as track:
@@ -126,12 +126,12 @@ def adapt(
     json: console.AsJson = False,
 ) -> None:
     """Adapt a model to other texts, by cross-validation over their queries."""
-    from glassrank.measure import compare_all
-    from glassrank.train.adapt import MODES, Mode
-    from glassrank.train.adapt import adapt as run
-    from glassrank.train.config_files import family_of, read_config
-    from glassrank.train.experiment import FIRST_STAGE
-    from glassrank.train.prepared_folders import load_prepared
+    from glassrank.research.evaluate import compare_all
+    from glassrank.research.train.adapt import MODES, Mode
+    from glassrank.research.train.adapt import adapt as run
+    from glassrank.research.train.config_files import family_of, read_config
+    from glassrank.research.train.experiment import FIRST_STAGE
+    from glassrank.research.train.prepared_folders import load_prepared
 
     plan = read_config(config)
     usual = MODES if family_of(plan).modular else MODES[:2]
@@ -239,8 +239,8 @@ def select(
     json: console.AsJson = False,
 ) -> None:
     """Choose an ensemble among trained models, by greedy forward selection on dev queries."""
-    from glassrank.train.combine import select_models
-    from glassrank.train.prepared_folders import load_prepared
+    from glassrank.research.train.combine import select_models
+    from glassrank.research.train.prepared_folders import load_prepared
 
     selection = select_models(
         models,
@@ -274,7 +274,7 @@ def average(
     quiet: console.Quiet = False,
 ) -> None:
     """Make one model of several runs that began alike: the mean of their weights."""
-    from glassrank.train.combine import average_models
+    from glassrank.research.train.combine import average_models
 
     average_models(models, out, vectors, layers)
     console.say(f"{out}: the mean of {len(models)}", quiet=quiet)

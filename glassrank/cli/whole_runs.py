@@ -28,7 +28,7 @@ def retrieve(
 ) -> None:
     """Search for many queries and write a run."""
     from glassrank.corpus import read_queries, write_run
-    from glassrank.retrieve import Index
+    from glassrank.index import Index
 
     asked = read_queries(queries, field)
     with (
@@ -81,7 +81,7 @@ def rerank(
 ) -> None:
     """Re-rank a run with a trained model, from its document store if the index has one."""
     from glassrank.corpus import read_queries, read_run, write_run
-    from glassrank.ranking import Pipeline, rerank_run
+    from glassrank.rerank import Pipeline, rerank_run
     from glassrank.types import Run
 
     console.check_plan(plan, model)

@@ -19,7 +19,7 @@ from typing import IO, Any
 from glassrank.corpus.records import Read, attempted, check_not_empty
 from glassrank.corpus.trec import title_and_text
 from glassrank.errors import InputError
-from glassrank.files import LONGEST_LINE, LONGEST_ROW, check_encoding, reading
+from glassrank.storage.files import LONGEST_LINE, LONGEST_ROW, check_encoding, reading
 from glassrank.types import Doc
 
 _BEGIN = re.compile(rb"WARC/\d")

@@ -28,7 +28,7 @@ from glassrank.corpus.records import (
 )
 from glassrank.corpus.trec import read_trec_docs
 from glassrank.errors import InputError
-from glassrank.files import atomic_write
+from glassrank.storage.files import atomic_write
 from glassrank.types import Doc
 
 PlacedDoc = tuple[str, int, Doc | InputError]

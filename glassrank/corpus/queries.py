@@ -13,7 +13,7 @@ from glassrank.corpus import irds
 from glassrank.corpus.records import parse_object, take_id, take_text
 from glassrank.corpus.trec import TOPIC_FIELDS, read_topics
 from glassrank.errors import InputError
-from glassrank.files import LONGEST_LINE, LONGEST_ROW, atomic_write, read_lines, read_whole
+from glassrank.storage.files import LONGEST_LINE, LONGEST_ROW, atomic_write, read_lines, read_whole
 from glassrank.types import Qrel, Qrels, Query
 
 FORMATS = ("tsv", "jsonl", "trec", "car", "irds")

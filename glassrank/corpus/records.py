@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from glassrank.errors import InputError, kind
-from glassrank.files import LONGEST_LINE, read_lines
+from glassrank.storage.files import LONGEST_LINE, read_lines
 from glassrank.types import Doc
 
 # The names the field's collections use: ours, BEIR, Anserini, MS MARCO, TREC.

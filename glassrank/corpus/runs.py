@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.errors import InputError
-from glassrank.files import LONGEST_ROW, atomic_write, read_blocks, read_lines
+from glassrank.storage.files import LONGEST_ROW, atomic_write, read_blocks, read_lines
 from glassrank.types import Run
 
 _BLOCK = 1 << 16  # bytes; larger blocks fall out of the processor's cache

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from glassrank.corpus.records import Read, attempted, check_not_empty, check_size, whole_text
 from glassrank.errors import InputError
-from glassrank.files import read_lines
+from glassrank.storage.files import read_lines
 from glassrank.types import Doc
 
 # All patterns are linear: what could be tried again from each place is found by `find`, or ends at

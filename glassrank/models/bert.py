@@ -12,10 +12,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from glassrank.backends.transformer import (
+    Encoder,
+    EncoderConfig,
+    joined_maps,
+    start_as_bert,
+    through,
+)
 from glassrank.errors import InputError
 from glassrank.models.contract import Output, PieceRanker, PieceText, TokenBatch, Words, WordTable
 from glassrank.models.pretrained import Pretrained
-from glassrank.nn.transformer import Encoder, EncoderConfig, joined_maps, start_as_bert, through
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,17 @@ from typing import Any, Literal, Self
 import torch
 from torch import Tensor, nn
 
+from glassrank.backends.match import (
+    FLOOR,
+    KernelBank,
+    Readout,
+    kernel_pool,
+    match_matrix,
+    pair_mask,
+    rising,
+    unit,
+)
+from glassrank.backends.transformer import Encoder, EncoderConfig
 from glassrank.models.contract import Output, PieceRanker, PieceText, TokenBatch, Words, WordTable
 from glassrank.models.pretrained import Pretrained
 from glassrank.models.served_families import (
@@ -31,17 +42,6 @@ from glassrank.models.served_families import (
     MaxSimFamily,
 )
 from glassrank.models.tk import two_paths
-from glassrank.nn.match import (
-    FLOOR,
-    KernelBank,
-    Readout,
-    kernel_pool,
-    match_matrix,
-    pair_mask,
-    rising,
-    unit,
-)
-from glassrank.nn.transformer import Encoder, EncoderConfig
 
 __all__ = [
     "KernelBERT",

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from glassrank.backends.threads import one_thread
 from glassrank.errors import InputError, about
 from glassrank.models.hub import local_or_fetched
 from glassrank.models.published import GRAPHS, find_graph, load_published
@@ -51,9 +52,8 @@ from glassrank.models.weight_files import (
     read_header,
     whole_header,
 )
-from glassrank.nn.threads import one_thread
-from glassrank.sealed import MANIFEST, SealedFiles, read_sealed
 from glassrank.settings import from_plain, modest
+from glassrank.storage.sealed import MANIFEST, SealedFiles, read_sealed
 
 __all__ = [
     "PACKAGED",

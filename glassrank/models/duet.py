@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from glassrank.backends.match import match_matrix, unit
 from glassrank.models.contract import Output, WordRanker, Words, WordTable
-from glassrank.nn.match import match_matrix, unit
 
 SAME_WORD = 1 - 1e-4
 """Cosines above this are of one word with itself, also when one side was stored as bf16 or int8."""

@@ -8,11 +8,11 @@ from inspect import isabstract
 from types import ModuleType
 
 from glassrank import models
+from glassrank.backends.threads import pass_on_threads
 from glassrank.errors import InputError
 from glassrank.models import is_outside
 from glassrank.models.contract import Ranker
 from glassrank.models.ensemble import Ensemble
-from glassrank.nn.threads import pass_on_threads
 
 pass_on_threads()  # here PyTorch is imported for the first time, where a process does without
 

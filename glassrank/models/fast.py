@@ -6,10 +6,10 @@ import copy
 import torch
 from torch import nn
 
+from glassrank.backends import gpu
+from glassrank.backends.gpu import device_named
+from glassrank.backends.transformer import ContextualLayers
 from glassrank.models.contract import Ranker
-from glassrank.nn import gpu
-from glassrank.nn.gpu import device_named
-from glassrank.nn.transformer import ContextualLayers
 
 
 def placed(model: Ranker, device: str, *, exact: bool) -> tuple[Ranker, Ranker]:
@@ -28,7 +28,7 @@ def fast_form(model: Ranker) -> Ranker:
         return model.rounded(torch.bfloat16)
     if not gpu.usable():
         return model
-    from glassrank.nn.gpu.contextual import ContextualOnGPU
+    from glassrank.backends.gpu.contextual import ContextualOnGPU
 
     return _with(model, contextual=ContextualOnGPU(layers, torch.bfloat16))
 

@@ -2,10 +2,10 @@
 over stored keys and values.
 
 A query goes through embeddings, and layers whose norms are folded into what follows them
-(`nn/gpu/few_rows.py` has the steps). One query of MORES meets many documents, whose keys and values
-(Reuse-S2) lie in the GPU's memory as a store has them. Attention reads each of them once; sums and
+(`backends/gpu/few_rows.py` has the steps). One query of MORES meets many documents, whose keys and
+values (Reuse-S2) lie in the GPU's memory as a store has them. Attention reads each once; sums and
 norms are one step; of the last block, only what [CLS]'s row needs is computed. The plain forms are
-`nn/transformer.py`, `mores.py` and `bi_encoders.py`, and give the same, but for rounding.
+`backends/transformer.py`, `mores.py` and `bi_encoders.py`, and give the same, but for rounding.
 
 Needs Triton: nothing imports this file unless the model is on a GPU.
 """
@@ -18,15 +18,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from glassrank.backends.attention import SelfAttention
+from glassrank.backends.gpu.attention import attend, cross_attend, look_at_rows
+from glassrank.backends.gpu.contextual import add_norm
+from glassrank.backends.gpu.few_rows import Folded, Rows, attended, linear
+from glassrank.backends.match import unit
+from glassrank.backends.transformer import Embeddings, Encoder, FeedForward, Layer
 from glassrank.models.bi_encoders import LateInteraction
 from glassrank.models.contract import Ranker, TokenBatch, Words
 from glassrank.models.mores import MORES, InteractionBlock
-from glassrank.nn.attention import SelfAttention
-from glassrank.nn.gpu.attention import attend, cross_attend, look_at_rows
-from glassrank.nn.gpu.contextual import add_norm
-from glassrank.nn.gpu.few_rows import Folded, Rows, attended, linear
-from glassrank.nn.match import unit
-from glassrank.nn.transformer import Embeddings, Encoder, FeedForward, Layer
 
 LONGEST_QUERY = 128
 """In pieces: what a program of the query's layers has room for."""

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from glassrank.errors import InputError, explained, safe
-from glassrank.folders import Folder
 from glassrank.models.saved import CARD, CONFIG, VOCABULARY, WEIGHTS
-from glassrank.sealed import MANIFEST, whole_folder
+from glassrank.storage.folders import Folder
+from glassrank.storage.sealed import MANIFEST, whole_folder
 
 OURS = (CONFIG, WEIGHTS, VOCABULARY, CARD, MANIFEST)
 """What a model folder of this package consists of; an ensemble's has folders of such, 0, 1, …"""

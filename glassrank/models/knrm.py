@@ -14,8 +14,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from glassrank.backends.match import (
+    FLOOR,
+    KernelBank,
+    Kernels,
+    Readout,
+    kernel_pool,
+    match_matrix,
+    unit,
+)
 from glassrank.models.contract import Output, WordRanker, Words, WordTable
-from glassrank.nn.match import FLOOR, KernelBank, Kernels, Readout, kernel_pool, match_matrix, unit
 
 SCALE = 0.01
 """Keeps logarithms of soft counts near one; a constant in the authors' code."""

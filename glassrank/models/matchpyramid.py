@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from glassrank.backends.match import pair_mask, unit
 from glassrank.models.contract import Output, WordRanker, Words, WordTable
-from glassrank.nn.match import pair_mask, unit
 
 _LARGEST_POOL = 100_000
 

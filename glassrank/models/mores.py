@@ -7,7 +7,7 @@ interaction block makes of that, its keys and values (Reuse-S2): more space, les
 
 Three savings that the paper does not take change no score: one query is projected once for all
 documents; of the last block only [CLS]'s row is computed; and where few rows ask, documents are
-searched as they are, without a projection (see `nn/attention.py`).
+searched as they are, without a projection (see `backends/attention.py`).
 """
 
 import copy
@@ -18,11 +18,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from glassrank.backends.attention import CrossAttention, key_bias
+from glassrank.backends.transformer import Encoder, EncoderConfig, Layer, joined_maps, start_as_bert
 from glassrank.errors import InputError
 from glassrank.models.contract import Output, PieceRanker, PieceText, TokenBatch, Words, WordTable
 from glassrank.models.pretrained import Pretrained
-from glassrank.nn.attention import CrossAttention, key_bias
-from glassrank.nn.transformer import Encoder, EncoderConfig, Layer, joined_maps, start_as_bert
 
 Start = Literal["copied", "random_cross", "random"]
 

@@ -21,8 +21,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from glassrank.models.contract import Output, WordRanker, Words, WordTable
-from glassrank.nn.match import (
+from glassrank.backends.match import (
     NGrams,
     RowsToScore,
     k_max,
@@ -32,6 +31,7 @@ from glassrank.nn.match import (
     pair_mask,
     unit,
 )
+from glassrank.models.contract import Output, WordRanker, Words, WordTable
 
 
 @dataclass(frozen=True)

@@ -16,14 +16,14 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from glassrank.checked import parse_json
+from glassrank.backends.transformer import Activation, Encoder, EncoderConfig
 from glassrank.errors import InputError, about, explained
-from glassrank.folders import Folder
 from glassrank.models.hub import fetch
 from glassrank.models.saved import check_pieces
 from glassrank.models.weight_files import build, check_finite, header_of, read_tensors
-from glassrank.nn.transformer import Activation, Encoder, EncoderConfig
 from glassrank.settings import from_plain, modest, shown
+from glassrank.storage.checked import parse_json
+from glassrank.storage.folders import Folder
 
 _TEXT_BYTES = 1 << 26
 

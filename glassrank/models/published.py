@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from glassrank.checked import parse_json
+from glassrank.backends.onnx_session import OnnxSession
 from glassrank.deadline import must_end
 from glassrank.errors import InputError, about, explained
-from glassrank.folders import Folder
 from glassrank.models.ranker import AnyRanker, Output, PieceText, TokenBatch, Words
 from glassrank.models.saved import SavedModel, Usage
-from glassrank.nn.onnx_session import OnnxSession
+from glassrank.storage.checked import parse_json
+from glassrank.storage.folders import Folder
 
 if TYPE_CHECKING:
     from glassrank.text.published_tokenizer import PublishedTokenizer

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from glassrank.nn.configs import Readout
+from glassrank.backends.configs import Readout
 
 
 class TokenBatch(NamedTuple):

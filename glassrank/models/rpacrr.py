@@ -16,9 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from glassrank.models.contract import Output, WordRanker, Words, WordTable
-from glassrank.models.pacrr import cut, fill, with_idf_shares
-from glassrank.nn.match import (
+from glassrank.backends.match import (
     NGrams,
     RowsToScore,
     glorot,
@@ -30,6 +28,8 @@ from glassrank.nn.match import (
     unit,
     window_padding,
 )
+from glassrank.models.contract import Output, WordRanker, Words, WordTable
+from glassrank.models.pacrr import cut, fill, with_idf_shares
 
 
 @dataclass(frozen=True)

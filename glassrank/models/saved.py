@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from glassrank.checked import parse_json
 from glassrank.errors import GlassrankError, InputError, about
 from glassrank.models import is_outside
 from glassrank.models.calibration import Calibration
 from glassrank.models.ranker import AnyRanker
-from glassrank.sealed import SealedFiles
 from glassrank.settings import from_plain, modest, to_plain
+from glassrank.storage.checked import parse_json
+from glassrank.storage.sealed import SealedFiles
 
 if TYPE_CHECKING:
     from glassrank.text.published_tokenizer import PublishedTokenizer

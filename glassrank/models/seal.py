@@ -7,12 +7,12 @@ import sys
 from collections.abc import Collection
 from pathlib import Path
 
-from glassrank.checked import record_of
 from glassrank.errors import GlassrankError, explained
-from glassrank.folders import Folder
 from glassrank.models.checkpoint import load_files, named_folder
 from glassrank.models.saved import CONFIG, VOCABULARY, WEIGHTS, load_config
-from glassrank.sealed import SealedFiles, seal
+from glassrank.storage.checked import record_of
+from glassrank.storage.folders import Folder
+from glassrank.storage.sealed import SealedFiles, seal
 
 
 def seal_model(folder: Path, trusted: Collection[str] = ()) -> None:

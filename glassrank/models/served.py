@@ -2,9 +2,9 @@
 
 They encode, score and explain what `tk.py` and `bi_encoders.py` train, with the same weights and
 the same fingerprint. A graph is built from the weights when a model is loaded
-(`nn/onnx_encoders.py`); it computes in int8 with matrices that are kept in int8, and in float32
-with others. Texts pass it one by one, so that each gives the same vectors in any batch. Scores are
-those of `nn/cpu/kernels.py`, as for stored words. `interact` gives the parts of a score.
+(`backends/onnx_encoders.py`); it computes in int8 with matrices that are kept in int8, and in
+float32 with others. Texts pass it one by one, so that each gives the same vectors in any batch. Scores
+are those of `backends/cpu/kernels.py`, as for stored words. `interact` gives the parts of a score.
 """
 
 import math
@@ -15,19 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassrank.deadline import must_end
-from glassrank.errors import InputError
-from glassrank.models.ranker import AnyRanker, Output, TokenBatch, Words
-from glassrank.models.served_families import (
-    KernelBERTFamily,
-    LateInteractionFamily,
-    MaxSimFamily,
-    ServedTable,
-    TKFamily,
-)
-from glassrank.nn.configs import FLOOR, Readout, kernel_value, waves
-from glassrank.nn.cpu.kernels import StoredRows, pool_cpu
-from glassrank.nn.onnx_encoders import (
+from glassrank.backends.configs import FLOOR, Readout, kernel_value, waves
+from glassrank.backends.cpu.kernels import StoredRows, pool_cpu
+from glassrank.backends.onnx_encoders import (
     Quantized,
     Weight,
     add_bert,
@@ -38,8 +28,18 @@ from glassrank.nn.onnx_encoders import (
     float_linear,
     within,
 )
-from glassrank.nn.onnx_file import Graph
-from glassrank.nn.onnx_session import OnnxSession
+from glassrank.backends.onnx_file import Graph
+from glassrank.backends.onnx_session import OnnxSession
+from glassrank.deadline import must_end
+from glassrank.errors import InputError
+from glassrank.models.ranker import AnyRanker, Output, TokenBatch, Words
+from glassrank.models.served_families import (
+    KernelBERTFamily,
+    LateInteractionFamily,
+    MaxSimFamily,
+    ServedTable,
+    TKFamily,
+)
 
 Array = NDArray[Any]
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from glassrank.backends.configs import ContextualConfig, EncoderConfig, Kernels
 from glassrank.errors import InputError
 from glassrank.models.ranker import AnyRanker, PieceText
 from glassrank.models.weight_files import TensorInfo
-from glassrank.nn.configs import ContextualConfig, EncoderConfig, Kernels
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from glassrank.backends.threads import apart, threads_set
 from glassrank.errors import InputError
 from glassrank.models.doc_reader import PassageReader, ReadDoc
 from glassrank.models.ranker import AnyRanker, TokenBatch, Words
 from glassrank.models.saved import SavedModel
-from glassrank.nn.threads import apart, threads_set
 from glassrank.text import Vocabulary, pad
 from glassrank.text.encoder import (
     PieceEncoder,

@@ -18,9 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from glassrank.models.contract import Output, WordRanker, Words, WordTable
-from glassrank.models.served_families import TKConfig, TKFamily
-from glassrank.nn.match import (
+from glassrank.backends.match import (
     FLOOR,
     KernelBank,
     Kernels,
@@ -32,7 +30,9 @@ from glassrank.nn.match import (
     rising,
     unit,
 )
-from glassrank.nn.transformer import ContextualConfig, ContextualLayers
+from glassrank.backends.transformer import ContextualConfig, ContextualLayers
+from glassrank.models.contract import Output, WordRanker, Words, WordTable
+from glassrank.models.served_families import TKConfig, TKFamily
 
 __all__ = ["TK", "TKConfig", "TKWindowed", "TKWindowedConfig", "two_paths"]
 

@@ -11,7 +11,6 @@ import torch
 from safetensors.torch import load
 
 from glassrank.errors import InputError, about
-from glassrank.folders import Folder
 from glassrank.models import is_outside
 from glassrank.models.contract import Ranker, TokenBatch, WordTable
 from glassrank.models.ensemble import Ensemble
@@ -41,8 +40,9 @@ from glassrank.models.weight_files import (
     write_tensors,
 )
 from glassrank.models.word_tables import SubwordTable, check_vocabulary
-from glassrank.sealed import MANIFEST, SealedFiles, sealed_files, sealed_folder
 from glassrank.settings import from_plain, modest, to_plain
+from glassrank.storage.folders import Folder
+from glassrank.storage.sealed import MANIFEST, SealedFiles, sealed_files, sealed_folder
 
 _MOST_MEMBERS = 100
 _TRIED = 8

@@ -17,10 +17,10 @@ import safetensors
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 
-from glassrank.checked import parse_json, whole
+from glassrank.backends.few_bits import values_of
+from glassrank.backends.onnx_encoders import Quantized, Weight
 from glassrank.errors import GlassrankError, InputError
-from glassrank.nn.few_bits import values_of
-from glassrank.nn.onnx_encoders import Quantized, Weight
+from glassrank.storage.checked import parse_json, whole
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

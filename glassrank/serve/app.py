@@ -22,7 +22,7 @@ from starlette.types import ASGIApp
 from glassrank import __version__
 from glassrank.deadline import Deadline
 from glassrank.errors import InputError
-from glassrank.ranking import Pipeline
+from glassrank.rerank import Pipeline
 from glassrank.serve.forms import DocId, Explain, Rerank, Search, search_by, search_parameters
 from glassrank.serve.guard import Address, Guard
 from glassrank.serve.opened import METHODS, NO_MODEL, Served

@@ -6,8 +6,8 @@ from urllib.parse import parse_qsl
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from glassrank.retrieve.methods import RM3, parse_method
-from glassrank.retrieve.where import MOST_CONDITIONS, parse_where
+from glassrank.index.filters import MOST_CONDITIONS, parse_where
+from glassrank.index.methods import RM3, parse_method
 from glassrank.serve.limits import Limits
 from glassrank.serve.refusals import bad
 

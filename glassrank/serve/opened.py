@@ -12,17 +12,17 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from glassrank.cluster import ShardedIndex, ShardedPipeline, Shards
+from glassrank.embeddings.manifest import FILE_NAME as STORE_FILE
+from glassrank.embeddings.manifest import stores_of
 from glassrank.errors import DiskError, GlassrankError, InputError, explained
-from glassrank.measure.cascade_plan import CascadePlan
-from glassrank.ranking import Pipeline, Reranker, warm_up
-from glassrank.ranking.text_pipeline import LIST_MODELS
-from glassrank.retrieve import Index
-from glassrank.retrieve.segment import SegmentRecord
-from glassrank.retrieve.snapshot import read_manifest
-from glassrank.scale import ShardedIndex, ShardedPipeline, Shards
+from glassrank.index import Index
+from glassrank.index.segment import SegmentRecord
+from glassrank.index.snapshot import read_manifest
+from glassrank.rerank import Pipeline, Reranker, warm_up
+from glassrank.rerank.text_pipeline import LIST_MODELS
+from glassrank.research.evaluate.cascade_plan import CascadePlan
 from glassrank.serve.options import Options
-from glassrank.store.manifest import FILE_NAME as STORE_FILE
-from glassrank.store.manifest import stores_of
 
 METHODS = ("bm25", "ql", "bm25+rm3", "ql+rm3")
 NO_MODEL = "none"
@@ -151,7 +151,7 @@ def _numbered(rerankers: Mapping[str, Reranker], models: Sequence[str]) -> list[
 
 
 def _on_cluster(options: Options) -> Shards:
-    from glassrank.scale.cluster import RayShards, processors
+    from glassrank.cluster.cluster import RayShards, processors
 
     segments = max(1, len(read_manifest(options.index).segments))
     folders = [folder for _, folder in options.models]

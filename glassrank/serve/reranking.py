@@ -10,8 +10,8 @@ from fastapi import Request
 from starlette.responses import Response
 
 from glassrank.deadline import Deadline
-from glassrank.ranking import rank
-from glassrank.ranking.relevance import relevance_scores
+from glassrank.rerank import rank
+from glassrank.rerank.relevance import relevance_scores
 from glassrank.serve.forms import Rerank
 from glassrank.serve.opened import Opened
 from glassrank.serve.refusals import bad

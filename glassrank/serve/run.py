@@ -29,8 +29,8 @@ from typing import Any
 import uvicorn
 from starlette.types import ASGIApp
 
+from glassrank.backends.threads import processors, set_threads
 from glassrank.errors import GlassrankError
-from glassrank.nn.threads import processors, set_threads
 from glassrank.serve.app import make_app
 from glassrank.serve.connections import Connection, Connections
 from glassrank.serve.log import LogLimit
@@ -78,7 +78,7 @@ def _cluster(options: Options) -> AbstractContextManager[None]:
     """Ray's, for as long as it is served; nothing of it is imported where there is none."""
     if options.ray is None:
         return nullcontext()
-    from glassrank.scale.cluster import connected
+    from glassrank.cluster.cluster import connected
 
     return connected(options.ray)
 

@@ -11,7 +11,7 @@ from fastapi import Request
 from starlette.responses import Response, StreamingResponse
 
 from glassrank.deadline import NEVER, Deadline, computed, now
-from glassrank.explaining import (
+from glassrank.explanations import (
     Change,
     Explanation,
     explain_docs,
@@ -19,10 +19,10 @@ from glassrank.explaining import (
     what_if,
     what_if_doc,
 )
-from glassrank.explaining.explainers import explain_text
-from glassrank.ranking import Pipeline
-from glassrank.retrieve import Index
-from glassrank.retrieve.snippets import CHARACTERS_READ, LENGTH, Snippets
+from glassrank.explanations.explainers import explain_text
+from glassrank.index import Index
+from glassrank.index.snippets import CHARACTERS_READ, LENGTH, Snippets
+from glassrank.rerank import Pipeline
 from glassrank.serve.forms import Explain, Search, check_method
 from glassrank.serve.limits import Limits
 from glassrank.serve.opened import Opened

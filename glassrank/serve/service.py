@@ -22,7 +22,7 @@ from fastapi import Request
 from starlette.responses import Response
 
 from glassrank.deadline import Clock, Deadline, now
-from glassrank.ranking.planner import Load, Planner, Turn
+from glassrank.rerank.scheduler import Load, Planner, Turn
 from glassrank.serve.metrics import Metrics
 from glassrank.serve.opened import Opened, Served
 from glassrank.serve.options import Options

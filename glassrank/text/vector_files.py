@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.errors import InputError
-from glassrank.files import most_bytes, open_bytes, read_lines
+from glassrank.storage.files import most_bytes, open_bytes, read_lines
 from glassrank.text.encoder import UNKNOWN, Vocabulary
 from glassrank.text.word_vectors import LONGEST_NGRAM, SubwordVectors, WordVectors
 

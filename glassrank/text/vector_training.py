@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.errors import InputError
-from glassrank.files import read_whole
-from glassrank.folders import is_plain
+from glassrank.storage.files import read_whole
+from glassrank.storage.folders import is_plain
 from glassrank.text.encoder import PADDING, UNKNOWN, Vocabulary
 from glassrank.text.vector_files import from_gensim
 from glassrank.text.word_vectors import SubwordVectors, WordVectors, extra

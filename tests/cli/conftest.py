@@ -7,7 +7,7 @@ import pytest
 from command_line import DOCS, Call, Done
 
 from glassrank.cli import main
-from glassrank.retrieve import Index
+from glassrank.index import Index
 from glassrank.types import Doc
 
 

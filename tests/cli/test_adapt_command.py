@@ -10,8 +10,8 @@ from command_line import Call
 
 from glassrank.cli.train import _print_table
 from glassrank.corpus import read_qrels, read_run
-from glassrank.measure import Evaluation, compare_all, evaluate
-from glassrank.train.prepared_folders import load_prepared, save_prepared
+from glassrank.research.evaluate import Evaluation, compare_all, evaluate
+from glassrank.research.train.prepared_folders import load_prepared, save_prepared
 
 COMMON = """
 model = "knrm"

@@ -9,13 +9,13 @@ import pytest
 import torch
 from command_line import Call
 
+from glassrank.backends.transformer import ContextualConfig
 from glassrank.corpus import read_qrels, read_run
-from glassrank.measure import evaluate
 from glassrank.models import WordTable
 from glassrank.models.checkpoint import Usage
 from glassrank.models.tk import TK, TKConfig
 from glassrank.models.trained import save_model
-from glassrank.nn.transformer import ContextualConfig
+from glassrank.research.evaluate import evaluate
 
 WORDS = ["<pad>", "<unk>", "cheese", "mice", "cats", "the", "sea", "cold", "chase", "cat", "for"]
 RUN = "q1 Q0 cats 1 3 a\nq1 Q0 mice 2 2 a\nq1 Q0 fish 3 1 a\nq2 Q0 dogs 1 2 a\nq2 Q0 fish 2 1 a\n"

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from glassrank.cli.budget_report import _figure
-from glassrank.measure.budget_curve import Speed, TimeCurve
-from glassrank.measure.measures import Measure
-from glassrank.measure.timed_models import BudgetReport, Line
+from glassrank.research.evaluate.budget_curve import Speed, TimeCurve
+from glassrank.research.evaluate.measures import Measure
+from glassrank.research.evaluate.timed_models import BudgetReport, Line
 
 pytest.importorskip("matplotlib")
 

@@ -8,7 +8,7 @@ import pytest
 
 from glassrank import Doc, Index
 from glassrank.cli.search import search
-from glassrank.ranking import Pipeline
+from glassrank.rerank import Pipeline
 
 DOCS = [Doc("a", "a cat on a mat"), Doc("b", "a dog")]
 
@@ -73,7 +73,7 @@ def test_a_pipeline_is_ready_before_its_first_query(
 def test_a_list_is_ranked_without_what_reads_files_and_measures() -> None:
     code = (
         "import sys; import glassrank as gr; gr.rank('cat', ['a cat', 'a dog'], model='fast');"
-        "heavy = {'glassrank.measure', 'glassrank.corpus', 'glassrank.cli', 'torch'};"
+        "heavy = {'glassrank.research.evaluate', 'glassrank.corpus', 'glassrank.cli', 'torch'};"
         "print(sorted(heavy & set(sys.modules)))"
     )
     done = subprocess.run(

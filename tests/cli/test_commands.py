@@ -9,10 +9,10 @@ import torch
 from command_line import Call
 
 import glassrank.corpus
+from glassrank.index.snapshot import read_manifest
 from glassrank.models import WordTable
 from glassrank.models.checkpoint import Usage
 from glassrank.models.trained import save_model
-from glassrank.retrieve.snapshot import read_manifest
 from glassrank.types import Doc
 
 
@@ -168,13 +168,13 @@ def test_a_model_outside_the_package_is_named_with_its_class(
 def test_warmup_compiles_and_loads_what_lists_are_ranked_with(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from glassrank import ranking
+    from glassrank import rerank
     from glassrank.cli import compile_all
 
     done: list[Any] = []
     monkeypatch.setattr(compile_all, "compile_modules", lambda package: done.append(package.name))
     monkeypatch.setattr(compile_all, "compile_all", lambda: done.append("code"))
-    monkeypatch.setattr(ranking, "load", lambda name, warm: done.append((name, warm)))
+    monkeypatch.setattr(rerank, "load", lambda name, warm: done.append((name, warm)))
     compile_all.warmup()
     assert done == ["glassrank", "code", ("fast", True), ("default", True)]
     assert capsys.readouterr().err.startswith("Ready, in ")

@@ -11,19 +11,19 @@ from pathlib import Path
 import pytest
 
 import glassrank.serve
-from glassrank.checked import write_checked
 from glassrank.cli import demo
 from glassrank.cli.demo import MODELS, NAMES, DemoReports, make_reports
 from glassrank.corpus import PYTHON_QUESTIONS, SAMPLE_QUERIES, read_qrels
-from glassrank.folders import Folder
+from glassrank.embeddings import Store, encode_index
+from glassrank.embeddings.doc_encoder import DocEncoder
+from glassrank.embeddings.manifest import own_folder, stores_of
+from glassrank.embeddings.writer import changing_store
+from glassrank.index import Index
 from glassrank.models.checkpoint import fingerprint, load_named, load_served
-from glassrank.ranking import load
-from glassrank.retrieve import Index
+from glassrank.rerank import load
 from glassrank.serve import Options
-from glassrank.store import Store, encode_index
-from glassrank.store.doc_encoder import DocEncoder
-from glassrank.store.manifest import own_folder, stores_of
-from glassrank.store.writer import changing_store
+from glassrank.storage.checked import write_checked
+from glassrank.storage.folders import Folder
 from glassrank.types import Doc, Ranking
 
 MOST_SECONDS = 120.0

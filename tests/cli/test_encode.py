@@ -8,14 +8,14 @@ import pytest
 import torch
 from command_line import Call
 
+from glassrank.backends.transformer import ContextualConfig
 from glassrank.cli import encode as command
+from glassrank.embeddings import Progress, Store
+from glassrank.index import Index
 from glassrank.models import WordTable
 from glassrank.models.checkpoint import Usage, load_model
 from glassrank.models.tk import TK, TKConfig
 from glassrank.models.trained import save_model
-from glassrank.nn.transformer import ContextualConfig
-from glassrank.retrieve import Index
-from glassrank.store import Progress, Store
 from glassrank.types import Doc
 
 WORDS = ["<pad>", "<unk>", "cheese", "mice", "cats", "the", "sea", "cold", "chase"]
@@ -93,7 +93,7 @@ def test_an_interruption_says_that_the_work_is_kept(
     def interrupt(*_: object) -> None:
         signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr("glassrank.store.part.PartWriter.finish", interrupt)
+    monkeypatch.setattr("glassrank.embeddings.part.PartWriter.finish", interrupt)
     done = call("encode", "my.index", "--model", "model")
     assert done.returncode == 130
     assert done.stderr.count("\n") == 2  # the size comes first

@@ -7,14 +7,14 @@ import pytest
 import torch
 from command_line import DOCS, Call
 
-from glassrank.explaining import Explanation
-from glassrank.explaining.structure import number
+from glassrank.explanations import Explanation
+from glassrank.explanations.structure import number
+from glassrank.index import Index
 from glassrank.models import WordTable
 from glassrank.models.checkpoint import Usage, load_model
 from glassrank.models.knrm import KNRM, KNRMConfig
 from glassrank.models.trained import save_model
-from glassrank.ranking import Reranker
-from glassrank.retrieve import Index
+from glassrank.rerank import Reranker
 
 WORDS = ["<pad>", "<unk>", "cheese", "mice", "cats", "the", "sea", "cold", "chase"]
 QUERY = "cats chase mice"

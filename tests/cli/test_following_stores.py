@@ -8,8 +8,8 @@ from command_line import Call
 from test_encode import model as model_folder
 
 from glassrank.cli.search import timing_line
-from glassrank.ranking import BudgetWarning
-from glassrank.retrieve import Index
+from glassrank.index import Index
+from glassrank.rerank import BudgetWarning
 from glassrank.types import Ranking
 
 model = model_folder
@@ -129,7 +129,7 @@ def test_what_time_did_not_suffice_for_is_told(
     encode(call)
     whole = call("search", "my.index", "chase mice", "--model", "model")
     assert "re-ranked 3 in " in said(whole.stderr)
-    monkeypatch.setattr("glassrank.ranking.planner._next_piece", lambda *_: 0)
+    monkeypatch.setattr("glassrank.rerank.scheduler._next_piece", lambda *_: 0)
     with pytest.warns(BudgetWarning):
         late = call("search", "my.index", "chase mice", "--model", "model", "--budget-ms", "50")
     assert "re-ranked 0 of 3, which is where time ended, in " in said(late.stderr)

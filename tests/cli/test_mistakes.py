@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from command_line import Call
 
-from glassrank.retrieve import Index
+from glassrank.index import Index
 
 
 @pytest.mark.parametrize(

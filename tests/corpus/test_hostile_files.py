@@ -16,10 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reliability import Recorder
 
-from glassrank import files
 from glassrank.corpus import read_docs, read_folds, read_qrels, read_queries, read_run
 from glassrank.corpus.trec import _DOCNO, _NOT_TEXT, _TITLE, _elements, _plain
 from glassrank.errors import GlassrankError, InputError
+from glassrank.storage import files
 
 LINEAR = "files made to keep a pattern busy", "read or refused in linear time"
 LARGE = 400_000

@@ -9,7 +9,7 @@ import pytest
 from glassrank.corpus import read_docs, read_qrels, read_queries
 from glassrank.corpus.irds import source_in
 from glassrank.errors import InputError
-from glassrank.retrieve import Index
+from glassrank.index import Index
 from glassrank.types import Doc, Query
 
 NAME = "glassrank-owls/v1.5"

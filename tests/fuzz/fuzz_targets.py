@@ -19,18 +19,18 @@ import numpy as np
 import torch
 
 from glassrank.corpus import read_docs, read_folds, read_qrels, read_queries, read_run
+from glassrank.embeddings import Store, encode_index
 from glassrank.errors import GlassrankError
+from glassrank.index import Index
 from glassrank.models import MODELS, WordTable
 from glassrank.models.checkpoint import Usage, load_model
 from glassrank.models.trained import save_model
-from glassrank.ranking import Reranker
-from glassrank.retrieve import Index
+from glassrank.rerank import Reranker
+from glassrank.research.train.config_files import example, read_config
 from glassrank.settings import from_plain
-from glassrank.store import Store, encode_index
 from glassrank.text import EnglishAnalyzer, Vocabulary, split_words
 from glassrank.text.vector_files import read_subwords, read_vectors
 from glassrank.text.vector_training import check_folder
-from glassrank.train.config_files import example, read_config
 from glassrank.types import Doc
 
 WORDS = ["<pad>", "<unk>", "cat", "mat", "naïve"]

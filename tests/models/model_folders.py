@@ -14,9 +14,7 @@ from typing import Any
 import torch
 from model_cases import SMALL, SMALL_PIECES
 
-from glassrank.checked import record_of, write_checked
 from glassrank.errors import GlassrankError
-from glassrank.folders import Folder
 from glassrank.models import MODELS, SubwordTable, WordTable
 from glassrank.models.checkpoint import (
     SavedModel,
@@ -26,8 +24,10 @@ from glassrank.models.checkpoint import (
     load_served,
 )
 from glassrank.models.trained import save_ensemble, save_model
-from glassrank.sealed import FORMAT, MANIFEST
 from glassrank.settings import from_plain
+from glassrank.storage.checked import record_of, write_checked
+from glassrank.storage.folders import Folder
+from glassrank.storage.sealed import FORMAT, MANIFEST
 
 WORDS = ["<pad>", "<unk>", *(f"w{i}" for i in range(18))]
 FILES = ("config.json", "weights.safetensors", "vocabulary.txt", "checksums.json")

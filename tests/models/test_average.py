@@ -12,7 +12,7 @@ from glassrank.cli import application
 from glassrank.errors import InputError
 from glassrank.models.checkpoint import load_model
 from glassrank.models.trained import save_ensemble, save_model
-from glassrank.train.combine import average
+from glassrank.research.train.combine import average
 
 
 def test_the_weights_are_means(tmp_path: Path) -> None:

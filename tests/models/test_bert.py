@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from model_cases import piece_batch, small_model, widened_ids
 
+from glassrank.backends.transformer import EncoderConfig
 from glassrank.errors import InputError
 from glassrank.models import TokenBatch, WordRanker, Words
 from glassrank.models.bert import BERT, BERTConfig, joined
@@ -15,7 +16,6 @@ from glassrank.models.checkpoint import Usage, fingerprint, load_model
 from glassrank.models.contract import PieceText
 from glassrank.models.pretrained import Pretrained
 from glassrank.models.trained import save_model
-from glassrank.nn.transformer import EncoderConfig
 
 lengths = st.integers(2, 9)
 

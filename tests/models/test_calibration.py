@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import glassrank
 from glassrank.deadline import NEVER
 from glassrank.errors import InputError
+from glassrank.index import Index
 from glassrank.models.calibration import (
     Calibration,
     JudgedScores,
@@ -26,10 +27,9 @@ from glassrank.models.calibration import (
 from glassrank.models.checkpoint import Usage, load_model
 from glassrank.models.saved import CONFIG, PACKAGED
 from glassrank.models.trained import save_model
-from glassrank.ranking import Pipeline, Reranker, load
-from glassrank.ranking.cascade import Cascade
-from glassrank.ranking.planner import Planner
-from glassrank.retrieve import Index
+from glassrank.rerank import Pipeline, Reranker, load
+from glassrank.rerank.cascade import Cascade
+from glassrank.rerank.scheduler import Planner
 from glassrank.types import Doc, Ranking
 
 OWN = Calibration(0.6, -1.5)

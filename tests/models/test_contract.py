@@ -17,7 +17,7 @@ from outside_model import SoftTF, SoftTFConfig
 
 import glassrank
 from glassrank.errors import InputError
-from glassrank.explaining import explain
+from glassrank.explanations import explain
 from glassrank.models import (
     MODELS,
     Ensemble,
@@ -32,7 +32,7 @@ from glassrank.models import (
 from glassrank.models.checkpoint import SavedModel, Usage, fingerprint, load_model, load_named
 from glassrank.models.seal import main, seal_model
 from glassrank.models.trained import save_ensemble, save_model
-from glassrank.ranking import Reranker
+from glassrank.rerank import Reranker
 
 PACKAGE = Path(glassrank.__file__).parent
 NAME = "outside_model:SoftTF"
@@ -100,7 +100,7 @@ def test_a_file_in_models_is_all_that_a_family_needs(tmp_path: Path) -> None:
     shutil.copy(Path(__file__).parent / "outside_model.py", copied / "models" / "soft_tf.py")
     code = (
         "import torch; from glassrank.models import MODELS, WordTable, name_of;"
-        "from glassrank.train.config_files import example; family = MODELS['soft_tf'];"
+        "from glassrank.research.train.config_files import example; family = MODELS['soft_tf'];"
         "assert name_of(family) == 'soft_tf', name_of(family);"
         "assert 'power = 2' in example('soft_tf')"
     )

@@ -20,12 +20,12 @@ def as_if_on_a_gpu() -> Ranker:
 def test_without_triton_the_plain_layers_serve_on_a_gpu(
     monkeypatch: pytest.MonkeyPatch, triton: object
 ) -> None:
-    monkeypatch.setattr("glassrank.nn.gpu.find_spec", lambda name: triton)
+    monkeypatch.setattr("glassrank.backends.gpu.find_spec", lambda name: triton)
     model = as_if_on_a_gpu()
     if triton is None:
         assert fast_form(model) is model
     else:
         pytest.importorskip("triton", reason="triton is not there")
-        from glassrank.nn.gpu.contextual import ContextualOnGPU
+        from glassrank.backends.gpu.contextual import ContextualOnGPU
 
         assert isinstance(fast_form(model).contextual, ContextualOnGPU)

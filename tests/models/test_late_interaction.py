@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from model_cases import piece_batch, small_model, widened_ids
 from torch.nn import functional
 
+from glassrank.backends.match import Kernels
+from glassrank.backends.transformer import EncoderConfig
 from glassrank.models import MODELS, PieceRanker, TokenBatch, Words
 from glassrank.models.bi_encoders import KernelBERT, KernelBERTConfig
 from glassrank.models.checkpoint import Usage, load_model
 from glassrank.models.pretrained import Pretrained
 from glassrank.models.trained import save_model
-from glassrank.nn.match import Kernels
-from glassrank.nn.transformer import EncoderConfig
 from glassrank.settings import to_plain
 
 FAMILIES = ("kernel_bert", "maxsim", "single_vector")

@@ -11,13 +11,13 @@ from model_cases import piece_batch, small_model, widened_ids
 from model_folders import PIECES
 from torch.utils.flop_counter import FlopCounterMode
 
+from glassrank.backends.transformer import Encoder, EncoderConfig
 from glassrank.errors import InputError
 from glassrank.models import Ensemble, TokenBatch
 from glassrank.models.checkpoint import Usage, fingerprint, load_model
 from glassrank.models.mores import MORES, MORESConfig
 from glassrank.models.pretrained import Pretrained
 from glassrank.models.trained import save_model
-from glassrank.nn.transformer import Encoder, EncoderConfig
 
 lengths = st.integers(2, 9)
 BERT = EncoderConfig(

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from glassrank.backends.match import k_max
 from glassrank.models.contract import Output, Ranker, Words
 from glassrank.models.pacrr import PACRR, CoPACRR, CoPACRRConfig, PACRRConfig, shuffled
-from glassrank.nn.match import k_max
 
 PARITY = Path(__file__).resolve().parents[2].parent / "shared" / "parity"
 SIZE = 8

@@ -12,12 +12,12 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 pytest.importorskip("numba")
 import glassrank as gr
+from glassrank.backends.onnx_file import Graph
 from glassrank.deadline import Deadline, LateError, ending
+from glassrank.embeddings import encode_index
 from glassrank.errors import InputError
-from glassrank.explaining import explain_docs
+from glassrank.explanations import explain_docs
 from glassrank.models.checkpoint import load_served
-from glassrank.nn.onnx_file import Graph
-from glassrank.store import encode_index
 
 WORDS = [
     "[PAD]",
@@ -269,7 +269,7 @@ def test_a_real_cross_encoder_has_the_scores_of_its_card() -> None:
 @pytest.mark.data
 def test_a_real_bi_encoder_is_a_first_stage() -> None:
     pytest.importorskip("faiss", reason="faiss is not installed")
-    from glassrank.adapters.vector_index import MeanVectors, VectorIndex
+    from glassrank.integrations.vector_index import MeanVectors, VectorIndex
 
     texts = {"a": "The cat sat on the mat.", "b": "Shares fell in London.", "c": "Dogs bark."}
     index = VectorIndex.build(texts, MeanVectors(gr.load(f"{REAL}/bge_small_en")))

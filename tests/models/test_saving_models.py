@@ -12,8 +12,8 @@ from reliability import Recorder
 
 import glassrank
 from glassrank.errors import GlassrankError
-from glassrank.folders import Folder
 from glassrank.models.checkpoint import fingerprint, load_model
+from glassrank.storage.folders import Folder
 
 HERE = Path(__file__).parent
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(glassrank.__file__).parents[1])}

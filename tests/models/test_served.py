@@ -11,17 +11,17 @@ from model_cases import SMALL_PIECES, small_model
 from model_folders import PIECES, WORDS
 
 pytest.importorskip("numba")
-from glassrank.explaining import explain_docs
+from glassrank.backends.onnx_encoders import Quantized
+from glassrank.embeddings import encode_index
+from glassrank.explanations import explain_docs
+from glassrank.index import Index
 from glassrank.models import MODELS, Ranker, WordTable
 from glassrank.models.checkpoint import Usage, fingerprint, load_model, load_served
 from glassrank.models.ranker import AnyRanker, TokenBatch, Words
 from glassrank.models.served import SERVED
 from glassrank.models.trained import save_model
-from glassrank.nn.onnx_encoders import Quantized
-from glassrank.ranking import Pipeline, Reranker
-from glassrank.ranking.live import OnnxBackend
-from glassrank.retrieve import Index
-from glassrank.store import encode_index
+from glassrank.rerank import Pipeline, Reranker
+from glassrank.rerank.reranker import OnnxBackend
 from glassrank.types import Doc
 
 KINDS: dict[str, tuple[str, dict[str, object], dict[str, str]]] = {
@@ -202,6 +202,6 @@ def test_stores_of_both_are_alike(folder: Path, tmp_path: Path) -> None:
 
 
 def _opened(path: Path, reranker: Reranker) -> Any:
-    from glassrank.store import Store
+    from glassrank.embeddings import Store
 
     return Store.open(path, reranker.model)

@@ -8,24 +8,24 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from glassrank.embeddings.doc_encoder import DocEncoder
 from glassrank.errors import InputError
 from glassrank.models import Ensemble, Ranker, SubwordTable, TokenBatch
 from glassrank.models.checkpoint import SavedModel, Usage, fingerprint, load_model
 from glassrank.models.knrm import KNRM, KNRMConfig
 from glassrank.models.text_batches import text_encoder
 from glassrank.models.trained import save_model
-from glassrank.ranking.live import Reranker
+from glassrank.rerank.reranker import Reranker
+from glassrank.research.train.config import TrainConfig, VectorsConfig
+from glassrank.research.train.gather import Gathered, GatheredSplit
+from glassrank.research.train.loop import train
+from glassrank.research.train.prepare import prepare, subword_arrays
+from glassrank.research.train.prepared import Ragged
+from glassrank.research.train.prepared_folders import load_prepared, save_prepared
 from glassrank.settings import from_plain
-from glassrank.store.doc_encoder import DocEncoder
 from glassrank.text import Vocabulary
 from glassrank.text.encoder import UNKNOWN, SubwordVocabulary
 from glassrank.text.word_vectors import SubwordVectors
-from glassrank.train.config import TrainConfig, VectorsConfig
-from glassrank.train.gather import Gathered, GatheredSplit
-from glassrank.train.loop import train
-from glassrank.train.prepare import prepare, subword_arrays
-from glassrank.train.prepared import Ragged
-from glassrank.train.prepared_folders import load_prepared, save_prepared
 
 SIZE, BUCKETS = 5, 7
 letters = st.text("abcü", min_size=1, max_size=6)

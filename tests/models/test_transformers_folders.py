@@ -10,14 +10,14 @@ import torch
 from test_pretrained import PIECES, bert_weights, write
 
 import glassrank as gr
+from glassrank.embeddings import encode_index
 from glassrank.errors import InputError
 from glassrank.models.bert import BERT
 from glassrank.models.checkpoint import fingerprint, load_model, load_served
 from glassrank.models.pretrained import read_pretrained
-from glassrank.ragged import Ragged
-from glassrank.store import encode_index
-from glassrank.train.gather import GatheredSplit
-from glassrank.train.teachers import ModelTeacher, find_teacher
+from glassrank.research.train.gather import GatheredSplit
+from glassrank.research.train.teachers import ModelTeacher, find_teacher
+from glassrank.storage.ragged import Ragged
 
 MISSING = "sentence-transformers is not there"
 QUERY = "p1 p2"

@@ -13,16 +13,16 @@ import page_needs  # noqa: F401
 import torch
 import uvicorn
 
+from glassrank.backends.transformer import ContextualConfig, EncoderConfig
 from glassrank.cli import main
+from glassrank.index import Index
 from glassrank.models import WordTable
 from glassrank.models.checkpoint import Usage
 from glassrank.models.knrm import KNRM, KNRMConfig
 from glassrank.models.mores import MORES, MORESConfig
 from glassrank.models.tk import TK, TKConfig
 from glassrank.models.trained import save_model
-from glassrank.nn.transformer import ContextualConfig, EncoderConfig
-from glassrank.ranking import Reranker
-from glassrank.retrieve import Index
+from glassrank.rerank import Reranker
 from glassrank.serve import Options, make_app
 from glassrank.text import split_words
 from glassrank.types import Doc

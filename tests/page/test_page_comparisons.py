@@ -7,7 +7,8 @@ from page_service import DEFINITION, QUERY, THERAPY, Site
 from playwright.sync_api import Locator, Page, Route, expect
 from test_page_explanation import open_explanation
 
-from glassrank.explaining import (
+from glassrank.embeddings import text_of
+from glassrank.explanations import (
     Change,
     ExplanationPair,
     compare,
@@ -15,10 +16,9 @@ from glassrank.explaining import (
     explain_docs,
     what_if,
 )
-from glassrank.explaining.changes import apply_change
-from glassrank.explaining.structure import number, signed
-from glassrank.ranking import Pipeline
-from glassrank.store import text_of
+from glassrank.explanations.changes import apply_change
+from glassrank.explanations.structure import number, signed
+from glassrank.rerank import Pipeline
 
 
 def shown_differences(page: Page) -> list[list[str]]:

@@ -10,9 +10,9 @@ from page_service import QUERIES, Site, running
 from playwright.sync_api import Page, expect
 
 from glassrank.corpus import SAMPLE_QUERIES
-from glassrank.retrieve import Index
+from glassrank.embeddings import encode_index
+from glassrank.index import Index
 from glassrank.serve import Options
-from glassrank.store import encode_index
 
 TK = "tk"
 

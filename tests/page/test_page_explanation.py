@@ -8,11 +8,11 @@ from page_service import EMOJI, QUERY, Site
 from playwright.sync_api import Page, Route, expect
 
 from glassrank.errors import safe
-from glassrank.explaining import Explanation, explain_docs, html_page
-from glassrank.explaining.explainers import best_passage
-from glassrank.explaining.reading import read_doc
-from glassrank.explaining.structure import colour, is_coloured, letter, line, number, signed
-from glassrank.ranking import Pipeline
+from glassrank.explanations import Explanation, explain_docs, html_page
+from glassrank.explanations.explainers import best_passage
+from glassrank.explanations.reading import read_doc
+from glassrank.explanations.structure import colour, is_coloured, letter, line, number, signed
+from glassrank.rerank import Pipeline
 
 OPEN_ALL = """async root => {
   for (let closed; (closed = root.querySelectorAll('details:not([open])')).length; ) {

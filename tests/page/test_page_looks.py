@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 
 import glassrank.serve
 from glassrank.errors import safe
-from glassrank.explaining.structure import letter, number, signed
+from glassrank.explanations.structure import letter, number, signed
 
 PAGE = Path(glassrank.serve.__file__).parent / "page"
 BRIGHTNESS = """name => {

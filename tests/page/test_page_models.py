@@ -9,11 +9,11 @@ import page_needs  # noqa: F401
 import pytest
 from playwright.sync_api import Page, expect
 
-from glassrank.explaining import Explanation, compare, explain
-from glassrank.explaining.structure import Matrix, number
+from glassrank.explanations import Explanation, compare, explain
+from glassrank.explanations.structure import Matrix, number
 
 _SPEC = importlib.util.spec_from_file_location(
-    "explain_cases_for_the_page", Path(__file__).parents[1] / "explaining" / "explain_cases.py"
+    "explain_cases_for_the_page", Path(__file__).parents[1] / "explanations" / "explain_cases.py"
 )
 assert _SPEC is not None and _SPEC.loader is not None
 cases: Any = importlib.util.module_from_spec(_SPEC)

@@ -5,7 +5,7 @@ import re
 from page_service import QUERIES, Site
 from playwright.sync_api import Page, expect
 
-from glassrank.explaining.structure import number, signed
+from glassrank.explanations.structure import number, signed
 
 
 def names(page: Page) -> list[str]:

@@ -9,7 +9,7 @@ from page_service import QUERY
 from playwright.sync_api import Error, Page, Response, Route, expect
 
 from glassrank.errors import safe
-from glassrank.explaining.structure import number
+from glassrank.explanations.structure import number
 
 
 def search(page: Page, query: str = QUERY) -> dict[str, Any]:

@@ -6,8 +6,8 @@ from typing import Any
 from page_service import DEFINITION, QUERY, Site
 from playwright.sync_api import Page, expect
 
-from glassrank.explaining import Change, compare, explain, what_if
-from glassrank.explaining.structure import number
+from glassrank.explanations import Change, compare, explain, what_if
+from glassrank.explanations.structure import number
 
 DRAWN = """canvas => {
   const pixels = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);

@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from glassrank.backends.transformer import ContextualConfig
 from glassrank.models.contract import Output, Ranker, Words
 from glassrank.models.knrm import KNRM, ConvKNRM, ConvKNRMConfig, KNRMConfig
 from glassrank.models.tk import TK, TKConfig, TKWindowed, TKWindowedConfig
-from glassrank.nn.transformer import ContextualConfig
 
 Weights = dict[str, Tensor]
 Description = dict[str, Any]

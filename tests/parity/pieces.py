@@ -7,11 +7,11 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
+from glassrank.backends.transformer import EncoderConfig
 from glassrank.models.bert import BERT, BERTConfig
 from glassrank.models.contract import TokenBatch
 from glassrank.models.mores import MORES, MORESConfig
 from glassrank.models.pretrained import Pretrained, our_names, with_fused
-from glassrank.nn.transformer import EncoderConfig
 from tests.parity.authors import Description, Weights
 
 Compared = Iterator[tuple[str, Tensor, Tensor]]

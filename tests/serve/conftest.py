@@ -24,7 +24,7 @@ def short_practice() -> Iterator[None]:
     """Costs are learned from a few documents: budgets here suffice for all of them, or for none."""
     with pytest.MonkeyPatch.context() as patch:
         for module in ("stages", "pipeline"):
-            patch.setattr(f"glassrank.ranking.{module}.CALIBRATION_DOCS", (2, 8))
+            patch.setattr(f"glassrank.rerank.{module}.CALIBRATION_DOCS", (2, 8))
         yield
 
 

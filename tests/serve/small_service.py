@@ -12,16 +12,16 @@ import numpy as np
 import torch
 from starlette.testclient import TestClient
 
+from glassrank.backends.transformer import ContextualConfig
+from glassrank.embeddings import encode_index
+from glassrank.index import Index
 from glassrank.models import WordTable
 from glassrank.models.checkpoint import SavedModel, Usage
 from glassrank.models.knrm import KNRM, KNRMConfig
 from glassrank.models.tk import TK, TKConfig
 from glassrank.models.trained import save_model
-from glassrank.nn.transformer import ContextualConfig
-from glassrank.retrieve import Index
 from glassrank.serve import Options, Served, make_app
 from glassrank.serve.run import Server
-from glassrank.store import encode_index
 from glassrank.types import Doc
 
 WORDS = ["<pad>", "<unk>", "cat", "dog", "mat", "sat", "the", "sea", "cold", "warm", "bird"]

@@ -14,7 +14,7 @@ from small_service import on_a_socket
 from test_processes import running
 
 from glassrank.errors import GlassrankError
-from glassrank.retrieve import Index
+from glassrank.index import Index
 from glassrank.serve import Options
 from glassrank.types import Doc
 

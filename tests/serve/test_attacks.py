@@ -16,15 +16,16 @@ from small_service import in_process, raw, tiny_tk
 from test_processes import Running, running
 
 from glassrank.errors import InputError
+from glassrank.index import Index, segment, writer
 from glassrank.models.trained import save_model
-from glassrank.retrieve import Index, segment, writer
 from glassrank.serve import Options
 from glassrank.types import Doc
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 from attackers import KEY, PIPELINED, Flood, ask, ask_often, memory_mb, slow_readers
 
-BUDGET_MS = 100.0
+BUDGET_MS = 50.0
+MORE_MS = 50.0
 MORE_MB = 300
 HELD = "another client answered in time, memory bounded"
 
@@ -39,44 +40,42 @@ def key_file(folder: Path) -> list[str]:
     return ["--api-key-file", str(file)]
 
 
-def allowed_ms(port: int) -> float:
-    """The budget, 50 ms, and what this machine adds without any attack: others may use it."""
-    quiet = ask_often(port, 40, BUDGET_MS)
-    return BUDGET_MS + 50 + max(0.0, max(quiet) - BUDGET_MS)
+def check_answers(port: int, count: int) -> None:
+    """Another client with the key: at least 99 of 100 answers within the budget plus 50 ms."""
+    times = ask_often(port, count, BUDGET_MS)
+    in_time = sum(took <= BUDGET_MS + MORE_MS for took in times)
+    assert in_time >= 0.99 * count, sorted(times)[-10:]
 
 
 @pytest.mark.tried("Service", "connections that read nothing", HELD)
 @pytest.mark.long
+@pytest.mark.quiet
 def test_clients_that_read_nothing_shut_nobody_out(options: Options, tmp_path: Path) -> None:
     few = ["--limit", "connections=40", "--limit", "connections_per_address=40"]
     with running(options, tmp_path, *key_file(tmp_path), *few) as service:
         port = port_of(service)
-        allowed = allowed_ms(port)
+        ask_often(port, 20, BUDGET_MS)
         before = memory_mb(service.process.pid)
         with Flood(port, 40, lambda: PIPELINED) as flood:
-            time.sleep(0.5)
-            times = ask_often(port, 60, BUDGET_MS)
+            check_answers(port, 200)
         assert flood.opened >= 40
-        assert max(times) < float("inf")
-        assert sum(took <= 2 * allowed for took in times) >= 59, sorted(times)[-5:]
         assert memory_mb(service.process.pid) - before < MORE_MB
 
 
 @pytest.mark.tried("Service", "connections that read nothing", HELD, tries=256)
 @pytest.mark.slow
+@pytest.mark.quiet
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_256_clients_that_read_nothing_shut_nobody_out(
     options: Options, tmp_path: Path, workers: str
 ) -> None:
     with running(options, tmp_path, *key_file(tmp_path), "--workers", workers) as service:
         port = port_of(service)
+        ask_often(port, 40, BUDGET_MS)
         pids = [service.process.pid] if workers == "1" else service.workers()
-        allowed = allowed_ms(port)
         before = sum(map(memory_mb, pids))
         with Flood(port, 256, lambda: PIPELINED):
-            time.sleep(1)
-            times = ask_often(port, 500, BUDGET_MS)
-        assert sum(took <= allowed for took in times) >= 495, sorted(times)[-10:]
+            check_answers(port, 500)
         assert sum(map(memory_mb, pids)) - before < MORE_MB
 
 
@@ -87,7 +86,7 @@ def large(options: Options, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     saved = tiny_tk()
     save_model(tmp_path / "tk", saved.model, saved.usage, saved.vocabulary, "# card\n")
     docs = (
-        Doc(f"d{n}", "the cat sat", "a title " * 1000, "", {"n": n, "text": "x" * 30_000_000})
+        Doc(f"d{n}", "the cold cat sat", "a title " * 1000, "", {"n": n, "text": "x" * 30_000_000})
         for n in range(12)
     )
     Index.build(docs, tmp_path / "large")
@@ -96,26 +95,42 @@ def large(options: Options, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     return replace(options, index=tmp_path / "large", models=models)
 
 
-@pytest.mark.tried("Service", "documents with much metadata", HELD)
-@pytest.mark.long
-def test_responses_are_bounded_whatever_documents_hold(large: Options, tmp_path: Path) -> None:
-    request = "GET /search?query=cat&k=12 HTTP/1.1\r\nHost: localhost\r\n"
-    request += f"Authorization: Bearer {KEY}\r\n\r\n"
-    with running(large, tmp_path, *key_file(tmp_path)) as service:
+SEARCH_LARGE = (
+    "GET /search?query=cat&k=12{} HTTP/1.1\r\nHost: localhost\r\n"
+    f"Authorization: Bearer {KEY}\r\n\r\n"
+)
+
+
+def attack_by_large_responses(large: Options, folder: Path, count: int) -> None:
+    with running(large, folder, *key_file(folder)) as service:
         port = port_of(service)
-        ask(port, "/search?query=cat&k=12&budget_ms=9000")
+        ask_often(port, 20, BUDGET_MS)
         before = memory_mb(service.process.pid)
         for path in ("/search?query=cat&k=12", "/search?query=cat&k=12&stream=true"):
             status, body, _ = ask(port, f"{path}&budget_ms=9000")
             assert status == 200 and len(body) < 1 << 20
             for line in body.splitlines():
                 assert all(hit["cut"] for hit in json.loads(line)["hits"])
-        with slow_readers(port, 24, request.encode()):
-            times = [ask(port, "/healthz")[2] for _ in range(20)]
-            assert memory_mb(service.process.pid) - before < MORE_MB
-        assert sorted(times)[10] < 500
+        for stream in ("", "&stream=true"):
+            with slow_readers(port, 24, SEARCH_LARGE.format(stream).encode()):
+                check_answers(port, count)
+                assert memory_mb(service.process.pid) - before < MORE_MB
         status, body, _ = ask(port, "/doc?id=d3")
         assert json.loads(body)["cut"] and json.loads(body)["metadata"] == {"n": 3}
+
+
+@pytest.mark.tried("Service", "documents with much metadata", HELD)
+@pytest.mark.long
+@pytest.mark.quiet
+def test_responses_are_bounded_whatever_documents_hold(large: Options, tmp_path: Path) -> None:
+    attack_by_large_responses(large, tmp_path, 100)
+
+
+@pytest.mark.tried("Service", "documents with much metadata", HELD, tries=24)
+@pytest.mark.slow
+@pytest.mark.quiet
+def test_large_responses_and_slow_readers_delay_nobody(large: Options, tmp_path: Path) -> None:
+    attack_by_large_responses(large, tmp_path, 500)
 
 
 def test_a_document_with_too_much_metadata_is_not_indexed(tmp_path: Path) -> None:

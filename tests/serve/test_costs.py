@@ -16,7 +16,7 @@ import pytest
 from small_service import make_folders
 from test_processes import Running, running
 
-from glassrank.retrieve import Index
+from glassrank.index import Index
 from glassrank.types import Doc
 
 LARGE = 8_000_000

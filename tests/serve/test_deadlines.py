@@ -14,19 +14,19 @@ from small_service import in_process, make_folders, message, tiny_knrm, tiny_tk
 from starlette.testclient import TestClient
 
 from glassrank.deadline import Deadline, LateError
-from glassrank.explaining import Change, explain, what_if
-from glassrank.explaining.cases import Case, Findings
-from glassrank.explaining.changes import apply_change
-from glassrank.explaining.leave_one_out import explain_by_leaving_out
-from glassrank.explaining.reading import read, word_spans
-from glassrank.explaining.summands import explain_members
+from glassrank.explanations import Change, explain, what_if
+from glassrank.explanations.cases import Case, Findings
+from glassrank.explanations.changes import apply_change
+from glassrank.explanations.leave_one_out import explain_by_leaving_out
+from glassrank.explanations.reading import read, word_spans
+from glassrank.explanations.summands import explain_members
+from glassrank.index import Index
+from glassrank.index.methods import RM3, expand
+from glassrank.index.scoring import BM25
+from glassrank.index.search import search
+from glassrank.index.snippets import CHARACTERS_READ, Snippets
 from glassrank.models import Ensemble
-from glassrank.ranking import Reranker
-from glassrank.retrieve import Index
-from glassrank.retrieve.methods import RM3, expand
-from glassrank.retrieve.scoring import BM25
-from glassrank.retrieve.search import search
-from glassrank.retrieve.snippets import CHARACTERS_READ, Snippets
+from glassrank.rerank import Reranker
 from glassrank.serve import Options
 from glassrank.text import EnglishAnalyzer
 from glassrank.types import Doc
@@ -70,9 +70,9 @@ def long_docs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
 
 
 def test_an_explanation_ends_when_it_is_late(reranker: Reranker, monkeypatch: Any) -> None:
-    monkeypatch.setattr("glassrank.explaining.leave_one_out._TOKENS_AT_ONCE", 1)
+    monkeypatch.setattr("glassrank.explanations.leave_one_out._TOKENS_AT_ONCE", 1)
     monkeypatch.setattr(
-        "glassrank.explaining.explainers.EXPLAINERS", {"tk": explain_by_leaving_out}
+        "glassrank.explanations.explainers.EXPLAINERS", {"tk": explain_by_leaving_out}
     )
     text = "the cat sat on the mat"
     assert explain(reranker, "the cat", text, deadline=late_after(50)).doc.words
@@ -155,7 +155,7 @@ def test_words_that_too_many_documents_have_are_left_out_and_named(
 ) -> None:
     asked = {"query": "cat dog", "model": "none", "k": 40}
     assert "left_out" not in client.post("/search", json=asked).json()
-    monkeypatch.setattr("glassrank.retrieve.search.MOST_POSTINGS", 39)
+    monkeypatch.setattr("glassrank.index.search.MOST_POSTINGS", 39)
     answer = client.post("/search", json=asked).json()
     assert answer["left_out"] == ["cat"]
     assert 0 < len(answer["hits"]) < 40

@@ -7,10 +7,10 @@ import pytest
 from small_service import COUNT, message
 from starlette.testclient import TestClient
 
-from glassrank.explaining import Change, Explanation, compare, explain, explain_docs, what_if
-from glassrank.explaining.others import ranked_passage
-from glassrank.ranking import Pipeline, Reranker
-from glassrank.retrieve import Index
+from glassrank.explanations import Change, Explanation, compare, explain, explain_docs, what_if
+from glassrank.explanations.others import ranked_passage
+from glassrank.index import Index
+from glassrank.rerank import Pipeline, Reranker
 from glassrank.serve import Options
 
 QUERY = "the cat sat"

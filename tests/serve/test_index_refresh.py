@@ -14,13 +14,13 @@ import pytest
 from small_service import in_process, make_folders, tiny_knrm, tiny_tk
 from starlette.testclient import TestClient
 
+from glassrank.embeddings import encode_index, store_folder
+from glassrank.embeddings.doc_encoder import DocEncoder
+from glassrank.embeddings.writer import changing_store
 from glassrank.errors import GlassrankError
-from glassrank.retrieve import Index
+from glassrank.index import Index
 from glassrank.serve import Options
 from glassrank.serve.opened import Served
-from glassrank.store import encode_index, store_folder
-from glassrank.store.doc_encoder import DocEncoder
-from glassrank.store.writer import changing_store
 from glassrank.types import Doc
 
 
@@ -200,7 +200,7 @@ def test_a_disk_that_fails_for_a_moment_is_tried_again(
     served = Served(replace(own, models=()))
     Index(own.index).delete(["d0"])
     with monkeypatch.context() as patched:
-        patched.setattr("glassrank.arrays.mmap.mmap", fails)
+        patched.setattr("glassrank.storage.arrays.mmap.mmap", fails)
         assert not served.refresh()
         assert "Input/output error" in served.behind
     assert served.refresh()

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from small_service import on_a_socket
 
-from glassrank.ranking import Reranker
+from glassrank.rerank import Reranker
 from glassrank.serve import Options
 
 cohere = pytest.importorskip("cohere", reason="the cohere package is not installed")

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from small_service import in_process, message
 from starlette.testclient import TestClient
 
-from glassrank.ranking import CostModel, Reranker
-from glassrank.ranking.relevance import relevance_scores, squash
+from glassrank.rerank import CostModel, Reranker
+from glassrank.rerank.relevance import relevance_scores, squash
 from glassrank.serve import Options, Served
 from glassrank.serve.opened import Opened
 from glassrank.types import Hit, Ranking

@@ -10,8 +10,8 @@ from small_service import COUNT, SCRIPT, in_process, message
 from starlette.testclient import TestClient
 
 from glassrank.errors import InputError
-from glassrank.ranking import CostModel, Pipeline
-from glassrank.retrieve import Index
+from glassrank.index import Index
+from glassrank.rerank import CostModel, Pipeline
 from glassrank.serve import Options, Served
 
 QUERY = "the cat sat"

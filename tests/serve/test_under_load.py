@@ -14,8 +14,8 @@ from small_service import in_process, message
 from starlette.testclient import TestClient
 
 from glassrank.deadline import now
-from glassrank.ranking import Deadline, Pipeline
-from glassrank.ranking.planner import Planner
+from glassrank.rerank import Deadline, Pipeline
+from glassrank.rerank.scheduler import Planner
 from glassrank.serve import Options, Served
 from glassrank.serve.searching import Shown
 from glassrank.serve.service import Service, WorkQueue

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from glassrank.ranking import Deadline
+from glassrank.rerank import Deadline
 from glassrank.serve.refusals import RefusedError
 from glassrank.serve.service import WorkQueue
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from glassrank.corpus import read_docs
-from glassrank.retrieve.scoring import rounded_lengths
+from glassrank.index.scoring import rounded_lengths
 from glassrank.text import EnglishAnalyzer
 from glassrank.text.word_breaks import words
 

@@ -10,8 +10,8 @@ import pytest
 from reliability import Recorder
 
 from glassrank.errors import InputError
+from glassrank.research.train.teachers import find_teacher
 from glassrank.text.vector_training import check_folder, load_sentence_transformer
-from glassrank.train.teachers import find_teacher
 
 EVIL = "import pathlib; pathlib.Path(__file__).with_name('ran').touch()\nclass Boom: pass\n"
 PLAIN = {"type": "sentence_transformers.models.Transformer", "path": ""}

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from glassrank.retrieve import snapshot
+from glassrank.index import snapshot
 from glassrank.text import EnglishAnalyzer, analysis, word_breaks
 
 MOST = 32 << 20

@@ -1,4 +1,4 @@
-// A colour, a line and a letter for each signal and query word, as glassrank/explaining/palette.py has
+// A colour, a line and a letter for each signal and query word, as glassrank/explanations/palette.py has
 // them. Colours and lines themselves stand in page.css, as the classes c0 … and l0 …
 
 const COLOURS = 8;

@@ -1,4 +1,4 @@
-// How numbers and texts are printed: digit for digit as glassrank/explaining/printing.py does.
+// How numbers and texts are printed: digit for digit as glassrank/explanations/printing.py does.
 
 const DECIMALS = 4;
 export const WORDS_ADD = "What each word of the document adds to the score";

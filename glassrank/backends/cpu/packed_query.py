@@ -1,0 +1,144 @@
+"""A query in the order in which compiled products read it.
+
+There are three kinds. Tiles of bfloat16 or int8 hold a query word as a sum of several parts, so
+that it is about as exact as float32 although it is multiplied in fewer bits. Vectors (see `simd`)
+are plain float32. In all of them query words stand in groups of sixteen, with zeros for those that
+are missing.
+"""
+
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import overload
+from numpy.typing import NDArray
+
+from glassrank.backends.cpu.simd import INT, LANES, intrinsic
+
+Kind = Literal["bf16", "int8", "simd"]
+
+AT_ONCE: dict[Kind, int] = {"bf16": 32, "int8": 64, "simd": 1}
+"""Values of each word that are multiplied at once: no fewer are read."""
+
+INT8_PARTS = 3
+INT8_PLACE = 128
+"""Parts of int8 stand for so much of one another, like digits."""
+
+_MANY = 128
+_BF16, _INT8 = np.empty(0, np.uint16), np.empty(0, np.int8)
+_INT32, _FLOAT32 = np.empty(0, np.int32), np.empty(0, np.float32)
+
+
+class QueryLayout(NamedTuple):
+    """How a query is packed. The arrays are empty: what compiled code wants is their types."""
+
+    values: NDArray[Any]
+    products: NDArray[Any]
+    parts: int  # of each value
+    product_parts: int  # of each product: those of int8 stay apart, being whole numbers
+
+
+class PackedQuery(NamedTuple):
+    """A query as products read it; in compiled code, pointers stand in the place of arrays."""
+
+    values: Any
+    """uint16 (bfloat16's bits) or int8 as tiles, or float32 as vectors."""
+    scales: Any  # (groups * 16,) what int8 is to be multiplied with
+    weights: Any  # (groups * 16,) of the words in the score
+    groups: int
+    size: int  # values of each word
+    parts: int
+
+
+def layout(kind: Kind, size: int) -> QueryLayout:
+    """For words of so many values. Three parts of bfloat16 have all bits of float32. Two miss up
+    to 2^-18 of each value, in either direction: summed over many values, this is no more than
+    float32 loses in the summing."""
+    if kind == "bf16":
+        return QueryLayout(_BF16, _FLOAT32, 2 if size >= _MANY else 3, 1)
+    if kind == "int8":
+        return QueryLayout(_INT8, _INT32, INT8_PARTS, INT8_PARTS)
+    return QueryLayout(_FLOAT32, _FLOAT32, 1, 1)
+
+
+def kind_of(values: Any) -> Kind:
+    """Of an array or pointer, by its type in compiled code."""
+    kinds: dict[Any, Kind] = {types.uint16: "bf16", types.int8: "int8", types.float32: "simd"}
+    return kinds[values.dtype]
+
+
+@intrinsic
+def _bits(typing: Any, value: Any) -> Any:
+    """Of one float32, as an integer."""
+
+    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.zext(builder.bitcast(args[0], INT), ir.IntType(64))
+
+    return types.int64(types.float32), generate
+
+
+@intrinsic
+def _from_bits(typing: Any, value: Any) -> Any:
+    """The float32 with these bits."""
+
+    def generate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.bitcast(builder.trunc(args[0], INT), ir.FloatType())
+
+    return types.float32(types.int64), generate
+
+
+@njit
+def _tile_place(word: Any, i: Any, part: Any, parts: Any, steps: Any, beside: Any) -> Any:
+    """Where a value stands: tiles (groups, steps, parts) of 16 rows, which hold four bytes, that is
+    some values beside each other, of each of 16 words."""
+    tile = (word // LANES * steps + i // (LANES * beside)) * parts + part
+    row = i % (LANES * beside) // beside
+    return ((tile * LANES + row) * LANES + word % LANES) * beside + i % beside
+
+
+def pack(*_: Any) -> Any:
+    """Writes a query (Q, E) into `values`, and the scales of its words; both come as zeros."""
+
+
+@overload(pack, strict=False)
+def _pack(query: Any, values: Any, scales: Any, parts: Any) -> Any:
+    return {"bf16": _pack_bf16, "int8": _pack_int8, "simd": _pack_vectors}[kind_of(values)]
+
+
+def _pack_vectors(query: Any, values: Any, scales: Any, parts: Any) -> None:
+    words, size = query.shape
+    for word in range(words):
+        for i in range(size):
+            values[(word // LANES * size + i) * LANES + word % LANES] = query[word, i]
+
+
+def _pack_bf16(query: Any, values: Any, scales: Any, parts: Any) -> None:
+    words, size = query.shape
+    for word in range(words):
+        for i in range(size):
+            rest = query[word, i]
+            for part in range(parts):
+                # To the nearest number whose lower 16 bits are zeros, the even one of two.
+                whole = _bits(rest)
+                nearest = (whole + 0x7FFF + (whole >> 16 & 1)) >> 16
+                values[_tile_place(word, i, part, parts, (size + 31) // 32, 2)] = nearest
+                rest -= _from_bits(nearest << 16)
+
+
+def _pack_int8(query: Any, values: Any, scales: Any, parts: Any) -> None:
+    words, size = query.shape
+    places = INT8_PLACE ** (parts - 1)
+    for word in range(words):
+        largest = np.float32(1e-6)  # products with tinier scales would be slow
+        for i in range(size):
+            largest = max(largest, abs(query[word, i]))
+        scales[word] = largest / (127 * places)
+        for i in range(size):
+            rest = round(query[word, i] / scales[word])
+            place = places
+            for part in range(parts):
+                digit = round(rest / place)
+                values[_tile_place(word, i, part, parts, (size + 63) // 64, 4)] = digit
+                rest -= digit * place
+                place //= INT8_PLACE

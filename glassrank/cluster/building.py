@@ -1,0 +1,246 @@
+"""An index made in shards, and a store in parts, each by a task that is done here or elsewhere; one
+rename makes them an index or a store.
+
+Documents are read once and dealt out by a hash of their ids, so that two of one id meet in one
+shard. A shard becomes a small index beside the one that is wanted, which then takes its segment
+over. Whatever was finished when the work was stopped is not done again.
+
+    my.index.building/      shares.json: which documents these are; docs-N.jsonl, shard-N/
+    my.index/               an index as any other, with a segment for each shard
+
+A task of `encode_shards` writes the part of one segment, and goes on where one before it was
+stopped. A part counts when who gave the tasks has named it in the store's manifest, once, whoever
+has written it.
+"""
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+from zlib import crc32
+
+from glassrank.embeddings import Progress, Report
+from glassrank.embeddings.doc_encoder import DocEncoder
+from glassrank.embeddings.encode import DEFAULT_DTYPE, Counts, EncodedPart, Tally, encode_part
+from glassrank.embeddings.manifest import Layout, PartRecord, open_store, own_folder
+from glassrank.embeddings.part import OldRows, Part
+from glassrank.embeddings.writer import changing_store
+from glassrank.errors import BusyError, CorruptError, GlassrankError, InputError, explained
+from glassrank.index import Index
+from glassrank.index.index import check_target, located
+from glassrank.index.segment import Segment, SegmentRecord, encode_fields
+from glassrank.index.snapshot import Manifest, open_index
+from glassrank.index.writer import changing
+from glassrank.models.checkpoint import SavedModel, load_served
+from glassrank.storage.checked import read_checked, write_checked
+from glassrank.storage.folders import Folder
+from glassrank.storage.sealed import remove_tree
+from glassrank.text.languages import analyzer_for
+from glassrank.types import Doc
+
+Tasks = Callable[[Callable[..., Any], Sequence[tuple[Any, ...]]], Iterable[tuple[int, Any]]]
+"""Runs a function for each of several arguments: here, or on a cluster."""
+
+_SHARES = "shares.json"
+_WAIT_SECONDS = 60.0
+
+
+def in_turn(
+    task: Callable[..., Any], calls: Sequence[tuple[Any, ...]]
+) -> Iterator[tuple[int, Any]]:
+    """Tasks in this process: the plain form of a cluster's."""
+    for number, call in enumerate(calls):
+        yield number, task(*call)
+
+
+def build_shards(
+    docs: Iterable[Doc],
+    path: Path,
+    count: int,
+    tasks: Tasks = in_turn,
+    *,
+    source: str,
+    overwrite: bool = False,
+    language: str = "en",
+    finished: Callable[[int], None] = lambda shards: None,
+) -> Index:
+    """An index of so many segments, of documents in this language. `source` stands for them: work
+    that was stopped goes on only if it is the same. `finished` hears how many shards are there."""
+    if count < 1:
+        raise InputError(f"an index has one shard at least, not {count}")
+    analyzer = analyzer_for(language)
+    check_target(path, overwrite=overwrite)
+    work = path.absolute().with_name(f"{path.name}.building")
+    hint = "what was finished is kept"
+    with located(docs), explained(f"build the index {path}", hint):
+        work.mkdir(parents=True, exist_ok=True)
+        with Folder.open(work) as folder, folder.lock():
+            total = _deal(docs, folder, {"source": source, "shards": count, "language": language})
+            calls = [(str(work), number, language) for number in range(count) if total[number]]
+            for done, _ in enumerate(tasks(build_shard, calls), 1):
+                finished(done)
+            with changing(path, create=Manifest(analyzer.name)) as writer:
+                for _, number, _ in calls:
+                    shard = Index(_shard(work, number), verify=False)
+                    with open_index(shard.path) as made:
+                        for record in shard.snapshot.records:
+                            writer.adopt(made, record, shard.analyzer)
+        with Folder.open(work.parent) as parent:
+            remove_tree(parent, work.name)
+    return Index(path, verify=False)
+
+
+def build_shard(work: str, number: int, language: str) -> int:
+    """How many documents it has: one that is there already, or a new one."""
+    path = _shard(Path(work), number)
+    until = time.monotonic() + _WAIT_SECONDS
+    while True:
+        with suppress(GlassrankError):
+            return len(Index(path))
+        try:
+            docs = _Share(Path(work), number)
+            return len(Index.build(docs, path, overwrite=True, language=language))
+        except BusyError:  # of somebody who is taken for dead, and soon is
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.2)
+
+
+def _shard(work: Path, number: int) -> Path:
+    return work / f"shard-{number}"
+
+
+def _deal(docs: Iterable[Doc], folder: Folder, wanted: dict[str, Any]) -> list[int]:
+    """How many documents each shard is to have; they are written down first, unless that was
+    done for the same `wanted`."""
+    count = wanted["shards"]
+    with suppress(FileNotFoundError, CorruptError, KeyError, TypeError):
+        shares = read_checked(folder, _SHARES, "remove it")
+        if shares["wanted"] == wanted:
+            return [int(docs) for docs in shares["docs"]]
+    for name in folder.names():
+        if name.startswith(("docs-", "shard-", _SHARES)):
+            remove_tree(folder, name)
+    totals = [0] * count
+    with ExitStack() as stack:
+        files = [
+            stack.enter_context(folder.create(f"docs-{number}.jsonl")) for number in range(count)
+        ]
+        for doc in docs:
+            number = crc32(doc.doc_id.encode("utf-8", "replace")) % count
+            files[number].write(_line(doc))
+            totals[number] += 1
+        for file in files:
+            file.flush()
+            os.fsync(file.fileno())
+    if not any(totals):
+        raise InputError("there are no documents to index; check the input")
+    write_checked(folder, _SHARES, {"wanted": wanted, "docs": totals})
+    return totals
+
+
+def _line(doc: Doc) -> bytes:
+    fields = (doc.doc_id, doc.text, doc.title, doc.source, dict(doc.metadata))
+    try:
+        return json.dumps(fields).encode() + b"\n"
+    except (TypeError, ValueError, RecursionError):
+        encode_fields(doc)  # says what is wrong
+        raise
+
+
+class _Share:
+    """One shard's documents, as they were dealt out."""
+
+    def __init__(self, work: Path, number: int) -> None:
+        self._path = work / f"docs-{number}.jsonl"
+
+    def __iter__(self) -> Iterator[Doc]:
+        with self._path.open("rb") as lines:
+            for line in lines:
+                yield Doc(*json.loads(line))
+
+
+class Encoding(NamedTuple):
+    """How documents are encoded; a model is loaded where that is done."""
+
+    model: str
+    dtype: str = DEFAULT_DTYPE
+    device: str = "cpu"
+    reuse: str = "s2"
+    leave_out: str = ""
+
+
+def encode_shards(
+    index: Index,
+    saved: SavedModel,
+    encoding: Encoding,
+    tasks: Tasks = in_turn,
+    path: Path | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> Report:
+    """As `store.encode_index`, a task for each segment that the store lacks."""
+    layout = DocEncoder(saved, encoding.dtype, "cpu", encoding.reuse, encoding.leave_out).layout
+    folder = (own_folder(index.path, layout) if path is None else path).absolute()
+    tally = Tally(progress)
+    with changing_store(folder, layout, index.snapshot) as writer:
+        layout = writer.manifest.layout
+        missing = writer.missing()
+        tally.total = sum(map(len, missing.values()))
+        old = [part for part in writer.manifest.parts if part.name not in writer.names]
+        calls = [
+            (index.path.absolute(), segment.record, folder, name, encoding, layout, old)
+            for name, segment in missing.items()
+        ]
+        segments = list(missing.values())
+        for number, (part, counts) in tasks(encode_segment, calls):
+            writer.add(segments[number], part.passages, part.rows, part.files)
+            tally.add(counts)
+        writer.tidy()
+        return tally.report(folder, writer.manifest)
+
+
+def encode_segment(
+    index: Path,
+    record: SegmentRecord,
+    store: Path,
+    name: str,
+    encoding: Encoding,
+    layout: Layout,
+    old: Sequence[PartRecord],
+) -> tuple[EncodedPart, Counts]:
+    """One segment's documents; what parts of segments that are gone have of them is copied."""
+    encoder = _encoder(encoding)
+    encoder.layout = layout
+    tally = Tally(None)
+    with open_index(index) as parent:
+        segment = Segment(parent, record, verify=False, seen=())
+    with open_store(store) as folder, ExitStack() as stack:
+        for _ in _until(_WAIT_SECONDS):
+            with suppress(BusyError):  # of somebody who is taken for dead, and soon is
+                stack.enter_context(folder.lock(name))
+                break
+        else:
+            stack.enter_context(folder.lock(name))
+        parts = []
+        for known in old:
+            with suppress(CorruptError):
+                parts.append(Part(folder, known, layout, verify=True))
+        part = encode_part(folder, name, segment, encoder, OldRows(parts), tally)
+    return part, tally.counts
+
+
+def _until(seconds: float) -> Iterator[None]:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        yield
+        time.sleep(0.2)
+
+
+@lru_cache(maxsize=1)
+def _encoder(encoding: Encoding) -> DocEncoder:
+    model, dtype, device, *further = encoding
+    return DocEncoder(load_served(model, device), dtype, device, *further)

@@ -1,0 +1,201 @@
+"""An index on any path that fsspec knows, such as an object store: read by ranges, kept on a disk.
+
+Files of an index never change once a manifest names them, with their sizes and checksums. So a copy
+is good for ever, whatever happens to the index; one that was stopped goes on where it was; and a
+shard copies its own segments, and its parts of the stores, and nothing else.
+"""
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Collection, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from glassrank.embeddings.manifest import FILE_NAME as STORE_FILE
+from glassrank.embeddings.manifest import manifest_in as store_manifest_in
+from glassrank.embeddings.manifest import stores_of
+from glassrank.errors import CorruptError, InputError, explained
+from glassrank.index.segment import SegmentRecord
+from glassrank.index.snapshot import FILE_NAME, Manifest, manifest_in
+from glassrank.index.writer import remove_leftovers
+from glassrank.integrations import extra
+from glassrank.storage.arrays import array_record
+from glassrank.storage.checked import FileRecord
+from glassrank.storage.folders import Folder
+
+RANGE_BYTES = 8 << 20
+"""That are asked for at once: large enough that the way there is cheap."""
+_FILES_AT_ONCE = 8
+CACHE = "GLASSRANK_CACHE"
+_INCOMING = "incoming"
+
+
+def as_url(path: object) -> str | None:
+    """A path that is none of this machine's; one that was a `Path` has lost a slash.
+
+    >>> as_url(Path("s3://bucket/my.index")), as_url("memory://a"), as_url("/my.index")
+    ('s3://bucket/my.index', 'memory://a', None)
+    """
+    kind, colon, rest = str(path).partition(":/")
+    return f"{kind}://{rest.lstrip('/')}" if colon and kind.isalnum() else None
+
+
+class Mirror:
+    """A copy of an index, or of some of it."""
+
+    def __init__(self, url: str, name: str = "whole", cache: Path | None = None) -> None:
+        """`name` tells copies of different parts of one index apart. They stand in `cache`, or
+        where GLASSRANK_CACHE says."""
+        self.url = url
+        self._files, self._root = _opened(url)
+        folder = cache or Path(os.environ.get(CACHE) or Path.home() / ".cache" / "glassrank")
+        digest = hashlib.blake2b(url.encode(), digest_size=8).hexdigest()
+        self.path = folder / "copies" / digest / name
+
+    def whole(self) -> Path:
+        """All segments, and no stores: what somebody needs who asks shards. The manifest comes
+        last, so that whoever reads the copy sees the old index or the new one."""
+        with self._writing() as folder, folder.lock():
+            content, manifest = self._manifest(folder)
+            self._segments(folder, manifest.segments)
+            folder.write(FILE_NAME, content)
+            remove_leftovers(folder)
+        return self.path
+
+    def part(self, segments: Iterable[SegmentRecord], others: Collection[str]) -> Path:
+        """These segments, and all of the stores but what belongs to the others."""
+        with self._writing() as folder, folder.lock():
+            self._segments(folder, segments)
+            for name in self._stores():
+                with (
+                    folder.make_child("stores", exist_ok=True) as stores,
+                    stores.make_child(name, exist_ok=True) as store,
+                ):
+                    self._store(store, f"stores/{name}", others)
+        return self.path
+
+    def stores(self) -> tuple[int, ...]:
+        """A number for each store, which differs when it is written."""
+        contents = [self._read(f"stores/{name}/{STORE_FILE}") for name in self._stores()]
+        digests = [hashlib.blake2b(content, digest_size=8).digest() for content in contents]
+        return tuple(int.from_bytes(digest, "little") for digest in digests)
+
+    def _writing(self) -> Folder:
+        with explained(f"copy {self.url}"):
+            self.path.mkdir(parents=True, exist_ok=True)
+            return Folder.open(self.path)
+
+    def _manifest(self, folder: Folder) -> tuple[bytes, Manifest]:
+        try:
+            content = self._read(FILE_NAME)
+        except FileNotFoundError:
+            raise InputError(f"{self.url} is not an index (it has no {FILE_NAME})") from None
+        with folder.make_child(_INCOMING, exist_ok=True) as incoming:
+            incoming.write(FILE_NAME, content)
+            return content, manifest_in(incoming)
+
+    def _stores(self) -> list[str]:
+        try:
+            entries = self._files.ls(f"{self._root}/stores", detail=False)
+        except FileNotFoundError:
+            return []
+        return sorted(str(entry).rstrip("/").rsplit("/", 1)[-1] for entry in entries)
+
+    def _store(self, folder: Folder, place: str, others: Collection[str]) -> None:
+        content = self._read(f"{place}/{STORE_FILE}")
+        with folder.make_child(_INCOMING, exist_ok=True) as incoming:
+            incoming.write(STORE_FILE, content)
+            manifest = store_manifest_in(incoming)
+        for part in manifest.parts:
+            if part.segment not in others:
+                self._copy(folder, f"{place}/{part.name}", part.name, part.files)
+        folder.write(STORE_FILE, content)
+
+    def _segments(self, folder: Folder, records: Iterable[SegmentRecord]) -> None:
+        for record in records:
+            self._copy(folder, record.name, record.name, record.files)
+
+    def _copy(self, parent: Folder, place: str, name: str, files: dict[str, FileRecord]) -> None:
+        with (
+            parent.make_child(name, exist_ok=True) as folder,
+            ThreadPoolExecutor(_FILES_AT_ONCE) as threads,
+        ):
+
+            def copy(file: str) -> None:
+                self._copy_file(folder, f"{place}/{file}", file, files[file])
+
+            list(threads.map(copy, files))
+            folder.sync()
+
+    def _copy_file(self, folder: Folder, place: str, name: str, record: FileRecord) -> None:
+        """By ranges, from where a copy that was stopped ended."""
+        if folder.kind(name) is None:
+            folder.create(name).close()
+        with folder.reopen(name) as file:
+            start = file.seek(0, os.SEEK_END)
+            if start == record.size:
+                return
+            if start > record.size:
+                start = file.truncate(0)
+            file.seek(start)
+            for first in range(start, record.size, RANGE_BYTES):
+                last = min(first + RANGE_BYTES, record.size)
+                file.write(self._files.cat_file(f"{self._root}/{place}", start=first, end=last))
+            file.flush()
+            os.fsync(file.fileno())
+        if array_record(folder, name) != record:
+            folder.remove(name)
+            raise CorruptError(
+                f"{self.url}/{place} is damaged: it is not what the manifest says; publish it again"
+            )
+
+    def _read(self, place: str) -> bytes:
+        return bytes(self._files.cat_file(f"{self._root}/{place}"))
+
+
+def publish(path: Path, url: str) -> None:
+    """An index with its stores to another place. Its manifest is written last, and what the one
+    before it names stays until the next time: who reads that is not disturbed."""
+    files, root = _opened(url)
+    with Folder.open(path) as folder:
+        manifest = manifest_in(folder)
+    named = {record.name for record in manifest.segments}
+    before: set[str] = set()
+    if files.exists(f"{root}/{FILE_NAME}"):
+        with tempfile.TemporaryDirectory() as place, Folder.open(place) as folder:
+            folder.write(FILE_NAME, bytes(files.cat_file(f"{root}/{FILE_NAME}")))
+            before = {record.name for record in manifest_in(folder).segments}
+    for record in manifest.segments:
+        for name, file in record.files.items():
+            _put(files, path / record.name / name, f"{root}/{record.name}/{name}", file.size)
+    for store in stores_of(path):
+        place = f"{root}/stores/{store.name}"
+        with Folder.open(store) as folder:
+            parts = store_manifest_in(folder).parts
+        for part in parts:
+            for name, file in part.files.items():
+                _put(files, store / part.name / name, f"{place}/{part.name}/{name}", file.size)
+        _put(files, store / STORE_FILE, f"{place}/{STORE_FILE}")
+    _put(files, path / FILE_NAME, f"{root}/{FILE_NAME}")
+    for entry in files.ls(root, detail=False):
+        name = str(entry).rstrip("/").rsplit("/", 1)[-1]
+        if name.startswith("segment-") and name not in named | before:
+            files.rm(f"{root}/{name}", recursive=True)
+
+
+def _put(files: Any, source: Path, target: str, size: int | None = None) -> None:
+    if size is None or not files.exists(target) or files.size(target) != size:
+        files.makedirs(target.rsplit("/", 1)[0], exist_ok=True)
+        files.put_file(str(source), target)
+
+
+def _opened(url: str) -> tuple[Any, str]:
+    with extra("ray"):
+        import fsspec
+    try:
+        files, root = fsspec.core.url_to_fs(url)
+    except (ImportError, ValueError) as error:
+        raise InputError(f"{url} cannot be read: {error}") from error
+    return files, str(root).rstrip("/")

@@ -1,0 +1,279 @@
+"""A shard: some segments of an index, with their parts of its stores, searched and re-ranked there;
+and how shards are asked, all at once, and how long they are waited for.
+
+It keeps nothing between two questions but what it has opened: a question says of which state of the
+index it is, and a shard that does not have that open opens it. So one that was restarted elsewhere
+answers as the one before it, and none answers from another state than the others.
+"""
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass, replace
+from math import isinf
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassrank.backends.compiled import load_at_once
+from glassrank.cluster.mirror import Mirror
+from glassrank.deadline import NEVER, Deadline, now
+from glassrank.embeddings import Store
+from glassrank.embeddings.manifest import FILE_NAME as STORE_FILE
+from glassrank.embeddings.manifest import stores_of
+from glassrank.errors import explained
+from glassrank.index import Index
+from glassrank.index.scoring import BM25, QL, CollectionStatistics, TermStatistics
+from glassrank.index.search import TopK, WeightedQuery, search
+from glassrank.index.segment import Segment
+from glassrank.index.snapshot import Manifest, Snapshot, open_index
+from glassrank.models.ranker import Words
+from glassrank.rerank.best_passages import Placed
+from glassrank.rerank.reranker import Reranker
+from glassrank.rerank.scheduler import Planner
+from glassrank.rerank.stages import IndexStage
+
+_KEPT = 2
+"""States that stay open: the newest, and the one before, for whoever began with that."""
+
+Masks = list[tuple[NDArray[np.uint8], int]]
+"""Of each segment, which documents may be found: bits, and how many there are."""
+
+
+@dataclass(frozen=True)
+class View:
+    """A shard at one moment: what is asked is answered from exactly this."""
+
+    path: Path
+    manifest: Manifest
+    """With this shard's segments alone."""
+    others: frozenset[str]
+    """Segments that other shards have."""
+    stores: tuple[int, ...]
+    """When each store was written last."""
+    base: int
+    """The number, in the whole index, of its first document."""
+    docs: int
+    """Documents, deleted ones included."""
+    url: str | None = None
+    """Where the index is, if it is not on this machine: the shard copies what it needs."""
+
+    @property
+    def name(self) -> str:
+        """By its first segment."""
+        first, *further = (record.name for record in self.manifest.segments)
+        return f"{first} and {len(further)} more" if further else first
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Differs between any two states."""
+        return self.manifest.state, self.base, self.docs, self.stores
+
+
+def views(
+    path: Path, snapshot: Snapshot, count: int, mirror: Mirror | None = None
+) -> tuple[View, ...]:
+    """An index in so many shards, or fewer where it has fewer segments: neighbours go together, as
+    many as have about the same number of documents."""
+    if mirror is not None:
+        stores = mirror.stores()
+    else:
+        with explained(f"read the stores of {path}"):
+            stores = tuple((folder / STORE_FILE).stat().st_mtime_ns for folder in stores_of(path))
+    url = None if mirror is None else mirror.url
+    manifest, bases = snapshot.manifest, snapshot.bases
+    names = frozenset(record.name for record in manifest.segments)
+    parts = []
+    for first, last in _runs([len(segment) for segment in snapshot.segments], count):
+        mine = manifest.segments[first:last]
+        others = names - {record.name for record in mine}
+        base, end = bases[first], bases[last]
+        shard = replace(manifest, segments=mine)
+        parts.append(View(path, shard, others, stores, base, end - base, url))
+    return tuple(parts)
+
+
+def _runs(sizes: Sequence[int], count: int) -> list[tuple[int, int]]:
+    """
+    >>> _runs([100, 100, 100, 5], 4), _runs([100, 100, 100, 5], 3), _runs([7], 4)
+    ([(0, 1), (1, 2), (2, 3), (3, 4)], [(0, 1), (1, 2), (2, 4)], [(0, 1)])
+    """
+    runs: list[tuple[int, int]] = []
+    first = 0
+    for left in range(min(count, len(sizes)), 0, -1):
+        share = sum(sizes[first:]) / left
+        last, total = first + 1, sizes[first]
+        while len(sizes) - last > left - 1 and (left == 1 or total + sizes[last] / 2 < share):
+            total += sizes[last]
+            last += 1
+        runs.append((first, last))
+        first = last
+    return runs
+
+
+class _Opened:
+    """A view, open: its documents, and a stage for each model."""
+
+    def __init__(self, view: View, models: Sequence[Reranker], *, verify: bool) -> None:
+        records = view.manifest.segments
+        path = view.path
+        if view.url is not None:
+            path = Mirror(view.url, records[0].name).part(records, view.others)
+        with explained(f"read the index {path}"), open_index(path) as folder:
+            segments = [
+                Segment(folder, record, verify=verify, seen=None if verify else ())
+                for record in records
+            ]
+        self.snapshot = Snapshot(view.manifest, segments)
+        index = Index.at(path, self.snapshot)
+        self.stages = [
+            IndexStage(
+                model,
+                self.snapshot,
+                Store.find(index, model.model, verify=verify, without=view.others),
+                found=True,
+            )
+            for model in models
+        ]
+
+
+class ShardScores(NamedTuple):
+    """Which of its candidates a shard has scored, and the milliseconds that took there."""
+
+    placed: Placed
+    took: float
+
+
+class Shard:
+    """Answers for one shard at a time, from any number of threads."""
+
+    def __init__(self, models: Sequence[Reranker] = (), *, verify: bool = True) -> None:
+        """`verify` reads every byte of what is opened once."""
+        self._models = models
+        self._verify = verify
+        self._planner = Planner()
+        self._opened: dict[tuple[object, ...], _Opened] = {}
+        self._lock = threading.Lock()
+        load_at_once()
+
+    def prepare(self, view: View, *, calibrate: bool) -> None:
+        """Opens it, so that nobody waits for that later; with `calibrate` all is compiled, and what
+        work costs here is known."""
+        opened = self._open(view)
+        for stage in opened.stages if calibrate else ():
+            stage.calibrate(now)
+
+    def search(
+        self,
+        view: View,
+        queries: Sequence[WeightedQuery],
+        k: int,
+        method: BM25 | QL,
+        collection: CollectionStatistics,
+        terms: Mapping[str, TermStatistics],
+        masks: Masks | None,
+    ) -> list[TopK]:
+        """The best k of this shard for each query, by numbers and scores of the whole index, whose
+        statistics are given."""
+        snapshot = self._open(view).snapshot.part_of(collection, terms)
+        if masks is not None:
+            snapshot = snapshot.masked(
+                [np.unpackbits(bits, count=count).view(np.bool_) for bits, count in masks]
+            )
+        tops = search(snapshot, queries, k, method, threads=1)
+        return [top._replace(docs=top.docs + view.base) for top in tops]
+
+    def score(
+        self,
+        view: View,
+        model: int,
+        query: Words,
+        docs: NDArray[np.int64],
+        first_stage: NDArray[np.float32],
+        within_ms: float | None,
+    ) -> ShardScores:
+        """As many of these documents, by their numbers in the whole index, as the time allows."""
+        began = self._planner.clock()
+        deadline = Deadline.after(within_ms, self._planner.clock)
+        stage = self._open(view).stages[model]
+        candidates = stage.ready(query, docs - view.base, first_stage)
+        placed = stage.score(candidates, self._planner, deadline)
+        return ShardScores(placed, self._planner.clock() - began)
+
+    def _open(self, view: View) -> _Opened:
+        with self._lock:
+            opened = self._opened.pop(view.key, None)
+            if opened is None:
+                opened = _Opened(view, self._models, verify=self._verify)
+                while len(self._opened) >= _KEPT:
+                    self._opened.pop(next(iter(self._opened)))
+            self._opened[view.key] = opened
+            return opened
+
+
+Questions = Mapping[int, tuple[Any, ...]]
+"""What each shard, by its number, is asked."""
+
+
+class Shards(ABC):
+    """Those that hold the shards of an index, wherever they are."""
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """How many there are; an index of fewer segments does not need them all."""
+
+    @abstractmethod
+    def ask(self, call: str, questions: Questions, deadline: Deadline = NEVER) -> dict[int, Any]:
+        """The answers of those that gave one in time; without a deadline, of all of them, or an
+        error that says which is not there."""
+
+    def prepare(self, views: Sequence[View], *, calibrate: bool) -> None:
+        """Opens all of them before anybody asks."""
+        call = "calibrated" if calibrate else "opened"
+        self.ask(call, {number: (view,) for number, view in enumerate(views)})
+
+    @abstractmethod
+    def close(self) -> None:
+        """Lets them go."""
+
+
+class ShardServer(Shard):
+    """A shard as it is asked: by the name of a call, and what goes with it."""
+
+    def opened(self, view: View) -> None:
+        """Opens a view."""
+        self.prepare(view, calibrate=False)
+
+    def calibrated(self, view: View) -> None:
+        """The same, with all compiled and timed."""
+        self.prepare(view, calibrate=True)
+
+
+class LocalShards(Shards):
+    """All of them in this process: the plain form, which a cluster must equal."""
+
+    def __init__(
+        self, count: int, models: Sequence[Reranker] = (), *, verify: bool = False
+    ) -> None:
+        self.shards = [ShardServer(models, verify=verify) for _ in range(count)]
+        self._threads = ThreadPoolExecutor(max_workers=count)
+
+    def __len__(self) -> int:
+        return len(self.shards)
+
+    def ask(self, call: str, questions: Questions, deadline: Deadline = NEVER) -> dict[int, Any]:
+        """Each in a thread, which is left behind if no answer comes in time."""
+        futures = {
+            self._threads.submit(getattr(self.shards[number], call), *question): number
+            for number, question in questions.items()
+        }
+        left = None if isinf(deadline.at) else max(0.0, deadline.left() / 1e3)
+        done, _ = wait(futures, left)
+        return {futures[future]: future.result() for future in done}
+
+    def close(self) -> None:
+        """Waits for what runs."""
+        self._threads.shutdown()

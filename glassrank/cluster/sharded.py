@@ -1,0 +1,280 @@
+"""An index whose shards are searched elsewhere, and the pipeline that has them re-rank.
+
+Who asks knows the statistics of the whole collection and sends those of a query along, so that
+scores are what one machine computes. What shards find is joined as segments are; the best of all
+shards together are the candidates, and each shard scores those of them that it has.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import reduce
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassrank.cluster.mirror import Mirror, as_url
+from glassrank.cluster.shard import Masks, Shards, View, views
+from glassrank.deadline import Clock, Deadline
+from glassrank.embeddings import Store
+from glassrank.index import Index
+from glassrank.index.methods import Method, run_method
+from glassrank.index.scoring import BM25, QL
+from glassrank.index.search import TopK, WeightedQuery, join
+from glassrank.index.segment import SegmentRecord
+from glassrank.index.snapshot import Snapshot
+from glassrank.models.ranker import Words
+from glassrank.rerank.best_passages import Placed
+from glassrank.rerank.cascade import Cascade
+from glassrank.rerank.cost_model import CostModel
+from glassrank.rerank.pipeline import Pipeline
+from glassrank.rerank.reranker import Reranker
+from glassrank.rerank.scheduler import Planner, spare_ms
+from glassrank.rerank.stages import CALIBRATION_DOCS, IndexStage, joined, some_documents
+from glassrank.types import Ranking
+
+_QUERIES_AT_ONCE = 256
+_FOR_FIRST_STAGE = 0.5
+"""The share of a query's time in which shards must have found their candidates, so that there is
+time to re-rank those of the others."""
+
+_MOST_FOR_THE_WAY = 0.5
+"""Of the time for scoring, that is kept for questions and answers to travel."""
+
+
+class ShardedIndex(Index):
+    """An index that others search. Its folder is read here too, for statistics, ids and texts: only
+    the pages that a query touches."""
+
+    def __init__(
+        self,
+        path: str | Path,
+        shards: Shards,
+        *,
+        verify: bool = False,
+        seen: Sequence[SegmentRecord] | None = None,
+    ) -> None:
+        """A `path` of another kind than this machine's is copied as far as it is needed."""
+        url = as_url(path)
+        self._mirror = None if url is None else Mirror(url)
+        local = path if self._mirror is None else self._mirror.whole()
+        super().__init__(local, verify=verify, seen=seen)
+        self.shards = shards
+        self._views = self.snapshot, self._divided()
+
+    @property
+    def views(self) -> tuple[View, ...]:
+        """Its shards, as the index is now."""
+        if self._views[0] is not self.snapshot:  # it was changed, or has moved on
+            self._views = self.snapshot, self._divided()
+        return self._views[1]
+
+    def _divided(self) -> tuple[View, ...]:
+        return views(self.path, self.snapshot, len(self.shards), self._mirror)
+
+    def refresh(self, *, verify: bool = False) -> bool:
+        """As `Index.refresh`; from elsewhere, what is new is copied first."""
+        if self._mirror is not None:
+            self._mirror.whole()
+        return super().refresh(verify=verify)
+
+    def prepare(self, *, calibrate: bool = False) -> None:
+        """Has all shards opened."""
+        self.shards.prepare(self.views, calibrate=calibrate)
+
+    def _search(
+        self,
+        snapshot: Snapshot,
+        queries: Sequence[Sequence[str]],
+        k: int,
+        method: Method,
+        threads: int | None,
+        deadline: Deadline,
+    ) -> list[TopK]:
+        asked = _Asked(self, deadline.share(_FOR_FIRST_STAGE))
+        tops = run_method(snapshot, queries, k, method, threads, deadline, asked.search)
+        missing = tuple(sorted(asked.missing))
+        return [top._replace(missing=missing) for top in tops]
+
+
+class _Asked:
+    """One search, in as many rounds as its method takes, and who did not answer in any of them."""
+
+    def __init__(self, index: ShardedIndex, deadline: Deadline) -> None:
+        self._shards, self._views = index.shards, index.views
+        self._all = index.snapshot
+        self._deadline = deadline
+        self.missing: set[str] = set()
+
+    def search(
+        self,
+        snapshot: Snapshot,
+        queries: Sequence[WeightedQuery],
+        k: int,
+        method: BM25 | QL,
+        threads: int | None = None,
+    ) -> list[TopK]:
+        """As `retrieve.search.search` finds it in one process."""
+        chunks = range(0, len(queries), _QUERIES_AT_ONCE)
+        return [
+            top
+            for first in chunks
+            for top in self._chunk(snapshot, queries[first : first + _QUERIES_AT_ONCE], k, method)
+        ]
+
+    def _chunk(
+        self, snapshot: Snapshot, queries: Sequence[WeightedQuery], k: int, method: BM25 | QL
+    ) -> list[TopK]:
+        terms = {
+            term: statistics
+            for query in queries
+            for term in query
+            if (statistics := snapshot.term(term).statistics).docs
+        }
+        plain = [dict(query) for query in queries]
+        answers = self._shards.ask(
+            "search",
+            {
+                number: (view, plain, k, method, snapshot.collection, terms, masks)
+                for number, (view, masks) in enumerate(
+                    zip(self._views, self._masks(snapshot), strict=True)
+                )
+            },
+            self._deadline,
+        )
+        self.missing.update(
+            view.name for number, view in enumerate(self._views) if number not in answers
+        )
+        return [
+            join(snapshot, [answers[number][place] for number in sorted(answers)], k)
+            for place in range(len(queries))
+        ]
+
+    def _masks(self, snapshot: Snapshot) -> list[Masks | None]:
+        if snapshot.live is self._all.live:  # nothing is filtered
+            return [None] * len(self._views)
+        packed = [(np.packbits(live), len(live)) for live in snapshot.live]
+        ends = np.cumsum([len(view.manifest.segments) for view in self._views]).tolist()
+        return [packed[first:last] for first, last in zip([0, *ends], ends, strict=False)]
+
+
+class _Candidates(NamedTuple):
+    """Documents by their numbers, with the first stage's scores."""
+
+    query: Words
+    docs: NDArray[np.int64]
+    first_stage: NDArray[np.float32]
+
+
+class ShardedStage(IndexStage):
+    """A model that is where the documents are; queries are encoded once, here."""
+
+    def __init__(
+        self,
+        reranker: Reranker,
+        index: ShardedIndex,
+        store: Store | None,
+        number: int,
+    ) -> None:
+        """`number` is the model's among those of the shards."""
+        super().__init__(reranker, index.snapshot, store, found=True)
+        self._index = index
+        self._number = number
+        self._way = CostModel()  # of questions and answers, by their number
+        self.cost = CostModel()  # of what shards do, by documents
+
+    def ready(self, query: Words, docs: NDArray[np.int64], first_stage: NDArray[np.float32]) -> Any:
+        """What shards will be sent."""
+        return _Candidates(query, docs, first_stage)
+
+    def score(self, candidates: Any, planner: Planner, due: Deadline) -> Placed:
+        """Each shard its own, by the same deadline, less the time for the way there and back: what
+        arrives too late was done for nothing."""
+        query, docs, first_stage = candidates
+        left = due.left()
+        way = min(spare_ms(left) + self._way.predict(1), _MOST_FOR_THE_WAY * left)
+        within = left - way if left < float("inf") else None
+        questions, places = {}, {}
+        for number, view in enumerate(self._index.views):
+            mine = np.flatnonzero((docs >= view.base) & (docs < view.base + view.docs))
+            if len(mine):
+                places[number] = mine
+                asked = (self._number, query, docs[mine], first_stage[mine], within)
+                questions[number] = (view, *asked)
+        began = planner.clock()
+        answers = self._index.shards.ask("score", questions, due)
+        if answers:
+            longest = max(answer.took for answer in answers.values())
+            self._way.learn(1, max(0.0, planner.clock() - began - longest))
+        elif questions:  # longer than was thought
+            self._way.learn(1, way + spare_ms(left))
+        missing = tuple(
+            self._index.views[number].name for number in questions if number not in answers
+        )
+        parts = [answers[number].placed.at(places[number]) for number in sorted(answers)]
+        return reduce(joined, parts, _nothing())._replace(missing=missing)
+
+    def calibrate(self, clock: Clock) -> None:
+        """Has all shards do so; then asks them as a query would."""
+        self._index.prepare(calibrate=True)
+        docs = some_documents(self.snapshot, max(CALIBRATION_DOCS))
+        if not len(docs):
+            return
+        text = " ".join(self.snapshot.doc(int(docs[0])).text.split()[:8])
+        for learns in (False, True):
+            for size in CALIBRATION_DOCS:
+                began = clock()
+                query = self.reranker.encode_query(text)
+                encoded = clock()
+                self.read_all(query, docs[:size], np.zeros(len(docs[:size]), np.float32))
+                if learns:
+                    self.query_cost.learn(size, encoded - began)
+                    self.cost.learn(size, clock() - encoded)
+
+    def follow(self, index: Index, *, verify: bool) -> "ShardedStage":
+        """The same on a changed index."""
+        assert isinstance(index, ShardedIndex)
+        store = Store.find(index, self.reranker.model, verify=verify)
+        fresh = ShardedStage(self.reranker, index, store, self._number)
+        fresh._way, fresh.cost = self._way, self.cost
+        return fresh
+
+
+def _nothing() -> Placed:
+    none = np.empty(0, np.int64)
+    values = np.empty(0, np.float32)
+    spans, cut = np.empty((0, 2), np.int64), np.empty(0, np.bool_)
+    return Placed(none, values, 0, none, spans, cut, values)
+
+
+class ShardedPipeline(Pipeline):
+    """As `Pipeline`, over shards."""
+
+    index: ShardedIndex
+
+    def __init__(
+        self,
+        index: ShardedIndex,
+        models: Reranker | Sequence[Reranker] = (),
+        *,
+        numbers: Sequence[int] | None = None,
+        **settings: Any,
+    ) -> None:
+        """`numbers` says which of the shards' models these are: all of them, in the same order,
+        unless it is given. Settings are those of `Pipeline`."""
+        self._numbers = numbers
+        super().__init__(index, models, **{"verify": False, **settings})
+        if not self.models:
+            self.index.prepare()
+
+    def _index_stage(
+        self, number: int, reranker: Reranker, store: Store | None, **_: bool
+    ) -> ShardedStage:
+        if self._numbers is not None:
+            number = self._numbers[number]
+        return ShardedStage(reranker, self.index, store, number)
+
+    def _ranking(self, query: str, cascade: Cascade, k: int, hop: str) -> Ranking:
+        ranking = super()._ranking(query, cascade, k, hop)
+        return replace(ranking, shards=len(self.index.views))

@@ -1,0 +1,313 @@
+"""Encodes the documents of an index into a store, and follows the index when it changes.
+
+Documents are encoded in blocks, in the index's order. A block is made durable before the next one
+begins, and does not depend on what came before it: work that was killed goes on at the last block,
+and the finished store has the same bytes as if nothing had happened.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassrank.embeddings.doc_encoder import DocEncoder
+from glassrank.embeddings.manifest import IDS, Layout, Manifest, own_folder
+from glassrank.embeddings.part import Located, OldRows, PartWriter, content_of
+from glassrank.embeddings.rows import DocPassages, EncodedPassages, Rows, row_bytes
+from glassrank.embeddings.writer import changing_store
+from glassrank.index import Index
+from glassrank.index.segment import Segment
+from glassrank.models.checkpoint import SavedModel
+from glassrank.storage.arrays import consecutive
+from glassrank.storage.checked import FileRecord
+from glassrank.storage.folders import Folder
+from glassrank.types import Doc
+
+BLOCK_DOCS = 2048
+"""Documents in a block, or passages of long ones, if their rows do not take more than this:"""
+BLOCK_BYTES = 256 << 20
+DEFAULT_DTYPE = "int8"
+"""Half of what bf16 takes, with hardly a loss (docs/document-stores.md)."""
+_TRIED = 200
+"""Documents that an estimate goes by."""
+_PASSAGE_BYTES = 8 + 8 + 17
+"""That a passage takes besides its rows, if it is the only one of its document."""
+_CHARACTERS_PER_WORD = 12
+"""A document with more than so many is counted as several passages."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """In the middle of the work: `total` is what the store lacked when the work began."""
+
+    documents: int
+    total: int
+    per_second: float
+    bytes_per_document: float
+    seconds_left: float
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Before the work begins: what will be added to a store, as far as some documents tell."""
+
+    path: Path
+    dtype: str
+    documents: int
+    passages: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Report:
+    """Documents, words and bytes are the whole store's; `encoded` and `reused` are this run's."""
+
+    path: Path
+    dtype: str
+    documents: int
+    passages: int
+    words: int
+    bytes: int
+    bytes_per_document: float
+    of_float32: float | None
+    """Bytes, as a share of what plain float32 vectors take; none where ids are stored."""
+    encoded: int
+    reused: int
+    cut: int
+    """Of those encoded, how many are longer than all their passages."""
+    seconds: float
+    per_second: float
+
+
+class EncodedPart(NamedTuple):
+    """What a store is told of a segment's part when it is whole."""
+
+    passages: int
+    rows: int
+    files: dict[str, FileRecord]
+
+
+class Counts(NamedTuple):
+    """Documents that were encoded, taken over, or there already; and how many were cut."""
+
+    encoded: int
+    reused: int
+    resumed: int
+    cut: int
+    bytes: int
+
+
+class Tally:
+    """Counts documents as they are done, and tells whoever wants to know."""
+
+    def __init__(self, tell: Callable[[Progress], None] | None) -> None:
+        self.total = 0
+        self._tell = tell
+        self._started = time.perf_counter()
+        self._encoded = self._reused = self._resumed = self._cut = self._bytes = 0
+
+    def resumed(self, docs: int) -> None:
+        """Done by a run that was interrupted: they count, but not as this one's speed."""
+        self._resumed += docs
+
+    def reused(self, docs: int, size: int) -> None:
+        """Taken over from another segment."""
+        self._reused += docs
+        self._add(size)
+
+    def encoded(self, docs: int, size: int, cut: int) -> None:
+        """Encoded in this run."""
+        self._encoded += docs
+        self._cut += cut
+        self._add(size)
+
+    @property
+    def counts(self) -> Counts:
+        """So far."""
+        return Counts(self._encoded, self._reused, self._resumed, self._cut, self._bytes)
+
+    def add(self, counts: Counts) -> None:
+        """What somebody else has done."""
+        self._resumed += counts.resumed
+        self._reused += counts.reused
+        self._encoded += counts.encoded
+        self._cut += counts.cut
+        self._add(counts.bytes)
+
+    def _add(self, size: int) -> None:
+        self._bytes += size
+        done = self._encoded + self._reused
+        if self._tell is not None and done:
+            pace = (time.perf_counter() - self._started) / done
+            left = self.total - self._resumed - done
+            self._tell(
+                Progress(
+                    self._resumed + done, self.total, 1 / pace, self._bytes / done, left * pace
+                )
+            )
+
+    def report(self, path: Path, manifest: Manifest) -> Report:
+        """When all is done."""
+        layout, parts = manifest.layout, manifest.parts
+        documents, words = sum(part.docs for part in parts), sum(part.rows for part in parts)
+        size = sum(part.bytes for part in parts)
+        plain = 0 if layout.dtype == IDS else 4 * layout.width * words
+        seconds = time.perf_counter() - self._started
+        return Report(
+            path=path,
+            dtype=layout.dtype,
+            documents=documents,
+            passages=sum(part.passages for part in parts),
+            words=words,
+            bytes=size,
+            bytes_per_document=size / max(1, documents),
+            of_float32=size / plain if plain else None,
+            encoded=self._encoded,
+            reused=self._reused,
+            cut=self._cut,
+            seconds=seconds,
+            per_second=(self._encoded + self._reused) / seconds,
+        )
+
+
+def encode_index(
+    index: Index,
+    saved: SavedModel,
+    path: str | Path | None = None,
+    dtype: str = DEFAULT_DTYPE,
+    progress: Callable[[Progress], None] | None = None,
+    device: str = "cpu",
+    reuse: str = "s2",
+    leave_out: str = "",
+    begins: Callable[[Estimate], None] | None = None,
+) -> Report:
+    """Makes a store of every document, or brings one up to date.
+
+    `dtype` is int8, bf16, float16 or float32; a model whose words have no context stores their ids,
+    whatever it says. `reuse` is what is kept of a MORES: the document module's output (s1), or each
+    block's keys and values (s2), which take more room and less time; other models have no choice.
+    `leave_out` names words that are not stored. `begins` hears beforehand how much room it will
+    take. The store stands inside the index unless `path` says otherwise.
+    """
+    encoder = DocEncoder(saved, dtype, device, reuse, leave_out)
+    folder = own_folder(index.path, encoder.layout) if path is None else Path(path)
+    tally = Tally(progress)
+    with changing_store(folder, encoder.layout, index.snapshot) as writer:
+        encoder.layout = writer.manifest.layout
+        missing = writer.missing()
+        tally.total = sum(map(len, missing.values()))
+        if begins is not None and missing:
+            begins(_estimate(folder, list(missing.values()), encoder))
+        old = writer.old_rows() if missing else OldRows([])
+        for name, segment in missing.items():
+            part = encode_part(writer.folder, name, segment, encoder, old, tally)
+            writer.add(segment, part.passages, part.rows, part.files)
+        writer.tidy()
+        return tally.report(folder, writer.manifest)
+
+
+def encode_part(
+    folder: Folder, name: str, segment: Segment, encoder: DocEncoder, old: OldRows, tally: Tally
+) -> EncodedPart:
+    """The documents of one segment, from where a killed writer stopped. What is written counts when
+    it is added to the store."""
+    with PartWriter(folder, name, encoder.layout) as part:
+        tally.resumed(part.docs)
+        _encode_segment(segment, encoder, old, part, tally)
+        return EncodedPart(part.passages, part.rows, part.finish())
+
+
+def _estimate(path: Path, segments: Sequence[Segment], encoder: DocEncoder) -> Estimate:
+    """From some documents, spread over all that are to be encoded."""
+    total = sum(map(len, segments))
+    ends = np.cumsum([len(segment) for segment in segments])
+    tried = []
+    for number in np.unique(np.linspace(0, total - 1, min(_TRIED, total)).astype(np.int64)):
+        which = int(np.searchsorted(ends, number, side="right"))
+        segment = segments[which]
+        tried.append(segment.doc(int(number - ends[which] + len(segment))))
+    read = encoder.read(tried)
+    words = sum(encoder.rows(passage.ids) for doc in read for passage in doc.passages)
+    passages = sum(len(doc.passages) for doc in read)
+    size = words * row_bytes(encoder.layout) + passages * _PASSAGE_BYTES
+    share = total / max(1, len(tried))
+    return Estimate(path, encoder.layout.dtype, total, round(passages * share), round(size * share))
+
+
+def _encode_segment(
+    segment: Segment, encoder: DocEncoder, old: OldRows, part: PartWriter, tally: Tally
+) -> None:
+    while part.docs < len(segment):
+        docs = _next_block(segment, part.docs, encoder.layout)
+        contents = np.array([content_of(doc) for doc in docs], np.uint64)
+        part.append(contents, *_encode_block(docs, list(old.locate(contents)), encoder, tally))
+
+
+def _next_block(segment: Segment, start: int, layout: Layout) -> list[Doc]:
+    """The same wherever the work was interrupted: by the documents alone."""
+    left = max(1, min(BLOCK_DOCS, BLOCK_BYTES // (layout.doc_length * row_bytes(layout))))
+    docs: list[Doc] = []
+    for number in range(start, len(segment)):
+        doc = segment.doc(number)
+        characters = len(doc.text) // (_CHARACTERS_PER_WORD * layout.doc_length)
+        left -= min(layout.most_passages, 1 + characters)
+        if docs and left < 0:
+            break
+        docs.append(doc)
+    return docs
+
+
+def _encode_block(
+    docs: Sequence[Doc], stored: Sequence[Located], encoder: DocEncoder, tally: Tally
+) -> tuple[DocPassages, NDArray[np.int64], Rows]:
+    """How documents are divided, how many rows each passage has, and the rows."""
+    fresh = np.setdiff1d(np.arange(len(docs)), np.concatenate([[], *(s.which for s in stored)]))
+    read = encoder.read([docs[place] for place in fresh])
+    counts, cut = np.zeros(len(docs), np.int64), np.zeros(len(docs), np.uint8)
+    counts[fresh] = [len(doc.passages) for doc in read]
+    cut[fresh] = [doc.cut for doc in read]
+    for located in stored:
+        counts[located.which] = located.counts
+        cut[located.which] = located.cut
+    first = np.cumsum(counts) - counts
+    spans = np.zeros((int(counts.sum()), 2), np.int32)
+    encoded = []
+    for located in stored:
+        places = consecutive(first[located.which], located.counts)
+        passages = consecutive(located.first, located.counts)
+        spans[places] = located.part.spans[passages]
+        starts, lengths = located.part.passage_rows(passages)
+        encoded.append(EncodedPassages(places, lengths, located.part.rows(starts, lengths)))
+        tally.reused(len(located.which), encoded[-1].bytes)
+    places_read = consecutive(first[fresh], counts[fresh])
+    of_doc = np.repeat(np.arange(len(docs)), counts)
+    passages_read = [passage for doc in read for passage in doc.passages]
+    new_spans = [(passage.start, passage.stop) for passage in passages_read]
+    spans[places_read] = np.array(new_spans, np.int32).reshape(-1, 2)
+    for some in encoder.encode([passage.ids for passage in passages_read]):
+        places = places_read[some.places]
+        encoded.append(some._replace(places=places))
+        begun = of_doc[places[np.isin(places, first)]]  # a document counts with its first passage
+        tally.encoded(len(begun), some.bytes, int(cut[begun].sum()))
+    return DocPassages(counts, spans, cut), *_joined(encoded, len(spans))
+
+
+def _joined(parts: Sequence[EncodedPassages], passages: int) -> tuple[NDArray[np.int64], Rows]:
+    """How many rows each passage has, and all of them in the passages' order."""
+    lengths = np.zeros(passages, np.int64)
+    for part in parts:
+        lengths[part.places] = part.lengths
+    ends = np.cumsum(lengths)
+    joined = {
+        name: np.empty((ends[-1], *array.shape[1:]), array.dtype)
+        for name, array in parts[0].rows.items()
+    }
+    for part in parts:
+        places = consecutive((ends - lengths)[part.places], part.lengths)
+        for name, array in part.rows.items():
+            joined[name][places] = array
+    return lengths, joined

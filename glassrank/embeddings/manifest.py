@@ -1,0 +1,324 @@
+"""The manifest: one JSON file that says what a store holds, and of which model.
+
+It is replaced by one atomic rename, and nothing that it names ever changes: a reader sees the store
+as it was before a part was added or as it is after.
+"""
+
+import hashlib
+import json
+import math
+import re
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from glassrank.errors import CorruptError, InputError
+from glassrank.index.segment import SegmentRecord, is_segment_name
+from glassrank.models.text_batches import KINDS
+from glassrank.settings import from_plain
+from glassrank.storage.checked import FileRecord, parse_records, read_checked, whole, write_checked
+from glassrank.storage.folders import Folder, is_plain
+
+FILE_NAME = "store.json"
+FORMAT = 2
+IDS = "ids"
+"""The dtype of a store that keeps word ids, for models whose words have no context."""
+DTYPES = ("bf16", "int8", "float16", "float32", "int3")
+SCALED = ("int8", "int3")
+"""Those whose vectors have scales."""
+_STORES = "stores"
+_SOURCE = re.compile("-[0-9a-f]{16}")
+_LONGEST, _LARGEST, _MOST_AXES = 200, 1 << 20, 4
+_ROW_MULTIPLE = {"int8": 64, "int3": 16}
+_USUAL_MULTIPLE = 32
+"""Rows are filled up with zeros to a multiple of so many values, as a processor's tiles take them:
+64 bytes, or more; no tiles take int3, which is read by sixteen."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What a row is: one word, or piece of a word, of a document, as one model encodes it."""
+
+    model: str
+    fingerprint: str
+    vocabulary: str
+    """A digest: the same weights with another vocabulary would read other words."""
+    doc_length: int
+    """How many words a passage has at most."""
+    dtype: str
+    axes: tuple[int, ...]
+    """Of one word's vector: one axis, or several that lie one after another in its row."""
+    idf_axes: tuple[int, ...]
+    """What an ensemble has behind the axes of a word's idf; nothing otherwise."""
+    stride: int
+    """Values in a row, the zeros at its end included."""
+    reuse: str = ""
+    """Of a MORES: s1, its document module's output, or s2, each block's keys and values."""
+    overlap: int = 0
+    """Of a document's passages, as its model's `Passages` say."""
+    most_passages: int = 1
+    """Of one document."""
+    left_out: str = ""
+    """Which words have no rows."""
+
+    @property
+    def name(self) -> str:
+        """What a store is called unless it is given a name."""
+        without = f"without-{self.left_out}" if self.left_out else ""
+        return "-".join(filter(None, (self.model, self.reuse, self.dtype, without)))
+
+    @property
+    def width(self) -> int:
+        """Values of a row, without the zeros at its end."""
+        return math.prod(self.axes)
+
+    @property
+    def scales(self) -> int:
+        """How many scales a row of int8 or int3 has. Keys and values differ in size, as blocks do:
+        each of them has its own. All else is one vector, or is read as one."""
+        return math.prod(self.axes[:-1]) if self.reuse == "s2" else 1
+
+    @property
+    def described(self) -> str:
+        """What a row holds, for a person."""
+        without = f" without {self.left_out}" if self.left_out else ""
+        return (f"{self.reuse.upper()} in {self.dtype}" if self.reuse else self.dtype) + without
+
+    @property
+    def divided(self) -> str:
+        """How documents are, for a person."""
+        most = f"at most {self.most_passages} passages" if self.most_passages > 1 else "one passage"
+        shared = f" that share {self.overlap}" if self.overlap else ""
+        return f"in {most} of {self.doc_length} words{shared}"
+
+    @property
+    def rows_name(self) -> str:
+        """The array that holds the rows."""
+        return IDS if self.dtype == IDS else "vectors"
+
+
+def store_folder(index: Path, name: str) -> Path:
+    """Where the stores of an index are."""
+    return index / _STORES / name
+
+
+def own_folder(index: Path, layout: Layout) -> Path:
+    """Where a model's store goes if nobody names it: after its family, and after itself too where
+    another model of the family has that name."""
+    plain = store_folder(index, layout.name)
+    try:
+        there = read_manifest(plain).layout.fingerprint
+    except OldStoreError as error:
+        there = error.fingerprint
+    except (InputError, CorruptError):  # none, or whoever writes there says what is wrong
+        return plain
+    if there == layout.fingerprint:
+        return plain
+    return store_folder(index, f"{layout.name}-{layout.fingerprint[:8]}")
+
+
+def stride(width: int, dtype: str) -> int:
+    """
+    >>> stride(200, "bf16"), stride(200, "int8")
+    (224, 256)
+    """
+    multiple = _ROW_MULTIPLE.get(dtype, _USUAL_MULTIPLE)
+    return -(-width // multiple) * multiple
+
+
+def _strides(layout: "Layout") -> set[int]:
+    """Those of now, and of stores that were made when all types had one multiple."""
+    if not layout.axes:
+        return {1}
+    before = -(-layout.width // _USUAL_MULTIPLE) * _USUAL_MULTIPLE
+    return {stride(layout.width, layout.dtype), before}
+
+
+@dataclass(frozen=True)
+class PartRecord:
+    """The documents of one segment of the index, deleted ones included."""
+
+    segment: str
+    source: str
+    """Which texts were encoded: see `source_of`."""
+    docs: int
+    passages: int
+    rows: int
+    files: dict[str, FileRecord]
+
+    @property
+    def name(self) -> str:
+        """Of its folder. No other texts ever have the same."""
+        return part_name(self.segment, self.source)
+
+    @property
+    def bytes(self) -> int:
+        """Of all its files."""
+        return sum(file.size for file in self.files.values())
+
+
+def part_name(segment: str, source: str) -> str:
+    """Of a part's folder."""
+    return f"{segment}-{source}"
+
+
+def source_of(segment: SegmentRecord) -> str:
+    """Stands for the texts of a segment: another index may have a segment of the same name."""
+    files = {
+        name: record
+        for name, record in sorted(segment.files.items())
+        if name.startswith(("texts.", "fields."))
+    }
+    return hashlib.blake2b(json.dumps(files).encode(), digest_size=8).hexdigest()
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a store holds."""
+
+    layout: Layout
+    generation: int = 0
+    """Counts the changes since the store was begun."""
+    parts: tuple[PartRecord, ...] = ()
+
+
+def stores_of(index: Path) -> list[Path]:
+    """The stores inside an index."""
+    try:
+        with Folder.open(index) as folder, folder.child(_STORES) as stores:
+            return [index / _STORES / name for name in stores.names() if _is_store(stores, name)]
+    except FileNotFoundError:
+        return []
+
+
+def _is_store(stores: Folder, name: str) -> bool:
+    if not is_plain(name) or stores.kind(name) not in ("folder", "link"):
+        return False
+    with stores.child(name) as folder:  # says so if it is a link
+        return folder.kind(FILE_NAME) is not None
+
+
+def open_store(path: Path, *, make: bool = False) -> Folder:
+    """A store's folder. One inside an index is reached from there: no link leads elsewhere."""
+    if path.parent.name != _STORES:
+        if make:
+            path.mkdir(parents=True, exist_ok=True)
+        return Folder.open(path)
+    with Folder.open(path.parent.parent) as index:
+        if not make:
+            with index.child(_STORES) as stores:
+                return stores.child(path.name)
+        with index.make_child(_STORES, exist_ok=True) as stores:
+            return stores.make_child(path.name, exist_ok=True)
+
+
+def read_manifest(path: Path) -> Manifest:
+    """Of the store at this path."""
+    try:
+        with open_store(path) as folder:
+            return manifest_in(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        raise no_store(path) from None
+
+
+class OldStoreError(InputError):
+    """A store of an earlier version: what it holds is encoded again."""
+
+    def __init__(self, message: str, fingerprint: str) -> None:
+        super().__init__(message)
+        self.fingerprint = fingerprint
+        """Of its model."""
+
+
+def _other_format(path: Path, body: dict[str, Any]) -> InputError:
+    which = f"{path} has store format {str(body['format'])[:20]}, this version reads {FORMAT}"
+    if body["format"] in range(1, FORMAT):
+        message = f"{which}; encode its documents again with: {encoding_command(path)}"
+        return OldStoreError(message, str(body["layout"]["fingerprint"]))
+    return InputError(f"{which}; remove it and run glassrank encode again")
+
+
+def encoding_command(path: Path) -> str:
+    """What a person types so that a store has all documents; whose model it is, only they know."""
+    index = path.parent.parent if path.parent.name == _STORES else "INDEX"
+    return f"glassrank encode {index} --model MODEL"
+
+
+def no_store(path: Path) -> InputError:
+    """What to say where none is."""
+    return InputError(
+        f"{path} is not a document store (it has no {FILE_NAME}); "
+        f"make one with: {encoding_command(path)}"
+    )
+
+
+def manifest_in(folder: Folder) -> Manifest:
+    """Of an open store; what is damaged is named."""
+    body = read_checked(folder, FILE_NAME, "encode the index again under another name")
+    try:
+        if body["format"] != FORMAT:
+            raise _other_format(folder.path, body)
+        layout = _layout(body["layout"])
+        parts = tuple(_part(part, layout) for part in body["parts"])
+        if len({part.name for part in parts}) < len(parts):
+            raise ValueError("a part is named twice")
+        return Manifest(layout, whole(body["generation"]), parts)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CorruptError(
+            f"{folder.path / FILE_NAME} is damaged ({error}); "
+            "restore it from a copy, or encode the index again under another name"
+        ) from None
+
+
+def write_manifest(folder: Folder, manifest: Manifest) -> None:
+    """The commit: until the rename nothing has happened, after it everything has."""
+    write_checked(folder, FILE_NAME, {"format": FORMAT, **asdict(manifest)})
+
+
+def _layout(stored: Any) -> Layout:
+    """Deny what no encoder writes: compiled code takes these numbers for granted."""
+    try:
+        layout = from_plain(Layout, stored, "layout")
+    except InputError as error:
+        raise ValueError(str(error)) from None
+    texts = (layout.model, layout.fingerprint, layout.vocabulary, layout.reuse)
+    numbers = (layout.doc_length, layout.most_passages, *layout.axes, *layout.idf_axes)
+    known = (
+        all(len(text) <= _LONGEST for text in texts)
+        and all(1 <= number <= _LARGEST for number in numbers)
+        and 0 <= layout.overlap <= _LARGEST
+        and layout.dtype in (*DTYPES, IDS)
+        and layout.reuse in ("", "s1", "s2")
+        and (not layout.left_out or (layout.left_out in KINDS and layout.dtype != IDS))
+        and len(layout.axes) <= _MOST_AXES
+        and len(layout.idf_axes) <= _MOST_AXES
+        and bool(layout.axes) == (layout.dtype != IDS)
+        and layout.width <= _LARGEST
+        and layout.stride in _strides(layout)
+    )
+    if not known:
+        raise ValueError("no model writes rows like these")
+    return layout
+
+
+def _part(stored: dict[str, Any], layout: Layout) -> PartRecord:
+    segment, source = stored["segment"], stored["source"]
+    if not is_part_name(part_name(str(segment), str(source))):
+        raise ValueError("a part belongs to no segment")
+    files = parse_records(stored["files"])
+    if files.keys() != {f"{name}.npy" for name in array_names(layout)}:
+        raise ValueError(f"the files of {segment} are not those of a part")
+    docs, rows = whole(stored["docs"], (1 << 32) - 1), whole(stored["rows"])
+    passages = whole(stored["passages"], docs * layout.most_passages)
+    return PartRecord(segment, source, docs, passages, rows, files)
+
+
+def is_part_name(name: str) -> bool:
+    """Whether a writer gives such names."""
+    return is_segment_name(name[:-17]) and _SOURCE.fullmatch(name[-17:]) is not None
+
+
+def array_names(layout: Layout) -> tuple[str, ...]:
+    """The arrays that a part has."""
+    scales = ("scales",) if layout.dtype in SCALED else ()
+    return ("contents", "passages", "cut", "spans", "offsets", layout.rows_name, *scales)

@@ -1,0 +1,290 @@
+"""The store, open for reading: which rows a query's candidates have, and those rows as words."""
+
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassrank.embeddings.doc_encoder import reusing, word_axes
+from glassrank.embeddings.manifest import (
+    DTYPES,
+    IDS,
+    Layout,
+    Manifest,
+    encoding_command,
+    manifest_in,
+    no_store,
+    open_store,
+    part_name,
+    read_manifest,
+    source_of,
+    stores_of,
+)
+from glassrank.embeddings.part import Located, OldRows, Part, content_of
+from glassrank.embeddings.rows import row_bytes, unpack, words_of
+from glassrank.errors import CorruptError, GlassrankError, InputError, explained
+from glassrank.index import Index
+from glassrank.index.segment import Segment
+from glassrank.index.snapshot import Snapshot
+from glassrank.models.ranker import AnyRanker, Words
+from glassrank.models.saved import fingerprint
+
+
+class _Docs(NamedTuple):
+    """Which numbers a segment's documents have in a part; -1 for those that it has not."""
+
+    part: Part
+    numbers: NDArray[np.int64]  # (N,)
+
+
+class Store:
+    """Memory-mapped and never changed: threads and processes share it without locks."""
+
+    def __init__(
+        self, path: Path, manifest: Manifest, parts: Sequence[Part], model: AnyRanker | None
+    ) -> None:
+        self.path = path
+        self.layout = manifest.layout
+        self.generation = manifest.generation
+        self._parts = {part.record.segment: part for part in parts}
+        self._by_name = {part.record.name: part for part in parts}
+        self._model = model
+        self._of_snapshot: WeakKeyDictionary[Snapshot, list[list[_Docs]]] = WeakKeyDictionary()
+
+    @classmethod
+    def open(
+        cls,
+        path: str | Path,
+        model: AnyRanker | str,
+        snapshot: Snapshot | None = None,
+        *,
+        verify: bool = True,
+    ) -> "Store":
+        """`model` may be its fingerprint alone, unless ids are stored: they are encoded by it.
+
+        With a snapshot, a store that lacks any of its documents is refused. `verify` reads every
+        byte once and compares checksums; without it only sizes are compared.
+        """
+        wanted = model if isinstance(model, str) else fingerprint(model)
+        store = cls._open(Path(path), wanted, None if isinstance(model, str) else model, verify)
+        if snapshot is not None:
+            store.require(snapshot)
+        return store
+
+    @classmethod
+    def _open(
+        cls,
+        path: Path,
+        wanted: str,
+        model: AnyRanker | None,
+        verify: bool,
+        without: Collection[str] = frozenset(),
+    ) -> "Store":
+        manifest, parts = _opened(path, wanted, verify, without)
+        if model is not None:
+            _check_rows(path, model, manifest.layout, parts, verify=verify)
+        return cls(path, manifest, parts, model)
+
+    @classmethod
+    def find(
+        cls,
+        index: Index,
+        model: AnyRanker,
+        *,
+        verify: bool = True,
+        without: Collection[str] = frozenset(),
+    ) -> "Store | None":
+        """A model's store inside an index, or None. Of several the one that lacks fewest documents;
+        of those one with all words, the first of bf16, int8, float16, float32, and S2, which ranks
+        faster than S1. It comes `without` the parts of segments that somebody else reads."""
+        wanted = fingerprint(model)
+        with explained(f"read the stores of {index.path}"):
+            layouts = {folder: read_manifest(folder).layout for folder in stores_of(index.path)}
+        fitting = [folder for folder, layout in layouts.items() if layout.fingerprint == wanted]
+        order = (*DTYPES, IDS)
+
+        def preference(folder: Path) -> tuple[bool, int, bool, Path]:
+            layout = layouts[folder]
+            return bool(layout.left_out), order.index(layout.dtype), layout.reuse == "s1", folder
+
+        fitting.sort(key=preference)
+        stores = [cls._open(folder, wanted, model, verify, without) for folder in fitting]
+        return min(stores, key=lambda store: store.lacks(index.snapshot), default=None)
+
+    def require(self, snapshot: Snapshot) -> None:
+        """Refuses a snapshot of which not every document is stored."""
+        for segment in snapshot.segments:
+            if not self.covered(segment):
+                raise self._not_covered(segment)
+
+    @property
+    def dtype(self) -> str:
+        """Of its rows; `ids` where it keeps those."""
+        return self.layout.dtype
+
+    @property
+    def bytes(self) -> int:
+        """Of all rows, with their scales."""
+        return sum(part.record.rows for part in self._parts.values()) * row_bytes(self.layout)
+
+    def covered(self, segment: Segment) -> bool:
+        """Whether every document of a segment is stored."""
+        return self._part_of(segment) is not None
+
+    def part(self, segment_name: str) -> Part:
+        """The part of one segment of the index."""
+        if segment_name not in self._parts:
+            raise InputError(f"{self.path} has no part for {segment_name!r}")
+        return self._parts[segment_name]
+
+    def lacks(self, snapshot: Snapshot) -> int:
+        """How many documents are not stored; deleted ones do not count."""
+        lacking = 0
+        for segment, stored in zip(snapshot.segments, self._docs_of(snapshot), strict=True):
+            if not self.covered(segment):
+                missing = segment.live.copy() if len(segment.live) else np.ones(len(segment), bool)
+                for rows in stored:
+                    missing &= rows.numbers < 0
+                lacking += int(missing.sum())
+        return lacking
+
+    def _part_of(self, segment: Segment) -> Part | None:
+        # Not by its name alone, which a segment of another index may have.
+        return self._by_name.get(part_name(segment.record.name, source_of(segment.record)))
+
+    def _docs_of(self, snapshot: Snapshot) -> list[list["_Docs"]]:
+        """For each segment, where its documents are. One without a part of its own may come
+        from a merge: its documents, by their texts, are in parts of segments that are gone."""
+        rows = self._of_snapshot.get(snapshot)
+        if rows is None:
+            parts = list(map(self._part_of, snapshot.segments))
+            others = [part for part in self._by_name.values() if part not in parts]
+            old = OldRows(others if None in parts else [])
+            rows = self._of_snapshot[snapshot] = [
+                [_Docs(part, np.arange(len(part)))]
+                if part is not None
+                else list(_from_others(segment, old) if others else ())
+                for segment, part in zip(snapshot.segments, parts, strict=True)
+            ]
+        return rows
+
+    def _not_covered(self, segment: Segment) -> InputError:
+        return InputError(
+            f"{self.path} has not encoded all documents of the index (those of "
+            f"{segment.record.name} are missing); run: {encoding_command(self.path)}"
+        )
+
+    def locate(
+        self, snapshot: Snapshot, numbers: NDArray[np.integer], *, partial: bool = False
+    ) -> list[Located]:
+        """Which parts documents are in, by the index's numbers.
+
+        A document that is not stored is an error; if `partial`, it is in none of the answers.
+        """
+        located, seen = [], 0
+        for position, rows in enumerate(self._docs_of(snapshot)):
+            base, end = snapshot.bases[position : position + 2]
+            which = np.flatnonzero((numbers >= base) & (numbers < end))
+            seen += len(which)
+            if not len(which):
+                continue
+            docs, stored = numbers.take(which) - base, 0
+            for part, all_numbers in rows:
+                numbers_there, here = all_numbers.take(docs), which
+                if (numbers_there < 0).any():
+                    there = numbers_there >= 0
+                    numbers_there, here = numbers_there[there], which[there]
+                if len(here):
+                    located.append(Located(here, part, numbers_there))
+                stored += len(here)
+            if stored < len(which) and not partial:
+                raise self._not_covered(snapshot.segments[position])
+        if seen < len(numbers):
+            raise IndexError("the index has no document of one of these numbers")
+        return located
+
+    def words(
+        self,
+        part: Part,
+        starts: NDArray[np.int64],
+        lengths: NDArray[np.int64],
+        dtype: Any = None,
+    ) -> Words:
+        """Passages as `encode_doc` gives them: arrays for a model that is served without PyTorch,
+        else tensors of this type, on the model's device if there is one.
+
+        What any model's `interact` takes; the fast paths read a part's arrays themselves.
+        """
+        rows = part.padded_rows(starts, lengths)
+        width = rows[self.layout.rows_name].shape[1]
+        mask = (np.arange(width) < lengths[:, None]).astype(np.float32)  # (B, L)
+        if self._model is not None and self._model.device is None:
+            vectors = unpack(rows, self.layout)  # (B, L, E)
+            return Words(vectors.reshape(*mask.shape, *self.layout.axes), mask, mask)
+        return words_of(rows, mask, self.layout, self._model, dtype)
+
+    def __repr__(self) -> str:
+        docs = sum(map(len, self._parts.values()))
+        return f"Store({str(self.path)!r}: {docs} documents, {self.layout.described})"
+
+
+def _from_others(segment: Segment, old: OldRows) -> Iterator[_Docs]:
+    docs_there = (segment.doc(number) for number in range(len(segment)))
+    contents = np.fromiter(map(content_of, docs_there), np.uint64, len(segment))
+    for which, part, numbers in old.locate(contents):
+        docs = _Docs(part, np.full(len(segment), -1))
+        docs.numbers[which] = numbers
+        yield docs
+
+
+def _check_rows(
+    path: Path, model: AnyRanker, layout: Layout, parts: Sequence[Part], *, verify: bool
+) -> None:
+    """That rows are what this model writes: its fingerprint is easily copied from another store."""
+    if layout.dtype == IDS:
+        known = min((len(r.words.idf) for r in model.rankers() if r.words is not None), default=0)
+        fits = not verify or all(part.ids.max(initial=0) < known for part in parts)
+    else:
+        reuses = hasattr(model, "reusing") == bool(layout.reuse)
+        fits = reuses and word_axes(reusing(model, layout.reuse)) == (layout.axes, layout.idf_axes)
+    if not fits:
+        raise CorruptError(
+            f"{path} is damaged: this model does not write rows like these; remove it and run "
+            "glassrank encode again"
+        )
+
+
+def _opened(
+    path: Path, wanted: str, verify: bool, without: Collection[str]
+) -> tuple[Manifest, list[Part]]:
+    with explained(f"read the store {path}"):
+        while True:
+            try:
+                folder = open_store(path)
+            except (FileNotFoundError, NotADirectoryError):
+                raise no_store(path) from None
+            with folder:
+                try:
+                    manifest = manifest_in(folder)
+                except FileNotFoundError:
+                    raise no_store(path) from None
+                layout = manifest.layout
+                if layout.fingerprint != wanted:
+                    raise InputError(
+                        f"{path} was encoded by another model (its fingerprint is "
+                        f"{layout.fingerprint}, expected {wanted}); "
+                        f"run: {encoding_command(path)} --name NAME"
+                    )
+                try:
+                    return manifest, [
+                        Part(folder, part, layout, verify=verify)
+                        for part in manifest.parts
+                        if part.segment not in without
+                    ]
+                except (OSError, GlassrankError):
+                    # A writer may have removed these parts meanwhile: begin again.
+                    if read_manifest(path) == manifest:
+                        raise

@@ -1,0 +1,131 @@
+"""Changes a store: adds parts for the segments that it lacks, one writer at a time.
+
+Each part is committed when it is whole. Parts that no segment needs any more stay until the last
+one is, because their rows may go into it.
+"""
+
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+
+from glassrank.embeddings.manifest import (
+    FILE_NAME,
+    Layout,
+    Manifest,
+    OldStoreError,
+    PartRecord,
+    is_part_name,
+    manifest_in,
+    open_store,
+    part_name,
+    source_of,
+    write_manifest,
+)
+from glassrank.embeddings.part import PROGRESS, OldRows, Part, is_part_file
+from glassrank.errors import CorruptError, InputError, explained
+from glassrank.index.segment import Segment
+from glassrank.index.snapshot import Snapshot
+from glassrank.storage.checked import FileRecord
+from glassrank.storage.folders import LOCK, Folder
+
+
+class StoreWriter:
+    """One change to a store, which follows an index to the state of a snapshot."""
+
+    def __init__(self, folder: Folder, manifest: Manifest, snapshot: Snapshot) -> None:
+        self.folder = folder
+        self.manifest = manifest
+        self.names = {
+            part_name(segment.record.name, source_of(segment.record)): segment
+            for segment in snapshot.segments
+        }
+        self._remove_all_but({part.name for part in manifest.parts} | self.names.keys())
+
+    def missing(self) -> dict[str, Segment]:
+        """Segments without a part, by the names that their parts will have."""
+        there = {part.name for part in self.manifest.parts}
+        return {name: segment for name, segment in self.names.items() if name not in there}
+
+    def old_rows(self) -> OldRows:
+        """Of parts whose segments are gone; what is damaged is left out, and encoded anew."""
+        parts = []
+        for record in self.manifest.parts:
+            if record.name not in self.names:
+                with suppress(CorruptError):
+                    parts.append(Part(self.folder, record, self.manifest.layout, verify=True))
+        return OldRows(parts)
+
+    def add(self, segment: Segment, passages: int, rows: int, files: dict[str, FileRecord]) -> None:
+        """Commits a segment's part."""
+        source = source_of(segment.record)
+        record = PartRecord(segment.record.name, source, len(segment), passages, rows, files)
+        self._commit((*self.manifest.parts, record))
+
+    def tidy(self) -> None:
+        """Lets go of what no segment needs, once every segment has its part."""
+        parts = {part.name: part for part in self.manifest.parts}
+        needed = tuple(parts[name] for name in self.names)
+        if needed != self.manifest.parts:
+            self._commit(needed)
+        self._remove_all_but(self.names)
+        for name in self.names:
+            with self.folder.child(name) as part:
+                part.remove(PROGRESS)
+
+    def _commit(self, parts: tuple[PartRecord, ...]) -> None:
+        generation = self.manifest.generation + 1
+        self.manifest = replace(self.manifest, generation=generation, parts=parts)
+        write_manifest(self.folder, self.manifest)
+
+    def _remove_all_but(self, names: Collection[str]) -> None:
+        for name in filter(is_part_name, self.folder.names()):
+            if name not in names:
+                self.folder.remove_child(name, is_part_file)
+
+
+@contextmanager
+def changing_store(path: Path, layout: Layout, snapshot: Snapshot) -> Iterator[StoreWriter]:
+    """A writer with the store to itself. What was committed inside stays, whatever comes later."""
+    hint = "what was encoded is kept"
+    with explained(f"write the store {path}", hint), open_store(path, make=True) as folder:
+        _refuse_others(folder)  # before a lock is left there
+        with folder.lock():
+            yield StoreWriter(folder, _begun(folder, layout), snapshot)
+
+
+def _refuse_others(folder: Folder) -> None:
+    names = folder.names()
+    if FILE_NAME not in names and any(n not in (LOCK, f".{FILE_NAME}.part") for n in names):
+        raise InputError(
+            f"{folder.path} is something else than a document store; choose another name"
+        )
+
+
+def _begun(folder: Folder, layout: Layout) -> Manifest:
+    """The store as it is, or an empty one; never one that holds something else."""
+    try:
+        manifest = manifest_in(folder)
+    except FileNotFoundError:
+        write_manifest(folder, manifest := Manifest(layout))
+    except OldStoreError as error:
+        if error.fingerprint != layout.fingerprint:
+            raise _another_model(folder.path, error.fingerprint, layout) from None
+        # Its parts go the way of all that no manifest names.
+        write_manifest(folder, manifest := Manifest(layout))
+    there = manifest.layout
+    if there.fingerprint != layout.fingerprint or there.vocabulary != layout.vocabulary:
+        raise _another_model(folder.path, there.fingerprint, layout)
+    if replace(there, stride=layout.stride) != layout:  # a store keeps the rows that it began with
+        raise InputError(
+            f"{folder.path} holds {there.described} {there.divided}, not {layout.described} "
+            f"{layout.divided}; choose another name, or remove that folder"
+        )
+    return manifest
+
+
+def _another_model(path: Path, fingerprint: str, layout: Layout) -> InputError:
+    return InputError(
+        f"{path} belongs to another model (its fingerprint is {fingerprint}, this "
+        f"model's {layout.fingerprint}); choose another name, or remove that folder"
+    )

@@ -1,0 +1,152 @@
+"""This document against the others: what a person asks first.
+
+A part's value alone says little: logarithms of soft counts are below zero even for words that match
+well. Less its mean over the candidates that were re-ranked, it says what puts the document above
+them or below. The differences of all parts add up to the score less the mean score.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from glassrank.explanations.headlines import headline
+from glassrank.explanations.structure import CONTEXT, FIRST_STAGE, Against, Kind, ScorePart
+from glassrank.text.english import MARKERS, folded
+
+
+class Key(NamedTuple):
+    """What a value is of, whichever document has it: windows of documents have no names in
+    common, and count together."""
+
+    term: int | None
+    path: str
+    signal: int | None
+    name: str
+    """Of the kernel, or of what belongs to no query word."""
+
+
+Values = Mapping[Key, float]
+
+
+class Rival(NamedTuple):
+    """The best of the other documents."""
+
+    doc_id: str
+    values: Values
+
+
+def values_of(root: ScorePart) -> dict[Key, float]:
+    """The leaves of a score's tree."""
+    found: dict[Key, list[float]] = {}
+    for key, value in _leaves(root, "", None):
+        found.setdefault(key, []).append(value)
+    return {key: math.fsum(values) for key, values in found.items()}
+
+
+def _leaves(part: ScorePart, path: str, term: int | None) -> Iterator[tuple[Key, float]]:
+    if part.kind == "member":
+        path = f"{part.name}: "
+    elif part.kind == "path" or (part.kind == FIRST_STAGE and part.children):
+        path += part.name
+    elif part.kind == "term":
+        term = part.number
+    if not part.children:
+        named = part.kind != "term" or part.number is None
+        yield (
+            Key(term, path, part.number if named else None, part.name if named else ""),
+            part.value,
+        )
+    for child in part.children:
+        yield from _leaves(child, path, term)
+
+
+def against(
+    own: Values,
+    mean: Values,
+    words: Sequence[str],
+    *,
+    docs: int,
+    of: int,
+    exact: bool,
+    rival: Rival | None = None,
+) -> Against:
+    """`own` are the document's values and `mean` those of `docs` others; a part that one of them
+    does not have is zero there. `words` are the query's."""
+    root = differences(own, mean, words)
+    above = None if rival is None else differences(own, rival.values, words)
+    name = "" if rival is None else rival.doc_id
+    return Against(
+        docs,
+        of,
+        math.fsum(mean.values()),
+        root,
+        exact,
+        _heading(docs, of, exact),
+        headline(root, name, above),
+        name,
+        above,
+    )
+
+
+def differences(own: Values, others: Values, words: Sequence[str]) -> ScorePart:
+    """As a tree: content words of the query, largest first; the context as one part; then what is
+    of no query word."""
+    keys = [*own, *(key for key in others if key not in own)]
+    values = {key: own.get(key, 0.0) - others.get(key, 0.0) for key in keys}
+    terms = _largest_first(
+        _term(q, word, {key: value for key, value in values.items() if key.term == q})
+        for q, word in enumerate(words)
+        if any(key.term == q for key in keys)
+    )
+    written = [word for word in words if word not in MARKERS]
+    is_small = dict(zip(written, folded(written), strict=True))
+    content = [term for term in terms if is_small.get(term.name) is False]
+    small = [term for term in terms if is_small.get(term.name) is not False]
+    rest = _largest_first(
+        ScorePart(_name(key), _kind(key), value)
+        for key, value in values.items()
+        if key.term is None
+    )
+    context = [ScorePart.total(CONTEXT, "words", small)] if small else []
+    return ScorePart.total("in all", "score", [*content, *context, *rest])
+
+
+def _heading(docs: int, of: int, exact: bool) -> str:
+    """
+    >>> _heading(64, 1000, True)
+    'Against the mean of the first 64 of the 1,000 candidates'
+    """
+    which = f"{docs:,}" if docs == of else f"first {docs:,} of the {of:,}"
+    way = "" if exact else ", by leaving words of the query out"
+    return f"Against the mean of the {which} candidates{way}"
+
+
+def _largest_first(parts: Iterator[ScorePart]) -> list[ScorePart]:
+    return sorted(parts, key=lambda part: -abs(part.value))
+
+
+def _term(q: int, word: str, values: Values) -> ScorePart:
+    """By path and kernel, where the model has them."""
+    paths: dict[str, list[ScorePart]] = {}
+    for key, value in values.items():
+        kind: Kind = "signal" if key.signal is not None else "constant"
+        paths.setdefault(key.path, []).append(ScorePart(key.name, kind, value, key.signal))
+    if list(paths) == [""]:
+        return ScorePart(word, "term", paths[""][0].value, q)
+    return ScorePart.total(
+        word, "term", (_path(path or "model", parts) for path, parts in paths.items()), q
+    )
+
+
+def _path(name: str, parts: list[ScorePart]) -> ScorePart:
+    if [part.kind for part in parts] == ["constant"]:
+        return ScorePart(name, "path", parts[0].value)
+    return ScorePart.total(name, "path", parts)
+
+
+def _name(key: Key) -> str:
+    return key.name if not key.path or key.path == key.name else f"{key.path}: {key.name}"
+
+
+def _kind(key: Key) -> Kind:
+    return FIRST_STAGE if key.name == FIRST_STAGE else "constant"

@@ -1,0 +1,256 @@
+"""`what_if`: remove or replace a word, and see scores and ranks move."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassrank.deadline import NEVER, Deadline, LateError, ending, late
+from glassrank.errors import InputError
+from glassrank.explanations.explainers import ranked_by, read_texts
+from glassrank.explanations.reading import (
+    Reading,
+    ReadPassage,
+    Span,
+    read,
+    read_doc,
+    word_spans,
+)
+from glassrank.explanations.structure import Side, Word
+from glassrank.explanations.whole_words import text_in_words
+from glassrank.models.doc_reader import text_of
+from glassrank.rerank import Reranker
+from glassrank.rerank.reranker import as_doc
+from glassrank.settings import to_plain
+from glassrank.text import split_words
+from glassrank.types import Doc
+
+SCHEMA = "glassrank.what-if/1"
+
+_DOCS_AT_ONCE = 16
+_OTHERS_AT_ONCE = 4
+"""So that it is noticed in time when there is none left."""
+_LONGEST = 1_000_000
+
+Spans = Sequence[Span | None]
+
+
+@dataclass(frozen=True)
+class Change:
+    """One word of the query or of the document, by its number in an explanation, or a word wherever
+    it stands; `by` takes its place, or nothing does."""
+
+    side: Side
+    word: int | str
+    by: str = ""
+
+
+@dataclass(frozen=True)
+class Moved:
+    """A document's score and rank before and after. Ranks count from 1; ties keep their order."""
+
+    score_before: float
+    score_after: float
+    rank_before: int
+    rank_after: int
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """What a change did: each document's score and rank, before and after."""
+
+    query: str
+    """As changed, as is the text."""
+    text: str
+    doc: int
+    """Which of the documents was changed, or is of interest."""
+    moved: tuple[Moved, ...]  # one for each document
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, as `docs/explanations.md` describes it."""
+        plain: dict[str, Any] = to_plain(self)
+        return {"schema": SCHEMA, **plain}
+
+
+def what_if(
+    reranker: Reranker,
+    query: str,
+    docs: Sequence[str | Doc],
+    change: Change,
+    *,
+    doc: int = 0,
+    first_stage: Sequence[float] | None = None,
+    deadline: Deadline = NEVER,
+) -> WhatIf:
+    """Scores `docs` as they are, and again after the change to the query or to document `doc`. The
+    first stage's scores, where the model mixes them in, stay what they were. What is not there by
+    the deadline ends with a LateError."""
+    if not 0 <= doc < len(docs):
+        raise InputError(f"there are {len(docs)} documents; number {doc} is none of them")
+    given = [as_doc(text) for text in docs]
+    before, passages = _scores(reranker, query, given, first_stage, deadline)
+    if change.side == "query":
+        query = apply_change(query, change, _numbered(read(reranker, query, "query")))
+        after, _ = _scores(reranker, query, given, first_stage, deadline)
+    else:
+        reading = read_doc(reranker, given[doc], passages[doc])
+        given[doc] = _changed(given[doc], change, _numbered(reading))
+        own_first = None if first_stage is None else [first_stage[doc]]
+        after = before.copy()
+        after[doc : doc + 1], _ = _scores(reranker, query, [given[doc]], own_first, deadline)
+    columns = before.tolist(), after.tolist(), _ranks(before), _ranks(after)
+    text = text_of(given[doc])
+    return WhatIf(query, text, doc, tuple(Moved(*row) for row in zip(*columns, strict=True)))
+
+
+def _changed(doc: Doc, change: Change, numbered: Spans | None) -> Doc:
+    """With its title still apart from its text, whichever of them has changed."""
+    changed = apply_change(text_of(doc), change, numbered)
+    if not doc.title:
+        return replace(doc, text=changed)
+    if changed.startswith(f"{doc.title} "):
+        return replace(doc, text=changed[len(doc.title) + 1 :])
+    if changed.endswith(doc.text):
+        title = changed.removesuffix(doc.text).rstrip()
+        return replace(doc, title=title)
+    return Doc(
+        doc.doc_id, apply_change(doc.text, change), apply_change(doc.title, change), doc.source
+    )
+
+
+def _scores(
+    reranker: Reranker,
+    query: str,
+    docs: Sequence[Doc],
+    first_stage: Sequence[float] | None,
+    deadline: Deadline,
+) -> tuple[NDArray[np.float32], list[ReadPassage | None]]:
+    """And by which passages; a few at a time, so that it is noticed when it is late."""
+    first = None if first_stage is None else np.asarray(first_stage, np.float32)
+    encoded = reranker.encode_query(query)
+    scores = [np.empty(0, np.float32)]
+    passages: list[ReadPassage | None] = []
+    for start in range(0, len(docs), _DOCS_AT_ONCE):
+        some = slice(start, start + _DOCS_AT_ONCE)
+        own = None if first is None else first[some]
+        try:
+            with ending(deadline):
+                placed = read_texts(reranker, encoded, docs[some], own)
+        except LateError:
+            raise late("this change") from None
+        scores.append(placed.values)
+        passages += (ranked_by(placed, place) for place in range(len(placed.which)))
+    return np.concatenate(scores), passages
+
+
+def what_if_among(
+    reranker: Reranker,
+    query: str,
+    docs: Sequence[Doc],
+    change: Change,
+    *,
+    doc: int,
+    first_stage: Sequence[float] | None = None,
+    deadline: Deadline = NEVER,
+) -> tuple[WhatIf, list[int]]:
+    """The same of document `doc`, whatever it takes, among as many of the others, from the first
+    on, as there is time for; and which these are."""
+    first = None if first_stage is None else np.asarray(first_stage, np.float32)
+    own_first = None if first_stage is None else [first_stage[doc]]
+    alone = what_if(reranker, query, [docs[doc]], change, first_stage=own_first)
+    queries = [query] if alone.query == query else [query, alone.query]
+    encoded = [reranker.encode_query(text) for text in queries]
+    before, after = {doc: alone.moved[0].score_before}, {doc: alone.moved[0].score_after}
+    others = [number for number in range(len(docs)) if number != doc]
+    took = 0.0
+    for start in range(0, len(others), _OTHERS_AT_ONCE):
+        left = deadline.left()
+        if left <= took:
+            break
+        some = others[start : start + _OTHERS_AT_ONCE]
+        given, own = [docs[number] for number in some], None if first is None else first[some]
+        try:
+            with ending(deadline):
+                scores = [read_texts(reranker, words, given, own).values for words in encoded]
+        except LateError:
+            break
+        if any(len(values) < len(some) for values in scores):  # some there was no time for
+            break
+        before.update(zip(some, scores[0].tolist(), strict=True))
+        after.update(zip(some, scores[-1].tolist(), strict=True))
+        took = left - deadline.left()
+    kept = sorted(before)
+    columns = [[scores[number] for number in kept] for scores in (before, after)]
+    ranks = [_ranks(np.array(column, np.float32)) for column in columns]
+    moved = tuple(Moved(*row) for row in zip(*columns, *ranks, strict=True))
+    return replace(alone, doc=kept.index(doc), moved=moved), kept
+
+
+def apply_change(text: str, change: Change, numbered: Spans | None = None) -> str:
+    """The text with the word removed or replaced. `numbered` is where the words of these numbers
+    stand, if they are not the text's own words.
+
+    >>> apply_change("A csv-file, a CSV!", Change("document", "csv", "json"))
+    'A json-file, a json!'
+    >>> apply_change("it can't swim", Change("document", 1, "could"))
+    "it could n't swim"
+    """
+    words = split_words(text)
+    spans = word_spans(text, words)
+    if isinstance(change.word, int):
+        by_number = spans if numbered is None else numbered
+        places = [by_number[change.word]] if 0 <= change.word < len(by_number) else []
+    else:
+        wanted = change.word.lower()
+        places = [spans[number] for number, word in enumerate(words) if word == wanted]
+    if not places:
+        raise InputError(
+            f"the {change.side} has no word {change.word!r}; its words are "
+            f"{' '.join(words[:20])}{' …' if len(words) > 20 else ''}"
+        )
+    if len(text) + len(places) * len(change.by) > _LONGEST:
+        raise InputError(
+            f"{change.word!r} stands {len(places):,} times in the {change.side}, and the changed "
+            f"text would have more than {_LONGEST:,} characters; put less in its place"
+        )
+    pieces, at = [], 0
+    for span in places:
+        if span is None:
+            raise InputError(f"the word {change.word!r} cannot be found in the text to change it")
+        pieces += [text[at : span[0]], change.by]
+        at = span[1]
+    return _joined([*pieces, text[at:]])
+
+
+def _numbered(reading: Reading) -> Spans | None:
+    """Where the words of an explanation stand, if these are not the text's own words: pieces, with
+    [CLS] and [SEP] among them, those of a passage, or those that are left without stop words."""
+    if reading.unit == "words" and reading.text.passage is None and not reading.left_out:
+        return None  # also those that the model does not read
+    return [
+        None if word.start is None or word.stop is None else (word.start, word.stop)
+        for word in _shown_words(reading)
+    ]
+
+
+def _shown_words(reading: Reading) -> tuple[Word, ...]:
+    return reading.text.words if reading.unit == "words" else text_in_words(reading.text).words
+
+
+def _joined(pieces: Sequence[str]) -> str:
+    """With a space wherever letters would grow together that were words of their own."""
+    joined: list[str] = []
+    for piece in filter(None, pieces):
+        if joined and joined[-1][-1].isalnum() and piece[0].isalnum():
+            joined.append(" ")
+        joined.append(piece)
+    return "".join(joined)
+
+
+def _ranks(scores: NDArray[np.float32]) -> list[int]:
+    order = np.argsort(-scores, kind="stable")
+    ranks = np.empty(len(order), np.int64)
+    ranks[order] = np.arange(1, len(order) + 1)
+    return ranks.tolist()

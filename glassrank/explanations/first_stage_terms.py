@@ -1,0 +1,84 @@
+"""The first stage's share of a score, by query word.
+
+BM25 and query likelihood are sums over terms, and a term belongs to the query words that become it:
+so what the first stage adds is divided exactly. RM3, another first stage than the index's own, and
+scores that somebody else has given are no such sums: their share stays in one piece.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassrank.explanations.explanation import Explanation
+from glassrank.explanations.structure import FIRST_STAGE, ScorePart
+from glassrank.index import Index
+from glassrank.index.methods import RM3, parse_method
+from glassrank.index.search import term_scores
+
+_ROUNDING = 1e-4
+"""Of a score: what sums of float32 in another order may differ by."""
+
+OTHER_WORDS = "other words"
+"""Terms that no word of the query becomes, as it is read by the model."""
+
+Values = NDArray[np.float64]
+
+
+class FirstStageTerms:
+    """What each word of one query adds to the first stage's scores."""
+
+    def __init__(self, index: Index, method: str, query: str, words: Sequence[str]) -> None:
+        self._snapshot = index.snapshot
+        self._method = parse_method(method)
+        self._query = Counter(index.terms(query))
+        own = [index.terms(word) for word in words]
+        self._shares = np.zeros((len(self._query), len(words) + 1))  # (terms, Q + 1)
+        for row, term in enumerate(self._query):
+            places = [place for place, terms in enumerate(own) if term in terms]
+            self._shares[row, places or [-1]] = 1 / max(1, len(places))
+
+    def by_word(self, docs: NDArray[np.int64], scores: NDArray[np.float32]) -> Values | None:
+        """(docs, Q + 1) of documents that have these scores, last what belongs to no word; None
+        where scores are no sums over the query's terms."""
+        if isinstance(self._method, RM3):
+            return None
+        values = term_scores(self._snapshot, self._query, docs, self._method) @ self._shares
+        totals = np.asarray(scores, np.float64)
+        rest = totals - values.sum(1)
+        if (np.abs(rest) > _ROUNDING * np.maximum(1, np.abs(totals))).any():
+            return None
+        values[np.arange(len(docs)), np.abs(values).argmax(1)] += rest  # sums stay exact
+        return np.asarray(values)
+
+
+def divide_first_stage(explanation: Explanation, values: Sequence[float]) -> Explanation:
+    """The same explanation with the first stage's share by query word: in proportion to these
+    values, Q + 1, of which the last belongs to none."""
+    shares = [part for part in explanation.parts.children if part.kind == FIRST_STAGE]
+    total = math.fsum(values)
+    if not shares or not total:
+        return explanation
+    (whole,) = shares
+    *own, rest = (value * whole.value / total for value in values)
+    words = explanation.query.words
+    children = [ScorePart(words[q].text, "term", value, q) for q, value in enumerate(own) if value]
+    if rest:
+        children.append(ScorePart(OTHER_WORDS, "constant", rest))
+    divided = ScorePart.total(FIRST_STAGE, FIRST_STAGE, children)
+    parts = (divided if part is whole else part for part in explanation.parts.children)
+    return replace(
+        explanation,
+        parts=ScorePart.total(explanation.parts.name, explanation.parts.kind, parts),
+        terms=tuple(
+            replace(
+                term,
+                value=term.value + own[term.word],
+                paths={**term.paths, FIRST_STAGE: own[term.word]} if term.paths else {},
+            )
+            for term in explanation.terms
+        ),
+    )

@@ -1,0 +1,130 @@
+"""What decides, in a sentence: the words that put a document where it is, and what the best of the
+others lacks; or why one of two documents stands above the other.
+
+Only content words are named, each once, those that differ most. Where what differs most is the
+context, the sentence says so.
+"""
+
+from collections.abc import Sequence
+
+from glassrank.explanations.structure import CONTEXT, FIRST_STAGE, ScorePart
+
+_WORTH_TELLING = 0.25
+"""Of the largest difference: what is smaller is not in the sentence."""
+_MOST, _MOST_OF_RIVAL = 3, 2
+_MOSTLY = 0.6
+"""Of all that words add: a word that has more decides alone."""
+
+
+def quoted(names: Sequence[str]) -> str:
+    """
+    >>> quoted(["csv", "read", "csv", "file"])
+    '“csv”, “read” and “file”'
+    """
+    each = [f"“{name}”" for name in dict.fromkeys(names)]
+    return " and ".join(filter(None, [", ".join(each[:-1]), *each[-1:]]))
+
+
+def headline(parts: ScorePart, rival: str = "", above_rival: ScorePart | None = None) -> str:
+    """
+    >>> csv, read = ScorePart("csv", "term", 2.0, 0), ScorePart("read", "term", -0.9, 1)
+    >>> headline(ScorePart.total("", "score", [csv, read]))
+    '“csv” lifts it above the others, though it has less of “read”.'
+    >>> headline(ScorePart.total("", "score", [csv]), "d2", ScorePart.total("", "score", [read]))
+    '“csv” lifts it above the others. d2 is ahead of it for “read”.'
+    """
+    leads = above_rival is not None and above_rival.value >= 0
+    sentence = _against_mean(parts, leads)
+    if above_rival is None:
+        return sentence
+    return f"{sentence} {_against_rival(rival, above_rival)}"
+
+
+def _against_mean(parts: ScorePart, leads: bool) -> str:
+    more, less = _content(parts, 1, _MOST), _content(parts, -1, _MOST)
+    if parts.value < 0:
+        if not less:
+            return "It fits the query less than the others do, by no word alone."
+        return f"It has less of {quoted(less)} than the others{_though(more, 'more')}."
+    if _context(parts) > _sum(parts, more):
+        told = f", more than by {quoted(more)}" if more else ""
+        return f"It fits the query as a whole{told}."
+    if not more:
+        return "No word sets it apart from the others."
+    one = len(set(more)) == 1
+    alone = "" if one else _mostly(parts, more)
+    where = "put it first" if leads else "lift it above the others"
+    verb = where.replace("put", "puts", 1).replace("lift", "lifts", 1) if one else where
+    return f"{quoted(more)} {verb}{alone}{_though(less, 'less')}."
+
+
+def _though(names: Sequence[str], how: str) -> str:
+    return f", though it has {how} of {quoted(names[:2])}" if names else ""
+
+
+def _mostly(parts: ScorePart, more: Sequence[str]) -> str:
+    return f", mostly “{more[0]}”" if _sum(parts, more[:1]) > _MOSTLY * _sum(parts, more) else ""
+
+
+def _against_rival(rival: str, parts: ScorePart) -> str:
+    """What the next document lacks; or, of one that is not first, what the first has more of."""
+    if parts.value >= 0:
+        lacks = _content(parts, 1, _MOST_OF_RIVAL)
+        if _context(parts) > _sum(parts, lacks):
+            return f"{rival}, the next, fits the query as a whole less."
+        if lacks:
+            return f"{rival}, the next, has less of {quoted(lacks)}."
+        return f"{rival}, the next, is as good by every word."
+    has = _content(parts, -1, _MOST_OF_RIVAL)
+    if -_context(parts) > -_sum(parts, has) or not has:
+        return f"{rival} is ahead of it: it fits the query as a whole better."
+    return f"{rival} is ahead of it for {quoted(has)}."
+
+
+def pair_headline(left: str, right: str, parts: ScorePart) -> str:
+    """Of left less right.
+
+    >>> place, sort = ScorePart("place", "term", 1.25, 0), ScorePart("sort", "term", -0.4, 1)
+    >>> pair_headline("list.sort", "sorted", ScorePart.total("", "score", [place, sort]))
+    'list.sort stands above sorted for “place” (+1.25); sorted has more of “sort” (+0.40).'
+    """
+    if not parts.value:
+        return "Both have the same score."
+    if parts.value < 0:
+        turned = [child.scaled(-1) for child in parts.children]
+        return pair_headline(right, left, ScorePart.total("", "score", turned))
+    more, less = (_largest(parts, sign, _MOST) for sign in (1, -1))
+    context = _context(parts)
+    reasons = [f"for {_told(more)}"] if more else []
+    if context > 0 and (not more or context >= _WORTH_TELLING * more[0].value):
+        reasons.append(f"as it fits the query as a whole (+{context:.2f})")
+    why = ", and ".join(reasons) or "by no word alone"
+    other = f"; {right} has more of {_told(less)}" if less else ""
+    return f"{left} stands above {right} {why}{other}."
+
+
+def _told(parts: Sequence[ScorePart]) -> str:
+    each = [f"“{part.name}” (+{abs(part.value):.2f})" for part in parts]
+    return " and ".join(filter(None, [", ".join(each[:-1]), *each[-1:]]))
+
+
+def _largest(parts: ScorePart, sign: int, most: int) -> list[ScorePart]:
+    """Content words, and the first stage where its share is in one piece, that are above zero, or
+    below, and not small beside the largest of all."""
+    told = [part for part in parts.children if part.kind == "term"]
+    least = _WORTH_TELLING * max((abs(part.value) for part in told), default=0.0)
+    kept = [part for part in told if sign * part.value > 0 and abs(part.value) >= least]
+    return sorted(kept, key=lambda part: -sign * part.value)[:most]
+
+
+def _content(parts: ScorePart, sign: int, most: int) -> list[str]:
+    return [part.name for part in _largest(parts, sign, most)]
+
+
+def _sum(parts: ScorePart, names: Sequence[str]) -> float:
+    return sum(part.value for part in parts.children if part.kind == "term" and part.name in names)
+
+
+def _context(parts: ScorePart) -> float:
+    """Of all that is of no content word."""
+    return sum(part.value for part in parts.children if part.name in (CONTEXT, FIRST_STAGE))

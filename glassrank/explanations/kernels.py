@@ -1,0 +1,258 @@
+"""TK, KNRM and CONV-KNRM: the score is a sum over paths, query words and kernels.
+
+The parts are the model's own tensors. A document word's share needs no approximation, since each
+count is a sum over words.
+
+Of models over pieces, it is the word's part in what the counts have gained over those of a text
+without words, of which [CLS] and [SEP] are left: the path from there to the whole text, all words
+growing at once, adds up what the score gains by each. These are integrated gradients (M.
+Sundararajan, A. Taly, Q. Yan, "Axiomatic Attribution for Deep Networks", ICML 2017), which have a
+closed form here; shares and the score of the text without words make up the score, and words that
+do the same job share evenly.
+
+Models on words have no such text to begin with: a count of zero is far below any that a model has
+seen. There, a share is what the score would lose if the word were not counted, while the others
+keep their vectors. A logarithm falls little when one of several like words goes, so that shares
+alone do not make up the score; what the words do together belongs to none of them.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassrank.backends.configs import FLOOR, Kernels, Readout, kernel_value
+from glassrank.explanations.cases import (
+    Case,
+    Findings,
+    Values,
+    as_matrix,
+    in_full,
+    marks_of,
+    spread,
+)
+from glassrank.explanations.structure import PathShare, ScorePart, Signal
+from glassrank.models.ranker import AnyRanker, as_array
+from glassrank.text.english import MARKERS
+
+TOGETHER, WITHOUT_WORDS = "together", "without words"
+"""What belongs to no document word: what they do together; or what a text without words has."""
+TINY = 1e-30
+NEAR = 0.4
+"""Kernels around similarities below this are not coloured at first."""
+
+
+@dataclass(frozen=True)
+class KernelPath:
+    """A score path: one way on which soft counts become score."""
+
+    name: str
+    weight: Values  # (K,)
+    signal: Values  # (Q, K)
+    part: Values  # (Q, K), the model's own: weight times signal
+    shares: Values  # (Q, D, K), of the words
+
+
+def has_kernels(model: AnyRanker) -> bool:
+    """Whether the score is a sum of soft counts on TK's two paths, and no more."""
+    return bool(model.readouts()) and set(model.summands) <= {"log", "length"}
+
+
+def explain_kernels(case: Case) -> Findings:
+    """By the model's own sums over paths, query words and kernels."""
+    kernels: Kernels = case.model.config.kernels
+    readouts = case.model.readouts()
+    names = _matrix_names(len(readouts))
+    paths: list[KernelPath] = []
+    similarities: list[Values] = []
+    strength = np.zeros((case.doc_count, len(kernels)))  # (D, K)
+    for number, readout in enumerate(readouts):
+        similarity = _similarity(case, readout)  # (Q, D)
+        # In the model's precision: a narrow kernel sees the last bit of a similarity.
+        each = [kernel_value(similarity, kernels, number) for number in range(len(kernels))]
+        values = np.stack(each, axis=2).astype(np.float64)  # (Q, D, K)
+        paths += _paths(case, readout, number, values)
+        similarities.append(in_full(similarity))
+        if len(values):
+            strength = np.maximum(strength, values.max(0))
+    shares = np.stack([path.shares for path in paths]).sum(0)  # (Q, D, K)
+    nearest = nearest_kernels(similarities[0], kernels)
+    parts = tuple(_tree(path, case.query_words, kernels) for path in paths)
+    return Findings(
+        exact=True,
+        parts=parts,
+        signals=kernel_table(kernels, [_column(path) for path in paths], strength, nearest),
+        marks=marks_of(shares, similarities[0], nearest),
+        rest=(left_over(parts, shares, WITHOUT_WORDS if markers(case) else TOGETHER),),
+        matrices=tuple(map(as_matrix, names, similarities)),
+    )
+
+
+def _matrix_names(count: int) -> list[str]:
+    """CONV-KNRM has one for each pair of n-gram sizes, the query's counting slower."""
+    if count == 1:
+        return ["similarity"]
+    from glassrank.backends.match import ngram_name
+
+    sizes = range(1, math.isqrt(count) + 1)
+    return [f"{ngram_name(query)} to {ngram_name(doc)}" for query in sizes for doc in sizes]
+
+
+def path_names(model: AnyRanker, summand: str) -> list[str]:
+    """Of a summand's paths, one for each match matrix where it has several."""
+    names = _matrix_names(len(model.readouts()))
+    return names if summand == "log" and len(names) > 1 else [summand]
+
+
+def _similarity(case: Case, readout: Readout) -> NDArray[np.float32]:
+    """(Q, D)."""
+    query = case.query.vectors[0].reshape(case.query.mask.shape[1], -1)
+    doc = case.doc.vectors[0].reshape(case.doc.mask.shape[1], -1)
+    read = query[: len(case.query_words), readout.query_columns]
+    return as_array(read @ doc[: case.doc_count, readout.doc_columns].T)
+
+
+def _paths(case: Case, readout: Readout, number: int, values: Values) -> Iterator[KernelPath]:
+    """The log path of one match matrix, and the length path where the model has one."""
+    model, parts = case.model, case.output.parts
+    weight = in_full((case.query.idf if model.weighs_terms else case.query.mask)[0])
+    weight = weight[: len(values), None]  # (Q, 1)
+    counts = values.sum(1)  # (Q, K)
+    matrices = len(model.readouts())
+    # A column stands for the n-gram that begins there; document sizes count faster.
+    ngram = number % math.isqrt(matrices) + 1
+
+    left = np.maximum(counts[:, None] - values, 0)  # (Q, D, K), counts without each word
+    empty = markers(case)
+
+    log = in_full(readout.log)  # (K,)
+    signal = weight * log_counts(counts)  # (Q, K)
+    if empty:
+        base = values[:, empty].sum(1)  # (Q, K)
+        gained = weight * (log_counts(counts) - log_counts(base))
+        part_of = values / np.maximum(counts - base, TINY)[:, None]  # (Q, D, K)
+        part_of[:, empty] = 0
+        shares = log * gained[:, None] * part_of
+    else:
+        shares = log * (signal[:, None] - weight[:, None] * log_counts(left))  # (Q, D, K)
+    yield KernelPath(
+        path_names(model, "log")[number],
+        log,
+        signal,
+        _own(parts["log"], number)[: len(values)],
+        spread(shares, 0, ngram - 1, case.doc_count)[0],
+    )
+    if "length" in model.summands:
+        by_length = in_full(readout.length)  # (K,)
+        words = case.doc_count
+        signal = weight * counts / (words + 1)  # (Q, K)
+        if empty:
+            shares = by_length * weight[:, None] * values / (words + 1)
+            shares[:, empty] = 0
+        else:  # without the word the document is shorter, too
+            shares = by_length * (signal[:, None] - weight[:, None] * left / max(words, 1))
+        yield KernelPath(
+            "length",
+            by_length,
+            signal,
+            _own(parts["length"], number)[: len(values)],
+            shares,
+        )
+
+
+def markers(case: Case) -> list[int]:
+    """The places of [CLS] and [SEP] in the document: all that is left of it without words."""
+    return [place for place, piece in enumerate(case.doc_words) if piece in MARKERS]
+
+
+def log_counts(counts: Values) -> Values:
+    """Logarithms of soft counts, with the models' floor."""
+    return np.log(np.maximum(counts, FLOOR))
+
+
+def _own(part: Any, number: int) -> Values:
+    """(1, Q', K) or (1, Q', matrices, K) to one matrix' (Q', K)."""
+    values = in_full(part[0])
+    return values if values.ndim == 2 else values[:, number]
+
+
+def _tree(path: KernelPath, terms: tuple[str, ...], kernels: Kernels) -> ScorePart:
+    values = path.part.tolist()
+    names = kernel_names(kernels)
+    rows = [
+        ScorePart.total(
+            term,
+            "term",
+            (
+                ScorePart(name, "signal", value, k)
+                for k, (name, value) in enumerate(zip(names, values[q], strict=True))
+            ),
+            q,
+        )
+        for q, term in enumerate(terms)
+    ]
+    return ScorePart.total(path.name, "path", rows)
+
+
+def _column(path: KernelPath) -> list[PathShare]:
+    columns = path.weight.tolist(), path.signal.sum(0).tolist(), path.part.sum(0).tolist()
+    return [PathShare(path.name, *row) for row in zip(*columns, strict=True)]
+
+
+def kernel_names(kernels: Kernels) -> list[str]:
+    """As tables have them."""
+    return [f"kernel {center}" for center in kernels.centers]
+
+
+def kernel_table(
+    kernels: Kernels,
+    columns: list[list[PathShare]],  # one for each path, each of K
+    strength: Any,  # (D, K)
+    nearest: list[int],  # (D,)
+) -> tuple[Signal, ...]:
+    """A signal for each kernel, with what it added on each path."""
+    coloured = _standing_out(kernels, nearest)
+    return tuple(
+        Signal(
+            name,
+            kernels.centers[k],
+            kernels.widths[k],
+            tuple(column[k] for column in columns),
+            math.fsum(column[k].value for column in columns),
+            tuple(strength[:, k].tolist()),
+            first_look=k in coloured,
+        )
+        for k, name in enumerate(kernel_names(kernels))
+    )
+
+
+def _standing_out(kernels: Kernels, nearest: list[int]) -> set[int]:
+    """Kernels of high similarity, from the highest down to the first that has words, and on while
+    no more than half of all words would be coloured: contextual words may all be alike."""
+    coloured: set[int] = set()
+    words = 0
+    for k in sorted(range(len(kernels)), key=lambda k: -kernels.centers[k]):
+        count = nearest.count(k)
+        if kernels.centers[k] < NEAR or (words and words + count > len(nearest) / 2):
+            break
+        coloured.add(k)
+        words += count
+    return coloured
+
+
+def left_over(parts: tuple[ScorePart, ...], shares: Any, name: str = TOGETHER) -> ScorePart:
+    """What is left when each word has its share."""
+    whole = math.fsum(part.value for part in parts)
+    return ScorePart(name, "constant", whole - float(shares.sum()))
+
+
+def nearest_kernels(similarity: Any, kernels: Kernels) -> list[int]:
+    """The kernel whose center is closest to each word's best similarity: (Q, D) to D numbers."""
+    if not len(similarity):
+        return [0] * similarity.shape[1]
+    distance = np.abs(np.asarray(similarity).max(0)[:, None] - np.array(kernels.centers))  # (D, K)
+    nearest: list[int] = distance.argmin(1).tolist()
+    return nearest

@@ -1,0 +1,243 @@
+"""The pieces of the HTML file: marked text, tables, heat maps, the tree of sums.
+
+Whatever comes from a text goes through `escaped`: documents are shown, never executed.
+"""
+
+import html
+from collections.abc import Iterable, Iterator
+
+from glassrank.errors import safe
+from glassrank.explanations.structure import (
+    WORDS_ADD,
+    ExplanationData,
+    Mark,
+    Matrix,
+    PairData,
+    ScorePart,
+    Word,
+    gaps,
+    is_coloured,
+    letter,
+    number,
+    signed,
+)
+
+_ARROWS = {"up": "▲", "down": "▼", "": ""}
+STRONGEST = 0.6
+"""The deepest shade of a heat map: numbers stay readable on it."""
+
+
+def escaped(text: str) -> str:
+    """Text that no browser takes for anything else."""
+    return html.escape(safe(text), quote=True)
+
+
+def marked_text(explanation: ExplanationData) -> str:
+    """The whole text. Every word tells on hover what it is to the query; words of signals that are
+    worth a first look are coloured, underlined, and followed by a letter or number."""
+    between = (
+        f'<span class="cut">{gap}</span>' if unread else gap
+        for start, stop, unread in gaps(explanation.doc)
+        for gap in [escaped(explanation.doc.text[start:stop])]
+    )
+    pieces = ['<p class="text" dir="auto">']
+    for word, mark in zip(explanation.doc.words, explanation.marks, strict=True):
+        if word.start is None or word.stop is None:
+            continue
+        pieces += [next(between), _word(explanation, word, mark)]
+    pieces += [next(between), "</p>"]
+    return "".join(pieces)
+
+
+def _word(explanation: ExplanationData, word: Word, mark: Mark) -> str:
+    shown = escaped(explanation.doc.text[word.start : word.stop])
+    classes, cues = "w", ""
+    if mark.signal is not None and is_coloured(explanation, word, mark):
+        classes += f" s{mark.signal}"
+        cues += f'<sup class="bs">{letter(mark.signal)}</sup>'
+        if mark.term is not None:
+            classes += f" t{mark.term}"
+            cues += f'<sup class="bt">{mark.term + 1}</sup>'
+    return (
+        f'<span class="{classes}" title="{escaped(_hover(explanation, mark))}">{shown}{cues}</span>'
+    )
+
+
+def _hover(explanation: ExplanationData, mark: Mark) -> str:
+    pieces = []
+    if mark.term is not None and mark.similarity is not None:
+        near = explanation.query.words[mark.term].text
+        pieces.append(f"similarity {number(mark.similarity)} to “{near}”")
+    if mark.signal is not None:
+        pieces.append(explanation.signals[mark.signal].name)
+    pieces.append(f"adds {signed(mark.share)}")
+    return ", ".join(pieces)
+
+
+def legend(explanation: ExplanationData) -> str:
+    """Which colour, letter or number means what."""
+    signals = (
+        f'<span class="key s{place}">{escaped(signal.name)}<sup>{letter(place)}</sup></span>'
+        for place, signal in enumerate(explanation.signals)
+        if signal.first_look
+    )
+    terms = (
+        f'<span class="key t{place}">{escaped(word.text)}<sup>{place + 1}</sup></span>'
+        for place, word in enumerate(explanation.query.words)
+    )
+    return f'<p class="faint">Signals: {" ".join(signals)}. Query words: {" ".join(terms)}.</p>'
+
+
+def signal_table(explanation: ExplanationData) -> str:
+    """What each signal added, on each path."""
+    paths = explanation.signal_paths
+    heads = ["", "signal", "center", "width"]
+    for path in paths:
+        heads += [f"{path} weight", f"{path} signal", path]
+    rows = []
+    for place, signal in enumerate(explanation.signals):
+        cells = [letter(place), escaped(signal.name), _maybe(signal.center), _maybe(signal.width)]
+        for share in signal.paths if paths else ():
+            cells += [_maybe(share.weight), _maybe(share.signal), number(share.value)]
+        rows.append([*cells, number(signal.value)])
+    return table("Signals, raw values", [*map(escaped, heads), "total"], rows)
+
+
+def term_table(explanation: ExplanationData) -> str:
+    """What each query word added, on each path."""
+    paths = list(explanation.terms[0].paths) if explanation.terms else []
+    rows = []
+    for term in explanation.terms:
+        word = escaped(explanation.query.words[term.word].text)
+        values = (*term.paths.values(), term.value)
+        rows.append([str(term.word + 1), word, *map(number, values)])
+    heads = ["", "query word", *map(escaped, paths), "total"]
+    return table("Query words, raw values", heads, rows)
+
+
+def word_table(explanation: ExplanationData) -> str:
+    """Every document word's share, and what belongs to none."""
+    rows = []
+    for word, mark in zip(explanation.doc.words, explanation.marks, strict=True):
+        near = "" if mark.term is None else escaped(explanation.query.words[mark.term].text)
+        signal = "" if mark.signal is None else escaped(explanation.signals[mark.signal].name)
+        rows.append([escaped(word.text), near, _maybe(mark.similarity), signal, signed(mark.share)])
+    rows += [[escaped(part.name), "", "", "", signed(part.value)] for part in explanation.rest]
+    heads = ["word", "closest query word", "similarity", "signal", "adds"]
+    return table(WORDS_ADD, heads, rows)
+
+
+def heat_map(matrix: Matrix, explanation: ExplanationData) -> str:
+    """Words of the document downwards, as there are more of them."""
+    words = {"query": explanation.query.words, "document": explanation.doc.words}
+    rows, columns, values = matrix.rows, matrix.columns, matrix.values
+    if (rows, columns) == ("query", "document"):
+        rows, columns, values = columns, rows, tuple(zip(*values, strict=True))
+    largest = max((abs(value) for row in values for value in row), default=0.0) or 1.0
+    heads = ["", *(escaped(word.text) for word in words[columns])]
+    body = [
+        f'<tr><th scope="row">{escaped(word.text)}</th>'
+        + "".join(_shaded(value, largest) for value in row)
+        + "</tr>"
+        for word, row in zip(words[rows], values, strict=False)
+    ]
+    return _framed(escaped(matrix.name), heads, body, "heat")
+
+
+def _shaded(value: float, largest: float) -> str:
+    less = ' class="less"' if value < 0 else ""
+    return f'<td{less} style="--v:{STRONGEST * abs(value) / largest:.2f}">{number(value)}</td>'
+
+
+def tree(part: ScorePart) -> str:
+    """The score as a tree of parts, the first levels open."""
+    return f'<ul class="tree">{_branch(part, 0)}</ul>'
+
+
+def _branch(part: ScorePart, depth: int) -> str:
+    line = f"{escaped(part.name)} <b>{number(part.value)}</b>"
+    if not part.children:
+        return f'<li data-kind="{part.kind}">{line}</li>'
+    inside = "".join(_branch(child, depth + 1) for child in part.children)
+    opened = " open" if depth < 2 else ""
+    return (
+        f'<li data-kind="{part.kind}"><details{opened}><summary>{line}</summary>'
+        f"<ul>{inside}</ul></details></li>"
+    )
+
+
+def against(explanation: ExplanationData) -> str:
+    """What puts it above the others: a sentence, and the table that it is made from."""
+    found = explanation.against
+    if found is None:
+        return ""
+    return _decisive(found.sentence, found.heading, found.parts)
+
+
+def pair(comparison: PairData) -> str:
+    """Why one of two documents stands above the other."""
+    if comparison.parts is None:
+        return ""
+    return _decisive(comparison.sentence, "Left less right", comparison.parts)
+
+
+def _decisive(sentence: str, heading: str, parts: ScorePart) -> str:
+    shown = (*parts.children, parts)
+    low, high = (sign * max(0.0, *(sign * part.value for part in shown)) for sign in (-1, 1))
+    rows = [[escaped(p.name), _differing(p.value), _bar(p, low, high)] for p in shown]
+    drawn = table(escaped(heading), ["", "difference", ""], rows, "differing")
+    return f'<p class="sentence">{escaped(sentence)}</p>\n{drawn}'
+
+
+def _bar(part: ScorePart, low: float, high: float) -> str:
+    """All of one table on one scale, from the lowest value to the highest."""
+    whole = (high - low) or 1.0
+    kind = part.name if part.kind == "words" else "less" if part.value < 0 else "more"
+    start = 100 * (min(part.value, 0.0) - low) / whole
+    place = f"--from:{start:.2f}%;--wide:{100 * abs(part.value) / whole:.2f}%"
+    return f'<span class="bar {kind}" style="{place}"></span>'
+
+
+def _differing(value: float) -> str:
+    text = signed(value)
+    way = "up" if text.startswith("+") else "down" if text.startswith("-") else ""
+    return f'<span class="{way}">{text} {_ARROWS[way]}</span>'
+
+
+def difference_table(comparison: PairData) -> str:
+    """What adds more to the left side than to the right."""
+    rows = []
+    for row in comparison.differences:
+        rows.append(
+            [
+                escaped(row.name),
+                escaped(row.path),
+                _maybe(row.left),
+                _maybe(row.right),
+                _differing(row.difference),
+            ]
+        )
+    return table("Left less right", ["", "path", "left", "right", "difference"], rows)
+
+
+def table(caption: str, heads: Iterable[str], rows: Iterable[Iterable[str]], kind: str = "") -> str:
+    """Cells are HTML already."""
+    return _framed(caption, heads, (f"<tr>{''.join(_cells(row))}</tr>" for row in rows), kind)
+
+
+def _cells(row: Iterable[str]) -> Iterator[str]:
+    for place, cell in enumerate(row):
+        yield f'<th scope="row">{cell}</th>' if place == 0 else f"<td>{cell}</td>"
+
+
+def _framed(caption: str, heads: Iterable[str], rows: Iterable[str], kind: str) -> str:
+    head = "".join(f'<th scope="col">{name}</th>' for name in heads)
+    return (
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{caption}">'
+        f'<table class="{kind}"><caption>{caption}</caption>'
+        f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
+    )
+
+
+def _maybe(value: float | None) -> str:
+    return "" if value is None else number(value)

@@ -1,0 +1,334 @@
+"""A text as the model reads it: words or pieces, ids, and where they stand for a person.
+
+The tokenizer has a function that tells where words stand, but it fails an assertion on empty texts
+and on characters that it leaves out. It changes no character of a word, though: words are found one
+after the other.
+"""
+
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassrank.explanations.structure import Side, Text, Word
+from glassrank.models.doc_reader import text_of
+from glassrank.models.ranker import PieceText, TokenBatch
+from glassrank.models.text_batches import batch_of
+from glassrank.rerank import Reranker
+from glassrank.text import Vocabulary, split_words
+from glassrank.text.encoder import PieceEncoder
+from glassrank.text.english import is_function_word
+from glassrank.text.published_tokenizer import PublishedTokenizer
+from glassrank.types import Doc
+
+Span = tuple[int, int]
+
+_MISSED, _NEAR = 100, 1_000
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A text, the words that the model reads of it, and their ids."""
+
+    text: Text
+    batch: TokenBatch  # of one text; one place of padding if it has no words
+    unit: Literal["words", "pieces"] = "words"
+    cut_words: int = 0
+    """Of what was cut, the words that never became pieces."""
+    left_out: int = 0
+    """Stop words of the whole text, where the model reads none."""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """As the model has them."""
+        return tuple(word.text for word in self.text.words)
+
+    def cut_to(self, count: int) -> "Reading":
+        """For models that read less than they are given."""
+        cut = self.text.cut + _count(self.text.words[count:])
+        return replace(self, text=replace(self.text, words=self.text.words[:count], cut=cut))
+
+    def only(self, kept: NDArray[np.bool_]) -> "Reading":
+        """Without words that a store leaves out."""
+        words = tuple(word for word, stays in zip(self.text.words, kept, strict=False) if stays)
+        return replace(
+            self,
+            text=replace(self.text, words=words),
+            batch=TokenBatch(self.batch.ids[:, kept], self.batch.mask[:, kept]),
+        )
+
+    def notes(self, side: Side) -> Iterator[str]:
+        """What was not read, and what was read without being known."""
+        read, cut = _count(self.text.words), self.text.cut
+        if cut and self.unit == "words":
+            yield f"The model read the first {read} words of the {side}; {cut} were cut."
+        elif cut:
+            kinds = {"pieces": cut - self.cut_words, "words": self.cut_words}
+            missing = " and ".join(f"{number} {kind}" for kind, number in kinds.items() if number)
+            yield f"The model read the first {read} pieces of the {side}; {missing} were cut."
+        if self.left_out:
+            count = f"{self.left_out} of the {side}"
+            yield f"The model reads no function words and no punctuation: it left out {count}."
+        unknown = sum(not word.known for word in self.text.words)
+        if unknown:
+            which = f"Of the {side}'s {self.unit} {unknown}"
+            yield f"{which} are not in the vocabulary and share vectors."
+
+
+def read(reranker: Reranker, text: str, side: Side) -> Reading:
+    """As much of a text as the model reads of it."""
+    # Half a surrogate pair can be neither read nor printed; the tokenizer sees a question mark.
+    text = text.encode("utf-8", "replace").decode()
+    usage, pieces = reranker.usage, reranker.model.piece_text
+    longest = usage.query_length if side == "query" else usage.doc_length
+    if pieces is None:
+        return _words(reranker, text, longest)
+    return _pieces(reranker, pieces, text, longest, side)
+
+
+class ReadPassage(NamedTuple):
+    """The passage that a document is ranked by."""
+
+    number: int
+    """Among the document's passages, from 0 on."""
+    start: int
+    stop: int
+    """Characters of its text, without the title."""
+    further: float = 0.0
+    """What others of its passages add to its score."""
+    truncated: bool = False
+    """Whether there are passages that were not read."""
+
+
+def read_doc(reranker: Reranker, doc: Doc, passage: ReadPassage | None) -> Reading:
+    """A document, or one of its passages with the title before it; words have their places in the
+    whole text."""
+    if passage is None:
+        return read(reranker, text_of(doc), "document")
+    prefix = reranker.passages.prefix(doc.title)
+    before = passage.start + len(text_of(doc)) - len(doc.text)
+    reading = read(reranker, prefix + doc.text[passage.start : passage.stop], "document")
+    shift = before - len(prefix)
+
+    def moved(word: Word) -> Word:
+        if word.start is None or word.stop is None or word.start < len(prefix):
+            return word
+        return replace(word, start=word.start + shift, stop=word.stop + shift)
+
+    whole = text_of(doc).encode("utf-8", "replace").decode()
+    text = Text(
+        whole,
+        tuple(map(moved, reading.text.words)),
+        reading.text.cut,
+        (before, before + passage.stop - passage.start),
+    )
+    return replace(reading, text=text)
+
+
+def _words(reranker: Reranker, text: str, longest: int) -> Reading:
+    vocabulary = reranker.vocabulary
+    words = split_words(text)
+    removed = reranker.usage.remove_stop_words
+    places = [n for n, word in enumerate(words) if not (removed and is_function_word(word))]
+    kept = places[:longest]
+    # All words have their places first: one that is left out may have another in it.
+    spans = word_spans(text, words[: kept[-1] + 1] if kept else [])
+    shown = tuple(_word(words[place], spans[place], vocabulary) for place in kept)
+    batch = _batch(reranker, vocabulary.ids([word.text for word in shown]).tolist())
+    read = Text(text, shown, len(places) - len(kept))
+    return Reading(read, batch, left_out=len(words) - len(places))
+
+
+def _word(word: str, span: Span | None, vocabulary: Vocabulary) -> Word:
+    start, stop = span or (None, None)
+    return Word(word, start, stop, word in vocabulary)
+
+
+def _pieces(
+    reranker: Reranker, settings: PieceText, text: str, longest: int, side: Side
+) -> Reading:
+    if reranker.saved.tokenizer is not None:
+        return _tokens(reranker, reranker.saved.tokenizer, text, longest)
+    most = settings.query_words if side == "query" else settings.doc_words
+    vocabulary = tuple(reranker.saved.vocabulary)
+    pieces = read_pieces(vocabulary, settings.lowercase, text, longest, most)
+    # Where both texts are read as one, there is a single [CLS]: the query's.
+    joined = side == "document" and reranker.model.one_text
+    shown = Text(
+        text, pieces.words[1:] if joined else pieces.words, pieces.cut_words + pieces.cut_pieces
+    )
+    return Reading(shown, _batch(reranker, pieces.ids), "pieces", pieces.cut_words)
+
+
+def _tokens(reranker: Reranker, tokenizer: PublishedTokenizer, text: str, longest: int) -> Reading:
+    """Of a published model's own tokenizer; tokens that go on with a word are shown as pieces."""
+    (encoded,) = tokenizer.encode([text], longest)
+    before, after = tokenizer.around
+    kept = tokenizer.tokens(text)[: len(encoded.ids) - before - after]
+    shown = [
+        Word(f"##{token.text}" if token.goes_on else token.text, token.start, token.stop, True)
+        for token in kept
+    ]
+    marks = [Word(FIRST, None, None, True)] * before, [Word(LAST, None, None, True)] * after
+    read = Text(text, (*marks[0], *shown, *marks[1]), encoded.cut)
+    return Reading(read, _batch(reranker, encoded.ids.tolist()), "pieces", encoded.cut_words)
+
+
+def _batch(reranker: Reranker, ids: list[int]) -> TokenBatch:
+    return batch_of([np.array(ids, np.int32)], reranker.device)
+
+
+def _count(words: tuple[Word, ...]) -> int:
+    """Without [CLS] and [SEP], which nobody wrote. No text can have a word of that name: its own
+    brackets are words, or pieces, by themselves."""
+    return sum(word.text not in (FIRST, LAST) for word in words)
+
+
+FIRST, LAST, UNKNOWN = "[CLS]", "[SEP]", "[UNK]"
+
+
+class Pieces(NamedTuple):
+    """A text's pieces, with [CLS] and [SEP], and how much was cut."""
+
+    words: tuple[Word, ...]  # (L,) each a piece
+    ids: list[int]  # (L,)
+    cut_words: int
+    cut_pieces: int
+    """Of the words that were kept."""
+
+
+def read_pieces(
+    vocabulary: tuple[str, ...], lowercase: bool, text: str, longest: int, most_words: int | None
+) -> Pieces:
+    """`longest` counts [CLS] and [SEP]; `text` must be free of halves of surrogate pairs."""
+    return _reader(vocabulary, lowercase).read(text, longest, most_words)
+
+
+@lru_cache(maxsize=4)
+def _reader(vocabulary: tuple[str, ...], lowercase: bool) -> "PieceReader":
+    """Making one takes as long as reading hundreds of texts."""
+    return PieceReader(vocabulary, lowercase)
+
+
+class PieceReader(PieceEncoder):
+    """An encoder that also tells where the pieces stand in the text."""
+
+    def read(self, text: str, longest: int, most_words: int | None) -> Pieces:
+        """The pieces that the encoder gives, each with its place."""
+        (encoded,) = self.encode([text], longest, most_words)
+        spans = self._spans(text, most_words)
+        ids = encoded.ids.tolist()
+        inside = [self.vocabulary[number] for number in ids[1:-1]]
+        places = (span or (None, None) for span in spans)
+        shown = (
+            Word(piece, start, stop, piece != UNKNOWN)
+            for piece, (start, stop) in zip(inside, places, strict=False)
+        )
+        words = (Word(FIRST, None, None, True), *shown, Word(LAST, None, None, True))
+        return Pieces(words, ids, encoded.cut_words, encoded.cut_pieces)
+
+    def _spans(self, text: str, most_words: int | None) -> list[Span | None]:
+        """Of all pieces. Where words are counted, pieces are made of these, with a space between
+        any two: then it takes two steps back to the text."""
+        if most_words is None:
+            origins: Sequence[int | None] = range(len(text))
+            joined = text
+        else:
+            kept = split_words(text)[:most_words]
+            origins, joined = joined_origins(text, kept), " ".join(kept)
+        pieces = self._tokenizer.encode(joined, add_special_tokens=False)
+        return _apart([_origin(span, origins) for span in pieces.offsets], text)
+
+
+def _origin(span: Span, origins: Sequence[int | None]) -> Span | None:
+    if span[0] >= span[1]:
+        return None
+    start, last = origins[span[0]], origins[span[1] - 1]
+    return None if start is None or last is None else (start, last + 1)
+
+
+def _apart(spans: Sequence[Span | None], text: str) -> list[Span | None]:
+    """One after the other. Of one character that makes several pieces, as a Korean syllable does,
+    the last piece has it. An accent that is a character of its own belongs to what it stands on.
+    """
+    apart: list[Span | None] = []
+    begin = len(text)  # of the next piece
+    for span in reversed(spans):
+        start, stop = span or (begin, begin)
+        while stop < begin and unicodedata.combining(text[stop]):
+            stop += 1
+        apart.append((start, min(stop, begin)) if start < begin else None)
+        begin = min(start, begin)
+    return apart[::-1]
+
+
+def word_spans(text: str, words: Sequence[str]) -> list[Span | None]:
+    """Start and stop of each lower-cased word, in order; None for one that is not there.
+
+    >>> word_spans("The cat: CATS!", ["the", "cat", ":", "cats", "!"])
+    [(0, 3), (4, 7), (7, 8), (9, 13), (13, 14)]
+    >>> word_spans("one", ["two", "one"])
+    [None, (0, 3)]
+    """
+    lowered, origins = _lowered(text)
+    return [
+        None if span is None else (origins[span[0]], origins[span[1] - 1] + 1)
+        for span in _found(lowered, words)
+    ]
+
+
+def joined_origins(text: str, words: Sequence[str]) -> list[int | None]:
+    """From where in the text each character of `" ".join(words)` comes; None for the spaces, and
+    for words that are not there.
+
+    >>> joined_origins("A-b", ["a", "-", "b"])
+    [0, None, 1, None, 2]
+    """
+    lowered, origins = _lowered(text)
+    places: list[int | None] = []
+    for word, span in zip(words, _found(lowered, words), strict=True):
+        places += [None] * len(word) if span is None else [origins[at] for at in range(*span)]
+        places.append(None)
+    return places[:-1]
+
+
+def _found(lowered: str, words: Sequence[str]) -> Iterator[Span | None]:
+    at = missed = 0
+    for word in words:
+        wanted = _plain_sigma(word)
+        # A text in which many words are missing is not searched to its end for each of them.
+        stop = len(lowered) if missed < _MISSED else at + _NEAR
+        start = lowered.find(wanted, at, stop)
+        if start < 0 or not wanted:
+            missed += 1
+            yield None
+            continue
+        at = start + len(wanted)
+        yield start, at
+
+
+def _lowered(text: str) -> tuple[str, Sequence[int]]:
+    """The text as words have it, and from where in the text each of its characters comes: some
+    capital letters become two small ones."""
+    # Half a surrogate pair reaches the tokenizer as a question mark.
+    text = text.encode("utf-8", "replace").decode()
+    lowered = _plain_sigma(text.lower())
+    if len(lowered) == len(text):  # no letter became two, and only sigmas look at their neighbours
+        return lowered, range(len(text))
+    return _lowered_one_by_one(text)
+
+
+def _lowered_one_by_one(text: str) -> tuple[str, Sequence[int]]:
+    """By the rule alone: slower, and what the short way must agree with."""
+    pieces = [character.lower() for character in text]
+    origins = [place for place, piece in enumerate(pieces) for _ in piece]
+    return _plain_sigma("".join(pieces)), origins
+
+
+def _plain_sigma(text: str) -> str:
+    """A small sigma looks different at the end of a word, which a single letter cannot know."""
+    return text.replace("\N{GREEK SMALL LETTER FINAL SIGMA}", "\N{GREEK SMALL LETTER SIGMA}")

@@ -1,0 +1,354 @@
+"""Explanations on a terminal: coloured and underlined words, and tables of what added up.
+
+It reads without colours, too: a marked word carries its signal's letter, as in `receptorᵇ`.
+"""
+
+import io
+import math
+from collections.abc import Iterator, Sequence
+
+from rich import box
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text as RichText
+
+from glassrank.errors import safe
+from glassrank.explanations.structure import (
+    WORDS_ADD,
+    Difference,
+    ExplanationData,
+    PairData,
+    ScorePart,
+    Signal,
+    colour,
+    gaps,
+    is_coloured,
+    letter,
+    number,
+    raised,
+    raised_number,
+    signed,
+)
+
+MOST_CHILDREN = 12
+"""Of a part, those with the largest values; the others are shown as one sum."""
+MOST_WORDS = 6
+"""Of a document, where they stand in one line."""
+_BAR = 30
+"""Characters of the longest bar."""
+MOST_PATHS = 3
+"""More have no room side by side; HTML and JSON have them."""
+
+
+def as_text(drawn: RenderableType, width: int = 100) -> str:
+    """Without colours, for logs and for `print`."""
+    file = io.StringIO()
+    Console(file=file, width=width, no_color=True, highlight=False).print(drawn)
+    return file.getvalue()
+
+
+def draw(shown: ExplanationData | PairData, full: bool = False) -> Group:
+    """For a `rich` console. First what decides, by query word; `full` adds paths, kernels and raw
+    values."""
+    if isinstance(shown, PairData):
+        return _side_by_side(shown, full)
+    return _one(shown, full)
+
+
+def _one(explanation: ExplanationData, full: bool) -> Group:
+    alone = explanation.against is None  # then raw values are all there is
+    return Group(
+        _head(explanation),
+        RichText(),
+        *_against(explanation, full),
+        marked_text(explanation, by_term=not full),
+        RichText(),
+        *_legend(explanation, by_term=not full),
+        *(_term_table(explanation) if alone and not full else ()),
+        *(_tables(explanation) if full else _largest_words(explanation)),
+        *_notes(explanation),
+    )
+
+
+def _tables(explanation: ExplanationData) -> Iterator[RenderableType]:
+    yield from _signal_table(explanation)
+    yield from _term_table(explanation)
+    yield from _word_table(explanation)
+    yield _sums(explanation.parts)
+
+
+def _against(explanation: ExplanationData, full: bool) -> Iterator[RenderableType]:
+    """The sentence, and what it is made of: in full, by path and kernel as well."""
+    against = explanation.against
+    if against is None:
+        return
+    yield RichText(safe(against.sentence), style="bold")
+    yield RichText()
+    yield RichText(f"{against.heading}:")
+    yield _bars(against.parts, 3 if full else 0)
+
+
+def _bars(root: ScorePart, levels: int = 0) -> Table:
+    """What a difference is made of, its sum last."""
+    table = _table("", "difference")
+    table.title = None
+    for _ in ("arrow", "bar"):
+        table.add_column("")
+    most = max(abs(part.value) for part in (*root.children, root))
+    for part in (*root.children, root):
+        if part is root:
+            table.add_section()
+        for depth, below in _levels(part, 0, 0 if part is root else levels):
+            table.add_row(
+                RichText("  " * depth + safe(below.name)),
+                *_differing(below.value),
+                _bar(below, most),
+            )
+    return table
+
+
+def _bar(part: ScorePart, most: float) -> RichText:
+    """To scale; the context's is paler."""
+    length = round(_BAR * abs(part.value) / most) if most else 0
+    return RichText("█" * length, style="dim" if part.kind == "words" else _style(part.value))
+
+
+def _levels(part: ScorePart, depth: int, most: int) -> Iterator[tuple[int, ScorePart]]:
+    yield depth, part
+    for child in part.children if depth < most else ():
+        yield from _levels(child, depth + 1, most)
+
+
+def _side_by_side(comparison: PairData, full: bool) -> Group:
+    """Why one stands above the other; both texts in columns; the differences between what they got,
+    by query word, or in full."""
+    sides = (comparison.left, comparison.right)
+    texts = Table.grid(expand=True, padding=(0, 2))
+    texts.add_column(ratio=1)
+    texts.add_column(ratio=1)
+    texts.add_row(*map(_head, sides))
+    if full:
+        texts.add_row(*(Group(*_against(side, full)) for side in sides))
+    texts.add_row(*(marked_text(side, by_term=not full) for side in sides))
+    differences = (
+        _difference_table(comparison)
+        if full or comparison.parts is None
+        else Group(RichText("Left less right:"), _bars(comparison.parts))
+    )
+    legends = {line.plain: line for side in sides for line in _legend(side, by_term=not full)}
+    notes = {line.plain: line for side in sides for line in _notes(side)}
+    sentence = [RichText(safe(comparison.sentence), style="bold"), RichText()]
+    return Group(
+        *(sentence if comparison.sentence else []),
+        texts,
+        RichText(),
+        *legends.values(),
+        differences,
+        *notes.values(),
+    )
+
+
+def _difference_table(comparison: PairData) -> Table:
+    table = _table("Differences", "left", "right", "left - right")
+    table.add_column("")
+    group = ""
+    for row in comparison.differences:
+        if row.group != group and group:
+            table.add_section()
+        group = row.group
+        table.add_row(*_difference(row))
+    return table
+
+
+def marked_text(explanation: ExplanationData, by_term: bool = False) -> RichText:
+    """The whole text; words of the signals that are worth a first look are coloured, underlined and
+    lettered, or numbered by query word. What the model did not read is dim."""
+    text = explanation.doc.text
+    drawn = RichText()
+    between = gaps(explanation.doc)
+    for word, mark in zip(explanation.doc.words, explanation.marks, strict=True):
+        if word.start is None or word.stop is None:
+            continue
+        start, stop, unread = next(between)
+        drawn.append(safe(text[start:stop]), style="dim" if unread else "")
+        shown = safe(text[word.start : word.stop])
+        if mark.signal is None or not is_coloured(explanation, word, mark):
+            drawn.append(shown)
+        else:
+            by_word = by_term and mark.term is not None
+            place = mark.term if by_word and mark.term is not None else mark.signal
+            drawn.append(shown, style=f"bold underline {colour(place)}")
+            drawn.append((raised_number if by_word else raised)(place), style=colour(place))
+    start, stop, unread = next(between)
+    drawn.append(safe(text[start:stop]), style="dim" if unread else "")
+    return drawn
+
+
+def _head(explanation: ExplanationData) -> RichText:
+    head = RichText()
+    if explanation.doc_id:
+        head.append(safe(explanation.doc_id), style="bold")
+        head.append("  ")
+    head.append(f"{explanation.model}  score ")
+    head.append(number(explanation.score), style="bold cyan")
+    head.append("  exact sum" if explanation.exact else "  approximate parts", style="dim")
+    head.append(f"\nquery: {safe(explanation.query.text)}", style="dim")
+    return head
+
+
+def _legend(explanation: ExplanationData, by_term: bool = False) -> Iterator[RichText]:
+    legend = RichText()
+    if by_term and any(mark.term is not None for mark in explanation.marks):
+        for place, word in enumerate(explanation.query.words):
+            if word.telling:
+                text = f"{safe(word.text)}{raised_number(place)}"
+                legend.append(text, style=f"underline {colour(place)}")
+                legend.append("   ")
+        yield legend
+        return
+    for place, signal in enumerate(explanation.signals):
+        if signal.first_look:
+            legend.append(f"{signal.name}{raised(place)}", style=f"underline {colour(place)}")
+            legend.append("   ")
+    if legend:
+        yield legend
+
+
+def _signal_table(explanation: ExplanationData) -> Iterator[RenderableType]:
+    """With the weight and signal of each path where there is room, else with values alone."""
+    signals, paths = explanation.signals, explanation.signal_paths
+    if not signals:
+        return
+    if len(paths) > MOST_PATHS:
+        paths = []
+    tables = []
+    for full in (True, False):
+        table = _table("Signals, raw values")
+        for path in paths:
+            for heading in (f"{path}\nweight", f"{path}\nsignal", path) if full else (path,):
+                table.add_column(heading, justify="right", no_wrap=full, overflow="fold")
+        table.add_column("total", justify="right")
+        for place, signal in enumerate(signals):
+            cells = _cells(signal, full) if paths else []
+            table.add_row(f"{letter(place)} {signal.name}", *cells, number(signal.value))
+        tables.append(table)
+    known = all(share.weight is not None for share in signals[0].paths)
+    yield _FirstThatFits(*tables) if known else tables[1]
+
+
+class _FirstThatFits:
+    """A wide table, or a narrow one on a narrow terminal: a number cut short is a wrong one."""
+
+    def __init__(self, wide: Table, narrow: Table) -> None:
+        self.wide, self.narrow = wide, narrow
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        needed = Measurement.get(console, options.update(max_width=1000), self.wide)
+        yield self.wide if needed.minimum <= options.max_width else self.narrow
+
+
+def _table(title: str, *numbers: str) -> Table:
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1))
+    table.pad_edge = False
+    table.add_column("", overflow="fold")
+    for heading in numbers:
+        table.add_column(heading, justify="right", overflow="fold")
+    return table
+
+
+def _cells(signal: Signal, full: bool) -> Iterator[str]:
+    for share in signal.paths:
+        if full and share.weight is not None and share.signal is not None:
+            yield from (number(share.weight), number(share.signal))
+        yield number(share.value)
+
+
+def _term_table(explanation: ExplanationData) -> Iterator[RenderableType]:
+    if not explanation.terms:
+        return
+    names = list(explanation.terms[0].paths)
+    names = names if len(names) <= MOST_PATHS else []
+    table = _table("Query words, raw values", *names, "total")
+    for term in explanation.terms:
+        word = safe(explanation.query.words[term.word].text)
+        values = [*(term.paths[name] for name in names), term.value]
+        table.add_row(RichText(word), *map(number, values))
+    yield table
+
+
+def _largest_words(explanation: ExplanationData) -> Iterator[RichText]:
+    """In one line, without function words."""
+    described = zip(explanation.doc.words, explanation.marks, strict=True)
+    found = [(word, mark) for word, mark in described if word.telling]
+    found.sort(key=lambda pair: -abs(pair[1].share))
+    told = (f"{safe(word.text)} {signed(mark.share)}" for word, mark in found[:MOST_WORDS])
+    if found:
+        yield RichText(f"{WORDS_ADD}. The largest: {', '.join(told)}.")
+
+
+def _word_table(explanation: ExplanationData) -> Iterator[RenderableType]:
+    """The document words with the largest shares, as they stand in the text."""
+    described = list(zip(explanation.doc.words, explanation.marks, strict=True))
+    order = sorted(range(len(described)), key=lambda word: -abs(described[word][1].share))
+    table = _table(f"{WORDS_ADD}: the largest", "adds", "similarity")
+    table.add_column("closest query word")
+    table.add_column("signal")
+    for place in sorted(order[:MOST_CHILDREN]):
+        word, mark = described[place]
+        near = "" if mark.term is None else explanation.query.words[mark.term].text
+        table.add_row(
+            RichText(safe(word.text)),
+            signed(mark.share),
+            "" if mark.similarity is None else number(mark.similarity),
+            RichText(safe(near)),
+            "" if mark.signal is None else explanation.signals[mark.signal].name,
+        )
+    if described:
+        yield table
+
+
+def _sums(root: ScorePart) -> Table:
+    """Two levels of the tree below its root; the rest is in the tables, in HTML and in JSON."""
+    table = _table("Sums", "value")
+    for part in [root, *root.children]:
+        table.add_row(RichText(("" if part is root else "  ") + part.name), number(part.value))
+        if part is not root:
+            for name, value in _largest(part.children):
+                table.add_row(RichText(f"    {name}"), number(value))
+    return table
+
+
+def _largest(parts: Sequence[ScorePart]) -> Iterator[tuple[str, float]]:
+    kept = sorted(parts, key=lambda part: -abs(part.value))[:MOST_CHILDREN]
+    chosen = {id(part) for part in kept}
+    others = [part for part in parts if id(part) not in chosen]
+    yield from ((safe(part.name), part.value) for part in parts if id(part) in chosen)
+    if others:
+        yield f"{len(others)} more", math.fsum(part.value for part in others)
+
+
+def _notes(explanation: ExplanationData) -> Iterator[RichText]:
+    for note in explanation.notes:
+        yield RichText(note, style="italic")
+
+
+def _differing(value: float) -> Iterator[RichText]:
+    """With a sign and an arrow: nothing is said by colour alone."""
+    text = signed(value)
+    up, down = text.startswith("+"), text.startswith("-")
+    style = _style(value)
+    yield RichText(text, style=style)
+    yield RichText("▲" if up else "▼" if down else "", style=style)
+
+
+def _style(value: float) -> str:
+    return "bold #0072B2" if value > 0 else "bold #D55E00" if value < 0 else ""
+
+
+def _difference(row: Difference) -> Iterator[RichText]:
+    indent = "  " if row.path else ""
+    yield RichText(f"{indent}{safe(row.name)}{f' ({row.path})' if row.path else ''}")
+    for value in (row.left, row.right):
+        yield RichText("-" if value is None else number(value))
+    yield from _differing(row.difference)

@@ -1,0 +1,54 @@
+"""BM25 over a list of texts that is in no index: the order in which models read it.
+
+The statistics are the list's own, the analysis and the formula are the first stage's. A text's
+length is counted in characters, which ranks as well as terms and needs no word but the query's.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+
+from glassrank.index.scoring import BM25, CollectionStatistics, TermStatistics
+from glassrank.index.search import TopK
+from glassrank.index.snippets import Snippets, show_snippet
+from glassrank.text import EnglishAnalyzer
+from glassrank.text.analysis import Analyzer
+
+ENGLISH = EnglishAnalyzer()  # it remembers the stems of words from one list to the next
+
+
+def show_for(
+    query: str, analyzer: Analyzer = ENGLISH
+) -> Callable[[str, tuple[int, int] | None], str]:
+    """What makes the snippet of a text of a list."""
+    return partial(show_snippet, query, analyzer)
+
+
+def rank_by_bm25(
+    query: str, texts: Sequence[str], method: BM25 | None = None, analyzer: Analyzer = ENGLISH
+) -> TopK:
+    """All texts by their places in the list, best first; equal ones in their order.
+
+    >>> rank_by_bm25("sleeping cat", ["A dog.", "Dogs sleep.", "The cat sleeps."]).docs
+    array([2, 1, 0])
+    """
+    method = method or BM25()
+    weights = Counter(analyzer(query))
+    rows = {term: row for row, term in enumerate(weights)}
+    sizes = np.array([len(text) for text in texts], np.int64)
+    # One search in all of them takes half the time of one in each.
+    matches = Snippets(query, analyzer).matches(" ".join(texts))
+    ends = np.cumsum(sizes + 1)
+    places = np.searchsorted(ends, [start for start, _, _ in matches], side="right")
+    counts = np.zeros((len(rows), len(texts)), np.float32)  # (T, N)
+    np.add.at(counts, (np.array([rows[term] for *_, term in matches], np.int64), places), 1)
+    collection = CollectionStatistics(len(texts), int(sizes.sum()))
+    lengths = method.lengths(sizes, collection)
+    scores = np.zeros(len(texts), np.float32)
+    for weight, count in zip(weights.values(), counts, strict=True):
+        statistics = TermStatistics(int((count > 0).sum()), int(count.sum()))
+        scores += weight * method.score(method.term(statistics, collection), count, lengths)
+    order = np.argsort(-scores, kind="stable")
+    return TopK(order, scores[order])

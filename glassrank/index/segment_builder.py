@@ -1,0 +1,274 @@
+"""New segments: of documents that are collected in memory until there are enough of them, or of
+several segments, without their deleted documents.
+
+To merge, documents are copied in blocks straight from the old segments' arrays; memory holds one
+block, the terms, and four bytes for each document and term.
+"""
+
+import heapq
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassrank.backends.compiled import compiled
+from glassrank.errors import DuplicateIdError, InputError
+from glassrank.index.segment import Segment, SegmentRecord, encode_fields
+from glassrank.index.segment_writer import DocBlock, TermNumbers, write_segment
+from glassrank.storage.arrays import frozen
+from glassrank.storage.folders import Folder
+from glassrank.storage.ragged import Ragged, Strings, pack
+from glassrank.text.analysis import Analyzer, WordAnalyzer
+from glassrank.types import Doc
+
+DOCS_AT_ONCE = 1 << 15
+"""That are copied as one block where segments are merged."""
+_NOT_A_TERM = -1
+
+
+class _TermNumbers(dict[str, int]):
+    """Word -> number of its term, in the order in which terms are met. Stop words have none."""
+
+    def __init__(self, analyzer: WordAnalyzer, terms: dict[str, int]) -> None:
+        """`terms` are those of all languages."""
+        self._analyzer = analyzer
+        self.terms = terms
+
+    def __missing__(self, word: str) -> int:
+        term = self._analyzer.term(word)
+        number = self.terms.setdefault(term, len(self.terms)) if term else _NOT_A_TERM
+        self[word] = number
+        return number
+
+
+class SegmentBuilder:
+    """Documents that will become a segment."""
+
+    def __init__(self, analyzer: Analyzer) -> None:
+        self._analyzer = analyzer
+        self._terms: dict[str, int] = {}
+        self._numbers: dict[str, _TermNumbers] = {}  # of each language
+        self._ids: list[bytes] = []
+        self._texts: list[bytes] = []
+        self._fields: list[bytes] = []
+        self._tokens = array("i")
+        self._ends = array("q", [0])
+        self.bytes = 0
+        """Roughly how much memory the documents take."""
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    @property
+    def languages(self) -> Iterable[str]:
+        """Of its documents."""
+        return self._numbers.keys()
+
+    def add(self, doc: Doc) -> None:
+        """One more document."""
+        if not doc.doc_id:
+            raise InputError("a document has an empty id; give every document one of its own")
+        content = f"{doc.title} {doc.text}" if doc.title else doc.text
+        analyzer = self._analyzer.for_text(content)
+        numbers = self._numbers.get(analyzer.language)
+        if numbers is None:
+            numbers = self._numbers[analyzer.language] = _TermNumbers(analyzer, self._terms)
+        self._tokens.extend(map(numbers.__getitem__, analyzer.words(content)))
+        self._ends.append(len(self._tokens))
+        self._ids.append(doc.doc_id.encode("utf-8", "replace"))
+        self._texts.append(doc.text.encode("utf-8", "replace"))
+        self._fields.append(encode_fields(doc))
+        self.bytes += 200 + len(self._texts[-1]) + len(self._fields[-1])
+        self.bytes += 4 * (self._ends[-1] - self._ends[-2])
+
+    def write(self, folder: Folder, name: str) -> SegmentRecord:
+        """Sorts documents and terms, and writes the segment."""
+        order = sorted(range(len(self)), key=self._ids.__getitem__)
+        ids = [self._ids[i] for i in order]
+        if len(set(ids)) < len(ids):
+            twice = next(doc_id for doc_id, n in Counter(ids).items() if n > 1)
+            raise DuplicateIdError(twice.decode())
+        terms = sorted(self._terms)
+        rank = np.empty(len(terms) + 1, np.int32)
+        rank[_NOT_A_TERM] = _NOT_A_TERM
+        rank[[self._terms[term] for term in terms]] = np.arange(len(terms))
+        vector_offsets, vector_terms, vector_counts = _count(
+            rank[np.frombuffer(self._tokens, np.int32)],
+            np.frombuffer(self._ends, np.int64),
+            np.array(order, np.int64),
+        )
+        block = DocBlock(
+            ids=pack(ids),
+            texts=pack([self._texts[i] for i in order]),
+            fields=pack([self._fields[i] for i in order]),
+            terms=Ragged(vector_offsets, vector_terms),
+            counts=vector_counts,
+        )
+        known = TermNumbers(
+            [term.encode("utf-8", "replace") for term in terms],
+            np.bincount(vector_terms, minlength=len(terms)),
+            np.bincount(vector_terms, vector_counts, len(terms)).astype(np.int64),
+        )
+        return write_segment(folder, name, known, [block])
+
+
+@compiled
+def _count(
+    tokens: NDArray[np.int32], ends: NDArray[np.int64], order: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[np.uint32]]:
+    """Document vectors: each document's terms in order, with how often they occur."""
+    offsets = np.zeros(len(order) + 1, np.int64)
+    terms = np.empty(len(tokens), np.uint32)
+    counts = np.empty(len(tokens), np.uint32)
+    at = 0
+    for i in range(len(order)):
+        words = np.sort(tokens[ends[order[i]] : ends[order[i] + 1]])
+        previous = _NOT_A_TERM
+        for word in words:
+            if word == _NOT_A_TERM:
+                continue
+            if word == previous:
+                counts[at - 1] += 1
+            else:
+                terms[at] = word
+                counts[at] = 1
+                at += 1
+                previous = word
+        offsets[i + 1] = at
+    return offsets, terms[:at].copy(), counts[:at].copy()
+
+
+def merge_segments(folder: Folder, name: str, segments: Sequence[Segment]) -> SegmentRecord:
+    """Writes one segment with the documents of several that are not deleted."""
+    owners, docs = _document_order(segments)
+    terms = _live_terms(segments)
+    numbers = {term: number for number, term in enumerate(terms)}
+    renumber = [
+        np.array([numbers.get(term, 0) for term in _encoded(segment.terms)], np.uint32)
+        for segment in segments
+    ]
+    blocks = (
+        _block(segments, renumber, owners[part], docs[part])
+        for part in (slice(i, i + DOCS_AT_ONCE) for i in range(0, len(docs), DOCS_AT_ONCE))
+    )
+    return write_segment(folder, name, _known(segments, terms, renumber), blocks)
+
+
+def _known(
+    segments: Sequence[Segment], terms: Sequence[bytes], renumber: Sequence[NDArray[np.uint32]]
+) -> TermNumbers:
+    frequencies, totals = np.zeros(len(terms), np.int64), np.zeros(len(terms), np.int64)
+    for segment, numbers in zip(segments, renumber, strict=True):
+        of_terms = segment.postings.sizes.astype(np.int64), segment.term_totals.astype(np.int64)
+        for number, gone in segment.deleted_statistics[1].items():
+            of_terms[0][number] -= gone[0]
+            of_terms[1][number] -= gone[1]
+        for added, values in zip((frequencies, totals), of_terms, strict=True):
+            left = values > 0  # the others' numbers are somebody else's
+            added[numbers[left]] += values[left]
+    return TermNumbers(terms, frequencies, totals)
+
+
+def _document_order(segments: Sequence[Segment]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """For each document of the result, by id: its segment, and its number there."""
+
+    def live(owner: int, segment: Segment) -> Iterator[tuple[bytes, int, int]]:
+        deleted = frozenset(segment.deleted.tolist())
+        for number, doc_id in enumerate(_encoded(segment.ids)):
+            if number not in deleted:
+                yield doc_id, owner, number
+
+    size = sum(len(segment) - len(segment.deleted) for segment in segments)
+    owners, docs = np.empty(size, np.int32), np.empty(size, np.int64)
+    previous = None
+    streams = (live(owner, segment) for owner, segment in enumerate(segments))
+    for i, (doc_id, owner, number) in enumerate(heapq.merge(*streams)):
+        if doc_id == previous:
+            raise DuplicateIdError(doc_id.decode())
+        owners[i], docs[i], previous = owner, number, doc_id
+    return owners, docs
+
+
+def _live_terms(segments: Sequence[Segment]) -> list[bytes]:
+    """Sorted terms that a document still has: one that only deleted documents had is gone."""
+    terms: set[bytes] = set()
+    for segment in segments:
+        _, gone = segment.deleted_statistics
+        frequencies = segment.postings.sizes
+        left = {term for term, (docs, _) in gone.items() if docs == frequencies[term]}
+        terms.update(t for number, t in enumerate(_encoded(segment.terms)) if number not in left)
+    return sorted(terms)
+
+
+def _encoded(strings: Strings) -> Iterator[bytes]:
+    return map(strings.encoded, range(len(strings)))
+
+
+def _block(
+    segments: Sequence[Segment],
+    renumber: Sequence[NDArray[np.uint32]],
+    owners: NDArray[np.int32],
+    docs: NDArray[np.int64],
+) -> DocBlock:
+    def gather(rows: Callable[[Segment], tuple[NDArray[np.int64], NDArray[Any]]]) -> Ragged:
+        return _gather([rows(segment) for segment in segments], owners, docs)
+
+    vectors = [
+        segment.vectors.unpack(docs[owners == owner]) for owner, segment in enumerate(segments)
+    ]
+    # (n,) a document's place among those of its segment
+    places = np.empty(len(docs), np.int64)
+    for owner in range(len(segments)):
+        mine = owners == owner
+        places[mine] = np.arange(np.count_nonzero(mine))
+    terms = _gather(
+        [
+            (rows.offsets, numbers[segment.by_frequency[rows.values]])
+            for segment, numbers, rows in zip(segments, renumber, vectors, strict=True)
+        ],
+        owners,
+        places,
+    )
+    counts = _gather([(rows.offsets, rows.counts) for rows in vectors], owners, places)
+    return DocBlock(
+        ids=gather(lambda segment: (segment.ids.offsets, segment.ids.data)),
+        texts=gather(lambda segment: (segment.texts.offsets, segment.texts.data)),
+        fields=gather(lambda segment: (segment.fields.offsets, segment.fields.data)),
+        terms=terms,
+        counts=counts.values,
+    )
+
+
+def _gather(
+    rows: Sequence[tuple[NDArray[np.int64], NDArray[Any]]],
+    owners: NDArray[np.int32],
+    docs: NDArray[np.int64],
+) -> Ragged:
+    """Rows of several ragged arrays, in a given order, as one."""
+    sizes = np.zeros(len(docs), np.int64)
+    for owner, (offsets, _) in enumerate(rows):
+        mine = owners == owner
+        sizes[mine] = offsets[docs[mine] + 1] - offsets[docs[mine]]
+    out_offsets = np.concatenate([[0], np.cumsum(sizes)])
+    out = np.empty(out_offsets[-1], np.result_type(*(values.dtype for _, values in rows)))
+    for owner, (offsets, values) in enumerate(rows):
+        mine = np.flatnonzero(owners == owner)
+        starts = offsets[docs[mine]].astype(np.int64)
+        _copy_rows(frozen(values), starts, sizes[mine], out, out_offsets[mine])
+    return Ragged(out_offsets, out)
+
+
+@compiled
+def _copy_rows(
+    values: NDArray[Any],
+    starts: NDArray[np.int64],
+    sizes: NDArray[np.int64],
+    out: NDArray[Any],
+    out_starts: NDArray[np.int64],
+) -> None:
+    for i in range(len(starts)):
+        for j in range(sizes[i]):
+            out[out_starts[i] + j] = values[starts[i] + j]

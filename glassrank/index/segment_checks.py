@@ -1,0 +1,168 @@
+"""What compiled code relies on in a segment, looked at once when it is opened.
+
+A right checksum says that a file is as its writer left it, not who that was. After this, postings
+and document vectors are sorted, stay within their arrays, and agree with each other and with the
+statistics: whatever else is wrong with a stranger's segment gives strange rankings, no more.
+"""
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassrank.backends.compiled import compiled, worth_loading
+from glassrank.errors import CorruptError
+from glassrank.index.packing import SPARE_WORDS
+from glassrank.storage.arrays import divides
+
+if TYPE_CHECKING:
+    from glassrank.index.segment import Segment
+
+_DOCS_AT_ONCE = 1 << 15
+
+
+def check_shapes(segment: "Segment") -> None:
+    """That arrays have the lengths which the manifest and the other arrays say; takes no time."""
+    docs, terms = segment.record.docs, len(segment.term_totals)
+    for name, array, length in (
+        ("ids.offsets", segment.ids.offsets, docs + 1),
+        ("texts.offsets", segment.texts.offsets, docs + 1),
+        ("fields.offsets", segment.fields.offsets, docs + 1),
+        ("lengths", segment.lengths, docs),
+        ("terms.offsets", segment.terms.offsets, terms + 1),
+        ("vectors.sizes", segment.vectors.sizes, docs),
+        ("vectors.starts", segment.vectors.starts, docs + 1),
+        ("postings.sizes", segment.postings.sizes, terms),
+        ("postings.starts", segment.postings.starts, terms + 1),
+    ):
+        if len(array) != length:
+            raise _damaged(segment, name, f"expected {length} values, found {len(array)}")
+    for name, rows in (("vectors", segment.vectors), ("postings", segment.postings)):
+        words = int(rows.starts[-1]) + SPARE_WORDS
+        if len(rows.words) != words:
+            problem = f"expected {words} values, found {len(rows.words)}"
+            raise _damaged(segment, f"{name}.words", problem)
+
+
+def check_values(segment: "Segment") -> None:
+    """Reads the numbers, not the texts."""
+    docs, terms = len(segment), len(segment.terms)
+    forms = _COMPILED if worth_loading(10 * (docs + terms)) else _PLAIN
+    for name, strings in (
+        ("ids", segment.ids),
+        ("terms", segment.terms),
+        ("texts", segment.texts),
+        ("fields", segment.fields),
+    ):
+        _expect(segment, f"{name}.offsets", divides(strings.offsets, len(strings.data)))
+    for name, strings in (("ids", segment.ids), ("terms", segment.terms)):
+        offsets = strings.offsets.astype(np.int64)
+        _expect(segment, f"{name}.data", forms.ascend(offsets, strings.data))
+    for name, rows, limit in (
+        ("vectors", segment.vectors, terms),
+        ("postings", segment.postings, docs),
+    ):
+        _expect(segment, f"{name}.starts", divides(rows.starts, len(rows.words) - SPARE_WORDS))
+        _expect(segment, f"{name}.words", rows.hold(limit))
+    frequencies, totals = np.zeros(terms, np.int64), np.zeros(terms, np.int64)
+    lengths_agree = True
+    for first in range(0, docs, _DOCS_AT_ONCE):
+        part = slice(first, first + _DOCS_AT_ONCE)
+        vectors = segment.vectors.unpack(part)
+        lengths_agree &= forms.count(*vectors, segment.lengths[part], frequencies, totals)
+    _expect(segment, "lengths", lengths_agree)
+    order = segment.by_frequency
+    _expect(segment, "postings.sizes", np.array_equal(frequencies, segment.postings.sizes[order]))
+    _expect(segment, "term_totals", np.array_equal(totals, segment.term_totals[order]))
+    _expect(segment, "lengths", int(totals.sum()) == segment.record.tokens)
+
+
+def check_deleted(segment: "Segment") -> None:
+    """Apart from the rest, because a deletion changes nothing else; takes no time."""
+    deleted = segment.deleted
+    ascend = (deleted[1:] > deleted[:-1]).all() and deleted.max(initial=0) < max(len(segment), 1)
+    _expect(segment, "deleted", ascend)
+
+
+def _expect(segment: "Segment", name: str, true: bool | np.bool_) -> None:
+    if not true:
+        raise _damaged(segment, name, "its numbers are not those of an index")
+
+
+def _damaged(segment: "Segment", name: str, problem: str) -> CorruptError:
+    file = segment.record.deleted if name == "deleted" else f"{name}.npy"
+    return CorruptError(
+        f"{segment.folder / str(file)} is damaged: {problem}; build the index again from its texts"
+    )
+
+
+@compiled
+def _ascend(offsets: NDArray[np.int64], data: NDArray[np.uint8]) -> bool:
+    """Whether each string is greater than the one before, by its bytes."""
+    for i in range(1, len(offsets) - 1):
+        before, start, end = offsets[i - 1], offsets[i], offsets[i + 1]
+        shared = min(start - before, end - start)
+        at = 0
+        while at < shared and data[before + at] == data[start + at]:
+            at += 1
+        if at < shared:
+            if data[before + at] > data[start + at]:
+                return False
+        elif start - before >= end - start:
+            return False
+    return True
+
+
+@compiled
+def _count(
+    offsets: NDArray[np.int64],
+    terms: NDArray[np.uint32],
+    counts: NDArray[np.uint32],
+    lengths: NDArray[np.uint32],
+    frequencies: NDArray[np.int64],
+    totals: NDArray[np.int64],
+) -> bool:
+    """Counts terms in document vectors; whether each document is as long as its vector says."""
+    for doc in range(len(offsets) - 1):
+        row, row_counts = terms[offsets[doc] : offsets[doc + 1]], counts[offsets[doc] :]
+        length = 0
+        for i in range(len(row)):
+            frequencies[row[i]] += 1
+            totals[row[i]] += row_counts[i]
+            length += row_counts[i]
+        if length != lengths[doc]:
+            return False
+    return True
+
+
+def _plain_ascend(offsets: NDArray[np.int64], data: NDArray[np.uint8]) -> bool:
+    """As `_ascend`, in numpy, where little is to be done."""
+    every = data.tobytes()
+    strings = (every[start:end] for start, end in pairwise(offsets.tolist()))
+    return all(before < after for before, after in pairwise(strings))
+
+
+def _plain_count(
+    offsets: NDArray[np.int64],
+    terms: NDArray[np.uint32],
+    counts: NDArray[np.uint32],
+    lengths: NDArray[np.uint32],
+    frequencies: NDArray[np.int64],
+    totals: NDArray[np.int64],
+) -> bool:
+    """As `_count`, in numpy."""
+    frequencies += np.bincount(terms, minlength=len(frequencies))
+    totals += np.bincount(terms, counts, len(totals)).astype(np.int64)
+    ends = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])[offsets]
+    return bool((np.diff(ends) == lengths).all())
+
+
+class _Forms(NamedTuple):
+    ascend: Callable[..., bool]
+    count: Callable[..., bool]
+
+
+_COMPILED = _Forms(_ascend, _count)
+_PLAIN = _Forms(_plain_ascend, _plain_count)

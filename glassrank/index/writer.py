@@ -1,0 +1,255 @@
+"""Changes an index: adds, deletes, merges, one writer at a time.
+
+Nothing is visible before `commit`. Whatever a failed or killed writer left behind is not named in
+the manifest, and the next writer removes it.
+"""
+
+import secrets
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from glassrank.errors import DuplicateIdError, GlassrankError, InputError, disk_error
+from glassrank.index.segment import (
+    Segment,
+    SegmentRecord,
+    is_segment_file,
+    is_segment_name,
+)
+from glassrank.index.segment_builder import SegmentBuilder, merge_segments
+from glassrank.index.snapshot import (
+    FILE_NAME,
+    Manifest,
+    manifest_in,
+    open_index,
+    write_manifest,
+)
+from glassrank.storage.arrays import ArrayWriter
+from glassrank.storage.folders import LOCK, Folder, NotDurableError
+from glassrank.text.analysis import Analyzer
+from glassrank.text.languages import analyzer_like
+from glassrank.types import Doc
+
+SEGMENT_BYTES = 96 << 20
+"""Documents are kept in memory up to this size before they go to disk."""
+UNCHANGED = "it is as it was before"
+_GROWTH = 3
+
+
+class IndexWriter:
+    """One change to an index, from the manifest it starts with to the one it commits."""
+
+    def __init__(self, folder: Folder, manifest: Manifest, *, empty: bool = False) -> None:
+        """With `empty` the index begins without documents; what is there may be damaged then."""
+        self.folder = folder
+        self.manifest = manifest
+        records = () if empty else manifest.segments
+        self._segments = [Segment(folder, record, verify=False) for record in records]
+        self._analyzer = analyzer_like(manifest.analyzer)
+        self._id = secrets.token_hex(16)
+        self._written = 0
+
+    def add(self, docs: Iterable[Doc], *, replace_existing: bool = False) -> int:
+        """How many documents were added. An id that is already there is an error, or replaced."""
+        count = len(self._segments)
+        builder = SegmentBuilder(self._analyzer)
+        for doc in docs:
+            if builder.bytes >= SEGMENT_BYTES:
+                self._write(builder)
+                builder = SegmentBuilder(self._analyzer)
+            builder.add(doc)
+        if len(builder):
+            self._write(builder)
+        if len(self._segments) > count + 1:
+            self._merge_last(len(self._segments) - count)  # finds an id that came twice
+        if len(self._segments) == count:
+            return 0
+        new = self._segments[-1]
+        for segment in self._segments[:-1]:
+            numbers = [number for doc_id in new.ids if (number := segment.find(doc_id)) >= 0]
+            if numbers and not replace_existing:
+                raise DuplicateIdError(segment.ids[numbers[0]], indexed=True)
+            if numbers:
+                self._delete_from(segment, numbers)
+        return len(new)
+
+    def _write(self, builder: SegmentBuilder) -> None:
+        self._segments.append(self._open(builder.write(self.folder, self._name())))
+        self._analyzer = self._analyzer.including(builder.languages)
+
+    def adopt(self, other: Folder, record: SegmentRecord, analyzer: Analyzer) -> None:
+        """Takes a segment out of another index with this analyzer, on the same disk; its ids must
+        be new here."""
+        self._analyzer = self._analyzer.including(analyzer.languages)
+        name = self._name()
+        self.folder.take(other, record.name, name)
+        self._segments.append(self._open(replace(record, name=name)))
+
+    def delete(self, doc_ids: Iterable[str]) -> int:
+        """How many documents were deleted. An id that is not there is an error."""
+        places: dict[int, list[int]] = {}
+        unique = dict.fromkeys(doc_ids)
+        for doc_id in unique:
+            for position, segment in enumerate(self._segments):
+                if (number := segment.find(doc_id)) >= 0:
+                    places.setdefault(position, []).append(number)
+                    break
+            else:
+                raise InputError(f"no document has the id {doc_id!r}; nothing was deleted")
+        for position, numbers in places.items():
+            self._delete_from(self._segments[position], numbers)
+        return len(unique)
+
+    def _delete_from(self, segment: Segment, numbers: list[int]) -> None:
+        deleted = np.union1d(segment.deleted, np.array(numbers, np.uint32)).astype(np.uint32)
+        name = f"deleted-{self.manifest.generation + 1}-{len(deleted)}.npy"
+        files = {n: r for n, r in segment.record.files.items() if n != segment.record.deleted}
+        with self.folder.child(segment.record.name) as folder:
+            folder.remove(name)  # of a writer that was killed, or did not commit
+            file = ArrayWriter(folder, name, np.uint32)
+            file.append(deleted)
+            files[name] = file.close()
+            folder.sync()
+        record = replace(segment.record, files=files, deleted=name)
+        self._segments[self._segments.index(segment)] = self._open(record)
+
+    def merge(self) -> None:
+        """All segments into one."""
+        if len(self._segments) > 1 or any(len(segment.deleted) for segment in self._segments):
+            self._merge_last(len(self._segments))
+
+    def merge_small(self) -> None:
+        """Keeps the number of segments logarithmic: the last two join unless far apart in size.
+
+        A document is copied a few times in all, however many additions there are.
+        """
+        while len(self._segments) > 1:
+            *_, before, last = (len(segment) - len(segment.deleted) for segment in self._segments)
+            if before > _GROWTH * last:
+                return
+            self._merge_last(2)
+
+    def _merge_last(self, count: int) -> None:
+        merged = merge_segments(self.folder, self._name(), self._segments[-count:])
+        self._segments[-count:] = [self._open(merged)] if merged.docs else []
+
+    def commit(self) -> None:
+        """Makes what was changed the index: one rename."""
+        records = tuple(segment.record for segment in self._segments)
+        generation = self.manifest.generation + 1
+        write_manifest(
+            self.folder,
+            replace(
+                self.manifest,
+                analyzer=self._analyzer.name,
+                generation=generation,
+                segments=records,
+                id=self._id,
+            ),
+        )
+
+    def _name(self) -> str:
+        """Never used before: names in an older manifest must not lead a reader to other files."""
+        self._written += 1
+        return f"segment-{self.manifest.generation + 1:06d}-{self._written}-{self._id[:8]}"
+
+    def _open(self, record: SegmentRecord) -> Segment:
+        return Segment(self.folder, record, verify=False)
+
+
+@contextmanager
+def changing(path: Path, *, create: Manifest | None = None) -> Iterator[IndexWriter]:
+    """A writer with the index to itself; commits when the work inside is done.
+
+    With `create`, the index begins empty, and what was there before is replaced at the commit.
+    """
+    is_new = done = False
+    try:
+        if create is not None:
+            is_new = _make(path)
+        # Opened once: another folder may take its place, and must get no lock.
+        with ExitStack() as stack:
+            if create is None:
+                folder = stack.enter_context(open_index(path))
+                manifest_in(folder)  # a folder that is no index gets no lock
+            else:
+                folder = stack.enter_context(Folder.open(path, follow=not is_new))
+                check_names(path, folder.names())
+            stack.enter_context(folder.lock())
+            before = _before(folder, create)
+            remove_leftovers(folder)
+            try:
+                writer = IndexWriter(folder, before, empty=create is not None)
+                yield writer
+                writer.commit()
+                done = True
+            finally:
+                # After a commit these are what it replaced, after a failure what it wrote.
+                remove_leftovers(folder)
+    except NotDurableError as error:
+        done = True
+        raise disk_error(
+            error, f"make the change to {path} durable", "it is in, but a power cut may undo it"
+        ) from error
+    except OSError as error:
+        raise disk_error(error, f"write the index {path}", UNCHANGED) from error
+    finally:
+        if is_new and not done:
+            _unmake(path)
+
+
+def check_names(path: Path, names: Iterable[str]) -> None:
+    """Raises an error if a folder holds anything that is not an index's."""
+    if not all(map(_is_ours, names)):
+        raise InputError(f"{path} is something else than an index; choose another name")
+
+
+def _is_ours(name: str) -> bool:
+    """What an index has, or a writer left that never came to commit; its stores stand inside."""
+    return is_segment_name(name) or name in (FILE_NAME, f".{FILE_NAME}.part", LOCK, "stores")
+
+
+def _make(path: Path) -> bool:
+    """Whether it was this process that made the folder: only then may it remove it again."""
+    try:
+        path.mkdir(parents=True)
+    except FileExistsError:
+        return False
+    return True
+
+
+def _unmake(path: Path) -> None:
+    with suppress(OSError):
+        with Folder.open(path) as folder:
+            folder.remove(LOCK)
+        path.rmdir()
+
+
+def _before(folder: Folder, create: Manifest | None) -> Manifest:
+    """The manifest on disk; for an index that is built anew it may be damaged, or not be there, or
+    be of another language."""
+    if create is None:
+        return manifest_in(folder)
+    try:
+        return replace(manifest_in(folder), analyzer=create.analyzer)
+    except GlassrankError:
+        return create
+
+
+def remove_leftovers(folder: Folder) -> None:
+    """What the manifest does not name: an earlier writer's, or replaced by this one.
+
+    The one on disk: whether a commit that failed came as far as its rename, only that can tell.
+    As long as it cannot be read, nothing is removed.
+    """
+    try:
+        segments = manifest_in(folder).segments if folder.kind(FILE_NAME) else ()
+        names = folder.names()
+    except (OSError, GlassrankError):
+        return
+    named = {record.name: record.files for record in segments}
+    for name in filter(is_segment_name, names):
+        folder.remove_child(name, is_segment_file, named.get(name, {}))

@@ -1,0 +1,52 @@
+"""Haystack: a ranker component."""
+
+from dataclasses import replace
+
+from glassrank.errors import InputError
+from glassrank.integrations import extra, scores_if_all
+from glassrank.rerank import rank, warm_up
+from glassrank.rerank.text_pipeline import rerankers_of
+
+with extra("haystack"):
+    from haystack import Document, component
+
+
+@component
+class GlassrankRanker:
+    """The best of the documents that a retriever has found, best first, with the model's scores."""
+
+    def __init__(
+        self,
+        model: str | list[str] | None = None,
+        top_k: int | None = 10,
+        budget_ms: float | None = None,
+    ) -> None:
+        """`model` as in `glassrank.rank`, by name; all of it can be written as YAML."""
+        self.model = model
+        self.top_k = top_k
+        self.budget_ms = budget_ms
+
+    def warm_up(self) -> None:
+        """Loads and compiles, before the first query."""
+        for reranker in rerankers_of(self.model, self.budget_ms is not None):
+            warm_up(reranker)
+
+    @component.output_types(documents=list[Document])
+    def run(
+        self, query: str, documents: list[Document], top_k: int | None = None
+    ) -> dict[str, list[Document]]:
+        """The documents in the model's order."""
+        if not documents:
+            return {"documents": []}
+        texts = [document.content for document in documents]
+        if None in texts:
+            raise InputError("a document has no text in its content; only texts are ranked")
+        ranking = rank(
+            query,
+            texts,
+            model=self.model,
+            scores=scores_if_all([document.score for document in documents]),
+            k=top_k or self.top_k,
+            budget_ms=self.budget_ms,
+        )
+        return {"documents": [replace(documents[hit.doc_id], score=hit.score) for hit in ranking]}

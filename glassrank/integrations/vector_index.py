@@ -1,0 +1,98 @@
+"""Dense candidates: one vector for each text, and FAISS to find the nearest.
+
+Vectors come from a model of ours (`MeanVectors`), or from anything that makes an array of texts, as
+`SentenceTransformer(…).encode` does.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassrank.errors import InputError
+from glassrank.index.first_stage import ScoredIds
+from glassrank.integrations import extra
+from glassrank.models.ranker import as_array
+from glassrank.models.text_batches import batch_of, in_batches
+from glassrank.rerank.reranker import TOKENS_AT_ONCE, Reranker
+from glassrank.types import Doc
+
+with extra("faiss"):
+    import faiss
+
+Encode = Callable[[list[str]], Any]
+"""Texts to an array of floats: (n, d)."""
+
+
+class MeanVectors:
+    """The mean of what a pretrained encoder makes of the pieces of a text, as one vector of length
+    1: the text itself for a `single_vector`, which was trained for it, and what lies nearest to it
+    for others. Of a long text that is its first passage."""
+
+    def __init__(self, reranker: Reranker) -> None:
+        # Means of TK's words were tried, and find next to nothing: all texts are alike by them.
+        if reranker.model.one_text or not reranker.model.reads_pieces:
+            raise InputError(
+                f"the words of a {reranker.model.name} make no vector of a text; give a model over "
+                "a pretrained encoder, such as 'default' or a single_vector"
+            )
+        self._reranker = reranker
+
+    def __call__(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """(n, d)."""
+        read = self._reranker.read([Doc("", text) for text in texts])
+        ids = [doc.passages[0].ids for doc in read]
+        vectors: dict[int, NDArray[np.float32]] = {}
+
+        def encode(part: NDArray[np.int64]) -> None:
+            batch = batch_of([ids[i] for i in part], self._reranker.device)
+            words = self._reranker.encode_doc(batch)  # (B, L, d)
+            mask = as_array(words.mask).astype(np.float32)  # (B, L)
+            means = np.einsum("bld,bl->bd", as_array(words.vectors).astype(np.float32), mask)
+            lengths = np.linalg.norm(means, axis=1, keepdims=True)  # (B, 1)
+            vectors.update(zip(part.tolist(), means / np.maximum(lengths, 1e-9), strict=True))
+
+        sizes = np.array([len(text) for text in ids], np.int64)
+        for _ in in_batches(encode, sizes, TOKENS_AT_ONCE, self._reranker.fast_model):
+            pass
+        return np.stack([vectors[place] for place in range(len(texts))])
+
+
+class VectorIndex:
+    """The nearest texts by the product of their vectors; exact, unless the index is another one."""
+
+    def __init__(self, index: Any, ids: Sequence[Any], encode: Encode) -> None:
+        """`index` is one of FAISS's, filled in the order of `ids`, in which a higher score is a
+        better one (METRIC_INNER_PRODUCT)."""
+        if index.ntotal != len(ids):
+            raise InputError(f"the index has {index.ntotal} vectors, and there are {len(ids)} ids")
+        if index.metric_type != faiss.METRIC_INNER_PRODUCT:
+            raise InputError("expected an index of FAISS's by METRIC_INNER_PRODUCT")
+        self.index = index
+        self.ids = list(ids)
+        self._encode = encode
+
+    @classmethod
+    def build(cls, texts: Mapping[Any, str] | Iterable[Doc], encode: Encode) -> "VectorIndex":
+        """A dict of texts by id, or documents, encoded and kept in memory."""
+        if not isinstance(texts, Mapping):
+            texts = {doc.doc_id: f"{doc.title} {doc.text}".strip() for doc in texts}
+        if not texts:
+            raise InputError("there are no texts to encode; check the input")
+        vectors = _rows(encode(list(texts.values())))
+        index = faiss.IndexFlatIP(vectors.shape[1])
+        index.add(vectors)
+        return cls(index, list(texts), encode)
+
+    def search(self, query: str, k: int) -> ScoredIds:
+        """The k nearest."""
+        scores, places = self.index.search(_rows(self._encode([query])), min(k, len(self.ids)))
+        known = places[0] >= 0  # an index that approximates may come to fewer than k
+        return ScoredIds(
+            [self.ids[place] for place in places[0][known].tolist()], scores[0][known].tolist()
+        )
+
+
+def _rows(vectors: Any) -> NDArray[np.float32]:
+    return np.ascontiguousarray(vectors, np.float32)

@@ -1,0 +1,349 @@
+"""The whole query within one budget: first stage, query encoding, scoring, sorting."""
+
+import asyncio
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassrank.backends.compiled import load_at_once
+from glassrank.deadline import NEVER, Clock, Deadline, now
+from glassrank.embeddings import Store
+from glassrank.errors import InputError
+from glassrank.index import Index
+from glassrank.index.filters import Given
+from glassrank.index.first_stage import FirstStage, ask
+from glassrank.index.methods import Method, method_name
+from glassrank.index.search import TopK
+from glassrank.models.saved import fingerprint
+from glassrank.rerank.cascade import Cascade
+from glassrank.rerank.inputs import check_budget, check_k, check_query, warn_if_nothing_reached
+from glassrank.rerank.model_language import warn_if_index_is_foreign
+from glassrank.rerank.reranker import Reranker
+from glassrank.rerank.scheduler import Planner
+from glassrank.rerank.stages import CALIBRATION_DOCS, IndexStage, some_documents
+from glassrank.tracing import span
+from glassrank.types import Ranking, Run
+
+if TYPE_CHECKING:
+    from glassrank.research.evaluate.cascade_plan import CascadePlan
+
+_CANDIDATES = 1000
+_AMPLE_MS = 1e9
+
+
+class Pipeline:
+    """
+    search = Pipeline(index, Reranker.load(), budget_ms=50)
+    ranking = search("how do I read a csv file?", k=10)
+
+    With several models, the first orders all candidates, and each further one the best of them, as
+    many as the time left allows or a plan says.
+
+    Where the index has a store of the model, the documents' words are read from it; what it lacks
+    is encoded live, within the same budget. What the time does not allow keeps the first stage's
+    order below what was re-ranked. A pipeline never changes, and threads may share it: it stays
+    on the index as it was when it was made.
+    """
+
+    def __init__(
+        self,
+        index: Index,
+        models: Reranker | Sequence[Reranker] = (),
+        *,
+        store: Store | bool | None = True,
+        budget_ms: float | None = None,
+        method: str | Method | None = None,
+        first_stage: FirstStage | None = None,
+        candidates: int | None = None,
+        plan: "CascadePlan | None" = None,
+        clock: Clock = now,
+        calibrate: bool = True,
+        verify: bool = True,
+    ) -> None:
+        """How models are used is decided here, for everybody: the first stage is the one that the
+        (first) model was trained on, unless `method` names another; a model ranks with its own
+        store in the index if there is one, unless `store` is another one, or False; as deep as it
+        was best on dev queries, unless `candidates` says otherwise; and rounded where that is
+        faster, unless it was loaded as exact. `plan` says how deep each of several models goes.
+        `verify` reads every byte of a store once.
+
+        `first_stage` finds candidates in place of the index, which has their texts and stores; its
+        ids are the index's. A model that mixes our first stage's score into its own does without
+        that share: it was learned for other scores."""
+        check_budget(budget_ms)
+        rerankers = [models] if isinstance(models, Reranker) else list(models)
+        warn_if_index_is_foreign(rerankers, index.analyzer.languages)
+        self.index = index.pinned()
+        self.first_stage = first_stage
+        self.budget_ms = budget_ms
+        usage = rerankers[0].usage if rerankers else None
+        method = method or (usage.first_stage if usage else "bm25")
+        self.method = method if isinstance(method, str) else method_name(method)
+        self.candidates = (candidates or usage.depth or _CANDIDATES) if usage else 0
+        self._depths = [
+            min(self.candidates, reranker.usage.depth or self.candidates)
+            if number
+            else self.candidates
+            for number, reranker in enumerate(rerankers)
+        ]
+        self.plan = plan
+        self.planner = Planner(clock)
+        self.models = tuple(
+            self._index_stage(
+                number,
+                reranker,
+                Store.find(self.index, reranker.model, verify=verify)
+                if store is True
+                else store or None,
+                found=store is True,
+                mixes=first_stage is None,
+            )
+            for number, reranker in enumerate(rerankers)
+        )
+        if plan is not None:
+            _check_plan(plan, rerankers)
+        if calibrate:
+            self.calibrate()
+
+    def _index_stage(
+        self, number: int, reranker: Reranker, store: Store | None, *, found: bool, mixes: bool
+    ) -> IndexStage:
+        return IndexStage(reranker, self.index.snapshot, store, found=found, mixes=mixes)
+
+    @classmethod
+    def open(
+        cls,
+        index: str | Path,
+        model: str | Path | Sequence[str | Path] | None = "default",
+        *,
+        budget_ms: float | None = None,
+        method: str | Method | None = None,
+        candidates: int | None = None,
+        plan: str | Path | None = None,
+        device: str = "cpu",
+        exact: bool = False,
+        calibrate: bool = True,
+    ) -> "Pipeline":
+        """From folders; without a model, the first stage alone. `plan` is a file that `glassrank
+        budget` wrote, `exact` as in `Reranker`."""
+        opened = Index(index)
+        names = [model] if isinstance(model, str | Path) else model or []
+        return cls(
+            opened,
+            [Reranker.load(name, device, exact=exact) for name in names],
+            budget_ms=budget_ms,
+            method=method,
+            candidates=candidates,
+            plan=None if plan is None else _read_plan(plan),
+            calibrate=calibrate,
+        )
+
+    @property
+    def reranker(self) -> Reranker:
+        """The first model."""
+        return self.models[0].reranker
+
+    @property
+    def store(self) -> Store | None:
+        """Of the first model."""
+        return self.models[0].store
+
+    def __call__(
+        self,
+        query: str,
+        k: int = 10,
+        *,
+        budget_ms: float | None = None,
+        method: str | Method | None = None,
+        where: Given | None = None,
+    ) -> Ranking:
+        """The best k. `budget_ms` counts from now, and from the call on covers everything. `where`
+        chooses documents by their metadata, before candidates are taken: `{"lang": "en"}`."""
+        deadline = self._deadline(budget_ms)
+        with span("query", k=k):
+            *_, final = self.stages(
+                query, k, deadline=deadline, method=method, first=False, where=where
+            )
+        warn_if_nothing_reached(final, budget_ms or self.budget_ms, caller=2)
+        return final
+
+    async def aquery(self, query: str, k: int = 10, **options: Any) -> Ranking:
+        """The same with `await`: in a thread, so that others are served meanwhile. The budget
+        begins when a thread is free."""
+        return await asyncio.to_thread(self, query, k, **options)
+
+    def stages(
+        self,
+        query: str,
+        k: int = 10,
+        *,
+        deadline: Deadline = NEVER,
+        method: str | Method | None = None,
+        first: bool = True,
+        where: Given | None = None,
+    ) -> Iterator[Ranking]:
+        """The first stage's ranking as soon as it is there, unless nobody waits for the `first`;
+        then the final one. When it is too late for more, the first stage's is the final one."""
+        check_query(query)
+        check_k(k)
+        clock = self.planner.clock
+        depths = self._planned(deadline)
+        began = clock()
+        depth = max(k, self.candidates)
+        with span("retrieve", documents=depth):
+            found = self.top_k(query, depth, method=method, deadline=deadline, where=where)
+        cascade = Cascade(found, timing={"first_stage": clock() - began})
+        if first and self.models:
+            yield self._ranking(query, cascade, k, "first_stage")
+        yield self._final(query, cascade, k, depths, deadline)
+
+    def top_k(
+        self,
+        query: str,
+        k: int,
+        *,
+        method: str | Method | None = None,
+        deadline: Deadline = NEVER,
+        where: Given | None = None,
+    ) -> TopK:
+        """What the first stage finds, by numbers in the index; `method` asks for one of ours."""
+        if self.first_stage is None or method is not None:
+            return self.index.top_k(
+                [query], k, method or self.method, deadline=deadline, where=where
+            )[0]
+        if where is not None:
+            raise InputError("a first stage of your own knows no filters; give a method of ours")
+        ids, scores = ask(self.first_stage, query, k, deadline)
+        numbers = [self.index.snapshot.find(str(doc_id)) for doc_id in ids]
+        if -1 in numbers:
+            raise InputError(
+                f"{self.index.path} has no document {ids[numbers.index(-1)]!r}, which the first "
+                "stage found; add it, or give the index that it searches"
+            )
+        return TopK(np.array(numbers, np.int64), np.array(scores, np.float32))
+
+    def rerank(
+        self,
+        query: str,
+        docs: NDArray[np.int64],
+        scores: NDArray[np.floating],
+        *,
+        budget_ms: float | None = None,
+    ) -> Ranking:
+        """Candidates that are there already, by their numbers in the index, best first."""
+        first = TopK(docs, scores.astype(np.float32))
+        deadline = self._deadline(budget_ms)
+        return self._final(query, Cascade(first), len(docs), self._planned(deadline), deadline)
+
+    def _deadline(self, budget_ms: float | None) -> Deadline:
+        check_budget(budget_ms)
+        return Deadline.after(budget_ms or self.budget_ms, self.planner.clock)
+
+    @property
+    def depths(self) -> Sequence[int]:
+        """How deep each model goes at most, where there is no end to the time."""
+        return self._planned(NEVER)
+
+    def _planned(self, deadline: Deadline) -> Sequence[int]:
+        """How deep each model goes at most, in the time that the whole query has."""
+        if self.plan is None:
+            return self._depths
+        return [min(depth, self.candidates) for depth in self.plan.depths(deadline.left())]
+
+    def _final(
+        self, query: str, cascade: Cascade, k: int, depths: Sequence[int], deadline: Deadline
+    ) -> Ranking:
+        planned = self.plan is not None
+        cascade.rerank(query, self.models, depths, deadline, self.planner, planned=planned)
+        return self._ranking(query, cascade, k, "sorting" if self.models else "first_stage")
+
+    def _ranking(self, query: str, cascade: Cascade, k: int, hop: str) -> Ranking:
+        """What the stages so far have made of it; the time to build it belongs to this hop."""
+        began = self.planner.clock()
+        snapshot = self.index.snapshot
+        with span("sort"):
+            hits = cascade.hits(k, snapshot.doc_id, snapshot.doc, self.index.show_for(query))
+        took = self.planner.clock() - began
+        self.planner.learn("sorting", len(cascade.places), took)
+        cascade.timing[hop] = cascade.timing.get(hop, 0.0) + took
+        return cascade.ranking(query, hits, min(self.candidates, len(cascade.places)))
+
+    def first_scores(
+        self,
+        query: str,
+        doc_ids: Sequence[str],
+        *,
+        method: str | Method | None = None,
+        deadline: Deadline = NEVER,
+    ) -> list[float]:
+        """The first stage's scores of documents. One that it does not find has no word of the
+        query, and the score 0."""
+        numbers = [self.index.snapshot.find(doc_id) for doc_id in doc_ids]
+        for depth in (max(1, self.candidates), len(self.index)):
+            found = self.index.top_k([query], depth, method or self.method, deadline=deadline)[0]
+            wanted = np.isin(found.docs, numbers)
+            if wanted.sum() == len(set(numbers)):
+                break
+        scores = dict(zip(found.docs[wanted].tolist(), found.scores[wanted].tolist(), strict=True))
+        return [scores.get(number, 0.0) for number in numbers]
+
+    def calibrate(self) -> None:
+        """Finds, scores and sorts a few documents, so that all is compiled or loaded and the first
+        query is predicted as well as the tenth."""
+        load_at_once()
+        snapshot = self.index.snapshot
+        docs = some_documents(snapshot, max(CALIBRATION_DOCS))
+        if len(docs):
+            words = snapshot.doc(int(docs[0])).text.split()[:5]
+            ample = Deadline.after(_AMPLE_MS)  # with one, as queries have it
+            deepest = max(1, self.candidates)
+            self.index.top_k([" ".join(words)], deepest, self.method, deadline=ample)
+        for model in self.models:
+            model.calibrate(self.planner.clock)
+        for size in CALIBRATION_DOCS if self.models and len(docs) else ():
+            few = Cascade(TopK(docs[:size], np.zeros(len(docs[:size]), np.float32)))
+            self._ranking("", few, 10, "sorting")
+
+    def follow(self, index: Index, *, verify: bool = False) -> "Pipeline":
+        """The same for a changed index, and stores that follow it, with all that was learned.
+        Queries that are running end on what they began with."""
+        fresh = copy.copy(self)
+        fresh.index = index.pinned()
+        fresh.models = tuple(model.follow(fresh.index, verify=verify) for model in self.models)
+        for model in fresh.models:
+            model.calibrate(self.planner.clock)
+        return fresh
+
+
+def rerank_run(
+    pipeline: Pipeline, run: Run, queries: Mapping[str, str]
+) -> Iterator[tuple[str, Ranking]]:
+    """Each query's candidates in the model's order, as deep as the pipeline goes; the rest keep the
+    first stage's order below them, with scores that say so."""
+    from glassrank.research.evaluate.judged import candidates_of
+
+    for query_id, doc_ids, scores in run.items():
+        yield (
+            query_id,
+            pipeline.rerank(queries[query_id], *candidates_of(pipeline.index, doc_ids, scores)),
+        )
+
+
+def _read_plan(path: str | Path) -> "CascadePlan":
+    from glassrank.research.evaluate.cascade_plan import (
+        CascadePlan,  # few have one, and it takes a while
+    )
+
+    return CascadePlan.read(path)
+
+
+def _check_plan(plan: "CascadePlan", rerankers: Sequence[Reranker]) -> None:
+    if list(plan.models) != [fingerprint(reranker.model) for reranker in rerankers]:
+        raise InputError(
+            "this plan was made for other models, or for these in another order; give those, or "
+            "make a plan for these with: glassrank budget … --plan FILE"
+        )

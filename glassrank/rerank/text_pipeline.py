@@ -1,0 +1,341 @@
+"""Documents that are ranked from their texts, within one budget: a list of them, with no index and
+no store, or what a first stage of any kind finds."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassrank.deadline import Clock, Deadline, LateError, now
+from glassrank.errors import InputError, kind
+from glassrank.index.first_stage import DocSource, FirstStage, find, in_time
+from glassrank.index.list_bm25 import ENGLISH, rank_by_bm25, show_for
+from glassrank.index.search import TopK
+from glassrank.models.doc_reader import text_of
+from glassrank.models.saved import PACKAGED
+from glassrank.rerank.cascade import Cascade
+from glassrank.rerank.inputs import (
+    check_budget,
+    check_k,
+    check_not_empty,
+    check_query,
+    docs_of,
+    ids_of,
+    scores_of,
+    warn_if_few_reached,
+)
+from glassrank.rerank.reranker import Reranker
+from glassrank.rerank.scheduler import Planner
+from glassrank.rerank.stages import TextsStage, warm_up
+from glassrank.text.analysis import Analyzer
+from glassrank.text.languages import analyzer_for
+from glassrank.tracing import span
+from glassrank.types import Doc, Hit, Ranking
+
+Model = Reranker | str | Path
+"""As people give it: loaded, or by the name of its folder."""
+
+
+def load(model: str | Path = "default", device: str = "cpu", *, warm: bool = False) -> Reranker:
+    """A model folder, `default` or `fast` for the models that come with the package, or `org/name`
+    for one on the hub. Kept in memory, so that asking again costs nothing.
+
+    The first time that it ranks texts, code is compiled and what a text costs is learned, before
+    the budget begins; with `warm` that is done at once.
+    """
+    # One folder is one model, whether its path is a text or not; other texts may be on the hub.
+    there = isinstance(model, str) and model not in PACKAGED and Path(model).is_dir()
+    reranker = _loaded(Path(model) if there else model, device)
+    if warm:
+        warm_up(reranker)
+    return reranker
+
+
+@lru_cache(maxsize=4)
+def _loaded(model: str | Path, device: str) -> Reranker:
+    return Reranker.load(model, device)
+
+
+_FIRST_DOCS, _BEGINNING = 4, 100
+"""Texts of a list, and characters of each, by which `auto` tells its language."""
+_PLANNER = Planner()
+"""Of all lists in this process: what it learns from one holds for the next."""
+
+
+def rank(
+    query: str,
+    texts: Iterable[str | Mapping[str, Any] | Doc],
+    *,
+    model: Model | Sequence[Model] | None = None,
+    ids: Iterable[Any] | None = None,
+    scores: Iterable[float] | None = None,
+    budget_ms: float | None = None,
+    deadline: Deadline | None = None,
+    k: int | None = None,
+    language: str = "en",
+    clock: Clock = now,
+) -> Ranking:
+    """The texts, best first; a hit's `doc_id` is its text's place in the list, from 0, unless `ids`
+    are given. A text may be a dict with a `text`, and a `title` and others if there are any.
+
+    Texts are first ordered by BM25 over the list, in their `language` (`de`, `ja`, …, or `auto`),
+    or by the `scores` of what has found them, and read in this order: what the budget, or the
+    deadline, does not allow keeps it, below the rest. Loading the model and warming it up, the
+    first time, is not part of the budget; whoever gives a deadline has done so before
+    (`load(warm=True)`). Several models are a cascade, as in a `Pipeline`: each further one
+    re-orders the best of those before it, as many as there is time for. Without a model that is
+    what the package's two do, or `default` alone if there is no hurry.
+
+    >>> texts = ["Dogs bark at night.", "The cat sat on the mat."]
+    >>> rank("where did the cat sit?", texts)[0].doc_id
+    1
+    """
+    check_query(query)
+    check_not_empty(query)
+    check_budget(budget_ms)
+    if k is not None:
+        check_k(k)
+    began = clock()
+    docs = docs_of(texts)
+    names = ids_of(ids, len(docs))
+    given = scores_of(scores, len(docs))
+    analyzer = _analyzer_of(docs, language)
+    taken = clock() - began
+    hurry = budget_ms is not None or deadline is not None
+    stages = [TextsStage(model, docs) for model in rerankers_of(model, hurry)]
+    if budget_ms is not None and deadline is None:
+        for stage in stages:
+            warm_up(stage.reranker, clock)
+    deadline = deadline or Deadline.after(budget_ms, clock).earlier(taken)
+    planner = _PLANNER if clock is now else Planner(clock)
+    began = clock()
+    with span("query", documents=len(docs)):
+        if given is None:
+            first = _best_first(query, docs, planner, deadline, analyzer)
+        else:
+            first = _sorted(given)
+        cascade = Cascade(first, timing={"first_stage": clock() - began})
+        cascade.rerank(query, stages, [len(docs)] * len(stages), deadline, planner)
+    show = show_for(query, analyzer)
+    hits = _hits(cascade, show, k, names.__getitem__, lambda place, *_: docs[place], planner)
+    ranking = cascade.ranking(query, hits, len(docs))
+    warn_if_few_reached(ranking, budget_ms, caller=2)
+    return ranking
+
+
+async def arank(
+    query: str, texts: Iterable[str | Mapping[str, Any] | Doc], **options: Any
+) -> Ranking:
+    """`rank` with `await`: in a thread, so that others are served meanwhile. The budget begins when
+    a thread is free."""
+    return await asyncio.to_thread(rank, query, texts, **options)
+
+
+def _analyzer_of(docs: Sequence[Doc], language: str) -> Analyzer:
+    """Of one language; with `auto`, of the one that the first texts are in."""
+    beginnings = (doc.text[:_BEGINNING] for doc in docs[:_FIRST_DOCS])
+    return analyzer_for(language).for_text(" ".join(beginnings))
+
+
+def _best_first(
+    query: str,
+    docs: Sequence[Doc],
+    planner: Planner,
+    deadline: Deadline,
+    analyzer: Analyzer = ENGLISH,
+) -> TopK:
+    """By BM25 over the list; of long texts only the beginnings, if there is no time for more."""
+    most = planner.characters_within(deadline, len(docs))
+    contents = [text_of(doc) for doc in docs]
+    if most < max(map(len, contents), default=0):
+        contents = [text[: int(most)] for text in contents]
+    began = planner.clock()
+    first = rank_by_bm25(query, contents, analyzer=analyzer)
+    planner.learn("bm25", sum(map(len, contents)), planner.clock() - began)
+    return first
+
+
+def _sorted(scores: NDArray[np.float32]) -> TopK:
+    order = np.argsort(-scores, kind="stable")
+    return TopK(order, scores[order])
+
+
+def _hits(
+    cascade: Cascade,
+    show: Callable[[str, tuple[int, int] | None], str],
+    k: int | None,
+    doc_id: Callable[[int], Any],
+    doc: Callable[..., Doc],
+    planner: Planner,
+) -> tuple[Hit, ...]:
+    """The best k, and what it takes to sort them learned."""
+    began = planner.clock()
+    hits = cascade.hits(k, doc_id, doc, show)
+    took = planner.clock() - began
+    planner.learn("sorting", len(cascade.places), took)
+    cascade.timing["sorting"] = took
+    return hits
+
+
+LIST_MODELS = ("fast", "default")
+"""Of the package, for a list in a hurry: its texts are not encoded yet, so the fast one says which
+are worth the time of the better one."""
+
+
+def rerankers_of(model: Model | Sequence[Model] | None, hurry: bool) -> list[Reranker]:
+    """As people give them; without any, those of the package that suit."""
+    if model is None:
+        model = LIST_MODELS if hurry else LIST_MODELS[-1]
+    several = isinstance(model, Sequence) and not isinstance(model, str)
+    models: list[Any] = list(model) if several else [model]  # type: ignore[arg-type]
+    if not models or not all(isinstance(one, Model) for one in models):
+        raise InputError(
+            "a model is a folder, 'default', 'fast', or what load() gives, or several of those"
+        )
+    return [one if isinstance(one, Reranker) else load(one) for one in models]
+
+
+_CANDIDATES = 100
+"""Fewer than where words are stored: each of these is encoded in the query's own time."""
+
+
+class TextPipeline:
+    """
+    search = TextPipeline(Fts5("my.db", "docs"), budget_ms=50)
+    ranking = search("how do I read a csv file?", k=10)
+
+    The first stage is somebody else's; what it finds is read from the source of documents, and
+    encoded and scored in the time that both have left. If the texts come too late the ranking is
+    the first stage's own; if the first stage itself does, or fails, that is one sentence.
+    """
+
+    def __init__(
+        self,
+        first_stage: FirstStage,
+        models: Model | Sequence[Model] | None = None,
+        *,
+        docs: DocSource | Mapping[Any, Any] | None = None,
+        budget_ms: float | None = None,
+        candidates: int = _CANDIDATES,
+        clock: Clock = now,
+    ) -> None:
+        """`docs` may be a dict of texts by id, and need not be given where the first stage has a
+        `fetch` of its own. Models are as in `rank`: several are a cascade. They are warmed up here,
+        before any budget begins; with a model that mixes a first stage's score into its own, that
+        share is left out, as it was learned for another one's scores."""
+        check_budget(budget_ms)
+        check_k(candidates)
+        if not isinstance(first_stage, FirstStage):
+            raise InputError(f"a first stage has search(query, k), {kind(first_stage)} has not")
+        self.first_stage = first_stage
+        self.budget_ms = budget_ms
+        self.candidates = candidates
+        self.models = tuple(rerankers_of(models, budget_ms is not None))
+        self.planner = Planner(clock)
+        self._source = _source(first_stage if docs is None else docs)
+        for model in self.models:
+            warm_up(model, clock)
+
+    def __call__(self, query: str, k: int = 10, *, budget_ms: float | None = None) -> Ranking:
+        """The best k. `budget_ms` counts from now, and covers everything."""
+        check_query(query)
+        check_not_empty(query)
+        check_k(k)
+        check_budget(budget_ms)
+        clock = self.planner.clock
+        budget_ms = budget_ms or self.budget_ms
+        deadline = Deadline.after(budget_ms, clock)
+        began = clock()
+        ids, scores = find(self.first_stage, query, max(k, self.candidates), deadline)
+        asked = clock()
+        due = self.planner.scored_by(deadline, len(ids))
+        docs = self._docs(ids[: self.candidates], due)
+        read = clock()
+        first = TopK(np.arange(len(ids)), np.array(scores or [0.0] * len(ids), np.float32))
+        if docs and scores_of(scores, len(ids)) is None:
+            first = _before_rest(_best_first(query, docs, self.planner, deadline), len(ids))
+        timing = {"first_stage": asked - began + clock() - read, "texts": read - asked}
+        cascade = Cascade(first, timing=timing)
+        stages = [TextsStage(model, docs) for model in self.models] if docs else []
+        depth = min(len(docs), self.candidates)
+        cascade.rerank(query, stages, [depth] * len(stages), deadline, self.planner)
+        if ids and not docs:
+            cascade.depths, cascade.cut_short = (0,) * len(self.models), True
+
+        def doc(place: int, *_: int) -> Doc:
+            return docs[place] if place < len(docs) else self._read([ids[place]])[0]
+
+        hits = _hits(cascade, show_for(query), k, ids.__getitem__, doc, self.planner)
+        ranking = cascade.ranking(query, hits, min(self.candidates, len(ids)))
+        warn_if_few_reached(ranking, budget_ms, caller=2)
+        return ranking
+
+    async def aquery(self, query: str, k: int = 10, *, budget_ms: float | None = None) -> Ranking:
+        """The same with `await`: in a thread, so that others are served meanwhile. The budget
+        begins when a thread is free."""
+        return await asyncio.to_thread(self, query, k, budget_ms=budget_ms)
+
+    def doc(self, doc_id: Any) -> Doc:
+        """One document of the source."""
+        return self._read([doc_id])[0]
+
+    def _docs(self, ids: Sequence[Any], due: Deadline) -> list[Doc]:
+        """None at all where they are not there in time: half of them could not be told apart from
+        those that were not scored for another reason."""
+        if not ids:
+            return []
+        name = f"the source of documents {type(self._source).__name__}"
+        try:
+            return in_time(name, lambda: self._read(ids), due)
+        except LateError:
+            return []
+
+    def _read(self, ids: Sequence[Any]) -> list[Doc]:
+        docs = docs_of(self._source.fetch(ids))
+        if len(docs) != len(ids):
+            raise InputError(
+                f"{len(docs)} documents came for {len(ids)} ids; give a source that has them all"
+            )
+        return [replace(doc, doc_id=str(doc_id)) for doc, doc_id in zip(docs, ids, strict=True)]
+
+
+def _before_rest(first: TopK, count: int) -> TopK:
+    """Of so many candidates only these have been read: the others come behind."""
+    rest = np.arange(len(first.docs), count)
+    return TopK(
+        np.concatenate([first.docs, rest]),
+        np.concatenate([first.scores, np.zeros(len(rest), np.float32)]),
+    )
+
+
+class _DictOfDocs:
+    """Documents in a dict."""
+
+    def __init__(self, docs: Mapping[Any, Any]) -> None:
+        self._docs = docs
+
+    def fetch(self, doc_ids: Sequence[Any]) -> list[Any]:
+        """In the order of their ids."""
+        try:
+            return [self._docs[doc_id] for doc_id in doc_ids]
+        except KeyError as error:
+            raise InputError(
+                f"the documents that were given lack {error.args[0]!r}, which the first stage "
+                "found; give those that it searches"
+            ) from None
+
+
+def _source(docs: Any) -> DocSource:
+    if isinstance(docs, Mapping):
+        return _DictOfDocs(docs)
+    if isinstance(docs, DocSource):
+        return docs
+    raise InputError(
+        f"{kind(docs)} has no documents to fetch; give docs=, a dict of texts by id, or something "
+        "with fetch(doc_ids)"
+    )

@@ -1,0 +1,305 @@
+"""Words and scores as PyTorch computes them: any family, on a CPU or a GPU, exact or rounded; and
+stored words on a GPU, in whose memory rows stay, and are read once for a query.
+
+On a GPU one query is encoded by a replayed graph. A query is a few words: its encoding takes less
+time than asking for each of the steps. So the steps are recorded once for each shape of the inputs,
+and from then on replayed as a whole.
+"""
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+from glassrank.backends.threads import one_thread
+from glassrank.embeddings import Store
+from glassrank.models.contract import Ranker, TokenBatch, Words
+from glassrank.models.fast import placed
+from glassrank.models.ranker import as_array
+from glassrank.models.word_tables import SubwordTable
+
+Result = TypeVar("Result")
+
+_WARM_UPS = 3
+"""Plain calls before recording: they compile what must be compiled and fill the caches."""
+
+_BYTES_AT_ONCE = 1 << 26
+_DTYPES = ("bf16", "int8", "float32", "float16")
+
+
+class _Recording(NamedTuple):
+    graph: torch.cuda.CUDAGraph
+    inputs: tuple[Tensor, ...]
+
+
+class Replayed(Generic[Result]):
+    """Calls `function` on `device`: by replaying it on a GPU, plainly elsewhere.
+
+    Inputs may come from anywhere. On a GPU the function must depend on nothing else but tensors
+    that stay where they are, and must not wait for a value; what it returns belongs to the
+    recording, and the next call with inputs of the same shapes writes over it. Not for several
+    threads at once.
+    """
+
+    def __init__(self, function: Callable[..., Result], device: torch.device | str) -> None:
+        self._function = function
+        self._device = torch.device(device)
+        self._recordings: dict[tuple[object, ...], tuple[_Recording, Result]] = {}
+
+    @torch.no_grad()
+    def __call__(self, *inputs: Tensor) -> Result:
+        if self._device.type != "cuda":
+            return self._function(*(given.to(self._device) for given in inputs))
+        shapes = tuple((given.shape, given.dtype) for given in inputs)
+        if shapes not in self._recordings:
+            self._recordings[shapes] = self._record(inputs)
+        recording, result = self._recordings[shapes]
+        for recorded, given in zip(recording.inputs, inputs, strict=True):
+            recorded.copy_(given, non_blocking=True)
+        recording.graph.replay()
+        return result
+
+    def _record(self, inputs: Sequence[Tensor]) -> tuple[_Recording, Result]:
+        with torch.cuda.device(self._device):
+            recorded = tuple(given.to(self._device, copy=True) for given in inputs)
+            stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+            stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(stream):
+                for _ in range(_WARM_UPS):
+                    self._function(*recorded)
+            torch.cuda.current_stream().wait_stream(stream)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                result = self._function(*recorded)
+        return _Recording(graph, recorded), result
+
+
+def pad_to(rows: Tensor, lengths: Sequence[int]) -> Tensor:
+    """Rows (B, L) with zeros at the end, up to the first of the ascending `lengths` that holds
+    them: few lengths need few recordings. Rows longer than all of these stay as they are."""
+    fitting = next((length for length in lengths if length >= rows.shape[1]), rows.shape[1])
+    return functional.pad(rows, (0, fitting - rows.shape[1]))
+
+
+_LENGTHS = (8, 16, 32)
+"""On a GPU, queries are padded to the next of these: each is recorded once, beforehand."""
+
+
+class QueryEncoder:
+    """`encode_query` of a model, for one query at a time; several threads may call it."""
+
+    def __init__(self, model: Ranker, longest: int, *, exact: bool = False) -> None:
+        """No query is longer than `longest`. `exact` encodes with the layers as they are; otherwise
+        they are rounded where that is faster."""
+        self._encoding = model.encode_query if exact else _fastest(model, longest)
+        self._device = next(model.parameters()).device
+        self._lock = threading.Lock()
+        self._lengths = sorted({min(length, longest) for length in _LENGTHS} | {longest})
+        self._replayed: Replayed[Words] | None = None
+        # Other models only look words up: one step, which a recording would not shorten. Words of
+        # n-grams cannot be recorded: how many there are is asked for, and unseen ones come later.
+        fixed = not any(isinstance(part, SubwordTable) for part in model.modules())
+        if self._device.type == "cuda" and model.stores_words and fixed:
+            self._replayed = Replayed(self._encode, self._device)
+            for length in self._lengths:
+                self(TokenBatch(torch.ones(1, length, dtype=torch.long), torch.ones(1, length)))
+
+    @torch.no_grad()
+    def __call__(self, query: TokenBatch) -> Words:
+        """A query (1, Q) on the CPU to its words (1, Q, …) where the model is."""
+        if self._replayed is not None:
+            return self._replay(self._replayed, query)
+        # A few words are no work for two threads, and on a busy machine one waits long for another.
+        with one_thread():
+            return self._encode(*(tensor.to(self._device) for tensor in query))
+
+    def _replay(self, replayed: Replayed[Words], query: TokenBatch) -> Words:
+        padded = [pad_to(tensor, self._lengths) for tensor in query]
+        length = query.ids.shape[1]
+        with self._lock:  # a recording has one place for what goes in, and one for what comes out
+            return Words(*(tensor[:, :length].clone() for tensor in replayed(*padded)))
+
+    def _encode(self, ids: Tensor, mask: Tensor) -> Words:
+        return self._encoding(TokenBatch(ids, mask))
+
+
+def _fastest(model: Ranker, longest: int) -> Callable[[TokenBatch], Words]:
+    if next(model.parameters()).is_cuda and find_spec("triton"):
+        from glassrank.models.fast_gpu import LONGEST_QUERY, QueriesOnGPU, StoredMORES
+
+        fast = StoredMORES.of(model) or QueriesOnGPU.of(model)
+        if fast is not None and longest <= LONGEST_QUERY:
+            return fast.encode_query
+    return model.encode_query
+
+
+class TorchBackend:
+    """A model of `models/contract.py`."""
+
+    def __init__(self, model: Any, device: str, longest: int, *, exact: bool) -> None:
+        self.model: Any
+        self.fast_model: Any
+        self.model, self.fast_model = placed(model, device, exact=exact)
+        self.device = self.model.device
+        pieces = self.fast_model.reads_pieces
+        self.dtype = next(self.fast_model.parameters()).dtype if pieces else torch.float32
+        rounded = self.device.type == "cuda" and pieces
+        encodes = self.fast_model if rounded else self.model
+        self.encode_query = QueryEncoder(encodes, longest, exact=exact)
+
+    @torch.no_grad()
+    def encode_doc(self, batch: TokenBatch) -> Words:
+        """Without gradients."""
+        words: Words = self.fast_model.encode_doc(batch)
+        return words
+
+    @torch.no_grad()
+    def scores(
+        self, query: Words, docs: Words, first_stage: NDArray[np.float32] | None
+    ) -> NDArray[np.float32]:
+        """By the model's own `interact`."""
+        same = self.model.for_many(query, len(docs.mask))
+        docs = Words(*(tensor.to(self.device) for tensor in docs))
+        given = None if first_stage is None else torch.from_numpy(first_stage).to(self.device)
+        return as_array(self.fast_model.rank(same, docs, given).score).astype(np.float32)
+
+
+class StoredPart(Protocol):
+    """As a store has it."""
+
+    vectors: NDArray[np.generic]  # (T, S)
+    scales: NDArray[np.float32] | None  # (T * V,)
+
+
+class Copies:
+    """A part's rows on a GPU, copied there when they are first needed."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._kept: dict[int, tuple[StoredPart, Tensor, Tensor | None]] = {}
+
+    def of(self, part: StoredPart) -> tuple[Tensor, Tensor | None]:
+        """A part's rows, and their scales if it has any."""
+        if id(part) not in self._kept:  # the part is kept too, so that its id stays its own
+            scales = None if part.scales is None else self._copied(part.scales)
+            self._kept[id(part)] = (part, self._copied(part.vectors), scales)
+        return self._kept[id(part)][1:]
+
+    def _copied(self, rows: NDArray[np.generic]) -> Tensor:
+        """Some rows at a time: they are on a disk, and may be more than the memory holds."""
+        bits = rows.view(np.int16) if rows.dtype == np.uint16 else rows  # of bf16
+        like = torch.from_numpy(bits[:0].copy())
+        made = torch.empty(bits.shape, dtype=like.dtype, device=self._device)
+        step = max(1, _BYTES_AT_ONCE // max(1, bits[:1].nbytes))
+        for start in range(0, len(bits), step):
+            made[start : start + step] = torch.from_numpy(bits[start : start + step].copy())
+        return made.view(torch.bfloat16) if rows.dtype == np.uint16 else made
+
+
+class OnGPU(ABC):
+    """What both ways share: rows, and the first stage's share of a score."""
+
+    def __init__(self, model: Ranker) -> None:
+        self._device = next(model.parameters()).device
+        self._copies = Copies(self._device)
+        weight = model.first_stage_weight
+        self._first_stage_weight = 0.0 if weight is None else weight.item()
+
+    @torch.no_grad()
+    def scores(
+        self,
+        query: Words,
+        part: StoredPart,
+        starts: NDArray[np.int64],
+        lengths: NDArray[np.int64],
+        first_stage: NDArray[np.float32],
+    ) -> NDArray[np.float32]:
+        """Of documents that are runs of a part's rows."""
+        first, count = (
+            torch.from_numpy(one).to(self._device) for one in (starts, lengths.astype(np.int32))
+        )
+        found = self._score(query, *self._copies.of(part), first, count)
+        own: NDArray[np.float32] = found.float().cpu().numpy()
+        return own + self._first_stage_weight * first_stage
+
+    @abstractmethod
+    def _score(
+        self, query: Words, rows: Tensor, scales: Tensor | None, starts: Tensor, lengths: Tensor
+    ) -> Tensor:
+        """Without the first stage's share: (n,)."""
+
+
+class GPUPooling(OnGPU):
+    """Soft counts by one kernel, as a model's readouts say."""
+
+    def __init__(self, model: Ranker) -> None:
+        super().__init__(model)
+        self._weighs_terms = model.weighs_terms
+        self._kernels = model.config.kernels
+        with torch.no_grad():
+            self._readouts = model.readouts()
+
+    def _score(
+        self, query: Words, rows: Tensor, scales: Tensor | None, starts: Tensor, lengths: Tensor
+    ) -> Tensor:
+        from glassrank.backends.gpu.kernels import pool_triton
+
+        vectors = query.vectors[0].flatten(1)  # (Q, E)
+        weights = (query.idf if self._weighs_terms else query.mask)[0]  # (Q,)
+        found: list[Tensor] = [
+            pool_triton(
+                vectors[:, readout.query_columns], weights, rows, scales, starts, lengths,
+                self._kernels, readout.log, readout.length,
+                first_column=readout.doc_columns.start or 0,
+            )
+            for readout in self._readouts
+        ]  # fmt: skip
+        return torch.stack(found).sum(0) if len(found) > 1 else found[0]
+
+
+class GPUInteraction(OnGPU):
+    """MORES's interaction over stored keys and values."""
+
+    def __init__(self, model: Ranker, interaction: Any) -> None:
+        super().__init__(model)
+        self._interaction = interaction
+
+    def _score(
+        self, query: Words, rows: Tensor, scales: Tensor | None, starts: Tensor, lengths: Tensor
+    ) -> Tensor:
+        each = None if scales is None else scales.view(len(rows), -1)  # (T, V)
+        found: Tensor = self._interaction.scores(query.vectors, rows, each, starts, lengths)
+        return found
+
+
+def fused_on_gpu(model: Any, store: Store) -> OnGPU | None:
+    """None where a GPU's memory does not hold the store, or its rows are of another kind."""
+    if store.dtype not in _DTYPES or store.bytes > _room(model.device):
+        return None
+    return on_gpu(model, store.layout.reuse == "s2")
+
+
+def _room(device: torch.device) -> float:
+    """Bytes of a GPU's memory that rows may take, with some left for what is computed."""
+    return 0.8 * torch.cuda.mem_get_info(device)[0]
+
+
+def on_gpu(model: Ranker, projected: bool) -> OnGPU | None:
+    """The way for this model; `projected` says that MORES's keys and values are stored."""
+    if not next(model.parameters()).is_cuda or not find_spec("triton"):
+        return None
+    if model.readouts():
+        return GPUPooling(model)
+    if not projected:
+        return None
+    from glassrank.models.fast_gpu import StoredMORES
+
+    interaction = StoredMORES.of(model)
+    return None if interaction is None else GPUInteraction(model, interaction)

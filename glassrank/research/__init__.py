@@ -1,0 +1,1 @@
+"""Training, evaluation, experiments. Nothing that searches or serves imports this."""

@@ -1,0 +1,272 @@
+"""Types of queries, and where a model helps or hurts: the TK paper's section 5.3 and its Table 3.
+
+Queries of like vectors form a cluster. Its name is the words that tell it from the others; its rank
+is the median, over its queries, of the rank of the first relevant document. Clusters are found by
+k-means: groups around their means, and how many there should be.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from html import unescape
+
+import numpy as np
+
+from glassrank.errors import InputError
+from glassrank.research.evaluate.judged import Judged
+from glassrank.research.evaluate.measures import Floats, Ints
+from glassrank.text import split_words
+from glassrank.text.english import without_function_words
+from glassrank.types import Qrels, Run
+
+_ROUNDS = 100
+_SAMPLE = 2000
+_MOST_GROUPS = 60
+_LEAST_POINTS = 5
+"""Fewer points to a group, on average, are never tried: such groups say nothing."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Grouping:
+    """Points in groups."""
+
+    labels: Ints  # (N,), the group of each point
+    centers: Floats  # (K, E)
+    inertia: float
+    """The sum of squared distances from points to their group's mean."""
+
+
+def k_means(points: Floats, k: int, *, restarts: int = 4, seed: int = 0) -> Grouping:
+    """The best of some attempts, each begun with other centers. Where there are fewer different
+    points than `k`, there are fewer groups.
+
+    >>> grouping = k_means(np.array([[0.0], [0.1], [5.0], [5.2]]), 2)
+    >>> grouping.labels.tolist(), round(grouping.inertia, 3)
+    ([0, 0, 1, 1], 0.025)
+    """
+    if not 1 <= k <= len(points):
+        raise InputError(f"{len(points)} points make 1 to {len(points)} groups, not {k}")
+    rng = np.random.default_rng(seed)
+    points = np.asarray(points, np.float64)
+    different = len(np.unique(points, axis=0))
+    attempts = (_settled(points, min(k, different), rng) for _ in range(restarts))
+    return _numbered(min(attempts, key=lambda grouping: grouping.inertia))
+
+
+def _settled(points: Floats, k: int, rng: np.random.Generator) -> Grouping:
+    """Lloyd's rounds, until no point changes its group. A center without points stays."""
+    centers, labels = _spread(points, k, rng), np.full(len(points), -1)
+    for _ in range(_ROUNDS):
+        # Squared distances less each point's own square, which changes no order.
+        before, labels = labels, ((centers**2).sum(1) - 2 * points @ centers.T).argmin(1)
+        if (labels == before).all():
+            break
+        members = (labels == np.arange(k)[:, None]).astype(np.float64)  # (K, N)
+        counts = members.sum(1, keepdims=True)  # (K, 1)
+        centers = np.where(counts, members @ points / np.maximum(counts, 1), centers)
+    inertia = ((points - centers[labels]) ** 2).sum()
+    return Grouping(labels, centers, float(inertia))
+
+
+def _spread(points: Floats, k: int, rng: np.random.Generator) -> Floats:
+    """k-means++: points, each drawn with a chance that grows with its squared distance to the
+    nearest of those before."""
+    chosen = [int(rng.integers(len(points)))]
+    nearest = np.full(len(points), np.inf)  # (N,)
+    while len(chosen) < k:
+        nearest = np.minimum(nearest, ((points - points[chosen[-1]]) ** 2).sum(1))
+        chosen.append(int(rng.choice(len(points), p=nearest / nearest.sum())))
+    return points[chosen]
+
+
+def _numbered(grouping: Grouping) -> Grouping:
+    """Groups by the first point they have, without those that have none."""
+    used, first, labels = np.unique(grouping.labels, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    place = np.argsort(order)
+    return Grouping(place[labels], grouping.centers[used[order]], grouping.inertia)
+
+
+def candidate_ks(points: int) -> list[int]:
+    """1, 2, 3, …, then about an eighth more each time.
+
+    >>> candidate_ks(100)
+    [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 16, 18, 20]
+    """
+    most = max(1, min(_MOST_GROUPS, points // _LEAST_POINTS))
+    ks = [1]
+    while ks[-1] < most:
+        ks.append(min(most, ks[-1] + max(1, round(ks[-1] / 8))))
+    return ks
+
+
+def inertias(points: Floats, ks: Iterable[int]) -> list[float]:
+    """What `elbow` looks at. A sample of many points has the same elbow, in less time."""
+    some = np.random.default_rng(0).permutation(len(points))[:_SAMPLE]
+    return [k_means(points[some], k, restarts=2).inertia for k in ks]
+
+
+def elbow(ks: Iterable[int], inertias: Iterable[float]) -> int:
+    """The k from which on more groups bring little: where the curve of inertias is farthest below
+    the straight line between its ends, when both axes go from 0 to 1.
+
+    >>> elbow([1, 2, 3, 4, 5], [100.0, 40.0, 10.0, 8.0, 6.0])
+    3
+    """
+    k, inertia = np.array(list(ks), np.float64), np.array(list(inertias), np.float64)
+    fall = inertia[0] - inertia[-1]
+    if len(k) < 3 or fall <= 0:
+        return int(k[0])
+    across, down = (k - k[0]) / (k[-1] - k[0]), (inertia[0] - inertia) / fall
+    return int(k[np.argmax(down - across)])
+
+
+_TERMS = 4
+_EXAMPLES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class RankedQuery:
+    """One query with the ranks of its first relevant document; inf where it is not in the run."""
+
+    query_id: str
+    text: str
+    baseline: float
+    model: float
+
+    @property
+    def gain(self) -> float:
+        """How many ranks the model brings it up."""
+        return rank_gain(self.baseline, self.model)
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Queries of one type, and where the first relevant documents stand."""
+
+    terms: tuple[str, ...]
+    """In the order in which queries mostly have them."""
+    queries: tuple[RankedQuery, ...]
+    """The most typical first: those nearest to the cluster's mean."""
+
+    @property
+    def name(self) -> str:
+        """Its most telling terms."""
+        return " ".join(self.terms) or "(no telling words)"
+
+    @property
+    def baseline(self) -> float:
+        """The median rank."""
+        return float(np.median([query.baseline for query in self.queries]))
+
+    @property
+    def model(self) -> float:
+        """The median rank."""
+        return float(np.median([query.model for query in self.queries]))
+
+    @property
+    def gain(self) -> float:
+        """How many ranks the median comes up."""
+        return rank_gain(self.baseline, self.model)
+
+    @property
+    def better(self) -> int:
+        """How many queries have their first relevant document higher up than before."""
+        return sum(query.model < query.baseline for query in self.queries)
+
+    @property
+    def worse(self) -> int:
+        """How many queries have their first relevant document lower than before."""
+        return sum(query.model > query.baseline for query in self.queries)
+
+    @property
+    def examples(self) -> tuple[RankedQuery, ...]:
+        """Queries near the middle of the cluster."""
+        return self.queries[:_EXAMPLES]
+
+
+def rank_gain(before: float, after: float) -> float:
+    """
+    >>> rank_gain(9, 2), rank_gain(2, float("inf")), rank_gain(float("inf"), float("inf"))
+    (7, -inf, 0.0)
+    """
+    return 0.0 if before == after else before - after
+
+
+def first_relevant_ranks(run: Run, qrels: Qrels) -> dict[str, float]:
+    """For each judged query the rank of its first relevant document, inf where none was found.
+
+    >>> run = Run.from_dict({"q": {"a": 2.0, "b": 1.0}})
+    >>> first_relevant_ranks(run, {"q": {"b": 1}, "r": {"a": 1}})
+    {'q': 2.0, 'r': inf}
+    """
+    judged = Judged.join(run, qrels)
+    return dict(zip(judged.query_ids, judged.ranks[:, 0].tolist(), strict=True))
+
+
+def make_clusters(
+    queries: Sequence[RankedQuery], vectors: Floats, grouping: Grouping
+) -> list[Cluster]:
+    """By gain, the largest first; a cluster's queries by how typical they are."""
+    names = telling_terms([query.text for query in queries], grouping.labels.tolist())
+    distances = ((vectors - grouping.centers[grouping.labels]) ** 2).sum(1)  # (N,)
+    clusters = []
+    for label, terms in enumerate(names):
+        members = np.flatnonzero(grouping.labels == label)
+        typical = members[np.argsort(distances[members], kind="stable")]
+        clusters.append(Cluster(terms, tuple(queries[i] for i in typical)))
+    return sorted(clusters, key=lambda cluster: (-cluster.gain, -len(cluster.queries)))
+
+
+def telling_terms(texts: Sequence[str], labels: Sequence[int]) -> list[tuple[str, ...]]:
+    """The content words that tell each group's texts from the others.
+
+    A word counts by the share of the group's texts that have it, times the logarithm of how much
+    larger that share is than among the other texts. A word in only one text of the group is taken
+    only where no two have one in common, and function words only where there is nothing else.
+
+    >>> texts = ["how long is a day", "how long is an hour", "what is rust", "what is gold"]
+    >>> telling_terms(texts, [0, 0, 1, 1])
+    [('long',), ('gold', 'rust')]
+    """
+    words = [_words(text) for text in texts]
+    groups = [[w for w, label_of in zip(words, labels, strict=True) if label_of == label]
+              for label in range(max(labels) + 1)]  # fmt: skip
+    everywhere = _texts_with(words)
+    return [
+        _own_terms([without_function_words(w) for w in group], everywhere, len(texts))
+        or _own_terms(group, everywhere, len(texts))
+        for group in groups
+    ]
+
+
+def _words(text: str) -> list[str]:
+    """Of a query as people read it: some were taken from web pages, with &amp; and &lt; in them."""
+    return list(filter(_is_word, split_words(unescape(text))))
+
+
+def _own_terms(group: Sequence[list[str]], everywhere: Counter[str], texts: int) -> tuple[str, ...]:
+    inside = _texts_with(group)
+    values = {}
+    for word, count in inside.items():
+        # Half a text more on both sides: a word that no other group has must not count infinitely.
+        here = (count + 0.5) / (len(group) + 1)
+        elsewhere = (everywhere[word] - count + 0.5) / (texts - len(group) + 1)
+        values[word] = here * np.log(here / elsewhere)
+    telling = [word for word in values if values[word] > 0]
+    common = [word for word in telling if inside[word] > 1] or telling
+    best = sorted(common, key=lambda word: (-values[word], word))[:_TERMS]
+    return tuple(sorted(best, key=lambda word: _mean_place(word, group)))
+
+
+def _is_word(word: str) -> bool:
+    return any(letter.isalnum() for letter in word)
+
+
+def _texts_with(texts: Sequence[list[str]]) -> Counter[str]:
+    """In how many texts each word is."""
+    return Counter(word for words in texts for word in set(words))
+
+
+def _mean_place(word: str, texts: Sequence[list[str]]) -> float:
+    return float(np.mean([words.index(word) for words in texts if word in words]))

@@ -1,0 +1,165 @@
+"""A run joined with judgments, once, for every measure to read.
+
+Most measures depend only on where the relevant documents stand. So the join keeps those: for each
+query the ranks and grades of the relevant documents it found, best rank first, and the grades it
+could have found at best; and for the few others, the ranks of what was judged not relevant. On most
+collections that is a handful of numbers for each query, however deep the run.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import repeat
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassrank.errors import InputError
+from glassrank.index import Index
+from glassrank.types import Qrels, Run
+
+ScoredList = tuple[list[str], NDArray[np.float64]]
+"""Document ids and scores of one query."""
+
+NOTHING: ScoredList = ([], np.empty(0, np.float64))
+
+UNJUDGED = -1
+"""The grade of a document without judgment. trec_eval treats negative grades as the same thing."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Judged:
+    """What a run found, for each query of the judgments, in the judgments' order.
+
+    H is the most relevant documents found for one query, J the most that were judged relevant.
+    """
+
+    query_ids: tuple[str, ...]
+    ranks: NDArray[np.float64]  # (Q, H), from 1, ascending; inf where a query found fewer
+    grades: NDArray[np.int64]  # (Q, H), 0 where a query found fewer
+    ideal: NDArray[np.int64]  # (Q, J), all relevant grades, descending; then 0
+    retrieved: NDArray[np.int64]  # (Q,), length of each list
+    others: NDArray[np.float64]  # (Q, N), ranks of what was judged not relevant; then inf
+    judged_others: NDArray[np.int64]  # (Q,), how many such there are, found or not
+
+    @classmethod
+    def join(cls, run: Run, qrels: Qrels, judged_only: bool = False) -> "Judged":
+        """Queries missing in the run have found nothing; queries without judgments are left out.
+
+        `judged_only` removes documents without judgment before ranks are counted.
+
+        >>> run = Run.from_dict({"q": {"a": 3.0, "b": 2.0, "c": 1.0}})
+        >>> Judged.join(run, {"q": {"a": 0, "c": 1}}).ranks.tolist()
+        [[3.0]]
+        >>> Judged.join(run, {"q": {"a": 0, "c": 1}}, judged_only=True).ranks.tolist()
+        [[2.0]]
+        """
+        if not qrels:
+            raise InputError("the judgments are empty; expected at least one judged query")
+        lists = lists_of(run)
+        ranks, grades, retrieved, others = [], [], [], []
+        for query_id, judgments in qrels.items():
+            doc_ids, scores = lists.get(query_id, NOTHING)
+            by_row = np.fromiter(
+                map(judgments.get, doc_ids, repeat(UNJUDGED)), np.int64, len(doc_ids)
+            )
+            _check_found_once(query_id, doc_ids, by_row)
+            ranked = by_row[trec_order(doc_ids, scores)]  # (D,)
+            if judged_only:
+                ranked = ranked[ranked > UNJUDGED]
+            relevant = np.flatnonzero(ranked > 0)  # (H,)
+            ranks.append(relevant + 1)
+            grades.append(ranked[relevant])
+            retrieved.append(len(ranked))
+            others.append(np.flatnonzero(ranked == 0) + 1)
+        return cls(
+            tuple(qrels),
+            padded(ranks, np.inf, np.float64),
+            padded(grades, 0, np.int64),
+            _ideal_grades(qrels),
+            np.array(retrieved, np.int64),
+            padded(others, np.inf, np.float64),
+            np.array([sum(g == 0 for g in grades.values()) for grades in qrels.values()], np.int64),
+        )
+
+
+def lists_of(run: Run) -> dict[str, ScoredList]:
+    """The list of each query."""
+    if np.isnan(run.scores).any():
+        raise InputError("the run has a score that is not a number (NaN); ranks need numbers")
+    lists = {query_id: (doc_ids, scores) for query_id, doc_ids, scores in run.items()}
+    if len(lists) < len(run):
+        raise InputError("the run has a query more than once; expected one list for each query")
+    return lists
+
+
+def trec_order(doc_ids: Sequence[str], scores: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Rows in trec_eval's order: score descending, then document id descending.
+
+    trec_eval holds scores in single precision, so scores that differ only beyond it are ties.
+
+    >>> trec_order(["a", "b", "c"], np.array([2.0, 2.0, 9.0])).tolist()
+    [2, 1, 0]
+    """
+    with np.errstate(over="ignore"):  # beyond single precision is infinite, still above the rest
+        descending = -scores.astype(np.float32)
+    order = np.argsort(descending, kind="stable")
+    ranked = descending[order]
+    if (ranked[1:] == ranked[:-1]).any():
+        by_id = np.array(sorted(range(len(doc_ids)), key=doc_ids.__getitem__, reverse=True))
+        order = by_id[np.argsort(descending[by_id], kind="stable")]
+    return order
+
+
+def _check_found_once(query_id: str, doc_ids: Sequence[str], grades: NDArray[np.int64]) -> None:
+    """A relevant document listed twice would be counted twice, and push a measure above 1."""
+    relevant = [doc_ids[row] for row in np.flatnonzero(grades > 0).tolist()]
+    if len(set(relevant)) < len(relevant):
+        twice = next(doc_id for doc_id in relevant if relevant.count(doc_id) > 1)
+        raise InputError(
+            f"the run has document {twice!r} twice for query {query_id!r}; expected it once"
+        )
+
+
+def _ideal_grades(qrels: Qrels) -> NDArray[np.int64]:
+    """The relevant grades of each query, best first."""  # (Q, J)
+    return padded(
+        (
+            np.array(sorted((g for g in judgments.values() if g > 0), reverse=True), np.int64)
+            for judgments in qrels.values()
+        ),
+        0,
+        np.int64,
+    )
+
+
+Number = TypeVar("Number", np.float64, np.int64)
+
+
+def padded(rows: Iterable[NDArray[np.int64]], fill: float, dtype: type[Number]) -> NDArray[Number]:
+    """Rows of different lengths as one array, at least one column wide."""
+    rows = list(rows)
+    out: NDArray[Number] = np.full((len(rows), max(1, *map(len, rows))), fill, dtype)
+    for line, row in zip(out, rows, strict=True):
+        line[: len(row)] = row
+    return out
+
+
+def candidates_of(
+    index: Index,
+    doc_ids: Sequence[str],
+    scores: NDArray[np.float64],
+    depth: int | None = None,
+    run: str = "the run",
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """One query's rows of a run as an index numbers them, in the order in which they are measured,
+    with their scores; the first `depth` of them."""
+    order = trec_order(doc_ids, scores)[:depth]
+    numbers = np.array([index.snapshot.find(doc_ids[row]) for row in order], np.int64)
+    if (numbers < 0).any():
+        missing = doc_ids[order[np.argmax(numbers < 0)]]
+        raise InputError(
+            f"{index.path} has no document {missing!r}, which {run} has; "
+            "give the index that the run was made from"
+        )
+    return numbers, scores[order]

@@ -1,0 +1,274 @@
+"""What `glassrank budget` does: judged queries, models that score their candidates once and are
+timed in turn, and what was found.
+
+A model comes as something that re-ranks: which pipeline that is, the caller knows.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassrank.corpus import read_qrels, read_queries, read_run
+from glassrank.deadline import now
+from glassrank.errors import InputError
+from glassrank.index import Index
+from glassrank.research.evaluate.budget_curve import Speed, TimeCurve
+from glassrank.research.evaluate.judged import candidates_of
+from glassrank.types import Qrels, Ranking, Run
+
+Item = TypeVar("Item")
+Say = Callable[[str], None]
+_FORMAT = 1
+_TIMED_QUERIES = 8
+
+
+class Track(Protocol):
+    """Shows how many items have gone by."""
+
+    def __call__(self, items: Sequence[Item], what: str, /) -> Iterator[Item]: ...
+
+
+class Reranks(Protocol):
+    """A pipeline, as far as it is needed here."""
+
+    def rerank(
+        self, query: str, numbers: NDArray[np.int64], scores: NDArray[np.floating], /
+    ) -> Ranking:
+        """Given candidates of the first stage, in the model's order."""
+
+
+class JudgedQuery(NamedTuple):
+    """A query and what its second stage is given, best first."""
+
+    query_id: str
+    text: str
+    numbers: NDArray[np.int64]  # (D,), in the index
+    scores: NDArray[np.float64]  # (D,), the first stage's
+
+
+@dataclass(frozen=True)
+class JudgedQueries:
+    """Those queries of a run that are judged."""
+
+    run: Run
+    qrels: Qrels
+    queries: list[JudgedQuery]
+
+    @classmethod
+    def read(
+        cls, run: Path, qrels: str, queries: str, index: Index, depth: int | None, say: Say
+    ) -> "JudgedQueries":
+        """`depth` is the most candidates for a query; all of the run's if it is None."""
+        rows, judgments = read_run(run), read_qrels(qrels)
+        texts = {query.query_id: query.text for query in read_queries(queries)}
+        judged = []
+        for query_id, doc_ids, scores in rows.items():
+            if query_id not in judgments:  # it would change nothing
+                continue
+            if query_id not in texts:
+                raise InputError(
+                    f"{queries} has no query {query_id!r}, which {run} has; give its queries"
+                )
+            rows_here = candidates_of(index, doc_ids, scores, depth, run=str(run))
+            judged.append(JudgedQuery(query_id, texts[query_id], *rows_here))
+        if not judged:
+            raise InputError(f"no query of {run} is judged in {qrels}; give its judgments")
+        if len(judged) < len(judgments):
+            say(
+                f"{len(judgments) - len(judged):,} of the {len(judgments):,} queries of {qrels} "
+                f"are not in {run} and count 0"
+            )
+        return cls(rows, judgments, judged)
+
+    @property
+    def deepest(self) -> int:
+        """The most candidates that a query has."""
+        return max(len(query.numbers) for query in self.queries)
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to score documents with a model: encoded live, or read from a store."""
+
+    name: str
+    """`live`, or `stored` and how."""
+    pipeline: Reranks
+
+
+@dataclass(frozen=True)
+class TimedModel:
+    """A model with all its ways to score."""
+
+    label: str
+    ways: list[Way]
+
+    def scored(self, judged: JudgedQueries, track: Track) -> Run:
+        """One scoring pass over all candidates: from the store if there is one, as it would be in
+        use, and far faster than live."""
+        queries = track(judged.queries, f"Scoring with {self.label}")
+        return Run.from_rankings(
+            (query.query_id, _rerank(self.ways[-1], query)) for query in queries
+        )
+
+
+def labels(models: Sequence[str]) -> list[str]:
+    """Folders' names; of those that share a name, the paths.
+
+    >>> labels(["runs/a/model", "runs/b/model", "runs/tk/", "default"])
+    ['runs/a/model', 'runs/b/model', 'tk', 'default']
+    """
+    paths = [Path(model) for model in models]
+    if len(set(paths)) < len(paths):
+        twice = next(str(path) for path in paths if paths.count(path) > 1)
+        raise InputError(f"--model {twice} is given twice; give each model once")
+    names = [path.resolve().name for path in paths]
+    return [
+        name if names.count(name) == 1 else str(path)
+        for name, path in zip(names, paths, strict=True)
+    ]
+
+
+def measure_speeds(
+    models: Sequence[TimedModel], queries: Sequence[JudgedQuery], repeats: int, track: Track
+) -> list[list[Speed]]:
+    """The speed of each way of each model: medians over some queries, each again and again.
+
+    A first round is not counted: it compiles and fills caches. All models have their turn with each
+    query, so that what else the machine does slows them alike.
+    """
+    ways = [way for model in models for way in model.ways]
+    some = _timed(queries)
+    docs, scoring, encoding = (np.zeros((len(ways), repeats, len(some))) for _ in range(3))
+    turns = [(again, number) for again in range(-1, repeats) for number in range(len(some))]
+    for again, number in track(turns, "Timing"):
+        for position, way in enumerate(ways):
+            timing = _rerank(way, some[number]).timing
+            if again >= 0:
+                docs[position, again, number] = len(some[number].numbers)
+                scoring[position, again, number] = timing["scoring"]
+                encoding[position, again, number] = timing["query"]
+    speeds = iter(map(Speed.median, docs, scoring, encoding))
+    return [[next(speeds) for _ in model.ways] for model in models]
+
+
+def first_stage_ms(index: Index, method: str, queries: Sequence[JudgedQuery], depth: int) -> float:
+    """What it takes to find candidates: a median, of which the first round is not counted."""
+    took = []
+    for again in range(2):
+        for query in _timed(queries):
+            began = now()
+            index.top_k([query.text], depth, method)
+            took += [now() - began] if again else []
+    return float(np.median(took))
+
+
+def _timed(queries: Sequence[JudgedQuery]) -> list[JudgedQuery]:
+    """Some of those with no fewer candidates than most have: a short list says little of speed."""
+    usual = np.median([len(query.numbers) for query in queries])
+    long = [query for query in queries if len(query.numbers) >= usual]
+    places = np.linspace(0, len(long) - 1, min(_TIMED_QUERIES, len(long))).astype(int)
+    return [long[place] for place in places]
+
+
+def _rerank(way: Way, query: JudgedQuery) -> Ranking:
+    return way.pipeline.rerank(query.text, query.numbers, query.scores)
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of the plot: a model, and whether its documents were encoded live or beforehand."""
+
+    model: str
+    way: str
+    speed: Speed
+    curves: dict[str, TimeCurve]
+    """By measure."""
+
+    @property
+    def label(self) -> str:
+        """Unique among the lines of a plot."""
+        return f"{self.model} ({self.way})"
+
+
+@dataclass(frozen=True)
+class BudgetReport:
+    """All lines, over the same candidates."""
+
+    judged: int
+    """Queries with judgments."""
+    deepest: int
+    """The most candidates that a query has."""
+    chosen_on: str
+    """`dev` if depths were chosen on dev queries, `run` if on the run's own."""
+    machine: dict[str, Any]
+    most_ms: int
+    lines: list[Line]
+
+    @property
+    def first_stage(self) -> dict[str, float]:
+        """Each measure before any re-ranking."""
+        return {name: float(curve.at_depth[0]) for name, curve in self.lines[0].curves.items()}
+
+    def to_json(self) -> dict[str, Any]:
+        """
+        format       1
+        queries      how many judged queries the means are over
+        candidates   the most that a query has: `at_depth` goes from 0 to this
+        chosen_on    dev or run: the queries on which the depth of `best` was chosen
+        machine      device and threads
+        first_stage  each measure at 0 ms: the first stage alone
+        ms           0, 1, 2, …: the second stage's milliseconds for one query
+        models       one object for each line of the plot:
+            label        unique among the lines
+            model, way   the model's name; `live`, or `stored` and the store's dtype
+            docs_per_ms  documents scored in a millisecond
+            query_ms     what a query costs before the first document is scored
+            depth        documents re-ranked, for each of `ms`
+            measures     for each measure:
+                at_ms      its value, for each of `ms`, when all of that time is used
+                at_depth   its value at depth 0, 1, 2, …
+                best       depth, ms and value where it is best: the marker of the plot
+        """
+        ms = np.arange(self.most_ms + 1)
+        return {
+            "format": _FORMAT,
+            "queries": self.judged,
+            "candidates": self.deepest,
+            "chosen_on": self.chosen_on,
+            "machine": self.machine,
+            "first_stage": self.first_stage,
+            "ms": ms.tolist(),
+            "models": [
+                {
+                    "label": line.label,
+                    "model": line.model,
+                    "way": line.way,
+                    "docs_per_ms": line.speed.docs_per_ms,
+                    "query_ms": line.speed.query_ms,
+                    "depth": np.minimum(line.speed.depth(ms), self.deepest).tolist(),
+                    "measures": {
+                        name: {
+                            "at_ms": curve.at_ms(ms).tolist(),
+                            "at_depth": curve.at_depth.tolist(),
+                            "best": {
+                                "depth": curve.chosen,
+                                "ms": curve.chosen_ms,
+                                "value": curve.chosen_value,
+                            },
+                        }
+                        for name, curve in line.curves.items()
+                    },
+                }
+                for line in self.lines
+            ],
+        }
+
+
+def default_most_ms(lines: Sequence[Line]) -> int:
+    """Until the slowest has re-ranked all candidates, but no more than a second."""
+    slowest = max(curve.all_ms for line in lines for curve in line.curves.values())
+    return int(np.clip(np.ceil(slowest), 1, 1000))

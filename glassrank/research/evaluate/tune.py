@@ -1,0 +1,85 @@
+"""The first stage's parameters, chosen by a measure on dev queries."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+
+from glassrank.errors import InputError
+from glassrank.index import BM25, QL, RM3, Index, Method, parse_method
+from glassrank.research.evaluate.evaluate import evaluate
+from glassrank.research.evaluate.measures import Measure
+from glassrank.types import Qrels, Query
+
+_K1 = (0.3, 0.6, 0.9, 1.2, 1.5, 1.8, 2.1, 2.5)
+_B = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.9, 1.0)
+_MU = (50, 100, 200, 300, 500, 700, 1000, 1500, 2000, 2500, 3000, 4000, 6000)
+_TERMS = (5, 10, 20, 40)
+_DOCS = (3, 5, 10, 20)
+_WEIGHT = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One choice of parameters, and how good it is."""
+
+    method: Method
+    value: float
+    """Mean of the measure."""
+
+
+def candidates(method: Method) -> list[Method]:
+    """The grid around a method: k1 and b, mu, or RM3's parameters over the base as it is."""
+    grid: Iterator[Method]
+    if isinstance(method, BM25):
+        grid = (replace(method, k1=k1, b=b) for k1, b in product(_K1, _B))
+    elif isinstance(method, QL):
+        grid = (replace(method, mu=float(mu)) for mu in _MU)
+    else:
+        grid = (
+            RM3(method.base, terms, docs, weight)
+            for terms, docs, weight in product(_TERMS, _DOCS, _WEIGHT)
+        )
+    return list(dict.fromkeys([method, *grid]))
+
+
+def tune(
+    index: Index,
+    queries: Sequence[Query],
+    qrels: Qrels,
+    method: str | Method = "bm25",
+    measure: str | Measure = "nDCG@10",
+) -> Iterator[Trial]:
+    """Tries every candidate, the method as given first; `best` picks from what comes out."""
+    start = parse_method(method) if isinstance(method, str) else method
+    measure = Measure.parse(measure) if isinstance(measure, str) else measure
+    judged = [query for query in queries if query.query_id in qrels]
+    if not judged:
+        raise InputError("none of the queries has a judgment; check that queries and qrels match")
+    depth = measure.cutoff or 1000
+    wanted = {query.query_id: qrels[query.query_id] for query in judged}
+    for candidate in candidates(start):
+        run = index.retrieve(judged, depth, candidate)
+        yield Trial(candidate, evaluate(run, wanted, [measure]).mean[str(measure)])
+
+
+def on_the_edge(method: Method) -> list[str]:
+    """Which of its parameters have the least or the greatest value of the grid, or one beyond. A
+    bound that no parameter can pass is no edge: b ends at 0 and 1.
+
+    >>> on_the_edge(BM25(k1=0.3, b=0.4)), on_the_edge(BM25(k1=0.9, b=1.0))
+    (['k1'], [])
+    """
+    grid: dict[str, tuple[float, ...]]
+    if isinstance(method, BM25):
+        grid = {"k1": _K1}
+    elif isinstance(method, QL):
+        grid = {"mu": _MU}
+    else:
+        grid = {"terms": _TERMS, "docs": _DOCS, "weight": _WEIGHT}
+    values = {name: getattr(method, name) for name in grid}
+    return [n for n, value in values.items() if not min(grid[n]) < value < max(grid[n])]
+
+
+def best(trials: Sequence[Trial]) -> Trial:
+    """The first of the best: the method as given wins a tie."""
+    return max(trials, key=lambda trial: trial.value)

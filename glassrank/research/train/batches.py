@@ -1,0 +1,237 @@
+"""Which documents a query learns from: one positive and n negatives. And their texts as tensors on
+the device that trains: batches are cut there, not copied over.
+
+A batch depends on the seed and the step alone, so a run that was killed goes on with the batches it
+would have had.
+"""
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from glassrank.errors import InputError
+from glassrank.models import TokenBatch
+from glassrank.research.train.config import SamplerConfig
+from glassrank.research.train.prepared import Split
+from glassrank.storage.ragged import Ragged
+
+
+@dataclass(frozen=True)
+class BatchRows:
+    """Row numbers into the split; column 0 of `candidates` is the positive."""
+
+    queries: NDArray[np.int64]  # (B,)
+    candidates: NDArray[np.int64]  # (B, 1 + n) positions in split.docs.values
+    passages: NDArray[np.int64] | None = None  # (B, 1 + n) which of their texts, where divided
+
+
+class Sampler:
+    """Batches by their step's number."""
+
+    def __init__(self, split: Split, config: SamplerConfig, seed: int) -> None:
+        kind = _Given if config.kind == "triples" else _Drawn
+        self._source: _Given | _Drawn = kind(split, config, seed)
+        self._split = split
+        self._seed = seed
+
+    def batch(self, step: int) -> BatchRows:
+        """The batch of a step: the same for the same step, however often a run was interrupted."""
+        rows, passages = self._source.batch(step), self._split.passages
+        if passages is None:
+            return rows
+        rng = np.random.default_rng([self._seed, step, 1])  # beside that of candidates
+        docs = self._split.docs.values[rows.candidates]
+        return replace(rows, passages=passages.drawn_from(docs, rng))
+
+
+class _Given:
+    """Triples in the order of their file, again and again."""
+
+    def __init__(self, split: Split, config: SamplerConfig, seed: int) -> None:
+        if split.triples is None:
+            raise InputError(
+                "the prepared arrays have no triples; prepare them again with sampler.triples"
+            )
+        self._triples = split.triples
+        self._config = config
+        self._seed = seed
+        self._order: tuple[int, NDArray[np.int64]] | None = None
+
+    def batch(self, step: int) -> BatchRows:
+        """The triples of this step; with `shuffle`, each pass over them has an order of its own."""
+        size, total = self._config.batch, len(self._triples)
+        numbers = np.arange(step * size, (step + 1) * size)  # (B,)
+        rows = numbers % total
+        if self._config.shuffle:
+            passes = numbers // total
+            for epoch in np.unique(passes).tolist():
+                here = passes == epoch
+                rows[here] = self._shuffled(epoch)[rows[here]]
+        chosen = self._triples[rows].astype(np.int64)  # (B, 3)
+        return BatchRows(chosen[:, 0], chosen[:, 1:])
+
+    def _shuffled(self, epoch: int) -> NDArray[np.int64]:
+        """Only the last one is kept: steps come in order."""
+        if self._order is None or self._order[0] != epoch:
+            rng = np.random.default_rng([self._seed, epoch])
+            self._order = epoch, rng.permutation(len(self._triples))
+        return self._order[1]
+
+
+class _Drawn:
+    """Positives and negatives drawn from a query's candidates, by their grades."""
+
+    def __init__(self, split: Split, config: SamplerConfig, seed: int) -> None:
+        self._config = config
+        self._seed = seed
+        positives: list[NDArray[np.int64]] = []  # of each query that can be learnt from
+        groups: list[NDArray[np.int64]] = []  # beside them: which negatives go with each
+        negatives: list[NDArray[np.int64]] = []  # of each group
+        usable = []
+        for query in range(len(split.queries)):
+            pairs = self._pairs(split, query)
+            if pairs:
+                usable.append(query)
+                positives.append(np.concatenate([mine for mine, _ in pairs]))
+                sizes = [len(mine) for mine, _ in pairs]
+                groups.append(np.repeat(np.arange(len(pairs)) + len(negatives), sizes))
+                negatives.extend(theirs for _, theirs in pairs)
+        if not usable:
+            raise InputError("no query has a positive and a negative document to learn from")
+        self._queries = np.array(usable, np.int64)
+        self._positives = Ragged.of(positives, np.int64)
+        self._groups = np.concatenate(groups)
+        self._negatives = Ragged.of(negatives, np.int64)
+        collection = split.collection[self._queries]
+        share = np.bincount(collection)[collection].astype(float)  # queries of the same collection
+        each = share**config.collection_power / share
+        if config.kind == "grade_groups":  # a query as often as it has positives
+            each = each * np.diff(self._positives.offsets)
+        chances = np.cumsum(each)
+        self._chances = chances / chances[-1]  # (queries,) running sum, up to 1
+
+    def batch(self, step: int) -> BatchRows:
+        """A query by its collection's share, one of its positives, and negatives below that."""
+        rng = np.random.default_rng([self._seed, step])
+        rows = self._chances.searchsorted(rng.random(self._config.batch), side="right")  # (B,)
+        first = self._positives.offsets[rows]
+        sizes = self._positives.offsets[rows + 1] - first
+        chosen = first + (rng.random(len(rows)) * sizes).astype(np.int64)  # (B,)
+        group = self._groups[chosen]
+        begin = self._negatives.offsets[group]
+        count = self._negatives.offsets[group + 1] - begin
+        # Distinct ones: the smallest of as many random numbers; the same again where too few are.
+        wanted = self._config.negatives
+        keys = rng.random((len(rows), max(wanted, int(count.max()))))
+        keys[np.arange(keys.shape[1]) >= count[:, None]] = 2.0
+        order = np.argsort(keys, axis=1)[:, :wanted] % count[:, None]  # (B, n)
+        drawn = self._negatives.values[begin[:, None] + order]
+        candidates = np.column_stack([self._positives.values[chosen], drawn])
+        return BatchRows(self._queries[rows], candidates)
+
+    def _pairs(self, split: Split, query: int) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        """(positives of one grade, their negatives) for each grade that has both."""
+        first, last = split.docs.offsets[query : query + 2]
+        grades = split.grades[first:last]
+        places = np.arange(first, last)
+        if self._config.positives == "found":
+            kept = (split.ranks[first:last] > 0) | (grades <= 0)
+            grades, places = grades[kept], places[kept]
+        if self._config.kind == "first_stage":
+            # Whatever the first stage found and nobody called relevant.
+            pairs = [(places[grades > 0], places[grades <= 0])]
+        else:
+            if self._config.unjudged == "irrelevant":
+                grades = np.maximum(grades, 0)
+            known = sorted(set(grades[grades >= 0].tolist()), reverse=True)
+            pairs = []
+            for grade, nearest in pairwise(known):
+                lower = (grades >= 0) & (grades < grade)
+                if self._config.kind == "nearest_grade":
+                    lower = grades == nearest
+                elif self._config.kind == "grade_groups":
+                    lower = grades == grade - 1
+                pairs.append((places[grades == grade], places[lower]))
+        return [pair for pair in pairs if len(pair[0]) and len(pair[1])]
+
+
+def on_device(array: NDArray[np.int64], device: torch.device) -> Tensor:
+    """Without waiting for the GPU: only copies out of pinned memory do not."""
+    here = torch.from_numpy(array)
+    return here.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else here
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """All queries or documents, padded to the longest that the model reads."""
+
+    ids: Tensor  # (n, L) on the device
+    lengths: NDArray[np.int64]  # (n,) here: cutting a batch asks the device nothing
+
+    @classmethod
+    def of(cls, rows: Ragged, longest: int, device: torch.device) -> "Tokens":
+        """Cut to the longest that is read."""
+        lengths = np.minimum(np.diff(rows.offsets), longest)
+        return cls(torch.from_numpy(rows.padded(longest)).to(device), lengths)
+
+    def batch(self, numbers: NDArray[np.int64], *, whole: bool = False) -> TokenBatch:
+        """(B, longest of these), or of all texts with `whole`."""
+        counted = self.lengths if whole else self.lengths[numbers]
+        longest = max(1, int(counted.max(initial=1)))
+        ids = self.ids[on_device(numbers, self.ids.device), :longest]
+        return TokenBatch(ids, (ids > 0).float())
+
+
+@dataclass(frozen=True)
+class SplitTensors:
+    """A split on the device that trains."""
+
+    queries: Tokens
+    docs: Tokens
+    split: Split
+    grades: Tensor  # beside split.docs.values
+    first_stage: Tensor
+    teacher: Tensor | None
+
+    @classmethod
+    def of(
+        cls, split: Split, docs: Tokens, query_length: int, device: torch.device
+    ) -> "SplitTensors":
+        """Copies a split there."""
+        teacher = None if split.teacher is None else torch.from_numpy(split.teacher).to(device)
+        return cls(
+            Tokens.of(split.queries, query_length, device),
+            docs,
+            split,
+            torch.from_numpy(split.grades).to(device),
+            torch.from_numpy(split.first_stage).to(device),
+            teacher,
+        )
+
+    def examples(self, batch: BatchRows, *, whole: bool = False) -> "Examples":
+        """The queries and documents of a batch; with `whole`, all batches are of one shape."""
+        places = on_device(batch.candidates, self.grades.device)
+        docs = self.split.docs.values[batch.candidates]
+        texts = docs if batch.passages is None else batch.passages
+        return Examples(
+            self.queries.batch(batch.queries, whole=whole),
+            self.docs.batch(texts.ravel(), whole=whole),
+            self.grades[places].clamp(min=0),
+            self.first_stage[places],
+            None if self.teacher is None else self.teacher[places],
+        )
+
+
+@dataclass(frozen=True)
+class Examples:
+    """What one step learns from: B queries, and N documents for each, the positive first."""
+
+    query: TokenBatch  # (B, Q)
+    doc: TokenBatch  # (B * N, D), query by query
+    grades: Tensor  # (B, N)
+    first_stage: Tensor  # (B, N)
+    teacher: Tensor | None  # (B, N)

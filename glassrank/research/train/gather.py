@@ -1,0 +1,299 @@
+"""Collections to texts and candidates: the part of training that reads and searches."""
+
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassrank.errors import InputError
+from glassrank.models.doc_reader import text_of
+from glassrank.research.train.config import Collection, FoldsConfig, Say, TrainConfig
+from glassrank.research.train.given import (
+    Grouped,
+    first_stage_of,
+    given_candidates,
+    group_triples,
+    read_runs,
+    read_text_triples,
+    read_triples,
+    scores_by_query,
+    teacher_scores,
+)
+from glassrank.research.train.prepared import DividedDocs, RunIds
+from glassrank.research.train.texts import Divider, WordTexts, splitters, word_splitter
+from glassrank.storage.ragged import Ragged
+from glassrank.types import Qrels, Query, Run
+
+if TYPE_CHECKING:
+    from glassrank.index import Index
+
+
+@dataclass(frozen=True)
+class GatheredSplit:
+    """Queries, split into words, and what may answer them: the first stage's documents, then
+    judged ones that it missed."""
+
+    queries: list[list[str]]
+    collection: NDArray[np.int32]  # (Q,)
+    docs: Ragged
+    grades: NDArray[np.int32]  # beside docs.values; -1 where nobody judged
+    ranks: NDArray[np.int32]  # beside docs.values; 0 where the first stage missed it
+    scores: NDArray[np.float32]  # beside docs.values
+    triples: NDArray[np.int32] | None = None  # (T, 3) query, places of positive and negative
+    folds: NDArray[np.int32] | None = None  # (Q,)
+    teacher: NDArray[np.float32] | None = None  # beside docs.values, where a file has them
+
+
+@dataclass(frozen=True)
+class WordCounts:
+    """Of whole documents: how often words occur, and in how many documents."""
+
+    words: Counter[str] = field(default_factory=Counter)
+    docs: Counter[str] = field(default_factory=Counter)
+
+    def add(self, words: Sequence[str]) -> None:
+        """One document's."""
+        self.words.update(words)
+        self.docs.update(set(words))
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """All collections of a run: their documents, split into words, and its queries. Each passage of
+    a divided document is a text of its own."""
+
+    docs: Sequence[Sequence[str]]
+    train: GatheredSplit
+    dev: GatheredSplit
+    test: GatheredSplit | None = None
+    counts: WordCounts | None = None
+    passages: DividedDocs | None = None  # where `docs` are their texts
+    ids: RunIds | None = None  # where folds are tested
+
+    def splits(self) -> dict[str, GatheredSplit]:
+        """Those that there are, by name."""
+        named = {"train": self.train, "dev": self.dev, "test": self.test}
+        return {name: split for name, split in named.items() if split is not None}
+
+
+class _Split:
+    """A split as it grows, collection by collection."""
+
+    def __init__(self) -> None:
+        self.queries: list[list[str]] = []
+        self.query_ids: list[str] = []
+        self.collection: list[int] = []
+        self.docs: list[NDArray[np.int64]] = []
+        self.grades: list[NDArray[np.int64]] = []
+        self.ranks: list[NDArray[np.int64]] = []
+        self.scores: list[NDArray[np.float64]] = []
+        self.triples: NDArray[np.int32] | None = None
+        self.folds: list[int] = []
+        self.teacher: list[NDArray[np.float64]] = []
+
+    def finished(self) -> GatheredSplit:
+        """The same in arrays, once no collection is to come."""
+        return GatheredSplit(
+            self.queries,
+            np.array(self.collection, np.int32),
+            Ragged.of(self.docs, np.int32),
+            Ragged.of(self.grades, np.int32).values,
+            Ragged.of(self.ranks, np.int32).values,
+            Ragged.of(self.scores, np.float32).values,
+            self.triples,
+            np.array(self.folds, np.int32) if self.folds else None,
+            Ragged.of(self.teacher, np.float32).values if self.teacher else None,
+        )
+
+
+def gather(config: TrainConfig, base: Path, say: Say = lambda _: None) -> Gathered:
+    """Reads and searches every collection. Paths are relative to `base`."""
+    files = {"sampler.triples": config.sampler.triples, "candidates.run": config.candidates.run}
+    files["candidates.teacher_scores"] = config.candidates.teacher_scores
+    for name, given in files.items():
+        if given and len(config.collections) != 1:
+            raise InputError(
+                f"{name} needs one collection, found {len(config.collections)}: "
+                "it does not say which one an id is from"
+            )
+    docs = WordTexts()
+    splits = {name: _Split() for name in ("train", "dev", "test")}
+    counts = WordCounts() if config.vectors.whole_documents else None
+    divider = Divider(config, base) if config.train_on == "passages" else None
+    doc_ids: list[str] = []
+    for number, collection in enumerate(config.collections):
+        say(f"{collection.name}: reading and searching")
+        with tempfile.TemporaryDirectory() as folder:
+            doc_ids = _gather(
+                config, collection, number, base, Path(folder), docs, splits, counts, divider, say
+            )
+    if config.folds is not None:
+        splits["dev"] = splits["train"]  # each fold is dev once
+    if not splits["dev"].queries:
+        raise InputError("no collection has dev_queries and dev_qrels; one of them needs both")
+    finished = {name: split.finished() for name, split in splits.items() if split.queries}
+    passages = None if divider is None else divider.passages()
+    ids = None
+    if config.folds is not None and len(config.collections) == 1:
+        ids = RunIds.of(splits["train"].query_ids, doc_ids)
+    return Gathered(docs, **finished, counts=counts, passages=passages, ids=ids)
+
+
+def _gather(
+    config: TrainConfig,
+    collection: Collection,
+    number: int,
+    base: Path,
+    folder: Path,
+    docs: WordTexts,
+    splits: dict[str, _Split],
+    counts: WordCounts | None,
+    divider: Divider | None,
+    say: Say,
+) -> list[str]:
+    """Adds one collection to documents and splits. The ids of its documents."""
+    from glassrank.corpus import read_docs, read_qrels, read_queries
+    from glassrank.corpus.irds import source_in
+    from glassrank.index import Index
+    from glassrank.index.snapshot import FILE_NAME as MANIFEST
+
+    query_words, doc_words = splitters(config, base)
+    source = source_in(base, collection.docs)
+    if Path(source, MANIFEST).is_file():
+        index = Index(source)
+    else:
+        reader = read_docs(source, skip_bad=True)
+        index = Index.build(reader, folder / "index")
+        if reader.skipped:
+            bad = f"{reader.skipped:,} empty or bad documents; the first: {reader.first_skipped}"
+            say(f"skipped {bad}")
+    given = read_runs(base, config.candidates.run)
+    teacher = read_runs(base, config.candidates.teacher_scores)
+    numbers: dict[str, int] = {}
+    for doc in index.docs():
+        numbers[doc.doc_id] = len(docs) if divider is None else len(divider)
+        for text in [text_of(doc)] if divider is None else divider.add(doc):
+            docs.append(doc_words(text))
+        if counts is not None:
+            counts.add(word_splitter(config)(text_of(doc)))
+    depths = config.candidates
+    for name, split in splits.items():
+        queries = getattr(collection, f"{name}_queries")
+        qrels = getattr(collection, f"{name}_qrels")
+        if queries is None or qrels is None:
+            continue
+        if name == "train" and config.sampler.triples is not None:
+            asked = list(read_queries(source_in(base, queries)))
+            _add_triples(config, index, asked, base, numbers, docs, split)
+            continue
+        depth = depths.train_depth if name == "train" else depths.dev_depth
+        judgments = read_qrels(source_in(base, qrels))
+        asked = [q for q in read_queries(source_in(base, queries)) if q.query_id in judgments]
+        most = {"train": depths.train_queries, "dev": depths.dev_queries}.get(name)
+        rng = np.random.default_rng([config.seed, number])
+        if most is not None and most < len(asked):
+            asked = [asked[i] for i in np.sort(rng.permutation(len(asked))[:most])]
+        split.queries.extend(query_words(query.text) for query in asked)
+        split.query_ids.extend(query.query_id for query in asked)
+        split.collection.extend([number] * len(asked))
+        if name == "train" and config.folds is not None:
+            split.folds.extend(_folds(config.folds, asked, base, rng))
+        kept = depths.train_kept if name == "train" else None
+        run = (
+            index.retrieve(asked, depth, depths.method)
+            if given is None
+            else given_candidates(given, asked, depth, numbers)
+        )
+        _add_candidates(run, judgments, numbers, split, kept, rng, teacher)
+    return list(numbers)
+
+
+def _folds(
+    wanted: FoldsConfig, queries: Sequence[Query], base: Path, rng: np.random.Generator
+) -> list[int]:
+    from glassrank.corpus import read_folds
+
+    if wanted.file is None:
+        order: list[int] = rng.permutation(len(queries)).tolist()
+        return [place % wanted.count for place in order]
+    known = read_folds(str(base / wanted.file))
+    missing = [query.query_id for query in queries if query.query_id not in known]
+    if missing:
+        raise InputError(
+            f"{wanted.file} has no fold for query {missing[0]!r}; every query needs one"
+        )
+    return [known[query.query_id] for query in queries]
+
+
+def _add_candidates(
+    run: Run,
+    qrels: Qrels,
+    numbers: dict[str, int],
+    split: _Split,
+    kept: int | None,
+    rng: np.random.Generator,
+    teacher: Run | None,
+) -> None:
+    taught = {} if teacher is None else scores_by_query(teacher)
+    for query_id, listed_first, scores in run.items():
+        grades = qrels[query_id]
+        known = set(listed_first)
+        missed = [doc for doc in grades if doc not in known and doc in numbers]
+        listed = [*listed_first, *missed]
+        mine = np.array([grades.get(doc, -1) for doc in listed], np.int64)
+        ranks = np.array([*range(1, len(listed_first) + 1), *[0] * len(missed)], np.int64)
+        # A document that the first stage missed gets what its last one got.
+        floor = float(scores[-1]) if len(scores) else 0.0
+        values = np.array([*scores.tolist(), *[floor] * len(missed)], np.float64)
+        places = np.arange(len(listed))
+        if kept is not None:
+            unjudged = rng.permutation(places[mine < 0])[:kept]
+            places = np.sort(np.concatenate([places[mine >= 0], unjudged]))
+        split.docs.append(np.array([numbers[listed[i]] for i in places], np.int64))
+        split.grades.append(mine[places])
+        split.ranks.append(ranks[places])
+        split.scores.append(values[places])
+        if teacher is not None:
+            split.teacher.append(teacher_scores(taught, query_id, [listed[i] for i in places]))
+
+
+def _add_triples(
+    config: TrainConfig,
+    index: "Index",
+    queries: Sequence[Query],
+    base: Path,
+    numbers: dict[str, int],
+    docs: WordTexts,
+    split: _Split,
+) -> None:
+    query_words, doc_words = splitters(config, base)
+    if config.sampler.triples_of == "texts":
+        texts = read_text_triples(base / str(config.sampler.triples), query_words, doc_words, docs)
+        grouped = group_triples(texts.triples)
+        _add_grouped(split, grouped, texts.queries, np.zeros(len(grouped.grades), np.int64))
+        return
+    ids = {query.query_id: number for number, query in enumerate(queries)}
+    grouped = group_triples(read_triples(base / str(config.sampler.triples), ids, numbers))
+    ranks, scores = first_stage_of(grouped, index, queries, numbers, config.candidates)
+    _add_grouped(split, grouped, [query_words(query.text) for query in queries], ranks, scores)
+
+
+def _add_grouped(
+    split: _Split,
+    grouped: Grouped,
+    queries: Sequence[list[str]],
+    ranks: NDArray[np.int64],
+    scores: NDArray[np.float64] | None = None,
+) -> None:
+    split.queries.extend(queries[number] for number in grouped.queries.tolist())
+    split.collection.extend([0] * len(grouped.queries))
+    split.docs.extend(np.split(grouped.docs.values, grouped.docs.offsets[1:-1]))
+    split.grades.append(grouped.grades)
+    split.ranks.append(ranks)
+    split.scores.append(np.zeros(len(ranks)) if scores is None else scores)
+    split.triples = grouped.triples

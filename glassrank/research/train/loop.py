@@ -1,0 +1,276 @@
+"""The training loop: steps, validations, the best model kept.
+
+A step depends on its number and the seed alone (its batch, its dropout), so a run that was killed
+and goes on ends with the same weights, on a CPU to the last bit.
+"""
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from glassrank.backends.gpu import device_named
+from glassrank.errors import InputError
+from glassrank.models import Ranker
+from glassrank.models.checkpoint import Usage, load_model
+from glassrank.models.trained import save_model
+from glassrank.research.train.batches import Examples, Sampler, SplitTensors, Tokens
+from glassrank.research.train.build import build_model, show_texts, whole_model
+from glassrank.research.train.config import Say, TrainConfig
+from glassrank.research.train.config_files import run_settings
+from glassrank.research.train.distributed import ALONE, Team
+from glassrank.research.train.prepared import Prepared
+from glassrank.research.train.recorded_step import RecordedStep
+from glassrank.research.train.report import LOG, card, draw_if_possible
+from glassrank.research.train.state import RunProgress, load_state, save_state
+from glassrank.research.train.step import Step, make_optimizers
+from glassrank.research.train.validate import (
+    Validation,
+    quality_by_depth,
+    validate,
+    with_calibration,
+)
+from glassrank.storage.files import append_line, atomic_write
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a run has led to."""
+
+    model: Ranker
+    progress: RunProgress
+    final: Validation
+
+
+def train(
+    config: TrainConfig,
+    prepared: Prepared,
+    out: Path,
+    device: str = "cpu",
+    say: Say = lambda _: None,
+    should_stop: Callable[[int], bool] | None = None,
+    team: Team = ALONE,
+    base: Path = Path(),
+    track: Callable[[Mapping[str, float]], None] = lambda _: None,
+) -> Trained:
+    """Runs to the end, or goes on from where an earlier call was stopped. In a team, every process
+    makes this call, and `should_stop` is asked of the first. Paths in the config are relative to
+    `base`. `track` is told the numbers of each validation."""
+    if config.sampler.batch < team.size:
+        raise InputError(
+            f"{team.size} processes cannot share a batch of {config.sampler.batch}; "
+            "raise sampler.batch or start fewer"
+        )
+    target = device_named(device)
+    model = build_model(config, prepared, base).to(target)
+    docs = Tokens.of(prepared.docs, config.doc_length, target)
+    whole = whole_model(config, base)
+    if whole is not None:
+        whole.to(target)
+    if config.start.model is None or (config.start.layers and whole is not None):
+        show_texts(model, docs, whole)
+    data = SplitTensors.of(prepared.train, docs, config.query_length, target)
+    dev = SplitTensors.of(prepared.dev, docs, config.query_length, target)
+    sampler = Sampler(prepared.train, config.sampler, config.seed)
+    optimizers = make_optimizers(model, config.optimizer)
+    settings = {**run_settings(config), "arrays": prepared.fingerprint}
+    with team.leader_first():
+        progress = load_state(out / "last", model, optimizers, settings) or RunProgress()
+    if progress.step != team.agreed(progress.step):
+        raise InputError(f"{out} must be one folder for all processes")
+    if progress.step and team.leads:
+        say(f"going on from step {progress.step:,}")
+    model.train()
+    started, first_step = time.perf_counter(), progress.step
+    running = torch.zeros((), device=target)
+
+    recorded = target.type == "cuda" and team.size == 1
+    # For every device that might be there, torch would write down the stack, in each step.
+    seed = torch.default_generator.manual_seed if target.type == "cpu" else torch.manual_seed
+
+    def cut(step: int) -> Examples:
+        return data.examples(team.share(sampler.batch(step)), whole=recorded)
+
+    examples = cut(progress.step)
+    step: Step | None = None
+    while progress.step < config.optimizer.steps and not progress.finished:
+        step = step or _step(
+            model, optimizers, config, team, examples if recorded else None, whole, say
+        )
+        seed(team.seed(config.seed * 1_000_003 + progress.step))
+        value = step.gradients(examples)
+        # Here, since the update waits for the GPU: the next batch is ready before it is done.
+        examples = cut(progress.step + 1)
+        step.update(progress)
+        running += value
+        progress.step += 1
+        last = progress.step == config.optimizer.steps
+        if progress.step % config.validation.every == 0 or last:
+            total = team.total(running)
+            if team.leads:
+                wanted = config.validation
+                precision = validation_precision(config, model)
+                validation = validate(
+                    model, dev, wanted.measure, wanted.queries, precision, wanted.depth
+                )
+                rate = (progress.step - first_step) / (time.perf_counter() - started)
+                _record(config, prepared, model, validation, total, progress, rate, out, say)
+                track(progress.history[-1])
+                save_state(out / "last", model, optimizers, progress, settings)
+            progress = team.agreed(progress)
+            running.zero_()
+        if should_stop is not None and team.agreed(team.leads and should_stop(progress.step)):
+            break
+    with team.leader_first():
+        if team.leads:
+            return _finish(config, prepared, model, dev, progress, out, say)
+    final = json.loads((out / "result.json").read_text("utf-8"))
+    return Trained(
+        load_model(out / "best", trusted=[config.model]).model.to(target),
+        progress,
+        Validation(**final),
+    )
+
+
+def _step(
+    model: Ranker,
+    optimizers: dict[str, Optimizer],
+    config: TrainConfig,
+    team: Team,
+    examples: Examples | None,
+    whole: Ranker | None,
+    say: Say,
+) -> Step:
+    """Recorded for batches as these are, where the model allows it: one of somebody else's may read
+    values back in the middle of a step."""
+    if examples is not None:
+        try:
+            return RecordedStep(model, optimizers, config, examples, whole)
+        except RuntimeError as error:
+            say(f"each launch of a step is made on its own: {str(error).splitlines()[0]}")
+    return Step(model, optimizers, config, team, whole)
+
+
+def stands_still(history: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the last three losses are the same, where batches alone would make them differ."""
+    last = [row["loss"] for row in history[-3:]]
+    return len(last) == 3 and max(last) - min(last) <= 1e-5 * abs(max(last))
+
+
+def validation_precision(config: TrainConfig, model: Ranker) -> str:
+    """Transformers are measured as they are trained, since they take long."""
+    return config.optimizer.precision if model.reads_pieces else "float32"
+
+
+def _record(
+    config: TrainConfig,
+    prepared: Prepared,
+    model: Ranker,
+    validation: Validation,
+    running: Tensor,
+    progress: RunProgress,
+    rate: float,
+    out: Path,
+    say: Say,
+) -> None:
+    """One validation: log it; keep the model if it is the best, else lower rates or stop."""
+    every = config.validation.every
+    steps = (progress.step - 1) % every + 1  # the last validation may come earlier than others
+    row = {
+        "step": progress.step,
+        "loss": float(running) / steps,
+        "value": validation.value,
+        "depth": validation.depth,
+        "at_all": validation.at_all,
+        "compared": validation.compared,
+        "first_stage": validation.first_stage,
+        "steps_per_second": round(rate, 3),
+    }
+    progress.history.append({name: row[name] for name in row if name != "steps_per_second"})
+    append_line(out, LOG, json.dumps(row))
+    say(
+        f"step {progress.step:,}: loss {row['loss']:.4f}, {config.validation.measure} "
+        f"{validation.at_all:.4f} re-ranking all, {validation.value:.4f} at depth "
+        f"{validation.depth} (first stage {validation.first_stage:.4f}), {rate:.1f} steps/s"
+    )
+    if stands_still(progress.history) and not stands_still(progress.history[:-1]):
+        say(
+            f"the loss has stood at {row['loss']:.4f} since step {progress.history[-3]['step']:,}, "
+            "so nothing is learned: all scores may be the same, as behind a ReLU that gives zero; "
+            "begin again with lower rates in [optimizer], or another seed"
+        )
+    if validation.compared > progress.best or not np.isfinite(progress.best):
+        progress.best, progress.best_step = validation.compared, progress.step
+        progress.best_depth, progress.without_gain, progress.plateau = validation.depth, 0, 0
+        usage = _usage(config, validation)
+        save_model(
+            out / "best", model, usage, prepared.words, card(config, prepared, model, progress)
+        )
+        return
+    progress.without_gain += 1
+    progress.plateau += 1
+    if progress.plateau > config.optimizer.plateau_patience:
+        progress.rate_factor *= config.optimizer.plateau_factor
+        progress.plateau = 0
+    progress.finished = progress.without_gain >= config.validation.patience
+
+
+def _finish(
+    config: TrainConfig,
+    prepared: Prepared,
+    model: Ranker,
+    dev: SplitTensors,
+    progress: RunProgress,
+    out: Path,
+    say: Say,
+) -> Trained:
+    """The best weights, measured on all dev queries, with the depth that suits them."""
+    best = load_model(out / "best", trusted=[config.model]).model.to(
+        next(model.parameters()).device
+    )
+    if config.fixed_first_stage_weight is not None:
+        best.mix_first_stage(config.fixed_first_stage_weight)
+    precision = validation_precision(config, best)
+    final = validate(best, dev, config.validation.measure, None, precision)
+    if prepared.test is not None:  # looked at once, with the depth that dev chose
+        device = dev.grades.device
+        test = SplitTensors.of(prepared.test, dev.docs, config.query_length, device)
+        by_depth, first_stage = quality_by_depth(
+            best, test, config.validation.measure, None, precision
+        )
+        value = by_depth[min(final.depth, max(by_depth))]
+        final = replace(final, test=value, test_first_stage=first_stage)
+    usage, told = with_calibration(_usage(config, final), best, dev, precision)
+    text = card(config, prepared, best, progress, final) + told
+    save_model(out / "best", best, usage, prepared.words, text, config.vectors.saved)
+    with atomic_write(out / "result.json") as file:
+        json.dump(asdict(final), file, indent=1)
+    say(
+        f"best at step {progress.best_step:,}: on all dev queries {config.validation.measure} "
+        f"{final.value:.4f} at depth {final.depth} (first stage {final.first_stage:.4f})"
+    )
+    if final.test is not None:
+        say(f"on test queries {final.test:.4f} (first stage {final.test_first_stage:.4f})")
+    draw_if_possible(out, config.validation.measure, say)
+    return Trained(best, progress, final)
+
+
+def _usage(config: TrainConfig, validation: Validation) -> Usage:
+    """A best depth near the deepest that was tried says that deeper may be better still: then there
+    is no limit."""
+    limit = validation.depth if validation.depth < 0.9 * config.candidates.dev_depth else None
+    return Usage(
+        config.query_length,
+        config.doc_length,
+        limit,
+        config.candidates.method,
+        passages=config.passages,
+        remove_stop_words=config.remove_stop_words,
+    )

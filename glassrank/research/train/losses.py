@@ -1,0 +1,77 @@
+"""Losses are functions of scores, one row for each query: the first column is the positive
+document, the others are negatives."""
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from glassrank.research.train.config import LossConfig
+
+
+def loss(config: LossConfig, scores: Tensor, grades: Tensor, teacher: Tensor | None) -> Tensor:
+    """The mean over the batch. All are (B, N); grades are 0 where nobody judged."""
+    if config.kind == "hinge":
+        return hinge(scores)
+    if config.kind == "ranknet":
+        return ranknet(scores)
+    if config.kind == "pointwise":
+        return pointwise(scores)
+    if config.kind == "softmax":
+        return softmax(scores)
+    if config.kind == "gains":
+        return custom_gains(scores, grades)
+    if teacher is None:
+        raise ValueError(f"the loss {config.kind} needs teacher scores; set candidates.teacher")
+    if config.kind == "margin_mse":
+        return margin_mse(scores, teacher)
+    positives = (grades > 0) * config.positive_bonus
+    wanted = standardized(teacher) if config.standardized else teacher
+    return listwise_kl(scores, config.temperature * wanted + positives)
+
+
+def hinge(scores: Tensor) -> Tensor:
+    """max(0, 1 - positive + negative), as in the TK paper."""
+    return torch.relu(1 - scores[:, :1] + scores[:, 1:]).mean()
+
+
+def ranknet(scores: Tensor) -> Tensor:
+    """-log sigmoid(positive - negative)."""
+    return functional.softplus(scores[:, 1:] - scores[:, :1]).mean()
+
+
+def pointwise(scores: Tensor) -> Tensor:
+    """Each document on its own: relevant or not."""
+    wanted = torch.zeros_like(scores)
+    wanted[:, 0] = 1
+    return functional.binary_cross_entropy_with_logits(scores, wanted)
+
+
+def softmax(scores: Tensor) -> Tensor:
+    """-log of the positive's share among its negatives: equation 1 of the RPACRR paper."""
+    return -scores.log_softmax(1)[:, 0].mean()
+
+
+def custom_gains(scores: Tensor, grades: Tensor) -> Tensor:
+    """Cross-entropy against shares of 2^grade - 1: equation 4 of the RPACRR paper."""
+    gains = torch.exp2(grades.float().clamp(min=0)) - 1  # (B, N)
+    shares = gains / gains.sum(1, keepdim=True).clamp(min=1e-9)
+    return -(shares * scores.log_softmax(1)).sum(1).mean()
+
+
+def margin_mse(scores: Tensor, teacher: Tensor) -> Tensor:
+    """The distance from positive to negative shall be the teacher's."""
+    ours, theirs = scores[:, :1] - scores[:, 1:], teacher[:, :1] - teacher[:, 1:]
+    return functional.mse_loss(ours, theirs)
+
+
+def standardized(scores: Tensor) -> Tensor:
+    """Mean 0 and deviation 1 in each row; a row of equal scores stays at 0."""
+    centred = scores - scores.mean(1, keepdim=True)
+    return centred / (centred.pow(2).mean(1, keepdim=True).sqrt() + 1e-4)
+
+
+def listwise_kl(scores: Tensor, teacher: Tensor) -> Tensor:
+    """The whole list's shares shall be the teacher's."""
+    return functional.kl_div(
+        scores.log_softmax(1), teacher.log_softmax(1), log_target=True, reduction="batchmean"
+    )

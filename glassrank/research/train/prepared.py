@@ -1,0 +1,257 @@
+"""What training reads, as plain arrays: words and vectors, documents or their passages, and splits
+of queries with their candidates. In folds, each query is tested once, by a model that chose its
+best step on the next fold and learnt from the others.
+
+Where documents are divided into passages, one is drawn at random while training, with its
+document's grade, and on dev and test queries the best one is the document's score: Z. Dai, J.
+Callan, "Deeper Text Understanding for IR with Contextual Neural Language Modeling" (SIGIR 2019),
+BERT-MaxP; MORES is adapted so, too.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassrank.errors import InputError
+from glassrank.models.saved import best_passages, check_words
+from glassrank.storage.ragged import Ragged, Strings, pack
+from glassrank.types import Run
+
+
+@dataclass(frozen=True)
+class RunIds:
+    """By their numbers: of training queries, which folds test, and of all documents.
+
+    >>> ids = RunIds.of(["q7"], ["a", "b"])
+    >>> list(ids.named(Run.from_rows([("0", ["1", "0"], [2.0, 1.0])])).items())[0][:2]
+    ('q7', ['b', 'a'])
+    """
+
+    queries: Ragged  # UTF-8
+    docs: Ragged  # UTF-8
+
+    @classmethod
+    def of(cls, queries: Sequence[str], docs: Sequence[str]) -> "RunIds":
+        """Of lists of ids."""
+        return cls(*(pack([name.encode() for name in names]) for names in (queries, docs)))
+
+    def named(self, run: Run) -> Run:
+        """A run of numbers, as `both_runs` makes it, with ids in their places."""
+        queries, docs = (Strings(ids.offsets, ids.values) for ids in (self.queries, self.docs))
+        return Run.from_rows(
+            (queries[int(query)], [docs[int(doc)] for doc in listed], scores)
+            for query, listed, scores in run.items()
+        )
+
+
+@dataclass(frozen=True)
+class DividedDocs:
+    """Which of the texts are a document's: from `offsets[doc]` on, to before the next one's.
+
+    >>> passages = DividedDocs(np.array([0, 2, 3]))
+    >>> passages.all_of(np.array([1, 0, 1]))
+    (array([2, 0, 1, 2]), array([0, 1, 1, 2]))
+    """
+
+    offsets: NDArray[np.int64]  # (docs + 1,)
+    best: int = 1
+    """A document's score is the sum of so many, the best ones, as the trained model has it."""
+    first: float = 0.0
+    """How much of it is the first one's, likewise."""
+
+    def __len__(self) -> int:
+        """Documents."""
+        return len(self.offsets) - 1
+
+    def drawn_from(
+        self, docs: NDArray[np.int64], rng: np.random.Generator
+    ) -> NDArray[np.int64]:  # as docs
+        """One text of each document, all of its own as likely."""
+        first = self.offsets[docs]
+        count = self.offsets[docs + 1] - first
+        return first + (rng.random(docs.shape) * count).astype(np.int64)
+
+    def all_of(
+        self, docs: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:  # (n,), (n,)
+        """Texts of these documents, one after another, and the place among `docs` of each."""
+        first = self.offsets[docs]
+        count = self.offsets[docs + 1] - first
+        places = np.repeat(np.arange(len(docs)), count)
+        within = np.arange(len(places)) - np.repeat(np.cumsum(count) - count, count)
+        return first[places] + within, places
+
+    def scores(
+        self,
+        values: NDArray[np.float32],
+        places: NDArray[np.int64],
+        shares: NDArray[np.float32],
+    ) -> NDArray[np.float32]:  # (docs,)
+        """Of documents, by the scores of their texts at these places, as a ranking has them.
+        `shares` are what the first stage adds to each."""
+        return best_passages(values, places, shares, self.best, self.first).values
+
+
+@dataclass(frozen=True)
+class Split:
+    """Queries with their candidates: the first stage's documents, then judged ones that it
+    missed."""
+
+    queries: Ragged  # word ids
+    collection: NDArray[np.int32]  # (Q,) which collection a query belongs to
+    docs: Ragged  # candidate documents of each query
+    grades: NDArray[np.int32]  # beside docs.values; -1 where nobody judged
+    ranks: NDArray[np.int32]  # beside docs.values; from 1, 0 where the first stage missed it
+    first_stage: NDArray[np.float32]  # beside docs.values
+    teacher: NDArray[np.float32] | None  # beside docs.values
+    triples: NDArray[np.int32] | None = None  # (T, 3) query, places of positive and negative
+    folds: NDArray[np.int32] | None = None  # (Q,)
+    passages: DividedDocs | None = None  # of all documents, where training divides them
+
+    def check(self, name: str, words: int, docs: int) -> None:
+        """Whether queries, candidates and what stands beside them fit to each other."""
+        _check_rows(self.queries, f"{name}.queries", words)
+        _check_rows(self.docs, f"{name}.docs", docs)
+        queries, places = len(self.queries), len(self.docs.values)
+        beside = {"collection": queries, "grades": places, "ranks": places, "first_stage": places}
+        beside |= {"teacher": places, "folds": queries}
+        check_fits(len(self.docs) == queries, f"{name}.docs")
+        for column, length in beside.items():
+            values = getattr(self, column)
+            check_fits(values is None or len(values) == length, f"{name}.{column}")
+            check_fits(values is None or bool(np.isfinite(values).all()), f"{name}.{column}")
+        for column in ("collection", "folds"):  # they are counted up to the largest
+            values = getattr(self, column)
+            few = values is None or not len(values) or (values.min() >= 0 and values.max() < 10_000)
+            check_fits(few, f"{name}.{column}")
+        if self.triples is not None:
+            most = np.array([queries, places, places])
+            check_fits(self.triples.shape[1:] == (3,), f"{name}.triples")
+            inside = (self.triples >= 0).all() and (self.triples < most).all()
+            check_fits(bool(inside), f"{name}.triples")
+
+    def only(self, queries: NDArray[np.int64]) -> "Split":
+        """These queries with their candidates."""
+        places = [np.arange(*self.docs.offsets[q : q + 2]) for q in queries.tolist()]
+        kept = np.concatenate([np.empty(0, np.int64), *places])
+        return Split(
+            Ragged.of([self.queries[q] for q in queries.tolist()], np.int32),
+            self.collection[queries],
+            Ragged.of([self.docs[q] for q in queries.tolist()], np.int32),
+            self.grades[kept],
+            self.ranks[kept],
+            self.first_stage[kept],
+            None if self.teacher is None else self.teacher[kept],
+            passages=self.passages,
+        )
+
+
+@dataclass(frozen=True)
+class Subwords:
+    """How word vectors are made of the rows of a table: see `models.SubwordTable`."""
+
+    rows: Ragged  # of each word
+    ngrams: NDArray[np.int64]  # (3,) buckets, letters of the shortest and the longest n-gram
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A run's documents, queries and vectors, as numbers."""
+
+    words: list[str]
+    vectors: NDArray[np.float32]  # (V, E); with subwords one row for each of those
+    idf: NDArray[np.float32]  # (V,)
+    docs: Ragged  # word ids; of their passages, where documents are divided
+    train: Split
+    dev: Split
+    description: dict[str, Any]
+    test: Split | None = None
+    subwords: Subwords | None = None
+    ids: RunIds | None = None
+    fingerprint: str = ""
+    """Of the files that this was read from."""
+
+    def splits(self) -> dict[str, Split]:
+        """Those that there are, by name."""
+        named = {"train": self.train, "dev": self.dev, "test": self.test}
+        return {name: split for name, split in named.items() if split is not None}
+
+    @property
+    def passages(self) -> DividedDocs | None:
+        """Which of `docs` are a document's passages; the same in all splits."""
+        return self.train.passages
+
+    @property
+    def doc_count(self) -> int:
+        """Documents, however many passages they have."""
+        return len(self.docs if self.passages is None else self.passages)
+
+    def check(self) -> None:
+        """Whether all numbers lead somewhere: training takes that for granted."""
+        rows = len(self.vectors)
+        words = len(self.idf) if rows else len(self.words)  # pieces have vectors of the model's own
+        if rows:
+            check_words(self.words)
+        check_fits(bool(np.isfinite(self.vectors).all()), "vectors")
+        check_fits(bool(np.isfinite(self.idf).all()), "idf")
+        if self.subwords is None:
+            check_fits(not rows or len(self.words) <= words == rows, "idf")
+        else:
+            _check_rows(self.subwords.rows, "subwords", rows)
+            check_fits(len(self.subwords.rows) == words == len(self.words), "subwords")
+            buckets, shortest, longest = self.subwords.ngrams.tolist()
+            check_fits(0 <= buckets <= rows and 1 <= shortest <= longest <= 100, "subwords.ngrams")
+        _check_rows(self.docs, "docs", words)
+        if self.passages is not None:
+            offsets, best = self.passages.offsets, self.passages.best
+            check_fits(len(offsets) >= 1 and offsets[0] == 0, "passages.offsets")
+            check_fits(offsets[-1] == len(self.docs), "passages.offsets")
+            check_fits(bool((np.diff(offsets) >= 1).all()), "passages.offsets")
+            check_fits(best >= 1, "passages.best")
+            check_fits(0 <= self.passages.first <= 1, "passages.first")
+        if self.ids is not None:
+            _check_rows(self.ids.queries, "query_ids", 256)
+            _check_rows(self.ids.docs, "doc_ids", 256)
+            check_fits(len(self.ids.queries) == len(self.train.queries), "query_ids")
+            check_fits(len(self.ids.docs) == self.doc_count, "doc_ids")
+        for name, split in self.splits().items():
+            split.check(name, words, self.doc_count)
+        check_fits(isinstance(self.description, dict), "prepared.json")
+
+
+def check_fits(sound: bool, name: str) -> None:
+    """An error says which array is wrong."""
+    if not sound:
+        raise InputError(f"{name} does not belong to the other arrays; prepare them again")
+
+
+def _check_rows(rows: Ragged, name: str, below: int) -> None:
+    """Whether all rows lie in their values, and those between 0 and `below`."""
+    offsets, values = rows.offsets, rows.values
+    check_fits(len(offsets) >= 1 and offsets[0] == 0 and offsets[-1] == len(values), name)
+    check_fits(bool((np.diff(offsets) >= 0).all()), name)
+    check_fits(not len(values) or (values.min() >= 0 and values.max() < below), name)
+
+
+def queries_by_fold(prepared: Prepared) -> list[NDArray[np.int64]]:
+    """Which of the training queries each fold tests; none where there are no folds."""
+    folds = prepared.train.folds
+    if folds is None:
+        return []
+    return [np.flatnonzero(folds == fold) for fold in range(int(folds.max()) + 1)]
+
+
+def of_fold(prepared: Prepared, fold: int) -> Prepared:
+    """What the model of a fold learns from, chooses its best step on, and is tested on."""
+    tested = queries_by_fold(prepared)
+    following = (fold + 1) % len(tested)
+    others = [queries for n, queries in enumerate(tested) if n not in (fold, following)]
+    return replace(
+        prepared,
+        train=prepared.train.only(np.sort(np.concatenate(others))),
+        dev=prepared.train.only(tested[following]),
+        test=prepared.train.only(tested[fold]),
+    )

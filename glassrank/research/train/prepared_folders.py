@@ -1,0 +1,187 @@
+"""Prepared arrays in a sealed folder, one `.npy` file each, so that a machine with nothing else can
+train: saved, and loaded if they were made with the settings of now."""
+
+import json
+import math
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import DTypeLike, NDArray
+
+from glassrank.errors import InputError, about
+from glassrank.research.train.config import TrainConfig
+from glassrank.research.train.config_files import check_same, preparation
+from glassrank.research.train.prepared import (
+    DividedDocs,
+    Prepared,
+    RunIds,
+    Split,
+    Subwords,
+    check_fits,
+)
+from glassrank.storage.checked import parse_json
+from glassrank.storage.ragged import Ragged
+from glassrank.storage.sealed import SealedFiles, read_sealed, sealed_folder
+
+_KIND = "preparation"
+_HOLDS = ("prepared.json", "words.txt", "*.npy")
+_MOST_TEXT = 1 << 30
+_MOST_BYTES = 1 << 40
+# Beside each query, and beside each candidate; the last ones need not be there.
+_PARTS: dict[str, DTypeLike] = {
+    "collection": np.int32,
+    "grades": np.int32,
+    "ranks": np.int32,
+    "first_stage": np.float32,
+    "teacher": np.float32,
+    "triples": np.int32,
+    "folds": np.int32,
+}
+_OPTIONAL = ("teacher", "triples", "folds")
+
+
+def save_prepared(folder: Path, prepared: Prepared) -> None:
+    """In the place of what was prepared there before, all at once."""
+    with sealed_folder(folder, _KIND, _HOLDS) as part:
+        text = "".join(f"{word}\n" for word in prepared.words)
+        (part / "words.txt").write_text(text, "utf-8")
+        _write_array(part, "vectors", prepared.vectors, np.float16)
+        _write_array(part, "idf", prepared.idf, np.float32)
+        _save_ragged(part, "docs", prepared.docs, np.int32)
+        if prepared.passages is not None:
+            _write_array(part, "passages.offsets", prepared.passages.offsets, np.int64)
+            _write_array(part, "passages.best", np.array([prepared.passages.best]), np.int64)
+            _write_array(part, "passages.first", np.array([prepared.passages.first]), np.float64)
+        if prepared.ids is not None:
+            _save_ragged(part, "query_ids", prepared.ids.queries, np.uint8)
+            _save_ragged(part, "doc_ids", prepared.ids.docs, np.uint8)
+        if prepared.subwords is not None:
+            _write_array(part, "subwords.ngrams", prepared.subwords.ngrams, np.int64)
+            _save_ragged(part, "subwords", prepared.subwords.rows, np.int64)
+        for name, split in prepared.splits().items():
+            _save_ragged(part, f"{name}.queries", split.queries, np.int32)
+            _save_ragged(part, f"{name}.docs", split.docs, np.int32)
+            for column, dtype in _PARTS.items():
+                if getattr(split, column) is not None:
+                    _write_array(part, f"{name}.{column}", getattr(split, column), dtype)
+        description = json.dumps(prepared.description, indent=1)
+        (part / "prepared.json").write_text(description, "utf-8")
+
+
+def load_prepared(folder: str | Path, config: TrainConfig | None = None) -> Prepared:
+    """With `config`, only what was prepared with the same settings."""
+    remedy = "prepare the arrays with: glassrank prepare CONFIG.toml"
+    prepared = read_sealed(Path(folder), _KIND, _load, remedy)
+    if config is not None:
+        check_same(
+            prepared.description.get("preparation"), preparation(config), str(folder), remedy
+        )
+    return prepared
+
+
+def _load(files: SealedFiles) -> Prepared:
+    with about(files.path, "it does not hold prepared arrays that can be used"):
+        text = files.read("words.txt", _MOST_TEXT).decode("utf-8")
+        ngrams = (
+            _read_array(files, "subwords.ngrams", np.int64) if _has(files, "subwords") else None
+        )
+        passages = _load_passages(files)
+        prepared = Prepared(
+            text.split("\n")[:-1],
+            _read_array(files, "vectors", np.float16, axes=2).astype(np.float32),
+            _read_array(files, "idf", np.float32),
+            _load_ragged(files, "docs", np.int32),
+            _load_split(files, "train", passages),
+            _load_split(files, "dev", passages),
+            parse_json(files.read("prepared.json", _MOST_TEXT)),
+            _load_split(files, "test", passages) if _has(files, "test.queries") else None,
+            None if ngrams is None else Subwords(_load_ragged(files, "subwords", np.int64), ngrams),
+            _load_ids(files),
+            files.fingerprint,
+        )
+        prepared.check()
+        return prepared
+
+
+def _has(files: SealedFiles, ragged: str) -> bool:
+    return f"{ragged}.offsets.npy" in files
+
+
+def _load_passages(files: SealedFiles) -> DividedDocs | None:
+    if not _has(files, "passages"):
+        return None
+    offsets, best = (
+        _read_array(files, f"passages.{name}", np.int64) for name in ("offsets", "best")
+    )
+    check_fits(len(best) == 1, "passages.best")
+    first = _read_array(files, "passages.first", np.float64)
+    check_fits(len(first) == 1, "passages.first")
+    return DividedDocs(offsets, int(best[0]), float(first[0]))
+
+
+def _load_ids(files: SealedFiles) -> RunIds | None:
+    if not _has(files, "query_ids"):
+        return None
+    return RunIds(*(_load_ragged(files, name, np.uint8) for name in ("query_ids", "doc_ids")))
+
+
+def _load_split(files: SealedFiles, name: str, passages: DividedDocs | None) -> Split:
+    columns = {
+        column: _read_array(files, f"{name}.{column}", dtype, axes=2 if column == "triples" else 1)
+        if column not in _OPTIONAL or f"{name}.{column}.npy" in files
+        else None
+        for column, dtype in _PARTS.items()
+    }
+    queries = _load_ragged(files, f"{name}.queries", np.int32)
+    docs = _load_ragged(files, f"{name}.docs", np.int32)
+    return Split(queries=queries, docs=docs, passages=passages, **columns)  # type: ignore[arg-type]
+
+
+def _save_ragged(folder: Path, name: str, rows: Ragged, dtype: DTypeLike) -> None:
+    _write_array(folder, f"{name}.offsets", rows.offsets, np.int64)
+    _write_array(folder, f"{name}.values", rows.values, dtype)
+
+
+def _load_ragged(files: SealedFiles, name: str, dtype: DTypeLike) -> Ragged:
+    return Ragged(
+        _read_array(files, f"{name}.offsets", np.int64), _read_array(files, f"{name}.values", dtype)
+    )
+
+
+def _write_array(folder: Path, name: str, array: NDArray[Any], dtype: DTypeLike) -> None:
+    np.save(folder / f"{name}.npy", np.ascontiguousarray(array, dtype))
+
+
+def _read_array(files: SealedFiles, name: str, dtype: DTypeLike, axes: int = 1) -> NDArray[Any]:
+    """Read into memory, at most as large as the file is."""
+    path = files.path / f"{name}.npy"
+    with files.open(path.name, _MOST_BYTES) as file:
+        try:
+            version = npy.read_magic(file)
+            if version != (1, 0):
+                raise ValueError(f"version {version}")
+            shape, by_columns, kind = npy.read_array_header_1_0(file)
+        except (ValueError, SyntaxError, RecursionError, MemoryError, EOFError) as error:
+            raise InputError(f"{path} is no array: {str(error)[:100]}") from None
+        size = files.size(path.name) - file.tell()
+        if (
+            kind != np.dtype(dtype)
+            or len(shape) != axes
+            or by_columns
+            or min(shape, default=0) < 0
+            or math.prod(shape) * kind.itemsize != size
+        ):
+            raise InputError(
+                f"{path} should have {axes} axes of {np.dtype(dtype)}, found {shape} of {kind}"
+            )
+        array = np.empty(shape, kind)
+        content = array.reshape(-1).view(np.uint8).data
+        start = file.tell()
+        file.seek(0)
+        header = file.read(start)
+        file.readinto(content)  # type: ignore[attr-defined]
+        files.check(path.name, zlib.crc32(content, zlib.crc32(header)))
+    return array

@@ -1,0 +1,261 @@
+"""What a run tells people: the card of its model, its log as a picture of the loss and of the
+measure on dev queries beside the first stage's, and its numbers for TensorBoard or W&B.
+
+with tracking(["tensorboard"], out, config) as track:
+    track({"step": 100, "loss": 0.3, "value": 0.4})   # one row for each validation"""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from glassrank.errors import GlassrankError, InputError, explained
+from glassrank.research.train.config import TrainConfig
+from glassrank.settings import to_plain
+from glassrank.storage.checked import parse_json
+from glassrank.storage.files import whole_file
+from glassrank.storage.folders import Folder
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from glassrank.models import Ranker
+    from glassrank.research.train.config import TrainConfig
+    from glassrank.research.train.prepared import Prepared
+    from glassrank.research.train.state import RunProgress
+    from glassrank.research.train.validate import Validation
+
+
+LOG = "log.jsonl"
+_MOST_BYTES = 1 << 28
+_LOSS, _MEASURE, _FIRST_STAGE = "#c2571a", "#1f5fa8", "#777777"
+
+
+def _beginning(config: "TrainConfig", count: int, numbers: int) -> str:
+    start = config.start
+    if start.model is not None and start.bert is not None:
+        return f"- Began as the trained model {start.model}, with the encoder of {start.bert}"
+    if start.model is not None:
+        return f"- Began as the trained model {start.model}; trained since: {start.parts}"
+    if start.bert is not None:
+        return f"- Began with the weights of {start.bert}; interaction: {start.interaction}"
+    trained = "trained" if config.vectors.train else "as they were"
+    return (
+        f"- Word vectors: {count:,} words, {numbers:,} numbers, from "
+        f"{config.vectors.source}, {trained}"
+    )
+
+
+def card(
+    config: "TrainConfig",
+    prepared: "Prepared",
+    model: "Ranker",
+    progress: "RunProgress",
+    final: "Validation | None" = None,
+) -> str:
+    """What the model is, what it was trained on, and how good it is, in Markdown."""
+    words = sum(p.numel() for n, p in model.named_parameters() if n.startswith("words."))
+    rest = sum(p.numel() for n, p in model.named_parameters() if not n.startswith("words."))
+    lines = [
+        f"# {config.model}",
+        "",
+        f"Trained on {', '.join(c.name for c in config.collections)} "
+        f"({len(prepared.train.queries):,} queries, {prepared.doc_count:,} documents) "
+        f"for {progress.step:,} steps of {config.sampler.batch} queries.",
+        "",
+        f"- Loss: {config.loss.kind}; negatives: {config.sampler.negatives}, {config.sampler.kind}",
+        _beginning(config, len(prepared.words), words),
+        f"- Other parameters: {rest:,}",
+        f"- Teacher: {config.candidates.teacher or 'none'}",
+        f"- Best at step {progress.best_step:,}: {config.validation.measure} {progress.best:.4f} "
+        f"on up to {config.validation.queries:,} dev queries, "
+        + ("re-ranking all" if config.validation.depth == "all" else "at the best depth from 5 on"),
+    ]
+    if prepared.passages is not None:
+        best = prepared.passages.best
+        lines.append(
+            f"- Documents in {len(prepared.docs):,} passages: training draws one at random, with "
+            "its document's grade; a document's score here is that of "
+            + ("its best" if best == 1 else f"its best {best} together")
+            + (f", {first:g} of it the first one's" if (first := prepared.passages.first) else "")
+        )
+    arrays = prepared.description.get("config", {}).get("seed", config.seed)
+    if arrays != config.seed:  # several runs may share them
+        lines.append(f"- Seed: {config.seed}; the arrays were prepared with seed {arrays}")
+    if final is not None:
+        lines.append(
+            f"- On all dev queries: {final.value:.4f} re-ranking {final.depth}, {final.at_all:.4f} "
+            f"re-ranking all; the first stage alone {final.first_stage:.4f}"
+        )
+        if final.test is not None:
+            lines.append(
+                f"- On test queries: {final.test:.4f} at that depth; the first stage "
+                f"alone {final.test_first_stage:.4f}"
+            )
+    settings = json.dumps(to_plain(config), indent=2)
+    return "\n".join([*lines, "", "```json", settings, "```", ""])
+
+
+def read_log(path: Path) -> list[dict[str, Any]]:
+    """One row for each validation, by step.
+
+    A run that was killed may have logged a step twice, or half a line; the last whole one counts.
+    """
+    with explained(f"read {path}"):
+        try:
+            with Folder.open(path.parent) as folder:
+                lines = folder.read(path.name, _MOST_BYTES).split(b"\n")
+        except FileNotFoundError:
+            raise InputError(
+                f"{path} does not exist; it is written at the first validation of a run"
+            ) from None
+    rows = {}
+    for line in lines:
+        try:
+            row = parse_json(line)
+            compared = row["compared"] if "compared" in row else row["value"]  # of older versions
+            rows[int(row["step"])] = {
+                "step": int(row["step"]),
+                "compared": float(compared),
+                **{name: float(row[name]) for name in ("loss", "first_stage")},
+            }
+        except (ValueError, TypeError, KeyError, OverflowError):  # half a line, or a loss of NaN
+            continue
+    if not rows:
+        raise InputError(f"{path} has no validation in it to draw")
+    return [rows[step] for step in sorted(rows)]
+
+
+def draw_curves(folder: Path, measure: str, picture: str = "curves.svg") -> Path:
+    """Draws the log in a run's folder; the picture's name says its format: svg, png, pdf."""
+    try:
+        import matplotlib
+    except ImportError:
+        raise InputError(
+            "curves need matplotlib; install it with: pip install 'glassrank[plots]'"
+        ) from None
+    rows = read_log(folder / LOG)
+    # Text stays text, and the same log gives the same file.
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "glassrank"}):
+        metadata = {"Date": None} if picture.endswith(".svg") else None
+        kind = Path(picture).suffix.removeprefix(".")
+        with whole_file(folder / picture) as part:
+            _figure(rows, measure).savefig(part, format=kind, metadata=metadata)
+    return folder / picture
+
+
+def draw_if_possible(folder: Path, measure: str, say: Callable[[str], None]) -> None:
+    """For the end of a run, which no missing library may spoil."""
+    try:
+        say(f"curves in {draw_curves(folder, measure)}")
+    except GlassrankError as error:
+        say(f"no curves were drawn: {error}")
+
+
+def _figure(rows: list[dict[str, Any]], measure: str) -> "Figure":
+    from matplotlib.figure import Figure  # not pyplot, which looks for a screen
+
+    figure = Figure(figsize=(7, 5), layout="constrained")
+    upper, lower = figure.subplots(2, 1, sharex=True)
+    steps = [row["step"] for row in rows]
+    values = [row["compared"] for row in rows]
+    upper.plot(steps, [row["loss"] for row in rows], color=_LOSS, marker=".")
+    upper.set_ylabel("loss")
+    lower.plot(steps, values, color=_MEASURE, marker=".", label="re-ranked")
+    # The first stage does not change; the last row's stands for all.
+    lower.axhline(
+        rows[-1]["first_stage"], color=_FIRST_STAGE, linestyle="--", label="first stage alone"
+    )
+    best = max(range(len(rows)), key=lambda i: (values[i], -i))  # the first of equals was kept
+    name = f"best: {values[best]:.4f} at step {steps[best]:,}"
+    lower.plot(steps[best], values[best], color=_MEASURE, marker="*", ms=13, ls="", label=name)
+    lower.set_ylabel(f"{measure} on dev queries")
+    lower.set_xlabel("steps")
+    lower.legend(loc="lower right", frameon=False)
+    for axes in (upper, lower):
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(alpha=0.25)
+    return figure
+
+
+Track = Callable[[Mapping[str, float]], None]
+
+
+@contextmanager
+def tracking(names: Sequence[str], out: Path, config: TrainConfig) -> Iterator[Track]:
+    """To all that are named, until the block ends."""
+    with ExitStack() as stack:
+        trackers = [stack.enter_context(_known(name)(out, config)) for name in names]
+
+        def track(row: Mapping[str, float]) -> None:
+            for tracker in trackers:
+                tracker(row)
+
+        yield track
+
+
+def _known(name: str) -> Callable[[Path, TrainConfig], AbstractContextManager[Track]]:
+    if name not in _TRACKERS:
+        raise InputError(f"{name!r} is not known; numbers go to {' or '.join(_TRACKERS)}")
+    return _TRACKERS[name]
+
+
+@contextmanager
+def _tensorboard(out: Path, config: TrainConfig) -> Iterator[Track]:
+    """In `out/tensorboard`; a run that goes on writes a further file there."""
+    try:
+        board: Any = import_module("torch.utils.tensorboard")
+    except ImportError:
+        raise _missing("tensorboard") from None
+    writer = board.SummaryWriter(str(out / "tensorboard"))
+
+    def track(row: Mapping[str, float]) -> None:
+        for name, value in _values(row, config).items():
+            writer.add_scalar(name, value, int(row["step"]))
+        writer.flush()
+
+    try:
+        yield track
+    finally:
+        writer.close()
+
+
+@contextmanager
+def _wandb(out: Path, config: TrainConfig) -> Iterator[Track]:
+    """As W&B's environment says: with `WANDB_MODE=offline`, in `out/wandb` alone. A run that goes
+    on is the same one there."""
+    try:
+        import wandb
+    except ImportError:
+        raise _missing("wandb") from None
+    out.mkdir(parents=True, exist_ok=True)
+    run = wandb.init(
+        project="glassrank",
+        name=out.name,
+        id=hashlib.blake2b(str(out.resolve()).encode(), digest_size=8).hexdigest(),
+        resume="allow",
+        dir=str(out),
+        config=to_plain(config),
+    )
+    try:
+        yield lambda row: run.log(_values(row, config), step=int(row["step"]))
+    finally:
+        run.finish()
+
+
+_TRACKERS = {"tensorboard": _tensorboard, "wandb": _wandb}
+
+
+def _values(row: Mapping[str, float], config: TrainConfig) -> dict[str, float]:
+    """All but the step, the measure under its name."""
+    names = {"value": config.validation.measure}
+    return {names.get(name, name): value for name, value in row.items() if name != "step"}
+
+
+def _missing(package: str) -> InputError:
+    return InputError(
+        f"numbers go to {package} only where it is: pip install 'glassrank[{package}]'"
+    )

@@ -1,0 +1,121 @@
+"""A training run's state on disk, as tensors and JSON: a run that was killed goes on from here."""
+
+import json
+import math
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from glassrank.errors import InputError, about
+from glassrank.models.weight_files import check_finite, write_tensors
+from glassrank.research.train.config_files import check_same
+from glassrank.settings import from_plain
+from glassrank.storage.checked import parse_json
+from glassrank.storage.sealed import NoFolderError, SealedFiles, read_sealed, sealed_folder
+
+
+@dataclass
+class RunProgress:
+    """Where a run stands."""
+
+    step: int = 0
+    best: float = -1.0
+    best_step: int = 0
+    best_depth: int = 0
+    without_gain: int = 0
+    """Validations since the best one."""
+    rate_factor: float = 1.0
+    plateau: int = 0
+    finished: bool = False
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+
+_KIND = "training state"
+_TENSORS, _PROGRESS = "state.safetensors", "progress.json"
+_MOST_BYTES, _MOST_TEXT = 1 << 36, 1 << 28
+
+
+def save_state(
+    folder: Path,
+    model: nn.Module,
+    optimizers: dict[str, Optimizer],
+    progress: RunProgress,
+    settings: dict[str, Any],
+) -> None:
+    """There is always one whole state. `settings` says what the run depends on."""
+    tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
+    for name, optimizer in optimizers.items():
+        for number, values in optimizer.state_dict()["state"].items():
+            for key, value in values.items():
+                tensors[f"{name}.{number}.{key}"] = torch.as_tensor(value)
+    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    with sealed_folder(folder, _KIND, (_TENSORS, _PROGRESS)) as part:
+        write_tensors(plain, part / _TENSORS)
+        done = _finite(asdict(progress))
+        best = -1.0 if done["best"] is None else done["best"]
+        stored = {"settings": settings, "progress": {**done, "best": best}}
+        (part / _PROGRESS).write_text(json.dumps(stored), "utf-8")
+
+
+def load_state(
+    folder: Path,
+    model: nn.Module,
+    optimizers: dict[str, Optimizer],
+    settings: dict[str, Any],
+) -> RunProgress | None:
+    """None if there is nothing to go on from. A state of other settings is refused."""
+    remedy = f"to begin again, remove {folder}, or choose another out"
+
+    def load_files(files: SealedFiles) -> RunProgress:
+        with about(files.path, "it does not hold a state to go on from"):
+            stored = parse_json(files.read(_PROGRESS, _MOST_TEXT))
+            check_same(stored["settings"], settings, str(files.path), remedy)
+            tensors = load(files.read(_TENSORS, _MOST_BYTES))
+            check_finite(tensors)
+            _fill(model, optimizers, tensors)
+            return from_plain(RunProgress, stored["progress"], "progress")
+
+    try:
+        return read_sealed(folder, _KIND, load_files, remedy)
+    except NoFolderError:
+        return None
+
+
+def _fill(model: nn.Module, optimizers: dict[str, Optimizer], tensors: dict[str, Tensor]) -> None:
+    model.load_state_dict(_under(tensors, "model."))
+    for name, optimizer in optimizers.items():
+        shapes = [p.shape for group in optimizer.param_groups for p in group["params"]]
+        state: dict[int, dict[str, Tensor]] = {}
+        for key, tensor in _under(tensors, f"{name}.").items():
+            number, value = key.split(".", 1)
+            if tensor.dim() and tensor.shape != shapes[int(number)]:
+                raise InputError(f"{key[:100]} does not belong to the model")
+            state.setdefault(int(number), {})[value] = tensor
+        groups = optimizer.state_dict()["param_groups"]
+        optimizer.load_state_dict({"state": state, "param_groups": groups})
+        _plain_steps(optimizer)
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no word for a loss that is no number."""
+    if isinstance(value, dict):
+        return {name: _finite(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
+
+
+def _plain_steps(optimizer: Optimizer) -> None:
+    """SparseAdam counts its steps in a Python number, which was kept as a tensor."""
+    if isinstance(optimizer, torch.optim.SparseAdam):
+        for values in optimizer.state.values():
+            values["step"] = int(values["step"])

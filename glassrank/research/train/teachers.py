@@ -1,0 +1,118 @@
+"""Teacher scores of candidates: what a larger model thinks of every pair that may be trained on."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassrank.backends.gpu import device_named
+from glassrank.research.train.gather import GatheredSplit
+from glassrank.research.train.prepared import Split
+from glassrank.storage.ragged import Ragged
+from glassrank.text.vector_training import load_sentence_transformer
+
+
+class Teacher(Protocol):
+    """Whose scores a model learns from."""
+
+    def scores(self, split: GatheredSplit) -> NDArray[np.float32]:
+        """Beside `split.docs.values`."""
+        ...
+
+
+def find_teacher(folder: Path, docs: Sequence[Sequence[str]], device: str) -> Teacher:
+    """A trained model of ours, whatever it is, a cross-encoder, or a sentence transformer."""
+    from glassrank.models.transformers_folders import is_cross_encoder
+
+    ours = (folder / "weights.safetensors").exists() or (folder / "checksums.json").exists()
+    if ours or is_cross_encoder(folder):
+        return ModelTeacher(folder, docs, device)
+    return SentenceTeacher(str(folder), docs)
+
+
+class MeanTeacher:
+    """Several: the weighted mean of their scores, each of mean 0 and deviation 1 among a query's
+    candidates, since a cosine and a logit know nothing of each other's scale."""
+
+    def __init__(self, teachers: Sequence[tuple[Teacher, float]]) -> None:
+        self._teachers = teachers
+
+    def scores(self, split: GatheredSplit) -> NDArray[np.float32]:
+        """The weighted mean of standardised scores."""
+        lengths, owner = np.diff(split.docs.offsets), split.docs.owners
+        total = np.zeros(len(owner), np.float64)
+        for teacher, weight in self._teachers:
+            total += weight * _standardized(teacher.scores(split), owner, lengths)
+        return (total / sum(weight for _, weight in self._teachers)).astype(np.float32)
+
+
+def _standardized(
+    scores: NDArray[np.float32], owner: NDArray[np.int64], lengths: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Within each query's own candidates."""
+    count = np.maximum(lengths, 1)
+    centred = scores - (np.bincount(owner, scores, len(lengths)) / count)[owner]
+    deviation = np.sqrt(np.bincount(owner, centred**2, len(lengths)) / count)
+    values: NDArray[np.float64] = centred / (deviation + 1e-6)[owner]
+    return values
+
+
+class ModelTeacher:
+    """A trained ranker: a BERT or MORES, say, that a small model learns from."""
+
+    def __init__(self, folder: Path, docs: Sequence[Sequence[str]], device: str) -> None:
+        from glassrank.models.checkpoint import load_model
+        from glassrank.models.text_batches import text_encoder
+        from glassrank.research.train.batches import Tokens
+
+        saved = load_model(folder)
+        self._encoder = text_encoder(saved)
+        self._usage = saved.usage
+        self._device = device_named(device)
+        self._model = saved.model.to(self._device)
+        self._docs = Tokens.of(
+            self._ids(docs, saved.usage.doc_length), saved.usage.doc_length, self._device
+        )
+
+    def scores(self, split: GatheredSplit) -> NDArray[np.float32]:
+        """By a model of ours."""
+        from glassrank.research.train.batches import SplitTensors
+        from glassrank.research.train.validate import score_candidates
+
+        queries = self._ids(split.queries, self._usage.query_length)
+        read = Split(
+            queries, split.collection, split.docs, split.grades, split.ranks, split.scores, None
+        )
+        data = SplitTensors.of(read, self._docs, self._usage.query_length, self._device)
+        precision = "bf16" if self._device.type == "cuda" else "float32"
+        return score_candidates(self._model, data, np.arange(len(queries)), precision)
+
+    def _ids(self, texts: Sequence[Sequence[str]], longest: int) -> Ragged:
+        encoded = self._encoder.encode([" ".join(words) for words in texts], longest)
+        return Ragged.of([text.ids for text in encoded], np.int32)
+
+
+class SentenceTeacher:
+    """A sentence transformer: the cosine of query and document, both encoded once."""
+
+    def __init__(self, path: str, docs: Sequence[Sequence[str]]) -> None:
+        self._model: Any = load_sentence_transformer(path)
+        self._docs = self._encode(docs)
+
+    def _encode(self, texts: Sequence[Sequence[str]]) -> NDArray[np.float32]:
+        joined = [" ".join(words) for words in texts]
+        vectors = self._model.encode(joined, normalize_embeddings=True, batch_size=256)
+        return np.asarray(vectors, np.float32)
+
+    def scores(self, split: GatheredSplit) -> NDArray[np.float32]:
+        """Cosines of a sentence encoder."""
+        encoded = self._encode(split.queries)
+        docs = split.docs
+        owner = docs.owners
+        out = np.empty(len(owner), np.float32)
+        for start in range(0, len(owner), 1 << 16):
+            part = slice(start, start + (1 << 16))
+            out[part] = np.einsum("ij,ij->i", encoded[owner[part]], self._docs[docs.values[part]])
+        return out

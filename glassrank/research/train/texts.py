@@ -1,0 +1,199 @@
+"""A run's texts as its model reads them: by the encoder, where the model has one already, documents
+in the passages that the trained model will divide them into, and texts of words kept on disk."""
+
+import os
+import tempfile
+import weakref
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+
+from glassrank.errors import InputError
+from glassrank.models.contract import PieceText
+from glassrank.models.doc_reader import PassageReader
+from glassrank.models.pretrained import read_pretrained
+from glassrank.research.train.build import start_model
+from glassrank.research.train.config import TrainConfig
+from glassrank.research.train.config_files import family_of
+from glassrank.research.train.prepared import DividedDocs
+from glassrank.settings import from_plain
+from glassrank.text.encoder import TextEncoder, Vocabulary, WordEncoder
+from glassrank.types import Doc
+
+_SEPARATOR = "\n"
+"""No word has white space in it: that is where texts were split."""
+_AT_ONCE = 1 << 22
+
+
+class WordTexts(Sequence[list[str]]):
+    """A list of lists of words that can be read again and again; it grows at its end. It is on
+    disk, where a word takes its letters, and in memory a text takes eight bytes: a list of lists
+    has an object for each word.
+
+    >>> texts = WordTexts()
+    >>> texts.append(["red", "cat"])
+    >>> texts.append([])
+    >>> texts[0], list(texts)
+    (['red', 'cat'], [['red', 'cat'], []])
+    """
+
+    def __init__(self) -> None:
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115
+        weakref.finalize(self, self._file.close)
+        self._ends = array("q", [0])
+        self._waiting: list[bytes] = []
+        self._waiting_bytes = 0
+
+    def append(self, words: Sequence[str]) -> None:
+        """One text more."""
+        text = _SEPARATOR.join(words).encode("utf-8", "surrogatepass")
+        self._waiting.append(text)
+        self._waiting_bytes += len(text)
+        self._ends.append(self._ends[-1] + len(text))
+        if self._waiting_bytes > _AT_ONCE:
+            self._write()
+
+    def _write(self) -> None:
+        self._file.seek(0, os.SEEK_END)
+        self._file.write(b"".join(self._waiting))
+        self._file.flush()
+        self._waiting, self._waiting_bytes = [], 0
+
+    def __len__(self) -> int:
+        return len(self._ends) - 1
+
+    @overload
+    def __getitem__(self, number: int) -> list[str]: ...
+    @overload
+    def __getitem__(self, number: slice) -> list[list[str]]: ...
+    def __getitem__(self, number: int | slice) -> list[str] | list[list[str]]:
+        if isinstance(number, slice):
+            return [self[i] for i in range(*number.indices(len(self)))]
+        if not 0 <= number < len(self):
+            raise IndexError(number)
+        if self._waiting:
+            self._write()
+        start, end = self._ends[number], self._ends[number + 1]
+        return _words(os.pread(self._file.fileno(), end - start, start))
+
+    def __iter__(self) -> Iterator[list[str]]:
+        if self._waiting:
+            self._write()
+        number = 0
+        while number < len(self):  # a block at a time: a read for each would take longer than it
+            start, first = self._ends[number], number
+            while number < len(self) and self._ends[number + 1] - start <= _AT_ONCE:
+                number += 1
+            number = max(number, first + 1)
+            block = os.pread(self._file.fileno(), self._ends[number] - start, start)
+            for i in range(first, number):
+                yield _words(block[self._ends[i] - start : self._ends[i + 1] - start])
+
+
+def _words(text: bytes) -> list[str]:
+    return text.decode("utf-8", "surrogatepass").split(_SEPARATOR) if text else []
+
+
+Splitter = Callable[[str], list[str]]
+
+
+def splitters(config: TrainConfig, base: Path) -> tuple[Splitter, Splitter]:
+    """How queries and documents are split, and cut. What reads pieces of words and has no limit in
+    words gets texts as they are, apart from white space, which means nothing to it. A model that
+    was trained before keeps its own limits."""
+    from glassrank.text import split_words
+
+    lengths = config.query_length, config.doc_length
+    text = piece_text(config, base)
+    if text is None:
+        query, doc = (partial(_cut, word_splitter(config), length) for length in lengths)
+        return query, doc
+    # A word is one piece at least, so pieces to fill the length are never missing.
+    query, doc = (
+        partial(_cut, str.split, length) if words is None else partial(_cut, split_words, words)
+        for words, length in zip((text.query_words, text.doc_words), lengths, strict=True)
+    )
+    return query, doc
+
+
+def word_splitter(config: TrainConfig) -> Splitter:
+    """All words, or those that are left without stop words."""
+    from glassrank.text import split_words
+    from glassrank.text.english import without_function_words
+
+    if not config.remove_stop_words:
+        return split_words
+    return lambda text: without_function_words(split_words(text))
+
+
+def _cut(split: Splitter, longest: int, text: str) -> list[str]:
+    return split(text)[:longest]
+
+
+def trained_encoder(config: TrainConfig, base: Path) -> tuple[list[str], TextEncoder] | None:
+    """Words or pieces that a model knows already, and what reads them; None where the texts
+    themselves say."""
+    from glassrank.models.text_batches import text_encoder
+    from glassrank.text.encoder import PieceEncoder
+
+    if config.start.model is not None:
+        saved = start_model(config, base)
+        return saved.vocabulary, text_encoder(saved, unseen=False)
+    if not family_of(config).reads_pieces:
+        return None
+    if config.start.bert is None:
+        raise InputError(
+            f"a {config.model} reads pieces of words: say whose, with start.bert or start.model"
+        )
+    bert = read_pretrained(config.start.bert, base)
+    return bert.vocabulary, PieceEncoder(bert.vocabulary, bert.lowercase)
+
+
+def piece_text(config: TrainConfig, base: Path) -> PieceText | None:
+    """What a model over pieces reads; one that was trained before keeps its own limits. None of a
+    model over words."""
+    family = family_of(config)
+    if not family.reads_pieces:
+        return None
+    settings: Any = (
+        from_plain(family.config_type, config.config, "config")
+        if config.start.model is None
+        else start_model(config, base).model.config
+    )
+    text: PieceText = settings.text
+    return text
+
+
+class Divider:
+    """Documents to the texts of their passages, which follow one another."""
+
+    def __init__(self, config: TrainConfig, base: Path) -> None:
+        known, pieces = trained_encoder(config, base), piece_text(config, base)
+        # A word takes one place, whatever its number will be.
+        words = WordEncoder(Vocabulary([]), remove_stop_words=config.remove_stop_words)
+        self._reader = PassageReader(
+            words if known is None else known[1],
+            config.doc_length,
+            None if pieces is None else pieces.doc_words,
+            config.passages,
+        )
+        self._how = config.passages
+        self._offsets = [0]
+
+    def __len__(self) -> int:
+        """Documents so far."""
+        return len(self._offsets) - 1
+
+    def add(self, doc: Doc) -> list[str]:
+        """One document more: its texts."""
+        texts = self._reader.read([doc])[0].all().texts
+        self._offsets.append(self._offsets[-1] + len(texts))
+        return texts
+
+    def passages(self) -> DividedDocs:
+        """Which texts are whose, once no document is to come."""
+        return DividedDocs(np.array(self._offsets, np.int64), self._how.best, self._how.first)

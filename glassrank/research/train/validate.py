@@ -1,0 +1,224 @@
+"""How well a model re-ranks dev queries, to which depth it should, and how its scores become
+probabilities of relevance there."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from glassrank.models import Ranker
+from glassrank.models.calibration import (
+    JudgedScores,
+    Quality,
+    fit,
+    join,
+    quality,
+    rank_weights,
+)
+from glassrank.models.checkpoint import Usage
+from glassrank.research.train.batches import SplitTensors
+from glassrank.research.train.prepared import Split
+from glassrank.research.train.step import look_up, pair_scores, rounding
+from glassrank.types import Qrels, Run
+
+if TYPE_CHECKING:
+    from glassrank.research.evaluate import DepthCurve
+
+
+_PAIRS_AT_ONCE, _OF_WORDS = 512, 200
+"""Pairs, with documents of so many words; attention takes memory with the square of them."""
+_SHALLOWEST = 5
+"""Of the depths at which the TK authors' code compares steps."""
+
+
+@dataclass(frozen=True)
+class Validation:
+    """A measure on dev queries when re-ranking to the best depth, and beside it the first stage."""
+
+    value: float
+    depth: int
+    at_all: float
+    """When every candidate is re-ranked."""
+    first_stage: float
+    compared: float = 0.0
+    """What steps of a run are compared by: see `ValidationConfig.depth`."""
+    test: float | None = None
+    """On test queries at that depth."""
+    test_first_stage: float | None = None
+
+
+@torch.no_grad()
+def score_candidates(
+    model: Ranker, data: SplitTensors, queries: NDArray[np.int64], precision: str = "float32"
+) -> NDArray[np.float32]:
+    """Scores of all candidates of these queries, in their order; documents go by length. Those that
+    are divided have the scores of their best passages."""
+    split = data.split
+    owner = split.docs.owners
+    places = np.flatnonzero(np.isin(owner, queries))
+    texts, candidates = split.docs.values[places].astype(np.int64), np.arange(len(places))
+    if split.passages is not None:
+        texts, candidates = split.passages.all_of(texts)
+    # Like lengths together: little padding. Stable, so that results do not depend on the batch.
+    order = np.argsort(data.docs.lengths[texts], kind="stable")
+    scores = np.zeros(len(texts), np.float32)
+    was_training = model.training
+    model.eval()
+    at_once = _pairs_at_once(int(data.docs.lengths.max(initial=0)))
+    for start in range(0, len(order), at_once):
+        part = order[start : start + at_once]
+        at = places[candidates[part]]
+        needed, which = np.unique(owner[at], return_inverse=True)
+        with rounding(precision, data.first_stage.device):
+            query = model.encode_query(data.queries.batch(needed))  # each query once
+        doc = look_up(model, data.docs.batch(texts[part]))
+        device = data.first_stage.device
+        first_stage = data.first_stage[torch.from_numpy(at).to(device)]
+        each = query.rows(torch.from_numpy(which).to(device))
+        scored = pair_scores(model, each, doc, first_stage, precision)
+        scores[part] = scored.float().cpu().numpy()
+    model.train(was_training)
+    if split.passages is None:
+        return scores
+    weight = model.first_stage_weight
+    shares = split.first_stage[places] * np.float32(0 if weight is None else weight.item())
+    return split.passages.scores(scores, candidates, shares)
+
+
+def _pairs_at_once(longest_doc: int) -> int:
+    share = min(1.0, (_OF_WORDS / max(1, longest_doc)) ** 2)
+    return max(1, int(_PAIRS_AT_ONCE * share))
+
+
+def validate(
+    model: Ranker,
+    data: SplitTensors,
+    measure: str,
+    most_queries: int | None = None,
+    precision: str = "float32",
+    compared_at: Literal["all", "best"] = "all",
+) -> Validation:
+    """Scores once, then looks at every depth."""
+    by_depth, first_stage = quality_by_depth(model, data, measure, most_queries, precision)
+    depth = best_depth(by_depth)
+    at_all = by_depth[max(by_depth)]
+    deep = {depth: value for depth, value in by_depth.items() if depth >= _SHALLOWEST}
+    compared = max(deep.values(), default=at_all) if compared_at == "best" else at_all
+    return Validation(by_depth[depth], depth, at_all, first_stage, compared)
+
+
+def best_depth(by_depth: Mapping[int, float]) -> int:
+    """The smallest of the best."""
+    return max(by_depth, key=lambda depth: (by_depth[depth], -depth))
+
+
+def quality_by_depth(
+    model: Ranker,
+    data: SplitTensors,
+    measure: str,
+    most_queries: int | None = None,
+    precision: str = "float32",
+) -> tuple[dict[int, float], float]:
+    """The measure at every re-ranking depth, and the first stage's alone."""
+    queries = np.arange(len(data.split.queries))[:most_queries]
+    scores = score_candidates(model, data, queries, precision)
+    return measure_by_depth(data.split, queries, scores, measure)
+
+
+def measure_by_depth(
+    split: Split, queries: NDArray[np.int64], scores: NDArray[np.floating], measure: str
+) -> tuple[dict[int, float], float]:
+    """The same of scores that are there already, in the order of `score_candidates`."""
+    curve, first_stage = _curve(split, queries, scores, measure)
+    return dict(zip(curve.depths.tolist(), curve.mean.tolist(), strict=True)), first_stage
+
+
+def _curve(
+    split: Split, queries: NDArray[np.int64], scores: NDArray[np.floating], measure: str
+) -> tuple["DepthCurve", float]:
+    from glassrank.research.evaluate import evaluate, evaluate_at_depths
+
+    first_run, second_run, qrels = both_runs(split, queries, scores)
+    deepest = max(int(split.ranks.max(initial=1)), 1)
+    curves = evaluate_at_depths(first_run, second_run, qrels, [measure], range(1, deepest + 1))
+    return curves[measure], evaluate(first_run, qrels, [measure]).mean[measure]
+
+
+def both_runs(
+    split: Split, queries: NDArray[np.int64], scores: NDArray[np.floating]
+) -> tuple[Run, Run, Qrels]:
+    """The first stage's order and these scores' of what the first stage found, and judgments."""
+    first, second = [], []
+    qrels: Qrels = {}
+    at = 0
+    for query in queries.tolist():
+        begin, end = split.docs.offsets[query : query + 2]
+        mine = scores[at : at + end - begin]
+        at += end - begin
+        retrieved = (
+            split.ranks[begin:end] > 0
+        )  # judged documents that the first stage missed stay out
+        docs = [str(doc) for doc in split.docs.values[begin:end].tolist()]
+        listed = [doc for doc, here in zip(docs, retrieved.tolist(), strict=True) if here]
+        first.append((str(query), listed, -split.ranks[begin:end][retrieved].astype(float)))
+        second.append((str(query), listed, mine[retrieved].astype(float)))
+        grades = split.grades[begin:end].tolist()
+        qrels[str(query)] = {
+            doc: grade for doc, grade in zip(docs, grades, strict=True) if grade >= 0
+        }
+    return Run.from_rows(first), Run.from_rows(second), qrels
+
+
+_MOST_QUERIES = 1000
+
+
+def with_calibration(
+    usage: Usage, model: Ranker, dev: SplitTensors, precision: str = "float32"
+) -> tuple[Usage, str]:
+    """How the model is used, with its calibration, fitted on every other dev query; and a paragraph
+    for its card with its quality on those between, empty where dev queries are too few, or scores
+    do not tell what is relevant."""
+    queries = np.arange(len(dev.split.queries))[:_MOST_QUERIES]
+    scores = score_candidates(model, dev, queries, precision).astype(np.float64)
+    weight = model.first_stage_weight
+    if weight is not None:
+        scores -= weight.item() * dev.first_stage.cpu().numpy()[: len(scores)].astype(np.float64)
+    lists = judged(dev, queries, scores)
+    if len(lists) < 2:
+        return usage, ""
+    fitted_on, measured_on = join(lists[::2]), join(lists[1::2])
+    calibration = fit(fitted_on)
+    if calibration is None:
+        return usage, ""
+    measured = quality(calibration.probabilities(measured_on.scores), measured_on)
+    return replace(usage, calibration=calibration), card_paragraph(measured, len(lists) // 2)
+
+
+def judged(
+    dev: SplitTensors, queries: NDArray[np.int64], scores: NDArray[np.float64]
+) -> list[JudgedScores]:
+    """What the first stage lists, for each query. What nobody judged counts as not relevant."""
+    split = dev.split
+    lists = []
+    for query in queries.tolist():
+        begin, end = split.docs.offsets[query : query + 2]
+        ranks = split.ranks[begin:end]
+        listed = ranks > 0
+        if listed.any():
+            relevant = split.grades[begin:end][listed] > 0
+            weights = rank_weights(ranks[listed])
+            lists.append(JudgedScores(scores[begin:end][listed], relevant, weights))
+    return lists
+
+
+def card_paragraph(measured: Quality, queries: int) -> str:
+    """What a model's card says of its probabilities."""
+    return (
+        "\n## Probabilities\n\nFitted on every other dev query, measured on the first ten and the "
+        f"first hundred candidates of the {queries:,} between: Brier score {measured.brier:.4f}, "
+        f"{measured.brier_of_mean:.4f} of their mean; calibration error {measured.error:.4f}. "
+        "What nobody judged counts as not relevant, so that true probabilities are rather higher.\n"
+    )

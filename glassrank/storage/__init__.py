@@ -1,0 +1,1 @@
+"""What lies on disk: atomic folders, checksums, arrays that are mapped into memory."""

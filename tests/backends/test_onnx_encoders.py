@@ -1,0 +1,144 @@
+"""Transformers as ONNX graphs beside the plain ones."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from glassrank.backends.configs import waves
+from glassrank.backends.onnx_encoders import (
+    Quantized,
+    Weights,
+    add_bert,
+    add_contextual,
+    as_float32,
+    int8_linear,
+)
+from glassrank.backends.onnx_file import CONTRIB, Graph
+from glassrank.backends.onnx_session import OnnxSession
+from glassrank.backends.transformer import (
+    ContextualConfig,
+    ContextualLayers,
+    Encoder,
+    EncoderConfig,
+)
+from glassrank.errors import InputError
+
+SMALL = EncoderConfig(vocabulary=30, size=24, layers=2, heads=4, feed_forward=40, positions=20)
+KINDS = {
+    "BERT": SMALL,
+    "the other GELU": replace(SMALL, activation="gelu_tanh"),
+    "ReLU": replace(SMALL, activation="relu"),
+    "fewer heads": replace(SMALL, heads=3, head_size=6),
+    "MPNet": replace(SMALL, distances=8),
+    "no layers": replace(SMALL, layers=0),
+}
+
+
+def shaken(module: torch.nn.Module) -> Any:
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    return module.eval()
+
+
+def arrays_of(module: torch.nn.Module) -> dict[str, NDArray[Any]]:
+    return {name: tensor.numpy() for name, tensor in module.state_dict().items()}
+
+
+def bert(config: EncoderConfig, weights: Weights, threads: int = 1) -> Callable[..., Any]:
+    graph = Graph("BERT")
+    ids = graph.input("ids", "int64", [1, "length"])
+    states = add_bert(graph, ids, config, weights)
+    graph.output("states", states, "float32", [1, "length", config.size])
+    session = OnnxSession(graph.serialized(), optimised=True, threads=threads)
+    return lambda ids: session.run({"ids": ids})[0]
+
+
+def quantized(weights: dict[str, NDArray[Any]]) -> Weights:
+    made: dict[str, Any] = dict(weights)
+    for name, array in weights.items():
+        if array.ndim == 2 and ("layers." in name or "pieces" in name):
+            scales = np.abs(array).max(1) / np.float32(127)
+            made[name] = Quantized(np.rint(array / scales[:, None]).astype(np.int8), scales)
+    return made
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_berts_states_are_those_of_the_plain_form(kind: str) -> None:
+    plain = shaken(Encoder(KINDS[kind]))
+    encode = bert(KINDS[kind], arrays_of(plain))
+    for length in (1, 2, 9, 20):
+        ids = torch.randint(0, 30, (1, length))
+        expected = plain(ids, torch.ones(1, length)).detach()
+        np.testing.assert_allclose(encode(ids.numpy()), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_contextual_vectors_are_those_of_the_plain_form() -> None:
+    config = ContextualConfig(2, 3, 12, feed_forward=20)
+    plain = shaken(ContextualLayers(14, config))
+    graph = Graph("TK")
+    given = [graph.input(name, "float32", [1, "length", 14]) for name in ("words", "places")]
+    rows = add_contextual(graph, *given, 14, config, arrays_of(plain))
+    graph.output("rows", rows, "float32", [1, "length", 14])
+    session = OnnxSession(graph.serialized(), optimised=True)
+    for length in (1, 2, 11):
+        words = torch.randn(1, length, 14)
+        expected = plain(words, torch.ones(1, length)).detach()
+        (found,) = session.run({"words": words.numpy(), "places": waves(length, 14)[None]})
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("inputs", [24, 128, 300])
+def test_int8_products_are_those_of_rounded_rows(inputs: int) -> None:
+    """The slow form: each block of 128 values of a row becomes integers with a scale of its own."""
+    random = np.random.default_rng(inputs)
+    scales = random.uniform(0.001, 0.01, 7).astype(np.float32)
+    weight = Quantized(random.integers(-127, 128, (7, inputs), np.int8), scales)
+    rows = random.normal(size=(1, 5, inputs)).astype(np.float32)
+    graph = Graph("product")
+    given = graph.input("rows", "float32", [1, "length", inputs])
+    made = int8_linear(graph, given, "weight", weight)
+    graph.output("made", made, "float32", [1, "length", 7])
+    (found,) = OnnxSession(graph.serialized(), optimised=True).run({"rows": rows})
+    expected = np.zeros((5, 7))
+    for start in range(0, inputs, 128):
+        block = rows[0, :, start : start + 128].astype(np.float64)  # (5, B)
+        step = np.abs(block).max(1, keepdims=True) / 127
+        whole = np.rint(block / step) * step
+        expected += whole @ as_float32(weight)[:, start : start + 128].T.astype(np.float64)
+    exact = rows[0].astype(np.float64) @ as_float32(weight).T.astype(np.float64)
+    off = np.abs(found[0] - expected).max()
+    assert off <= 0.3 * np.abs(exact - expected).max() + 1e-4  # nothing but last bits of rounding
+
+
+def test_a_text_gives_the_same_bytes_with_any_number_of_threads() -> None:
+    config = EncoderConfig(vocabulary=99, size=96, layers=2, heads=4, feed_forward=256)
+    weights = quantized(arrays_of(shaken(Encoder(config))))
+    one, two = (bert(config, weights, threads) for threads in (1, 2))
+    for length in (1, 7, 64, 300):
+        ids = np.random.default_rng(length).integers(0, 99, (1, length))
+        assert np.array_equal(one(ids), two(ids))
+
+
+def test_graphs_are_what_onnx_says_a_graph_is() -> None:
+    onnx = pytest.importorskip("onnx", reason="onnx is not installed")
+    graph = Graph("small")
+    ids = graph.input("ids", "int64", [1, "length"])
+    states = add_bert(graph, ids, KINDS["MPNet"], arrays_of(Encoder(KINDS["MPNet"])))
+    graph.output("states", states, "float32", [1, "length", 24])
+    model = onnx.load_from_string(graph.serialized())
+    onnx.checker.check_model(model, full_check=True)
+    (weight,) = [w for w in model.graph.initializer if w.name == "layers.0.attention.output.bias"]
+    assert onnx.numpy_helper.to_array(weight).shape == (24,)
+    assert {node.domain for node in model.graph.node} == {"", CONTRIB}
+
+
+def test_what_is_no_graph_is_one_sentence() -> None:
+    with pytest.raises(InputError, match="no graph that ONNX Runtime opens"):
+        OnnxSession(b"nothing of the kind")

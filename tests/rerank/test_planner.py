@@ -1,0 +1,265 @@
+"""With a fake clock the rule is exact."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from glassrank.deadline import NEVER, Deadline, LateError, ending, must_end, now
+from glassrank.rerank.cost_model import CostModel
+from glassrank.rerank.scheduler import Planner, spare_ms
+
+
+class FakeClock:
+    def __init__(self) -> None:
+        self.time = 0.0
+
+    def __call__(self) -> float:
+        return self.time
+
+
+times = st.floats(0, 20, allow_nan=False)
+
+
+@given(
+    budget=st.floats(0, 100),
+    sizes=st.lists(st.floats(0.5, 300), max_size=60),
+    base=times,
+    rate=times,
+    took=st.lists(st.floats(0, 50), min_size=60, max_size=60),
+    most=st.floats(1, 1000),
+)
+def test_no_piece_begins_whose_prediction_passes_the_deadline(
+    budget: float, sizes: list[float], base: float, rate: float, took: list[float], most: float
+) -> None:
+    clock = FakeClock()
+    cost = CostModel(base, rate)
+    deadline = Deadline.after(budget, clock)
+    pieces: list[tuple[int, int]] = []
+
+    grace = spare_ms(budget) / 2  # of what a pipeline keeps beside this budget
+
+    def score(start: int, stop: int) -> np.ndarray:
+        size, end = sum(sizes[start:stop]), budget * (1 + 1e-9) + 1e-9
+        assert clock.time + cost.expect(size) <= end
+        assert clock.time + cost.predict(size) <= end + (grace if stop == start + 1 else 0)
+        clock.time += took[len(pieces)]
+        pieces.append((start, stop))
+        return np.arange(start, stop, dtype=np.float32)
+
+    scored = Planner(clock).score(score, np.array(sizes), cost, deadline, most)
+    # Without a gap, from the first candidate on, each once.
+    assert [n for start, stop in pieces for n in range(start, stop)] == list(range(scored.depth))
+    assert scored.values.tolist() == list(range(scored.depth))
+    if scored.depth < len(sizes):  # it stopped because the next one alone would be late
+        following = np.array(sizes[scored.depth : scored.depth + 1])
+        assert cost.fitting(following, deadline.left()) == 0
+
+
+@given(
+    sizes=st.lists(st.floats(1, 300), min_size=1, max_size=60),
+    base=st.floats(0.01, 2),
+    rate=st.floats(0.001, 0.1),
+)
+def test_known_costs_use_the_budget_to_the_last_candidate_that_fits(
+    sizes: list[float], base: float, rate: float
+) -> None:
+    clock = FakeClock()
+    cost = CostModel(base, rate)
+    budget = base + rate * sum(sizes) / 2
+
+    def score(start: int, stop: int) -> np.ndarray:
+        clock.time += base + rate * sum(sizes[start:stop])
+        return np.zeros(stop - start, np.float32)
+
+    deadline = Deadline.after(budget, clock)
+    scored = Planner(clock).score(score, np.array(sizes), cost, deadline, 1e9)
+    assert clock.time <= budget * (1 + 1e-6)
+    if scored.depth < len(sizes):
+        assert clock.time + base + rate * sizes[scored.depth] > budget * (1 - 1e-6)
+
+
+def test_candidates_longer_than_a_piece_come_one_by_one() -> None:
+    """All that are left as one piece could not be stopped."""
+    clock, cost = FakeClock(), CostModel(0.0, 0.1)
+    pieces: list[int] = []
+
+    def score(start: int, stop: int) -> np.ndarray:
+        pieces.append(stop - start)
+        clock.time += 0.1 * 120 * (stop - start)
+        return np.zeros(stop - start, np.float32)
+
+    scored = Planner(clock).score(
+        score, np.full(9, 120.0), cost, Deadline.after(50, clock), most_at_once=1e9
+    )
+    assert pieces == [1] * 4 and scored.depth == 4
+
+
+def test_a_margin_alone_does_not_refuse_the_last_candidate() -> None:
+    """Half of what is kept for the unknown is as good as a margin."""
+    depths = []
+    for margin in (0.08, 0.2):  # 9.5 ms are 10.26 with the one, and 11.4 with the other
+        clock, cost = FakeClock(), CostModel(0.0, 0.1)
+        cost.margin = margin
+        scored = Planner(clock).score(
+            lambda start, stop: np.zeros(stop - start, np.float32),
+            np.full(1, 95.0),
+            cost,
+            Deadline.after(10, clock),
+            most_at_once=1e9,
+        )
+        depths.append(scored.depth)
+    assert depths == [1, 0]
+
+
+def test_without_a_budget_all_are_scored_in_pieces_that_fit_in_memory() -> None:
+    pieces: list[int] = []
+
+    def score(start: int, stop: int) -> np.ndarray:
+        pieces.append(stop - start)
+        return np.zeros(stop - start, np.float32)
+
+    scored = Planner().score(score, np.full(10, 4.0), CostModel(), Deadline.after(None), 12)
+    assert scored.depth == 10 and pieces == [3, 3, 3, 1]
+
+
+def test_costs_are_learned_from_what_was_seen() -> None:
+    cost = CostModel()
+    rng = np.random.default_rng(0)
+    for size in rng.uniform(10, 500, 100):
+        cost.learn(size, 2 + 0.03 * size)
+    assert cost.base == pytest.approx(2, rel=0.01) and cost.rate == pytest.approx(0.03, rel=0.01)
+    assert cost.margin < 0.01
+
+
+def test_one_pause_does_not_spoil_the_predictions() -> None:
+    cost = CostModel()
+    for size in range(10, 200):
+        cost.learn(size, 1 + 0.1 * size)
+    before = cost.predict(100)
+    cost.learn(100, 5000)
+    assert cost.predict(100) < 4 * before
+    for size in range(10, 100):
+        cost.learn(size, 1 + 0.1 * size)
+    assert cost.predict(100) == pytest.approx(before, rel=0.1)
+
+
+@given(seen=st.lists(st.tuples(st.floats(0, 1000), st.floats(0, 100)), max_size=30))
+def test_predictions_are_numbers_that_grow_with_size(seen: list[tuple[float, float]]) -> None:
+    cost = CostModel()
+    for size, took in seen:
+        cost.learn(size, took)
+    predicted = [cost.predict(size) for size in (0, 1, 10, 1000)]
+    assert all(np.isfinite(predicted)) and predicted == sorted(predicted) and predicted[0] >= 0
+
+
+def test_time_is_kept_for_what_comes_after() -> None:
+    """What it has cost, and something to spare; but never so much that nothing is done."""
+    clock = FakeClock()
+    planner = Planner(clock)
+    assert planner.answer_by(arrived=0.0, budget_ms=100.0).at == pytest.approx(94)
+    deadline = Deadline.after(100.0, clock)
+    assert planner.ranked_by(deadline, snippets=10).at == 100
+    assert planner.scored_by(deadline, candidates=50).at == pytest.approx(95)
+    assert planner.scored_by(Deadline.after(10.0, clock), 50).at == pytest.approx(9.2)
+    assert planner.counted_by(deadline).at == pytest.approx(20)
+    for _ in range(50):
+        planner.learn("sending", 1, 4.0)
+        planner.learn("snippets", 10, 20.0)
+        planner.learn("answer", 10, 30.0)
+        planner.learn("sorting", 50, 2.0)
+    assert planner.answer_by(0.0, 100.0).at == pytest.approx(90, abs=0.1)
+    assert planner.answer_by(0.0, 10.0).at == pytest.approx(7.5)
+    assert planner.ranked_by(deadline, 10).at == pytest.approx(80, abs=0.1)
+    assert planner.ranked_by(Deadline.after(30.0, clock), 10).at == pytest.approx(15)
+    assert planner.ranked_by(Deadline.after(-5.0, clock), 10).at == -5
+    assert planner.scored_by(deadline, 50).at == pytest.approx(93, abs=0.1)
+    assert planner.least_for_answer(10) == pytest.approx(30, abs=0.1)
+
+
+def test_work_is_timed_by_the_wall_whatever_clock_a_deadline_has() -> None:
+    """A deadline may count what a thread has computed; what a piece costs is how long it took."""
+    wall, cost = FakeClock(), CostModel()
+
+    def score(start: int, stop: int) -> np.ndarray:
+        wall.time += 10.0
+        return np.zeros(stop - start, np.float32)
+
+    stands_still = Deadline(lambda: 0.0, 1e6)
+    Planner(wall).score(score, np.full(1, 5.0), cost, stands_still, 100.0)
+    assert cost.predict(5.0) == pytest.approx(10.0)
+
+
+def test_a_piece_that_is_stopped_leaves_what_was_scored_before_it() -> None:
+    """It knows when it must end; what it took is learned, and nothing behind it is tried."""
+    told: list[float] = []
+    cost = CostModel(base=0.1, rate=0.01)
+    deadline = Deadline.after(1_000.0)
+
+    def score(start: int, stop: int) -> np.ndarray:
+        told.append(must_end().at)
+        if start >= 40:
+            must_end().earlier(2_000.0).check("a piece")
+        return np.arange(start, stop, dtype=np.float32)
+
+    scored = Planner().score(score, np.full(100, 5.0), cost, deadline, 100.0, stops=True)
+    assert scored.depth == 40 and scored.values.tolist() == list(range(40))
+    assert len(told) == 3 and all(1.0 < at - deadline.at <= 5.0 for at in told)
+    assert must_end() is NEVER
+
+
+def test_a_piece_ends_with_what_it_is_a_part_of() -> None:
+    def score(start: int, stop: int) -> np.ndarray:
+        must_end().check("a piece")
+        return np.zeros(stop - start, np.float32)
+
+    for stops, deadline in itertools.product((True, False), (NEVER, Deadline.after(60_000.0))):
+        asked = score, np.ones(3), CostModel(), deadline, 9.0
+        with ending(Deadline.after(0.0)), pytest.raises(LateError):
+            Planner().score(*asked, stops=stops)
+        with ending(Deadline.after(60_000.0)):
+            assert Planner().score(*asked, stops=stops).depth == 3
+    assert must_end() is NEVER
+
+
+def test_only_the_wall_clock_stops_a_piece() -> None:
+    """Compiled code, which looks at no other one, would take the time of another for its own."""
+    clock, told = FakeClock(), []
+
+    def score(start: int, stop: int) -> np.ndarray:
+        told.append(must_end())
+        return np.zeros(stop - start, np.float32)
+
+    deadline = Deadline.after(10.0, clock)
+    scored = Planner(clock).score(score, np.ones(3), CostModel(), deadline, 9.0, stops=True)
+    assert scored.depth == 3
+    assert told == [NEVER] and Deadline.after(1.0).clock is now
+
+
+@pytest.mark.parametrize(
+    ("ms", "stops", "tried"),
+    [(9_900, False, 1), (10_002, False, 0), (10_002, True, 1), (10_010, True, 0)],
+)
+def test_what_can_be_stopped_may_try_the_time_that_is_kept(
+    ms: float, stops: bool, tried: int
+) -> None:
+    """Of 10 s, 5 ms are kept beside the budget."""
+
+    def score(start: int, stop: int) -> np.ndarray:
+        return np.zeros(stop - start, np.float32)
+
+    deadline, cost = Deadline.after(10_000.0), CostModel(rate=1.0)
+    sizes = np.array([ms])
+    assert Planner().score(score, sizes, cost, deadline, 1e9, stops=stops).depth == tried
+
+
+def test_a_piece_that_was_stopped_does_not_look_cheap() -> None:
+    cost = CostModel(rate=10.0)
+
+    def score(start: int, stop: int) -> np.ndarray:
+        raise LateError("late")
+
+    Planner().score(score, np.array([50.0]), cost, Deadline.after(600.0), 1e9, stops=True)
+    assert cost.expect(50.0) >= 499.0

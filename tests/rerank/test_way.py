@@ -1,0 +1,63 @@
+"""The way of a query is the one that the README describes."""
+
+import re
+import sys
+from pathlib import Path
+from types import FrameType
+
+import pytest
+from test_pipeline import texts, tiny_model
+
+import glassrank
+from glassrank.backends.compiled import Compiled
+from glassrank.embeddings import encode_index
+from glassrank.index import Index
+from glassrank.models.checkpoint import load_served
+from glassrank.models.trained import save_model
+from glassrank.rerank import Pipeline, Reranker
+from glassrank.types import Doc
+
+PACKAGE = Path(glassrank.__file__).parent
+README = (PACKAGE.parent / "README.md").read_text("utf-8")
+WAY = re.findall(r"`([\w/]+\.py)`", README.split("<!-- way -->")[1])
+OTHERS = {
+    True: {"ranking/text_candidates.py"},
+    False: {"ranking/stored_candidates.py"},
+}
+"""Where texts go, and where stored words go."""
+
+
+def followed(pipeline: Pipeline) -> list[str]:
+    """The files that a query comes through, in the order in which it first does."""
+    seen: dict[str, None] = {}
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        code = frame.f_code
+        if code is Compiled.__call__.__code__:
+            # Compiled code has no frame, and numba tells a profiler of it before Python 3.12 alone.
+            code = frame.f_locals["self"].py_func.__code__
+        path = Path(code.co_filename)
+        if event == "call" and path.is_relative_to(PACKAGE):
+            seen.setdefault(path.relative_to(PACKAGE).as_posix())
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        pipeline("the cat sat", budget_ms=5000)
+    finally:
+        sys.setprofile(before)
+    return list(seen)
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_a_query_goes_the_way_that_the_readme_names(tmp_path: Path, stored: bool) -> None:
+    made = tiny_model()
+    save_model(tmp_path / "model", made.model, made.usage, made.vocabulary, "# a card\n")
+    saved = load_served(tmp_path / "model")
+    index = Index.build([Doc(f"d{n}", text) for n, text in enumerate(texts(30))], tmp_path / "i")
+    if stored:
+        encode_index(index, saved)
+    files = followed(Pipeline(index, Reranker(saved)))
+    assert [file for file in files if file in WAY] == [f for f in WAY if f not in OTHERS[stored]]
+    # Of what is ours to arrange, nothing else is on the way.
+    assert {file for file in files if file.startswith("ranking/")} <= set(WAY)
