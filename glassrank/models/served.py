@@ -3,8 +3,9 @@
 They encode, score and explain what `tk.py` and `bi_encoders.py` train, with the same weights and
 the same fingerprint. A graph is built from the weights when a model is loaded
 (`backends/onnx_encoders.py`); it computes in int8 with matrices that are kept in int8, and in
-float32 with others. Texts pass it one by one, so that each gives the same vectors in any batch. Scores
-are those of `backends/cpu/kernels.py`, as for stored words. `interact` gives the parts of a score.
+float32 with others. Texts pass it one by one, so that each gives the same vectors in any batch.
+Scores are those of `backends/cpu/kernels.py`, as for stored words. `interact` gives the parts of
+a score.
 """
 
 import math
