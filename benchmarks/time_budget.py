@@ -30,8 +30,8 @@ from glassrank.models.pretrained import read_pretrained
 from glassrank.models.saved import SPECIAL_WORDS
 from glassrank.models.trained import save_model
 from glassrank.rerank import Pipeline, Reranker
+from glassrank.rerank.run_candidates import find_candidates
 from glassrank.research.evaluate.budget_curve import Speed, TimeCurve
-from glassrank.research.evaluate.judged import candidates_of
 from glassrank.research.evaluate.measures import Measure
 from glassrank.research.evaluate.timed_models import (
     BudgetReport,
@@ -64,7 +64,7 @@ def sample(data: Path, folder: Path, count: int) -> tuple[Index, list[JudgedQuer
     index = Index.build([docs[doc_id] for doc_id in found_ids], folder / "sample")
     return index, [
         JudgedQuery(
-            query.query_id, query.text, *candidates_of(index, ids, best.scores.astype(np.float64))
+            query.query_id, query.text, *find_candidates(index, ids, best.scores.astype(np.float64))
         )
         for query, ids, best in zip(some, lists, found, strict=True)
     ]

@@ -15,8 +15,8 @@ from glassrank.errors import InputError
 if TYPE_CHECKING:
     from glassrank.index import Index
     from glassrank.rerank import Pipeline
+    from glassrank.rerank.cascade_plan import CascadePlan
     from glassrank.research.evaluate.budget_curve import Speed
-    from glassrank.research.evaluate.cascade_plan import CascadePlan
     from glassrank.research.evaluate.timed_models import JudgedQueries, Line, TimedModel, Track
     from glassrank.types import Run
 
@@ -196,7 +196,7 @@ class _Measured:
         """The models as a cascade, each as it is used: learned on dev queries if there are any."""
         from glassrank.models.checkpoint import fingerprint
         from glassrank.rerank.scheduler import spare_ms
-        from glassrank.research.evaluate.cascade_plan import BUDGETS_MS, learn_plan
+        from glassrank.research.evaluate.fit_cascade_plan import BUDGETS_MS, learn_plan
         from glassrank.research.evaluate.timed_models import first_stage_ms
 
         on, scored = (self.here, self.scored)

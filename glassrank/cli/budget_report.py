@@ -16,8 +16,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from glassrank.errors import InputError
+from glassrank.rerank.cascade_plan import CascadePlan
 from glassrank.research.evaluate.budget_curve import TimeCurve
-from glassrank.research.evaluate.cascade_plan import CascadePlan
 from glassrank.research.evaluate.timed_models import BudgetReport
 from glassrank.storage.files import whole_file
 

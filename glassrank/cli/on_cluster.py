@@ -130,7 +130,7 @@ def pipeline(
     """The second stage over these shards."""
     from glassrank.cluster import ShardedPipeline
     from glassrank.rerank import Reranker
-    from glassrank.research.evaluate.cascade_plan import CascadePlan
+    from glassrank.rerank.cascade_plan import CascadePlan
 
     rerankers = [Reranker.load(model, exact=exact) for model in models]
     with opened(index, address, shards, models, exact=exact) as sharded:

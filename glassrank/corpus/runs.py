@@ -8,6 +8,7 @@ something wrong in it is looked at line by line, to say where.
 import codecs
 import math
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -215,3 +216,21 @@ def _strictly_decreasing(scores: NDArray[np.float64]) -> NDArray[np.float32]:
     steps = np.minimum.accumulate(steps + rows) - rows
     bits = np.where(steps < 0, _SIGN_BIT - steps, steps)
     return bits.astype(np.int32).view(np.float32)
+
+
+def trec_order(doc_ids: Sequence[str], scores: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Rows in trec_eval's order: score descending, then document id descending.
+
+    trec_eval holds scores in single precision, so scores that differ only beyond it are ties.
+
+    >>> trec_order(["a", "b", "c"], np.array([2.0, 2.0, 9.0])).tolist()
+    [2, 1, 0]
+    """
+    with np.errstate(over="ignore"):  # beyond single precision is infinite, still above the rest
+        descending = -scores.astype(np.float32)
+    order = np.argsort(descending, kind="stable")
+    ranked = descending[order]
+    if (ranked[1:] == ranked[:-1]).any():
+        by_id = np.array(sorted(range(len(doc_ids)), key=doc_ids.__getitem__, reverse=True))
+        order = by_id[np.argsort(descending[by_id], kind="stable")]
+    return order

@@ -2,9 +2,9 @@
 
 import asyncio
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,16 +20,14 @@ from glassrank.index.methods import Method, method_name
 from glassrank.index.search import TopK
 from glassrank.models.saved import fingerprint
 from glassrank.rerank.cascade import Cascade
+from glassrank.rerank.cascade_plan import CascadePlan
 from glassrank.rerank.inputs import check_budget, check_k, check_query, warn_if_nothing_reached
 from glassrank.rerank.model_language import warn_if_index_is_foreign
 from glassrank.rerank.reranker import Reranker
 from glassrank.rerank.scheduler import Planner
 from glassrank.rerank.stages import CALIBRATION_DOCS, IndexStage, some_documents
 from glassrank.tracing import span
-from glassrank.types import Ranking, Run
-
-if TYPE_CHECKING:
-    from glassrank.research.evaluate.cascade_plan import CascadePlan
+from glassrank.types import Ranking
 
 _CANDIDATES = 1000
 _AMPLE_MS = 1e9
@@ -59,7 +57,7 @@ class Pipeline:
         method: str | Method | None = None,
         first_stage: FirstStage | None = None,
         candidates: int | None = None,
-        plan: "CascadePlan | None" = None,
+        plan: CascadePlan | None = None,
         clock: Clock = now,
         calibrate: bool = True,
         verify: bool = True,
@@ -138,7 +136,7 @@ class Pipeline:
             budget_ms=budget_ms,
             method=method,
             candidates=candidates,
-            plan=None if plan is None else _read_plan(plan),
+            plan=None if plan is None else CascadePlan.read(plan),
             calibrate=calibrate,
         )
 
@@ -319,29 +317,7 @@ class Pipeline:
         return fresh
 
 
-def rerank_run(
-    pipeline: Pipeline, run: Run, queries: Mapping[str, str]
-) -> Iterator[tuple[str, Ranking]]:
-    """Each query's candidates in the model's order, as deep as the pipeline goes; the rest keep the
-    first stage's order below them, with scores that say so."""
-    from glassrank.research.evaluate.judged import candidates_of
-
-    for query_id, doc_ids, scores in run.items():
-        yield (
-            query_id,
-            pipeline.rerank(queries[query_id], *candidates_of(pipeline.index, doc_ids, scores)),
-        )
-
-
-def _read_plan(path: str | Path) -> "CascadePlan":
-    from glassrank.research.evaluate.cascade_plan import (
-        CascadePlan,  # few have one, and it takes a while
-    )
-
-    return CascadePlan.read(path)
-
-
-def _check_plan(plan: "CascadePlan", rerankers: Sequence[Reranker]) -> None:
+def _check_plan(plan: CascadePlan, rerankers: Sequence[Reranker]) -> None:
     if list(plan.models) != [fingerprint(reranker.model) for reranker in rerankers]:
         raise InputError(
             "this plan was made for other models, or for these in another order; give those, or "

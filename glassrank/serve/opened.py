@@ -20,8 +20,8 @@ from glassrank.index import Index
 from glassrank.index.segment import SegmentRecord
 from glassrank.index.snapshot import read_manifest
 from glassrank.rerank import Pipeline, Reranker, warm_up
+from glassrank.rerank.cascade_plan import CascadePlan
 from glassrank.rerank.text_pipeline import LIST_MODELS
-from glassrank.research.evaluate.cascade_plan import CascadePlan
 from glassrank.serve.options import Options
 
 METHODS = ("bm25", "ql", "bm25+rm3", "ql+rm3")

@@ -23,17 +23,12 @@ from glassrank.models.checkpoint import fingerprint
 from glassrank.models.saved import Passages
 from glassrank.rerank import CostModel, Pipeline, Reranker, rank
 from glassrank.rerank.cascade import Cascade
+from glassrank.rerank.cascade_plan import CascadePlan, Planned
 from glassrank.rerank.scheduler import Planner, spare_ms
 from glassrank.rerank.stages import Stage
 from glassrank.research.evaluate import evaluate
 from glassrank.research.evaluate.budget_curve import Speed
-from glassrank.research.evaluate.cascade_plan import (
-    BUDGETS_MS,
-    CascadePlan,
-    Planned,
-    cascade_order,
-    learn_plan,
-)
+from glassrank.research.evaluate.fit_cascade_plan import BUDGETS_MS, cascade_order, learn_plan
 from glassrank.types import Doc, Run
 
 sys.path.append(str(Path(__file__).parents[1] / "embeddings"))

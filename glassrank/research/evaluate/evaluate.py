@@ -14,6 +14,7 @@ from itertools import repeat
 import numpy as np
 from numpy.typing import ArrayLike
 
+from glassrank.corpus.runs import trec_order
 from glassrank.errors import InputError
 from glassrank.research.evaluate.judged import (
     NOTHING,
@@ -21,7 +22,6 @@ from glassrank.research.evaluate.judged import (
     ScoredList,
     lists_of,
     padded,
-    trec_order,
 )
 from glassrank.research.evaluate.measures import (
     NO_CUTOFF,

@@ -14,8 +14,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from glassrank.corpus.runs import trec_order
 from glassrank.errors import InputError
-from glassrank.index import Index
 from glassrank.types import Qrels, Run
 
 ScoredList = tuple[list[str], NDArray[np.float64]]
@@ -93,24 +93,6 @@ def lists_of(run: Run) -> dict[str, ScoredList]:
     return lists
 
 
-def trec_order(doc_ids: Sequence[str], scores: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Rows in trec_eval's order: score descending, then document id descending.
-
-    trec_eval holds scores in single precision, so scores that differ only beyond it are ties.
-
-    >>> trec_order(["a", "b", "c"], np.array([2.0, 2.0, 9.0])).tolist()
-    [2, 1, 0]
-    """
-    with np.errstate(over="ignore"):  # beyond single precision is infinite, still above the rest
-        descending = -scores.astype(np.float32)
-    order = np.argsort(descending, kind="stable")
-    ranked = descending[order]
-    if (ranked[1:] == ranked[:-1]).any():
-        by_id = np.array(sorted(range(len(doc_ids)), key=doc_ids.__getitem__, reverse=True))
-        order = by_id[np.argsort(descending[by_id], kind="stable")]
-    return order
-
-
 def _check_found_once(query_id: str, doc_ids: Sequence[str], grades: NDArray[np.int64]) -> None:
     """A relevant document listed twice would be counted twice, and push a measure above 1."""
     relevant = [doc_ids[row] for row in np.flatnonzero(grades > 0).tolist()]
@@ -143,23 +125,3 @@ def padded(rows: Iterable[NDArray[np.int64]], fill: float, dtype: type[Number]) 
     for line, row in zip(out, rows, strict=True):
         line[: len(row)] = row
     return out
-
-
-def candidates_of(
-    index: Index,
-    doc_ids: Sequence[str],
-    scores: NDArray[np.float64],
-    depth: int | None = None,
-    run: str = "the run",
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """One query's rows of a run as an index numbers them, in the order in which they are measured,
-    with their scores; the first `depth` of them."""
-    order = trec_order(doc_ids, scores)[:depth]
-    numbers = np.array([index.snapshot.find(doc_ids[row]) for row in order], np.int64)
-    if (numbers < 0).any():
-        missing = doc_ids[order[np.argmax(numbers < 0)]]
-        raise InputError(
-            f"{index.path} has no document {missing!r}, which {run} has; "
-            "give the index that the run was made from"
-        )
-    return numbers, scores[order]

@@ -16,8 +16,8 @@ from glassrank.corpus import read_qrels, read_queries, read_run
 from glassrank.deadline import now
 from glassrank.errors import InputError
 from glassrank.index import Index
+from glassrank.rerank.run_candidates import find_candidates
 from glassrank.research.evaluate.budget_curve import Speed, TimeCurve
-from glassrank.research.evaluate.judged import candidates_of
 from glassrank.types import Qrels, Ranking, Run
 
 Item = TypeVar("Item")
@@ -73,7 +73,7 @@ class JudgedQueries:
                 raise InputError(
                     f"{queries} has no query {query_id!r}, which {run} has; give its queries"
                 )
-            rows_here = candidates_of(index, doc_ids, scores, depth, run=str(run))
+            rows_here = find_candidates(index, doc_ids, scores, depth, run=str(run))
             judged.append(JudgedQuery(query_id, texts[query_id], *rows_here))
         if not judged:
             raise InputError(f"no query of {run} is judged in {qrels}; give its judgments")

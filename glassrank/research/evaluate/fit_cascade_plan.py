@@ -1,27 +1,20 @@
-"""How deep each model of a cascade goes within a budget: learned on judged queries, kept as JSON.
+"""How deep each model of a cascade goes within a budget: fitted on judged queries.
 
 One scoring pass of each model over all candidates tells the quality of every choice of depths, and
 the models' speeds tell which choices fit a budget.
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from glassrank.errors import InputError
+from glassrank.corpus.runs import trec_order
+from glassrank.rerank.cascade_plan import CascadePlan, Planned
 from glassrank.research.evaluate.budget_curve import Speed
 from glassrank.research.evaluate.evaluate import evaluate
-from glassrank.research.evaluate.judged import trec_order
 from glassrank.research.evaluate.measures import Floats, Ints, Measure
-from glassrank.settings import from_plain, to_plain
-from glassrank.storage.files import read_whole
 from glassrank.types import Qrels, Run
 
-FORMAT = 1
 BUDGETS_MS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0)
 _DEPTHS = (1, 2, 3, 5, 10, 20, 30, 50, 100, 200, 500, 1000, 2000, 5000)
 _WORTH = 0.001
@@ -29,68 +22,6 @@ _WORTH = 0.001
 _MOST_LOST = 0.005
 """The first model goes so deep that, should there be no time for the others after all, no more than
 this is lost against its best depth in the same time."""
-_MOST_BYTES, _MOST_ROWS, _DEEPEST = 1 << 20, 1000, 1 << 30
-
-
-@dataclass(frozen=True)
-class Planned:
-    """For one budget, of the whole query."""
-
-    budget_ms: float
-    depths: tuple[int, ...]
-    """Of each model; 0 where it is not asked."""
-    value: float
-    """The measure on the queries that the plan was learned on."""
-    first_alone: float
-    """The same for the first model alone, in the same time."""
-
-
-@dataclass(frozen=True)
-class CascadePlan:
-    """For each budget, how deep each model of a cascade goes: measured once, looked up for every
-    query."""
-
-    models: tuple[str, ...]
-    """Their fingerprints, in their order."""
-    measure: str
-    budgets: tuple[Planned, ...]
-    format: int = FORMAT
-
-    def __post_init__(self) -> None:
-        if self.format != FORMAT:
-            raise InputError(f"a plan of format {self.format} is not known here, only {FORMAT}")
-        if not 0 < len(self.budgets) <= _MOST_ROWS:
-            raise InputError(f"budgets: expected 1 to {_MOST_ROWS}, found {len(self.budgets)}")
-        for row in self.budgets:
-            if not (row.budget_ms > 0 and len(row.depths) == len(self.models)):
-                raise InputError(
-                    f"budgets: expected a budget above 0 with {len(self.models)} depths, "
-                    f"found {row.budget_ms:g} with {len(row.depths)}"
-                )
-            if not all(0 <= depth <= _DEEPEST for depth in row.depths):
-                raise InputError(f"budgets: expected depths of 0 or more, found {row.depths}")
-
-    @classmethod
-    def read(cls, path: str | Path) -> "CascadePlan":
-        """What `glassrank budget --plan` wrote."""
-        try:
-            plain = json.loads(read_whole(path, _MOST_BYTES))
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"{path} cannot be read as JSON: {error}") from None
-        if not isinstance(plain, dict):
-            raise InputError(f"{path}: expected a plan that glassrank budget --plan wrote")
-        return from_plain(cls, plain, str(path))
-
-    def to_json(self) -> dict[str, Any]:
-        """As `read` takes it."""
-        plain: dict[str, Any] = to_plain(self)
-        return plain
-
-    def depths(self, budget_ms: float) -> tuple[int, ...]:
-        """Those of the next larger budget, or of the largest. Depths of a smaller one would stop a
-        model that has time to go on; the clock stops one that has not."""
-        rows = sorted(self.budgets, key=lambda row: row.budget_ms)
-        return next((row for row in rows if row.budget_ms >= budget_ms), rows[-1]).depths
 
 
 def learn_plan(
