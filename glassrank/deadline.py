@@ -23,7 +23,9 @@ def computed() -> float:
 
 
 class LateError(GlassrankError):
-    """The time did not suffice for work of which a part is of no use."""
+    """The time is not enough for work of which a part is of no use."""
+
+    code = "too_late"
 
 
 def late(what: str) -> LateError:

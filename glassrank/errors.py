@@ -1,6 +1,7 @@
-"""Errors meant for people: one sentence that says what was expected, what came, what to do.
+"""Errors for users: each is one sentence, with a stable code.
 
-The command line prints them as they are and ends with `exit_status`; anything else is a bug.
+The sentence says what is wrong, what was expected, and what to do. The command line prints it and
+exits with `exit_status`; the service sends it with the code. Any other exception is a bug.
 """
 
 import errno
@@ -11,20 +12,40 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-_LONGEST, _LONGEST_ABOUT_FOLDER = 2000, 500
+ERROR_CODES = {
+    "failed": "the input is fine, but the work cannot be done",
+    "bad_input": "an option, a parameter or a file is wrong",
+    "bad_line": "a line of a file does not have the expected format",
+    "bad_filter": "a `where` filter cannot be read, or does not fit the documents",
+    "too_large": "the input is larger than the limit",
+    "not_found": "a file, folder or document does not exist",
+    "already_exists": "the target exists, and replacing it is not allowed",
+    "duplicate_id": "two documents have the same id",
+    "permission_denied": "the system does not let this process read or write a path",
+    "missing_package": "an optional package is not installed",
+    "wrong_version": "a folder was made by another version",
+    "first_stage_failed": "the first stage raises an error, or returns what cannot be ranked",
+    "too_late": "the time is not enough for work of which a part is of no use",
+    "busy": "another process is writing; try again",
+    "corrupt": "a file is not as it was written",
+    "disk_full": "there is no room on the disk",
+    "disk_error": "the disk cannot be read or written",
+}
+"""Every `GlassrankError.code`, and what it means. Programs may rely on codes; messages change."""
+
+_MAX_CHARS, _MAX_CHARS_OF_FILE_ERROR = 2000, 500
 UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-"""Characters with which a document could steer a terminal, or turn text around."""
+"""Characters with which a document could control a terminal, or reverse text."""
 
 
-def safe(text: str) -> str:
-    """As long as the text, so that places in it stay true."""
+def sanitize(text: str) -> str:
+    """Replaces unsafe characters one by one, so that offsets into the text stay valid."""
     return UNSAFE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
-def kind(value: object) -> str:
-    """What something is, for a sentence.
-
-    >>> kind(None), kind(3), kind({})
+def describe_type(value: object) -> str:
+    """
+    >>> describe_type(None), describe_type(3), describe_type({})
     ('None', 'an int', 'a dict')
     """
     if value is None:
@@ -34,22 +55,27 @@ def kind(value: object) -> str:
 
 
 class GlassrankError(Exception):
-    """A failed job: the input was fine, the work could not be done."""
+    """The input is fine, but the work cannot be done."""
 
     exit_status = 1
+    code = "failed"
+    """One of `ERROR_CODES`."""
 
-    def __init__(self, message: str = "") -> None:
-        # What is quoted may be lines, or megabytes, of somebody's file: its two ends will do.
+    def __init__(self, message: str = "", *, code: str | None = None) -> None:
+        # A quoted part may be lines, or megabytes, of somebody's file: keep its two ends.
         message = message.replace("\n", " ").replace("\r", " ")
-        if len(message) > _LONGEST:
-            message = f"{message[: _LONGEST // 2]} … {message[-_LONGEST // 2 :]}"
+        if len(message) > _MAX_CHARS:
+            message = f"{message[: _MAX_CHARS // 2]} … {message[-_MAX_CHARS // 2 :]}"
         super().__init__(message)
+        if code is not None:
+            self.code = code
 
 
 class InputError(GlassrankError):
     """Bad input: a wrong file, option, or id."""
 
     exit_status = 2
+    code = "bad_input"
 
     @classmethod
     def at(cls, path: str | Path, line: int, problem: str) -> "InputError":
@@ -57,11 +83,13 @@ class InputError(GlassrankError):
         >>> InputError.at("docs.tsv", 3, "expected 2 columns, found 1").args[0]
         'docs.tsv:3: expected 2 columns, found 1'
         """
-        return cls(f"{path}:{line}: {problem}")
+        return cls(f"{path}:{line}: {problem}", code="bad_line")
 
 
 class DuplicateIdError(InputError):
-    """Two documents with one id."""
+    """Two documents have the same id."""
+
+    code = "duplicate_id"
 
     def __init__(self, doc_id: str, where: str = "", *, indexed: bool = False) -> None:
         """`indexed` says that one of them is in the index already."""
@@ -69,72 +97,78 @@ class DuplicateIdError(InputError):
         self.indexed = indexed
         self._where = where
         problem = (
-            "is in the index already; with --replace (replace=True) the new one takes its place"
+            "is in the index already; use --replace (replace=True) to replace it"
             if indexed
             else "appears twice; ids must be unique"
         )
         super().__init__(f"{where}{': ' if where else ''}document id {doc_id!r} {problem}")
 
-    def __reduce__(self) -> tuple[Any, ...]:  # from another process
+    def __reduce__(self) -> tuple[Any, ...]:  # to and from another process
         return partial(DuplicateIdError, indexed=self.indexed), (self.doc_id, self._where)
 
 
 class DiskError(GlassrankError):
-    """A disk that is full, damaged or closed to us; that may pass."""
+    """The disk is full, damaged or not writable. It may work later."""
+
+    code = "disk_error"
 
 
 class BusyError(GlassrankError):
-    """Another process is at it; that passes."""
+    """Another process is writing. It works later."""
+
+    code = "busy"
 
 
 class CorruptError(GlassrankError):
-    """A file that is not what was written: a flipped byte, a cut tail."""
+    """A file is not as it was written: a flipped byte, a cut tail."""
+
+    code = "corrupt"
 
 
-_FULL, _CLOSED = "make room and try again", "choose a path that you may write to"
-_REMEDIES = {
-    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), _FULL),
-    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), _CLOSED),
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
+_CODES_AND_REMEDIES = {
+    **dict.fromkeys(_FULL, ("disk_full", "make room and try again")),
+    **dict.fromkeys(_DENIED, ("permission_denied", "choose a path that you may write to")),
 }
-"""What helps, by the system's error, where something was to be written."""
 
 
 @contextmanager
-def explained(doing: str, hint: str = "") -> Iterator[None]:
-    """A disk that is full, damaged or closed to us, as one sentence: `cannot DOING: WHY; HINT`."""
+def wrap_os_errors(action: str, hint: str = "") -> Iterator[None]:
+    """Raises an OSError from inside as a `DiskError`: `cannot ACTION: WHY; HINT`."""
     try:
         yield
     except OSError as error:
-        raise disk_error(error, doing, hint) from error
+        raise disk_error(error, action, hint) from error
 
 
-def disk_error(error: OSError, doing: str, hint: str = "") -> DiskError:
-    """What a system's error means: `cannot DOING: WHY; HINT, so REMEDY`."""
-    where = f" ({error.filename})" if error.filename and str(error.filename) not in doing else ""
-    remedy = _REMEDIES.get(error.errno or 0, "") if hint else ""
-    told = f"{hint}, so {remedy}" if remedy else hint
-    return DiskError(
-        f"cannot {doing}{where}: {error.strerror or error}{'; ' if told else ''}{told}"
-    )
+def disk_error(error: OSError, action: str, hint: str = "") -> DiskError:
+    """The error `cannot ACTION: WHY; HINT, so REMEDY`. A hint means that something is written."""
+    path = f" ({error.filename})" if error.filename and str(error.filename) not in action else ""
+    code, remedy = _CODES_AND_REMEDIES.get(error.errno or 0, (None, ""))
+    if hint:
+        hint = f"; {hint}, so {remedy}" if remedy else f"; {hint}"
+    return DiskError(f"cannot {action}{path}: {error.strerror or error}{hint}", code=code)
 
 
 @contextmanager
-def about(path: Path, doing: str) -> Iterator[None]:
-    """Whatever the content of a stranger's file leads to is one sentence about that folder."""
+def wrap_file_errors(path: Path, problem: str) -> Iterator[None]:
+    """Makes one sentence about `path` of every error that the content of its files leads to."""
     try:
         yield
     except OSError:
         raise
     except GlassrankError as error:
         text = str(error)
-        named = text if str(path) in text else f"{path}: {text}"
-        raise type(error)(_printable(named)) from error
+        text = _make_printable(text if str(path) in text else f"{path}: {text}")
+        raise type(error)(text, code=error.code) from error
     except Exception as error:  # a value that nobody thought of
-        text = f"{path}: {doing} ({type(error).__name__}: {error})"
-        raise InputError(_printable(text)) from error
+        text = f"{path}: {problem} ({type(error).__name__}: {error})"
+        raise InputError(_make_printable(text)) from error
 
 
-def _printable(text: str) -> str:
-    """On one line, and without what a terminal would obey; names in files may be anything."""
-    short = text if len(text) <= _LONGEST_ABOUT_FOLDER else f"{text[:_LONGEST_ABOUT_FOLDER]}..."
-    return "".join(letter if letter.isprintable() else "?" for letter in short)
+def _make_printable(text: str) -> str:
+    """Shortens it, and replaces what a terminal would obey: names in files may be anything."""
+    if len(text) > _MAX_CHARS_OF_FILE_ERROR:
+        text = f"{text[:_MAX_CHARS_OF_FILE_ERROR]}..."
+    return "".join(char if char.isprintable() else "?" for char in text)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassrank.errors import InputError, safe
+from glassrank.errors import InputError, sanitize
 
 _FATAL = 4
 """What the library writes to the terminal by itself: what happens is raised as an error too."""
@@ -54,4 +54,4 @@ class OnnxSession:
 
 
 def _reason(error: Exception) -> str:
-    return safe(" ".join(str(error).split()))[:300]
+    return sanitize(" ".join(str(error).split()))[:300]

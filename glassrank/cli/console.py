@@ -11,7 +11,7 @@ from typing import Annotated, TypeVar
 import typer
 from rich.console import Console
 
-from glassrank.errors import UNSAFE, InputError, safe
+from glassrank.errors import UNSAFE, InputError, sanitize
 from glassrank.storage.files import atomic_write
 
 Item = TypeVar("Item")
@@ -81,13 +81,13 @@ def check_plan(plan: Path | None, models: Sequence[str] | None) -> None:
 def error(message: str) -> None:
     """One line, whatever is quoted in it."""
     _err.print("[bold red]error:[/] ", end="")
-    _err.print(safe(message.replace("\n", " ")), markup=False, soft_wrap=True)
+    _err.print(sanitize(message.replace("\n", " ")), markup=False, soft_wrap=True)
 
 
 def say(message: str, *, quiet: bool = False) -> None:
     """A line about what is going on, apart from the results."""
     if not quiet:
-        _err.print(safe(message), markup=False, soft_wrap=True)
+        _err.print(sanitize(message), markup=False, soft_wrap=True)
 
 
 def print_json(value: object) -> None:

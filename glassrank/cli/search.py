@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.text import Text
 
 from glassrank.cli import console
-from glassrank.errors import InputError, safe
+from glassrank.errors import InputError, sanitize
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -147,14 +147,14 @@ def show(index: "Index", ranking: "Ranking", *, filtered: bool = False) -> None:
     snippets = index.snippets(ranking.query)
     for hit in ranking:
         doc = index.doc(hit.doc_id)
-        title = escape(safe(doc.title or doc.doc_id))
+        title = escape(sanitize(doc.title or doc.doc_id))
         console.out.print(
             f"[dim]{hit.rank:3}[/] [bold]{title}[/]  [cyan]{hit.score:.2f}[/]{_moved(hit)}"
-            f"  [dim]{escape(safe(doc.source or doc.doc_id))}[/]",
+            f"  [dim]{escape(sanitize(doc.source or doc.doc_id))}[/]",
             soft_wrap=True,
         )
         snippet = snippets(doc.text, width, hit.passage)
-        text = Text("    " + safe(snippet.text), style="")
+        text = Text("    " + sanitize(snippet.text), style="")
         for start, stop in snippet.matches:
             text.stylize("bold yellow", start + 4, stop + 4)
         console.out.print(text, soft_wrap=True)
@@ -253,11 +253,11 @@ def _show_what_if(answer: "WhatIf", ids: list[str]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from glassrank.errors import safe
+    from glassrank.errors import sanitize
     from glassrank.explanations.structure import number
 
     moved = answer.moved[answer.doc]
-    console.out.print(Text(f"query: {safe(answer.query)}\n\n{safe(answer.text)}\n"))
+    console.out.print(Text(f"query: {sanitize(answer.query)}\n\n{sanitize(answer.text)}\n"))
     console.out.print(
         f"score {number(moved.score_before)} -> {number(moved.score_after)}, "
         f"rank {moved.rank_before} -> {moved.rank_after} of {len(ids)}"
@@ -272,7 +272,7 @@ def _show_what_if(answer: "WhatIf", ids: list[str]) -> None:
         table.add_row(
             str(row.rank_before),
             str(row.rank_after),
-            Text(safe(doc_id)),
+            Text(sanitize(doc_id)),
             number(row.score_before),
             number(row.score_after),
         )

@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 
 from glassrank.cli import console
-from glassrank.errors import InputError, explained
+from glassrank.errors import InputError, wrap_os_errors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -152,7 +152,7 @@ def adapt(
             "collection"
         )
     if runs is not None:  # before the hours that training may take
-        with explained(f"write to {runs}"):
+        with wrap_os_errors(f"write to {runs}"):
             runs.mkdir(parents=True, exist_ok=True)
     adapted = run(
         plan,

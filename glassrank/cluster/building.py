@@ -29,7 +29,7 @@ from glassrank.embeddings.encode import DEFAULT_DTYPE, Counts, EncodedPart, Tall
 from glassrank.embeddings.manifest import Layout, PartRecord, open_store, own_folder
 from glassrank.embeddings.part import OldRows, Part
 from glassrank.embeddings.writer import changing_store
-from glassrank.errors import BusyError, CorruptError, GlassrankError, InputError, explained
+from glassrank.errors import BusyError, CorruptError, GlassrankError, InputError, wrap_os_errors
 from glassrank.index import Index
 from glassrank.index.index import check_target, located
 from glassrank.index.segment import Segment, SegmentRecord, encode_fields
@@ -76,7 +76,7 @@ def build_shards(
     check_target(path, overwrite=overwrite)
     work = path.absolute().with_name(f"{path.name}.building")
     hint = "what was finished is kept"
-    with located(docs), explained(f"build the index {path}", hint):
+    with located(docs), wrap_os_errors(f"build the index {path}", hint):
         work.mkdir(parents=True, exist_ok=True)
         with Folder.open(work) as folder, folder.lock():
             total = _deal(docs, folder, {"source": source, "shards": count, "language": language})

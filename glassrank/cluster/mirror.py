@@ -16,7 +16,7 @@ from typing import Any
 from glassrank.embeddings.manifest import FILE_NAME as STORE_FILE
 from glassrank.embeddings.manifest import manifest_in as store_manifest_in
 from glassrank.embeddings.manifest import stores_of
-from glassrank.errors import CorruptError, InputError, explained
+from glassrank.errors import CorruptError, InputError, wrap_os_errors
 from glassrank.index.segment import SegmentRecord
 from glassrank.index.snapshot import FILE_NAME, Manifest, manifest_in
 from glassrank.index.writer import remove_leftovers
@@ -83,7 +83,7 @@ class Mirror:
         return tuple(int.from_bytes(digest, "little") for digest in digests)
 
     def _writing(self) -> Folder:
-        with explained(f"copy {self.url}"):
+        with wrap_os_errors(f"copy {self.url}"):
             self.path.mkdir(parents=True, exist_ok=True)
             return Folder.open(self.path)
 

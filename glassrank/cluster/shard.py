@@ -24,7 +24,7 @@ from glassrank.deadline import NEVER, Deadline, now
 from glassrank.embeddings import Store
 from glassrank.embeddings.manifest import FILE_NAME as STORE_FILE
 from glassrank.embeddings.manifest import stores_of
-from glassrank.errors import explained
+from glassrank.errors import wrap_os_errors
 from glassrank.index import Index
 from glassrank.index.scoring import BM25, QL, CollectionStatistics, TermStatistics
 from glassrank.index.search import TopK, WeightedQuery, search
@@ -81,7 +81,7 @@ def views(
     if mirror is not None:
         stores = mirror.stores()
     else:
-        with explained(f"read the stores of {path}"):
+        with wrap_os_errors(f"read the stores of {path}"):
             stores = tuple((folder / STORE_FILE).stat().st_mtime_ns for folder in stores_of(path))
     url = None if mirror is None else mirror.url
     manifest, bases = snapshot.manifest, snapshot.bases
@@ -122,7 +122,7 @@ class _Opened:
         path = view.path
         if view.url is not None:
             path = Mirror(view.url, records[0].name).part(records, view.others)
-        with explained(f"read the index {path}"), open_index(path) as folder:
+        with wrap_os_errors(f"read the index {path}"), open_index(path) as folder:
             segments = [
                 Segment(folder, record, verify=verify, seen=None if verify else ())
                 for record in records

@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from glassrank.errors import InputError, kind
+from glassrank.errors import InputError, describe_type
 from glassrank.storage.files import LONGEST_LINE, read_lines
 from glassrank.types import Doc
 
@@ -135,14 +135,18 @@ def docs_from(given: Iterable[object]) -> Iterator[Doc]:
     ['0', 'b']
     """
     if isinstance(given, str | bytes | Mapping):
-        raise InputError(f"expected a list of documents, not {kind(given)}; give [document]")
+        raise InputError(
+            f"expected a list of documents, not {describe_type(given)}; give [document]"
+        )
     for place, item in enumerate(given):
         if isinstance(item, Doc):
             yield item
             continue
         fields = {"text": item} if isinstance(item, str) else item
         if not isinstance(fields, Mapping):
-            raise InputError(f"document {place} is {kind(item)}; expected a Doc, a dict or a text")
+            raise InputError(
+                f"document {place} is {describe_type(item)}; expected a Doc, a dict or a text"
+            )
         named = any(name in fields for name in ID_FIELDS)
         yield make_doc(fields if named else {"doc_id": str(place), **fields}, Path("docs"), place)
 
@@ -190,7 +194,7 @@ def parse_object(line: str, path: Path, number: int) -> dict[str, object]:
         raise InputError.at(
             path,
             number,
-            f"expected one JSON object on the line, found {kind(fields)}; "
+            f"expected one JSON object on the line, found {describe_type(fields)}; "
             "write each record as {...} on a line of its own",
         )
     return fields
@@ -221,7 +225,7 @@ def take_text(
         return ""
     if not isinstance(value, str):
         raise InputError.at(
-            path, line, f"expected a string in {name!r}, found {kind(value)}; quote it"
+            path, line, f"expected a string in {name!r}, found {describe_type(value)}; quote it"
         )
     if not _is_unicode(value):
         raise InputError.at(

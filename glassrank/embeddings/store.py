@@ -25,7 +25,7 @@ from glassrank.embeddings.manifest import (
 )
 from glassrank.embeddings.part import Located, OldRows, Part, content_of
 from glassrank.embeddings.rows import row_bytes, unpack, words_of
-from glassrank.errors import CorruptError, GlassrankError, InputError, explained
+from glassrank.errors import CorruptError, GlassrankError, InputError, wrap_os_errors
 from glassrank.index import Index
 from glassrank.index.segment import Segment
 from glassrank.index.snapshot import Snapshot
@@ -101,7 +101,7 @@ class Store:
         of those one with all words, the first of bf16, int8, float16, float32, and S2, which ranks
         faster than S1. It comes `without` the parts of segments that somebody else reads."""
         wanted = fingerprint(model)
-        with explained(f"read the stores of {index.path}"):
+        with wrap_os_errors(f"read the stores of {index.path}"):
             layouts = {folder: read_manifest(folder).layout for folder in stores_of(index.path)}
         fitting = [folder for folder, layout in layouts.items() if layout.fingerprint == wanted]
         order = (*DTYPES, IDS)
@@ -260,7 +260,7 @@ def _check_rows(
 def _opened(
     path: Path, wanted: str, verify: bool, without: Collection[str]
 ) -> tuple[Manifest, list[Part]]:
-    with explained(f"read the store {path}"):
+    with wrap_os_errors(f"read the store {path}"):
         while True:
             try:
                 folder = open_store(path)

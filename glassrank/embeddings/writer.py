@@ -23,7 +23,7 @@ from glassrank.embeddings.manifest import (
     write_manifest,
 )
 from glassrank.embeddings.part import PROGRESS, OldRows, Part, is_part_file
-from glassrank.errors import CorruptError, InputError, explained
+from glassrank.errors import CorruptError, InputError, wrap_os_errors
 from glassrank.index.segment import Segment
 from glassrank.index.snapshot import Snapshot
 from glassrank.storage.checked import FileRecord
@@ -88,7 +88,7 @@ class StoreWriter:
 def changing_store(path: Path, layout: Layout, snapshot: Snapshot) -> Iterator[StoreWriter]:
     """A writer with the store to itself. What was committed inside stays, whatever comes later."""
     hint = "what was encoded is kept"
-    with explained(f"write the store {path}", hint), open_store(path, make=True) as folder:
+    with wrap_os_errors(f"write the store {path}", hint), open_store(path, make=True) as folder:
         _refuse_others(folder)  # before a lock is left there
         with folder.lock():
             yield StoreWriter(folder, _begun(folder, layout), snapshot)

@@ -6,7 +6,7 @@ Whatever comes from a text goes through `escaped`: documents are shown, never ex
 import html
 from collections.abc import Iterable, Iterator
 
-from glassrank.errors import safe
+from glassrank.errors import sanitize
 from glassrank.explanations.structure import (
     WORDS_ADD,
     ExplanationData,
@@ -29,7 +29,7 @@ STRONGEST = 0.6
 
 def escaped(text: str) -> str:
     """Text that no browser takes for anything else."""
-    return html.escape(safe(text), quote=True)
+    return html.escape(sanitize(text), quote=True)
 
 
 def marked_text(explanation: ExplanationData) -> str:

@@ -13,7 +13,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text as RichText
 
-from glassrank.errors import safe
+from glassrank.errors import sanitize
 from glassrank.explanations.structure import (
     WORDS_ADD,
     Difference,
@@ -83,7 +83,7 @@ def _against(explanation: ExplanationData, full: bool) -> Iterator[RenderableTyp
     against = explanation.against
     if against is None:
         return
-    yield RichText(safe(against.sentence), style="bold")
+    yield RichText(sanitize(against.sentence), style="bold")
     yield RichText()
     yield RichText(f"{against.heading}:")
     yield _bars(against.parts, 3 if full else 0)
@@ -101,7 +101,7 @@ def _bars(root: ScorePart, levels: int = 0) -> Table:
             table.add_section()
         for depth, below in _levels(part, 0, 0 if part is root else levels):
             table.add_row(
-                RichText("  " * depth + safe(below.name)),
+                RichText("  " * depth + sanitize(below.name)),
                 *_differing(below.value),
                 _bar(below, most),
             )
@@ -138,7 +138,7 @@ def _side_by_side(comparison: PairData, full: bool) -> Group:
     )
     legends = {line.plain: line for side in sides for line in _legend(side, by_term=not full)}
     notes = {line.plain: line for side in sides for line in _notes(side)}
-    sentence = [RichText(safe(comparison.sentence), style="bold"), RichText()]
+    sentence = [RichText(sanitize(comparison.sentence), style="bold"), RichText()]
     return Group(
         *(sentence if comparison.sentence else []),
         texts,
@@ -171,8 +171,8 @@ def marked_text(explanation: ExplanationData, by_term: bool = False) -> RichText
         if word.start is None or word.stop is None:
             continue
         start, stop, unread = next(between)
-        drawn.append(safe(text[start:stop]), style="dim" if unread else "")
-        shown = safe(text[word.start : word.stop])
+        drawn.append(sanitize(text[start:stop]), style="dim" if unread else "")
+        shown = sanitize(text[word.start : word.stop])
         if mark.signal is None or not is_coloured(explanation, word, mark):
             drawn.append(shown)
         else:
@@ -181,19 +181,19 @@ def marked_text(explanation: ExplanationData, by_term: bool = False) -> RichText
             drawn.append(shown, style=f"bold underline {colour(place)}")
             drawn.append((raised_number if by_word else raised)(place), style=colour(place))
     start, stop, unread = next(between)
-    drawn.append(safe(text[start:stop]), style="dim" if unread else "")
+    drawn.append(sanitize(text[start:stop]), style="dim" if unread else "")
     return drawn
 
 
 def _head(explanation: ExplanationData) -> RichText:
     head = RichText()
     if explanation.doc_id:
-        head.append(safe(explanation.doc_id), style="bold")
+        head.append(sanitize(explanation.doc_id), style="bold")
         head.append("  ")
     head.append(f"{explanation.model}  score ")
     head.append(number(explanation.score), style="bold cyan")
     head.append("  exact sum" if explanation.exact else "  approximate parts", style="dim")
-    head.append(f"\nquery: {safe(explanation.query.text)}", style="dim")
+    head.append(f"\nquery: {sanitize(explanation.query.text)}", style="dim")
     return head
 
 
@@ -202,7 +202,7 @@ def _legend(explanation: ExplanationData, by_term: bool = False) -> Iterator[Ric
     if by_term and any(mark.term is not None for mark in explanation.marks):
         for place, word in enumerate(explanation.query.words):
             if word.telling:
-                text = f"{safe(word.text)}{raised_number(place)}"
+                text = f"{sanitize(word.text)}{raised_number(place)}"
                 legend.append(text, style=f"underline {colour(place)}")
                 legend.append("   ")
         yield legend
@@ -271,7 +271,7 @@ def _term_table(explanation: ExplanationData) -> Iterator[RenderableType]:
     names = names if len(names) <= MOST_PATHS else []
     table = _table("Query words, raw values", *names, "total")
     for term in explanation.terms:
-        word = safe(explanation.query.words[term.word].text)
+        word = sanitize(explanation.query.words[term.word].text)
         values = [*(term.paths[name] for name in names), term.value]
         table.add_row(RichText(word), *map(number, values))
     yield table
@@ -282,7 +282,7 @@ def _largest_words(explanation: ExplanationData) -> Iterator[RichText]:
     described = zip(explanation.doc.words, explanation.marks, strict=True)
     found = [(word, mark) for word, mark in described if word.telling]
     found.sort(key=lambda pair: -abs(pair[1].share))
-    told = (f"{safe(word.text)} {signed(mark.share)}" for word, mark in found[:MOST_WORDS])
+    told = (f"{sanitize(word.text)} {signed(mark.share)}" for word, mark in found[:MOST_WORDS])
     if found:
         yield RichText(f"{WORDS_ADD}. The largest: {', '.join(told)}.")
 
@@ -298,10 +298,10 @@ def _word_table(explanation: ExplanationData) -> Iterator[RenderableType]:
         word, mark = described[place]
         near = "" if mark.term is None else explanation.query.words[mark.term].text
         table.add_row(
-            RichText(safe(word.text)),
+            RichText(sanitize(word.text)),
             signed(mark.share),
             "" if mark.similarity is None else number(mark.similarity),
-            RichText(safe(near)),
+            RichText(sanitize(near)),
             "" if mark.signal is None else explanation.signals[mark.signal].name,
         )
     if described:
@@ -323,7 +323,7 @@ def _largest(parts: Sequence[ScorePart]) -> Iterator[tuple[str, float]]:
     kept = sorted(parts, key=lambda part: -abs(part.value))[:MOST_CHILDREN]
     chosen = {id(part) for part in kept}
     others = [part for part in parts if id(part) not in chosen]
-    yield from ((safe(part.name), part.value) for part in parts if id(part) in chosen)
+    yield from ((sanitize(part.name), part.value) for part in parts if id(part) in chosen)
     if others:
         yield f"{len(others)} more", math.fsum(part.value for part in others)
 
@@ -348,7 +348,7 @@ def _style(value: float) -> str:
 
 def _difference(row: Difference) -> Iterator[RichText]:
     indent = "  " if row.path else ""
-    yield RichText(f"{indent}{safe(row.name)}{f' ({row.path})' if row.path else ''}")
+    yield RichText(f"{indent}{sanitize(row.name)}{f' ({row.path})' if row.path else ''}")
     for value in (row.left, row.right):
         yield RichText("-" if value is None else number(value))
     yield from _differing(row.difference)

@@ -21,8 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from glassrank.errors import InputError
-from glassrank.errors import kind as kind_of
+from glassrank.errors import InputError, describe_type
 from glassrank.index.segment import Segment
 
 Given = str | Sequence[str] | Mapping[str, Any]
@@ -149,7 +148,8 @@ def parse_where(given: Given) -> Where:
         conditions = tuple(map(_written, given))
     else:
         raise InputError(
-            'a filter is {"field": value}, or texts such as ' + f"{_FORMS}, not {kind_of(given)}"
+            'a filter is {"field": value}, or texts such as '
+            + f"{_FORMS}, not {describe_type(given)}"
         )
     if len(conditions) > MOST_CONDITIONS or any(
         len(each.values) > MOST_VALUES for each in conditions
@@ -178,7 +178,7 @@ def _written(text: str) -> Condition:
 def _asked(field: object, asked: object) -> list[Condition]:
     """From Python or JSON, where a value has its kind."""
     if not isinstance(field, str):
-        raise InputError(f"a filter names fields by texts, not by {kind_of(field)}")
+        raise InputError(f"a filter names fields by texts, not by {describe_type(field)}")
     if not isinstance(asked, Mapping):
         return [_compared(field, "in" if isinstance(asked, list | tuple | set) else "=", asked)]
     if not asked:
@@ -203,7 +203,7 @@ def _value(field: str, value: object) -> Value:
     if isinstance(value, bool | str | int) or (isinstance(value, float) and isfinite(value)):
         return Value(type(value).__name__, value)  # True and 1 are equal, and not the same
     raise InputError(
-        f"the filter of {field!r} takes numbers, texts, true and false, not {kind_of(value)}"
+        f"the filter of {field!r} takes numbers, texts, true and false, not {describe_type(value)}"
     )
 
 

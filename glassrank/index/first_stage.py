@@ -12,7 +12,7 @@ from math import isfinite, isinf
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from glassrank.deadline import NEVER, Deadline, LateError
-from glassrank.errors import GlassrankError, InputError, kind
+from glassrank.errors import GlassrankError, InputError, describe_type
 from glassrank.index.index import Index
 from glassrank.index.methods import Method
 from glassrank.types import Doc
@@ -89,7 +89,9 @@ def find(first_stage: FirstStage, query: str, k: int, deadline: Deadline = NEVER
         ids = list(given)[:k]
         scores = None if values is None else [float(score) for score in list(values)[:k]]
     except (TypeError, ValueError):
-        raise InputError(f"{name} answered with {kind(answer)}, not with ids, scores") from None
+        raise InputError(
+            f"{name} answered with {describe_type(answer)}, not with ids, scores"
+        ) from None
     if scores is not None:
         if len(ids) != len(scores):
             raise InputError(f"{name} answered with {len(ids)} ids and {len(scores)} scores")

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from glassrank.deadline import NEVER, Deadline
-from glassrank.errors import DuplicateIdError, GlassrankError, InputError, explained
+from glassrank.errors import DuplicateIdError, GlassrankError, InputError, wrap_os_errors
 from glassrank.index.filters import Given, parse_where
 from glassrank.index.methods import Method, parse_method, run_method
 from glassrank.index.search import TopK, affordable
@@ -135,7 +135,7 @@ class Index:
 
         Searches that are running finish on the state they began with.
         """
-        with explained(f"read the index {self.path}"):
+        with wrap_os_errors(f"read the index {self.path}"):
             if read_manifest(self.path).state == self._snapshot.manifest.state:
                 return False
         self._move_to(Snapshot.open(self.path, verify=verify, seen=self._snapshot.records))
@@ -307,7 +307,7 @@ def _docs_from(given: Iterable[Doc | Mapping[str, Any] | str]) -> Iterator[Doc]:
 
 def check_target(path: Path, *, overwrite: bool) -> None:
     """Whether an index may be built here: nothing else is there, or it may be overwritten."""
-    with explained(f"write the index {path}", UNCHANGED):
+    with wrap_os_errors(f"write the index {path}", UNCHANGED):
         there = _names(path)
     if FILE_NAME in there and not overwrite:
         raise InputError(

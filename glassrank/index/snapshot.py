@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from glassrank.errors import CorruptError, GlassrankError, InputError, explained
+from glassrank.errors import CorruptError, GlassrankError, InputError, wrap_os_errors
 from glassrank.index.filters import Columns, Where, columns, masks
 from glassrank.index.scoring import BM25, QL, CollectionStatistics, Floats, TermStatistics
 from glassrank.index.segment import (
@@ -170,7 +170,7 @@ class Snapshot:
         cls, path: Path, *, verify: bool, seen: Sequence[SegmentRecord] | None = None
     ) -> "Snapshot":
         """`verify` and `seen` as in `Segment`."""
-        with explained(f"read the index {path}"):
+        with wrap_os_errors(f"read the index {path}"):
             while True:
                 with open_index(path) as folder:
                     manifest = manifest_in(folder)

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from glassrank.backends.threads import one_thread
-from glassrank.errors import InputError, about
+from glassrank.errors import InputError, wrap_file_errors
 from glassrank.models.hub import local_or_fetched
 from glassrank.models.published import GRAPHS, find_graph, load_published
 from glassrank.models.ranker import TokenBatch
@@ -169,7 +169,7 @@ _TRIED = 8
 
 def load_without_torch(files: SealedFiles) -> SavedModel | None:
     """The model whose files these are, checksums looked at; None where only PyTorch computes it."""
-    with about(files.path, "it does not hold a model that can be used"):
+    with wrap_file_errors(files.path, "it does not hold a model that can be used"):
         stored = load_config(files)
         if stored.model not in _FAMILIES:
             return None

@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from glassrank.errors import InputError, explained, safe
+from glassrank.errors import InputError, sanitize, wrap_os_errors
 from glassrank.models.saved import CARD, CONFIG, VOCABULARY, WEIGHTS
 from glassrank.storage.folders import Folder
 from glassrank.storage.sealed import MANIFEST, whole_folder
@@ -90,7 +90,7 @@ def push(folder: Path, name: str, *, private: bool = False) -> str:
     if not _NAME.fullmatch(name):
         raise InputError(f"{name!r} is no name on the hub; expected org/name")
     hub = _package()
-    with explained(f"read {folder}"), Folder.open(folder) as opened:
+    with wrap_os_errors(f"read {folder}"), Folder.open(folder) as opened:
         sent = {path: folder / path for path in _files_of(opened)}
     if MANIFEST not in sent:
         raise InputError(f"{folder} is not a model folder of glassrank's; nothing was sent")
@@ -102,7 +102,7 @@ def push(folder: Path, name: str, *, private: bool = False) -> str:
         api.create_repo(name, private=private, exist_ok=True)
         commit = api.create_commit(name, added, commit_message="A model of glassrank's")
     except Exception as error:
-        reason = safe(" ".join(str(error).split()))[:300]
+        reason = sanitize(" ".join(str(error).split()))[:300]
         raise InputError(
             f"the hub did not take {name} ({type(error).__name__}: {reason}); is the name yours, "
             "and are you logged in (hf auth login)?"

@@ -17,7 +17,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from glassrank.backends.transformer import Activation, Encoder, EncoderConfig
-from glassrank.errors import InputError, about, explained
+from glassrank.errors import InputError, wrap_file_errors, wrap_os_errors
 from glassrank.models.hub import fetch
 from glassrank.models.saved import check_pieces
 from glassrank.models.weight_files import build, check_finite, header_of, read_tensors
@@ -95,7 +95,10 @@ class Pretrained:
 def read_pretrained(source: str, base: Path = Path()) -> Pretrained:
     """`source` is a folder relative to `base`, `package:NAME/FOLDER`, or a name on the hub."""
     folder = find_folder(source, base)
-    with explained(f"read {folder}"), about(folder, "it does not hold a BERT that can be used"):
+    with (
+        wrap_os_errors(f"read {folder}"),
+        wrap_file_errors(folder, "it does not hold a BERT that can be used"),
+    ):
         config = _config(read_json(folder / "config.json"), folder)
         if not (folder / "model.safetensors").exists():
             raise InputError(

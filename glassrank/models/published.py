@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from glassrank.backends.onnx_session import OnnxSession
 from glassrank.deadline import must_end
-from glassrank.errors import InputError, about, explained
+from glassrank.errors import InputError, wrap_file_errors, wrap_os_errors
 from glassrank.models.ranker import AnyRanker, Output, PieceText, TokenBatch, Words
 from glassrank.models.saved import SavedModel, Usage
 from glassrank.storage.checked import parse_json
@@ -255,7 +255,10 @@ def load_published(folder: Path, graph: str) -> SavedModel:
     # Training needs no tokenizer of others, and a bare machine has none of their packages.
     from glassrank.text.published_tokenizer import PublishedTokenizer
 
-    with explained(f"read {folder}"), about(folder, "it does not hold a model that can be used"):
+    with (
+        wrap_os_errors(f"read {folder}"),
+        wrap_file_errors(folder, "it does not hold a model that can be used"),
+    ):
         content = _content(folder / graph, _GRAPH_BYTES)
         tokenizer = PublishedTokenizer(_content(folder / TOKENIZER, _TEXT_BYTES))
         session = OnnxSession(content)

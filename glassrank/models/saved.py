@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from glassrank.errors import GlassrankError, InputError, about
+from glassrank.errors import GlassrankError, InputError, wrap_file_errors
 from glassrank.models import is_outside
 from glassrank.models.calibration import Calibration
 from glassrank.models.ranker import AnyRanker
@@ -192,7 +192,7 @@ def named_folder(model: str | Path) -> tuple[Path, list[str]]:
 
 def load_config(files: SealedFiles) -> ModelConfig:
     """What `config.json` says, as far as it can be without the model's class."""
-    with about(files.path, f"{CONFIG} is not what a model has"):
+    with wrap_file_errors(files.path, f"{CONFIG} is not what a model has"):
         plain = parse_json(files.read(CONFIG, _CONFIG_BYTES))
         if not isinstance(plain, dict):
             raise InputError(f"{CONFIG} is not a table")

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Collection
 from pathlib import Path
 
-from glassrank.errors import GlassrankError, explained
+from glassrank.errors import GlassrankError, wrap_os_errors
 from glassrank.models.checkpoint import load_files, named_folder
 from glassrank.models.saved import CONFIG, VOCABULARY, WEIGHTS, load_config
 from glassrank.storage.checked import record_of
@@ -17,7 +17,7 @@ from glassrank.storage.sealed import SealedFiles, seal
 
 def seal_model(folder: Path, trusted: Collection[str] = ()) -> None:
     """Writes the manifest, of an ensemble's members too, if the model can be used."""
-    with explained(f"add checksums to {folder}"), Folder.open(folder) as opened:
+    with wrap_os_errors(f"add checksums to {folder}"), Folder.open(folder) as opened:
         _seal(opened, trusted)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from safetensors.torch import load
 
-from glassrank.errors import InputError, about
+from glassrank.errors import InputError, wrap_file_errors
 from glassrank.models import is_outside
 from glassrank.models.contract import Ranker, TokenBatch, WordTable
 from glassrank.models.ensemble import Ensemble
@@ -50,7 +50,7 @@ _TRIED = 8
 
 def load_files(files: SealedFiles, trusted: Collection[str] = ()) -> SavedModel:
     """The model whose files these are, checksums looked at."""
-    with about(files.path, "it does not hold a model that can be used"):
+    with wrap_file_errors(files.path, "it does not hold a model that can be used"):
         stored = load_config(files)
         if stored.model == Ensemble.name:
             return load_ensemble(files.folder, stored, trusted)

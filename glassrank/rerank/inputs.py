@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassrank.errors import InputError, kind
+from glassrank.errors import InputError, describe_type
 from glassrank.types import Doc, Ranking
 
 _FEW = 0.1
@@ -27,8 +27,8 @@ def docs_of(texts: Iterable[Any]) -> list[Doc]:
         raise InputError("expected a list of texts, not one text; for a single one, give [text]")
     if isinstance(texts, Mapping | Set) or hasattr(texts, "columns"):
         raise InputError(
-            f"expected a list of texts, not {kind(texts)}; give its texts as a list or a column, "
-            "and what they are called as ids"
+            f"expected a list of texts, not {describe_type(texts)}; give its texts as a list or "
+            "a column, and what they are called as ids"
         )
     return [_doc(place, text) for place, text in enumerate(_listed(texts, "texts"))]
 
@@ -40,7 +40,7 @@ def _doc(place: int, text: Any) -> Doc:
         return text
     if not isinstance(text, Mapping):
         raise InputError(
-            f"text {place} is {kind(text)}; expected a text, or a dict that has one under 'text'"
+            f"text {place} is {describe_type(text)}; expected a text or a dict with a 'text'"
         )
     if not isinstance(text.get("text"), str):
         names = ", ".join(map(repr, list(text)[:5])) or "nothing"
@@ -63,7 +63,7 @@ def ids_of(ids: Iterable[Any] | None, count: int) -> list[Any]:
     if ids is None:
         return list(range(count))
     if isinstance(ids, str | bytes | Set):
-        raise InputError(f"expected a list of ids, not {kind(ids)}")
+        raise InputError(f"expected a list of ids, not {describe_type(ids)}")
     given = _listed(ids, "ids")
     if len(given) != count:
         raise InputError(f"there are {len(given)} ids for {count} texts; each text needs one")
@@ -73,7 +73,7 @@ def ids_of(ids: Iterable[Any] | None, count: int) -> list[Any]:
 def check_query(query: Any) -> None:
     """A text, which may be empty."""
     if not isinstance(query, str):
-        raise InputError(f"a query is a text, not {kind(query)}")
+        raise InputError(f"a query is a text, not {describe_type(query)}")
 
 
 def check_not_empty(query: str) -> None:
@@ -89,7 +89,7 @@ def scores_of(scores: Iterable[Any] | None, count: int) -> NDArray[np.float32] |
     try:
         given = np.array([float(score) for score in scores], np.float32)
     except (TypeError, ValueError):
-        raise InputError(f"expected a list of scores, not {kind(scores)}") from None
+        raise InputError(f"expected a list of scores, not {describe_type(scores)}") from None
     if len(given) != count:
         raise InputError(f"there are {len(given)} scores for {count} texts; each text needs one")
     if not np.isfinite(given).all():
@@ -145,4 +145,4 @@ def _listed(given: Iterable[Any], what: str) -> list[Any]:
     try:
         return list(given)
     except TypeError:
-        raise InputError(f"expected a list of {what}, not {kind(given)}") from None
+        raise InputError(f"expected a list of {what}, not {describe_type(given)}") from None

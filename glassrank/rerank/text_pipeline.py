@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.deadline import Clock, Deadline, LateError, now
-from glassrank.errors import InputError, kind
+from glassrank.errors import InputError, describe_type
 from glassrank.index.first_stage import DocSource, FirstStage, find, in_time
 from glassrank.index.list_bm25 import ENGLISH, rank_by_bm25, show_for
 from glassrank.index.search import TopK
@@ -231,7 +231,9 @@ class TextPipeline:
         check_budget(budget_ms)
         check_k(candidates)
         if not isinstance(first_stage, FirstStage):
-            raise InputError(f"a first stage has search(query, k), {kind(first_stage)} has not")
+            raise InputError(
+                f"a first stage has search(query, k), {describe_type(first_stage)} has not"
+            )
         self.first_stage = first_stage
         self.budget_ms = budget_ms
         self.candidates = candidates
@@ -336,6 +338,6 @@ def _source(docs: Any) -> DocSource:
     if isinstance(docs, DocSource):
         return docs
     raise InputError(
-        f"{kind(docs)} has no documents to fetch; give docs=, a dict of texts by id, or something "
-        "with fetch(doc_ids)"
+        f"{describe_type(docs)} has no documents to fetch; give docs=, a dict of texts by id, "
+        "or something with fetch(doc_ids)"
     )

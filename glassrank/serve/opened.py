@@ -15,7 +15,7 @@ from typing import Any
 from glassrank.cluster import ShardedIndex, ShardedPipeline, Shards
 from glassrank.embeddings.manifest import FILE_NAME as STORE_FILE
 from glassrank.embeddings.manifest import stores_of
-from glassrank.errors import DiskError, GlassrankError, InputError, explained
+from glassrank.errors import DiskError, GlassrankError, InputError, wrap_os_errors
 from glassrank.index import Index
 from glassrank.index.segment import SegmentRecord
 from glassrank.index.snapshot import read_manifest
@@ -214,6 +214,6 @@ class Served:
 
 def _state(index: Path) -> tuple[object, ...]:
     """Differs whenever the index, or one of the stores inside, has been written."""
-    with explained(f"read the index {index}"):
+    with wrap_os_errors(f"read the index {index}"):
         stores = [path / STORE_FILE for path in stores_of(index)]
         return read_manifest(index).state, *(path.stat().st_mtime_ns for path in stores)

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, cast
 
-from glassrank.errors import InputError, disk_error, explained
+from glassrank.errors import InputError, disk_error, wrap_os_errors
 from glassrank.storage.folders import NOT_FOLLOWED, Folder
 
 LONGEST_LINE = 1 << 26
@@ -240,7 +240,7 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 def append_line(path: Path, name: str, line: str) -> None:
     """To a text file of a folder, which is made if need be; durable, and never through a link."""
-    with explained(f"write {path / name}"):
+    with wrap_os_errors(f"write {path / name}"):
         path.mkdir(parents=True, exist_ok=True)
         with Folder.open(path) as folder:
             with folder.reopen(name) if folder.kind(name) else folder.create(name) as file:

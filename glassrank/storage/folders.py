@@ -12,8 +12,8 @@ pipe or a device, and what is new is really new. The path that a user gives may 
         folder.remove("old.bin")
 
 What is not there is a `FileNotFoundError` and a full disk an `OSError`, whose `filename` is the
-whole path; `errors.explained` makes one sentence of them. What no writer of ours would make is a
-`CorruptError`. Systems differ in all this: such calls stand here and in `sealed.py` alone.
+whole path; `errors.wrap_os_errors` makes one sentence of them. What no writer of ours would make is
+a `CorruptError`. Systems differ in all this: such calls stand here and in `sealed.py` alone.
 
 Windows has no descriptors of folders. There a folder is known by its path, and a link is looked for
 just before a name is used: somebody who can write to the folder could put one there in between.

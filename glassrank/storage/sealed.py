@@ -25,7 +25,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import IO, TypeVar
 
-from glassrank.errors import CorruptError, GlassrankError, InputError, disk_error, explained
+from glassrank.errors import CorruptError, GlassrankError, InputError, disk_error, wrap_os_errors
 from glassrank.settings import shown
 from glassrank.storage.checked import (
     FileRecord,
@@ -240,7 +240,9 @@ class SealedFiles:
 
 
 class NoFolderError(InputError):
-    """Nothing is there."""
+    """The folder does not exist."""
+
+    code = "not_found"
 
 
 @contextmanager
@@ -289,7 +291,7 @@ def read_sealed(
     def look(folder: Folder) -> T:
         return read(sealed_files(folder, kind, remedy))
 
-    with explained(f"read {path}"):
+    with wrap_os_errors(f"read {path}"):
         try:
             return read_whole(path, look)
         except (FileNotFoundError, NotADirectoryError) as error:

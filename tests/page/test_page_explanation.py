@@ -7,7 +7,7 @@ import pytest
 from page_service import EMOJI, QUERY, Site
 from playwright.sync_api import Page, Route, expect
 
-from glassrank.errors import safe
+from glassrank.errors import sanitize
 from glassrank.explanations import Explanation, explain_docs, html_page
 from glassrank.explanations.explainers import best_passage
 from glassrank.explanations.reading import read_doc
@@ -190,7 +190,7 @@ def test_characters_beyond_16_bits_and_turned_text_keep_their_places(page: Page)
     panel = open_explanation(page, "emoji")
     words = panel.locator(".document-text .w")
     page.evaluate("document.querySelectorAll('.w sup').forEach(cue => cue.remove())")
-    assert panel.locator(".document-text").text_content() == safe(EMOJI)
+    assert panel.locator(".document-text").text_content() == sanitize(EMOJI)
     assert {"receptor", "mice", "define"} <= set(words.all_inner_texts())
 
 

@@ -10,7 +10,7 @@ from page_service import QUERY
 from playwright.sync_api import Page, expect
 
 import glassrank.serve
-from glassrank.errors import safe
+from glassrank.errors import sanitize
 from glassrank.explanations.structure import letter, number, signed
 
 PAGE = Path(glassrank.serve.__file__).parent / "page"
@@ -98,7 +98,7 @@ def test_numbers_and_texts_are_printed_as_in_python(page: Page) -> None:
     )
     assert printed["number"] == list(map(number, numbers()))
     assert printed["signed"] == list(map(signed, numbers()))
-    assert printed["safe"] == list(map(safe, texts))
+    assert printed["safe"] == list(map(sanitize, texts))
     assert printed["letter"] == list(map(letter, range(60)))
 
 

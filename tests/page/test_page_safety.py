@@ -8,7 +8,7 @@ import pytest
 from page_service import HTML, QUERY, Site, running
 from playwright.sync_api import Page, expect
 
-from glassrank.errors import safe
+from glassrank.errors import sanitize
 from glassrank.serve import Options
 
 ODD = "../<b>?&"
@@ -24,7 +24,7 @@ def test_a_document_full_of_html_and_script_is_shown_as_text(page: Page) -> None
     text = row.locator(".document-text")
     expect(text).to_be_visible()
     page.evaluate("document.querySelectorAll('.w sup').forEach(cue => cue.remove())")
-    assert (text.text_content() or "").endswith(safe(HTML))
+    assert (text.text_content() or "").endswith(sanitize(HTML))
     row.get_by_role("checkbox", name="Compare").check()
     expect(page.locator(".chosen")).to_contain_text("<i>Not italic</i>")
     page.goto(f"?q={QUERY}&view=compare&left=..%2F%3Cb%3E%3F%26&right=ar")

@@ -8,7 +8,7 @@ import pytest
 from page_service import QUERY
 from playwright.sync_api import Error, Page, Response, Route, expect
 
-from glassrank.errors import safe
+from glassrank.errors import sanitize
 from glassrank.explanations.structure import number
 
 
@@ -49,9 +49,9 @@ def test_snippets_have_the_matched_words_marked(page: Page) -> None:
     answer = search(page)
     for row, hit in zip(page.locator(".hit").all(), answer["hits"], strict=True):
         snippet = hit["snippet"]
-        marked = [safe(snippet["text"][start:stop]) for start, stop in snippet["matches"]]
+        marked = [sanitize(snippet["text"][start:stop]) for start, stop in snippet["matches"]]
         assert [mark.text_content() for mark in row.locator("mark").all()] == marked
-        assert row.locator(".snippet").text_content() == safe(snippet["text"])
+        assert row.locator(".snippet").text_content() == sanitize(snippet["text"])
 
 
 def test_the_time_bar_has_every_stage_and_the_depth(page: Page) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from glassrank.errors import CorruptError, GlassrankError, explained
+from glassrank.errors import CorruptError, GlassrankError, wrap_os_errors
 from glassrank.storage.folders import Folder, is_plain
 from glassrank.storage.sealed import remove_tree
 
@@ -201,7 +201,7 @@ def test_an_error_of_the_disk_names_the_whole_path(folder: Folder) -> None:
         pytest.raises(
             GlassrankError, match=r"^cannot read it \(.*folder/a\): No such file .*; try$"
         ),
-        explained("read it", "try"),
+        wrap_os_errors("read it", "try"),
     ):
         folder.open_file("a")
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import DTypeLike, NDArray
 
-from glassrank.errors import InputError, about
+from glassrank.errors import InputError, wrap_file_errors
 from glassrank.research.train.config import TrainConfig
 from glassrank.research.train.config_files import check_same, preparation
 from glassrank.research.train.prepared import (
@@ -83,7 +83,7 @@ def load_prepared(folder: str | Path, config: TrainConfig | None = None) -> Prep
 
 
 def _load(files: SealedFiles) -> Prepared:
-    with about(files.path, "it does not hold prepared arrays that can be used"):
+    with wrap_file_errors(files.path, "it does not hold prepared arrays that can be used"):
         text = files.read("words.txt", _MOST_TEXT).decode("utf-8")
         ngrams = (
             _read_array(files, "subwords.ngrams", np.int64) if _has(files, "subwords") else None

@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from glassrank.errors import GlassrankError, InputError, explained
+from glassrank.errors import GlassrankError, InputError, wrap_os_errors
 from glassrank.research.train.config import TrainConfig
 from glassrank.settings import to_plain
 from glassrank.storage.checked import parse_json
@@ -104,7 +104,7 @@ def read_log(path: Path) -> list[dict[str, Any]]:
 
     A run that was killed may have logged a step twice, or half a line; the last whole one counts.
     """
-    with explained(f"read {path}"):
+    with wrap_os_errors(f"read {path}"):
         try:
             with Folder.open(path.parent) as folder:
                 lines = folder.read(path.name, _MOST_BYTES).split(b"\n")

@@ -11,7 +11,7 @@ from safetensors.torch import load
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from glassrank.errors import InputError, about
+from glassrank.errors import InputError, wrap_file_errors
 from glassrank.models.weight_files import check_finite, write_tensors
 from glassrank.research.train.config_files import check_same
 from glassrank.settings import from_plain
@@ -72,7 +72,7 @@ def load_state(
     remedy = f"to begin again, remove {folder}, or choose another out"
 
     def load_files(files: SealedFiles) -> RunProgress:
-        with about(files.path, "it does not hold a state to go on from"):
+        with wrap_file_errors(files.path, "it does not hold a state to go on from"):
             stored = parse_json(files.read(_PROGRESS, _MOST_TEXT))
             check_same(stored["settings"], settings, str(files.path), remedy)
             tensors = load(files.read(_TENSORS, _MOST_BYTES))
