@@ -88,7 +88,7 @@ def _serve(index: Path, method: str | None, budget_ms: float, port: int, *, quie
         api_key=read_api_key(None),
         clusters=clusters,
         curves=curves,
-        in_the_making=True,
+        reports_pending=True,
         on_request=reports.give_way,
         samples=SAMPLE_QUERIES,
         subject=f"the documentation of Python {platform.python_version()}: its language reference "

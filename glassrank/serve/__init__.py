@@ -2,8 +2,8 @@
 
 from glassrank.serve.app import make_app
 from glassrank.serve.limits import Limits
-from glassrank.serve.opened import Served
+from glassrank.serve.loaded import IndexReloader
 from glassrank.serve.options import Options
 from glassrank.serve.run import serve
 
-__all__ = ["Limits", "Options", "Served", "make_app", "serve"]
+__all__ = ["IndexReloader", "Limits", "Options", "make_app", "serve"]

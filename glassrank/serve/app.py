@@ -23,12 +23,19 @@ from glassrank import __version__
 from glassrank.deadline import Deadline
 from glassrank.errors import InputError
 from glassrank.rerank import Pipeline
-from glassrank.serve.forms import DocId, Explain, Rerank, Search, search_by, search_parameters
-from glassrank.serve.guard import Address, Guard
-from glassrank.serve.opened import METHODS, NO_MODEL, Served
+from glassrank.serve.error_responses import HANDLERS, HttpError
+from glassrank.serve.loaded import METHODS, NO_MODEL, IndexReloader
+from glassrank.serve.middleware import Endpoint, RequestMiddleware
 from glassrank.serve.options import Options
-from glassrank.serve.refusals import HANDLERS, RefusedError
 from glassrank.serve.reranking import TextsReranker
+from glassrank.serve.schemas import (
+    DocId,
+    ExplainRequest,
+    RerankRequest,
+    SearchRequest,
+    describe_search_parameters,
+    parse_search,
+)
 from glassrank.serve.searching import NDJSON, ScoreExplainer, Searcher, need_document
 from glassrank.serve.service import Service, json_response, to_bytes
 from glassrank.tracing import switch_on
@@ -46,13 +53,15 @@ OPEN = frozenset(("/healthz", "/readyz", "/docs", "/openapi.json"))
 
 
 def make_app(
-    options: Options, served: Served | None = None, stuck: Callable[[], None] = lambda: None
+    options: Options,
+    reloader: IndexReloader | None = None,
+    stuck: Callable[[], None] = lambda: None,
 ) -> ASGIApp:
-    """`served` if it is open already; a worker process opens its own, without checking every byte
-    again. `stuck` is called when the service has closed, and something is computed still."""
+    """`reloader`: an index that is loaded already; a worker process loads its own, without
+    verifying every byte again. `stuck` is called if work still runs when the service has closed."""
     if options.traces:  # here, since each process of several has its own
         switch_on()
-    service = Service(options, served or Served(options, verify=False))
+    service = Service(options, reloader or IndexReloader(options, verify=False))
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -76,26 +85,26 @@ def make_app(
     app.mount("/", StaticFiles(directory=PAGE, html=True))
     pages = frozenset(("/", *(f"/{path.name}" for path in PAGE.iterdir())))
     _name_models(app, options)
-    return Guard(app, service, addresses, pages)
+    return RequestMiddleware(app, service, addresses, pages)
 
 
-def _addresses(app: FastAPI, service: Service) -> dict[str, Address]:
+def _addresses(app: FastAPI, service: Service) -> dict[str, Endpoint]:
     """Where the application itself answers: whatever is added is behind the key at once."""
     limits = service.limits
     small = min(limits.small_body_bytes, limits.body_bytes), limits.small_body_values
     large = limits.body_bytes, limits.body_values
     # Those whose requests wait for threads, or have bodies.
     known = {
-        "/search": Address(queue=service.searches, body=small),
-        "/explain": Address(queue=service.texts, body=small),
-        "/doc": Address(queue=service.texts),
-        **dict.fromkeys(("/v1/rerank", "/v2/rerank"), Address(queue=service.texts, body=large)),
-        **dict.fromkeys(OPEN, Address(open=True)),
+        "/search": Endpoint(queue=service.searches, body=small),
+        "/explain": Endpoint(queue=service.texts, body=small),
+        "/doc": Endpoint(queue=service.texts),
+        **dict.fromkeys(("/v1/rerank", "/v2/rerank"), Endpoint(queue=service.texts, body=large)),
+        **dict.fromkeys(OPEN, Endpoint(open=True)),
     }
-    addresses: dict[str, Address] = {}
+    addresses: dict[str, Endpoint] = {}
     for route in app.routes:
         assert isinstance(route, Route) and "{" not in route.path, route
-        address = addresses.get(route.path) or known.get(route.path, Address())
+        address = addresses.get(route.path) or known.get(route.path, Endpoint())
         methods = address.methods | frozenset(route.methods or ())
         addresses[route.path] = replace(address, methods=methods)
     return addresses
@@ -108,9 +117,9 @@ def _name_models(app: FastAPI, options: Options) -> None:
     forms = schema["components"]["schemas"]
     (asked,) = (p for p in schema["paths"]["/search"]["get"]["parameters"] if p["name"] == "model")
     for field, known in (
-        (forms["Search"]["properties"]["model"], [*names, NO_MODEL]),
+        (forms["SearchRequest"]["properties"]["model"], [*names, NO_MODEL]),
         (asked["schema"], [*names, NO_MODEL]),
-        (forms["Explain"]["properties"]["model"], names),
+        (forms["ExplainRequest"]["properties"]["model"], names),
     ):
         for form in field["anyOf"]:
             text = form.get("items", form)
@@ -127,27 +136,29 @@ def _add_answers(app: FastAPI, service: Service) -> None:
     }
 
     @app.post("/search", responses=streams)
-    async def search(request: Request, form: Search) -> Response:
+    async def search(request: Request, form: SearchRequest) -> Response:
         """Hits for a query within its budget; for a list of queries, a list of answers."""
         return await searcher(request, form)
 
-    @app.get("/search", responses=streams, openapi_extra={"parameters": search_parameters()})
-    async def search_by_address(request: Request) -> Response:
+    @app.get(
+        "/search", responses=streams, openapi_extra={"parameters": describe_search_parameters()}
+    )
+    async def search_by_url(request: Request) -> Response:
         """The same, with everything in the address."""
-        return await searcher(request, search_by(request.scope["query_string"]))
+        return await searcher(request, parse_search(request.scope["query_string"]))
 
     @app.post("/explain")
-    async def explain(request: Request, form: Explain) -> Response:
+    async def explain(request: Request, form: ExplainRequest) -> Response:
         """Why a document has its score; two side by side; what a change would do."""
         return await explainer(request, form)
 
     @app.post("/v1/rerank")
-    async def rerank_v1(request: Request, form: Rerank) -> Response:
+    async def rerank_v1(request: Request, form: RerankRequest) -> Response:
         """Given texts, best first, as Cohere's v1 and Jina's clients ask for it."""
         return await reranker(request, form, "1")
 
     @app.post("/v2/rerank")
-    async def rerank_v2(request: Request, form: Rerank) -> Response:
+    async def rerank_v2(request: Request, form: RerankRequest) -> Response:
         """Given texts, best first, as Cohere's v2 clients ask for it."""
         return await reranker(request, form, "2")
 
@@ -156,13 +167,13 @@ def _add_state(app: FastAPI, service: Service) -> None:
     @app.get("/doc")
     async def doc(request: Request, id: Annotated[DocId, Query()]) -> Response:  # noqa: A002
         """A document as it was indexed; of a very long one the beginning, and `cut` is true."""
-        opened = service.opened
+        loaded = service.loaded
         budget_ms = service.options.texts_budget_ms
 
         def read(_: Deadline) -> bytes:
-            need_document(opened, id, service.limits)
+            need_document(loaded, id, service.limits)
             most = service.limits.doc_characters
-            document = asdict(opened.index.doc(id, most + 1))
+            document = asdict(loaded.index.doc(id, most + 1))
             is_cut = document.pop("fields_cut") or len(document["text"]) > most
             cut = {"cut": True} if is_cut else {}
             return to_bytes({**document, "text": document["text"][:most], **cut})
@@ -186,8 +197,8 @@ def _add_state(app: FastAPI, service: Service) -> None:
     async def readyz() -> Response:
         """Whether index and models are loaded, and no end is near."""
         if service.closing:
-            raise RefusedError(503, "this service is closing", 1000.0)
-        return json_response(to_bytes({"status": "ok", "models": list(service.opened.pipelines)}))
+            raise HttpError(503, "this service is closing", 1000.0)
+        return json_response(to_bytes({"status": "ok", "models": list(service.loaded.pipelines)}))
 
     @app.get("/metrics", response_class=PlainTextResponse)
     async def metrics() -> Response:
@@ -208,22 +219,22 @@ def _report(read: Callable[[], bytes]) -> Callable[[], Awaitable[Response]]:
 
 def information(service: Service) -> dict[str, Any]:
     """What a client can ask for here, and what the index holds now."""
-    opened = service.opened
+    loaded = service.loaded
     return {
         "version": __version__,
         "index": {
-            "documents": len(opened.index),
-            "generation": opened.index.generation,
-            "behind": bool(service.served.behind),
+            "documents": len(loaded.index),
+            "generation": loaded.index.generation,
+            "behind": bool(service.reloader.behind),
         },
-        "models": [_model(name, pipeline) for name, pipeline in opened.pipelines.items()],
+        "models": [_model(name, pipeline) for name, pipeline in loaded.pipelines.items()],
         "methods": METHODS,
         "budget_ms": service.options.budget_ms,
         "texts_budget_ms": service.options.texts_budget_ms,
         "limits": asdict(service.limits),
         "samples": service.options.samples,
         "subject": service.options.subject,
-        "encoding": service.options.in_the_making and opened.unencoded(),
+        "encoding": service.options.reports_pending and loaded.unencoded(),
         "reports": [name for name, _ in _report_files(service.options)],
     }
 
@@ -250,7 +261,7 @@ def reports(options: Options) -> dict[str, Callable[[], bytes]]:
     there is read once; what still follows, when somebody asks for it."""
     readers: dict[str, Callable[[], bytes]] = {}
     for name, path in _report_files(options):
-        if options.in_the_making and not path.exists():
+        if options.reports_pending and not path.exists():
             readers[name] = partial(_read_later, path)
         else:
             readers[name] = partial(bytes, _read(path))
@@ -268,7 +279,7 @@ def _read(path: Path) -> bytes:
 
 def _read_later(path: Path) -> bytes:
     if not path.exists():
-        raise RefusedError(503, "This is being measured; it will be here in a minute or two.", 1e3)
+        raise HttpError(503, "This is being measured; it will be here in a minute or two.", 1e3)
     return _read(path)
 
 

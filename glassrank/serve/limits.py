@@ -29,7 +29,7 @@ class Limits:
     small_body_values: int = _count(1_000, "JSON values in any other body")
     body_chunks: int = _count(10_000, "chunks of a body with Transfer-Encoding: chunked")
     unfinished_body_bytes: int = _count(128 << 20, "bodies that are still coming in, together")
-    address_bytes: int = _count(16 << 10, "query string")
+    query_string_bytes: int = _count(16 << 10, "query string")
     query_characters: int = _count(2_000, "query")
     queries: int = _count(64, "queries of a request")
     k: int = _count(1_000, "hits of a query")

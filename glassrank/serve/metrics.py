@@ -59,7 +59,7 @@ class Metrics:
             registry=registry,
         )
         self.refusals = Counter(
-            "glassrank_refusals",
+            "glassrank_requests_shed",
             "Requests refused under load.",
             ["queue", "reason"],
             registry=registry,

@@ -61,7 +61,7 @@ class Options:
     curves: Path | None = None
     traces: bool = False
     """Whether queries become spans of OpenTelemetry's."""
-    in_the_making: bool = False
+    reports_pending: bool = False
     """Whether those two reports, and stores, may still be in the making while it serves."""
     samples: tuple[str, ...] = ()
     """Queries that the page offers to those who have none."""

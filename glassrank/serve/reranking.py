@@ -12,9 +12,9 @@ from starlette.responses import Response
 from glassrank.deadline import Deadline
 from glassrank.rerank import rank
 from glassrank.rerank.relevance import relevance_scores
-from glassrank.serve.forms import Rerank
-from glassrank.serve.opened import Opened
-from glassrank.serve.refusals import bad
+from glassrank.serve.error_responses import bad_request
+from glassrank.serve.loaded import LoadedIndex
+from glassrank.serve.schemas import RerankRequest
 from glassrank.serve.service import Service, json_response, to_bytes
 from glassrank.text import split_words
 from glassrank.types import Ranking
@@ -30,26 +30,28 @@ class TextsReranker:
     def __init__(self, service: Service) -> None:
         self._service = service
 
-    async def __call__(self, request: Request, form: Rerank, version: Version) -> Response:
+    async def __call__(self, request: Request, form: RerankRequest, version: Version) -> Response:
         service = self._service
         form.check(service.limits)
-        opened = service.opened
-        opened.need(None)
+        loaded = service.loaded
+        loaded.need(None)
         budget_ms = form.budget_ms or service.options.texts_budget_ms
-        work = partial(self.answer, opened, form, version)
+        work = partial(self.answer, loaded, form, version)
         return json_response(await service.run(request, service.texts, work, budget_ms))
 
-    def answer(self, opened: Opened, form: Rerank, version: Version, deadline: Deadline) -> bytes:
+    def answer(
+        self, loaded: LoadedIndex, form: RerankRequest, version: Version, deadline: Deadline
+    ) -> bytes:
         """The body of the answer, with warnings of what was not read or not re-ranked."""
         texts = form.texts(self._service.limits)
-        known = form.model in opened.pipelines
-        model, _ = opened.need(form.model if known else None)
+        known = form.model in loaded.pipelines
+        model, _ = loaded.need(form.model if known else None)
         lengths = list(_lengths(texts, self._service.planner.counted_by(deadline)))
         words = len(split_words(form.query)) * len(texts) + sum(lengths)
         ranking = rank(
             form.query,
             texts,
-            model=opened.for_texts(model),
+            model=loaded.for_texts(model),
             deadline=deadline,
             k=form.top_n,
         )
@@ -80,7 +82,7 @@ class TextsReranker:
         try:
             return to_bytes(answer)
         except ValueError:  # 1e999, in a field of a document that is sent back
-            raise bad("documents: a number is too large to be sent back") from None
+            raise bad_request("documents: a number is too large to be sent back") from None
 
 
 def _lengths(texts: list[str], until: Deadline) -> Iterator[int]:
@@ -103,7 +105,7 @@ def _left_out(ranking: Ranking, texts: int) -> list[str]:
     return warnings
 
 
-def _result(form: Rerank, number: int, value: float, shown: bool) -> dict[str, Any]:
+def _result(form: RerankRequest, number: int, value: float, shown: bool) -> dict[str, Any]:
     result: dict[str, Any] = {"index": number, "relevance_score": value}
     if shown:
         document = form.documents[number]

@@ -33,9 +33,9 @@ from glassrank.backends.threads import processors, set_threads
 from glassrank.errors import GlassrankError
 from glassrank.serve.app import make_app
 from glassrank.serve.connections import Connection, Connections
+from glassrank.serve.loaded import IndexReloader
 from glassrank.serve.log import LogLimit
 from glassrank.serve.metrics import SHARED_FOLDER, remove_shared, shared_folder
-from glassrank.serve.opened import Served
 from glassrank.serve.options import Options
 
 _BACKLOG = 256
@@ -62,15 +62,17 @@ def serve(options: Options, started: Started = lambda address: None) -> None:
     the address as soon as clients may connect."""
     with _bind(options) as listener, _cluster(options):
         prepare_process(options)
-        served = Served(options)  # errors in the index or a model show here, not in a worker
+        reloader = IndexReloader(
+            options
+        )  # errors in the index or a model show here, not in a worker
         if options.workers == 1:
-            run = partial(_run_server, make_app(options, served, _exit_soon), options, listener)
+            run = partial(_run_server, make_app(options, reloader, _exit_soon), options, listener)
         else:
             run = partial(_run_workers, options, listener)
         _freeze_gc()
         listener.listen(_BACKLOG)
         started(_address(options.host, listener))
-        del served
+        del reloader
         run()
 
 
@@ -231,7 +233,7 @@ def _work(options: Options, listener: socket.socket, parent: int, beat: Any) -> 
     threading.Thread(target=watch_parent, name="parent", daemon=True).start()
     prepare_process(options)
     try:
-        app = make_app(options, Served(options, verify=False, wait=True), _exit_soon)
+        app = make_app(options, IndexReloader(options, verify=False, wait=True), _exit_soon)
     except Exception:
         logging.getLogger("glassrank.serve").exception("a worker could not be started")
         sys.exit(_STARTUP_FAILURE)

@@ -23,10 +23,10 @@ from glassrank.explanations.explainers import explain_text
 from glassrank.index import Index
 from glassrank.index.snippets import CHARACTERS_READ, LENGTH, Snippets
 from glassrank.rerank import Pipeline
-from glassrank.serve.forms import Explain, Search, check_method
+from glassrank.serve.error_responses import HttpError, bad_request
 from glassrank.serve.limits import Limits
-from glassrank.serve.opened import Opened
-from glassrank.serve.refusals import RefusedError, bad
+from glassrank.serve.loaded import LoadedIndex
+from glassrank.serve.schemas import ExplainRequest, SearchRequest, check_method
 from glassrank.serve.service import Service, json_response, to_bytes
 from glassrank.tracing import span
 from glassrank.types import Hit, Ranking
@@ -48,15 +48,15 @@ class Searcher:
         self._service = service
         self._planner = service.planner
 
-    async def __call__(self, request: Request, form: Search) -> Response:
+    async def __call__(self, request: Request, form: SearchRequest) -> Response:
         service, options = self._service, self._service.options
         form.check(service.limits)
-        opened = service.opened
-        opened.choose(form.model)  # what is wrong with a request is said before it waits
+        loaded = service.loaded
+        loaded.choose(form.model)  # what is wrong with a request is said before it waits
         check_method(form.method, service.limits)
         budget_ms = form.budget_ms or options.budget_ms
         others = service.searches.load.count > 0
-        work = partial(self.answer, opened, form, request.state.arrived, others=others)
+        work = partial(self.answer, loaded, form, request.state.arrived, others=others)
         needs = self._planner.least_for_answer(form.snippets * form.k * len(form.queries))
 
         def run(work: Callable[[Deadline], bytes]) -> Awaitable[bytes]:
@@ -68,8 +68,8 @@ class Searcher:
 
     def answer(
         self,
-        opened: Opened,
-        form: Search,
+        loaded: LoadedIndex,
+        form: SearchRequest,
         arrived: float,
         deadline: Deadline,
         emit: Emit | None = None,
@@ -90,7 +90,7 @@ class Searcher:
             granted = deadline.share(1 / (len(form.queries) - number))
             line = None if emit is None else partial(_line, emit, number)
             with span("query", k=form.k):
-                answers.append(self._one(opened, form, query, arrived, granted, room, line, others))
+                answers.append(self._one(loaded, form, query, arrived, granted, room, line, others))
         body = b"" if emit else to_bytes(_joined(form, answers))
         made = sum("snippet" in hit for answer in answers for hit in answer["hits"])
         self._planner.learn("answer", made, now() - began - sum(map(_by_models, answers)))
@@ -98,8 +98,8 @@ class Searcher:
 
     def _one(
         self,
-        opened: Opened,
-        form: Search,
+        loaded: LoadedIndex,
+        form: SearchRequest,
         query: str,
         arrived: float,
         deadline: Deadline,
@@ -109,9 +109,9 @@ class Searcher:
     ) -> dict[str, Any]:
         began = now()
         queued = began - arrived
-        model, pipeline = opened.choose(form.model)
+        model, pipeline = loaded.choose(form.model)
         always = max(1, _ALWAYS_SHOWN // len(form.queries))
-        shown = Shown(opened.index, query, room, self._service.limits, form.snippets, always)
+        shown = Shown(loaded.index, query, room, self._service.limits, form.snippets, always)
         stages = pipeline.stages(
             query,
             form.k,
@@ -133,7 +133,7 @@ class Searcher:
                 "query": query,
                 "model": model,
                 "method": form.method or pipeline.method,
-                "generation": opened.index.generation,
+                "generation": loaded.index.generation,
                 "candidates": pipeline.candidates,
                 # A budget that was used up by waiting has nothing left to grant.
                 "granted_ms": max(0.0, round(ended - began + deadline.left(), 3)),
@@ -142,7 +142,7 @@ class Searcher:
                     lambda hit: texts[hit.rank - 1]  # noqa: B023
                 ),
             }
-            if left_out := opened.index.left_out(query):
+            if left_out := loaded.index.left_out(query):
                 answer["left_out"] = left_out  # terms that too many documents have
             if line:
                 final = len(ranking.depths) == len(pipeline.models)
@@ -252,7 +252,7 @@ def _by_models(answer: dict[str, Any]) -> float:
     return sum(ms for name, ms in timing.items() if name.startswith(("query", "scoring")))
 
 
-def _joined(form: Search, answers: list[dict[str, Any]]) -> dict[str, Any]:
+def _joined(form: SearchRequest, answers: list[dict[str, Any]]) -> dict[str, Any]:
     return answers[0] if isinstance(form.query, str) else {"results": answers}
 
 
@@ -283,7 +283,7 @@ async def streamed(run: Callable[[Emit], Awaitable[bytes]]) -> Response:
         error = working.exception()
         if error is not None:
             message = (
-                error.message if isinstance(error, RefusedError) else "the rest could not be made"
+                error.message if isinstance(error, HttpError) else "the rest could not be made"
             )
             yield to_bytes({"stage": "error", "message": message}) + b"\n"
 
@@ -296,22 +296,22 @@ class ScoreExplainer:
     def __init__(self, service: Service) -> None:
         self._service = service
 
-    async def __call__(self, request: Request, form: Explain) -> Response:
+    async def __call__(self, request: Request, form: ExplainRequest) -> Response:
         service = self._service
         form.check(service.limits)
-        opened = service.opened
+        loaded = service.loaded
         for model in form.models or (None,):
-            opened.need(model)
+            loaded.need(model)
         for doc_id in form.doc_ids:
-            need_document(opened, doc_id, service.limits)
+            need_document(loaded, doc_id, service.limits)
         check_method(form.method, service.limits)
         budget_ms = service.options.texts_budget_ms
-        work = partial(self.answer, opened, form)
+        work = partial(self.answer, loaded, form)
         return json_response(await service.run(request, service.texts, work, budget_ms))
 
-    def answer(self, opened: Opened, form: Explain, deadline: Deadline) -> bytes:
+    def answer(self, loaded: LoadedIndex, form: ExplainRequest, deadline: Deadline) -> bytes:
         """The body of the answer: one explanation, two side by side, or what a change did."""
-        named = [opened.need(model) for model in form.models or (None,)]
+        named = [loaded.need(model) for model in form.models or (None,)]
         if form.change is not None:
             change = Change(**form.change.model_dump())
             return to_bytes(self._changed(named[0][1], form, change, deadline))
@@ -329,7 +329,7 @@ class ScoreExplainer:
         return to_bytes(one_or_both(explanations).to_json())
 
     def _explained(
-        self, pipeline: Pipeline, form: Explain, which: slice, deadline: Deadline
+        self, pipeline: Pipeline, form: ExplainRequest, which: slice, deadline: Deadline
     ) -> Iterable[Explanation]:
         """Documents as they are listed, or texts by themselves."""
         if form.doc_ids:
@@ -350,7 +350,7 @@ class ScoreExplainer:
         )
 
     def _changed(
-        self, pipeline: Pipeline, form: Explain, change: Change, deadline: Deadline
+        self, pipeline: Pipeline, form: ExplainRequest, change: Change, deadline: Deadline
     ) -> dict[str, Any]:
         """How the first document moves among the first stage's results, or among given texts."""
         if form.doc_ids:
@@ -371,9 +371,9 @@ class ScoreExplainer:
         return {**answer.to_json(), "doc_ids": ids}
 
 
-def need_document(opened: Opened, doc_id: str, limits: Limits) -> None:
+def need_document(loaded: LoadedIndex, doc_id: str, limits: Limits) -> None:
     """404 with a sentence where there is none, before anything is computed."""
     if len(doc_id) > limits.id_characters:
-        raise bad(f"a document id has at most {limits.id_characters:,} characters")
-    if doc_id not in opened.index:
-        raise RefusedError(404, f"there is no document of the id {doc_id!r}")
+        raise bad_request(f"a document id has at most {limits.id_characters:,} characters")
+    if doc_id not in loaded.index:
+        raise HttpError(404, f"there is no document of the id {doc_id!r}")

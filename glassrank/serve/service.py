@@ -23,10 +23,10 @@ from starlette.responses import Response
 
 from glassrank.deadline import Clock, Deadline, now
 from glassrank.rerank.scheduler import Load, Planner, Turn
+from glassrank.serve.error_responses import HttpError
+from glassrank.serve.loaded import IndexReloader, LoadedIndex
 from glassrank.serve.metrics import Metrics
-from glassrank.serve.opened import Opened, Served
 from glassrank.serve.options import Options
-from glassrank.serve.refusals import RefusedError
 
 Result = TypeVar("Result")
 
@@ -105,9 +105,9 @@ class WorkQueue:
             with self._lock:
                 self.load.end(turn, done=done)
 
-    def _refusal(self, reason: str, why: str, wait_ms: float) -> RefusedError:
+    def _refusal(self, reason: str, why: str, retry_after_ms: float) -> HttpError:
         self.refused(reason)
-        return RefusedError(503, f"{why}; come again later, or with a larger budget", wait_ms)
+        return HttpError(503, f"{why}; come again later, or with a larger budget", retry_after_ms)
 
 
 _CLOSE_SECONDS = 2.0
@@ -120,10 +120,10 @@ class Service:
     """What requests share: the index with its models, threads with their queues, the planner, the
     counts."""
 
-    def __init__(self, options: Options, served: Served) -> None:
+    def __init__(self, options: Options, reloader: IndexReloader) -> None:
         self.options = options
         self.limits = options.limits
-        self.served = served
+        self.reloader = reloader
         self.metrics = Metrics()
         self.searches = self._queue("search", options.threads)
         # Re-ranking given texts and explaining take long: searches do not wait for them.
@@ -139,9 +139,9 @@ class Service:
         return queue
 
     @property
-    def opened(self) -> Opened:
+    def loaded(self) -> LoadedIndex:
         """The newest state; who asks twice may be given two."""
-        return self.served.now
+        return self.reloader.current
 
     async def run(
         self,
@@ -179,7 +179,7 @@ class Service:
         def follow() -> None:
             while not stop.wait(self.options.refresh_seconds):
                 try:
-                    self.served.refresh()
+                    self.reloader.refresh()
                     self._publish()
                 except Exception:  # whatever it is, what is served is not touched by it
                     _log.exception("looking for changes of the index failed")
@@ -198,10 +198,10 @@ class Service:
                 stuck()
 
     def _publish(self) -> None:
-        index = self.opened.index
+        index = self.loaded.index
         self.metrics.generation.set(index.generation)
         self.metrics.documents.set(len(index))
-        self.metrics.behind.set(bool(self.served.behind))
+        self.metrics.behind.set(bool(self.reloader.behind))
 
 
 def to_bytes(value: Any) -> bytes:

@@ -67,7 +67,7 @@ def test_the_page_gets_questions_a_subject_and_stores_and_reports_after_it_is_up
     assert not stores_of(index), "nobody has waited for a store"
     assert len(SAMPLE_QUERIES) == 6 and options.samples == SAMPLE_QUERIES
     assert "documentation of Python 3." in options.subject
-    assert options.in_the_making
+    assert options.reports_pending
     assert next(iter(options.pipelines.values())) == ("fast", "default")
     assert options.clusters is not None and options.clusters.parent.parent == index.parent
 

@@ -17,7 +17,7 @@ from glassrank.cluster import LocalShards
 from glassrank.embeddings import encode_index
 from glassrank.index import Index
 from glassrank.rerank import Reranker
-from glassrank.serve import Options, Served, make_app, opened
+from glassrank.serve import IndexReloader, Options, loaded, make_app
 from glassrank.types import Doc
 
 DOCS = some_docs(120, seed=4)
@@ -38,8 +38,10 @@ def sharded(options: Options, monkeypatch: pytest.MonkeyPatch) -> Iterator[TestC
     def shards(options: Options) -> LocalShards:
         return LocalShards(3, [Reranker.load(folder) for _, folder in options.models])
 
-    monkeypatch.setattr(opened, "_on_cluster", shards)
-    with TestClient(make_app(options, Served(options)), base_url="http://127.0.0.1") as client:
+    monkeypatch.setattr(loaded, "_on_cluster", shards)
+    with TestClient(
+        make_app(options, IndexReloader(options)), base_url="http://127.0.0.1"
+    ) as client:
         yield client
 
 
@@ -50,7 +52,7 @@ def hits(client: TestClient, query: str, **more: object) -> list[tuple[str, floa
 
 def test_answers_are_those_of_one_machine(options: Options, sharded: TestClient) -> None:
     alone = Options(options.index, options.models, **AMPLE)
-    with TestClient(make_app(alone, Served(alone)), base_url="http://127.0.0.1") as client:
+    with TestClient(make_app(alone, IndexReloader(alone)), base_url="http://127.0.0.1") as client:
         for query in QUERIES[:6]:
             for more in ({}, {"model": "none", "method": "bm25+rm3"}, {"where": {"year": 2001}}):
                 assert hits(sharded, query.text, **more) == hits(client, query.text, **more)

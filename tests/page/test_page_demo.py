@@ -25,7 +25,7 @@ def demo_options(site: Site, folder: Path, **more: Any) -> Options:
         budget_ms=1000.0,
         clusters=folder / "clusters.json",
         curves=folder / "budget.json",
-        in_the_making=True,
+        reports_pending=True,
         **more,
     )
 

@@ -20,7 +20,7 @@ from glassrank.models.checkpoint import SavedModel, Usage
 from glassrank.models.knrm import KNRM, KNRMConfig
 from glassrank.models.tk import TK, TKConfig
 from glassrank.models.trained import save_model
-from glassrank.serve import Options, Served, make_app
+from glassrank.serve import IndexReloader, Options, make_app
 from glassrank.serve.run import Server
 from glassrank.types import Doc
 
@@ -76,8 +76,8 @@ def make_folders(folder: Path) -> Options:
 
 
 @contextmanager
-def in_process(options: Options, served: Served | None = None) -> Iterator[TestClient]:
-    app = make_app(options, served)
+def in_process(options: Options, reloader: IndexReloader | None = None) -> Iterator[TestClient]:
+    app = make_app(options, reloader)
     with TestClient(app, "http://localhost", raise_server_exceptions=False) as client:
         yield client
 

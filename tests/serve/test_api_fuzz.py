@@ -130,7 +130,7 @@ def test_what_is_right_is_answered(client: TestClient, **asked: Any) -> None:
 def test_what_the_schema_says_is_what_is_checked(client: TestClient) -> None:
     """Programs that read the schema know which models there are, and all that may come back."""
     schema = client.get("/openapi.json").json()
-    model = schema["components"]["schemas"]["Search"]["properties"]["model"]["anyOf"][0]
+    model = schema["components"]["schemas"]["SearchRequest"]["properties"]["model"]["anyOf"][0]
     assert model["enum"] == ["tk", "knrm", "none"]
     for operation in schema["paths"]["/search"].values():
         kinds = set(operation["responses"]["200"]["content"])

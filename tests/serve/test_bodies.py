@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from small_service import message
 from starlette.testclient import TestClient
 
-from glassrank.serve.guard import DEEPEST, check_shape
-from glassrank.serve.refusals import RefusedError
+from glassrank.serve.error_responses import HttpError
+from glassrank.serve.middleware import DEEPEST, check_shape
 
 TEXTS = st.text() | st.sampled_from(['"', "\\", '\\"', "[[[", '",[{', "NaN", "\\\\", "\ud800"])
 VALUES = st.recursive(
@@ -44,7 +44,7 @@ def test_values_are_counted_as_they_would_be_read(value: Any, escaped: bool) -> 
     expected = count(json.loads(body))
     check_shape(body, expected + 100)  # room for spaces
     if depth(value) <= DEEPEST and expected > 1:
-        with pytest.raises(RefusedError, match=f"not {expected:,}"):
+        with pytest.raises(HttpError, match=f"not {expected:,}"):
             check_shape(body, expected - 1)
 
 
@@ -56,7 +56,7 @@ def test_depth_is_known(levels: int) -> None:
     if levels <= DEEPEST:
         check_shape(body, 1000)
     else:
-        with pytest.raises(RefusedError, match="deep in each other"):
+        with pytest.raises(HttpError, match="deep in each other"):
             check_shape(body, 1000)
 
 
@@ -65,7 +65,7 @@ def test_depth_is_known(levels: int) -> None:
     [b"\xff\xfe[\0]\0", "[1]".encode("utf-32"), b'["\0"]', "∀".encode("utf-16-le") + b"[,\0" * 100],
 )
 def test_only_utf8_is_read(body: bytes) -> None:
-    with pytest.raises(RefusedError, match="not JSON"):
+    with pytest.raises(HttpError, match="not JSON"):
         check_shape(body, 1000)
 
 

@@ -20,7 +20,7 @@ from glassrank.embeddings.writer import changing_store
 from glassrank.errors import GlassrankError
 from glassrank.index import Index
 from glassrank.serve import Options
-from glassrank.serve.opened import Served
+from glassrank.serve.loaded import IndexReloader
 from glassrank.types import Doc
 
 
@@ -136,7 +136,7 @@ def test_what_is_in_the_making_is_told_and_no_warning(
 ) -> None:
     shutil.rmtree(own.index / "stores")
     index = Index(own.index)
-    with in_process(replace(own, in_the_making=True)) as client:
+    with in_process(replace(own, reports_pending=True)) as client:
         assert client.get("/info").json()["encoding"]
         assert client.post("/search", json={"query": "cat"}).json()["depth"] > 0
         begun = DocEncoder(tiny_tk(), "float16", "cpu", "s2", "").layout
@@ -197,31 +197,31 @@ def test_a_disk_that_fails_for_a_moment_is_tried_again(
     def fails(*_: object, **__: object) -> None:
         raise OSError(5, "Input/output error")
 
-    served = Served(replace(own, models=()))
+    reloader = IndexReloader(replace(own, models=()))
     Index(own.index).delete(["d0"])
     with monkeypatch.context() as patched:
         patched.setattr("glassrank.storage.arrays.mmap.mmap", fails)
-        assert not served.refresh()
-        assert "Input/output error" in served.behind
-    assert served.refresh()
-    assert not served.behind
-    assert "d0" not in served.now.index
+        assert not reloader.refresh()
+        assert "Input/output error" in reloader.behind
+    assert reloader.refresh()
+    assert not reloader.behind
+    assert "d0" not in reloader.current.index
 
 
 def test_what_is_not_served_any_more_is_closed_at_once(own: Options) -> None:
     """Its files would take room, and its arrays memory, until Python looked for cycles."""
-    served = Served(own)
+    reloader = IndexReloader(own)
     writer, saved = Index(own.index), tiny_tk()
     gc.collect()
     gc.disable()
     try:
         for number in range(3):
-            before = weakref.ref(served.now.index.snapshot)
-            served.now.pipelines["tk"]("the cat sat")
-            served.now.index.search("cat", method="ql+rm3")
+            before = weakref.ref(reloader.current.index.snapshot)
+            reloader.current.pipelines["tk"]("the cat sat")
+            reloader.current.index.search("cat", method="ql+rm3")
             writer.add([Doc(f"new{number}", "the cat sat")])
             encode_index(writer, saved, dtype="float16")
-            assert served.refresh()
+            assert reloader.refresh()
             assert before() is None
     finally:
         gc.enable()
@@ -233,15 +233,15 @@ def test_a_worker_begins_when_the_index_can_be_read(
     """One that takes the place of another, just when the index is moved."""
     own.index.rename(tmp_path / "elsewhere")
     with pytest.raises(GlassrankError, match="is not an index"):
-        Served(own)
+        IndexReloader(own)
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(Served, own, wait=True)
+        waiting = pool.submit(IndexReloader, own, wait=True)
         wait_until(lambda: "a worker waits to begin" in caplog.text)
         (tmp_path / "elsewhere").rename(own.index)
-        assert "d1" in waiting.result(30).now.index
+        assert "d1" in waiting.result(30).current.index
     assert caplog.text.count("a worker waits to begin") == 1
 
 
 def test_texts_are_ranked_warm_from_the_first_request_on(own: Options) -> None:
-    for pipeline in Served(own).now.pipelines.values():
+    for pipeline in IndexReloader(own).current.pipelines.values():
         assert all(stage.reranker.is_warm for stage in pipeline.models)

@@ -114,7 +114,7 @@ def drive_unfinished_body_bytes(driver: Driver) -> None:
     assert connection.recv(100).startswith(b"HTTP/1.1 503")
 
 
-def drive_address_bytes(driver: Driver) -> None:
+def drive_query_string_bytes(driver: Driver) -> None:
     assert "must be short" in driver.refused("/search?query=" + "c" * 1_100)
 
 
@@ -289,7 +289,7 @@ SHARED = Limits(
     small_body_values=50,
     body_chunks=100,
     unfinished_body_bytes=300_000,
-    address_bytes=1_000,
+    query_string_bytes=1_000,
     query_characters=50,
     queries=3,
     k=40,

@@ -14,8 +14,8 @@ from starlette.testclient import TestClient
 
 from glassrank.rerank import CostModel, Reranker
 from glassrank.rerank.relevance import relevance_scores, squash
-from glassrank.serve import Options, Served
-from glassrank.serve.opened import Opened
+from glassrank.serve import IndexReloader, Options
+from glassrank.serve.loaded import LoadedIndex
 from glassrank.types import Hit, Ranking
 
 QUERY = "the cat sat"
@@ -92,9 +92,9 @@ def test_what_was_not_read_is_said(client: TestClient) -> None:
 
 
 def test_what_no_model_reaches_is_in_the_order_of_bm25(options: Options) -> None:
-    served = Served(replace(options, models=options.models[:1]))
-    served.now.pipelines["tk"].reranker.cost = CostModel(base=1000.0)
-    with in_process(options, served) as client:
+    reloader = IndexReloader(replace(options, models=options.models[:1]))
+    reloader.current.pipelines["tk"].reranker.cost = CostModel(base=1000.0)
+    with in_process(options, reloader) as client:
         found = ask(client, documents=TEXTS, budget_ms=500)
     assert [result["index"] for result in found["results"]] == [1, 3, 0, 2, 4]
     assert found["meta"]["warnings"] == [
@@ -150,8 +150,8 @@ def test_texts_meet_the_fast_model_first() -> None:
         return SimpleNamespace(models=stages, reranker=rerankers[0])
 
     both = {"default": pipeline("better"), "fast": pipeline("faster")}
-    opened = Opened(cast(Any, None), both, cast(Any, None))
+    opened = LoadedIndex(cast(Any, None), both, cast(Any, None))
     assert opened.for_texts("default") == ["faster", "better"]
     assert opened.for_texts("fast") == ["faster"]
-    one = Opened(cast(Any, None), {"default": both["default"]}, cast(Any, None))
+    one = LoadedIndex(cast(Any, None), {"default": both["default"]}, cast(Any, None))
     assert one.for_texts("default") == ["better"]

@@ -108,7 +108,7 @@ def test_reports_of_other_commands_are_served(options: Options, tmp_path: Path) 
 
 def test_reports_may_follow_when_the_service_is_up(options: Options, tmp_path: Path) -> None:
     path = tmp_path / "clusters.json"
-    with in_process(replace(options, clusters=path, in_the_making=True)) as client:
+    with in_process(replace(options, clusters=path, reports_pending=True)) as client:
         assert client.get("/info").json()["reports"] == ["clusters"]
         early = client.get("/clusters")
         assert early.status_code == 503 and int(early.headers["retry-after"]) >= 1

@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 from glassrank.deadline import now
 from glassrank.rerank import Deadline, Pipeline
 from glassrank.rerank.scheduler import Planner
-from glassrank.serve import Options, Served
+from glassrank.serve import IndexReloader, Options
 from glassrank.serve.searching import Shown
 from glassrank.serve.service import Service, WorkQueue
 
@@ -72,7 +72,7 @@ def counts(client: TestClient) -> dict[str, float]:
     return {
         line.rpartition(" ")[0]: float(line.rpartition(" ")[2])
         for line in lines
-        if line.startswith("glassrank_refusals_total")
+        if line.startswith("glassrank_requests_shed_total")
     }
 
 
@@ -92,7 +92,7 @@ def test_a_full_queue_is_told_when_to_come_again(loaded: SimpleNamespace) -> Non
         assert client.post("/v1/rerank", json=asked).is_success
         assert client.get("/healthz").is_success
     assert waiting.result().is_success
-    assert counts(client) == {'glassrank_refusals_total{queue="search",reason="full"}': 1.0}
+    assert counts(client) == {'glassrank_requests_shed_total{queue="search",reason="full"}': 1.0}
 
 
 def test_a_wait_that_is_too_long_for_the_budget_is_refused(loaded: SimpleNamespace) -> None:
@@ -123,7 +123,7 @@ def test_a_request_past_its_deadline_is_dropped_if_others_wait(
         assert answer.status_code == 503
         assert "used up by waiting" in message(answer)
         assert "retry-after" in answer.headers
-        assert 'glassrank_refusals_total{queue="search",reason="too_late"}' in counts(client)
+        assert 'glassrank_requests_shed_total{queue="search",reason="too_late"}' in counts(client)
         assert "glassrank_reranked_depth_count" not in client.get("/metrics").text  # not computed
 
 
@@ -230,7 +230,7 @@ def test_an_answer_after_its_budget_is_counted(
 
 
 def test_the_time_to_send_an_answer_is_part_of_its_budget(options: Options) -> None:
-    service = Service(options, Served(options))
+    service = Service(options, IndexReloader(options))
     for _ in range(20):
         service.sent(30.0)
     request: Any = SimpleNamespace(state=SimpleNamespace(arrived=now() - 100))

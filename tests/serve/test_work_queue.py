@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import pytest
 
 from glassrank.rerank import Deadline
-from glassrank.serve.refusals import RefusedError
+from glassrank.serve.error_responses import HttpError
 from glassrank.serve.service import WorkQueue
 
 
@@ -69,13 +69,13 @@ def test_a_wait_that_would_eat_the_budget_is_refused_at_once(
     queue.load.usual_ms = 40.0
     with busy(queue, clock):
         clock.time += 10  # of the 40 that such work takes: 30 are to come
-        with pytest.raises(RefusedError, match="use up this budget") as refused:
+        with pytest.raises(HttpError, match="use up this budget") as refused:
             queue.submit(lambda d: None, Deadline.after(29, clock))
-        assert refused.value.status == 503 and refused.value.wait_ms == pytest.approx(30)
-        with pytest.raises(RefusedError, match="use up this budget"):
+        assert refused.value.status == 503 and refused.value.retry_after_ms == pytest.approx(30)
+        with pytest.raises(HttpError, match="use up this budget"):
             queue.submit(lambda d: None, Deadline.after(35, clock), needs_ms=6)
         queue.submit(lambda d: None, Deadline.after(35, clock), needs_ms=4)
-        with pytest.raises(RefusedError, match="use up this budget"):  # now two are before it
+        with pytest.raises(HttpError, match="use up this budget"):  # now two are before it
             queue.submit(lambda d: None, Deadline.after(39, clock), needs_ms=6)
         queue.submit(lambda d: None, Deadline.after(41, clock), needs_ms=6)
 
@@ -94,7 +94,7 @@ def test_what_is_late_and_would_make_others_late_is_not_computed(
         late = queue.submit(lambda d: computed.append("late"), Deadline.after(20, clock), 6)
         good = queue.submit(lambda d: computed.append("good"), Deadline.after(30, clock), 6)
         clock.time += 20
-    with pytest.raises(RefusedError, match="used up by waiting") as refused:
+    with pytest.raises(HttpError, match="used up by waiting") as refused:
         late.result(30)
     assert refused.value.status == 503
     good.result(30)

@@ -20,8 +20,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from glassrank.deadline import now
 from glassrank.serve.connections import Gone, TooManyPipelined, current_connection
+from glassrank.serve.error_responses import HttpError, bad_request, to_response
 from glassrank.serve.limits import Limits
-from glassrank.serve.refusals import RefusedError, bad, refused
 from glassrank.serve.service import Service, WorkQueue
 
 DEEPEST = 32
@@ -33,7 +33,7 @@ BYTES_PER_VALUE = 32
 """Outside of texts: digits, which are slow to read, and spaces."""
 
 
-class Bodies:
+class BodyReader:
     """Reads the bodies of one process, and knows how much of them it holds unfinished."""
 
     def __init__(self, limits: Limits) -> None:
@@ -48,7 +48,7 @@ class Bodies:
                 return await self._whole(receive, most)
         except TimeoutError:
             message = f"the body was not there after {seconds:g} seconds; send it at once"
-            raise RefusedError(408, message) from None
+            raise HttpError(408, message) from None
 
     async def _whole(self, receive: Receive, most: int) -> bytes:
         body, counted = bytearray(), 0
@@ -59,23 +59,23 @@ class Bodies:
                     raise Gone
                 body += message.get("body", b"")
                 if len(body) > most:
-                    raise too_large(most)
+                    raise body_too_large(most)
                 more = max(0, len(body) - UNCOUNTED) - counted
                 self._held, counted = self._held + more, counted + more
                 if self._held > self._limits.unfinished_body_bytes:
-                    raise RefusedError(503, "too many large bodies come in; come again later", 1e3)
+                    raise HttpError(503, "too many large bodies come in; come again later", 1e3)
                 if not message.get("more_body", False):
                     return bytes(body)
         finally:
             self._held -= counted
 
 
-def too_large(most: int) -> RefusedError:
+def body_too_large(most: int) -> HttpError:
     """The refusal of a body that is not read to its end."""
-    return RefusedError(413, f"a request here may have at most {most:,} bytes; send less at a time")
+    return HttpError(413, f"a request here may have at most {most:,} bytes; send less at a time")
 
 
-def replayed(body: bytes, receive: Receive) -> Receive:
+def replay_body(body: bytes, receive: Receive) -> Receive:
     """What the application receives: the body that was read, and then whatever comes."""
     waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
@@ -91,10 +91,10 @@ def check_shape(body: bytes, most: int) -> None:
     >>> check_shape(b'{"query": "cats, [dogs]"}', most=3)
     >>> check_shape(b'{"query": ["cat", "dog"]}', most=3)
     Traceback (most recent call last):
-    glassrank.serve.refusals.RefusedError: at most 3 values may be in a body here, not 5
+    glassrank.serve.error_responses.HttpError: at most 3 values may be in a body here, not 5
     """
     if b"\0" in body:  # UTF-16 and UTF-32, which could hide anything, have these
-        raise bad("the body is not JSON in UTF-8")
+        raise bad_request("the body is not JSON in UTF-8")
     if b"\\" in body:  # a quote behind a backslash ends no string
         body = body.replace(rb"\\", b"__").replace(rb"\"", b"__")
     plain = np.frombuffer(body, np.uint8)
@@ -103,15 +103,15 @@ def check_shape(body: bytes, most: int) -> None:
     # One comparison after another: a table of all counts would take eight times the body first.
     values = 1 + sum(int(np.count_nonzero(outside == sign)) for sign in b"[{,:")
     if values > most:
-        raise bad(f"at most {most:,} values may be in a body here, not {values:,}")
+        raise bad_request(f"at most {most:,} values may be in a body here, not {values:,}")
     if len(outside) > BYTES_PER_VALUE * most:
-        raise bad("the body has too many digits or spaces; send shorter numbers")
+        raise bad_request("the body has too many digits or spaces; send shorter numbers")
     if any((outside == letter).any() for letter in b"NI"):
-        raise bad("the body is not JSON: NaN and Infinity are no numbers there")
+        raise bad_request("the body is not JSON: NaN and Infinity are no numbers there")
     brackets = outside[np.isin(outside, list(b"[]{}"))]
     depth = np.cumsum(np.where(np.isin(brackets, list(b"[{")), 1, -1))
     if depth.max(initial=0) > DEEPEST:
-        raise bad(f"lists and objects may be {DEEPEST} deep in each other, not more")
+        raise bad_request(f"lists and objects may be {DEEPEST} deep in each other, not more")
 
 
 HEADERS = {
@@ -129,7 +129,7 @@ _READ = frozenset(("GET", "HEAD"))
 
 
 @dataclass(frozen=True)
-class Address:
+class Endpoint:
     """What must be known of an address before anything is asked there."""
 
     methods: frozenset[str] = frozenset()
@@ -141,7 +141,7 @@ class Address:
     """Needs no key: nothing here tells of documents."""
 
 
-class Guard:
+class RequestMiddleware:
     """An ASGI application around the real one. What is not in `addresses`, letter by letter, is not
     there: no other way to write an address reaches the application, whatever its router makes of
     it."""
@@ -150,18 +150,18 @@ class Guard:
         self,
         app: ASGIApp,
         service: Service,
-        addresses: Mapping[str, Address],
+        addresses: Mapping[str, Endpoint],
         pages: frozenset[str],
     ) -> None:
         """`pages` are addresses, too: of open files, which are counted as one."""
         self._app = app
         self._service = service
         self._metrics = service.metrics
-        self._bodies = Bodies(service.limits)
+        self._bodies = BodyReader(service.limits)
         self._hosts = service.options.known_hosts
         key = service.options.api_key
         self._key = None if key is None else key.encode()
-        self._addresses = {**dict.fromkeys(pages, Address(_READ, open=True)), **addresses}
+        self._addresses = {**dict.fromkeys(pages, Endpoint(_READ, open=True)), **addresses}
         self._counted = frozenset(addresses)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -206,7 +206,7 @@ class Guard:
             await self._admit(scope, receive, sending)
         except TooManyPipelined:
             message = "too many requests were sent ahead; wait for a response before the next one"
-            await refused(RefusedError(429, message, 0.0))(scope, receive, sending)
+            await to_response(HttpError(429, message, 0.0))(scope, receive, sending)
         except Gone:
             status = 499  # as other servers count clients that went away
         finally:
@@ -222,7 +222,7 @@ class Guard:
             if most_bytes and scope["method"] == "POST":
                 body = await self._bodies.read(receive, most_bytes)
                 check_shape(body, most_values)
-                receive = replayed(body, receive)
+                receive = replay_body(body, receive)
                 if (connection := current_connection.get()) is not None:
                     connection.end_body()
                 # A request has arrived when its last byte has.
@@ -230,10 +230,10 @@ class Guard:
             # A place is taken by those that can be answered, and not while a body comes in.
             if address.queue is not None and not address.queue.enter():
                 message = "as many requests as may wait do so; come again later"
-                raise RefusedError(429, message, 0.0)
+                raise HttpError(429, message, 0.0)
             queue = address.queue
-        except RefusedError as refusal:
-            response = refused(refusal)
+        except HttpError as refusal:
+            response = to_response(refusal)
             if refusal.status == HTTPStatus.METHOD_NOT_ALLOWED:
                 response.headers["Allow"] = ", ".join(
                     sorted(self._addresses[scope["path"]].methods)
@@ -248,36 +248,34 @@ class Guard:
             if queue is not None:
                 queue.leave()
 
-    def _allowed(self, scope: Scope) -> Address:
+    def _allowed(self, scope: Scope) -> Endpoint:
         """What is asked, if this client may ask it in this way."""
         headers, path = Headers(scope=scope), scope["path"]
         if (
             not path.isprintable()
-            or len(scope["query_string"]) > self._service.limits.address_bytes
+            or len(scope["query_string"]) > self._service.limits.query_string_bytes
         ):
-            raise RefusedError(400, "an address must be short, and without control characters")
+            raise HttpError(400, "an address must be short, and without control characters")
         chunked = "transfer-encoding" in headers
         if chunked and ("content-length" in headers or scope["http_version"] == "1.0"):
             # Two servers may read two different requests out of this.
-            raise RefusedError(400, "expected Content-Length or Transfer-Encoding, not both")
+            raise HttpError(400, "expected Content-Length or Transfer-Encoding, not both")
         if self._hosts is not None and _host_name(headers.get("host", "")) not in self._hosts:
             message = "this service does not go by that name; start it with --allow-host NAME"
-            raise RefusedError(HTTPStatus.MISDIRECTED_REQUEST, message)
+            raise HttpError(HTTPStatus.MISDIRECTED_REQUEST, message)
         address = self._addresses.get(path)
         if address is None or not address.open:
             # Pages of other sites may lead here, but not ask in the name of who reads them.
             if headers.get("sec-fetch-site", "").strip().lower() == "cross-site":
-                raise RefusedError(403, "pages of other sites may not ask here")
+                raise HttpError(403, "pages of other sites may not ask here")
             if self._key is not None and not self._has_key(headers):
-                raise RefusedError(
-                    401, "expected the service's API key as: Authorization: Bearer KEY"
-                )
+                raise HttpError(401, "expected the service's API key as: Authorization: Bearer KEY")
         if address is None:
-            raise RefusedError(404, f"there is nothing at {path}; /docs lists what there is")
+            raise HttpError(404, f"there is nothing at {path}; /docs lists what there is")
         if scope["method"] not in address.methods:
-            raise RefusedError(405, f"{path} does not answer to {scope['method']}; see /docs")
+            raise HttpError(405, f"{path} does not answer to {scope['method']}; see /docs")
         if not _is_at_most(headers.get("content-length", "0"), address.body[0]):
-            raise too_large(address.body[0])
+            raise body_too_large(address.body[0])
         return address
 
     def _has_key(self, headers: Headers) -> bool:

@@ -8,8 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from glassrank.index.filters import MOST_CONDITIONS, parse_where
 from glassrank.index.methods import RM3, parse_method
+from glassrank.serve.error_responses import bad_request
 from glassrank.serve.limits import Limits
-from glassrank.serve.refusals import bad
 
 Item = TypeVar("Item")
 
@@ -60,7 +60,7 @@ _DOCUMENTED = ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_in
 _FOREIGN = ConfigDict(extra="ignore", use_attribute_docstrings=True, allow_inf_nan=False)
 
 
-class Search(BaseModel):
+class SearchRequest(BaseModel):
     """One query, or several that share one budget."""
 
     model_config = _DOCUMENTED
@@ -90,7 +90,7 @@ class Search(BaseModel):
     def check(self, limits: Limits) -> None:
         """Refuses what is too large or makes no sense together, in one sentence."""
         if not self.queries:
-            raise bad("query: expected a query, or a list of them that is not empty")
+            raise bad_request("query: expected a query, or a list of them that is not empty")
         _at_most("query: the list", len(self.queries), limits.queries, "queries")
         for query in self.queries:
             check_query(query, limits)
@@ -103,17 +103,19 @@ class Search(BaseModel):
             parse_where(self.where)
 
 
-def search_by(address: bytes) -> Search:
+def parse_search(address: bytes) -> SearchRequest:
     """What stands behind the question mark; of values that are given twice the last, but all
     queries and conditions. The framework would take longer for it than a first stage does."""
     given = parse_qsl(address.decode("latin-1"), keep_blank_values=True)
-    values: dict[str, Any] = {name: value for name, value in given if name in Search.model_fields}
+    values: dict[str, Any] = {
+        name: value for name, value in given if name in SearchRequest.model_fields
+    }
     several = {field: [value for name, value in given if name == field] for field in _SEVERAL}
     values |= {field: listed for field, listed in several.items() if len(listed) > 1}
     if "where" in values:
         values["where"] = several["where"]
     try:
-        return Search.model_validate(values)
+        return SearchRequest.model_validate(values)
     except ValidationError as error:
         mistakes = error.errors(include_url=False)
         raise RequestValidationError(
@@ -121,9 +123,9 @@ def search_by(address: bytes) -> Search:
         ) from None
 
 
-def search_parameters() -> list[dict[str, Any]]:
+def describe_search_parameters() -> list[dict[str, Any]]:
     """How programs are told of them."""
-    schema = Search.model_json_schema()
+    schema = SearchRequest.model_json_schema()
     _, several = schema["properties"]["query"]["anyOf"]
     schema["properties"]["query"] = {"description": "Several may be given.", **several}
     conditions = schema["properties"]["where"]["anyOf"][1]
@@ -146,7 +148,7 @@ class Change(BaseModel):
     """What takes its place; nothing if not given."""
 
 
-class Explain(BaseModel):
+class ExplainRequest(BaseModel):
     """A document of the index by its id, or any text; two of them; or one under two models."""
 
     model_config = ConfigDict(
@@ -192,19 +194,21 @@ class Explain(BaseModel):
         """Refuses what is too large or makes no sense together, in one sentence."""
         check_query(self.query, limits)
         if bool(self.doc_ids) == bool(self.texts):
-            raise bad("expected one of doc_id and text")
+            raise bad_request("expected one of doc_id and text")
         count = len(self.doc_ids or self.texts)
         if count > 2 and (self.change is None or self.doc_ids):
-            raise bad(f"{'doc_id' if self.doc_ids else 'text'}: expected one or two, not {count}")
+            raise bad_request(
+                f"{'doc_id' if self.doc_ids else 'text'}: expected one or two, not {count}"
+            )
         each_its_own = len(self.doc_ids) == len(self.models) == 2
         if len(self.models) > 1 and (
             (count > 1 and not each_its_own) or self.change or len(self.models) > 2
         ):
-            raise bad(
+            raise bad_request(
                 "model: two models can explain one document, or one of two each, without a change"
             )
         if self.first_scores is not None and len(self.first_scores) != count:
-            raise bad(f"first_score: expected {count}, one for each document")
+            raise bad_request(f"first_score: expected {count}, one for each document")
         if self.change is not None:
             _at_most("change.by", len(self.change.by), limits.query_characters, "characters")
             if isinstance(self.change.word, str):
@@ -215,7 +219,7 @@ class Explain(BaseModel):
         check_texts(self.texts, limits, "text")
 
 
-class Rerank(BaseModel):
+class RerankRequest(BaseModel):
     """Cohere's and Jina's form. Fields that only their own models have a use for are ignored."""
 
     model_config = _FOREIGN
@@ -239,7 +243,7 @@ class Rerank(BaseModel):
         """Refuses what is too large or makes no sense together, in one sentence."""
         check_query(self.query, limits)
         if not self.documents:
-            raise bad("documents: expected at least one document")
+            raise bad_request("documents: expected at least one document")
         _at_most("documents", len(self.documents), limits.documents, "documents")
         check_budget(self.budget_ms, limits)
         check_names(limits, model=self.model)
@@ -262,7 +266,7 @@ class Rerank(BaseModel):
             return document
         values = [document[field] for field in fields if document.get(field) is not None]
         if not values:
-            raise bad(
+            raise bad_request(
                 f"documents.{number}: expected a text, or an object with {' or '.join(fields)}"
             )
         return " ".join(map(str, values))
@@ -275,7 +279,7 @@ def _listed(value: Item | list[Item]) -> list[Item]:
 def check_query(query: str, limits: Limits) -> None:
     """Refuses a query without words, or one that is too long."""
     if not query.strip():
-        raise bad("query: expected some words, it is empty")
+        raise bad_request("query: expected some words, it is empty")
     _at_most("query", len(query), limits.query_characters, "characters")
 
 
@@ -308,4 +312,4 @@ def check_method(method: str | None, limits: Limits) -> None:
 
 def _at_most(name: str, value: float, most: float, unit: str) -> None:
     if value > most:
-        raise bad(f"{name}: at most {most:,} {unit} are allowed, not {value:,}")
+        raise bad_request(f"{name}: at most {most:,} {unit} are allowed, not {value:,}")

@@ -1,6 +1,6 @@
 """The index with its models, at one moment; and the one that is served now.
 
-A changed index is opened beside the one that is served, and then takes its place: a request that
+A changed index is loaded beside the one that is served, and then takes its place: a request that
 is running ends on what it began with, and none ever sees half of a change.
 """
 
@@ -32,7 +32,7 @@ _log = logging.getLogger("glassrank.serve")
 
 
 @dataclass(frozen=True)
-class Opened:
+class LoadedIndex:
     """One state of index, models and stores; a request keeps to the one that it began with."""
 
     index: Index
@@ -49,7 +49,7 @@ class Opened:
         *,
         verify: bool,
         shards: Shards | None = None,
-    ) -> "Opened":
+    ) -> "LoadedIndex":
         """With each model's documents where they are stored; `shards` have these models, too."""
         index = _index(options.index, shards, verify=verify, seen=())
         plan = None if options.plan is None else CascadePlan.read(options.plan)
@@ -64,20 +64,20 @@ class Opened:
             )
             for name, models in options.pipelines.items()
         }
-        opened = cls(index, pipelines, _pipeline(index, {}, method=options.method))
+        loaded = cls(index, pipelines, _pipeline(index, {}, method=options.method))
         for reranker in rerankers.values():
             warm_up(reranker)  # for texts that are sent to be ranked
-        return opened.compiled()
+        return loaded.compiled()
 
-    def follow(self) -> "Opened":
+    def follow(self) -> "LoadedIndex":
         """The same, as index and stores are now."""
         seen = self.index.snapshot.records
         shards = self.index.shards if isinstance(self.index, ShardedIndex) else None
         index = _index(self.index.path, shards, verify=False, seen=seen)
         pipelines = {name: pipeline.follow(index) for name, pipeline in self.pipelines.items()}
-        return Opened(index, pipelines, self.alone.follow(index)).compiled()
+        return LoadedIndex(index, pipelines, self.alone.follow(index)).compiled()
 
-    def compiled(self) -> "Opened":
+    def compiled(self) -> "LoadedIndex":
         """With all code compiled, and fields in columns: the first request takes as long as later
         ones."""
         self.index.snapshot.prepare_filters()
@@ -158,11 +158,11 @@ def _on_cluster(options: Options) -> Shards:
     return RayShards(min(options.shards or processors(), segments), folders)
 
 
-class Served:
-    """What is served now. Reading `now` is all that a request does with it."""
+class IndexReloader:
+    """What is served now. Reading `current` is all that a request does with it."""
 
     def __init__(self, options: Options, *, verify: bool = True, wait: bool = False) -> None:
-        """With `wait`, until it can be opened: a worker that takes the place of another may begin
+        """With `wait`, until it can be loaded: a worker that takes the place of another may begin
         when the index cannot be read for a moment."""
         self._options = options
         rerankers = {
@@ -174,7 +174,7 @@ class Served:
         while True:
             try:
                 self._state = self._tried = _state(options.index)
-                self.now = Opened.open(options, rerankers, verify=verify, shards=shards)
+                self.current = LoadedIndex.open(options, rerankers, verify=verify, shards=shards)
                 break
             except (GlassrankError, OSError) as error:
                 if not wait:
@@ -197,7 +197,7 @@ class Served:
             if state == self._tried:  # in vain; something must be written first
                 return False
             self._tried = state
-            self.now = self.now.follow()
+            self.current = self.current.follow()
         except (GlassrankError, OSError) as error:
             if isinstance(error, OSError | DiskError):
                 self._tried = ()  # which may go by itself
@@ -206,9 +206,9 @@ class Served:
             self.behind = str(error)
             return False
         self._state, self.behind = state, ""
-        for sentence in () if self._options.in_the_making else self.now.lacking():
+        for sentence in () if self._options.reports_pending else self.current.lacking():
             _log.warning("%s", sentence)
-        _log.info("serving generation %d of the index", self.now.index.generation)
+        _log.info("serving generation %d of the index", self.current.index.generation)
         return True
 
 

@@ -15,70 +15,70 @@ _LONGEST = 1_000
 _FORMS = 4
 
 
-class RefusedError(Exception):
+class HttpError(Exception):
     """A request that is not answered, and why."""
 
-    def __init__(self, status: int, message: str, wait_ms: float | None = None) -> None:
+    def __init__(self, status: int, message: str, retry_after_ms: float | None = None) -> None:
         super().__init__(message)
         self.status = status
         self.message = message
-        self.wait_ms = wait_ms
+        self.retry_after_ms = retry_after_ms
         """After which it is worth another try, for refusals that are not the client's fault."""
 
 
-def bad(message: str) -> RefusedError:
+def bad_request(message: str) -> HttpError:
     """A request that can never be answered as it is."""
-    return RefusedError(400, message)
+    return HttpError(400, message)
 
 
-def as_json(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
+def json_error(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
     """Cohere's clients read `message`, Jina's read `detail`."""
-    return Response(refusal_body(message), status, headers, media_type="application/json")
+    return Response(error_body(message), status, headers, media_type="application/json")
 
 
-def refusal_body(message: str) -> bytes:
+def error_body(message: str) -> bytes:
     """The body of every error response."""
     if len(message) > _LONGEST:  # what was wrong may be quoted in it
         message = message[:_LONGEST] + " …"
     return json.dumps({"message": message, "detail": message}).encode()
 
 
-async def answer_refusal(request: Request, refusal: Exception) -> Response:
-    assert isinstance(refusal, RefusedError)
-    return refused(refusal)
+async def handle_http_error(request: Request, refusal: Exception) -> Response:
+    assert isinstance(refusal, HttpError)
+    return to_response(refusal)
 
 
-def refused(refusal: RefusedError) -> Response:
+def to_response(refusal: HttpError) -> Response:
     """A refusal as the answer that clients understand."""
-    if refusal.wait_ms is None:
+    if refusal.retry_after_ms is None:
         more = {"WWW-Authenticate": "Bearer"} if refusal.status == 401 else None
-        return as_json(refusal.status, refusal.message, more)
-    return busy(refusal.message, refusal.wait_ms, refusal.status)
+        return json_error(refusal.status, refusal.message, more)
+    return retry_later(refusal.message, refusal.retry_after_ms, refusal.status)
 
 
-def busy(message: str, wait_ms: float = 0.0, status: int = 429) -> Response:
+def retry_later(message: str, retry_after_ms: float = 0.0, status: int = 429) -> Response:
     """Whoever comes again on a new connection may meet a worker that has less to do."""
-    seconds = max(1, math.ceil(wait_ms / 1e3))
-    return as_json(status, message, {"Retry-After": str(seconds), "Connection": "close"})
+    seconds = max(1, math.ceil(retry_after_ms / 1e3))
+    return json_error(status, message, {"Retry-After": str(seconds), "Connection": "close"})
 
 
-async def answer_ours(request: Request, error: Exception) -> Response:
+async def handle_glassrank_error(request: Request, error: Exception) -> Response:
     """Errors for people, from deeper inside."""
     if isinstance(error, LateError):
-        return busy(str(error), status=503)
-    return as_json(400 if isinstance(error, InputError) else 500, str(error))
+        return retry_later(str(error), status=503)
+    return json_error(400 if isinstance(error, InputError) else 500, str(error))
 
 
-async def answer_framework(request: Request, error: Exception) -> Response:
+async def handle_framework_error(request: Request, error: Exception) -> Response:
     """What the guard lets through, and the framework does not."""
     assert isinstance(error, HTTPException)
     message = str(error.detail)
     if error.status_code == 400:
         message = "the body is not JSON that can be read"
-    return as_json(error.status_code, message, dict(error.headers or {}))
+    return json_error(error.status_code, message, dict(error.headers or {}))
 
 
-async def answer_invalid(request: Request, error: Exception) -> Response:
+async def handle_invalid_request(request: Request, error: Exception) -> Response:
     """What does not have the form that was expected: the first thing that is wrong with it."""
     assert isinstance(error, RequestValidationError)
     # Where there are two forms, what is wrong with the right one says more than that it is not the
@@ -87,12 +87,12 @@ async def answer_invalid(request: Request, error: Exception) -> Response:
     first = errors[0]
     if first["type"] == "json_invalid":
         where = f"at character {first['loc'][-1]}"
-        return as_json(400, f"the body is not JSON {where}: {first['ctx']['error']}")
+        return json_error(400, f"the body is not JSON {where}: {first['ctx']['error']}")
     if first["loc"] == ("body",):
-        return as_json(400, "expected a JSON object, with Content-Type: application/json")
+        return json_error(400, "expected a JSON object, with Content-Type: application/json")
     place = ".".join(str(part) for part in first["loc"][1:] if _is_name(part))
     problem = first["msg"][:1].lower() + first["msg"][1:]
-    return as_json(400, f"{place}: {problem}; see /docs")
+    return json_error(400, f"{place}: {problem}; see /docs")
 
 
 def _is_name(part: int | str) -> bool:
@@ -104,14 +104,14 @@ def _is_name(part: int | str) -> bool:
     return isinstance(part, int) or (part.isidentifier() and part not in ("str", "int", "float"))
 
 
-async def answer_bug(request: Request, error: Exception) -> Response:
-    return as_json(500, "this should not have happened; the service's log says more")
+async def handle_bug(request: Request, error: Exception) -> Response:
+    return json_error(500, "this should not have happened; the service's log says more")
 
 
 HANDLERS = {
-    RefusedError: answer_refusal,
-    GlassrankError: answer_ours,
-    HTTPException: answer_framework,
-    RequestValidationError: answer_invalid,
-    Exception: answer_bug,
+    HttpError: handle_http_error,
+    GlassrankError: handle_glassrank_error,
+    HTTPException: handle_framework_error,
+    RequestValidationError: handle_invalid_request,
+    Exception: handle_bug,
 }
