@@ -256,7 +256,7 @@ def own_scores(
                     asked[int(query[pair])].append((row, at, pair))
             for number, wanted in asked.items():
                 rows = words.rows(np.array([row for row, _, _ in wanted]))
-                values = reranker.word_scores(encoded[number], rows, None)
+                values = reranker.score_embeddings(encoded[number], rows, None)
                 for (_, at, pair), value in zip(wanted, values.tolist(), strict=True):
                     scores[pair][at] = value
         for pair, found in scores.items():

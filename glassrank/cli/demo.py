@@ -125,8 +125,8 @@ def _answer(
         with console.working("Preparing the search", quiet=quiet):
             pipeline = Pipeline.open(path, MODELS, budget_ms=budget_ms, method=method)
             pipeline("warm up", k)
-        first = pipeline.models[0]
-        stored = first.store is not None and not first.lacks
+        first = pipeline.stages[0]
+        stored = first.store is not None and not first.num_missing
         if not stored:
             console.say(_AFTERWARDS, quiet=quiet)
         for text in query or SAMPLE_QUERIES:
@@ -231,7 +231,7 @@ class DemoReports:
             Store.open(folder, read_manifest(folder).layout.fingerprint, verify=False)
             for folder in stores_of(self._index)
         ]
-        whole = {store.layout.fingerprint for store in stores if not store.lacks(snapshot)}
+        whole = {store.layout.fingerprint for store in stores if not store.count_missing(snapshot)}
         encoded = whole.issuperset(self._fingerprints)
         return not (encoded and all(path.exists() for path in self.paths()))
 

@@ -250,7 +250,7 @@ def lacking(index: "Index") -> list[Lacking]:
         with suppress(GlassrankError, OSError):
             layout = read_manifest(folder).layout
             store = Store.open(folder, layout.fingerprint, verify=False)
-            if count := store.lacks(index.snapshot):
+            if count := store.count_missing(index.snapshot):
                 stores.append(Lacking(folder, layout, count))
     return stores
 

@@ -75,18 +75,20 @@ def search(
         from glassrank.cli.encode import Lacking
 
         console.say(timing_line(ranking))
-        for name, stage in zip(model, pipeline.models, strict=True):
-            if ranking.live and (stage.store is None or stage.lacks):
+        for name, stage in zip(model, pipeline.stages, strict=True):
+            if ranking.live and (stage.store is None or stage.num_missing):
                 advice = f"store them with: {_encoding(opened, name)}"
                 if stage.store is not None:
-                    advice = Lacking(stage.store.path, stage.store.layout, stage.lacks).advice(name)
+                    advice = Lacking(
+                        stage.store.path, stage.store.layout, stage.num_missing
+                    ).advice(name)
                 console.say(f"{ranking.live:,} of them were encoded on the way; {advice}")
 
 
 def _say_what_takes_long(pipeline: "Pipeline", models: list[str]) -> None:
     """Before a search that may take as long as it takes."""
     most = min(pipeline.candidates, len(pipeline.index))
-    for name, stage in zip(models, pipeline.models, strict=True):
+    for name, stage in zip(models, pipeline.stages, strict=True):
         if stage.store is None and most >= _MANY:
             console.say(
                 f"Nothing is stored for {name}: up to {most:,} documents are encoded now, which "

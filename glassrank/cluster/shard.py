@@ -31,9 +31,9 @@ from glassrank.index.search import TopK, WeightedQuery, search
 from glassrank.index.segment import Segment
 from glassrank.index.snapshot import Manifest, Snapshot, open_index
 from glassrank.models.ranker import Words
-from glassrank.rerank.best_passages import Placed
+from glassrank.rerank.best_passages import ScoredDocs
 from glassrank.rerank.reranker import Reranker
-from glassrank.rerank.scheduler import Planner
+from glassrank.rerank.scheduler import Scheduler
 from glassrank.rerank.stages import IndexStage
 
 _KEPT = 2
@@ -143,7 +143,7 @@ class _Opened:
 class ShardScores(NamedTuple):
     """Which of its candidates a shard has scored, and the milliseconds that took there."""
 
-    placed: Placed
+    placed: ScoredDocs
     took: float
 
 
@@ -154,7 +154,7 @@ class Shard:
         """`verify` reads every byte of what is opened once."""
         self._models = models
         self._verify = verify
-        self._planner = Planner()
+        self._scheduler = Scheduler()
         self._opened: dict[tuple[object, ...], _Opened] = {}
         self._lock = threading.Lock()
         load_at_once()
@@ -196,12 +196,12 @@ class Shard:
         within_ms: float | None,
     ) -> ShardScores:
         """As many of these documents, by their numbers in the whole index, as the time allows."""
-        began = self._planner.clock()
-        deadline = Deadline.after(within_ms, self._planner.clock)
+        began = self._scheduler.clock()
+        deadline = Deadline.after(within_ms, self._scheduler.clock)
         stage = self._open(view).stages[model]
-        candidates = stage.ready(query, docs - view.base, first_stage)
-        placed = stage.score(candidates, self._planner, deadline)
-        return ShardScores(placed, self._planner.clock() - began)
+        candidates = stage.prepare_candidates(query, docs - view.base, first_stage)
+        placed = stage.score(candidates, self._scheduler, deadline)
+        return ShardScores(placed, self._scheduler.clock() - began)
 
     def _open(self, view: View) -> _Opened:
         with self._lock:

@@ -25,13 +25,13 @@ from glassrank.index.search import TopK, WeightedQuery, join
 from glassrank.index.segment import SegmentRecord
 from glassrank.index.snapshot import Snapshot
 from glassrank.models.ranker import Words
-from glassrank.rerank.best_passages import Placed
+from glassrank.rerank.best_passages import ScoredDocs
 from glassrank.rerank.cascade import Cascade
 from glassrank.rerank.cost_model import CostModel
 from glassrank.rerank.pipeline import Pipeline
 from glassrank.rerank.reranker import Reranker
-from glassrank.rerank.scheduler import Planner, spare_ms
-from glassrank.rerank.stages import CALIBRATION_DOCS, IndexStage, joined, some_documents
+from glassrank.rerank.scheduler import Scheduler, spare_ms
+from glassrank.rerank.stages import CALIBRATION_DOCS, IndexStage, joined, sample_docs
 from glassrank.types import Ranking
 
 _QUERIES_AT_ONCE = 256
@@ -184,11 +184,13 @@ class ShardedStage(IndexStage):
         self._way = CostModel()  # of questions and answers, by their number
         self.cost = CostModel()  # of what shards do, by documents
 
-    def ready(self, query: Words, docs: NDArray[np.int64], first_stage: NDArray[np.float32]) -> Any:
+    def prepare_candidates(
+        self, query: Words, docs: NDArray[np.int64], first_stage: NDArray[np.float32]
+    ) -> Any:
         """What shards will be sent."""
         return _Candidates(query, docs, first_stage)
 
-    def score(self, candidates: Any, planner: Planner, due: Deadline) -> Placed:
+    def score(self, candidates: Any, scheduler: Scheduler, due: Deadline) -> ScoredDocs:
         """Each shard its own, by the same deadline, less the time for the way there and back: what
         arrives too late was done for nothing."""
         query, docs, first_stage = candidates
@@ -202,11 +204,11 @@ class ShardedStage(IndexStage):
                 places[number] = mine
                 asked = (self._number, query, docs[mine], first_stage[mine], within)
                 questions[number] = (view, *asked)
-        began = planner.clock()
+        began = scheduler.clock()
         answers = self._index.shards.ask("score", questions, due)
         if answers:
             longest = max(answer.took for answer in answers.values())
-            self._way.learn(1, max(0.0, planner.clock() - began - longest))
+            self._way.learn(1, max(0.0, scheduler.clock() - began - longest))
         elif questions:  # longer than was thought
             self._way.learn(1, way + spare_ms(left))
         missing = tuple(
@@ -218,7 +220,7 @@ class ShardedStage(IndexStage):
     def calibrate(self, clock: Clock) -> None:
         """Has all shards do so; then asks them as a query would."""
         self._index.prepare(calibrate=True)
-        docs = some_documents(self.snapshot, max(CALIBRATION_DOCS))
+        docs = sample_docs(self.snapshot, max(CALIBRATION_DOCS))
         if not len(docs):
             return
         text = " ".join(self.snapshot.doc(int(docs[0])).text.split()[:8])
@@ -227,7 +229,7 @@ class ShardedStage(IndexStage):
                 began = clock()
                 query = self.reranker.encode_query(text)
                 encoded = clock()
-                self.read_all(query, docs[:size], np.zeros(len(docs[:size]), np.float32))
+                self.score_docs(query, docs[:size], np.zeros(len(docs[:size]), np.float32))
                 if learns:
                     self.query_cost.learn(size, encoded - began)
                     self.cost.learn(size, clock() - encoded)
@@ -241,11 +243,11 @@ class ShardedStage(IndexStage):
         return fresh
 
 
-def _nothing() -> Placed:
+def _nothing() -> ScoredDocs:
     none = np.empty(0, np.int64)
     values = np.empty(0, np.float32)
     spans, cut = np.empty((0, 2), np.int64), np.empty(0, np.bool_)
-    return Placed(none, values, 0, none, spans, cut, values)
+    return ScoredDocs(none, values, 0, none, spans, cut, values)
 
 
 class ShardedPipeline(Pipeline):
@@ -265,7 +267,7 @@ class ShardedPipeline(Pipeline):
         unless it is given. Settings are those of `Pipeline`."""
         self._numbers = numbers
         super().__init__(index, models, **{"verify": False, **settings})
-        if not self.models:
+        if not self.stages:
             self.index.prepare()
 
     def _index_stage(

@@ -112,7 +112,7 @@ class Store:
 
         fitting.sort(key=preference)
         stores = [cls._open(folder, wanted, model, verify, without) for folder in fitting]
-        return min(stores, key=lambda store: store.lacks(index.snapshot), default=None)
+        return min(stores, key=lambda store: store.count_missing(index.snapshot), default=None)
 
     def require(self, snapshot: Snapshot) -> None:
         """Refuses a snapshot of which not every document is stored."""
@@ -140,7 +140,7 @@ class Store:
             raise InputError(f"{self.path} has no part for {segment_name!r}")
         return self._parts[segment_name]
 
-    def lacks(self, snapshot: Snapshot) -> int:
+    def count_missing(self, snapshot: Snapshot) -> int:
         """How many documents are not stored; deleted ones do not count."""
         lacking = 0
         for segment, stored in zip(snapshot.segments, self._docs_of(snapshot), strict=True):

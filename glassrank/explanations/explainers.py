@@ -32,9 +32,9 @@ from glassrank.explanations.whole_words import in_words
 from glassrank.models.ranker import AnyRanker, Words, as_array, no_gradients
 from glassrank.models.text_batches import LeftOut
 from glassrank.rerank import Reranker
-from glassrank.rerank.best_passages import Placed, Scoring
+from glassrank.rerank.best_passages import ScoredDocs, Scoring
 from glassrank.rerank.reranker import WORDS_AT_ONCE, as_doc
-from glassrank.rerank.scheduler import Planner
+from glassrank.rerank.scheduler import Scheduler
 from glassrank.rerank.text_candidates import TextCandidates
 from glassrank.text.english import is_function_word
 from glassrank.types import Doc
@@ -253,18 +253,18 @@ def read_texts(
     docs: Sequence[Doc],
     first_stage: NDArray[np.float32] | None = None,
     due: Deadline = NEVER,
-) -> Placed:
+) -> ScoredDocs:
     """Documents, encoded live, however long it takes, with all of their passages that can be read
     in time."""
     ready = TextCandidates.of_texts(reranker, query, docs, first_stage)
     passages = reranker.usage.passages
-    scoring = Scoring(ready, Planner(), reranker.cost, WORDS_AT_ONCE, passages)
+    scoring = Scoring(ready, Scheduler(), reranker.cost, WORDS_AT_ONCE, passages)
     scoring.first(NEVER)
     scoring.further(due)
     return scoring.placed(live=True)
 
 
-def ranked_by(placed: Placed, place: int = 0) -> ReadPassage | None:
+def ranked_by(placed: ScoredDocs, place: int = 0) -> ReadPassage | None:
     """The passage that a document was ranked by, or None where it was read as a whole."""
     start, stop = placed.spans[place].tolist()
     if stop < 0:

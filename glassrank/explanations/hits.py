@@ -62,7 +62,7 @@ def explain_docs(
         max(number, 1)  # one that no model came to is explained by the first
         for number in placed_by or map(reranked.placed_by, doc_ids)
     ]
-    models = [pipeline.models[number - 1] for number in numbers]
+    models = [pipeline.stages[number - 1] for number in numbers]
     first: Sequence[float | None] = [None] * len(doc_ids)
     if pipeline.first_stage is None and any(
         model.reranker.model.first_stage_weight is not None for model in models
@@ -121,7 +121,7 @@ class _Reranked:
     def _final(self) -> Ranking:
         pipeline, k = self._pipeline, self._pipeline.candidates
         deadline = self._deadline.share(_FOR_RANKING)
-        stages = pipeline.stages(
+        stages = pipeline.stream(
             self._query, k, deadline=deadline, method=self._method, first=False
         )
         return next(stages)
@@ -130,7 +130,7 @@ class _Reranked:
         """The number of the model that placed a document, as a ranking has it. Where all
         models rank all that is found, nothing needs to be scored to know it."""
         pipeline = self._pipeline
-        models = len(pipeline.models)
+        models = len(pipeline.stages)
         if models == 1:
             return 1
         if self._deadline is NEVER and min(pipeline.depths) >= pipeline.candidates:
@@ -157,7 +157,7 @@ class _Reranked:
         """What the model of this number, from 1 on, ranks. One model ranks all candidates, so that
         nothing needs to be scored to know them; nor is it if that would take long."""
         if number not in self._baselines:
-            stage = self._pipeline.models[number - 1]
+            stage = self._pipeline.stages[number - 1]
             asked = read(stage.reranker, self._query, "query").text
             words = text_in_words(asked) if stage.reranker.model.reads_pieces else asked
             self._baselines[number] = CandidateBaseline(
@@ -171,7 +171,7 @@ class _Reranked:
 
     def _candidates(self, number: int) -> RankedDocs:
         pipeline, found = self._pipeline, self._found
-        stages = pipeline.models
+        stages = pipeline.stages
         if (
             len(stages) == 1
             or sum(live_passages(stage, found.docs).sum() for stage in stages) > _MOST_ENCODED
@@ -251,7 +251,7 @@ def what_if_doc(
     there is time for; and their ids. All are scored live, since a changed text is in no store, by
     the model of a cascade that placed the document."""
     number = _Reranked(pipeline, query, method, deadline).placed_by(doc_id)
-    reranker, index = pipeline.models[max(number, 1) - 1].reranker, pipeline.index
+    reranker, index = pipeline.stages[max(number, 1) - 1].reranker, pipeline.index
     depth = reranker.usage.depth or _CHANGED_AMONG
     depth = depth if most is None else min(depth, most)
     found = pipeline.top_k(query, depth, method=method, deadline=deadline)

@@ -82,7 +82,7 @@ class CandidateBaseline:
         self._encoded = reranker.encode_query(query)
         self._declares = self._model.exact and self._model.name not in EXPLAINERS
         # A stored batch of a small model is over before a second thread has woken up.
-        encodes = stage.store is None or stage.lacks > 0
+        encodes = stage.store is None or stage.num_missing > 0
         with nullcontext() if encodes or self._model.large else one_thread():
             self._docs, own = self._values()
         self._table = {**self._by_words(own), **self._first_stage(first_stage)}
@@ -301,7 +301,7 @@ def ranked_passage(
     number = np.array([stage.snapshot.find(doc_id)])
     encoded = stage.reranker.encode_query(query)
     first = np.array([first_score or 0.0], np.float32)
-    placed = stage.read_all(encoded, number, first, due)
+    placed = stage.score_docs(encoded, number, first, due)
     if not len(placed.which):
         raise late("this explanation")
     return ranked_by(placed)
@@ -345,7 +345,7 @@ def _words(
     def read(places: NDArray[np.int64]) -> None:
         if len(places):
             none = np.zeros(len(places), np.float32)
-            placed = stage.read_all(query, numbers[places], none)
+            placed = stage.score_docs(query, numbers[places], none)
             best[places], further[places] = placed.numbers, placed.further
 
     if stage.store is not None:

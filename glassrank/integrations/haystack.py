@@ -5,7 +5,7 @@ from dataclasses import replace
 from glassrank.errors import InputError
 from glassrank.integrations import extra, scores_if_all
 from glassrank.rerank import rank, warm_up
-from glassrank.rerank.text_pipeline import rerankers_of
+from glassrank.rerank.text_pipeline import load_rerankers
 
 with extra("haystack"):
     from haystack import Document, component
@@ -28,7 +28,7 @@ class GlassrankRanker:
 
     def warm_up(self) -> None:
         """Loads and compiles, before the first query."""
-        for reranker in rerankers_of(self.model, self.budget_ms is not None):
+        for reranker in load_rerankers(self.model, self.budget_ms is not None):
             warm_up(reranker)
 
     @component.output_types(documents=list[Document])

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from glassrank.deadline import Deadline
 from glassrank.models.saved import Passages, best_passages
 from glassrank.rerank.cost_model import CostModel
-from glassrank.rerank.scheduler import Planner
+from glassrank.rerank.scheduler import Scheduler
 
 
 class Candidates(Protocol):
@@ -56,7 +56,7 @@ class DocCandidates(Protocol):
         """Of the first so many, whose passages that were found are not all of their text."""
 
 
-class Placed(NamedTuple):
+class ScoredDocs(NamedTuple):
     """Which candidates were scored, as places among them in their order, how many of those had to
     be encoded for it, and what of them was read."""
 
@@ -69,7 +69,7 @@ class Placed(NamedTuple):
     further: NDArray[np.float32]  # (n,) of its score, what passages add that are not the best
     missing: tuple[str, ...] = ()  # shards that were asked and have not answered
 
-    def at(self, places: NDArray[np.int64]) -> "Placed":
+    def at(self, places: NDArray[np.int64]) -> "ScoredDocs":
         """The same of candidates that are some of others, at these places."""
         return self._replace(which=places[self.which])
 
@@ -80,13 +80,13 @@ class Scoring:
     def __init__(
         self,
         candidates: DocCandidates,
-        planner: Planner,
+        scheduler: Scheduler,
         cost: CostModel,
         at_once: float,
         passages: Passages,
     ) -> None:
         self._candidates = candidates
-        self._planner = planner
+        self._scheduler = scheduler
         self._cost, self._at_once = cost, at_once
         self._passages = passages
         self._first = [np.empty(0, np.float32)]
@@ -104,7 +104,7 @@ class Scoring:
         """The others, of documents that have a score already, if all have one."""
         late = self.depth < len(self._candidates.first.sizes)
         while (more := self._candidates.further(self.depth)) is not None:
-            # The planner takes it for a spoilt prediction if there is no time for anything.
+            # The scheduler takes it for a spoilt prediction if there is no time for anything.
             late = late or self._cost.predict(float(more.sizes[0])) > due.left()
             values = self._first[0] if late else self._scored(more, 0, due)
             self._further.append((values, more))
@@ -117,9 +117,9 @@ class Scoring:
 
         sizes = some.sizes[begin:]
         own = self._cost, due, self._at_once
-        return self._planner.score(scores, sizes, *own, stops=some.stops).values
+        return self._scheduler.score(scores, sizes, *own, stops=some.stops).values
 
-    def placed(self, *, live: bool) -> Placed:
+    def placed(self, *, live: bool) -> ScoredDocs:
         """What came of it."""
         values, own = np.concatenate(self._first), np.arange(self.depth)
         numbers = np.zeros(self.depth, np.int64)
@@ -148,4 +148,4 @@ class Scoring:
             best = values
         spans = self._candidates.spans(own, numbers)
         lives = self.depth if live else 0
-        return Placed(own, values, lives, numbers, spans, truncated, values - best)
+        return ScoredDocs(own, values, lives, numbers, spans, truncated, values - best)

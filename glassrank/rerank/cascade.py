@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from glassrank.deadline import Deadline
 from glassrank.index.search import TopK
-from glassrank.rerank.best_passages import Placed
+from glassrank.rerank.best_passages import ScoredDocs
 from glassrank.rerank.default_plan import plan_depths
 from glassrank.rerank.reranker import best_first
-from glassrank.rerank.scheduler import Planner
+from glassrank.rerank.scheduler import Scheduler
 from glassrank.rerank.stages import Stage
 from glassrank.tracing import span
 from glassrank.types import Doc, Hit, Ranking, query_name, scoring_name
@@ -60,7 +60,7 @@ class Cascade:
         stages: Sequence[Stage],
         depths: Sequence[int],
         deadline: Deadline,
-        planner: Planner,
+        scheduler: Scheduler,
         *,
         planned: bool = False,
     ) -> None:
@@ -69,9 +69,9 @@ class Cascade:
         takes all that is left, and what it was thought to need is kept for it."""
         asked = [min(depth, len(self.places)) for depth in depths]
         if planned or len(stages) < 2:
-            self._rerank(query, stages, asked, [deadline] * len(stages), planner)
+            self._rerank(query, stages, asked, [deadline] * len(stages), scheduler)
             return
-        left = planner.scored_by(deadline, len(self.places)).left()
+        left = scheduler.scoring_deadline(deadline, len(self.places)).left()
         plan = plan_depths(stages, asked, left)
         needs = [
             stage.expected_ms(depth) if depth else 0.0
@@ -82,10 +82,10 @@ class Cascade:
                 stage.cost.relax()  # it may have been slow for a moment only
         dues = [deadline.earlier(sum(needs[number + 1 :])) for number in range(len(stages))]
         last = asked[-1] if plan[-1] else 0
-        self._rerank(query, stages, [*plan[:-1], last], dues, planner)
+        self._rerank(query, stages, [*plan[:-1], last], dues, scheduler)
         if not any(self.depths):  # the last one, that was to do without the others, has no time
             self.depths = self.models = ()
-            self._rerank(query, stages, asked, [deadline] * len(stages), planner)
+            self._rerank(query, stages, asked, [deadline] * len(stages), scheduler)
         last_was_cut, some_were_not_read = (
             self.depths[-1] < asked[-1],
             max(self.depths) < max(asked),
@@ -98,19 +98,19 @@ class Cascade:
         stages: Sequence[Stage],
         depths: Sequence[int],
         dues: Sequence[Deadline],
-        planner: Planner,
+        scheduler: Scheduler,
     ) -> None:
         within = len(self.places)
         for stage, depth, due in zip(stages, depths, dues, strict=True):
             wanted = min(depth, within)
             if depth:
-                within = self._stage(query, stage, wanted, due, planner)
+                within = self._stage(query, stage, wanted, due, scheduler)
                 self.cut_short |= within < wanted
             self.depths += (within if depth else 0,)
             self.models += (stage.reranker.name,)
 
     def _stage(
-        self, query: str, stage: Stage, depth: int, deadline: Deadline, planner: Planner
+        self, query: str, stage: Stage, depth: int, deadline: Deadline, scheduler: Scheduler
     ) -> int:
         """How many of the best so far have been placed anew."""
         if not depth:
@@ -120,28 +120,30 @@ class Cascade:
             stage.cost.relax()
             stage.query_cost.relax()
             return 0
-        began = planner.clock()
+        began = scheduler.clock()
         name = stage.reranker.model.name
         with span("batch", model=name, documents=depth):
             words = stage.reranker.encode_query(query)
             best = self.places[:depth]
-            candidates = stage.ready(words, self.first.docs[best], self.first.scores[best])
-        ready = planner.clock()
+            candidates = stage.prepare_candidates(
+                words, self.first.docs[best], self.first.scores[best]
+            )
+        ready = scheduler.clock()
         stage.query_cost.learn(depth, ready - began)
-        due = planner.scored_by(deadline, len(self.places))
+        due = scheduler.scoring_deadline(deadline, len(self.places))
         with span("interact", model=name, documents=depth):
-            placed = stage.score(candidates, planner, due)
+            placed = stage.score(candidates, scheduler, due)
         self.missing.update(placed.missing)
         number = len(self.depths)
         self.timing[query_name(number)] = ready - began
-        self.timing[scoring_name(number)] = took = planner.clock() - ready
+        self.timing[scoring_name(number)] = took = scheduler.clock() - ready
         stage.learn_depth(depth, len(placed.which), took)
         if len(placed.which):
             first_stage = self.first.scores[best[placed.which]]
             self._place(placed, stage.probabilities(placed.values, first_stage))
         return len(placed.which)
 
-    def _place(self, placed: Placed, probabilities: NDArray[np.float64]) -> None:
+    def _place(self, placed: ScoredDocs, probabilities: NDArray[np.float64]) -> None:
         """These of the best so far have new scores; the rest stays below them, as it was."""
         scores, count = placed.values, len(placed.which)
         self.live = max(self.live, placed.live)

@@ -24,8 +24,8 @@ from glassrank.rerank.cascade_plan import CascadePlan
 from glassrank.rerank.inputs import check_budget, check_k, check_query, warn_if_nothing_reached
 from glassrank.rerank.model_language import warn_if_index_is_foreign
 from glassrank.rerank.reranker import Reranker
-from glassrank.rerank.scheduler import Planner
-from glassrank.rerank.stages import CALIBRATION_DOCS, IndexStage, some_documents
+from glassrank.rerank.scheduler import Scheduler
+from glassrank.rerank.stages import CALIBRATION_DOCS, IndexStage, sample_docs
 from glassrank.tracing import span
 from glassrank.types import Ranking
 
@@ -89,8 +89,8 @@ class Pipeline:
             for number, reranker in enumerate(rerankers)
         ]
         self.plan = plan
-        self.planner = Planner(clock)
-        self.models = tuple(
+        self.scheduler = Scheduler(clock)
+        self.stages = tuple(
             self._index_stage(
                 number,
                 reranker,
@@ -143,12 +143,12 @@ class Pipeline:
     @property
     def reranker(self) -> Reranker:
         """The first model."""
-        return self.models[0].reranker
+        return self.stages[0].reranker
 
     @property
     def store(self) -> Store | None:
         """Of the first model."""
-        return self.models[0].store
+        return self.stages[0].store
 
     def __call__(
         self,
@@ -163,7 +163,7 @@ class Pipeline:
         chooses documents by their metadata, before candidates are taken: `{"lang": "en"}`."""
         deadline = self._deadline(budget_ms)
         with span("query", k=k):
-            *_, final = self.stages(
+            *_, final = self.stream(
                 query, k, deadline=deadline, method=method, first=False, where=where
             )
         warn_if_nothing_reached(final, budget_ms or self.budget_ms, caller=2)
@@ -174,7 +174,7 @@ class Pipeline:
         begins when a thread is free."""
         return await asyncio.to_thread(self, query, k, **options)
 
-    def stages(
+    def stream(
         self,
         query: str,
         k: int = 10,
@@ -188,14 +188,14 @@ class Pipeline:
         then the final one. When it is too late for more, the first stage's is the final one."""
         check_query(query)
         check_k(k)
-        clock = self.planner.clock
+        clock = self.scheduler.clock
         depths = self._planned(deadline)
         began = clock()
         depth = max(k, self.candidates)
         with span("retrieve", documents=depth):
             found = self.top_k(query, depth, method=method, deadline=deadline, where=where)
         cascade = Cascade(found, timing={"first_stage": clock() - began})
-        if first and self.models:
+        if first and self.stages:
             yield self._ranking(query, cascade, k, "first_stage")
         yield self._final(query, cascade, k, depths, deadline)
 
@@ -239,7 +239,7 @@ class Pipeline:
 
     def _deadline(self, budget_ms: float | None) -> Deadline:
         check_budget(budget_ms)
-        return Deadline.after(budget_ms or self.budget_ms, self.planner.clock)
+        return Deadline.after(budget_ms or self.budget_ms, self.scheduler.clock)
 
     @property
     def depths(self) -> Sequence[int]:
@@ -256,17 +256,17 @@ class Pipeline:
         self, query: str, cascade: Cascade, k: int, depths: Sequence[int], deadline: Deadline
     ) -> Ranking:
         planned = self.plan is not None
-        cascade.rerank(query, self.models, depths, deadline, self.planner, planned=planned)
-        return self._ranking(query, cascade, k, "sorting" if self.models else "first_stage")
+        cascade.rerank(query, self.stages, depths, deadline, self.scheduler, planned=planned)
+        return self._ranking(query, cascade, k, "sorting" if self.stages else "first_stage")
 
     def _ranking(self, query: str, cascade: Cascade, k: int, hop: str) -> Ranking:
         """What the stages so far have made of it; the time to build it belongs to this hop."""
-        began = self.planner.clock()
+        began = self.scheduler.clock()
         snapshot = self.index.snapshot
         with span("sort"):
             hits = cascade.hits(k, snapshot.doc_id, snapshot.doc, self.index.show_for(query))
-        took = self.planner.clock() - began
-        self.planner.learn("sorting", len(cascade.places), took)
+        took = self.scheduler.clock() - began
+        self.scheduler.learn("sorting", len(cascade.places), took)
         cascade.timing[hop] = cascade.timing.get(hop, 0.0) + took
         return cascade.ranking(query, hits, min(self.candidates, len(cascade.places)))
 
@@ -294,15 +294,15 @@ class Pipeline:
         query is predicted as well as the tenth."""
         load_at_once()
         snapshot = self.index.snapshot
-        docs = some_documents(snapshot, max(CALIBRATION_DOCS))
+        docs = sample_docs(snapshot, max(CALIBRATION_DOCS))
         if len(docs):
             words = snapshot.doc(int(docs[0])).text.split()[:5]
             ample = Deadline.after(_AMPLE_MS)  # with one, as queries have it
             deepest = max(1, self.candidates)
             self.index.top_k([" ".join(words)], deepest, self.method, deadline=ample)
-        for model in self.models:
-            model.calibrate(self.planner.clock)
-        for size in CALIBRATION_DOCS if self.models and len(docs) else ():
+        for model in self.stages:
+            model.calibrate(self.scheduler.clock)
+        for size in CALIBRATION_DOCS if self.stages and len(docs) else ():
             few = Cascade(TopK(docs[:size], np.zeros(len(docs[:size]), np.float32)))
             self._ranking("", few, 10, "sorting")
 
@@ -311,9 +311,9 @@ class Pipeline:
         Queries that are running end on what they began with."""
         fresh = copy.copy(self)
         fresh.index = index.pinned()
-        fresh.models = tuple(model.follow(fresh.index, verify=verify) for model in self.models)
-        for model in fresh.models:
-            model.calibrate(self.planner.clock)
+        fresh.stages = tuple(model.follow(fresh.index, verify=verify) for model in self.stages)
+        for model in fresh.stages:
+            model.calibrate(self.scheduler.clock)
         return fresh
 
 

@@ -70,7 +70,7 @@ class OnnxBackend:
         return np.asarray(self.model.rank(query, docs, first_stage).score, np.float32)
 
 
-def backend_of(saved: SavedModel, device: str, *, exact: bool) -> Backend:
+def choose_backend(saved: SavedModel, device: str, *, exact: bool) -> Backend:
     """What computes a model on this device. `exact` leaves layers as they are."""
     is_exact = saved.load_trained is None  # a published graph has no other form
     if saved.model.device is None and device == "cpu" and (is_exact or not exact):
@@ -119,7 +119,7 @@ class Reranker:
         self.exact = exact
         self.saved = saved
         self.usage = saved.usage
-        self._backend = backend_of(saved, device, exact=exact)
+        self._backend = choose_backend(saved, device, exact=exact)
         self.model: Any = self._backend.model
         self.name: str = name or self.model.name
         self.fast_model: Any = self._backend.fast_model
@@ -208,9 +208,9 @@ class Reranker:
     ) -> Scores:
         """A score for each text. `first_stage` counts only if the model mixes it in."""
         given = None if first_stage is None else np.asarray(first_stage, np.float32)
-        return self.text_scores(self.encode_query(query), texts, given)
+        return self.score_texts(self.encode_query(query), texts, given)
 
-    def text_scores(
+    def score_texts(
         self,
         query: Words,
         texts: Sequence[str | Doc],
@@ -221,7 +221,7 @@ class Reranker:
         docs = np.repeat(np.arange(len(found)), [len(doc.passages) for doc in found])
         ids = [passage.ids for doc in found for passage in doc.passages]
         given = None if first_stage is None else first_stage[docs]
-        values = self.passage_scores(query, ids, given)
+        values = self.score_passages(query, ids, given)
         shares = self.first_stage_shares(len(found), first_stage)
         how = self.usage.passages
         best = best_passages(values, docs, shares, how.best, how.first)
@@ -236,7 +236,7 @@ class Reranker:
         """How it divides documents."""
         return self._reader.passages
 
-    def passage_scores(
+    def score_passages(
         self,
         query: Words,
         ids: Sequence[NDArray[np.int32]],
@@ -254,7 +254,7 @@ class Reranker:
             if left_out is not None:
                 doc = left_out.without(doc, as_array(batch.ids))
             own = None if first_stage is None else first_stage[part]
-            values[part] = self.word_scores(query, doc, own)
+            values[part] = self.score_embeddings(query, doc, own)
 
         for _ in in_batches(score, lengths, TOKENS_AT_ONCE, self.fast_model, alone=self.alone):
             pass
@@ -265,7 +265,7 @@ class Reranker:
         if doc.is_whole:
             return 0
         ids = [passage.ids for passage in doc.all().passages]
-        return int(self.passage_scores(query, ids, None, left_out).argmax())
+        return int(self.score_passages(query, ids, None, left_out).argmax())
 
     def first_stage_shares(
         self, count: int, first_stage: NDArray[np.float32] | None
@@ -277,7 +277,7 @@ class Reranker:
         shares: NDArray[np.float32] = (weight.item() * first_stage).astype(np.float32)
         return shares
 
-    def word_scores(
+    def score_embeddings(
         self, query: Words, docs: Words, first_stage: NDArray[np.float32] | None
     ) -> NDArray[np.float32]:
         """One encoded query, many encoded documents."""

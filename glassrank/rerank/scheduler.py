@@ -1,4 +1,4 @@
-"""The planner of time: by when each piece of work must be done, and what may still begin.
+"""The scheduler of time: by when each piece of work must be done, and what may still begin.
 
 Every rule that divides time stands here: what is kept for the work that follows, what is kept for
 what nobody can predict, how large a piece of scoring may be, and what a request may take while
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.deadline import NEVER, Clock, Deadline, LateError, ending, must_end, now
-from glassrank.rerank.cost_model import TRUSTED, CostModel
+from glassrank.rerank.cost_model import CostModel
 
 Work = Literal["sending", "answer", "snippets", "sorting", "bm25"]
 """What is done besides encoding and scoring: an answer's way to its client, all of an answer but
@@ -43,13 +43,6 @@ _LONGEST_MS, _LONGEST_SHARE = 8.0, 0.25
 """Of a piece, where there is a budget; and no more than this share of the time that scoring has."""
 _WORTH_ITS_START = 4.0
 """A piece that is to take less than so many times its fixed cost is not worth its start."""
-_TO_SHARE = 0.7
-"""Of the time that requests have beyond what they need, while some wait: one that is late makes all
-behind it late."""
-_MOST_NEEDED = 1 / 3
-"""Of its time, that a request can be said to need."""
-_NEW = 0.1
-"""How much the newest request says about how long they take."""
 
 
 class Scored(NamedTuple):
@@ -59,7 +52,7 @@ class Scored(NamedTuple):
     values: NDArray[np.float32]  # (depth,)
 
 
-class Planner:
+class Scheduler:
     """Knows what each kind of work costs here, and what is promised to it by a deadline."""
 
     def __init__(self, clock: Clock = now) -> None:
@@ -74,36 +67,36 @@ class Planner:
         """Work of this size took so many milliseconds."""
         self._cost(work).learn(size, took)
 
-    def answer_by(self, arrived: float, budget_ms: float) -> Deadline:
+    def response_deadline(self, arrived: float, budget_ms: float) -> Deadline:
         """When a request's answer must be ready to be sent."""
         kept = self._cost("sending").predict(1) + _SPARE_OF_ANSWER * budget_ms
         return Deadline(self.clock, arrived + budget_ms - min(kept, _MOST_OF_ANSWER * budget_ms))
 
-    def least_for_answer(self, snippets: int) -> float:
+    def min_response_ms(self, snippets: int) -> float:
         """Milliseconds without which no answer of so many snippets is of any use: what the first
         stage finds, and no more."""
         return self._cost("answer").expect(snippets)
 
-    def counted_by(self, deadline: Deadline) -> Deadline:
+    def counting_deadline(self, deadline: Deadline) -> Deadline:
         """When the words of given texts must be counted, or are guessed."""
         return deadline.share(_FOR_COUNTING)
 
-    def ranked_by(self, deadline: Deadline, snippets: int) -> Deadline:
+    def ranking_deadline(self, deadline: Deadline, snippets: int) -> Deadline:
         """When a query must be ranked so that there is time to show its hits."""
         most = max(0.0, _MOST_FOR_SNIPPETS * deadline.left())
         return deadline.earlier(min(self._cost("snippets").predict(snippets), most))
 
-    def characters_within(self, deadline: Deadline, texts: int) -> float:
+    def bm25_characters(self, deadline: Deadline, texts: int) -> float:
         """How much of each text of a list may be read by BM25, so that models have time for it."""
         ms = _FOR_BM25 * max(0.0, deadline.left())
         return self._cost("bm25").size_within(ms) / max(1, texts)
 
-    def scored_by(self, deadline: Deadline, candidates: int) -> Deadline:
+    def scoring_deadline(self, deadline: Deadline, candidates: int) -> Deadline:
         """When so many candidates must be scored so that there is time to sort them."""
         kept = self._cost("sorting").predict(candidates)
         return deadline.earlier(kept + spare_ms(deadline.left()))
 
-    def stored_by(self, deadline: Deadline) -> Deadline:
+    def stored_deadline(self, deadline: Deadline) -> Deadline:
         """When stored documents must be scored, so that there is time to encode others."""
         return deadline.share(_FOR_STORED)
 
@@ -181,103 +174,3 @@ def _next_piece(
     else:
         fits = expected <= left and predicted <= left + _FOR_MARGIN * spare
     return min(in_piece, largest) or int(fits)
-
-
-class Turn:
-    """One request's place before some threads, and then at one of them."""
-
-    def __init__(self, deadline: Deadline, needs_ms: float) -> None:
-        self.deadline = deadline
-        self.needs_ms = needs_ms
-        """The least that is of any use to it."""
-        self.began = 0.0
-        self.granted = deadline.at
-        """By when it must end, as those who wait were when somebody last looked: in `seen`."""
-        self.seen: tuple[Turn, ...] = ()
-
-
-class Load:
-    """What some threads have promised to those who wait for them: how long until it is one's turn,
-    and how much of its time a request may take, so that those behind it have any.
-
-    What a request needs at least is kept for everybody who waits, and what is left of their time
-    is shared evenly. So searches get less deep, down to what the first stage finds, before any is
-    refused; and one that runs already gets less deep, too, when others come.
-    """
-
-    def __init__(self, threads: int, clock: Clock = now) -> None:
-        self.threads = threads
-        self.clock = clock
-        self.usual_ms = 0.0
-        """How long a request has lately taken, once it began: what one needs of which nobody knows
-        more."""
-        self.waiting: tuple[Turn, ...] = ()  # replaced as a whole: threads look at it as they run
-        self._running: set[Turn] = set()
-
-    @property
-    def count(self) -> int:
-        """Requests that run or wait."""
-        return len(self._running) + len(self.waiting)
-
-    def turn(self, deadline: Deadline, needs_ms: float | None) -> Turn:
-        """For a request, which does not wait yet."""
-        needs_ms = self.usual_ms if needs_ms is None else needs_ms
-        # What says that hardly one request fits into its time is not believed: it would be refused
-        # as soon as there is another one, and nothing better be learned.
-        return Turn(deadline, min(needs_ms, _MOST_NEEDED * max(0.0, deadline.left())))
-
-    def expected_wait(self) -> float:
-        """Milliseconds until a thread is likely to be free, if everybody takes what they need."""
-        if len(self._running) + len(self.waiting) < self.threads:
-            return 0.0
-        at = self.clock()
-        # One that has had what it needs ends soon, but not at once.
-        running = sum(
-            max(turn.needs_ms - (at - turn.began), turn.needs_ms / 2) for turn in self._running
-        )
-        return (running + sum(turn.needs_ms for turn in self.waiting)) / self.threads
-
-    def wait(self, turn: Turn) -> None:
-        """It waits, behind all others."""
-        self.waiting = (*self.waiting, turn)
-
-    def begin(self, turn: Turn) -> Deadline:
-        """A thread begins it; by when it must be done, which is earlier as soon as others come."""
-        self.waiting = tuple(other for other in self.waiting if other is not turn)
-        turn.began = self.clock()
-        self._running.add(turn)
-        whole = turn.deadline
-        return Deadline(lambda: whole.clock() + whole.at - self._granted(turn), whole.at)
-
-    def _granted(self, turn: Turn) -> float:
-        waiting = self.waiting
-        if turn.seen is not waiting:
-            turn.seen = waiting
-            least = turn.began + turn.needs_ms
-            end, needed = turn.deadline.at, 0.0
-            for place, other in enumerate(waiting, 1):
-                needed += other.needs_ms / self.threads
-                to_share = _TO_SHARE * max(0.0, other.deadline.at - least - needed)
-                end = min(end, least + to_share / (1 + place / self.threads))
-            turn.granted = end
-        return turn.granted
-
-    def is_in_vain(self, turn: Turn) -> bool:
-        """Whether its time is over, and others would be late for it who are not so yet. Where
-        everybody is late, as after a pause of the machine, that helps nobody."""
-        if not turn.deadline.passed():
-            return False
-        needed = turn.needs_ms
-        for other in self.waiting:
-            needed += other.needs_ms
-            if 0 < other.deadline.left() < needed / self.threads:
-                return True
-        return False
-
-    def end(self, turn: Turn, *, done: bool) -> None:
-        """It has ended; one that failed says nothing about others."""
-        self._running.discard(turn)
-        if done:
-            took = self.clock() - turn.began
-            took = min(took, TRUSTED * self.usual_ms) if self.usual_ms else took
-            self.usual_ms += (_NEW if self.usual_ms else 1.0) * (took - self.usual_ms)

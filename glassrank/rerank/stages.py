@@ -14,11 +14,11 @@ from glassrank.index.snapshot import Snapshot
 from glassrank.models.calibration import Calibration
 from glassrank.models.ranker import Words
 from glassrank.models.text_batches import LeftOut
-from glassrank.rerank.best_passages import DocCandidates, Placed, Scoring
+from glassrank.rerank.best_passages import DocCandidates, ScoredDocs, Scoring
 from glassrank.rerank.cost_model import CostModel
 from glassrank.rerank.model_language import warn_if_texts_are_foreign
 from glassrank.rerank.reranker import TOKENS_AT_ONCE, WORDS_AT_ONCE, Reranker
-from glassrank.rerank.scheduler import Planner
+from glassrank.rerank.scheduler import Scheduler
 from glassrank.rerank.stored_candidates import PartlyStored, StoredCandidates, fused_pooling
 from glassrank.rerank.text_candidates import TextCandidates, first_sizes, text_sizes
 from glassrank.types import Doc
@@ -57,27 +57,27 @@ class Stage(ABC):
         self.passages = reranker.usage.passages
 
     @abstractmethod
-    def ready(
+    def prepare_candidates(
         self, query: Words, docs: NDArray[np.int64], first_stage: NDArray[np.float32]
     ) -> DocCandidates | PartlyStored:
         """Documents by their numbers, with the first stage's scores."""
 
     def score(
-        self, candidates: DocCandidates | PartlyStored, planner: Planner, due: Deadline
-    ) -> Placed:
+        self, candidates: DocCandidates | PartlyStored, scheduler: Scheduler, due: Deadline
+    ) -> ScoredDocs:
         """As many as the time allows, the first ones first. What is stored costs little and comes
         before what has to be encoded, in a part of the time, and in the rest if that has any left;
         further passages of long documents come last.
         """
-        own = planner, self.cost, self.at_once, self.passages
+        own = scheduler, self.cost, self.at_once, self.passages
         if not isinstance(candidates, PartlyStored):
             scoring = Scoring(candidates, *own)
             scoring.first(due)
             scoring.further(due)
             return scoring.placed(live=isinstance(candidates, TextCandidates))
         stored = Scoring(candidates.stored, *own)
-        live = Scoring(candidates.live, planner, self.reranker.cost, WORDS_AT_ONCE, self.passages)
-        stored.first(planner.stored_by(due))
+        live = Scoring(candidates.live, scheduler, self.reranker.cost, WORDS_AT_ONCE, self.passages)
+        stored.first(scheduler.stored_deadline(due))
         live.first(due)
         stored.first(due)
         stored.further(due)
@@ -87,15 +87,15 @@ class Stage(ABC):
             live.placed(live=True).at(candidates.which_live),
         )
 
-    def read_all(
+    def score_docs(
         self,
         query: Words,
         docs: NDArray[np.int64],
         first_stage: NDArray[np.float32],
         due: Deadline = NEVER,
-    ) -> Placed:
+    ) -> ScoredDocs:
         """All of these documents, however long it takes; or what can be read of them in time."""
-        return self.score(self.ready(query, docs, first_stage), Planner(), due)
+        return self.score(self.prepare_candidates(query, docs, first_stage), Scheduler(), due)
 
     def probabilities(
         self, values: NDArray[np.float32], first_stage: NDArray[np.float32]
@@ -126,7 +126,7 @@ class Stage(ABC):
         predicted = self._scoring_ms(max(1, reached))
         self.cost.learn_stretch(predicted, took if reached < wanted else predicted)
 
-    def practise(self, query: str, docs: NDArray[np.int64], clock: Clock) -> None:
+    def warm_up(self, query: str, docs: NDArray[np.int64], clock: Clock) -> None:
         """Scores a few documents, so that all is compiled and the first query is predicted as well
         as later ones. Nothing is learned from the first round, which compiles."""
         for learns in (False, True):
@@ -134,7 +134,7 @@ class Stage(ABC):
                 some = docs[:size]
                 began = clock()
                 words = self.reranker.encode_query(query)
-                candidates = self.ready(words, some, np.zeros(len(some), np.float32))
+                candidates = self.prepare_candidates(words, some, np.zeros(len(some), np.float32))
                 ready = clock()
                 if learns:
                     self.query_cost.learn(len(some), ready - began)
@@ -148,14 +148,14 @@ class Stage(ABC):
                     break
 
 
-def joined(one: Placed, other: Placed) -> Placed:
+def joined(one: ScoredDocs, other: ScoredDocs) -> ScoredDocs:
     """Two parts of the same candidates as one, in their order."""
     order = np.argsort(np.concatenate([one.which, other.which]))
 
     def both(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
         return np.concatenate([a, b])[order]
 
-    return Placed(
+    return ScoredDocs(
         both(one.which, other.which),
         both(one.values, other.values),
         one.live + other.live,
@@ -188,7 +188,7 @@ class TextsStage(Stage):
         self.mean_size = float(first_sizes(reranker, text_sizes(docs)).mean()) if docs else 1.0
         warn_if_texts_are_foreign(reranker, docs)
 
-    def ready(
+    def prepare_candidates(
         self, query: Words, docs: NDArray[np.int64], first_stage: NDArray[np.float32]
     ) -> TextCandidates:
         """Texts by their places."""
@@ -203,7 +203,7 @@ def warm_up(reranker: Reranker, clock: Clock = now) -> None:
         if not reranker.is_warm:
             count = max(CALIBRATION_DOCS)
             texts = [Doc("", _SENTENCE * (1 + place % 5)) for place in range(count)]
-            TextsStage(reranker, texts).practise(_SENTENCE[:60], np.arange(count), clock)
+            TextsStage(reranker, texts).warm_up(_SENTENCE[:60], np.arange(count), clock)
             reranker.is_warm = True
 
 
@@ -228,15 +228,15 @@ class IndexStage(Stage):
         self.snapshot = snapshot
         self.found = found
         self.mixes = mixes
-        self.lacks = 0 if store is None else store.lacks(snapshot)
+        self.num_missing = 0 if store is None else store.count_missing(snapshot)
         """Documents that are not in the store, and are encoded when they are found."""
-        if store is not None and not found and self.lacks == snapshot.collection.docs:
+        if store is not None and not found and self.num_missing == snapshot.collection.docs:
             store.require(snapshot)  # it was given, and is another index's
         self.left_out = _left_out(reranker, store)
         """Words that the store does without, and what is encoded live beside it too."""
         self._fused = None if store is None else fused_pooling(reranker.fast_model, store)
 
-    def ready(
+    def prepare_candidates(
         self, query: Words, docs: NDArray[np.int64], first_stage: NDArray[np.float32]
     ) -> DocCandidates | PartlyStored:
         """Documents by their numbers in the index."""
@@ -244,7 +244,7 @@ class IndexStage(Stage):
             first_stage = np.zeros_like(first_stage)
         if self.store is None:
             return self._texts(query, docs, first_stage)
-        if not self.lacks:
+        if not self.num_missing:
             return self._stored(query, docs, first_stage, self.store)
         is_stored = np.zeros(len(docs), np.bool_)
         for located in self.store.locate(self.snapshot, docs, partial=True):
@@ -284,19 +284,19 @@ class IndexStage(Stage):
     def _scoring_ms(self, docs: int) -> float:
         """Of stored documents, and of those that the store lacks, in their proportion."""
         stored = super()._scoring_ms(docs)
-        if not self.lacks:
+        if not self.num_missing:
             return stored
-        lacks = docs * self.lacks / max(1, self.snapshot.collection.docs)
+        lacks = docs * self.num_missing / max(1, self.snapshot.collection.docs)
         return stored + self.reranker.cost.predict(lacks * self.mean_live_size)
 
     def calibrate(self, clock: Clock) -> None:
         """Practises on documents of the index, and on texts where there may be some to encode."""
-        docs = some_documents(self.snapshot, max(CALIBRATION_DOCS))
+        docs = sample_docs(self.snapshot, max(CALIBRATION_DOCS))
         if not len(docs):
             return
         query = " ".join(self.snapshot.doc(int(docs[0])).text.split()[:8])
-        self.practise(query, docs, clock)
-        if self.lacks:
+        self.warm_up(query, docs, clock)
+        if self.num_missing:
             warm_up(self.reranker, clock)
 
     def follow(self, index: Index, *, verify: bool) -> "IndexStage":
@@ -318,7 +318,7 @@ def _left_out(reranker: Reranker, store: Store | None) -> LeftOut | None:
     return LeftOut(store.layout.left_out, reranker.model, reranker.saved.vocabulary)
 
 
-def some_documents(snapshot: Snapshot, count: int) -> NDArray[np.int64]:
+def sample_docs(snapshot: Snapshot, count: int) -> NDArray[np.int64]:
     """Spread over the whole index: their lengths are like those of all."""
     total = snapshot.bases[-1]
     return np.unique(np.linspace(0, total - 1, min(count, total)).astype(np.int64))

@@ -243,7 +243,7 @@ class _StoredScorer:
             words = self._store.words(
                 rows.part, rows.starts[batch], rows.lengths[batch], reranker.dtype
             )
-            values[batch] = reranker.word_scores(self._query, words, first[batch])
+            values[batch] = reranker.score_embeddings(self._query, words, first[batch])
 
         if reranker.alone:
             for _ in in_batches(score, rows.lengths, 1, reranker.fast_model, alone=True):

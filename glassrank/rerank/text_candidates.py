@@ -150,7 +150,7 @@ class TextCandidates:
         self, places: NDArray[np.int64], ids: Sequence[NDArray[np.int32]]
     ) -> NDArray[np.float32]:
         first = None if self._first_stage is None else self._first_stage[places]
-        return self._reranker.passage_scores(self._query, ids, first, self._left_out)
+        return self._reranker.score_passages(self._query, ids, first, self._left_out)
 
     def spans(self, docs: NDArray[np.int64], numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         """Characters of passages, by document and number; -1 where that is the whole text."""

@@ -30,7 +30,7 @@ from glassrank.rerank.inputs import (
     warn_if_few_reached,
 )
 from glassrank.rerank.reranker import Reranker
-from glassrank.rerank.scheduler import Planner
+from glassrank.rerank.scheduler import Scheduler
 from glassrank.rerank.stages import TextsStage, warm_up
 from glassrank.text.analysis import Analyzer
 from glassrank.text.languages import analyzer_for
@@ -63,7 +63,7 @@ def _loaded(model: str | Path, device: str) -> Reranker:
 
 _FIRST_DOCS, _BEGINNING = 4, 100
 """Texts of a list, and characters of each, by which `auto` tells its language."""
-_PLANNER = Planner()
+_SCHEDULER = Scheduler()
 """Of all lists in this process: what it learns from one holds for the next."""
 
 
@@ -107,22 +107,22 @@ def rank(
     analyzer = _analyzer_of(docs, language)
     taken = clock() - began
     hurry = budget_ms is not None or deadline is not None
-    stages = [TextsStage(model, docs) for model in rerankers_of(model, hurry)]
+    stages = [TextsStage(model, docs) for model in load_rerankers(model, hurry)]
     if budget_ms is not None and deadline is None:
         for stage in stages:
             warm_up(stage.reranker, clock)
     deadline = deadline or Deadline.after(budget_ms, clock).earlier(taken)
-    planner = _PLANNER if clock is now else Planner(clock)
+    scheduler = _SCHEDULER if clock is now else Scheduler(clock)
     began = clock()
     with span("query", documents=len(docs)):
         if given is None:
-            first = _best_first(query, docs, planner, deadline, analyzer)
+            first = _best_first(query, docs, scheduler, deadline, analyzer)
         else:
             first = _sorted(given)
         cascade = Cascade(first, timing={"first_stage": clock() - began})
-        cascade.rerank(query, stages, [len(docs)] * len(stages), deadline, planner)
+        cascade.rerank(query, stages, [len(docs)] * len(stages), deadline, scheduler)
     show = show_for(query, analyzer)
-    hits = _hits(cascade, show, k, names.__getitem__, lambda place, *_: docs[place], planner)
+    hits = _hits(cascade, show, k, names.__getitem__, lambda place, *_: docs[place], scheduler)
     ranking = cascade.ranking(query, hits, len(docs))
     warn_if_few_reached(ranking, budget_ms, caller=2)
     return ranking
@@ -145,18 +145,18 @@ def _analyzer_of(docs: Sequence[Doc], language: str) -> Analyzer:
 def _best_first(
     query: str,
     docs: Sequence[Doc],
-    planner: Planner,
+    scheduler: Scheduler,
     deadline: Deadline,
     analyzer: Analyzer = ENGLISH,
 ) -> TopK:
     """By BM25 over the list; of long texts only the beginnings, if there is no time for more."""
-    most = planner.characters_within(deadline, len(docs))
+    most = scheduler.bm25_characters(deadline, len(docs))
     contents = [text_of(doc) for doc in docs]
     if most < max(map(len, contents), default=0):
         contents = [text[: int(most)] for text in contents]
-    began = planner.clock()
+    began = scheduler.clock()
     first = rank_by_bm25(query, contents, analyzer=analyzer)
-    planner.learn("bm25", sum(map(len, contents)), planner.clock() - began)
+    scheduler.learn("bm25", sum(map(len, contents)), scheduler.clock() - began)
     return first
 
 
@@ -171,13 +171,13 @@ def _hits(
     k: int | None,
     doc_id: Callable[[int], Any],
     doc: Callable[..., Doc],
-    planner: Planner,
+    scheduler: Scheduler,
 ) -> tuple[Hit, ...]:
     """The best k, and what it takes to sort them learned."""
-    began = planner.clock()
+    began = scheduler.clock()
     hits = cascade.hits(k, doc_id, doc, show)
-    took = planner.clock() - began
-    planner.learn("sorting", len(cascade.places), took)
+    took = scheduler.clock() - began
+    scheduler.learn("sorting", len(cascade.places), took)
     cascade.timing["sorting"] = took
     return hits
 
@@ -187,7 +187,7 @@ LIST_MODELS = ("fast", "default")
 are worth the time of the better one."""
 
 
-def rerankers_of(model: Model | Sequence[Model] | None, hurry: bool) -> list[Reranker]:
+def load_rerankers(model: Model | Sequence[Model] | None, hurry: bool) -> list[Reranker]:
     """As people give them; without any, those of the package that suit."""
     if model is None:
         model = LIST_MODELS if hurry else LIST_MODELS[-1]
@@ -237,8 +237,8 @@ class TextPipeline:
         self.first_stage = first_stage
         self.budget_ms = budget_ms
         self.candidates = candidates
-        self.models = tuple(rerankers_of(models, budget_ms is not None))
-        self.planner = Planner(clock)
+        self.models = tuple(load_rerankers(models, budget_ms is not None))
+        self.scheduler = Scheduler(clock)
         self._source = _source(first_stage if docs is None else docs)
         for model in self.models:
             warm_up(model, clock)
@@ -249,30 +249,30 @@ class TextPipeline:
         check_not_empty(query)
         check_k(k)
         check_budget(budget_ms)
-        clock = self.planner.clock
+        clock = self.scheduler.clock
         budget_ms = budget_ms or self.budget_ms
         deadline = Deadline.after(budget_ms, clock)
         began = clock()
         ids, scores = find(self.first_stage, query, max(k, self.candidates), deadline)
         asked = clock()
-        due = self.planner.scored_by(deadline, len(ids))
+        due = self.scheduler.scoring_deadline(deadline, len(ids))
         docs = self._docs(ids[: self.candidates], due)
         read = clock()
         first = TopK(np.arange(len(ids)), np.array(scores or [0.0] * len(ids), np.float32))
         if docs and scores_of(scores, len(ids)) is None:
-            first = _before_rest(_best_first(query, docs, self.planner, deadline), len(ids))
+            first = _before_rest(_best_first(query, docs, self.scheduler, deadline), len(ids))
         timing = {"first_stage": asked - began + clock() - read, "texts": read - asked}
         cascade = Cascade(first, timing=timing)
         stages = [TextsStage(model, docs) for model in self.models] if docs else []
         depth = min(len(docs), self.candidates)
-        cascade.rerank(query, stages, [depth] * len(stages), deadline, self.planner)
+        cascade.rerank(query, stages, [depth] * len(stages), deadline, self.scheduler)
         if ids and not docs:
             cascade.depths, cascade.cut_short = (0,) * len(self.models), True
 
         def doc(place: int, *_: int) -> Doc:
             return docs[place] if place < len(docs) else self._read([ids[place]])[0]
 
-        hits = _hits(cascade, show_for(query), k, ids.__getitem__, doc, self.planner)
+        hits = _hits(cascade, show_for(query), k, ids.__getitem__, doc, self.scheduler)
         ranking = cascade.ranking(query, hits, min(self.candidates, len(ids)))
         warn_if_few_reached(ranking, budget_ms, caller=2)
         return ranking

@@ -242,8 +242,8 @@ def information(service: Service) -> dict[str, Any]:
 def _model(name: str, pipeline: Pipeline) -> dict[str, Any]:
     """Of a cascade, its first model; `kind` and `stored` name all of them."""
     usage = pipeline.reranker.usage
-    rankers = [stage.reranker.model for stage in pipeline.models]
-    stored = [stage.store.dtype for stage in pipeline.models if stage.store is not None]
+    rankers = [stage.reranker.model for stage in pipeline.stages]
+    stored = [stage.store.dtype for stage in pipeline.stages if stage.store is not None]
     return {
         "name": name,
         "kind": "+".join(ranker.name for ranker in rankers),

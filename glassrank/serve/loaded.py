@@ -88,20 +88,20 @@ class LoadedIndex:
 
     def lacking(self) -> list[str]:
         """Stores that lack documents, which are encoded when they are found, in sentences."""
-        stages = {stage for pipeline in self.pipelines.values() for stage in pipeline.models}
+        stages = {stage for pipeline in self.pipelines.values() for stage in pipeline.stages}
         return sorted(
             {
-                f"{stage.store.path} lacks {stage.lacks:,} documents, which take longer to rank; "
-                "run glassrank encode again"
+                f"{stage.store.path} lacks {stage.num_missing:,} documents, which take longer to "
+                "rank; run glassrank encode again"
                 for stage in stages
-                if stage.store is not None and stage.lacks
+                if stage.store is not None and stage.num_missing
             }
         )
 
     def unencoded(self) -> bool:
         """Whether any model encodes documents when they are found."""
-        stages = (stage for pipeline in self.pipelines.values() for stage in pipeline.models)
-        return any(stage.store is None or stage.lacks for stage in stages)
+        stages = (stage for pipeline in self.pipelines.values() for stage in pipeline.stages)
+        return any(stage.store is None or stage.num_missing for stage in stages)
 
     def choose(self, model: str | None) -> tuple[str, Pipeline]:
         """By name; the first if none is named, and none at all where that was asked for."""

@@ -46,7 +46,7 @@ class TextsReranker:
         texts = form.texts(self._service.limits)
         known = form.model in loaded.pipelines
         model, _ = loaded.need(form.model if known else None)
-        lengths = list(_lengths(texts, self._service.planner.counted_by(deadline)))
+        lengths = list(_lengths(texts, self._service.scheduler.counting_deadline(deadline)))
         words = len(split_words(form.query)) * len(texts) + sum(lengths)
         ranking = rank(
             form.query,

@@ -46,7 +46,7 @@ class Searcher:
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._planner = service.planner
+        self._scheduler = service.scheduler
 
     async def __call__(self, request: Request, form: SearchRequest) -> Response:
         service, options = self._service, self._service.options
@@ -55,9 +55,9 @@ class Searcher:
         loaded.choose(form.model)  # what is wrong with a request is said before it waits
         check_method(form.method, service.limits)
         budget_ms = form.budget_ms or options.budget_ms
-        others = service.searches.load.count > 0
+        others = service.searches.admission.count > 0
         work = partial(self.answer, loaded, form, request.state.arrived, others=others)
-        needs = self._planner.least_for_answer(form.snippets * form.k * len(form.queries))
+        needs = self._scheduler.min_response_ms(form.snippets * form.k * len(form.queries))
 
         def run(work: Callable[[Deadline], bytes]) -> Awaitable[bytes]:
             return service.run(request, service.searches, work, budget_ms, needs)
@@ -93,7 +93,7 @@ class Searcher:
                 answers.append(self._one(loaded, form, query, arrived, granted, room, line, others))
         body = b"" if emit else to_bytes(_joined(form, answers))
         made = sum("snippet" in hit for answer in answers for hit in answer["hits"])
-        self._planner.learn("answer", made, now() - began - sum(map(_by_models, answers)))
+        self._scheduler.learn("answer", made, now() - began - sum(map(_by_models, answers)))
         return body
 
     def _one(
@@ -112,10 +112,10 @@ class Searcher:
         model, pipeline = loaded.choose(form.model)
         always = max(1, _ALWAYS_SHOWN // len(form.queries))
         shown = Shown(loaded.index, query, room, self._service.limits, form.snippets, always)
-        stages = pipeline.stages(
+        stages = pipeline.stream(
             query,
             form.k,
-            deadline=self._planner.ranked_by(deadline, form.snippets * form.k),
+            deadline=self._scheduler.ranking_deadline(deadline, form.snippets * form.k),
             method=form.method,
             first=line is not None,
             where=form.where,
@@ -125,7 +125,7 @@ class Searcher:
             ranked = now()
             texts = shown.texts(ranking, deadline)
             ended = now()
-            self._planner.learn("snippets", shown.made, ended - ranked)
+            self._scheduler.learn("snippets", shown.made, ended - ranked)
             timing = {"queue": queued, **ranking.timing, "snippets": ended - ranked}
             del timing["total"]  # which was that of ranking alone
             timing["total"] = ended - arrived
@@ -137,7 +137,7 @@ class Searcher:
                 "candidates": pipeline.candidates,
                 # A budget that was used up by waiting has nothing left to grant.
                 "granted_ms": max(0.0, round(ended - began + deadline.left(), 3)),
-                "shared": others or self._service.searches.load.count > 1,
+                "shared": others or self._service.searches.admission.count > 1,
                 **replace(ranking, timing=timing).to_json(
                     lambda hit: texts[hit.rank - 1]  # noqa: B023
                 ),
@@ -145,9 +145,9 @@ class Searcher:
             if left_out := loaded.index.left_out(query):
                 answer["left_out"] = left_out  # terms that too many documents have
             if line:
-                final = len(ranking.depths) == len(pipeline.models)
+                final = len(ranking.depths) == len(pipeline.stages)
                 line("final" if final else "first_stage", answer)
-        if pipeline.models:
+        if pipeline.stages:
             self._service.metrics.depth.labels(model).observe(answer["depth"])
             self._service.metrics.granted.labels(model).observe(answer["granted_ms"] / 1e3)
         return answer

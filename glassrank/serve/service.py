@@ -5,7 +5,7 @@ A budget counts from a request's arrival, so waiting eats it. Four rules keep it
 others wait, a request takes only its share of the time, and at least what it needs: searches get
 less deep before any is refused. When all places are taken, no more are let in. One that could not
 begin in time, even if all before it took no more than they need, is refused at once, when its
-client can still do something else. And one whose time is over when its turn comes after all is
+client can still do something else. And one whose time is over when its queued comes after all is
 dropped if others behind it would be late for it.
 """
 
@@ -22,7 +22,8 @@ from fastapi import Request
 from starlette.responses import Response
 
 from glassrank.deadline import Clock, Deadline, now
-from glassrank.rerank.scheduler import Load, Planner, Turn
+from glassrank.rerank.scheduler import Scheduler
+from glassrank.serve.admission import AdmissionController, QueuedRequest
 from glassrank.serve.error_responses import HttpError
 from glassrank.serve.loaded import IndexReloader, LoadedIndex
 from glassrank.serve.metrics import Metrics
@@ -38,7 +39,7 @@ class WorkQueue:
         self.name = name
         self.threads = threads
         self.longest = longest
-        self.load = Load(threads, clock)
+        self.admission = AdmissionController(threads, clock)
         self.refused: Callable[[str], None] = lambda reason: None
         """Is told why, each time."""
         self.waits: Callable[[int], None] = lambda count: None
@@ -68,15 +69,15 @@ class WorkQueue:
         """`work` is called with the moment by which it must be done; `needs_ms` is the least that
         is of any use to it, where that is known."""
         with self._lock:
-            turn = self.load.turn(deadline, needs_ms)
-            expected = self.load.expected_wait()
+            queued = self.admission.new_request(deadline, needs_ms)
+            expected = self.admission.expected_wait()
             # With nothing to wait for, no time to come would be better than now.
-            if expected > 0 and expected + turn.needs_ms > deadline.left():
+            if expected > 0 and expected + queued.needs_ms > deadline.left():
                 why = "others that wait would use up this budget"
                 raise self._refusal("no_time", why, expected)
-            self.load.wait(turn)
-            self.waits(len(self.load.waiting))
-        job = self._pool.submit(self._run, work, turn)
+            self.admission.enqueue(queued)
+            self.waits(len(self.admission.waiting))
+        job = self._pool.submit(self._run, work, queued)
         self._jobs.add(job)
         job.add_done_callback(self._jobs.discard)
         return job
@@ -89,21 +90,21 @@ class WorkQueue:
         self._pool.shutdown(wait=False, cancel_futures=True)
         return not late
 
-    def _run(self, work: Callable[[Deadline], Result], turn: Turn) -> Result:
+    def _run(self, work: Callable[[Deadline], Result], queued: QueuedRequest) -> Result:
         with self._lock:
-            deadline = self.load.begin(turn)
-            in_vain = self.load.is_in_vain(turn)
-            self.waits(len(self.load.waiting))
+            deadline = self.admission.start(queued)
+            is_shed = self.admission.should_shed(queued)
+            self.waits(len(self.admission.waiting))
         done = False
         try:
-            if in_vain:
+            if is_shed:
                 raise self._refusal("too_late", "this budget was used up by waiting", 0.0)
             result = work(deadline)
             done = True
             return result
         finally:
             with self._lock:
-                self.load.end(turn, done=done)
+                self.admission.finish(queued, succeeded=done)
 
     def _refusal(self, reason: str, why: str, retry_after_ms: float) -> HttpError:
         self.refused(reason)
@@ -117,7 +118,7 @@ _log = logging.getLogger("glassrank.serve")
 
 
 class Service:
-    """What requests share: the index with its models, threads with their queues, the planner, the
+    """What requests share: the index with its models, threads with their queues, the scheduler, the
     counts."""
 
     def __init__(self, options: Options, reloader: IndexReloader) -> None:
@@ -128,7 +129,7 @@ class Service:
         self.searches = self._queue("search", options.threads)
         # Re-ranking given texts and explaining take long: searches do not wait for them.
         self.texts = self._queue("texts", 1)
-        self.planner = Planner()
+        self.scheduler = Scheduler()
         self.closing = False
         self._publish()
 
@@ -156,7 +157,7 @@ class Service:
         self.options.on_request()
         state = request.state
         state.budget_ms = budget_ms
-        deadline = self.planner.answer_by(state.arrived, budget_ms)
+        deadline = self.scheduler.response_deadline(state.arrived, budget_ms)
 
         def timed(deadline: Deadline) -> Result:
             try:
@@ -168,7 +169,7 @@ class Service:
 
     def sent(self, took: float) -> None:
         """An answer that was ready has been sent so many milliseconds later."""
-        self.planner.learn("sending", 1, took)
+        self.scheduler.learn("sending", 1, took)
 
     @contextmanager
     def running(self, stuck: Callable[[], None]) -> Iterator[None]:

@@ -30,7 +30,7 @@ def make_model(folder: Path) -> None:
 
 
 @pytest.fixture
-def ready(tmp_path: Path) -> Path:
+def prepare_candidates(tmp_path: Path) -> Path:
     """Two kinds of queries: the model helps the first and hurts the second."""
     make_model(tmp_path / "model")
     texts = LONG + MEANS

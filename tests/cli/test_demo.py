@@ -194,7 +194,7 @@ def test_answers_come_before_documents_are_encoded_and_later_ones_use_the_store(
     live, stored = (int(n) for n in re.findall(r"re-ranked (?:all )?([\d,]+)", first[0]))
     assert 0 < live <= stored
     store = Store.find(Index(index), load("fast").model)
-    assert store is not None and not store.lacks(Index(index).snapshot)
+    assert store is not None and not store.count_missing(Index(index).snapshot)
     ranked: list[Ranking] = []
     monkeypatch.setattr("glassrank.cli.search.show", lambda index, found: ranked.append(found))
     assert "encoded" not in answer()[1]
@@ -214,4 +214,4 @@ def test_a_store_of_an_earlier_version_is_made_again(tmp_path: Path) -> None:
     demo._answer(index.path, ["file"], None, 5000.0, 1, quiet=True)
     store = Store.find(index, load("fast").model)
     assert store is not None
-    assert store.lacks(index.snapshot) == 0
+    assert store.count_missing(index.snapshot) == 0

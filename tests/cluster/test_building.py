@@ -131,7 +131,7 @@ def test_a_store_in_parts_is_the_one_that_one_machine_makes(tmp_path: Path) -> N
     assert report.encoded < len(DOCS)  # what was there is not encoded again
     store = Store.find(index, saved.model)
     assert store is not None
-    assert store.lacks(index.snapshot) == 0
+    assert store.count_missing(index.snapshot) == 0
     for part in store.path.iterdir():
         for file in part.glob("*.npy"):
             assert file.read_bytes() == (tmp_path / "alone" / part.name / file.name).read_bytes()

@@ -208,7 +208,7 @@ def test_an_index_finds_the_store_of_a_model(index: Index) -> None:
     index.add(some_docs(2, ids(40, 45)))
     found = Store.find(index, SAVED.model)
     assert found is not None
-    assert (found.dtype, found.lacks(index.snapshot)) == ("bf16", 5)
+    assert (found.dtype, found.count_missing(index.snapshot)) == ("bf16", 5)
     encode_index(index, SAVED, dtype="int8")
     found = Store.find(index, SAVED.model)
     assert found is not None

@@ -29,7 +29,7 @@ from glassrank.models.saved import CONFIG, PACKAGED
 from glassrank.models.trained import save_model
 from glassrank.rerank import Pipeline, Reranker, load
 from glassrank.rerank.cascade import Cascade
-from glassrank.rerank.scheduler import Planner
+from glassrank.rerank.scheduler import Scheduler
 from glassrank.types import Doc, Ranking
 
 OWN = Calibration(0.6, -1.5)
@@ -178,7 +178,7 @@ def test_each_model_tells_its_own_probability(index: Index) -> None:
     """The last one comes to the best of the first one's alone."""
     pipeline = Pipeline(index, [load("fast"), load("default")], calibrate=False)
     cascade = Cascade(index.top_k([FRANCE], 100)[0])
-    cascade.rerank(FRANCE, pipeline.models, (100, 1), NEVER, Planner())
+    cascade.rerank(FRANCE, pipeline.stages, (100, 1), NEVER, Scheduler())
     hits = cascade.hits(None, index.snapshot.doc_id, index.snapshot.doc)
     assert [hit.placed_by for hit in hits[:2]] == [*cascade.models[::-1]]
     alone = Pipeline(index, load("fast"), calibrate=False)(FRANCE, 100)

@@ -213,7 +213,7 @@ def test_it_stops_between_two_texts(tmp_path: Path) -> None:
     assert reranker.stops
     query = reranker.encode_query(QUERY)
     with ending(Deadline.after(0.0)), pytest.raises(LateError):
-        reranker.text_scores(query, TEXTS)
+        reranker.score_texts(query, TEXTS)
 
 
 @pytest.mark.parametrize("kind", ["1 classes", "tokens"])

@@ -45,7 +45,7 @@ def own_explanation(page: Page, site: Site, doc_id: str, model: str = "tk") -> E
     (found,) = explain_docs(pipeline, QUERY, [doc_id], first_scores=[hit["first_score"]])
     assert found.against is not None
     query, doc = reranker.encode_query(QUERY), reranker.encode_doc(reading.batch)
-    (alone,) = reranker.word_scores(query, doc, np.array([hit["first_score"]], np.float32))
+    (alone,) = reranker.score_embeddings(query, doc, np.array([hit["first_score"]], np.float32))
     assert number(found.score) == number(float(alone))
     return found
 

@@ -1,4 +1,4 @@
-"""Pipelines of tests practise on a few documents: most tests are not about time."""
+"""Pipelines of tests warm_up on a few documents: most tests are not about time."""
 
 from collections.abc import Iterator
 

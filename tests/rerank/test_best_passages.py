@@ -21,7 +21,7 @@ from glassrank.models.saved import Passages, best_passages
 from glassrank.rerank import Pipeline, Reranker, rank
 from glassrank.rerank.best_passages import Scoring
 from glassrank.rerank.cost_model import CostModel
-from glassrank.rerank.scheduler import Planner
+from glassrank.rerank.scheduler import Scheduler
 from glassrank.settings import from_plain
 from glassrank.types import Doc
 
@@ -202,7 +202,7 @@ def test_every_document_is_looked_at_once_before_any_is_looked_at_again(budget: 
     clock = SetClock()
     values = [[1.0, 5.0, 2.0], [3.0], [2.0, 1.0, 9.0], [0.0, 4.0]]
     counted = Counted(clock, values)
-    scoring = Scoring(counted, Planner(clock), CostModel(0.0, 1.0), 1e9, Passages())
+    scoring = Scoring(counted, Scheduler(clock), CostModel(0.0, 1.0), 1e9, Passages())
     due = Deadline.after(budget, clock)
     scoring.first(due)
     scoring.further(due)

@@ -24,7 +24,7 @@ from glassrank.models.saved import Passages
 from glassrank.rerank import CostModel, Pipeline, Reranker, rank
 from glassrank.rerank.cascade import Cascade
 from glassrank.rerank.cascade_plan import CascadePlan, Planned
-from glassrank.rerank.scheduler import Planner, spare_ms
+from glassrank.rerank.scheduler import Scheduler, spare_ms
 from glassrank.rerank.stages import Stage
 from glassrank.research.evaluate import evaluate
 from glassrank.research.evaluate.budget_curve import Speed
@@ -71,7 +71,9 @@ class FakeStage(Stage):
         self.began.append((self._clock.time, self._clock.time + self.query_cost.predict(1)))
         self._clock.time += self._query_ms
 
-    def ready(self, query: None, docs: np.ndarray, first_stage: np.ndarray) -> "FakeStage":
+    def prepare_candidates(
+        self, query: None, docs: np.ndarray, first_stage: np.ndarray
+    ) -> "FakeStage":
         self._docs = docs
         self.sizes = np.ones(len(docs))
         self.first = self
@@ -103,7 +105,7 @@ def run_fakes(
     count = len(stages[0]._scores)
     cascade = Cascade(TopK(np.arange(count), -np.arange(count, dtype=np.float32)))
     deadline = Deadline.after(budget, clock)
-    cascade.rerank("", stages, depths, deadline, Planner(clock))  # type: ignore[arg-type]
+    cascade.rerank("", stages, depths, deadline, Scheduler(clock))  # type: ignore[arg-type]
     return cascade
 
 
@@ -330,7 +332,7 @@ def test_the_second_model_re_orders_the_best_of_the_first(
 ) -> None:
     plan = plan_of(rerankers, (50, (30, 7)))
     both = Pipeline(index, rerankers, plan=plan)
-    assert [model.store is None for model in both.models] == [False, True]
+    assert [model.store is None for model in both.stages] == [False, True]
     ranking = both(QUERY, 40)
     first = Pipeline(index, rerankers[0], candidates=30)(QUERY, 40)
     assert ranking.depths == (30, 7) and ranking.depth == 30
@@ -365,7 +367,7 @@ def test_a_stored_model_does_without_one_that_is_stored_too(tmp_path: Path) -> N
     for model in models:
         encode_index(index, model.saved, dtype="float32")
     pipeline = Pipeline(index, models, budget_ms=60_000)
-    assert all(stage.store is not None and stage.mean_size > 1 for stage in pipeline.models)
+    assert all(stage.store is not None and stage.mean_size > 1 for stage in pipeline.stages)
     ranking = pipeline(QUERY, 40)
     assert ranking.depths == (0, 40) and not ranking.cut_short
     assert ranking.hits == tuple(

@@ -32,9 +32,9 @@ class Compiling(Reranker):
             self.compiled |= {what}
             time.sleep(SLOW_START_MS / 1e3)
 
-    def passage_scores(self, *given: Any) -> Any:
+    def score_passages(self, *given: Any) -> Any:
         self._compile("texts")
-        return super().passage_scores(*given)
+        return super().score_passages(*given)
 
     def encode_query(self, query: str) -> Any:
         self._compile("query")
@@ -112,7 +112,7 @@ def test_the_first_stage_is_compiled_before_the_first_query(
 def late_pipeline(tmp_path: Path) -> Pipeline:
     index = Index.build([Doc(f"d{n}", text) for n, text in enumerate(texts(40))], tmp_path / "i")
     pipeline = Pipeline(index, Reranker(tiny_model()), clock=StepClock(), calibrate=False)
-    pipeline.models[0].cost = CostModel(base=1.0, rate=0.1)
+    pipeline.stages[0].cost = CostModel(base=1.0, rate=0.1)
     return pipeline
 
 

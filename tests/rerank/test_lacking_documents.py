@@ -41,7 +41,7 @@ def exactly(index: Index, saved: SavedModel, *, store: bool = True) -> Pipeline:
 def assert_as_live(index: Index, saved: SavedModel, lacks: int) -> None:
     """The same ranking as if nothing were stored, of which so many were encoded."""
     mixed = exactly(index, saved)
-    assert mixed.store is not None and mixed.models[0].lacks == lacks
+    assert mixed.store is not None and mixed.stages[0].num_missing == lacks
     found, live = mixed(QUERY, 60), exactly(index, saved, store=False)(QUERY, 60)
     assert (found.live, live.live) == (lacks, live.depth)
     assert found.depth == live.depth == len(index) and not found.cut_short
@@ -98,7 +98,7 @@ def test_what_is_encoded_live_is_explained(index: Index, saved: SavedModel) -> N
     index.add([Doc("n", NEW[0])])
     pipeline = exactly(index, saved)
     hit = next(hit for hit in pipeline(QUERY, 60) if hit.doc_id == "n")
-    assert pipeline.models[0].words("n") is None
+    assert pipeline.stages[0].words("n") is None
     assert explain(pipeline, QUERY, hit).score == pytest.approx(hit.score, abs=1e-4)
 
 
@@ -127,10 +127,10 @@ def test_both_kinds_have_their_part_of_the_time(
     index.add([Doc(f"n{n}", text) for n, text in enumerate([*NEW, *others])])
     clock = Costs()
     pipeline = Pipeline(index, Reranker(saved, exact=True), clock=clock, calibrate=False)
-    stage = pipeline.models[0]
+    stage = pipeline.stages[0]
     first = index.top_k([QUERY], 100)[0]
     words = stage.reranker.encode_query(QUERY)
-    candidates = stage.ready(words, first.docs, first.scores)
+    candidates = stage.prepare_candidates(words, first.docs, first.scores)
     for docs, ms in ((candidates.stored, 0.5), (candidates.live, 5.0)):  # type: ignore[union-attr]
         one = docs.first
         original = type(one).scores

@@ -16,8 +16,8 @@ import glassrank as gr
 from glassrank.deadline import Deadline
 from glassrank.errors import InputError
 from glassrank.rerank import BudgetWarning, CostModel, Reranker, TextPipeline, rank, text_pipeline
-from glassrank.rerank.scheduler import Planner
-from glassrank.rerank.text_pipeline import LIST_MODELS, rerankers_of
+from glassrank.rerank.scheduler import Scheduler
+from glassrank.rerank.text_pipeline import LIST_MODELS, load_rerankers
 from glassrank.types import Doc
 
 TEXTS = ["a dog ran", "cold sea", "the cat sat", "a warm bird", "cats and cats"]
@@ -79,7 +79,7 @@ class FakeLists:
         self.clock, self.costs = SetClock(), costs
         self.scores: list[np.ndarray] = []
         self._stages: Iterator[FakeStage] = iter(())
-        patch.setattr(text_pipeline, "rerankers_of", self._models)
+        patch.setattr(text_pipeline, "load_rerankers", self._models)
         patch.setattr(text_pipeline, "TextsStage", lambda *_: next(self._stages))
         patch.setattr(text_pipeline, "warm_up", lambda *_: None)
 
@@ -149,15 +149,15 @@ def test_of_long_texts_as_much_is_read_as_there_is_time_for(
     clock = SetClock()
     docs = [Doc("", "cat " * 50_000)] * 10
     for left in (100.0, 10.0, 0.0, float("inf")):
-        text_pipeline._best_first("cat", docs, Planner(clock), Deadline(clock, left))
+        text_pipeline._best_first("cat", docs, Scheduler(clock), Deadline(clock, left))
     assert read[0] == pytest.approx(10 * read[1], rel=0.01) and read[2] == 0
     assert 0 < read[0] < read[3] == 10 * 200_000
 
 
 def test_the_models_of_a_list_are_chosen_in_one_place() -> None:
-    names = [reranker.name for reranker in rerankers_of(None, hurry=True)]
+    names = [reranker.name for reranker in load_rerankers(None, hurry=True)]
     assert tuple(names) == LIST_MODELS
-    assert [reranker.name for reranker in rerankers_of(None, hurry=False)] == ["default"]
+    assert [reranker.name for reranker in load_rerankers(None, hurry=False)] == ["default"]
 
 
 @pytest.mark.parametrize("query", ["", " \n"])

@@ -94,10 +94,10 @@ def test_onnx_runtime_stops_in_the_middle_of_texts(saved: SavedModel, tmp_path: 
     query, other = served.encode_query("cat"), trained.encode_query("cat")
     with ending(Deadline.after(0.0)):
         with pytest.raises(LateError):
-            served.text_scores(query, TEXTS)
+            served.score_texts(query, TEXTS)
         with pytest.raises(LateError):
-            trained.text_scores(other, TEXTS)
-    assert len(served.text_scores(query, TEXTS).values) == len(TEXTS)
+            trained.score_texts(other, TEXTS)
+    assert len(served.score_texts(query, TEXTS).values) == len(TEXTS)
 
 
 def test_a_model_ranks_documents_by_itself(saved: SavedModel) -> None:

@@ -69,7 +69,7 @@ def test_a_budget_is_kept_as_with_any_model(index: Index, way: str, tmp_path: Pa
         encode_index(index, saved, tmp_path / "store", "bf16")
         store = Store.open(tmp_path / "store", saved.model, index.snapshot)
     pipeline = Pipeline(index, Reranker(saved), store=store, clock=StepClock(), calibrate=False)
-    pipeline.models[0].cost = CostModel(0.5, 0.02)
+    pipeline.stages[0].cost = CostModel(0.5, 0.02)
     ranking = pipeline("return the list of a class", k=60, budget_ms=10)
     places = [hit.first_rank for hit in ranking]
     assert 0 < ranking.depth < len(ranking)

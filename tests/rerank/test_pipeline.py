@@ -84,7 +84,7 @@ def test_what_the_time_does_not_allow_keeps_the_first_stages_order(
     index: Index, reranker: Reranker, budget: float, base: float, rate: float
 ) -> None:
     pipeline = Pipeline(index, reranker, clock=StepClock(), calibrate=False)
-    pipeline.models[0].cost = CostModel(base, rate)
+    pipeline.stages[0].cost = CostModel(base, rate)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", BudgetWarning)
         ranking = pipeline("the cat sat", k=40, budget_ms=budget)
@@ -185,18 +185,18 @@ def test_the_first_stage_comes_first_and_then_the_final_ranking(
     index: Index, reranker: Reranker
 ) -> None:
     pipeline = Pipeline(index, reranker)
-    first, final = pipeline.stages("the cat sat", 5)
+    first, final = pipeline.stream("the cat sat", 5)
     assert [hit[:3] for hit in first] == [hit[:3] for hit in index.search("the cat sat", 5)]
     assert (first.depth, first.depths, set(first.timing)) == (0, (), {"first_stage", "total"})
     assert final.hits == pipeline("the cat sat", 5).hits and final.depths == (40,)
     assert {hit.stage for hit in first} == {0} and {hit.stage for hit in final} == {1}
-    [alone] = Pipeline(index).stages("the cat sat", 5)
+    [alone] = Pipeline(index).stream("the cat sat", 5)
     assert alone.hits == first.hits
 
 
 def test_a_late_query_has_the_first_stages_ranking(index: Index, reranker: Reranker) -> None:
     pipeline = Pipeline(index, reranker, calibrate=False)
-    *_, final = pipeline.stages("the cat sat", 5, deadline=Deadline(now, now() - 1))
+    *_, final = pipeline.stream("the cat sat", 5, deadline=Deadline(now, now() - 1))
     assert [hit[:3] for hit in final] == [hit[:3] for hit in index.search("the cat sat", 5)]
     assert final.depth == 0 and "scoring" not in final.timing
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from glassrank.deadline import NEVER, Deadline, LateError, ending, must_end, now
 from glassrank.rerank.cost_model import CostModel
-from glassrank.rerank.scheduler import Planner, spare_ms
+from glassrank.rerank.scheduler import Scheduler, spare_ms
 
 
 class FakeClock:
@@ -49,7 +49,7 @@ def test_no_piece_begins_whose_prediction_passes_the_deadline(
         pieces.append((start, stop))
         return np.arange(start, stop, dtype=np.float32)
 
-    scored = Planner(clock).score(score, np.array(sizes), cost, deadline, most)
+    scored = Scheduler(clock).score(score, np.array(sizes), cost, deadline, most)
     # Without a gap, from the first candidate on, each once.
     assert [n for start, stop in pieces for n in range(start, stop)] == list(range(scored.depth))
     assert scored.values.tolist() == list(range(scored.depth))
@@ -75,7 +75,7 @@ def test_known_costs_use_the_budget_to_the_last_candidate_that_fits(
         return np.zeros(stop - start, np.float32)
 
     deadline = Deadline.after(budget, clock)
-    scored = Planner(clock).score(score, np.array(sizes), cost, deadline, 1e9)
+    scored = Scheduler(clock).score(score, np.array(sizes), cost, deadline, 1e9)
     assert clock.time <= budget * (1 + 1e-6)
     if scored.depth < len(sizes):
         assert clock.time + base + rate * sizes[scored.depth] > budget * (1 - 1e-6)
@@ -91,7 +91,7 @@ def test_candidates_longer_than_a_piece_come_one_by_one() -> None:
         clock.time += 0.1 * 120 * (stop - start)
         return np.zeros(stop - start, np.float32)
 
-    scored = Planner(clock).score(
+    scored = Scheduler(clock).score(
         score, np.full(9, 120.0), cost, Deadline.after(50, clock), most_at_once=1e9
     )
     assert pieces == [1] * 4 and scored.depth == 4
@@ -103,7 +103,7 @@ def test_a_margin_alone_does_not_refuse_the_last_candidate() -> None:
     for margin in (0.08, 0.2):  # 9.5 ms are 10.26 with the one, and 11.4 with the other
         clock, cost = FakeClock(), CostModel(0.0, 0.1)
         cost.margin = margin
-        scored = Planner(clock).score(
+        scored = Scheduler(clock).score(
             lambda start, stop: np.zeros(stop - start, np.float32),
             np.full(1, 95.0),
             cost,
@@ -121,7 +121,7 @@ def test_without_a_budget_all_are_scored_in_pieces_that_fit_in_memory() -> None:
         pieces.append(stop - start)
         return np.zeros(stop - start, np.float32)
 
-    scored = Planner().score(score, np.full(10, 4.0), CostModel(), Deadline.after(None), 12)
+    scored = Scheduler().score(score, np.full(10, 4.0), CostModel(), Deadline.after(None), 12)
     assert scored.depth == 10 and pieces == [3, 3, 3, 1]
 
 
@@ -158,25 +158,25 @@ def test_predictions_are_numbers_that_grow_with_size(seen: list[tuple[float, flo
 def test_time_is_kept_for_what_comes_after() -> None:
     """What it has cost, and something to spare; but never so much that nothing is done."""
     clock = FakeClock()
-    planner = Planner(clock)
-    assert planner.answer_by(arrived=0.0, budget_ms=100.0).at == pytest.approx(94)
+    scheduler = Scheduler(clock)
+    assert scheduler.response_deadline(arrived=0.0, budget_ms=100.0).at == pytest.approx(94)
     deadline = Deadline.after(100.0, clock)
-    assert planner.ranked_by(deadline, snippets=10).at == 100
-    assert planner.scored_by(deadline, candidates=50).at == pytest.approx(95)
-    assert planner.scored_by(Deadline.after(10.0, clock), 50).at == pytest.approx(9.2)
-    assert planner.counted_by(deadline).at == pytest.approx(20)
+    assert scheduler.ranking_deadline(deadline, snippets=10).at == 100
+    assert scheduler.scoring_deadline(deadline, candidates=50).at == pytest.approx(95)
+    assert scheduler.scoring_deadline(Deadline.after(10.0, clock), 50).at == pytest.approx(9.2)
+    assert scheduler.counting_deadline(deadline).at == pytest.approx(20)
     for _ in range(50):
-        planner.learn("sending", 1, 4.0)
-        planner.learn("snippets", 10, 20.0)
-        planner.learn("answer", 10, 30.0)
-        planner.learn("sorting", 50, 2.0)
-    assert planner.answer_by(0.0, 100.0).at == pytest.approx(90, abs=0.1)
-    assert planner.answer_by(0.0, 10.0).at == pytest.approx(7.5)
-    assert planner.ranked_by(deadline, 10).at == pytest.approx(80, abs=0.1)
-    assert planner.ranked_by(Deadline.after(30.0, clock), 10).at == pytest.approx(15)
-    assert planner.ranked_by(Deadline.after(-5.0, clock), 10).at == -5
-    assert planner.scored_by(deadline, 50).at == pytest.approx(93, abs=0.1)
-    assert planner.least_for_answer(10) == pytest.approx(30, abs=0.1)
+        scheduler.learn("sending", 1, 4.0)
+        scheduler.learn("snippets", 10, 20.0)
+        scheduler.learn("answer", 10, 30.0)
+        scheduler.learn("sorting", 50, 2.0)
+    assert scheduler.response_deadline(0.0, 100.0).at == pytest.approx(90, abs=0.1)
+    assert scheduler.response_deadline(0.0, 10.0).at == pytest.approx(7.5)
+    assert scheduler.ranking_deadline(deadline, 10).at == pytest.approx(80, abs=0.1)
+    assert scheduler.ranking_deadline(Deadline.after(30.0, clock), 10).at == pytest.approx(15)
+    assert scheduler.ranking_deadline(Deadline.after(-5.0, clock), 10).at == -5
+    assert scheduler.scoring_deadline(deadline, 50).at == pytest.approx(93, abs=0.1)
+    assert scheduler.min_response_ms(10) == pytest.approx(30, abs=0.1)
 
 
 def test_work_is_timed_by_the_wall_whatever_clock_a_deadline_has() -> None:
@@ -188,7 +188,7 @@ def test_work_is_timed_by_the_wall_whatever_clock_a_deadline_has() -> None:
         return np.zeros(stop - start, np.float32)
 
     stands_still = Deadline(lambda: 0.0, 1e6)
-    Planner(wall).score(score, np.full(1, 5.0), cost, stands_still, 100.0)
+    Scheduler(wall).score(score, np.full(1, 5.0), cost, stands_still, 100.0)
     assert cost.predict(5.0) == pytest.approx(10.0)
 
 
@@ -204,7 +204,7 @@ def test_a_piece_that_is_stopped_leaves_what_was_scored_before_it() -> None:
             must_end().earlier(2_000.0).check("a piece")
         return np.arange(start, stop, dtype=np.float32)
 
-    scored = Planner().score(score, np.full(100, 5.0), cost, deadline, 100.0, stops=True)
+    scored = Scheduler().score(score, np.full(100, 5.0), cost, deadline, 100.0, stops=True)
     assert scored.depth == 40 and scored.values.tolist() == list(range(40))
     assert len(told) == 3 and all(1.0 < at - deadline.at <= 5.0 for at in told)
     assert must_end() is NEVER
@@ -218,9 +218,9 @@ def test_a_piece_ends_with_what_it_is_a_part_of() -> None:
     for stops, deadline in itertools.product((True, False), (NEVER, Deadline.after(60_000.0))):
         asked = score, np.ones(3), CostModel(), deadline, 9.0
         with ending(Deadline.after(0.0)), pytest.raises(LateError):
-            Planner().score(*asked, stops=stops)
+            Scheduler().score(*asked, stops=stops)
         with ending(Deadline.after(60_000.0)):
-            assert Planner().score(*asked, stops=stops).depth == 3
+            assert Scheduler().score(*asked, stops=stops).depth == 3
     assert must_end() is NEVER
 
 
@@ -233,7 +233,7 @@ def test_only_the_wall_clock_stops_a_piece() -> None:
         return np.zeros(stop - start, np.float32)
 
     deadline = Deadline.after(10.0, clock)
-    scored = Planner(clock).score(score, np.ones(3), CostModel(), deadline, 9.0, stops=True)
+    scored = Scheduler(clock).score(score, np.ones(3), CostModel(), deadline, 9.0, stops=True)
     assert scored.depth == 3
     assert told == [NEVER] and Deadline.after(1.0).clock is now
 
@@ -252,7 +252,7 @@ def test_what_can_be_stopped_may_try_the_time_that_is_kept(
 
     deadline, cost = Deadline.after(10_000.0), CostModel(rate=1.0)
     sizes = np.array([ms])
-    assert Planner().score(score, sizes, cost, deadline, 1e9, stops=stops).depth == tried
+    assert Scheduler().score(score, sizes, cost, deadline, 1e9, stops=stops).depth == tried
 
 
 def test_a_piece_that_was_stopped_does_not_look_cheap() -> None:
@@ -261,5 +261,5 @@ def test_a_piece_that_was_stopped_does_not_look_cheap() -> None:
     def score(start: int, stop: int) -> np.ndarray:
         raise LateError("late")
 
-    Planner().score(score, np.array([50.0]), cost, Deadline.after(600.0), 1e9, stops=True)
+    Scheduler().score(score, np.array([50.0]), cost, Deadline.after(600.0), 1e9, stops=True)
     assert cost.expect(50.0) >= 499.0

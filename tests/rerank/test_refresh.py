@@ -109,8 +109,8 @@ def test_queries_beside_changes_are_all_right(pipeline: Followed) -> None:
 def test_what_was_learned_is_kept_when_the_index_changes(pipeline: Followed) -> None:
     before = pipeline.now
     pipeline.change(0)
-    assert pipeline.now.models[0].cost is before.models[0].cost
-    assert pipeline.now.planner is before.planner
+    assert pipeline.now.stages[0].cost is before.stages[0].cost
+    assert pipeline.now.scheduler is before.scheduler
 
 
 class Watched(CostModel):

@@ -52,14 +52,14 @@ def own(
 ) -> Explanation:
     """What Python says, by the words that the store has."""
     (found,) = explain_docs(pipeline, QUERY, [doc_id], method=method)
-    passage = ranked_passage(pipeline.models[0], QUERY, doc_id, first_stage)
+    passage = ranked_passage(pipeline.stages[0], QUERY, doc_id, first_stage)
     alone = explain(
         pipeline.reranker,
         QUERY,
         pipeline.index.doc(doc_id),
         doc_id=doc_id,
         first_stage=first_stage,
-        words=pipeline.models[0].words(doc_id, passage.number if passage else 0),
+        words=pipeline.stages[0].words(doc_id, passage.number if passage else 0),
         passage=passage,
     )
     # The first stage's share is divided among query words, where the index is known.

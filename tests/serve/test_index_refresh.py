@@ -244,4 +244,4 @@ def test_a_worker_begins_when_the_index_can_be_read(
 
 def test_texts_are_ranked_warm_from_the_first_request_on(own: Options) -> None:
     for pipeline in IndexReloader(own).current.pipelines.values():
-        assert all(stage.reranker.is_warm for stage in pipeline.models)
+        assert all(stage.reranker.is_warm for stage in pipeline.stages)

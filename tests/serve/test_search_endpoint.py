@@ -127,7 +127,7 @@ def test_without_snippets_there_are_ids_and_scores_alone(client: TestClient) -> 
 def test_a_budget_that_is_too_small_leaves_the_first_stages_order(options: Options) -> None:
     reloader = IndexReloader(options)
     pipeline = reloader.current.pipelines["tk"]
-    pipeline.models[0].cost = CostModel(base=1000.0)  # for anything at all: more than there is
+    pipeline.stages[0].cost = CostModel(base=1000.0)  # for anything at all: more than there is
     with in_process(options, reloader) as client:
         found = client.post("/search", json={"query": QUERY, "budget_ms": 500, "k": 5}).json()
     own = pipeline.index.search(QUERY, 5)

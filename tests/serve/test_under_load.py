@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 
 from glassrank.deadline import now
 from glassrank.rerank import Deadline, Pipeline
-from glassrank.rerank.scheduler import Planner
+from glassrank.rerank.scheduler import Scheduler
 from glassrank.serve import IndexReloader, Options
 from glassrank.serve.searching import Shown
 from glassrank.serve.service import Service, WorkQueue
@@ -57,7 +57,7 @@ def busy(queue: WorkQueue) -> Iterator[None]:
 
 def until_one_is_late(queue: WorkQueue) -> None:
     """Waits for a request that waits, and for the end of its time, which begins when it arrives."""
-    while not queue.load.waiting or not queue.load.waiting[0].deadline.passed():
+    while not queue.admission.waiting or not queue.admission.waiting[0].deadline.passed():
         threading.Event().wait(0.005)
 
 
@@ -80,7 +80,7 @@ def test_a_full_queue_is_told_when_to_come_again(loaded: SimpleNamespace) -> Non
     client, queue = loaded.client, loaded.queues["search"]
     with ThreadPoolExecutor(1) as pool, busy(queue):
         waiting = pool.submit(client.post, "/search", json={"query": "cat", "budget_ms": 9000})
-        while not queue.load.waiting:
+        while not queue.admission.waiting:
             threading.Event().wait(0.005)
         answer = client.post("/search", json={"query": "cat"})
         assert answer.status_code == 429
@@ -97,7 +97,7 @@ def test_a_full_queue_is_told_when_to_come_again(loaded: SimpleNamespace) -> Non
 
 def test_a_wait_that_is_too_long_for_the_budget_is_refused(loaded: SimpleNamespace) -> None:
     client, queue = loaded.client, loaded.queues["search"]
-    queue.load.usual_ms = 5000.0
+    queue.admission.mean_ms = 5000.0
     with busy(queue):
         answer = client.post("/search", json={"query": "cat", "budget_ms": 50})
     assert answer.status_code == 503
@@ -118,7 +118,7 @@ def test_a_request_past_its_deadline_is_dropped_if_others_wait(
             )
             until_one_is_late(queue)
             queue.submit(lambda _: None, Deadline.after(60_000), 60_000)  # needs a third of it
-            queue.load.waiting[0].needs_ms = 60_000
+            queue.admission.waiting[0].needs_ms = 60_000
         answer = late.result()
         assert answer.status_code == 503
         assert "used up by waiting" in message(answer)
@@ -143,7 +143,7 @@ def test_a_page_on_an_idle_machine_is_never_refused(
     options: Options, queues: dict[str, WorkQueue], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may ask twice at once, as somebody types, after a moment that has spoilt predictions."""
-    monkeypatch.setattr(Planner, "least_for_answer", lambda *_: 1e6)
+    monkeypatch.setattr(Scheduler, "min_response_ms", lambda *_: 1e6)
     form = {"query": "cat", "budget_ms": 500, "model": "none"}
     with in_process(options) as client, ThreadPoolExecutor(2) as pool:
         for _ in range(20):
@@ -161,7 +161,7 @@ def test_what_was_granted_is_told(loaded: SimpleNamespace) -> None:
     with ThreadPoolExecutor(1) as pool:
         with busy(queue):
             asked = pool.submit(client.post, "/search", json={"query": "cat", "budget_ms": 9000})
-            while not queue.load.waiting:
+            while not queue.admission.waiting:
                 threading.Event().wait(0.005)
             others = [queue.submit(lambda _: None, Deadline.after(8000), 1.0) for _ in range(3)]
         shared = asked.result().json()
@@ -179,7 +179,7 @@ def test_a_budget_that_was_used_up_by_waiting_grants_nothing(loaded: SimpleNames
     with ThreadPoolExecutor(1) as pool:
         with busy(queue):
             asked = pool.submit(client.post, "/search", json={"query": "cat", "budget_ms": 1})
-            while not queue.load.waiting:
+            while not queue.admission.waiting:
                 threading.Event().wait(0.005)
             threading.Event().wait(0.05)
         answer = asked.result()

@@ -66,7 +66,7 @@ def test_no_more_are_let_in_than_there_are_places(queue: WorkQueue) -> None:
 def test_a_wait_that_would_eat_the_budget_is_refused_at_once(
     queue: WorkQueue, clock: SetClock
 ) -> None:
-    queue.load.usual_ms = 40.0
+    queue.admission.mean_ms = 40.0
     with busy(queue, clock):
         clock.time += 10  # of the 40 that such work takes: 30 are to come
         with pytest.raises(HttpError, match="use up this budget") as refused:
@@ -81,7 +81,7 @@ def test_a_wait_that_would_eat_the_budget_is_refused_at_once(
 
 
 def test_an_idle_queue_takes_the_smallest_budget(queue: WorkQueue, clock: SetClock) -> None:
-    queue.load.usual_ms = 40.0
+    queue.admission.mean_ms = 40.0
     done = queue.submit(lambda d: "done", Deadline.after(0.1, clock), needs_ms=5)
     assert done.result(30) == "done"
 
@@ -109,7 +109,7 @@ def test_what_is_late_is_answered_where_that_harms_nobody(
         jobs = [queue.submit(lambda d: "done", Deadline.after(20, clock), 6) for _ in range(2)]
         clock.time += 50
     assert [job.result(30) for job in jobs] == ["done", "done"]
-    queue.load.usual_ms = 1.0
+    queue.admission.mean_ms = 1.0
     with busy(queue, clock):
         jobs = [queue.submit(lambda d: "done", Deadline.after(ms, clock), 6) for ms in (20, 90)]
         clock.time += 30
@@ -124,11 +124,11 @@ def test_how_long_requests_take_is_learned(queue: WorkQueue, clock: SetClock) ->
         queue.submit(work, Deadline.after(1e6, clock)).result(30)
 
     takes(20)
-    assert queue.load.usual_ms == 20
+    assert queue.admission.mean_ms == 20
     takes(30)
-    assert queue.load.usual_ms == pytest.approx(21)
+    assert queue.admission.mean_ms == pytest.approx(21)
     takes(10_000)  # a pause of the machine counts no more than four times the usual
-    assert queue.load.usual_ms == pytest.approx(21 + 0.1 * 3 * 21)
+    assert queue.admission.mean_ms == pytest.approx(21 + 0.1 * 3 * 21)
 
 
 def test_those_who_wait_share_the_time(queue: WorkQueue, clock: SetClock) -> None:

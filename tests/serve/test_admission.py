@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from glassrank.deadline import Deadline
-from glassrank.rerank.scheduler import Load, Turn
+from glassrank.serve.admission import AdmissionController, QueuedRequest
 
 BUDGET = 45.0
 PIECE = 0.5
@@ -26,27 +26,27 @@ class Machine:
     latencies: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.load = Load(1, lambda: self.time)
-        self._queue: deque[tuple[Turn, float]] = deque()
+        self.admission = AdmissionController(1, lambda: self.time)
+        self._queue: deque[tuple[QueuedRequest, float]] = deque()
 
     def ask(self) -> None:
-        turn = self.load.turn(Deadline.after(BUDGET, lambda: self.time), self.least)
-        expected = self.load.expected_wait()
-        if expected and expected + turn.needs_ms > turn.deadline.left():
+        request = self.admission.new_request(Deadline.after(BUDGET, lambda: self.time), self.least)
+        expected = self.admission.expected_wait()
+        if expected and expected + request.needs_ms > request.deadline.left():
             self.refused += 1
             return
-        self.load.wait(turn)
-        self._queue.append((turn, self.time))
+        self.admission.enqueue(request)
+        self._queue.append((request, self.time))
 
     def answer(self) -> None:
-        turn, arrived = self._queue.popleft()
-        deadline = self.load.begin(turn)
+        request, arrived = self._queue.popleft()
+        deadline = self.admission.start(request)
         self.time += self.least
         depth = 0
         while depth < CANDIDATES and deadline.left() >= PIECE:
             self.time += PIECE
             depth += DOCS
-        self.load.end(turn, done=True)
+        self.admission.finish(request, succeeded=True)
         self.depths.append(depth)
         self.latencies.append(self.time - arrived)
 
@@ -91,9 +91,9 @@ def test_refusals_begin_where_not_even_the_least_fits() -> None:
 
 def test_one_that_runs_gets_less_when_others_come() -> None:
     machine = Machine(least=2.0)
-    first = machine.load.turn(Deadline.after(BUDGET, lambda: machine.time), 2.0)
-    machine.load.wait(first)
-    deadline = machine.load.begin(first)
+    first = machine.admission.new_request(Deadline.after(BUDGET, lambda: machine.time), 2.0)
+    machine.admission.enqueue(first)
+    deadline = machine.admission.start(first)
     assert deadline.left() == BUDGET
     machine.time = 5.0
     assert deadline.left() == BUDGET - 5
@@ -107,9 +107,9 @@ def test_one_that_runs_gets_less_when_others_come() -> None:
 
 def test_a_short_budget_is_kept_before_a_long_one() -> None:
     machine = Machine(least=2.0)
-    long = machine.load.turn(Deadline.after(1000, lambda: machine.time), 2.0)
-    machine.load.wait(long)
-    deadline = machine.load.begin(long)
+    long = machine.admission.new_request(Deadline.after(1000, lambda: machine.time), 2.0)
+    machine.admission.enqueue(long)
+    deadline = machine.admission.start(long)
     machine.ask()
     assert deadline.left() == pytest.approx(2 + 0.7 * (BUDGET - 4) / 2)
 
@@ -119,6 +119,6 @@ def test_predictions_that_were_spoilt_refuse_nobody_on_an_idle_machine() -> None
     have, are still taken."""
     machine = Machine(least=1000.0)
     machine.ask()
-    machine.load.begin(machine._queue.popleft()[0])
+    machine.admission.start(machine._queue.popleft()[0])
     machine.ask()
     assert machine.refused == 0
