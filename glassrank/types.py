@@ -1,4 +1,4 @@
-"""The words everything else speaks: queries, documents, judgments, runs and rankings.
+"""Shared types: queries, documents, judgments, runs and rankings.
 
 Field names are those of ir-measures (`query_id`, `doc_id`, `score`, `relevance`).
 """
@@ -12,16 +12,15 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 from numpy.typing import NDArray
 
-_SNIPPET = 240
-_SHOWN, _WIDTH = 10, 72
-"""Of a ranking that is printed: hits, and characters of a title."""
+_SNIPPET_CHARS = 240
+_PRINTED_HITS, _PRINTED_TITLE_CHARS = 10, 72
 
 Qrels = dict[str, dict[str, int]]
-"""Judgments: query id -> document id -> relevance grade."""
+"""Judgments: query id -> document id -> relevance label."""
 
 
 class Query(NamedTuple):
-    """What is asked."""
+    """A query with its id."""
 
     query_id: str
     text: str
@@ -37,11 +36,11 @@ class Doc:
     source: str = ""
     metadata: Mapping[str, object] = field(default_factory=dict)
     fields_cut: bool = field(default=False, repr=False, compare=False)
-    """Whether title, source and metadata were too long to be read whole."""
+    """Whether title, source and metadata were too long to be read completely."""
 
 
 class Qrel(NamedTuple):
-    """How well a document answers a query, as somebody judged it."""
+    """The relevance label of a document for a query."""
 
     query_id: str
     doc_id: str
@@ -49,15 +48,15 @@ class Qrel(NamedTuple):
 
 
 class HitFields(NamedTuple):
-    """What a hit consists of; it is compared, printed and unpacked as these."""
+    """The fields of a `Hit`: it is compared, printed and unpacked as this tuple."""
 
     rank: int
     doc_id: Any
-    """Of an index its text id; of a list of texts the place, from 0, or the id that was given."""
+    """A string for a document of an index; for a text of a list its position from 0, or its id."""
     score: float
     first_rank: int | None = None
     first_score: float | None = None
-    placed_by: str | None = None
+    ranked_by: str | None = None
     probability: float | None = None
     passage: tuple[int, int] | None = None
     truncated: bool = False
@@ -65,88 +64,87 @@ class HitFields(NamedTuple):
 
 
 class Hit(HitFields):
-    """One line of a ranking. `rank` counts from 1. `first_rank` and `first_score` say what the
-    first stage of a pipeline thought; `placed_by` names the model that placed the hit, or is None
-    where none has come as far as this, and `stage` is its number in the pipeline, from 1 on, or 0.
-    `probability` is that of being relevant, where that model knows it. A document that is longer
-    than that model reads is read in passages: `passage` are the characters of its text, from and
-    to, that earned it its score. `truncated` says that some of it was not read all the same, for
-    lack of time or because it is too long.
+    """One document of a ranking.
 
-    Its document is read when it is first asked for: a search takes no longer for it.
+    `rank` counts from 1. `first_rank` and `first_score` are those of the first stage. `ranked_by`
+    names the model that ranked the hit, and `stage` is its number in the pipeline, from 1 on; where
+    no model got this far they are None and 0. `probability` is the calibrated probability of
+    relevance, if the model has one. A model reads a long document in passages: `passage` is the
+    (start, stop) in characters of the passage that gave the score. `truncated` says that a part of
+    the document was not read, for lack of time or because it is too long.
+
+    The document is read from the index on first access, so that a search does not wait for it.
     """
 
     _read: Callable[..., Doc] | None = None
     _show: Callable[[str, tuple[int, int] | None], str] | None = None
 
-    def reading(
+    def with_reader(
         self,
         read: Callable[..., Doc],
         show: Callable[[str, tuple[int, int] | None], str] | None = None,
     ) -> "Hit":
-        """This hit, whose document is read in this way; `read(n)` may read n characters alone.
-        `show(text, passage)` makes its snippet."""
+        """Sets how the document is read, and returns the hit. `read(n)` may read n characters only;
+        `show(text, passage)` makes the snippet."""
         self._read, self._show = read, show
         return self
 
-    def beginning(self, characters: int) -> Doc | None:
-        """The document, with at least so many characters of its text, if there are."""
+    def read_prefix(self, characters: int) -> Doc | None:
+        """The document, with at least the first `characters` of its text."""
         return None if self._read is None else self._read(characters)
 
     @cached_property
     def doc(self) -> Doc | None:
-        """The document; None where a ranking has ids alone."""
+        """The document; None if the ranking has only ids."""
         return None if self._read is None else self._read()
 
     @property
     def title(self) -> str:
-        """Empty where there is none."""
+        """Empty if there is none."""
         return self.doc.title if self.doc else ""
 
     @property
     def text(self) -> str:
-        """All of it."""
+        """The whole text of the document."""
         return self.doc.text if self.doc else ""
 
     @cached_property
     def snippet(self) -> str:
-        """The part of its text that shows best why it was found; its beginning where no query is
-        known."""
+        """The part of the text that matches the query best; its start if there is no query."""
         if self._show is None:
-            return self.text[:_SNIPPET]
+            return self.text[:_SNIPPET_CHARS]
         return self._show(self.text, self.passage)
 
     @property
     def source(self) -> str:
-        """Where it comes from, if it says so."""
+        """A URL, a file or a module; may be empty."""
         return self.doc.source if self.doc else ""
 
     @property
     def metadata(self) -> Mapping[str, object]:
-        """Fields that are neither title, text nor source."""
+        """All fields except title, text and source."""
         return self.doc.metadata if self.doc else {}
 
     def to_dict(self) -> dict[str, Any]:
-        """The hit and its document, by name."""
+        """The fields of the hit and of its document."""
         document = {"title": self.title, "text": self.text, "source": self.source}
         more = {"snippet": self.snippet, "metadata": dict(self.metadata)}
         return {**self._asdict(), **document, **more}
 
     def __getstate__(self) -> dict[str, Any]:
-        # A copy in another process has no index to read from: it takes the document along.
+        # A copy in another process has no index to read from, so it takes the document along.
         return {"doc": self.doc, "snippet": self.snippet}
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Ranking:
-    """The answer to one query, best first; a sequence of hits. Printed, it is a short table.
+    """The hits of one query, best first. It is a sequence, and prints as a short table.
 
-    `depth` is how many candidates were re-ranked (0: first stage only), of `found`, and `depths`
-    the same for each model; `cut_short` says that the time was not enough for all that was asked
-    for. `live` is how many documents were encoded in the query's own time, because no store has
-    them, and `truncated` how many were not read to their end. `timing` has the milliseconds of each
-    hop. Of an index that is searched in `shards`, `missing` names those that did not answer in
-    time, or not at all.
+    `depth` is the number of re-ranked candidates, out of `found` (0: first stage only); `depths`
+    has it for each model. `cut_short` says that the budget was not enough for all of them.
+    `num_encoded` counts documents that were encoded on the fly, because no store has them;
+    `truncated` counts those that were not read to their end. `timing` has the milliseconds of each
+    step. For an index in `shards`, `missing` names those that did not answer in time.
     """
 
     query: str
@@ -156,7 +154,7 @@ class Ranking:
     found: int = 0
     depths: tuple[int, ...] = ()
     cut_short: bool = False
-    live: int = 0
+    num_encoded: int = 0
     truncated: int = 0
     shards: int = 0
     missing: tuple[str, ...] = ()
@@ -166,32 +164,23 @@ class Ranking:
 
     def __str__(self) -> str:
         """
-        >>> print(Ranking("cat", (Hit(1, "a", 2.5).reading(lambda: Doc("a", "A cat.", "Cats")),)))
+        >>> print(Ranking("cat", (Hit(1, "a", 2).with_reader(lambda: Doc("", "", "Cats")),)))
         cat: 1 hits
-          1    2.50  a  Cats
+          1    2.00  a  Cats
         """
-        told = f"{self.query}: {len(self.hits)} hits"
+        header = f"{self.query}: {len(self.hits)} hits"
         if self.depths:
-            told += f", {self.depth} of {self.found} re-ranked"
+            header += f", {self.depth} of {self.found} re-ranked"
         if "total" in self.timing:
-            told += f" in {self.timing['total']:.1f} ms"
-        shown = self.hits[:_SHOWN]
+            header += f" in {self.timing['total']:.1f} ms"
+        shown = self.hits[:_PRINTED_HITS]
         width = max((len(str(hit.doc_id)) for hit in shown), default=0)
         rows = [
-            f"{hit.rank:3} {hit.score:7.2f}  {hit.doc_id!s:{width}}  {_one_line(hit)}"
+            f"{hit.rank:3} {hit.score:7.2f}  {hit.doc_id!s:{width}}  {_summarize(hit)}"
             for hit in shown
         ]
         rest = len(self.hits) - len(shown)
-        return "\n".join([told, *rows, *([f"  … and {rest} more"] if rest else [])])
-
-    @property
-    def answered(self) -> str:
-        """How many shards did, in words.
-
-        >>> Ranking("cat", (), shards=8, missing=("segment-000001-3",)).answered
-        'shards: 7 of 8'
-        """
-        return f"shards: {self.shards - len(self.missing)} of {self.shards}"
+        return "\n".join([header, *rows, *([f"  … and {rest} more"] if rest else [])])
 
     def __iter__(self) -> Iterator[Hit]:
         return iter(self.hits)
@@ -200,33 +189,35 @@ class Ranking:
         return len(self.hits)
 
     @overload
-    def __getitem__(self, place: int) -> Hit: ...
-
+    def __getitem__(self, index: int) -> Hit: ...
     @overload
-    def __getitem__(self, place: slice) -> tuple[Hit, ...]: ...
-
-    def __getitem__(self, place: int | slice) -> Hit | tuple[Hit, ...]:
-        return self.hits[place]
+    def __getitem__(self, index: slice) -> tuple[Hit, ...]: ...
+    def __getitem__(self, index: int | slice) -> Hit | tuple[Hit, ...]:
+        return self.hits[index]
 
     def to_dicts(self) -> list[dict[str, Any]]:
-        """One for each hit, all with the same names: `pandas.DataFrame(ranking.to_dicts())`."""
+        """One for each hit, all with the same keys: `pandas.DataFrame(ranking.to_dicts())`."""
         return [hit.to_dict() for hit in self.hits]
 
-    def to_json(self, shown: Callable[[Hit], Mapping[str, Any]] = lambda hit: {}) -> dict[str, Any]:
-        """As every interface writes it; `shown` says what else there is to tell of a hit.
+    def to_json(self, extra: Callable[[Hit], Mapping[str, Any]] = lambda hit: {}) -> dict[str, Any]:
+        """The JSON of every interface; `extra` gives further fields of a hit.
 
-        `stages` are the hops in the order in which they were gone through; scoring says how many
-        documents it took.
+        `stages` are the steps in their order; a scoring step has its number of documents.
         """
-        documents = dict(zip(map(scoring_name, range(len(self.depths))), self.depths, strict=True))
+        documents = {scoring_step_name(n): depth for n, depth in enumerate(self.depths)}
+        shards = {
+            "answered": self.shards - len(self.missing),
+            "of": self.shards,
+            "missing": list(self.missing),
+        }
         return {
             "query": self.query,
             "depth": self.depth,
             "found": self.found,
             "cut_short": self.cut_short,
-            "live": self.live,
+            "num_encoded": self.num_encoded,
             "truncated": self.truncated,
-            **self._of_shards(),
+            **({"shards": shards} if self.shards else {}),
             "timing_ms": {name: round(ms, 3) for name, ms in self.timing.items()},
             "stages": [
                 {
@@ -246,44 +237,38 @@ class Ranking:
                     "first_rank": hit.first_rank,
                     "first_score": hit.first_score,
                     "reranked": hit.stage > 0,
-                    "placed_by": hit.placed_by,
+                    "ranked_by": hit.ranked_by,
                     "passage": hit.passage,
                     "truncated": hit.truncated,
-                    **shown(hit),
+                    **extra(hit),
                 }
                 for hit in self.hits
             ],
         }
 
-    def _of_shards(self) -> dict[str, Any]:
-        if not self.shards:
-            return {}
-        answered = self.shards - len(self.missing)
-        told = {"answered": answered, "of": self.shards, "missing": list(self.missing)}
-        return {"shards": told}
 
-
-def _one_line(hit: Hit) -> str:
+def _summarize(hit: Hit) -> str:
     text = " ".join((hit.title or hit.snippet).split())
-    return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 2]} …"
+    width = _PRINTED_TITLE_CHARS
+    return text if len(text) <= width else f"{text[: width - 2]} …"
 
 
-def query_name(number: int) -> str:
-    """The hop in which a pipeline's model of this number, from 0 on, encodes the query."""
-    return f"query_{number + 1}" if number else "query"
+def query_step_name(model: int) -> str:
+    """The name of the step in which a pipeline's model, counted from 0, encodes the query."""
+    return f"query_{model + 1}" if model else "query"
 
 
-def scoring_name(number: int) -> str:
-    """The hop in which it scores documents."""
-    return f"scoring_{number + 1}" if number else "scoring"
+def scoring_step_name(model: int) -> str:
+    """The name of the step in which it scores documents."""
+    return f"scoring_{model + 1}" if model else "scoring"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Run:
     """Rankings of many queries, in columns: a run has millions of rows.
 
-    Rows `offsets[i]:offsets[i + 1]` belong to `query_ids[i]`. Rows keep the order they came in;
-    whoever needs ranks sorts by score.
+    Rows `offsets[i]:offsets[i + 1]` belong to `query_ids[i]`, in the order in which they came, not
+    sorted by score.
     """
 
     query_ids: tuple[str, ...]

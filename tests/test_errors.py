@@ -60,13 +60,16 @@ def test_disk_error_with_a_hint_says_what_to_do() -> None:
 
 
 def test_file_errors_keep_their_code() -> None:
-    with pytest.raises(CorruptError, match=r"/m: it is cut\?") as raised:
-        with wrap_file_errors(Path("/m"), "no model"):
-            raise CorruptError("it is cut\x1b", code="too_large")
+    path = Path("/m")
+    with (
+        pytest.raises(CorruptError, match=r"/m: it is cut\?") as raised,
+        wrap_file_errors(path, ""),
+    ):
+        raise CorruptError("it is cut\x1b", code="too_large")
     assert raised.value.code == "too_large"
-    with pytest.raises(InputError, match="/m: no model \\(KeyError: 'a'\\)"):
-        with wrap_file_errors(Path("/m"), "no model"):
-            {}["a"]
+    message = r"/m: no model \(KeyError: 'a'\)"
+    with pytest.raises(InputError, match=message), wrap_file_errors(path, "no model"):
+        {}["a"]
 
 
 def test_deadline_raises_too_late() -> None:

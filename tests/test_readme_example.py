@@ -31,7 +31,7 @@ def test_the_example_runs_and_is_short(folder: Path) -> None:
     exec(EXAMPLE.replace("budget_ms=50)", "budget_ms=5000)").replace("=500)", "=60_000)"), names)
     search, ranking = names["search"], names["ranking"]
     assert search.store is not None  # found without being named
-    assert ranking.depth == len(TEXTS) and not ranking.cut_short and not ranking.live
+    assert ranking.depth == len(TEXTS) and not ranking.cut_short and not ranking.num_encoded
     assert ranking[0].title.startswith("Module ")
     assert len([line for line in EXAMPLE.splitlines() if line]) == 5
 

@@ -32,9 +32,9 @@ def everything(folder, docs, path):
 
     search = gr.open(path, folder)
     found = search("cat mat", k=2)
-    assert found.depth == 12 and found.live == 0
+    assert found.depth == 12 and found.num_encoded == 0
     assert "exact sum" in str(gr.explain(search, found.query, *found))
-    assert gr.Pipeline(index, model, store=False)("cat mat").live == 12
+    assert gr.Pipeline(index, model, store=False)("cat mat").num_encoded == 12
 
     texts = ["dogs bark at night", "the cat sat on the mat", ""]
     assert gr.rank("where did the cat sit?", texts, model=model, budget_ms=5000).depth == 3
@@ -128,7 +128,7 @@ def test_all_that_commands_do(place: int, docs: Path, tmp_path: Path) -> None:
     for more in ((), ("--budget-ms", "5000")):
         found = run(command, "search", index, "cat mat", *given, *more, "--json")
         answer = json.loads(found.stdout)
-        assert answer["depth"] == 12 and answer["live"] == 0
+        assert answer["depth"] == 12 and answer["num_encoded"] == 0
     run(command, "explain", index, "cat mat", "d1", "d2", *given, "--html", page)
     assert "<html" in page.read_text()
     assert run(command, "explain", index, "cat mat", "d1", *given, "--what-if", "mat=dog").stdout

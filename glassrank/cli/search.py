@@ -76,13 +76,13 @@ def search(
 
         console.say(timing_line(ranking))
         for name, stage in zip(model, pipeline.stages, strict=True):
-            if ranking.live and (stage.store is None or stage.num_missing):
+            if ranking.num_encoded and (stage.store is None or stage.num_missing):
                 advice = f"store them with: {_encoding(opened, name)}"
                 if stage.store is not None:
                     advice = Lacking(
                         stage.store.path, stage.store.layout, stage.num_missing
                     ).advice(name)
-                console.say(f"{ranking.live:,} of them were encoded on the way; {advice}")
+                console.say(f"{ranking.num_encoded:,} of them were encoded on the way; {advice}")
 
 
 def _say_what_takes_long(pipeline: "Pipeline", models: list[str]) -> None:

@@ -45,7 +45,7 @@ def explain_docs(
     query: str,
     doc_ids: Sequence[str],
     *,
-    placed_by: Sequence[int] | None = None,
+    ranked_by: Sequence[int] | None = None,
     first_scores: Sequence[float] | None = None,
     characters: int | None = None,
     method: str | None = None,
@@ -60,7 +60,7 @@ def explain_docs(
     reranked = _Reranked(pipeline, query, method, deadline)
     numbers = [
         max(number, 1)  # one that no model came to is explained by the first
-        for number in placed_by or map(reranked.placed_by, doc_ids)
+        for number in ranked_by or map(reranked.ranked_by, doc_ids)
     ]
     models = [pipeline.stages[number - 1] for number in numbers]
     first: Sequence[float | None] = [None] * len(doc_ids)
@@ -126,7 +126,7 @@ class _Reranked:
         )
         return next(stages)
 
-    def placed_by(self, doc_id: str) -> int:
+    def ranked_by(self, doc_id: str) -> int:
         """The number of the model that placed a document, as a ranking has it. Where all
         models rank all that is found, nothing needs to be scored to know it."""
         pipeline = self._pipeline
@@ -207,7 +207,7 @@ def explain_hits(
         pipeline,
         query,
         [hit.doc_id for hit in listed],
-        placed_by=[hit.stage for hit in listed],
+        ranked_by=[hit.stage for hit in listed],
         first_scores=given if len(given) == len(listed) else None,
     )
     return one_or_both(list(map(_as_listed, explanations, listed)))
@@ -250,7 +250,7 @@ def what_if_doc(
     """How a document moves among the first stage's results, `most` of them at most and as many as
     there is time for; and their ids. All are scored live, since a changed text is in no store, by
     the model of a cascade that placed the document."""
-    number = _Reranked(pipeline, query, method, deadline).placed_by(doc_id)
+    number = _Reranked(pipeline, query, method, deadline).ranked_by(doc_id)
     reranker, index = pipeline.stages[max(number, 1) - 1].reranker, pipeline.index
     depth = reranker.usage.depth or _CHANGED_AMONG
     depth = depth if most is None else min(depth, most)

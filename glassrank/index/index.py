@@ -156,7 +156,7 @@ class Index:
         snapshot = self._snapshot
         top = self._run([query], k, method, snapshot, threads=1, where=where)[0]
         hits = tuple(
-            Hit(rank, snapshot.doc_id(number), score).reading(
+            Hit(rank, snapshot.doc_id(number), score).with_reader(
                 partial(snapshot.doc, number), self.show_for(query)
             )
             for rank, (number, score) in enumerate(

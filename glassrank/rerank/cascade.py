@@ -21,7 +21,7 @@ from glassrank.rerank.reranker import best_first
 from glassrank.rerank.scheduler import Scheduler
 from glassrank.rerank.stages import Stage
 from glassrank.tracing import span
-from glassrank.types import Doc, Hit, Ranking, query_name, scoring_name
+from glassrank.types import Doc, Hit, Ranking, query_step_name, scoring_step_name
 
 
 @dataclass
@@ -135,8 +135,8 @@ class Cascade:
             placed = stage.score(candidates, scheduler, due)
         self.missing.update(placed.missing)
         number = len(self.depths)
-        self.timing[query_name(number)] = ready - began
-        self.timing[scoring_name(number)] = took = scheduler.clock() - ready
+        self.timing[query_step_name(number)] = ready - began
+        self.timing[scoring_step_name(number)] = took = scheduler.clock() - ready
         stage.learn_depth(depth, len(placed.which), took)
         if len(placed.which):
             first_stage = self.first.scores[best[placed.which]]
@@ -186,14 +186,14 @@ class Cascade:
     ) -> tuple[Hit, ...]:
         """The best k; `doc_id` names a document by its number, `doc` reads it, and `show` makes a
         snippet."""
-        placed_by = np.zeros(len(self.places), np.int64)
+        ranked_by = np.zeros(len(self.places), np.int64)
         for number, depth in enumerate(self.depths, 1):
-            placed_by[:depth] = number  # the last model that came as far as this
+            ranked_by[:depth] = number  # the last model that came as far as this
         names = (None, *self.models)
         best = self.places[:k]
         columns = (
             *(best, self.first.docs[best], self.first.scores[best]),
-            *(self.scores[:k], placed_by, self.probabilities, self.spans, self.truncated),
+            *(self.scores[:k], ranked_by, self.probabilities, self.spans, self.truncated),
         )
         rows = zip(*(column[: len(best)].tolist() for column in columns), strict=True)
         return tuple(
@@ -208,7 +208,7 @@ class Cascade:
                 None if span[1] < 0 else (span[0], span[1]),
                 truncated,
                 placed,
-            ).reading(partial(doc, number), show)
+            ).with_reader(partial(doc, number), show)
             for rank, (
                 *(place, number, first_score, score, placed, probability, span, truncated),
             ) in enumerate(rows, 1)

@@ -6,7 +6,7 @@ from glassrank.types import Ranking
 def relevance_scores(ranking: Ranking) -> list[float]:
     """Of each hit: its probability of relevance, if the models were calibrated; texts that none
     came to are below the least of them, in their order."""
-    known = [hit.probability for hit in ranking if hit.placed_by]
+    known = [hit.probability for hit in ranking if hit.ranked_by]
     probabilities = [chance for chance in known if chance is not None]
     if not known or len(probabilities) < len(known):
         return [squash(hit.score) for hit in ranking]

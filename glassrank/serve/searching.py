@@ -211,7 +211,7 @@ class Shown:
 
     def _make_text(self, hit: Hit, snippets: Snippets) -> dict[str, Any]:
         most = CHARACTERS_READ if hit.passage is None else hit.passage[1] + LENGTH
-        doc = hit.beginning(most + 1)
+        doc = hit.read_prefix(most + 1)
         if doc is None:
             return {}
         snippet = snippets(doc.text, passage=hit.passage)

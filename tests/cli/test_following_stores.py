@@ -54,9 +54,9 @@ def test_the_command_is_said_and_does_it(
     shown = call("search", "my.index", "chase mice", "--model", "model")
     assert "2 of them were encoded on the way; my.index/stores/" in said(shown.stderr)
     assert said(shown.stderr).endswith(command)
-    assert search(call)["live"] == 2
+    assert search(call)["num_encoded"] == 2
     assert call(*command.split()[1:]).returncode == 0
-    assert search(call)["live"] == 0
+    assert search(call)["num_encoded"] == 0
     assert "lacks" not in call("search", "my.index", "chase mice", "--model", "model").stderr
 
 
@@ -86,14 +86,14 @@ def test_with_a_model_its_stores_are_brought_up_to_date(
     assert done.returncode == 0 and "(2 encoded and 4 copied in" in said(done.stderr)
     assert "lacks" not in done.stderr
     assert sorted(path.name for path in (index / "stores").iterdir()) == before
-    assert search(call)["live"] == 0
+    assert search(call)["num_encoded"] == 0
 
 
 def test_a_merge_needs_none(call: Call, index: Path, model: Path) -> None:
     encode(call)
     done = call("index", "--out", "my.index", "--delete", "fish", "--merge")
     assert done.returncode == 0 and "lacks" not in done.stderr
-    assert search(call)["live"] == 0
+    assert search(call)["num_encoded"] == 0
 
 
 def test_stores_of_other_models_are_not_guessed_at(call: Call, index: Path, model: Path) -> None:

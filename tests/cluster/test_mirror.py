@@ -54,7 +54,7 @@ def same_answers(index: Index, url: str, fast: Reranker, tmp_path: Path) -> None
     several = ShardedPipeline(sharded, fast, calibrate=False)
     ranking = several(QUERIES[4].text)
     assert ranking.hits == one(QUERIES[4].text).hits
-    assert ranking.live == 0  # words come from the store
+    assert ranking.num_encoded == 0  # words come from the store
 
 
 def test_an_index_in_memory_answers_as_one_on_a_disk(

@@ -74,7 +74,7 @@ def test_what_is_ranked_again_is_the_same(
         expected, ranking = one(query.text, 70), several(query.text, 70)
         assert ranking.hits == expected.hits
         assert ranking.depths == expected.depths == (min(50, expected.found),)
-        assert ranking.answered == f"shards: {count} of {count}"
+        assert (ranking.shards, ranking.missing) == (count, ())
         assert [hit.doc for hit in ranking[:3]] == [hit.doc for hit in expected[:3]]
     first, texts = whole.retrieve(QUERIES, 60), dict(QUERIES)
     runs = [Run.from_rankings(rerank_run(p, first, texts)) for p in (one, several)]
@@ -106,12 +106,12 @@ def test_a_shard_that_is_late_is_left_out_and_named(
         ranking = search(QUERIES[4].text, 50, budget_ms=1000)
         monkeypatch.setattr(late, call, answer)
         view = index.views[2]
-        assert ranking.answered == "shards: 3 of 4"
+        assert ranking.shards == 4
         assert ranking.missing == (view.name,)
         assert ranking.to_json()["shards"] == {"answered": 3, "of": 4, "missing": [view.name]}
         held = {index.snapshot.doc_id(view.base + n) for n in range(view.docs)}
         assert held & {hit.doc_id for hit in whole}
-        scored = {hit.doc_id: hit.score for hit in ranking if hit.placed_by}
+        scored = {hit.doc_id: hit.score for hit in ranking if hit.ranked_by}
         assert scored
         assert not scored.keys() & held
         before = {hit.doc_id: hit.score for hit in whole}  # others have the scores they had

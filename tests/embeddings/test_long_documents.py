@@ -129,7 +129,7 @@ def test_words_left_out_have_no_rows_stored_and_live(tmp_path: Path) -> None:
     store = Store.open(tmp_path / "store", saved.model)
     pipeline = Pipeline(index, Reranker(saved, exact=True), store=store, calibrate=False)
     ranking = pipeline(QUERIES[0], k=50)
-    assert ranking.live == 1
+    assert ranking.num_encoded == 1
     after = {hit.doc_id: hit.score for hit in ranking}
     assert after["copy"] == pytest.approx(before[docs[7].doc_id], rel=1e-4)
 

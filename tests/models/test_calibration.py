@@ -170,7 +170,7 @@ def test_a_document_has_the_same_probability_at_any_depth_and_in_any_cascade(ind
     alone = told(glassrank.rank(FRANCE, TEXTS[1:2], model=default), TEXTS[1])
     for models, candidates in (([default], 1), ([default], 100), ([fast, default], 100)):
         ranking = Pipeline(index, models, candidates=candidates, calibrate=False)(FRANCE)
-        assert ranking.hits[0].placed_by == "default"
+        assert ranking.hits[0].ranked_by == "default"
         assert told(ranking, TEXTS[1]) == pytest.approx(alone, abs=1e-3)
 
 
@@ -180,7 +180,7 @@ def test_each_model_tells_its_own_probability(index: Index) -> None:
     cascade = Cascade(index.top_k([FRANCE], 100)[0])
     cascade.rerank(FRANCE, pipeline.stages, (100, 1), NEVER, Scheduler())
     hits = cascade.hits(None, index.snapshot.doc_id, index.snapshot.doc)
-    assert [hit.placed_by for hit in hits[:2]] == [*cascade.models[::-1]]
+    assert [hit.ranked_by for hit in hits[:2]] == [*cascade.models[::-1]]
     alone = Pipeline(index, load("fast"), calibrate=False)(FRANCE, 100)
     for hit in hits[1:]:
         assert hit.probability == pytest.approx(told(alone, hit.text), abs=1e-3)

@@ -81,7 +81,7 @@ def test_documents_are_compared_by_the_scores_of_the_list(
     def cascaded(route: Route) -> None:
         answer = route.fetch().json()
         searches.append(answer["query"])
-        hits = [{**hit, "placed_by": by.get(hit["doc_id"], "tk")} for hit in answer["hits"]]
+        hits = [{**hit, "ranked_by": by.get(hit["doc_id"], "tk")} for hit in answer["hits"]]
         route.fulfill(json={**answer, "model": "tk+knrm", "hits": hits})
 
     page.route("**/search", cascaded)

@@ -47,7 +47,7 @@ def test_its_candidates_are_ranked_without_its_scores(
     ids = [f"d{n}" for n in range(39, 9, -1)]
     search = Pipeline(index, reranker, first_stage=Given(ids))
     ranking = search(QUERY, k=40)
-    assert (search.store is not None) == stored and ranking.live == (0 if stored else 30)
+    assert (search.store is not None) == stored and ranking.num_encoded == (0 if stored else 30)
     own = reranker.scores(QUERY, [index.doc(doc_id).text for doc_id in ids]).values
     expected = dict(zip(ids, own.tolist(), strict=True))
     assert {hit.doc_id: hit.score for hit in ranking} == pytest.approx(expected, abs=1e-4)

@@ -43,7 +43,7 @@ def assert_as_live(index: Index, saved: SavedModel, lacks: int) -> None:
     mixed = exactly(index, saved)
     assert mixed.store is not None and mixed.stages[0].num_missing == lacks
     found, live = mixed(QUERY, 60), exactly(index, saved, store=False)(QUERY, 60)
-    assert (found.live, live.live) == (lacks, live.depth)
+    assert (found.num_encoded, live.num_encoded) == (lacks, live.depth)
     assert found.depth == live.depth == len(index) and not found.cut_short
     scores = {hit.doc_id: hit.score for hit in live}
     for hit in found:
@@ -148,16 +148,16 @@ def test_both_kinds_have_their_part_of_the_time(
         warnings.simplefilter("ignore")
         ranking = pipeline(QUERY, 100, budget_ms=budget)
     assert clock.time <= budget
-    stored = ranking.depth - ranking.live
+    stored = ranking.depth - ranking.num_encoded
     if budget >= 20:
-        assert ranking.live >= 1 and stored >= 1
-        assert ranking.live * 5 <= budget / 2 or stored == 40  # stored ones are not starved
+        assert ranking.num_encoded >= 1 and stored >= 1
+        assert ranking.num_encoded * 5 <= budget / 2 or stored == 40  # stored ones are not starved
     if budget == 1000:
-        assert (ranking.live, stored, ranking.cut_short) == (23, 40, False)
+        assert (ranking.num_encoded, stored, ranking.cut_short) == (23, 40, False)
     else:
         assert ranking.cut_short
     # Each kind from the top, and what was not reached in the first stage's order below.
-    reached = [hit for hit in ranking if hit.placed_by]
+    reached = [hit for hit in ranking if hit.ranked_by]
     assert [hit.rank for hit in reached] == list(range(1, ranking.depth + 1))
     rest = [hit.first_rank or 0 for hit in ranking.hits[ranking.depth :]]
     assert rest == sorted(rest)

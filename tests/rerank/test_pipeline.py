@@ -146,7 +146,7 @@ def test_a_changed_index_is_taken_up_before_its_store(tmp_path: Path) -> None:
     assert "new" in {hit.doc_id for hit in pipeline.follow(writer)("cat", k=9)}
     assert len(pipeline("cat", k=9)) == 5  # still served as it was
     encode_index(writer, saved)
-    assert pipeline.follow(writer)("cat", k=9).live == 0
+    assert pipeline.follow(writer)("cat", k=9).num_encoded == 0
 
 
 def test_texts_without_an_index(reranker: Reranker) -> None:
@@ -221,7 +221,7 @@ def test_a_ranking_is_one_kind_of_json(index: Index, reranker: Reranker) -> None
         "depth",
         "found",
         "cut_short",
-        "live",
+        "num_encoded",
         "truncated",
         "timing_ms",
         "stages",

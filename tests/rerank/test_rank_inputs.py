@@ -196,13 +196,13 @@ def test_a_hit_has_a_snippet_and_the_name_of_who_placed_it(
     named = Reranker(reranker.saved, exact=True, name="mine")
     [hit] = rank("cat sat", ["sea " * 500 + "the cat sat"], model=named)
     assert hit.snippet.startswith("sea sea") and len(hit.snippet) < 260  # of its best passage
-    assert hit.placed_by == "mine" and hit.passage == (0, 48)
+    assert hit.ranked_by == "mine" and hit.passage == (0, 48)
     assert hit.to_dict()["snippet"] == hit.snippet == pickle.loads(pickle.dumps(hit)).snippet
     ranking = Pipeline(index, named)("the cat", k=2)
-    assert [found.placed_by for found in ranking] == ["mine"] * 2
-    assert ranking.to_json()["hits"][0]["placed_by"] == "mine"
+    assert [found.ranked_by for found in ranking] == ["mine"] * 2
+    assert ranking.to_json()["hits"][0]["ranked_by"] == "mine"
     (found,) = index.search("the cat", 1)
-    assert found.snippet == index.snippets("the cat")(found.text).text and found.placed_by is None
+    assert found.snippet == index.snippets("the cat")(found.text).text and found.ranked_by is None
     assert Hit(1, "a", 2.0).snippet == ""
 
 

@@ -93,7 +93,7 @@ def test_scores_are_those_of_the_texts(reranker: Reranker) -> None:
     assert {hit.doc_id: hit.score for hit in ranking} == pytest.approx(
         {hit.doc_id: hit.score for hit in alone}, rel=1e-5
     )
-    assert ranking.depth == ranking.found == ranking.live == 30 and not ranking.cut_short
+    assert ranking.depth == ranking.found == ranking.num_encoded == 30 and not ranking.cut_short
     assert [hit.first_rank for hit in sorted(ranking, key=lambda hit: hit.first_rank or 0)] == [
         *range(1, 31)
     ]

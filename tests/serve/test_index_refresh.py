@@ -103,15 +103,15 @@ def test_documents_that_are_not_encoded_yet_are_encoded_live(
         return answer
 
     with in_process(own) as client:
-        assert found(client)["live"] == 0
+        assert found(client)["num_encoded"] == 0
         writer.add([Doc("new", "the cat sat")])
         wait_until(lambda: client.get("/doc", params={"id": "new"}).is_success)
         answer = found(client)
-        assert answer["live"] == 1 and not answer["cut_short"]
+        assert answer["num_encoded"] == 1 and not answer["cut_short"]
         assert "new" in {hit["doc_id"] for hit in answer["hits"] if hit["reranked"]}
         assert caplog.text.count("lacks 1 documents, which take longer to rank") == 1
         encode_index(writer, saved, dtype="float16")
-        wait_until(lambda: found(client)["live"] == 0)
+        wait_until(lambda: found(client)["num_encoded"] == 0)
         assert not client.get("/info").json()["index"]["behind"]
 
 
@@ -146,7 +146,7 @@ def test_what_is_in_the_making_is_told_and_no_warning(
         for saved in (tiny_tk(), tiny_knrm()):
             encode_index(index, saved, dtype="float16")
         wait_until(lambda: not client.get("/info").json()["encoding"])
-        assert client.post("/search", json={"query": "cat"}).json()["live"] == 0
+        assert client.post("/search", json={"query": "cat"}).json()["num_encoded"] == 0
     assert "lacks" not in caplog.text
 
 

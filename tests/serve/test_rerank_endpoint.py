@@ -132,7 +132,7 @@ def test_relevance_is_in_the_order_of_scores(one: float, other: float) -> None:
 
 def test_relevance_of_a_calibrated_model_is_a_probability() -> None:
     """Each model's own, unchanged; texts that no model came to stand below all of them."""
-    hits = [Hit(1, "2", 3.0, placed_by="b", probability=0.6), Hit(2, "0", 1.0, placed_by="a")]
+    hits = [Hit(1, "2", 3.0, ranked_by="b", probability=0.6), Hit(2, "0", 1.0, ranked_by="a")]
     last = Hit(3, "1", 0.0)
     calibrated = [hits[0], hits[1]._replace(probability=0.8), last, last]
     assert relevance_scores(Ranking("", tuple(calibrated))) == pytest.approx([0.6, 0.8, 0.3, 0.2])

@@ -120,7 +120,7 @@ def test_without_snippets_there_are_ids_and_scores_alone(client: TestClient) -> 
     found = client.post("/search", json={"query": QUERY, "snippets": False}).json()
     assert set(found["hits"][0]) == {
         *("rank", "doc_id", "score", "first_rank", "first_score", "reranked", "probability"),
-        *("passage", "truncated", "placed_by"),
+        *("passage", "truncated", "ranked_by"),
     }
 
 
@@ -206,14 +206,14 @@ def test_models_one_after_the_other(options: Options) -> None:
         assert found["model"] == "tk+knrm"
         names = [stage["name"] for stage in found["stages"]]
         assert names[-4:-2] == ["query_2", "scoring_2"]
-        assert {hit["placed_by"] for hit in found["hits"]} == {"knrm"}
+        assert {hit["ranked_by"] for hit in found["hits"]} == {"knrm"}
         alone = client.post("/search", json={"query": QUERY, "k": 5, "model": "knrm"}).json()
-        assert {hit["placed_by"] for hit in alone["hits"]} == {"knrm"}
+        assert {hit["ranked_by"] for hit in alone["hits"]} == {"knrm"}
         for hit in found["hits"]:
             asked = {"query": QUERY, "doc_id": hit["doc_id"]}
             shown = [
                 client.post("/explain", json={**asked, "model": model}).json()
-                for model in (hit["placed_by"], "tk+knrm")
+                for model in (hit["ranked_by"], "tk+knrm")
             ]
             assert shown[0] == shown[1] and shown[0]["model"] == "knrm"
             assert shown[0]["score"] == pytest.approx(hit["score"], abs=1e-4)

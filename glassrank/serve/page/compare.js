@@ -111,7 +111,7 @@ export class CompareView {
 // Each by the model that placed it in the list, so that its score is the same here.
 function explainForm(asked, ids, found) {
   const hits = ids.map((id) => found.get(id));
-  const models = hits.map((hit) => hit?.placed_by ?? asked.model).filter(Boolean);
+  const models = hits.map((hit) => hit?.ranked_by ?? asked.model).filter(Boolean);
   const scores = hits.map((hit) => hit?.first_score).filter((score) => typeof score === "number");
   return {
     query: asked.query,

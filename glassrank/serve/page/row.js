@@ -94,9 +94,9 @@ export class Row {
 
 // Which model of a cascade gave it its score: with less time it is another one, and the score too.
 function placed(hit, answer) {
-  if (!hit.placed_by || hit.placed_by === answer.model) return null;
+  if (!hit.ranked_by || hit.ranked_by === answer.model) return null;
   const title = "the model that gave this score; with another budget it may be another";
-  return make("span", { class: "placed", title }, `by ${hit.placed_by}`);
+  return make("span", { class: "placed", title }, `by ${hit.ranked_by}`);
 }
 
 // Where it stands now, and how far it came from where the first stage had it.

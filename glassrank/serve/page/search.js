@@ -206,7 +206,7 @@ export class SearchView {
     return {
       query: state.q,
       doc_id: [docId],
-      model: hit?.placed_by ? [hit.placed_by] : model ? [model.name] : [],
+      model: hit?.ranked_by ? [hit.ranked_by] : model ? [model.name] : [],
       method: state.method ?? null,
       ...(hit ? { first_score: [hit.first_score] } : {}),
     };
