@@ -26,7 +26,7 @@ from pathlib import Path
 
 import torch
 
-from glassrank.deadline import computed
+from glassrank.deadline import thread_time
 from glassrank.embeddings import Store, encode_index
 from glassrank.index import Index
 from glassrank.models.checkpoint import SavedModel, load_named
@@ -106,7 +106,7 @@ def ranked(
         store=store,
         budget_ms=options.budget_ms,
         candidates=options.depth,
-        clock=computed,
+        clock=thread_time,
     )
     rankings = [(query_id, pipeline(text, k=100)) for query_id, text in queries.items()]
     count = len(rankings)

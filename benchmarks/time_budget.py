@@ -46,7 +46,7 @@ from glassrank.research.train.build import build_model
 from glassrank.research.train.config import TrainConfig
 from glassrank.research.train.config_files import read_config
 from glassrank.research.train.prepared import Prepared, Split
-from glassrank.storage.ragged import Ragged
+from glassrank.storage.ragged_arrays import Ragged
 from glassrank.text import split_words
 
 DEPTH, SIZE = 100, 300
@@ -73,7 +73,7 @@ def sample(data: Path, folder: Path, count: int) -> tuple[Index, list[JudgedQuer
 def untrained(config: TrainConfig, base: Path, words: Sequence[str], folder: Path) -> Path:
     """A model of a config's shape."""
     vectors = np.random.default_rng(0).normal(size=(len(words), SIZE)).astype(np.float32)
-    nothing = Ragged.of([], np.int32)
+    nothing = Ragged.from_rows([], np.int32)
     numbers = np.zeros(0, np.int32)
     split = Split(nothing, numbers, nothing, numbers, numbers, numbers.astype(np.float32), None)
     if config.start.bert is not None:

@@ -17,7 +17,7 @@ def now() -> float:
     return time.perf_counter_ns() / 1e6
 
 
-def computed() -> float:
+def thread_time() -> float:
     """Milliseconds that this thread has computed: those in which others did are not counted."""
     return time.thread_time_ns() / 1e6
 
@@ -28,7 +28,7 @@ class LateError(GlassrankError):
     code = "too_late"
 
 
-def late(what: str) -> LateError:
+def late_error(what: str) -> LateError:
     """In one sentence."""
     return LateError(f"there was not enough time for {what}; ask for less, or allow more")
 
@@ -45,40 +45,40 @@ class Deadline:
         """So many milliseconds from now; never, for None."""
         return cls(clock, float("inf") if budget_ms is None else clock() + budget_ms)
 
-    def left(self) -> float:
+    def remaining(self) -> float:
         """Milliseconds; infinite where there is no end."""
         return self.at - self.clock()
 
-    def passed(self) -> bool:
+    def has_passed(self) -> bool:
         """Whether no time is left."""
-        return self.left() <= 0
+        return self.remaining() <= 0
 
     def earlier(self, by: float) -> "Deadline":
         """The same end, so much sooner."""
         return Deadline(self.clock, self.at - by)
 
-    def or_computed(self, ms: float) -> "Deadline":
+    def or_thread_time(self, ms: float) -> "Deadline":
         """This moment, or the one when the thread that calls has computed for so long: whichever
         is first."""
-        began, ahead = now(), self.at - ms - computed()
+        began, ahead = now(), self.at - ms - thread_time()
 
         def clock() -> float:
             moment = self.clock()
             # No thread computes for longer than time goes by. To ask how long it did takes a while.
             if self.at - moment <= ms - (now() - began):
                 return moment
-            return max(moment, ahead + computed())
+            return max(moment, ahead + thread_time())
 
         return Deadline(clock, self.at)
 
     def share(self, part: float) -> "Deadline":
         """When so much of the time that is left will be gone."""
-        return Deadline(self.clock, self.clock() + part * self.left())
+        return Deadline(self.clock, self.clock() + part * self.remaining())
 
     def check(self, what: str) -> None:
         """Between two steps of work that must be done whole: it ends here if it is late."""
-        if self.passed():
-            raise late(what)
+        if self.has_passed():
+            raise late_error(what)
 
 
 NEVER = Deadline(now, float("inf"))
@@ -92,7 +92,7 @@ def ending(deadline: Deadline) -> Iterator[None]:
     """What this thread begins is of no use later, or when that is so of what it is a part of: long
     steps, which look at `must_end` themselves, end with a LateError."""
     before = must_end()
-    _own.deadline = min(before, deadline, key=Deadline.left)
+    _own.deadline = min(before, deadline, key=Deadline.remaining)
     try:
         yield
     finally:

@@ -77,7 +77,7 @@ def apart(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]
     thread pool is not used meanwhile: each of its threads keeps a processor busy for some
     milliseconds after its last step, waiting for the next."""
     made: dict[int, Result] = {}
-    deadline = Deadline.after(must_end().left())  # its clock may be this thread's own
+    deadline = Deadline.after(must_end().remaining())  # its clock may be this thread's own
 
     def alone(number: int) -> None:
         _give_thread(1)

@@ -19,7 +19,7 @@ from glassrank.errors import InputError
 from glassrank.rerank.cascade_plan import CascadePlan
 from glassrank.research.evaluate.budget_curve import TimeCurve
 from glassrank.research.evaluate.timed_models import BudgetReport
-from glassrank.storage.files import whole_file
+from glassrank.storage.files import replace_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -153,7 +153,7 @@ def draw(report: BudgetReport, path: Path) -> None:
     kind = path.suffix.lower().removeprefix(".")
     # Text stays text, and the same report gives the same file.
     style: Any = {"svg.fonttype": "none", "svg.hashsalt": "glassrank", "font.size": 9}
-    with matplotlib.rc_context(style), whole_file(path) as part:
+    with matplotlib.rc_context(style), replace_file(path) as part:
         metadata = {"Date": None} if kind == "svg" else None
         _figure(report).savefig(part, format=kind, dpi=160, metadata=metadata)
 

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from glassrank.cli import console, on_cluster
 from glassrank.errors import GlassrankError, InputError
-from glassrank.storage.folders import is_plain
+from glassrank.storage.folders import is_plain_name
 
 if TYPE_CHECKING:
     from glassrank.embeddings import Estimate, Progress, Report
@@ -63,7 +63,7 @@ def encode(
     from glassrank.index import Index
     from glassrank.models.checkpoint import load_served
 
-    if name is not None and not is_plain(name):
+    if name is not None and not is_plain_name(name):
         raise InputError(f"a store's name is one folder inside the index, which {name!r} is not")
     path = None if name is None else store_folder(index, name)
     opened, saved = Index(index), load_served(model, device)

@@ -36,9 +36,9 @@ from glassrank.index.segment import Segment, SegmentRecord, encode_fields
 from glassrank.index.snapshot import Manifest, open_index
 from glassrank.index.writer import changing
 from glassrank.models.checkpoint import SavedModel, load_served
-from glassrank.storage.checked import read_checked, write_checked
+from glassrank.storage.atomic_folders import remove_tree
+from glassrank.storage.checksummed_json import read_json, write_json
 from glassrank.storage.folders import Folder
-from glassrank.storage.sealed import remove_tree
 from glassrank.text.languages import analyzer_for
 from glassrank.types import Doc
 
@@ -119,7 +119,7 @@ def _deal(docs: Iterable[Doc], folder: Folder, wanted: dict[str, Any]) -> list[i
     done for the same `wanted`."""
     count = wanted["shards"]
     with suppress(FileNotFoundError, CorruptError, KeyError, TypeError):
-        shares = read_checked(folder, _SHARES, "remove it")
+        shares = read_json(folder, _SHARES, "remove it")
         if shares["wanted"] == wanted:
             return [int(docs) for docs in shares["docs"]]
     for name in folder.names():
@@ -139,7 +139,7 @@ def _deal(docs: Iterable[Doc], folder: Folder, wanted: dict[str, Any]) -> list[i
             os.fsync(file.fileno())
     if not any(totals):
         raise InputError("there are no documents to index; check the input")
-    write_checked(folder, _SHARES, {"wanted": wanted, "docs": totals})
+    write_json(folder, _SHARES, {"wanted": wanted, "docs": totals})
     return totals
 
 

@@ -148,7 +148,7 @@ class RayShards(Shards):
         if not references:
             return {}
         late = not isinf(deadline.at)
-        seconds = max(0.0, deadline.left() / 1e3) if late else _PATIENCE_SECONDS
+        seconds = max(0.0, deadline.remaining() / 1e3) if late else _PATIENCE_SECONDS
         ready, _ = ray.wait(list(references.values()), num_returns=len(references), timeout=seconds)
         answers = {}
         for number, reference in references.items():

@@ -21,9 +21,9 @@ from glassrank.index.segment import SegmentRecord
 from glassrank.index.snapshot import FILE_NAME, Manifest, manifest_in
 from glassrank.index.writer import remove_leftovers
 from glassrank.integrations import extra
-from glassrank.storage.arrays import array_record
-from glassrank.storage.checked import FileRecord
+from glassrank.storage.checksummed_json import FileRecord
 from glassrank.storage.folders import Folder
+from glassrank.storage.mapped_arrays import checksum_array
 
 RANGE_BYTES = 8 << 20
 """That are asked for at once: large enough that the way there is cheap."""
@@ -145,7 +145,7 @@ class Mirror:
                 file.write(self._files.cat_file(f"{self._root}/{place}", start=first, end=last))
             file.flush()
             os.fsync(file.fileno())
-        if array_record(folder, name) != record:
+        if checksum_array(folder, name) != record:
             folder.remove(name)
             raise CorruptError(
                 f"{self.url}/{place} is damaged: it is not what the manifest says; publish it again"

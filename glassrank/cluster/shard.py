@@ -270,7 +270,7 @@ class LocalShards(Shards):
             self._threads.submit(getattr(self.shards[number], call), *question): number
             for number, question in questions.items()
         }
-        left = None if isinf(deadline.at) else max(0.0, deadline.left() / 1e3)
+        left = None if isinf(deadline.at) else max(0.0, deadline.remaining() / 1e3)
         done, _ = wait(futures, left)
         return {futures[future]: future.result() for future in done}
 

@@ -194,7 +194,7 @@ class ShardedStage(IndexStage):
         """Each shard its own, by the same deadline, less the time for the way there and back: what
         arrives too late was done for nothing."""
         query, docs, first_stage = candidates
-        left = due.left()
+        left = due.remaining()
         way = min(spare_ms(left) + self._way.predict(1), _MOST_FOR_THE_WAY * left)
         within = left - way if left < float("inf") else None
         questions, places = {}, {}

@@ -19,7 +19,7 @@ from typing import IO, Any
 from glassrank.corpus.records import Read, attempted, check_not_empty
 from glassrank.corpus.trec import title_and_text
 from glassrank.errors import InputError
-from glassrank.storage.files import LONGEST_LINE, LONGEST_ROW, check_encoding, reading
+from glassrank.storage.files import MAX_LINE_BYTES, MAX_ROW_BYTES, check_encoding, reading
 from glassrank.types import Doc
 
 _BEGIN = re.compile(rb"WARC/\d")
@@ -74,16 +74,16 @@ def _records(
             begin = "one without a length" if _BEGIN.match(line) else repr(line[:40])
             problem = f"expected a record, WARC/… and its header, found {begin}; mend or remove it"
             yield number, {}, InputError.at(path, number, problem)
-            line = file.readline(LONGEST_ROW)
+            line = file.readline(MAX_ROW_BYTES)
             while line and not _BEGIN.match(line):
-                line = file.readline(LONGEST_ROW)
+                line = file.readline(MAX_ROW_BYTES)
         else:
             size = int(length)
             if fields.get("warc-type", "").lower() not in _DOCUMENTS:
                 _pass_over(file, size, path, number)
-            elif size > LONGEST_LINE:
+            elif size > MAX_LINE_BYTES:
                 _pass_over(file, size, path, number)
-                problem = f"a page is longer than {LONGEST_LINE:,} bytes; leave it out"
+                problem = f"a page is longer than {MAX_LINE_BYTES:,} bytes; leave it out"
                 yield number, {}, InputError.at(path, number, problem)
             else:
                 content = file.read(size)
@@ -95,9 +95,9 @@ def _records(
 
 def _first_line(file: IO[bytes]) -> bytes:
     """Of the next record, behind blank lines; empty at the end of the file."""
-    line = file.readline(LONGEST_ROW)
+    line = file.readline(MAX_ROW_BYTES)
     while line and line.isspace():
-        line = file.readline(LONGEST_ROW)
+        line = file.readline(MAX_ROW_BYTES)
     return line
 
 
@@ -106,8 +106,8 @@ def _header(file: IO[bytes]) -> dict[str, str]:
     inside, so it ends at the first one behind the length."""
     fields: dict[str, str] = {}
     size = 0
-    while size < LONGEST_ROW:
-        line = file.readline(LONGEST_ROW)
+    while size < MAX_ROW_BYTES:
+        line = file.readline(MAX_ROW_BYTES)
         size += len(line)
         name, colon, value = line.decode("utf-8", "replace").partition(":")
         ended = not line.strip() and "content-length" in fields

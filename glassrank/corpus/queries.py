@@ -13,7 +13,13 @@ from glassrank.corpus import irds
 from glassrank.corpus.records import parse_object, take_id, take_text
 from glassrank.corpus.trec import TOPIC_FIELDS, read_topics
 from glassrank.errors import InputError
-from glassrank.storage.files import LONGEST_LINE, LONGEST_ROW, atomic_write, read_lines, read_whole
+from glassrank.storage.files import (
+    MAX_LINE_BYTES,
+    MAX_ROW_BYTES,
+    atomic_write,
+    read_file,
+    read_lines,
+)
 from glassrank.types import Qrel, Qrels, Query
 
 FORMATS = ("tsv", "jsonl", "trec", "car", "irds")
@@ -131,7 +137,7 @@ def read_folds(path: str | Path) -> dict[str, int]:
     the folds of Robust04 are passed on, `{"s1": {"predict": {"test": [ids]}}}`."""
     path = Path(path)
     try:
-        plain = json.loads(read_whole(path, LONGEST_LINE))
+        plain = json.loads(read_file(path, MAX_LINE_BYTES))
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path} is not JSON: {error}") from None
     folds = list(plain.values()) if isinstance(plain, dict) else plain
@@ -204,7 +210,7 @@ def write_qrels(qrels: Qrels, path: str | Path) -> None:
 
 def _judgments_of(path: Path) -> Iterator[tuple[int, Qrel]]:
     width = 0
-    for number, line in read_lines(path, longest=LONGEST_ROW):
+    for number, line in read_lines(path, longest=MAX_ROW_BYTES):
         cells = line.split()
         if not cells:
             continue

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from glassrank.errors import InputError, describe_type
-from glassrank.storage.files import LONGEST_LINE, read_lines
+from glassrank.storage.files import MAX_LINE_BYTES, read_lines
 from glassrank.types import Doc
 
 # The names the field's collections use: ours, BEIR, Anserini, MS MARCO, TREC.
@@ -79,7 +79,7 @@ def read_tsv(path: Path, encoding: str = "utf-8") -> Read:
 def read_csv(path: Path, encoding: str = "utf-8") -> Read:
     """A header row names the columns; a quoted cell may hold line breaks."""
     # Python's csv module stops at 131,072 characters; documents are longer, a forgotten quote more.
-    csv.field_size_limit(LONGEST_LINE)
+    csv.field_size_limit(MAX_LINE_BYTES)
     rows = csv.reader((line + "\n" for _, line in read_lines(path, encoding)), strict=True)
     names: list[str] = []
     number = 1  # where the row starts: `line_num` is where it ends
@@ -174,9 +174,9 @@ def whole_text(path: Path, encoding: str) -> str:
 
 def check_size(size: int, path: Path, line: int) -> None:
     """Of a text that goes over several lines: it may be as long as one on a line."""
-    if size > LONGEST_LINE:
+    if size > MAX_LINE_BYTES:
         raise InputError.at(
-            path, line, f"a text is longer than {LONGEST_LINE:,} characters; cut it into several"
+            path, line, f"a text is longer than {MAX_LINE_BYTES:,} characters; cut it into several"
         )
 
 

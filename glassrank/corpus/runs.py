@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.errors import InputError
-from glassrank.storage.files import LONGEST_ROW, atomic_write, read_blocks, read_lines
+from glassrank.storage.files import MAX_ROW_BYTES, atomic_write, read_blocks, read_lines
 from glassrank.types import Run
 
 _BLOCK = 1 << 16  # bytes; larger blocks fall out of the processor's cache
@@ -143,7 +143,7 @@ def _cells(block: bytes, width: int) -> list[str]:
 
 def _first_problem(path: str | Path, width: int) -> InputError:
     """The first bad line of a file that has one."""
-    for number, line in read_lines(path, longest=LONGEST_ROW):
+    for number, line in read_lines(path, longest=MAX_ROW_BYTES):
         cells = line.split()
         if not cells:
             continue
@@ -176,7 +176,7 @@ def _check_unique(run: Run, path: str | Path) -> None:
             continue
         # Line numbers were not kept, so a second look at the file finds them.
         seen: dict[str, int] = {}
-        for number, line in read_lines(path, longest=LONGEST_ROW):
+        for number, line in read_lines(path, longest=MAX_ROW_BYTES):
             cells = line.split()
             if not cells or cells[0] != query_id:
                 continue

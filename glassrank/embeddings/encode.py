@@ -22,9 +22,9 @@ from glassrank.embeddings.writer import changing_store
 from glassrank.index import Index
 from glassrank.index.segment import Segment
 from glassrank.models.checkpoint import SavedModel
-from glassrank.storage.arrays import consecutive
-from glassrank.storage.checked import FileRecord
+from glassrank.storage.checksummed_json import FileRecord
 from glassrank.storage.folders import Folder
+from glassrank.storage.mapped_arrays import concat_ranges
 from glassrank.types import Doc
 
 BLOCK_DOCS = 2048
@@ -277,13 +277,13 @@ def _encode_block(
     spans = np.zeros((int(counts.sum()), 2), np.int32)
     encoded = []
     for located in stored:
-        places = consecutive(first[located.which], located.counts)
-        passages = consecutive(located.first, located.counts)
+        places = concat_ranges(first[located.which], located.counts)
+        passages = concat_ranges(located.first, located.counts)
         spans[places] = located.part.spans[passages]
         starts, lengths = located.part.passage_rows(passages)
         encoded.append(EncodedPassages(places, lengths, located.part.rows(starts, lengths)))
         tally.reused(len(located.which), encoded[-1].bytes)
-    places_read = consecutive(first[fresh], counts[fresh])
+    places_read = concat_ranges(first[fresh], counts[fresh])
     of_doc = np.repeat(np.arange(len(docs)), counts)
     passages_read = [passage for doc in read for passage in doc.passages]
     new_spans = [(passage.start, passage.stop) for passage in passages_read]
@@ -307,7 +307,7 @@ def _joined(parts: Sequence[EncodedPassages], passages: int) -> tuple[NDArray[np
         for name, array in parts[0].rows.items()
     }
     for part in parts:
-        places = consecutive((ends - lengths)[part.places], part.lengths)
+        places = concat_ranges((ends - lengths)[part.places], part.lengths)
         for name, array in part.rows.items():
             joined[name][places] = array
     return lengths, joined

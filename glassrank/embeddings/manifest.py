@@ -16,8 +16,14 @@ from glassrank.errors import CorruptError, InputError
 from glassrank.index.segment import SegmentRecord, is_segment_name
 from glassrank.models.text_batches import KINDS
 from glassrank.settings import from_plain
-from glassrank.storage.checked import FileRecord, parse_records, read_checked, whole, write_checked
-from glassrank.storage.folders import Folder, is_plain
+from glassrank.storage.checksummed_json import (
+    FileRecord,
+    check_integer,
+    parse_records,
+    read_json,
+    write_json,
+)
+from glassrank.storage.folders import Folder, is_plain_name
 
 FILE_NAME = "store.json"
 FORMAT = 2
@@ -192,7 +198,7 @@ def stores_of(index: Path) -> list[Path]:
 
 
 def _is_store(stores: Folder, name: str) -> bool:
-    if not is_plain(name) or stores.kind(name) not in ("folder", "link"):
+    if not is_plain_name(name) or stores.kind(name) not in ("folder", "link"):
         return False
     with stores.child(name) as folder:  # says so if it is a link
         return folder.kind(FILE_NAME) is not None
@@ -254,7 +260,7 @@ def no_store(path: Path) -> InputError:
 
 def manifest_in(folder: Folder) -> Manifest:
     """Of an open store; what is damaged is named."""
-    body = read_checked(folder, FILE_NAME, "encode the index again under another name")
+    body = read_json(folder, FILE_NAME, "encode the index again under another name")
     try:
         if body["format"] != FORMAT:
             raise _other_format(folder.path, body)
@@ -262,7 +268,7 @@ def manifest_in(folder: Folder) -> Manifest:
         parts = tuple(_part(part, layout) for part in body["parts"])
         if len({part.name for part in parts}) < len(parts):
             raise ValueError("a part is named twice")
-        return Manifest(layout, whole(body["generation"]), parts)
+        return Manifest(layout, check_integer(body["generation"]), parts)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CorruptError(
             f"{folder.path / FILE_NAME} is damaged ({error}); "
@@ -272,7 +278,7 @@ def manifest_in(folder: Folder) -> Manifest:
 
 def write_manifest(folder: Folder, manifest: Manifest) -> None:
     """The commit: until the rename nothing has happened, after it everything has."""
-    write_checked(folder, FILE_NAME, {"format": FORMAT, **asdict(manifest)})
+    write_json(folder, FILE_NAME, {"format": FORMAT, **asdict(manifest)})
 
 
 def _layout(stored: Any) -> Layout:
@@ -308,8 +314,8 @@ def _part(stored: dict[str, Any], layout: Layout) -> PartRecord:
     files = parse_records(stored["files"])
     if files.keys() != {f"{name}.npy" for name in array_names(layout)}:
         raise ValueError(f"the files of {segment} are not those of a part")
-    docs, rows = whole(stored["docs"], (1 << 32) - 1), whole(stored["rows"])
-    passages = whole(stored["passages"], docs * layout.most_passages)
+    docs, rows = check_integer(stored["docs"], (1 << 32) - 1), check_integer(stored["rows"])
+    passages = check_integer(stored["passages"], docs * layout.most_passages)
     return PartRecord(segment, source, docs, passages, rows, files)
 
 

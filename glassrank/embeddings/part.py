@@ -26,9 +26,15 @@ from numpy.typing import DTypeLike, NDArray
 from glassrank.embeddings.manifest import IDS, Layout, PartRecord
 from glassrank.embeddings.rows import DocPassages, Rows, array_kinds, is_usable, row_widths
 from glassrank.errors import CorruptError
-from glassrank.storage.arrays import ArrayWriter, Written, consecutive, divides, open_arrays
-from glassrank.storage.checked import FileRecord, read_checked, whole, write_checked
+from glassrank.storage.checksummed_json import FileRecord, check_integer, read_json, write_json
 from glassrank.storage.folders import Folder
+from glassrank.storage.mapped_arrays import (
+    ArrayWriter,
+    WriteProgress,
+    concat_ranges,
+    is_partition,
+    open_arrays,
+)
 from glassrank.types import Doc
 
 PROGRESS = "progress.json"
@@ -57,7 +63,7 @@ class Part:
         self.offsets: NDArray[np.int64] = arrays.pop("offsets")  # (P + 1,)
         self._check("contents", len(self.contents) == record.docs)
         self._check("passages", len(self.passages) == record.docs + 1)
-        self._check("passages", divides(self.passages, record.passages))
+        self._check("passages", is_partition(self.passages, record.passages))
         self._check("passages", bool((np.diff(self.passages) > 0).all()))
         self._check("cut", len(self.cut) == record.docs)
         self._check("spans", len(spans) == 2 * record.passages)
@@ -65,7 +71,9 @@ class Part:
         first, last = self.spans.T
         self._check("spans", bool((first >= 0).all() and (first <= last).all()))
         self._check("offsets", len(self.offsets) == record.passages + 1)
-        self._check("offsets", divides(self.offsets, record.rows))  # compiled code relies on it
+        self._check(
+            "offsets", is_partition(self.offsets, record.rows)
+        )  # compiled code relies on it
         if verify:
             for name, array in arrays.items():
                 self._check(name, is_usable(array, layout.dtype))
@@ -95,7 +103,7 @@ class Part:
 
     def rows(self, starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> Rows:
         """A copy of some passages' rows."""
-        places = consecutive(starts, lengths)
+        places = concat_ranges(starts, lengths)
         return {name: array[places] for name, array in self._rows.items()}
 
     def passage_rows(
@@ -219,11 +227,14 @@ class PartWriter:
             raise
         return self
 
-    def _done(self) -> dict[str, Written]:
+    def _done(self) -> dict[str, WriteProgress]:
         """How far a killed writer came."""
-        stored = read_checked(self._folder, PROGRESS, "remove it")
+        stored = read_json(self._folder, PROGRESS, "remove it")
         try:
-            done = {n: Written(whole(stored[n][0]), whole(stored[n][1])) for n in self._dtypes}
+            done = {
+                n: WriteProgress(check_integer(stored[n][0]), check_integer(stored[n][1]))
+                for n in self._dtypes
+            }
         except (ValueError, KeyError, TypeError, IndexError):
             raise CorruptError(f"{self._folder.path / PROGRESS} is damaged; remove it") from None
         widths = row_widths(self._layout)
@@ -234,7 +245,7 @@ class PartWriter:
             raise CorruptError(f"{self._folder.path / PROGRESS} is damaged; remove it")
         return done
 
-    def _open(self, name: str, dtype: DTypeLike, done: Written | None = None) -> None:
+    def _open(self, name: str, dtype: DTypeLike, done: WriteProgress | None = None) -> None:
         self._writers[name] = ArrayWriter(self._folder, f"{name}.npy", dtype, done)
 
     @property
@@ -270,7 +281,7 @@ class PartWriter:
         for name, array in rows.items():
             self._writers[name].append(array.reshape(-1))
         written = {name: writer.sync() for name, writer in self._writers.items()}
-        write_checked(self._folder, PROGRESS, written)
+        write_json(self._folder, PROGRESS, written)
 
     def finish(self) -> dict[str, FileRecord]:
         """Makes all durable; gives the files as the manifest names them."""

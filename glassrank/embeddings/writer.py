@@ -26,7 +26,7 @@ from glassrank.embeddings.part import PROGRESS, OldRows, Part, is_part_file
 from glassrank.errors import CorruptError, InputError, wrap_os_errors
 from glassrank.index.segment import Segment
 from glassrank.index.snapshot import Snapshot
-from glassrank.storage.checked import FileRecord
+from glassrank.storage.checksummed_json import FileRecord
 from glassrank.storage.folders import LOCK, Folder
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassrank.deadline import NEVER, Deadline, LateError, ending, late
+from glassrank.deadline import NEVER, Deadline, LateError, ending, late_error
 from glassrank.errors import InputError
 from glassrank.explanations.explainers import ranked_by, read_texts
 from glassrank.explanations.reading import (
@@ -139,7 +139,7 @@ def _scores(
             with ending(deadline):
                 placed = read_texts(reranker, encoded, docs[some], own)
         except LateError:
-            raise late("this change") from None
+            raise late_error("this change") from None
         scores.append(placed.values)
         passages += (ranked_by(placed, place) for place in range(len(placed.which)))
     return np.concatenate(scores), passages
@@ -166,7 +166,7 @@ def what_if_among(
     others = [number for number in range(len(docs)) if number != doc]
     took = 0.0
     for start in range(0, len(others), _OTHERS_AT_ONCE):
-        left = deadline.left()
+        left = deadline.remaining()
         if left <= took:
             break
         some = others[start : start + _OTHERS_AT_ONCE]
@@ -180,7 +180,7 @@ def what_if_among(
             break
         before.update(zip(some, scores[0].tolist(), strict=True))
         after.update(zip(some, scores[-1].tolist(), strict=True))
-        took = left - deadline.left()
+        took = left - deadline.remaining()
     kept = sorted(before)
     columns = [[scores[number] for number in kept] for scores in (before, after)]
     ranks = [_ranks(np.array(column, np.float32)) for column in columns]

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.backends.threads import one_thread
-from glassrank.deadline import NEVER, Deadline, LateError, ending, late
+from glassrank.deadline import NEVER, Deadline, LateError, ending, late_error
 from glassrank.explanations.against import Key, Rival, Values, against, values_of
 from glassrank.explanations.explainers import (
     EXPLAINERS,
@@ -153,7 +153,7 @@ class CandidateBaseline:
         for count, table in steps:
             tables.append((count, table))
             docs += count
-            if docs >= _FEWEST and self._deadline.passed():
+            if docs >= _FEWEST and self._deadline.has_passed():
                 break
         keys = dict.fromkeys(key for _, table in tables for key in table)
         return docs, {
@@ -303,7 +303,7 @@ def ranked_passage(
     first = np.array([first_score or 0.0], np.float32)
     placed = stage.score_docs(encoded, number, first, due)
     if not len(placed.which):
-        raise late("this explanation")
+        raise late_error("this explanation")
     return ranked_by(placed)
 
 

@@ -111,7 +111,7 @@ def in_time(name: str, call: Callable[[], Result], deadline: Deadline) -> Result
     waits for it either."""
     if isinf(deadline.at):
         return _explained(name, call)
-    left = deadline.left()
+    left = deadline.remaining()
     future: Future[Result] = Future()
 
     def work() -> None:

@@ -67,7 +67,7 @@ def _relevance_model(
     model: defaultdict[str, float] = defaultdict(float)
     for number, score in zip(first_pass.docs.tolist(), first_pass.scores.tolist(), strict=True):
         frequent = _frequent_terms(snapshot, number, terms, until)
-        if until.passed():  # of this document, there may be only a part
+        if until.has_passed():  # of this document, there may be only a part
             break
         for term, share in _normalised(frequent).items():
             model[term] += share * score
@@ -91,7 +91,7 @@ def _frequent_terms(snapshot: Snapshot, number: int, n: int, until: Deadline) ->
         text = segment.terms[term]
         if may_join(text) and snapshot.term(text).statistics.docs <= most_docs:
             frequent[text] = float(count)
-        if len(frequent) == n or (tried % _TRIED_AT_ONCE == 0 and until.passed()):
+        if len(frequent) == n or (tried % _TRIED_AT_ONCE == 0 and until.has_passed()):
             break
     return frequent
 

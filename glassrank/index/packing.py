@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from glassrank.backends.compiled import compiled, inner, worth_loading
-from glassrank.storage.arrays import consecutive
+from glassrank.storage.mapped_arrays import concat_ranges
 
 WIDTH_BITS = 6
 HEADER_BITS = 2 * WIDTH_BITS
@@ -213,8 +213,8 @@ def _plain_rows(
         too_wide = distance.max() > DISTANCE_BITS or count.max() > COUNT_BITS
         if ends is not None and (too_wide or (bits[rows] > ends[rows] << 5).any()):
             return None
-        into = consecutive(places[rows], numbers)
-        within = consecutive(np.zeros(len(rows), np.int64), numbers)
+        into = concat_ranges(places[rows], numbers)
+        within = concat_ranges(np.zeros(len(rows), np.int64), numbers)
         at = np.repeat(first, numbers) + within * np.repeat(distance + count, numbers)
         distances[into] = _bits(words, at, np.repeat(distance, numbers))
         at += np.repeat(distance, numbers)

@@ -23,7 +23,7 @@ from glassrank.index.topk import (
     Queries,
     search_segment,
 )
-from glassrank.storage.arrays import frozen
+from glassrank.storage.mapped_arrays import as_readonly
 
 WeightedQuery = Mapping[str, float]
 """Term -> how much it counts."""
@@ -117,8 +117,8 @@ def _search_chunk(
             _segment_queries(snapshot, queries, position, method),
             Postings(
                 segment.postings.words,
-                frozen(lengths[position]),
-                frozen(snapshot.live[position]),
+                as_readonly(lengths[position]),
+                as_readonly(snapshot.live[position]),
             ),
             best,
         )

@@ -31,15 +31,15 @@ from glassrank.errors import CorruptError, InputError
 from glassrank.index.packing import SMALL, PackedRows
 from glassrank.index.segment_checks import check_deleted, check_shapes, check_values
 from glassrank.index.topk import POSTINGS_BLOCK
-from glassrank.storage.arrays import Kinds, frozen, open_array, open_arrays
-from glassrank.storage.checked import FileRecord
+from glassrank.storage.checksummed_json import FileRecord
 from glassrank.storage.folders import Folder
-from glassrank.storage.ragged import Strings
+from glassrank.storage.mapped_arrays import ArrayDtypes, as_readonly, open_array, open_arrays
+from glassrank.storage.ragged_arrays import Strings
 from glassrank.types import Doc
 
 VECTORS_BLOCK = 16
 _OFFSETS = (*SMALL, np.int64)
-ARRAYS: Kinds = {
+ARRAYS: ArrayDtypes = {
     **{f"{name}.offsets": _OFFSETS for name in ("ids", "terms", "texts", "fields")},
     **{f"{name}.data": [np.uint8] for name in ("ids", "terms", "texts", "fields")},
     "lengths": SMALL,
@@ -131,7 +131,7 @@ class Segment:
             Strings(arrays[f"{name}.offsets"], arrays[f"{name}.data"])
             for name in ("ids", "terms", "texts", "fields")
         )
-        self.lengths: NDArray[np.uint32] = frozen(arrays["lengths"].astype(np.uint32))  # (N,)
+        self.lengths: NDArray[np.uint32] = as_readonly(arrays["lengths"].astype(np.uint32))  # (N,)
         self.term_totals: NDArray[Any] = arrays["term_totals"]  # (T,)
         self.vectors, self.postings = (
             PackedRows(
@@ -187,9 +187,7 @@ class Segment:
 
     def doc(self, number: int, characters: int | None = None) -> Doc:
         """With all of its text, or its first so many characters."""
-        text = (
-            self.texts[number] if characters is None else self.texts.beginning(number, characters)
-        )
+        text = self.texts[number] if characters is None else self.texts.prefix(number, characters)
         most = None if characters is None else FIELDS_BYTES
         return Doc(self.ids[number], text, **self._fields(number, most))
 
@@ -200,14 +198,14 @@ class Segment:
 
     def _fields(self, number: int, most: int | None = None) -> dict[str, Any]:
         """Title, source and metadata; of more than so many bytes, those at the beginning."""
-        size = self.fields.size(number)
+        size = self.fields.num_bytes(number)
         if not size:
             return {}
         if most is not None and size > most:
-            beginning = self.fields.beginning(number, most // 4)
+            beginning = self.fields.prefix(number, most // 4)
             return {**_decode_beginning(beginning), "fields_cut": True}
         try:
-            stored = self.fields.encoded(number)
+            stored = self.fields.get_bytes(number)
             fields = _FIELDS_DECODER.decode(stored.decode("utf-8", "surrogatepass"))
             known = isinstance(fields, dict) and fields.keys() <= _FIELDS.keys()
             if known and all(isinstance(value, _FIELDS[name]) for name, value in fields.items()):

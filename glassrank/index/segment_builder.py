@@ -18,9 +18,9 @@ from glassrank.backends.compiled import compiled
 from glassrank.errors import DuplicateIdError, InputError
 from glassrank.index.segment import Segment, SegmentRecord, encode_fields
 from glassrank.index.segment_writer import DocBlock, TermNumbers, write_segment
-from glassrank.storage.arrays import frozen
 from glassrank.storage.folders import Folder
-from glassrank.storage.ragged import Ragged, Strings, pack
+from glassrank.storage.mapped_arrays import as_readonly
+from glassrank.storage.ragged_arrays import Ragged, Strings, pack_strings
 from glassrank.text.analysis import Analyzer, WordAnalyzer
 from glassrank.types import Doc
 
@@ -101,9 +101,9 @@ class SegmentBuilder:
             np.array(order, np.int64),
         )
         block = DocBlock(
-            ids=pack(ids),
-            texts=pack([self._texts[i] for i in order]),
-            fields=pack([self._fields[i] for i in order]),
+            ids=pack_strings(ids),
+            texts=pack_strings([self._texts[i] for i in order]),
+            fields=pack_strings([self._fields[i] for i in order]),
             terms=Ragged(vector_offsets, vector_terms),
             counts=vector_counts,
         )
@@ -204,7 +204,7 @@ def _live_terms(segments: Sequence[Segment]) -> list[bytes]:
 
 
 def _encoded(strings: Strings) -> Iterator[bytes]:
-    return map(strings.encoded, range(len(strings)))
+    return map(strings.get_bytes, range(len(strings)))
 
 
 def _block(
@@ -257,7 +257,7 @@ def _gather(
     for owner, (offsets, values) in enumerate(rows):
         mine = np.flatnonzero(owners == owner)
         starts = offsets[docs[mine]].astype(np.int64)
-        _copy_rows(frozen(values), starts, sizes[mine], out, out_offsets[mine])
+        _copy_rows(as_readonly(values), starts, sizes[mine], out, out_offsets[mine])
     return Ragged(out_offsets, out)
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from glassrank.backends.compiled import compiled, worth_loading
 from glassrank.errors import CorruptError
 from glassrank.index.packing import SPARE_WORDS
-from glassrank.storage.arrays import divides
+from glassrank.storage.mapped_arrays import is_partition
 
 if TYPE_CHECKING:
     from glassrank.index.segment import Segment
@@ -56,7 +56,7 @@ def check_values(segment: "Segment") -> None:
         ("texts", segment.texts),
         ("fields", segment.fields),
     ):
-        _expect(segment, f"{name}.offsets", divides(strings.offsets, len(strings.data)))
+        _expect(segment, f"{name}.offsets", is_partition(strings.offsets, len(strings.data)))
     for name, strings in (("ids", segment.ids), ("terms", segment.terms)):
         offsets = strings.offsets.astype(np.int64)
         _expect(segment, f"{name}.data", forms.ascend(offsets, strings.data))
@@ -64,7 +64,7 @@ def check_values(segment: "Segment") -> None:
         ("vectors", segment.vectors, terms),
         ("postings", segment.postings, docs),
     ):
-        _expect(segment, f"{name}.starts", divides(rows.starts, len(rows.words) - SPARE_WORDS))
+        _expect(segment, f"{name}.starts", is_partition(rows.starts, len(rows.words) - SPARE_WORDS))
         _expect(segment, f"{name}.words", rows.hold(limit))
     frequencies, totals = np.zeros(terms, np.int64), np.zeros(terms, np.int64)
     lengths_agree = True

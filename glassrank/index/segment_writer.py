@@ -19,9 +19,9 @@ from glassrank.index.packing import (
 )
 from glassrank.index.segment import VECTORS_BLOCK, SegmentRecord, terms_by_frequency
 from glassrank.index.topk import POSTINGS_BLOCK
-from glassrank.storage.arrays import ArrayFolder, ArrayWriter, frozen
 from glassrank.storage.folders import Folder
-from glassrank.storage.ragged import Ragged, pack
+from glassrank.storage.mapped_arrays import ArrayFolder, ArrayWriter, as_readonly
+from glassrank.storage.ragged_arrays import Ragged, pack_strings
 
 POSTINGS_AT_ONCE = 1 << 23
 _DOCS_AT_ONCE = 1 << 15
@@ -107,7 +107,7 @@ class _RowsWriter:
         """More of them, behind those that were written."""
         offsets, values, counts = rows
         words_of_rows, words = pack_rows(
-            frozen(offsets), frozen(values), frozen(counts), self._block
+            as_readonly(offsets), as_readonly(values), as_readonly(counts), self._block
         )
         self._sizes.append(np.diff(rows.offsets))
         self._words_of_rows.append(words_of_rows)
@@ -134,7 +134,7 @@ def write_segment(
     ranks[by_frequency] = np.arange(len(by_frequency))
     with ArrayFolder(folder, name) as out:
         terms = _StringsWriter(out, "terms")
-        terms.append(pack(known.terms))
+        terms.append(pack_strings(known.terms))
         strings = {part: _StringsWriter(out, part) for part in ("ids", "texts", "fields")}
         vectors = _RowsWriter(out, "vectors", VECTORS_BLOCK)
         lengths, totals = _Small(), _Small()

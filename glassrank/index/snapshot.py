@@ -27,7 +27,7 @@ from glassrank.index.segment import (
     is_deleted_file,
     is_segment_name,
 )
-from glassrank.storage.checked import parse_records, read_checked, whole, write_checked
+from glassrank.storage.checksummed_json import check_integer, parse_records, read_json, write_json
 from glassrank.storage.folders import Folder
 from glassrank.types import Doc
 
@@ -77,7 +77,7 @@ def read_manifest(path: Path) -> Manifest:
 def manifest_in(folder: Folder) -> Manifest:
     """Of an open index; what is damaged is named."""
     try:
-        body = read_checked(folder, FILE_NAME, "build the index again", _KEY)
+        body = read_json(folder, FILE_NAME, "build the index again", _KEY)
     except FileNotFoundError:
         raise _no_index(folder.path) from None
     try:
@@ -90,7 +90,10 @@ def manifest_in(folder: Folder) -> Manifest:
         if len({segment.name for segment in segments}) < len(segments):
             raise ValueError("a segment is named twice")
         return Manifest(
-            _text(body["analyzer"]), whole(body["generation"]), segments, _text(body.get("id", ""))
+            _text(body["analyzer"]),
+            check_integer(body["generation"]),
+            segments,
+            _text(body.get("id", "")),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CorruptError(
@@ -101,7 +104,7 @@ def manifest_in(folder: Folder) -> Manifest:
 
 def write_manifest(folder: Folder, manifest: Manifest) -> None:
     """The commit: until the rename nothing has happened, after it everything has."""
-    write_checked(folder, FILE_NAME, {"format": FORMAT, **asdict(manifest)}, _KEY)
+    write_json(folder, FILE_NAME, {"format": FORMAT, **asdict(manifest)}, _KEY)
 
 
 def _no_index(path: Path) -> InputError:
@@ -121,7 +124,7 @@ def _segment(stored: dict[str, Any]) -> SegmentRecord:
     expected = {f"{name}.npy" for name in ARRAYS} | ({deleted} if deleted else set())
     if files.keys() != expected:
         raise ValueError(f"the files of {name} are not those of a segment")
-    docs, tokens = whole(stored["docs"], _MOST_DOCS), whole(stored["tokens"])
+    docs, tokens = check_integer(stored["docs"], _MOST_DOCS), check_integer(stored["tokens"])
     return SegmentRecord(name, docs, tokens, files, deleted)
 
 

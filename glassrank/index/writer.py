@@ -27,8 +27,8 @@ from glassrank.index.snapshot import (
     open_index,
     write_manifest,
 )
-from glassrank.storage.arrays import ArrayWriter
 from glassrank.storage.folders import LOCK, Folder, NotDurableError
+from glassrank.storage.mapped_arrays import ArrayWriter
 from glassrank.text.analysis import Analyzer
 from glassrank.text.languages import analyzer_like
 from glassrank.types import Doc

@@ -52,8 +52,8 @@ from glassrank.models.weight_files import (
     read_header,
     whole_header,
 )
-from glassrank.settings import from_plain, modest
-from glassrank.storage.sealed import MANIFEST, SealedFiles, read_sealed
+from glassrank.settings import check_bounds, from_plain
+from glassrank.storage.atomic_folders import MANIFEST, ChecksummedFiles, read_checksummed_folder
 
 __all__ = [
     "PACKAGED",
@@ -104,11 +104,11 @@ def load_model(folder: Path, *, trusted: Collection[str] = ()) -> SavedModel:
     return _read(Path(folder), partial(load_files, trusted=trusted))
 
 
-def _read(folder: Path, load: Callable[[SealedFiles], SavedModel]) -> SavedModel:
+def _read(folder: Path, load: Callable[[ChecksummedFiles], SavedModel]) -> SavedModel:
     if _is_published(folder):
         return _load_published(folder)
     with one_thread():  # for steps as short as these, a second one costs more than it does
-        return read_sealed(
+        return read_checksummed_folder(
             folder,
             "model",
             load,
@@ -143,11 +143,11 @@ def _load_published(folder: Path) -> SavedModel:
     return load_transformers_folder(folder)
 
 
-def _served(files: SealedFiles, trusted: Collection[str] = ()) -> SavedModel:
+def _served(files: ChecksummedFiles, trusted: Collection[str] = ()) -> SavedModel:
     return load_without_torch(files) or load_files(files, trusted)
 
 
-def load_files(files: SealedFiles, trusted: Collection[str] = ()) -> SavedModel:
+def load_files(files: ChecksummedFiles, trusted: Collection[str] = ()) -> SavedModel:
     """The model whose files these are, as PyTorch computes it, checksums looked at."""
     if find_spec("torch") is None:
         _need_torch(files.path, load_config(files).model)
@@ -167,14 +167,16 @@ _FAMILIES = {family.name: family for family in (TKFamily, MaxSimFamily, KernelBE
 _TRIED = 8
 
 
-def load_without_torch(files: SealedFiles) -> SavedModel | None:
+def load_without_torch(files: ChecksummedFiles) -> SavedModel | None:
     """The model whose files these are, checksums looked at; None where only PyTorch computes it."""
     with wrap_file_errors(files.path, "it does not hold a model that can be used"):
         stored = load_config(files)
         if stored.model not in _FAMILIES:
             return None
         family = _FAMILIES[stored.model]
-        config: Any = modest(from_plain(family.config_type, stored.config, "config"), "config")
+        config: Any = check_bounds(
+            from_plain(family.config_type, stored.config, "config"), "config"
+        )
         if not _is_served(config):
             return None
         with files.open(WEIGHTS, MOST_BYTES) as file:

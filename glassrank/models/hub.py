@@ -14,8 +14,8 @@ from typing import Any
 
 from glassrank.errors import InputError, sanitize, wrap_os_errors
 from glassrank.models.saved import CARD, CONFIG, VOCABULARY, WEIGHTS
+from glassrank.storage.atomic_folders import MANIFEST, replace_folder
 from glassrank.storage.folders import Folder
-from glassrank.storage.sealed import MANIFEST, whole_folder
 
 OURS = (CONFIG, WEIGHTS, VOCABULARY, CARD, MANIFEST)
 """What a model folder of this package consists of; an ensemble's has folders of such, 0, 1, …"""
@@ -73,7 +73,7 @@ def _as_plain_files(snapshot: Path) -> Path:
     folder = snapshot.parents[1] / "glassrank" / snapshot.name
     if {path.relative_to(folder) for path in folder.rglob("*") if path.is_file()} == set(files):
         return folder
-    with whole_folder(folder) as part:
+    with replace_folder(folder) as part:
         for name, path in files.items():
             (part / name).parent.mkdir(exist_ok=True)
             try:

@@ -21,8 +21,8 @@ from glassrank.errors import InputError, wrap_file_errors, wrap_os_errors
 from glassrank.models.hub import fetch
 from glassrank.models.saved import check_pieces
 from glassrank.models.weight_files import build, check_finite, header_of, read_tensors
-from glassrank.settings import from_plain, modest, shown
-from glassrank.storage.checked import parse_json
+from glassrank.settings import check_bounds, from_plain, shorten_repr
+from glassrank.storage.checksummed_json import parse_json
 from glassrank.storage.folders import Folder
 
 _TEXT_BYTES = 1 << 26
@@ -235,7 +235,7 @@ def _config(stored: dict[str, Any], folder: Path) -> EncoderConfig:
         or stored.get("position_embedding_type", "absolute") != "absolute"
     ):
         raise InputError(
-            f"{folder} needs the activation {shown(activation)} and "
+            f"{folder} needs the activation {shorten_repr(activation)} and "
             f"{str(stored.get('position_embedding_type', 'absolute'))[:40]} positions; known are "
             f"{', '.join(_ACTIVATIONS)} and absolute ones"
         )
@@ -249,7 +249,7 @@ def _config(stored: dict[str, Any], folder: Path) -> EncoderConfig:
     if "layer_norm_eps" in stored:
         plain["epsilon"] = stored["layer_norm_eps"]
     plain["activation"] = _ACTIVATIONS[activation]
-    return modest(from_plain(EncoderConfig, plain, "config.json"), "config.json")
+    return check_bounds(from_plain(EncoderConfig, plain, "config.json"), "config.json")
 
 
 def _vocabulary(folder: Path) -> tuple[list[str], bool]:

@@ -25,7 +25,7 @@ from glassrank.deadline import must_end
 from glassrank.errors import InputError, wrap_file_errors, wrap_os_errors
 from glassrank.models.ranker import AnyRanker, Output, PieceText, TokenBatch, Words
 from glassrank.models.saved import SavedModel, Usage
-from glassrank.storage.checked import parse_json
+from glassrank.storage.checksummed_json import parse_json
 from glassrank.storage.folders import Folder
 
 if TYPE_CHECKING:

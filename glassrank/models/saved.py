@@ -18,9 +18,9 @@ from glassrank.errors import GlassrankError, InputError, wrap_file_errors
 from glassrank.models import is_outside
 from glassrank.models.calibration import Calibration
 from glassrank.models.ranker import AnyRanker
-from glassrank.settings import from_plain, modest, to_plain
-from glassrank.storage.checked import parse_json
-from glassrank.storage.sealed import SealedFiles
+from glassrank.settings import check_bounds, from_plain, to_plain
+from glassrank.storage.atomic_folders import ChecksummedFiles
+from glassrank.storage.checksummed_json import parse_json
 
 if TYPE_CHECKING:
     from glassrank.text.published_tokenizer import PublishedTokenizer
@@ -190,7 +190,7 @@ def named_folder(model: str | Path) -> tuple[Path, list[str]]:
     return PACKAGED.get(str(model)) or Path(model), []
 
 
-def load_config(files: SealedFiles) -> ModelConfig:
+def load_config(files: ChecksummedFiles) -> ModelConfig:
     """What `config.json` says, as far as it can be without the model's class."""
     with wrap_file_errors(files.path, f"{CONFIG} is not what a model has"):
         plain = parse_json(files.read(CONFIG, _CONFIG_BYTES))
@@ -199,10 +199,10 @@ def load_config(files: SealedFiles) -> ModelConfig:
         if type(plain.get("format")) is not int or plain["format"] != FORMAT:
             version = str(plain.get("format"))[:40]
             raise InputError(f"it has model format {version}, this version reads {FORMAT}")
-        return modest(from_plain(ModelConfig, plain), CONFIG)
+        return check_bounds(from_plain(ModelConfig, plain), CONFIG)
 
 
-def load_vocabulary(files: SealedFiles) -> list[str]:
+def load_vocabulary(files: ChecksummedFiles) -> list[str]:
     """Words or pieces by id."""
     text = files.read(VOCABULARY, _VOCABULARY_BYTES).decode("utf-8")
     *words, end = text.split("\n")

@@ -10,9 +10,9 @@ from pathlib import Path
 from glassrank.errors import GlassrankError, wrap_os_errors
 from glassrank.models.checkpoint import load_files, named_folder
 from glassrank.models.saved import CONFIG, VOCABULARY, WEIGHTS, load_config
-from glassrank.storage.checked import record_of
+from glassrank.storage.atomic_folders import ChecksummedFiles, write_checksums
+from glassrank.storage.checksummed_json import checksum_file
 from glassrank.storage.folders import Folder
-from glassrank.storage.sealed import SealedFiles, seal
 
 
 def seal_model(folder: Path, trusted: Collection[str] = ()) -> None:
@@ -23,12 +23,12 @@ def seal_model(folder: Path, trusted: Collection[str] = ()) -> None:
 
 def _seal(folder: Folder, trusted: Collection[str]) -> None:
     names = [name for name in (CONFIG, WEIGHTS, VOCABULARY) if folder.kind(name)]
-    files = SealedFiles(folder, {name: record_of(folder, name) for name in names})
+    files = ChecksummedFiles(folder, {name: checksum_file(folder, name) for name in names})
     for name in load_config(files).members:
         with folder.child(name) as member:
             _seal(member, trusted)
     load_files(files, trusted)
-    seal(folder, "model", names)
+    write_checksums(folder, "model", names)
 
 
 def main() -> None:

@@ -40,15 +40,20 @@ from glassrank.models.weight_files import (
     write_tensors,
 )
 from glassrank.models.word_tables import SubwordTable, check_vocabulary
-from glassrank.settings import from_plain, modest, to_plain
+from glassrank.settings import check_bounds, from_plain, to_plain
+from glassrank.storage.atomic_folders import (
+    MANIFEST,
+    ChecksummedFiles,
+    open_checksummed_files,
+    write_checksummed_folder,
+)
 from glassrank.storage.folders import Folder
-from glassrank.storage.sealed import MANIFEST, SealedFiles, sealed_files, sealed_folder
 
 _MOST_MEMBERS = 100
 _TRIED = 8
 
 
-def load_files(files: SealedFiles, trusted: Collection[str] = ()) -> SavedModel:
+def load_files(files: ChecksummedFiles, trusted: Collection[str] = ()) -> SavedModel:
     """The model whose files these are, checksums looked at."""
     with wrap_file_errors(files.path, "it does not hold a model that can be used"):
         stored = load_config(files)
@@ -57,7 +62,9 @@ def load_files(files: SealedFiles, trusted: Collection[str] = ()) -> SavedModel:
         if stored.model not in MODELS and not is_outside(stored.model):
             raise InputError(f"it holds a {stored.model!r}, which this version does not know")
         family = find_family(stored.model, trusted)
-        config: Any = modest(from_plain(family.config_type, stored.config, "config"), "config")
+        config: Any = check_bounds(
+            from_plain(family.config_type, stored.config, "config"), "config"
+        )
         with files.open(WEIGHTS, MOST_BYTES) as file:
             header = read_header(file, files.size(WEIGHTS))
 
@@ -98,7 +105,7 @@ def load_ensemble(folder: Folder, stored: ModelConfig, trusted: Collection[str] 
 
 def _load_member(folder: Folder, name: str, trusted: Collection[str]) -> SavedModel:
     with folder.child(name) as inner:
-        files = sealed_files(inner, "model", "make the ensemble again")
+        files = open_checksummed_files(inner, "model", "make the ensemble again")
         if load_config(files).model == Ensemble.name:
             raise InputError(f"{inner.path} is an ensemble, and no ensemble has one in it")
         return load_files(files, trusted)
@@ -152,7 +159,7 @@ def save_model(
         "words": None if model.words is None else list(model.words.embedding.weight.shape),
         "first_stage_weight": model.first_stage_weight is not None,
     }
-    with sealed_folder(folder, "model", _HOLDS, beside=CARD) as part:
+    with write_checksummed_folder(folder, "model", _HOLDS, beside=CARD) as part:
         write_tensors(smaller(weights, vectors, layers), part / WEIGHTS)
         _write_config(part, config)
         (part / VOCABULARY).write_text("".join(f"{w}\n" for w in vocabulary), "utf-8")
@@ -170,7 +177,7 @@ def save_ensemble(
     """`members` are model folders, which are copied as they are: 0, 1, and so on."""
     names = [str(number) for number in range(len(members))]
     config = {"format": FORMAT, "model": Ensemble.name, "members": names, "usage": to_plain(usage)}
-    with sealed_folder(folder, "model", _HOLDS, beside=CARD) as part:
+    with write_checksummed_folder(folder, "model", _HOLDS, beside=CARD) as part:
         for name, member in zip(names, members, strict=True):
             _copy(member, part / name)
         _write_config(part, config)

@@ -20,7 +20,7 @@ from safetensors import SafetensorError
 from glassrank.backends.few_bits import values_of
 from glassrank.backends.onnx_encoders import Quantized, Weight
 from glassrank.errors import GlassrankError, InputError
-from glassrank.storage.checked import parse_json, whole
+from glassrank.storage.checksummed_json import check_integer, parse_json
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -80,7 +80,7 @@ def read_header(file: IO[bytes], size: int) -> dict[str, TensorInfo]:
 def _info(stored: Mapping[str, Any]) -> TensorInfo:
     dtype, shape = (
         stored["dtype"],
-        tuple(whole(length, MOST_NUMBERS) for length in stored["shape"]),
+        tuple(check_integer(length, MOST_NUMBERS) for length in stored["shape"]),
     )
     if dtype not in _FLOATS | _INTEGERS or len(shape) > 8:
         raise ValueError(f"type {str(dtype)[:20]} and shape {str(shape)[:80]} are not known")
@@ -104,17 +104,17 @@ def check_header(header: Mapping[str, TensorInfo], expected: Mapping[str, Tensor
 
 def whole_header(header: dict[str, TensorInfo]) -> dict[str, TensorInfo]:
     """The header of what `whole_weights` gives."""
-    whole = dict(header)
+    restored = dict(header)
     for name, scales in scaled_in(header):
-        numbers = whole.get(name)
+        numbers = restored.get(name)
         if (
             numbers is None
             or numbers.dtype != "I8"
-            or whole.pop(scales) != ("F32", numbers.shape[:1])
+            or restored.pop(scales) != ("F32", numbers.shape[:1])
         ):
             raise InputError(f"the scales of {name[:100]} do not belong to it")
-        whole[name] = TensorInfo("F32", numbers.shape)
-    return whole
+        restored[name] = TensorInfo("F32", numbers.shape)
+    return restored
 
 
 def scaled_in(names: Iterable[str]) -> list[tuple[str, str]]:

@@ -105,7 +105,7 @@ class Scoring:
         late = self.depth < len(self._candidates.first.sizes)
         while (more := self._candidates.further(self.depth)) is not None:
             # The scheduler takes it for a spoilt prediction if there is no time for anything.
-            late = late or self._cost.predict(float(more.sizes[0])) > due.left()
+            late = late or self._cost.predict(float(more.sizes[0])) > due.remaining()
             values = self._first[0] if late else self._scored(more, 0, due)
             self._further.append((values, more))
             if len(values) < len(more.sizes):

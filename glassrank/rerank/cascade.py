@@ -71,7 +71,7 @@ class Cascade:
         if planned or len(stages) < 2:
             self._rerank(query, stages, asked, [deadline] * len(stages), scheduler)
             return
-        left = scheduler.scoring_deadline(deadline, len(self.places)).left()
+        left = scheduler.scoring_deadline(deadline, len(self.places)).remaining()
         plan = plan_depths(stages, asked, left)
         needs = [
             stage.expected_ms(depth) if depth else 0.0
@@ -116,7 +116,7 @@ class Cascade:
         if not depth:
             return 0
         # A model begins if it is likely to come to a document: the query alone is of no use.
-        if deadline.left() <= stage.least_ms():
+        if deadline.remaining() <= stage.least_ms():
             stage.cost.relax()
             stage.query_cost.relax()
             return 0

@@ -10,7 +10,7 @@ from typing import Any
 
 from glassrank.errors import InputError
 from glassrank.settings import from_plain, to_plain
-from glassrank.storage.files import read_whole
+from glassrank.storage.files import read_file
 
 FORMAT = 1
 _MAX_BYTES, _MAX_ROWS, _MAX_DEPTH = 1 << 20, 1000, 1 << 30
@@ -58,7 +58,7 @@ class CascadePlan:
     def read(cls, path: str | Path) -> "CascadePlan":
         """What `glassrank budget --plan` wrote."""
         try:
-            plain = json.loads(read_whole(path, _MAX_BYTES))
+            plain = json.loads(read_file(path, _MAX_BYTES))
         except (ValueError, RecursionError) as error:
             raise InputError(f"{path} cannot be read as JSON: {error}") from None
         if not isinstance(plain, dict):

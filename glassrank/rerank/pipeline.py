@@ -250,7 +250,7 @@ class Pipeline:
         """How deep each model goes at most, in the time that the whole query has."""
         if self.plan is None:
             return self._depths
-        return [min(depth, self.candidates) for depth in self.plan.depths(deadline.left())]
+        return [min(depth, self.candidates) for depth in self.plan.depths(deadline.remaining())]
 
     def _final(
         self, query: str, cascade: Cascade, k: int, depths: Sequence[int], deadline: Deadline

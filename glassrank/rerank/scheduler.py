@@ -83,18 +83,18 @@ class Scheduler:
 
     def ranking_deadline(self, deadline: Deadline, snippets: int) -> Deadline:
         """When a query must be ranked so that there is time to show its hits."""
-        most = max(0.0, _MOST_FOR_SNIPPETS * deadline.left())
+        most = max(0.0, _MOST_FOR_SNIPPETS * deadline.remaining())
         return deadline.earlier(min(self._cost("snippets").predict(snippets), most))
 
     def bm25_characters(self, deadline: Deadline, texts: int) -> float:
         """How much of each text of a list may be read by BM25, so that models have time for it."""
-        ms = _FOR_BM25 * max(0.0, deadline.left())
+        ms = _FOR_BM25 * max(0.0, deadline.remaining())
         return self._cost("bm25").size_within(ms) / max(1, texts)
 
     def scoring_deadline(self, deadline: Deadline, candidates: int) -> Deadline:
         """When so many candidates must be scored so that there is time to sort them."""
         kept = self._cost("sorting").predict(candidates)
-        return deadline.earlier(kept + spare_ms(deadline.left()))
+        return deadline.earlier(kept + spare_ms(deadline.remaining()))
 
     def stored_deadline(self, deadline: Deadline) -> Deadline:
         """When stored documents must be scored, so that there is time to encode others."""
@@ -116,14 +116,14 @@ class Scheduler:
         is tried that is expected to need some of that."""
         values: list[NDArray[np.float32]] = []
         start = 0
-        left = deadline.left()
+        left = deadline.remaining()
         longest, spare = min(_LONGEST_MS, _LONGEST_SHARE * left), spare_ms(left)
         # Other clocks may stand still while compiled code runs, which looks at this one alone.
         stops = stops and self.clock is now
         late = deadline.earlier(-spare) if stops else NEVER
         while start < len(sizes):
             rest = sizes[start:]
-            left = deadline.left()
+            left = deadline.remaining()
             count = _next_piece(rest, cost, left, longest, spare, most_at_once, stops)
             if count == 0:
                 if start == 0:
@@ -134,7 +134,7 @@ class Scheduler:
                 with ending(late):
                     values.append(score(start, start + count))
             except LateError:
-                if late is NEVER or must_end().passed():  # all that this is a part of must end
+                if late is NEVER or must_end().has_passed():  # all that this is a part of must end
                     raise
                 sizes = sizes[:start]  # what comes behind it has to do without, too
             size, took = float(rest[:count].sum()), self.clock() - began

@@ -53,7 +53,7 @@ class AdmissionController:
         needs_ms = self.mean_ms if needs_ms is None else needs_ms
         # A need that takes up nearly all of the budget is not believed: such a request would be
         # refused as soon as there is another, and a better estimate would never be learned.
-        return QueuedRequest(deadline, min(needs_ms, _MAX_NEEDED * max(0.0, deadline.left())))
+        return QueuedRequest(deadline, min(needs_ms, _MAX_NEEDED * max(0.0, deadline.remaining())))
 
     def expected_wait(self) -> float:
         """Milliseconds until a thread is likely to be free, if each request takes what it needs."""
@@ -95,12 +95,12 @@ class AdmissionController:
     def should_shed(self, request: QueuedRequest) -> bool:
         """Whether its time is over, and it would make requests late that are not late yet. Where
         all are late, as after a pause of the machine, shedding helps nobody."""
-        if not request.deadline.passed():
+        if not request.deadline.has_passed():
             return False
         needed = request.needs_ms
         for other in self.waiting:
             needed += other.needs_ms
-            if 0 < other.deadline.left() < needed / self.threads:
+            if 0 < other.deadline.remaining() < needed / self.threads:
                 return True
         return False
 

@@ -88,7 +88,7 @@ class TextsReranker:
 def _lengths(texts: list[str], until: Deadline) -> Iterator[int]:
     """Words in each text: counted, and estimated where there is no time to count them."""
     for text in texts:
-        late = until.passed()
+        late = until.has_passed()
         yield len(text) // _CHARACTERS_PER_WORD if late else len(split_words(text))
 
 

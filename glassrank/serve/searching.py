@@ -10,7 +10,7 @@ from typing import Any
 from fastapi import Request
 from starlette.responses import Response, StreamingResponse
 
-from glassrank.deadline import NEVER, Deadline, computed, now
+from glassrank.deadline import NEVER, Deadline, now, thread_time
 from glassrank.explanations import (
     Change,
     Explanation,
@@ -79,7 +79,7 @@ class Searcher:
         """The body of the answer; with `emit`, each stage of each query becomes a line instead.
         `others` were searching when it arrived."""
         began = now()
-        whole = Deadline.after(self._service.options.work_ms, computed)
+        whole = Deadline.after(self._service.options.work_ms, thread_time)
         room = Room(self._service.limits.response_bytes)
         answers = []
         for number, query in enumerate(form.queries):
@@ -136,7 +136,7 @@ class Searcher:
                 "generation": loaded.index.generation,
                 "candidates": pipeline.candidates,
                 # A budget that was used up by waiting has nothing left to grant.
-                "granted_ms": max(0.0, round(ended - began + deadline.left(), 3)),
+                "granted_ms": max(0.0, round(ended - began + deadline.remaining(), 3)),
                 "shared": others or self._service.searches.admission.count > 1,
                 **replace(ranking, timing=timing).to_json(
                     lambda hit: texts[hit.rank - 1]  # noqa: B023
@@ -193,7 +193,7 @@ class Shown:
         snippets = self._snippets
         texts = [
             self._text(hit, snippets)
-            if snippets and (hit.rank <= self._always or not deadline.passed())
+            if snippets and (hit.rank <= self._always or not deadline.has_passed())
             else {}
             for hit in ranking
         ]

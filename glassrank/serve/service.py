@@ -72,7 +72,7 @@ class WorkQueue:
             queued = self.admission.new_request(deadline, needs_ms)
             expected = self.admission.expected_wait()
             # With nothing to wait for, no time to come would be better than now.
-            if expected > 0 and expected + queued.needs_ms > deadline.left():
+            if expected > 0 and expected + queued.needs_ms > deadline.remaining():
                 why = "others that wait would use up this budget"
                 raise self._refusal("no_time", why, expected)
             self.admission.enqueue(queued)
@@ -161,7 +161,7 @@ class Service:
 
         def timed(deadline: Deadline) -> Result:
             try:
-                return work(deadline.or_computed(self.options.work_ms))
+                return work(deadline.or_thread_time(self.options.work_ms))
             finally:
                 state.done = now()
 

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from glassrank.errors import InputError, disk_error, wrap_os_errors
-from glassrank.storage.folders import NOT_FOLLOWED, Folder
+from glassrank.storage.folders import NO_FOLLOW, Folder
 
-LONGEST_LINE = 1 << 26
+MAX_LINE_BYTES = 1 << 26
 """Bytes (67 MB), of files that hold a document on a line; a document's text is bounded likewise."""
-LONGEST_ROW = 1 << 20
+MAX_ROW_BYTES = 1 << 20
 """Bytes, of files that hold a few ids and numbers on a line."""
 MOST_EXPANSION = 100
 """What a `.gz` may unfold to, as a multiple of what was read of it: texts reach 10, the most
@@ -32,7 +32,7 @@ _BROKEN_GZIP = (gzip.BadGzipFile, EOFError, zlib.error)
 
 
 def read_lines(
-    path: str | Path, encoding: str = "utf-8", longest: int = LONGEST_LINE
+    path: str | Path, encoding: str = "utf-8", longest: int = MAX_LINE_BYTES
 ) -> Iterator[tuple[int, str]]:
     """(line number, line without its end) of a text file, or of its `.gz`.
 
@@ -71,19 +71,19 @@ def read_blocks(path: str | Path, size: int = 1 << 20) -> Iterator[bytes]:
         while True:
             try:
                 block = file.read(size)
-                end = file.readline(LONGEST_ROW + 1)
+                end = file.readline(MAX_ROW_BYTES + 1)
             except _BROKEN_GZIP:
                 raise InputError(f"{path}: {_DAMAGED}") from None
             except OSError as error:
                 raise _unreadable(path, error) from None
-            if len(end) > LONGEST_ROW:
-                raise InputError(f"{path}: {_too_long(LONGEST_ROW)}")
+            if len(end) > MAX_ROW_BYTES:
+                raise InputError(f"{path}: {_too_long(MAX_ROW_BYTES)}")
             if not block:
                 return
             yield block + end
 
 
-def read_whole(path: str | Path, most: int) -> bytes:
+def read_file(path: str | Path, most: int) -> bytes:
     """A file that is needed in one piece, or what its `.gz` holds, of no more than `most` bytes.
     Only a plain file: settings name others, and a pipe would be waited for."""
     path = Path(path)
@@ -158,7 +158,7 @@ class _Unfolding(io.RawIOBase):
         return count
 
 
-def most_bytes(path: Path) -> int:
+def max_content_bytes(path: Path) -> int:
     """The most that a file, or what its `.gz` holds, can have; known before it is read."""
     size = path.stat().st_size
     return max(FREE_EXPANSION, MOST_EXPANSION * size) if path.suffix.lower() == ".gz" else size
@@ -206,7 +206,7 @@ def atomic_write(path: str | Path) -> Iterator[IO[str]]:
     """A text file that appears whole or not at all; `.gz` is compressed."""
     path = Path(path)
     with (
-        whole_file(path) as part,
+        replace_file(path) as part,
         gzip.open(part, "wt", encoding="utf-8", newline="\n")
         if path.suffix == ".gz"
         else part.open("w", encoding="utf-8", newline="\n") as file,
@@ -215,14 +215,14 @@ def atomic_write(path: str | Path) -> Iterator[IO[str]]:
 
 
 @contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
+def replace_file(path: Path) -> Iterator[Path]:
     """A name to write to; the file gets its own name when it is complete and durable."""
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     in_place = False
     try:
         if path.is_char_device() or path.is_block_device():  # root may replace even /dev/null
             raise InputError(f"cannot write {path}: it is a device; name a file")
-        os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NOT_FOLLOWED, 0o666))
+        os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_FOLLOW, 0o666))
         yield part
         _sync(part)
         part.replace(path)
@@ -258,7 +258,7 @@ def _sync(path: Path) -> None:
     if not hasattr(os, "O_DIRECTORY") and path.is_dir():
         return  # Windows opens no folder: a power cut may undo a new name
     writes = 0 if hasattr(os, "O_DIRECTORY") else os.O_RDWR  # which Windows wants for it
-    descriptor = os.open(path, os.O_RDONLY | writes | NOT_FOLLOWED)
+    descriptor = os.open(path, os.O_RDONLY | writes | NO_FOLLOW)
     try:
         os.fsync(descriptor)
     finally:

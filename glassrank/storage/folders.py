@@ -44,17 +44,17 @@ def flags_of(*names: str) -> int:
 
 
 _FOLDER = flags_of("O_RDONLY", "O_DIRECTORY", "O_CLOEXEC")
-NOT_FOLLOWED = flags_of("O_NOFOLLOW", "O_NONBLOCK")
+NO_FOLLOW = flags_of("O_NOFOLLOW", "O_NONBLOCK")
 """A pipe without a writer must not wait."""
-_PLAIN_FILE = NOT_FOLLOWED | flags_of("O_CLOEXEC", "O_NOCTTY", "O_BINARY", "O_NOINHERIT")
+_PLAIN_FILE = NO_FOLLOW | flags_of("O_CLOEXEC", "O_NOCTTY", "O_BINARY", "O_NOINHERIT")
 _NO_PLAIN_FILE = {errno.ELOOP, errno.ENXIO, errno.EISDIR, errno.ENODEV}
 _KINDS = {stat.S_IFREG: "file", stat.S_IFDIR: "folder", stat.S_IFLNK: "link"}
 _TRIES = 100
 
 
-def is_plain(name: object) -> bool:
+def is_plain_name(name: object) -> bool:
     """
-    >>> [is_plain(name) for name in ("a-1.npy", "..", "a/b", ".hidden", "a\\n", "", 7)]
+    >>> [is_plain_name(name) for name in ("a-1.npy", "..", "a/b", ".hidden", "a\\n", "", 7)]
     [True, False, False, False, False, False, False]
     """
     return isinstance(name, str) and _PLAIN.fullmatch(name) is not None
@@ -222,7 +222,7 @@ class Folder:
 
     def take(self, other: "Folder", name: str, new: str) -> None:
         """A folder inside of another one, on the same disk, comes here under a new name."""
-        if not is_plain(new):
+        if not is_plain_name(new):
             raise _not_a_name(new, self.path)
         with other._named(name):
             other.rename(name, new, self)
@@ -304,7 +304,7 @@ class Folder:
 
     @contextmanager
     def _named(self, name: str) -> Iterator[Path]:
-        if not is_plain(name):
+        if not is_plain_name(name):
             raise _not_a_name(name, self.path)
         with self._failing(self.path / name):
             yield self.path / name

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.errors import InputError
-from glassrank.storage.files import most_bytes, open_bytes, read_lines
+from glassrank.storage.files import max_content_bytes, open_bytes, read_lines
 from glassrank.text.encoder import UNKNOWN, Vocabulary
 from glassrank.text.word_vectors import LONGEST_NGRAM, SubwordVectors, WordVectors
 
@@ -52,13 +52,13 @@ def read_fasttext(path: Path) -> SubwordVectors:
             raise InputError(
                 f"{path} is a fastText classifier or a pruned model; expected vectors of words"
             )
-        if words * 10 > most_bytes(path):  # a word takes a NUL, 8 bytes of count, 1 of kind
+        if words * 10 > max_content_bytes(path):  # a word takes a NUL, 8 bytes of count, 1 of kind
             raise _damaged(path)
         known = _read_words(cast(BufferedReader, file), words, path)
         quantized, rows, columns = _unpack(file, "<?qq", path)
         if quantized:
             raise InputError(f"{path} is quantized; expected the .bin before quantization")
-        if (rows, columns) != (words + buckets, size) or 4 * rows * size > most_bytes(path):
+        if (rows, columns) != (words + buckets, size) or 4 * rows * size > max_content_bytes(path):
             raise _damaged(path)
         table = np.empty((rows, size), "<f4")  # (W + buckets, E)
         _fill(file, table, path)

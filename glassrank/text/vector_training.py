@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.errors import InputError
-from glassrank.storage.files import read_whole
-from glassrank.storage.folders import is_plain
+from glassrank.storage.files import read_file
+from glassrank.storage.folders import is_plain_name
 from glassrank.text.encoder import PADDING, UNKNOWN, Vocabulary
 from glassrank.text.vector_files import from_gensim
 from glassrank.text.word_vectors import SubwordVectors, WordVectors, extra
@@ -249,14 +249,16 @@ def _module_folder(folder: Path, module: dict[str, Any]) -> Path:
             f"{folder / 'modules.json'} names the class {kind!r}; "
             f"known are sentence-transformers' own {', '.join(_MODULES)}"
         )
-    if not isinstance(path, str) or not (path == "" or is_plain(path)):  # "" is the folder itself
+    if not isinstance(path, str) or not (
+        path == "" or is_plain_name(path)
+    ):  # "" is the folder itself
         raise InputError(f"{folder / 'modules.json'} leads out of its folder: {path!r}")
     return folder / path
 
 
 def _json(path: Path) -> Any:
     try:
-        return json.loads(read_whole(path, _LARGEST))
+        return json.loads(read_file(path, _LARGEST))
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path} is not valid JSON: {error}") from None
 

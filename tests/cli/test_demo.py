@@ -22,7 +22,7 @@ from glassrank.index import Index
 from glassrank.models.checkpoint import fingerprint, load_named, load_served
 from glassrank.rerank import load
 from glassrank.serve import Options
-from glassrank.storage.checked import write_checked
+from glassrank.storage.checksummed_json import write_json
 from glassrank.storage.folders import Folder
 from glassrank.types import Doc, Ranking
 
@@ -209,7 +209,7 @@ def test_a_store_of_an_earlier_version_is_made_again(tmp_path: Path) -> None:
     (path,) = (tmp_path / "index" / "stores").iterdir()
     body = json.loads((path / "store.json").read_text())["body"]
     with Folder.open(path) as folder:
-        write_checked(folder, "store.json", {**body, "format": 1})
+        write_json(folder, "store.json", {**body, "format": 1})
     demo._remove_old_stores(index.path)
     demo._answer(index.path, ["file"], None, 5000.0, 1, quiet=True)
     store = Store.find(index, load("fast").model)

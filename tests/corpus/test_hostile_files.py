@@ -242,7 +242,7 @@ def test_what_people_compress_is_read(tmp_path: Path) -> None:
 def test_a_line_without_an_end_is_refused(tmp_path: Path, name: str, reliability: Recorder) -> None:
     path = tmp_path / name
     with path.open("wb") as file:
-        file.truncate(50 * files.LONGEST_LINE)  # a hole: 3 GB of zeros
+        file.truncate(50 * files.MAX_LINE_BYTES)  # a hole: 3 GB of zeros
     with pytest.raises(InputError, match=rf"{name}:1: a line is longer than"):
         list(read_docs(path))
     reliability("Readers", "a line of 3 GB", "refused")
@@ -252,7 +252,7 @@ def test_a_line_without_an_end_is_refused(tmp_path: Path, name: str, reliability
 def test_a_text_of_many_lines_is_bounded_too(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("glassrank.corpus.records.LONGEST_LINE", 1 << 18)
+    monkeypatch.setattr("glassrank.corpus.records.MAX_LINE_BYTES", 1 << 18)
     begin = {"d.trec": "<DOC>\n<DOCNO>1</DOCNO>\n", "d.csv": 'id,text\n1,"'}.get(name, "")
     (tmp_path / name).write_text(begin + "some words\n" * 30_000)
     with pytest.raises(InputError, match=r"d\.\w+:\d+: .*(longer than|larger than)"):

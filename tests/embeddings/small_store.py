@@ -13,7 +13,7 @@ from glassrank.index import Index
 from glassrank.models import MODELS, Ensemble, Ranker, TokenBatch, WordTable
 from glassrank.models.checkpoint import SavedModel, Usage
 from glassrank.settings import from_plain
-from glassrank.storage.arrays import consecutive
+from glassrank.storage.mapped_arrays import concat_ranges
 from glassrank.text import split_words
 from glassrank.types import Doc
 
@@ -105,7 +105,7 @@ def stored_scores(store: Store, index: Index, saved: SavedModel, query: str) -> 
     numbers = np.array([snapshot.find(doc.doc_id) for doc in index.docs()], np.int64)
     scores = {}
     for located in store.locate(snapshot, numbers):
-        numbered = consecutive(located.first, located.counts)
+        numbered = concat_ranges(located.first, located.counts)
         doc = store.words(located.part, *located.part.passage_rows(numbered))
         same = encoded.rows(torch.zeros(len(numbered), dtype=torch.long))
         found = model.interact(same, doc).score.tolist()

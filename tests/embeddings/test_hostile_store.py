@@ -16,7 +16,7 @@ from store_changes import contents
 from glassrank.embeddings import Store, encode_index
 from glassrank.errors import CorruptError, GlassrankError
 from glassrank.index import Index
-from glassrank.storage.checked import _serialise
+from glassrank.storage.checksummed_json import _serialize
 
 SAVED = {name: small_saved(name) for name in ("tk", "knrm")}
 STORES = ["tk-bf16", "tk-int8", "tk-float16", "tk-float32", "tk-int3", "knrm-ids"]
@@ -44,7 +44,7 @@ def open_store(index: Path, name: str, *, verify: bool = True) -> Store:
 def change_manifest(store: Path, change: Callable[[Any], Any]) -> None:
     body = json.loads((store / "store.json").read_text())["body"]
     changed = change(body)
-    (store / "store.json").write_bytes(_serialise(body if changed is None else changed, "body"))
+    (store / "store.json").write_bytes(_serialize(body if changed is None else changed, "body"))
 
 
 def change_array(store: Path, name: str, change: Callable[[Any], Any]) -> None:
@@ -250,7 +250,7 @@ def test_hostile_progress_is_begun_anew(index: Path, stored: Any) -> None:
     generation = json.loads((store / "store.json").read_text())["body"]["generation"]
     (part,) = store.glob("segment-*")
     change_manifest(store, lambda body: body.update(parts=[], generation=generation - 1))
-    (part / "progress.json").write_bytes(_serialise(stored, "body"))
+    (part / "progress.json").write_bytes(_serialize(stored, "body"))
     encode_index(Index(index), SAVED["tk"])
     assert contents(store) == expected
 

@@ -12,7 +12,7 @@ from glassrank.embeddings import encode as encode_module
 from glassrank.errors import CorruptError, InputError
 from glassrank.index import Index
 from glassrank.rerank import Pipeline, Reranker
-from glassrank.storage.checked import write_checked
+from glassrank.storage.checksummed_json import write_json
 from glassrank.storage.folders import Folder
 from glassrank.types import Doc
 
@@ -76,7 +76,7 @@ def test_a_store_of_an_earlier_version_is_refused_and_encoded_again(index: Index
     for part in body["parts"]:
         del part["passages"]
     with Folder.open(path) as folder:
-        write_checked(folder, "store.json", body)
+        write_json(folder, "store.json", body)
     with pytest.raises(InputError, match=r"has store format 1, .* run|with: glassrank encode") as e:
         Pipeline(index, Reranker(SAVED))
     assert "\n" not in str(e.value)

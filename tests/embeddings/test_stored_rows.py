@@ -13,7 +13,7 @@ from glassrank.embeddings.rows import pack_tensor as pack
 from glassrank.embeddings.rows import row_bytes
 from glassrank.embeddings.rows import unpack_tensor as unpack
 from glassrank.errors import InputError
-from glassrank.storage.arrays import consecutive
+from glassrank.storage.mapped_arrays import concat_ranges
 
 CPU = torch.device("cpu")
 values = st.one_of(
@@ -153,4 +153,4 @@ def test_int3_takes_at_most_12_hundredths_of_float32() -> None:
 def test_places_of_consecutive_runs(runs: list[tuple[int, int]]) -> None:
     starts, lengths = np.array(runs, np.int64).reshape(-1, 2).T
     expected = [place for start, length in runs for place in range(start, start + length)]
-    assert consecutive(starts, lengths).tolist() == expected
+    assert concat_ranges(starts, lengths).tolist() == expected

@@ -11,7 +11,7 @@ import numpy as np
 
 from glassrank.errors import GlassrankError
 from glassrank.index import Index
-from glassrank.storage.checked import _serialise
+from glassrank.storage.checksummed_json import _serialize
 from glassrank.types import Doc
 
 WORDS = ["ant", "bee", "cat", "dog", "elk", "fox", "gnu", "hen"]
@@ -31,7 +31,7 @@ def change_manifest(path: Path, change: Callable[[Any], Any]) -> None:
     body = json.loads((path / "manifest.json").read_text())["index"]
     changed = change(body)
     body = body if changed is None else changed
-    (path / "manifest.json").write_bytes(_serialise(body, "index"))
+    (path / "manifest.json").write_bytes(_serialize(body, "index"))
 
 
 def segment(path: Path) -> Path:

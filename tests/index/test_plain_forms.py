@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from glassrank import Doc, Index
 from glassrank.backends.compiled import load_at_once, worth_loading
 from glassrank.index import packing, search, segment_checks
-from glassrank.storage.arrays import frozen
+from glassrank.storage.mapped_arrays import as_readonly
 
 WORDS = "cat dog bird fish tree house river stone cloud wind".split()
 
@@ -70,7 +70,7 @@ def test_rows_counted(rows: list[list[int]]) -> None:
     values = np.array([value for row in rows for value in row], np.uint32)
     counts = np.arange(1, len(values) + 1, dtype=np.uint32)
     right = np.array([counts[a:b].sum() for a, b in pairwise(offsets)])
-    for lengths in (frozen(right.astype(np.uint32)), frozen(right.astype(np.uint32) + 1)):
+    for lengths in (as_readonly(right.astype(np.uint32)), as_readonly(right.astype(np.uint32) + 1)):
         made = [(np.zeros(7, np.int64), np.zeros(7, np.int64)) for _ in range(2)]
         agree = [
             bool(form(offsets, values, counts, lengths, *room))
@@ -97,10 +97,10 @@ def packed_rows(rows: Rows, block: int) -> tuple[packing.CountedRows, packing.Pa
     offsets = np.cumsum([0, *map(len, rows)])
     values = np.array([value for row in pairs for value, _ in row], np.uint32)
     counts = np.array([count for row in pairs for _, count in row], np.uint32)
-    arrays = map(frozen, (offsets, values, counts))
+    arrays = map(as_readonly, (offsets, values, counts))
     words_of_rows, words = packing.pack_rows(*arrays, block)
     starts = np.cumsum([0, *words_of_rows])
-    words = frozen(np.append(words, [np.uint32(0)] * packing.SPARE_WORDS))
+    words = as_readonly(np.append(words, [np.uint32(0)] * packing.SPARE_WORDS))
     return (
         packing.CountedRows(offsets, values, counts),
         packing.PackedRows(np.diff(offsets), starts, words, block),
@@ -137,7 +137,7 @@ def test_both_forms_refuse_the_same_bits(
         st.integers(0, len(words) - packing.SPARE_WORDS), min_size=len(sizes), max_size=len(sizes)
     )
     starts = np.array([0, *sorted(data.draw(ends))])
-    stored = frozen(np.array(words, np.uint32))
+    stored = as_readonly(np.array(words, np.uint32))
     for block in (4, 16):
         for limit in (3, 1000, 2**32 - 1):
             arguments = starts, np.array(sizes, np.int64), stored, block, limit

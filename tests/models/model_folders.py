@@ -25,9 +25,9 @@ from glassrank.models.checkpoint import (
 )
 from glassrank.models.trained import save_ensemble, save_model
 from glassrank.settings import from_plain
-from glassrank.storage.checked import record_of, write_checked
+from glassrank.storage.atomic_folders import FORMAT, MANIFEST
+from glassrank.storage.checksummed_json import checksum_file, write_json
 from glassrank.storage.folders import Folder
-from glassrank.storage.sealed import FORMAT, MANIFEST
 
 WORDS = ["<pad>", "<unk>", *(f"w{i}" for i in range(18))]
 FILES = ("config.json", "weights.safetensors", "vocabulary.txt", "checksums.json")
@@ -152,6 +152,6 @@ def sealed(folder: Path, **records: tuple[int, int]) -> Path:
     """With right checksums again, or whatever `records` says."""
     with Folder.open(folder) as opened:
         names = [name for name in FILES if name != MANIFEST and opened.kind(name)]
-        files = {n: records.get(n.partition(".")[0]) or record_of(opened, n) for n in names}
-        write_checked(opened, MANIFEST, {"format": FORMAT, "kind": "model", "files": files})
+        files = {n: records.get(n.partition(".")[0]) or checksum_file(opened, n) for n in names}
+        write_json(opened, MANIFEST, {"format": FORMAT, "kind": "model", "files": files})
     return folder

@@ -34,7 +34,7 @@ from safetensors.torch import load_file, save_file
 from glassrank.errors import GlassrankError
 from glassrank.models.checkpoint import load_model
 from glassrank.models.seal import seal_model
-from glassrank.storage.sealed import MANIFEST
+from glassrank.storage.atomic_folders import MANIFEST
 
 HUGE = 10**9
 

@@ -129,7 +129,7 @@ def test_a_run_trains_n_grams_from_its_own_texts(tmp_path: Path) -> None:
     candidates = GatheredSplit(
         queries=[["cats"], ["doggy"]],
         collection=np.zeros(2, np.int32),
-        docs=Ragged.of([np.arange(4), np.arange(4)], np.int32),
+        docs=Ragged.from_rows([np.arange(4), np.arange(4)], np.int32),
         grades=np.array([1, 1, -1, -1, -1, -1, 1, 1], np.int32),
         ranks=np.tile(np.arange(1, 5, dtype=np.int32), 2),
         scores=np.zeros(8, np.float32),

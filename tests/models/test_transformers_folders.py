@@ -17,7 +17,7 @@ from glassrank.models.checkpoint import fingerprint, load_model, load_served
 from glassrank.models.pretrained import read_pretrained
 from glassrank.research.train.gather import GatheredSplit
 from glassrank.research.train.teachers import ModelTeacher, find_teacher
-from glassrank.storage.ragged import Ragged
+from glassrank.storage.ragged_arrays import Ragged
 
 MISSING = "sentence-transformers is not there"
 QUERY = "p1 p2"
@@ -79,7 +79,7 @@ def test_a_cross_encoder_teaches(tmp_path: Path) -> None:
     folder = cross_encoder(tmp_path / "cross")
     teacher = find_teacher(folder, [text.split() for text in TEXTS], "cpu")
     assert isinstance(teacher, ModelTeacher)
-    places = Ragged.of([np.arange(4)], np.int64)
+    places = Ragged.from_rows([np.arange(4)], np.int64)
     zeros = np.zeros(4, np.float32)
     split = GatheredSplit([QUERY.split()], np.zeros(1, np.int64), places, zeros, zeros, zeros)
     expected = gr.Reranker.load(folder, exact=True).scores(QUERY, TEXTS).values

@@ -55,7 +55,7 @@ def test_no_piece_begins_whose_prediction_passes_the_deadline(
     assert scored.values.tolist() == list(range(scored.depth))
     if scored.depth < len(sizes):  # it stopped because the next one alone would be late
         following = np.array(sizes[scored.depth : scored.depth + 1])
-        assert cost.fitting(following, deadline.left()) == 0
+        assert cost.fitting(following, deadline.remaining()) == 0
 
 
 @given(

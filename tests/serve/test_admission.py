@@ -32,7 +32,7 @@ class Machine:
     def ask(self) -> None:
         request = self.admission.new_request(Deadline.after(BUDGET, lambda: self.time), self.least)
         expected = self.admission.expected_wait()
-        if expected and expected + request.needs_ms > request.deadline.left():
+        if expected and expected + request.needs_ms > request.deadline.remaining():
             self.refused += 1
             return
         self.admission.enqueue(request)
@@ -43,7 +43,7 @@ class Machine:
         deadline = self.admission.start(request)
         self.time += self.least
         depth = 0
-        while depth < CANDIDATES and deadline.left() >= PIECE:
+        while depth < CANDIDATES and deadline.remaining() >= PIECE:
             self.time += PIECE
             depth += DOCS
         self.admission.finish(request, succeeded=True)
@@ -94,15 +94,15 @@ def test_one_that_runs_gets_less_when_others_come() -> None:
     first = machine.admission.new_request(Deadline.after(BUDGET, lambda: machine.time), 2.0)
     machine.admission.enqueue(first)
     deadline = machine.admission.start(first)
-    assert deadline.left() == BUDGET
+    assert deadline.remaining() == BUDGET
     machine.time = 5.0
-    assert deadline.left() == BUDGET - 5
+    assert deadline.remaining() == BUDGET - 5
     machine.ask()
     # From its beginning on, its least, and half of what may be shared beyond both leasts.
-    assert deadline.left() == pytest.approx(2 + 0.7 * (50 - 2 - 2) / 2 - 5)
+    assert deadline.remaining() == pytest.approx(2 + 0.7 * (50 - 2 - 2) / 2 - 5)
     for _ in range(30):
         machine.ask()
-    assert deadline.left() < 0  # it has had more than its share, and ends
+    assert deadline.remaining() < 0  # it has had more than its share, and ends
 
 
 def test_a_short_budget_is_kept_before_a_long_one() -> None:
@@ -111,7 +111,7 @@ def test_a_short_budget_is_kept_before_a_long_one() -> None:
     machine.admission.enqueue(long)
     deadline = machine.admission.start(long)
     machine.ask()
-    assert deadline.left() == pytest.approx(2 + 0.7 * (BUDGET - 4) / 2)
+    assert deadline.remaining() == pytest.approx(2 + 0.7 * (BUDGET - 4) / 2)
 
 
 def test_predictions_that_were_spoilt_refuse_nobody_on_an_idle_machine() -> None:

@@ -200,7 +200,7 @@ def test_a_disk_that_fails_for_a_moment_is_tried_again(
     reloader = IndexReloader(replace(own, models=()))
     Index(own.index).delete(["d0"])
     with monkeypatch.context() as patched:
-        patched.setattr("glassrank.storage.arrays.mmap.mmap", fails)
+        patched.setattr("glassrank.storage.mapped_arrays.mmap.mmap", fails)
         assert not reloader.refresh()
         assert "Input/output error" in reloader.behind
     assert reloader.refresh()

@@ -57,7 +57,7 @@ def busy(queue: WorkQueue) -> Iterator[None]:
 
 def until_one_is_late(queue: WorkQueue) -> None:
     """Waits for a request that waits, and for the end of its time, which begins when it arrives."""
-    while not queue.admission.waiting or not queue.admission.waiting[0].deadline.passed():
+    while not queue.admission.waiting or not queue.admission.waiting[0].deadline.has_passed():
         threading.Event().wait(0.005)
 
 

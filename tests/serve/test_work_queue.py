@@ -51,7 +51,7 @@ def busy(queue: WorkQueue, clock: SetClock) -> Iterator[None]:
 
 def test_work_is_done_by_its_deadline(queue: WorkQueue, clock: SetClock) -> None:
     clock.time = 7.0
-    assert queue.submit(lambda deadline: deadline.left(), Deadline.after(50, clock)).result() == 50
+    assert queue.submit(lambda d: d.remaining(), Deadline.after(50, clock)).result() == 50
 
 
 def test_no_more_are_let_in_than_there_are_places(queue: WorkQueue) -> None:
@@ -134,7 +134,7 @@ def test_how_long_requests_take_is_learned(queue: WorkQueue, clock: SetClock) ->
 def test_those_who_wait_share_the_time(queue: WorkQueue, clock: SetClock) -> None:
     """The first of two has half of what may be shared, so that the second has any."""
     with busy(queue, clock):
-        jobs = [queue.submit(lambda d: d.left(), Deadline.after(60, clock)) for _ in range(2)]
+        jobs = [queue.submit(lambda d: d.remaining(), Deadline.after(60, clock)) for _ in range(2)]
     assert [job.result(30) for job in jobs] == [pytest.approx(0.7 * 30), 60]
 
 

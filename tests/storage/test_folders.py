@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from glassrank.errors import CorruptError, GlassrankError, wrap_os_errors
-from glassrank.storage.folders import Folder, is_plain
-from glassrank.storage.sealed import remove_tree
+from glassrank.storage.atomic_folders import remove_tree
+from glassrank.storage.folders import Folder, is_plain_name
 
 OUTSIDE = [
     "..",
@@ -56,7 +56,7 @@ hostile = pytest.mark.parametrize("kind", HOSTILE)
 )
 @pytest.mark.parametrize("name", OUTSIDE)
 def test_only_plain_names_are_looked_up(folder: Folder, name: str) -> None:
-    assert not is_plain(name)
+    assert not is_plain_name(name)
     for use in (
         folder.open_file,
         folder.create,

@@ -15,7 +15,7 @@ from glassrank.backends.cpu.stored_products import Stored
 from glassrank.backends.few_bits import GROUP, GROUP_BYTES
 from glassrank.backends.threads import threads_set, together
 from glassrank.errors import InputError
-from glassrank.storage.arrays import frozen
+from glassrank.storage.mapped_arrays import as_readonly
 
 WORTH_A_THREAD = 1500
 """Document words, for each sixteen query words, that take longer than waking a thread."""
@@ -143,8 +143,8 @@ def _stored(rows: StoredRows, first_column: int, size: int) -> Stored:
         width = GROUP_BYTES / GROUP
     line = int(LINE / width) // GROUP * GROUP
     return Stored(
-        vectors=frozen(rows.vectors.reshape(-1)),
-        scales=frozen(np.ascontiguousarray(scales, np.float32)),
+        vectors=as_readonly(rows.vectors.reshape(-1)),
+        scales=as_readonly(np.ascontiguousarray(scales, np.float32)),
         scaled=rows.scales is not None,
         stride=rows.values,
         column=first_column,
@@ -154,7 +154,7 @@ def _stored(rows: StoredRows, first_column: int, size: int) -> Stored:
 
 
 def _whole_numbers(array: NDArray[Any]) -> NDArray[np.int64]:
-    return frozen(np.ascontiguousarray(array, np.int64))
+    return as_readonly(np.ascontiguousarray(array, np.int64))
 
 
 def _pooling(kernels: Kernels, log: NDArray[np.float32], length: NDArray[np.float32]) -> Pooling:

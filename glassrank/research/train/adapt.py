@@ -66,7 +66,7 @@ def adapt(
         for fold, fold_queries in enumerate(tested):
             say(f"{mode}, fold {fold + 1} of {len(tested)}")
             model = _model_of_fold(config, prepared, fold, mode, out, device, say, base)
-            places = np.isin(prepared.train.docs.owners, fold_queries)
+            places = np.isin(prepared.train.docs.row_ids, fold_queries)
             scores[places] = _scored(config, prepared, model, fold_queries, device)
         first_run, second_run, qrels = both_runs(prepared.train, queries, scores)
         first_stage = first_stage or evaluate(first_run, qrels, measures)

@@ -17,7 +17,7 @@ from glassrank.errors import InputError
 from glassrank.models import TokenBatch
 from glassrank.research.train.config import SamplerConfig
 from glassrank.research.train.prepared import Split
-from glassrank.storage.ragged import Ragged
+from glassrank.storage.ragged_arrays import Ragged
 
 
 @dataclass(frozen=True)
@@ -103,9 +103,9 @@ class _Drawn:
         if not usable:
             raise InputError("no query has a positive and a negative document to learn from")
         self._queries = np.array(usable, np.int64)
-        self._positives = Ragged.of(positives, np.int64)
+        self._positives = Ragged.from_rows(positives, np.int64)
         self._groups = np.concatenate(groups)
-        self._negatives = Ragged.of(negatives, np.int64)
+        self._negatives = Ragged.from_rows(negatives, np.int64)
         collection = split.collection[self._queries]
         share = np.bincount(collection)[collection].astype(float)  # queries of the same collection
         each = share**config.collection_power / share
@@ -176,7 +176,7 @@ class Tokens:
     def of(cls, rows: Ragged, longest: int, device: torch.device) -> "Tokens":
         """Cut to the longest that is read."""
         lengths = np.minimum(np.diff(rows.offsets), longest)
-        return cls(torch.from_numpy(rows.padded(longest)).to(device), lengths)
+        return cls(torch.from_numpy(rows.pad(longest)).to(device), lengths)
 
     def batch(self, numbers: NDArray[np.int64], *, whole: bool = False) -> TokenBatch:
         """(B, longest of these), or of all texts with `whole`."""

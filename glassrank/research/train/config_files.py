@@ -22,8 +22,8 @@ from glassrank.backends.configs import EncoderConfig
 from glassrank.errors import InputError
 from glassrank.models import is_outside
 from glassrank.research.train.config import TrainConfig
-from glassrank.settings import from_plain, shown, to_plain
-from glassrank.storage.files import read_whole
+from glassrank.settings import from_plain, shorten_repr, to_plain
+from glassrank.storage.files import read_file
 
 if TYPE_CHECKING:
     from glassrank.models import Ranker
@@ -140,7 +140,7 @@ def _plain(path: Path, extended: list[Path] | None = None) -> dict[str, Any]:
         raise InputError(f"{path} is extended in a circle; {_MOST_EXTENDED} files are the most")
     extended.append(path)
     try:
-        text = read_whole(path, _LARGEST).decode("utf-8")
+        text = read_file(path, _LARGEST).decode("utf-8")
         if max(map(len, text.split("\n"))) > _LONGEST_LINE:
             raise InputError(f"{path} has a line of over {_LONGEST_LINE} characters; break it")
         if _NUL.search(text):
@@ -208,7 +208,8 @@ def check_same(before: Any, now: Any, folder: str, remedy: str) -> None:
         before = {name: value for name, value in _LATER.items() if name in now} | dict(before)
     for name, old, new in _differences(before, now, ""):
         raise InputError(
-            f"{folder} was made with {name} = {shown(old)}, now it is {shown(new)}; {remedy}"
+            f"{folder} was made with {name} = {shorten_repr(old)}, "
+            f"now it is {shorten_repr(new)}; {remedy}"
         )
 
 

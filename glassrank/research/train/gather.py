@@ -26,7 +26,7 @@ from glassrank.research.train.given import (
 )
 from glassrank.research.train.prepared import DividedDocs, RunIds
 from glassrank.research.train.texts import Divider, WordTexts, splitters, word_splitter
-from glassrank.storage.ragged import Ragged
+from glassrank.storage.ragged_arrays import Ragged
 from glassrank.types import Qrels, Query, Run
 
 if TYPE_CHECKING:
@@ -101,13 +101,13 @@ class _Split:
         return GatheredSplit(
             self.queries,
             np.array(self.collection, np.int32),
-            Ragged.of(self.docs, np.int32),
-            Ragged.of(self.grades, np.int32).values,
-            Ragged.of(self.ranks, np.int32).values,
-            Ragged.of(self.scores, np.float32).values,
+            Ragged.from_rows(self.docs, np.int32),
+            Ragged.from_rows(self.grades, np.int32).values,
+            Ragged.from_rows(self.ranks, np.int32).values,
+            Ragged.from_rows(self.scores, np.float32).values,
             self.triples,
             np.array(self.folds, np.int32) if self.folds else None,
-            Ragged.of(self.teacher, np.float32).values if self.teacher else None,
+            Ragged.from_rows(self.teacher, np.float32).values if self.teacher else None,
         )
 
 

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from glassrank.errors import InputError
 from glassrank.research.train.config import CandidatesConfig
 from glassrank.research.train.texts import WordTexts
-from glassrank.storage.files import LONGEST_ROW, read_lines
-from glassrank.storage.ragged import Ragged
+from glassrank.storage.files import MAX_ROW_BYTES, read_lines
+from glassrank.storage.ragged_arrays import Ragged
 from glassrank.types import Query, Run
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def read_triples(
 
 
 def _numbers(path: Path, queries: Mapping[str, int], docs: Mapping[str, int]) -> Iterator[int]:
-    for number, line in read_lines(path, longest=LONGEST_ROW):
+    for number, line in read_lines(path, longest=MAX_ROW_BYTES):
         if not line:
             continue
         ids = line.split("\t")

@@ -20,7 +20,7 @@ from glassrank.research.train.prepared import Prepared, Split, Subwords
 from glassrank.research.train.teachers import MeanTeacher, Teacher, find_teacher
 from glassrank.research.train.texts import trained_encoder
 from glassrank.settings import to_plain
-from glassrank.storage.ragged import Ragged
+from glassrank.storage.ragged_arrays import Ragged
 from glassrank.text.encoder import UNKNOWN, Vocabulary
 
 if TYPE_CHECKING:
@@ -235,4 +235,4 @@ def subword_arrays(
     shape = len(drawn), table.shape[1]
     table[drawn] = rng.normal(vectors.table.mean(), vectors.table.std(), shape)
     layout = np.array([len(ngrams), vectors.shortest, vectors.longest])
-    return np.concatenate([table, ngrams]), Subwords(Ragged.of(rows, np.int64), layout)
+    return np.concatenate([table, ngrams]), Subwords(Ragged.from_rows(rows, np.int64), layout)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from glassrank.errors import InputError
 from glassrank.models.saved import best_passages, check_words
-from glassrank.storage.ragged import Ragged, Strings, pack
+from glassrank.storage.ragged_arrays import Ragged, Strings, pack_strings
 from glassrank.types import Run
 
 
@@ -36,7 +36,7 @@ class RunIds:
     @classmethod
     def of(cls, queries: Sequence[str], docs: Sequence[str]) -> "RunIds":
         """Of lists of ids."""
-        return cls(*(pack([name.encode() for name in names]) for names in (queries, docs)))
+        return cls(*(pack_strings([name.encode() for name in names]) for names in (queries, docs)))
 
     def named(self, run: Run) -> Run:
         """A run of numbers, as `both_runs` makes it, with ids in their places."""
@@ -138,9 +138,9 @@ class Split:
         places = [np.arange(*self.docs.offsets[q : q + 2]) for q in queries.tolist()]
         kept = np.concatenate([np.empty(0, np.int64), *places])
         return Split(
-            Ragged.of([self.queries[q] for q in queries.tolist()], np.int32),
+            Ragged.from_rows([self.queries[q] for q in queries.tolist()], np.int32),
             self.collection[queries],
-            Ragged.of([self.docs[q] for q in queries.tolist()], np.int32),
+            Ragged.from_rows([self.docs[q] for q in queries.tolist()], np.int32),
             self.grades[kept],
             self.ranks[kept],
             self.first_stage[kept],

@@ -22,9 +22,13 @@ from glassrank.research.train.prepared import (
     Subwords,
     check_fits,
 )
-from glassrank.storage.checked import parse_json
-from glassrank.storage.ragged import Ragged
-from glassrank.storage.sealed import SealedFiles, read_sealed, sealed_folder
+from glassrank.storage.atomic_folders import (
+    ChecksummedFiles,
+    read_checksummed_folder,
+    write_checksummed_folder,
+)
+from glassrank.storage.checksummed_json import parse_json
+from glassrank.storage.ragged_arrays import Ragged
 
 _KIND = "preparation"
 _HOLDS = ("prepared.json", "words.txt", "*.npy")
@@ -45,7 +49,7 @@ _OPTIONAL = ("teacher", "triples", "folds")
 
 def save_prepared(folder: Path, prepared: Prepared) -> None:
     """In the place of what was prepared there before, all at once."""
-    with sealed_folder(folder, _KIND, _HOLDS) as part:
+    with write_checksummed_folder(folder, _KIND, _HOLDS) as part:
         text = "".join(f"{word}\n" for word in prepared.words)
         (part / "words.txt").write_text(text, "utf-8")
         _write_array(part, "vectors", prepared.vectors, np.float16)
@@ -74,7 +78,7 @@ def save_prepared(folder: Path, prepared: Prepared) -> None:
 def load_prepared(folder: str | Path, config: TrainConfig | None = None) -> Prepared:
     """With `config`, only what was prepared with the same settings."""
     remedy = "prepare the arrays with: glassrank prepare CONFIG.toml"
-    prepared = read_sealed(Path(folder), _KIND, _load, remedy)
+    prepared = read_checksummed_folder(Path(folder), _KIND, _load, remedy)
     if config is not None:
         check_same(
             prepared.description.get("preparation"), preparation(config), str(folder), remedy
@@ -82,7 +86,7 @@ def load_prepared(folder: str | Path, config: TrainConfig | None = None) -> Prep
     return prepared
 
 
-def _load(files: SealedFiles) -> Prepared:
+def _load(files: ChecksummedFiles) -> Prepared:
     with wrap_file_errors(files.path, "it does not hold prepared arrays that can be used"):
         text = files.read("words.txt", _MOST_TEXT).decode("utf-8")
         ngrams = (
@@ -106,11 +110,11 @@ def _load(files: SealedFiles) -> Prepared:
         return prepared
 
 
-def _has(files: SealedFiles, ragged: str) -> bool:
+def _has(files: ChecksummedFiles, ragged: str) -> bool:
     return f"{ragged}.offsets.npy" in files
 
 
-def _load_passages(files: SealedFiles) -> DividedDocs | None:
+def _load_passages(files: ChecksummedFiles) -> DividedDocs | None:
     if not _has(files, "passages"):
         return None
     offsets, best = (
@@ -122,13 +126,13 @@ def _load_passages(files: SealedFiles) -> DividedDocs | None:
     return DividedDocs(offsets, int(best[0]), float(first[0]))
 
 
-def _load_ids(files: SealedFiles) -> RunIds | None:
+def _load_ids(files: ChecksummedFiles) -> RunIds | None:
     if not _has(files, "query_ids"):
         return None
     return RunIds(*(_load_ragged(files, name, np.uint8) for name in ("query_ids", "doc_ids")))
 
 
-def _load_split(files: SealedFiles, name: str, passages: DividedDocs | None) -> Split:
+def _load_split(files: ChecksummedFiles, name: str, passages: DividedDocs | None) -> Split:
     columns = {
         column: _read_array(files, f"{name}.{column}", dtype, axes=2 if column == "triples" else 1)
         if column not in _OPTIONAL or f"{name}.{column}.npy" in files
@@ -145,7 +149,7 @@ def _save_ragged(folder: Path, name: str, rows: Ragged, dtype: DTypeLike) -> Non
     _write_array(folder, f"{name}.values", rows.values, dtype)
 
 
-def _load_ragged(files: SealedFiles, name: str, dtype: DTypeLike) -> Ragged:
+def _load_ragged(files: ChecksummedFiles, name: str, dtype: DTypeLike) -> Ragged:
     return Ragged(
         _read_array(files, f"{name}.offsets", np.int64), _read_array(files, f"{name}.values", dtype)
     )
@@ -155,7 +159,9 @@ def _write_array(folder: Path, name: str, array: NDArray[Any], dtype: DTypeLike)
     np.save(folder / f"{name}.npy", np.ascontiguousarray(array, dtype))
 
 
-def _read_array(files: SealedFiles, name: str, dtype: DTypeLike, axes: int = 1) -> NDArray[Any]:
+def _read_array(
+    files: ChecksummedFiles, name: str, dtype: DTypeLike, axes: int = 1
+) -> NDArray[Any]:
     """Read into memory, at most as large as the file is."""
     path = files.path / f"{name}.npy"
     with files.open(path.name, _MOST_BYTES) as file:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from glassrank.errors import GlassrankError, InputError, wrap_os_errors
 from glassrank.research.train.config import TrainConfig
 from glassrank.settings import to_plain
-from glassrank.storage.checked import parse_json
-from glassrank.storage.files import whole_file
+from glassrank.storage.checksummed_json import parse_json
+from glassrank.storage.files import replace_file
 from glassrank.storage.folders import Folder
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def draw_curves(folder: Path, measure: str, picture: str = "curves.svg") -> Path
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "glassrank"}):
         metadata = {"Date": None} if picture.endswith(".svg") else None
         kind = Path(picture).suffix.removeprefix(".")
-        with whole_file(folder / picture) as part:
+        with replace_file(folder / picture) as part:
             _figure(rows, measure).savefig(part, format=kind, metadata=metadata)
     return folder / picture
 

@@ -15,8 +15,13 @@ from glassrank.errors import InputError, wrap_file_errors
 from glassrank.models.weight_files import check_finite, write_tensors
 from glassrank.research.train.config_files import check_same
 from glassrank.settings import from_plain
-from glassrank.storage.checked import parse_json
-from glassrank.storage.sealed import NoFolderError, SealedFiles, read_sealed, sealed_folder
+from glassrank.storage.atomic_folders import (
+    ChecksummedFiles,
+    NoFolderError,
+    read_checksummed_folder,
+    write_checksummed_folder,
+)
+from glassrank.storage.checksummed_json import parse_json
 
 
 @dataclass
@@ -54,7 +59,7 @@ def save_state(
             for key, value in values.items():
                 tensors[f"{name}.{number}.{key}"] = torch.as_tensor(value)
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    with sealed_folder(folder, _KIND, (_TENSORS, _PROGRESS)) as part:
+    with write_checksummed_folder(folder, _KIND, (_TENSORS, _PROGRESS)) as part:
         write_tensors(plain, part / _TENSORS)
         done = _finite(asdict(progress))
         best = -1.0 if done["best"] is None else done["best"]
@@ -71,7 +76,7 @@ def load_state(
     """None if there is nothing to go on from. A state of other settings is refused."""
     remedy = f"to begin again, remove {folder}, or choose another out"
 
-    def load_files(files: SealedFiles) -> RunProgress:
+    def load_files(files: ChecksummedFiles) -> RunProgress:
         with wrap_file_errors(files.path, "it does not hold a state to go on from"):
             stored = parse_json(files.read(_PROGRESS, _MOST_TEXT))
             check_same(stored["settings"], settings, str(files.path), remedy)
@@ -81,7 +86,7 @@ def load_state(
             return from_plain(RunProgress, stored["progress"], "progress")
 
     try:
-        return read_sealed(folder, _KIND, load_files, remedy)
+        return read_checksummed_folder(folder, _KIND, load_files, remedy)
     except NoFolderError:
         return None
 

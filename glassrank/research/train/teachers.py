@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from glassrank.backends.gpu import device_named
 from glassrank.research.train.gather import GatheredSplit
 from glassrank.research.train.prepared import Split
-from glassrank.storage.ragged import Ragged
+from glassrank.storage.ragged_arrays import Ragged
 from glassrank.text.vector_training import load_sentence_transformer
 
 
@@ -41,7 +41,7 @@ class MeanTeacher:
 
     def scores(self, split: GatheredSplit) -> NDArray[np.float32]:
         """The weighted mean of standardised scores."""
-        lengths, owner = np.diff(split.docs.offsets), split.docs.owners
+        lengths, owner = np.diff(split.docs.offsets), split.docs.row_ids
         total = np.zeros(len(owner), np.float64)
         for teacher, weight in self._teachers:
             total += weight * _standardized(teacher.scores(split), owner, lengths)
@@ -91,7 +91,7 @@ class ModelTeacher:
 
     def _ids(self, texts: Sequence[Sequence[str]], longest: int) -> Ragged:
         encoded = self._encoder.encode([" ".join(words) for words in texts], longest)
-        return Ragged.of([text.ids for text in encoded], np.int32)
+        return Ragged.from_rows([text.ids for text in encoded], np.int32)
 
 
 class SentenceTeacher:
@@ -110,7 +110,7 @@ class SentenceTeacher:
         """Cosines of a sentence encoder."""
         encoded = self._encode(split.queries)
         docs = split.docs
-        owner = docs.owners
+        owner = docs.row_ids
         out = np.empty(len(owner), np.float32)
         for start in range(0, len(owner), 1 << 16):
             part = slice(start, start + (1 << 16))

@@ -57,7 +57,7 @@ def score_candidates(
     """Scores of all candidates of these queries, in their order; documents go by length. Those that
     are divided have the scores of their best passages."""
     split = data.split
-    owner = split.docs.owners
+    owner = split.docs.row_ids
     places = np.flatnonzero(np.isin(owner, queries))
     texts, candidates = split.docs.values[places].astype(np.int64), np.arange(len(places))
     if split.passages is not None:

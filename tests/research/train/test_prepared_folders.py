@@ -21,9 +21,9 @@ from glassrank.research.train.config import TrainConfig
 from glassrank.research.train.config_files import preparation
 from glassrank.research.train.prepared import DividedDocs, Prepared, RunIds, Split, Subwords
 from glassrank.research.train.prepared_folders import load_prepared, save_prepared
+from glassrank.storage.atomic_folders import write_checksums
 from glassrank.storage.folders import Folder
-from glassrank.storage.ragged import Ragged
-from glassrank.storage.sealed import seal
+from glassrank.storage.ragged_arrays import Ragged
 
 HERE = Path(__file__).parent
 
@@ -38,7 +38,7 @@ def every_array() -> Prepared:
     )
     passages = DividedDocs(np.arange(len(plain.docs) + 1), best=2, first=0.5)
     words = len(plain.words)
-    rows = Ragged.of([np.array([i, words + i % 4]) for i in range(words)], np.int64)
+    rows = Ragged.from_rows([np.array([i, words + i % 4]) for i in range(words)], np.int64)
     table = np.concatenate([plain.vectors, plain.vectors[:4]])
     return replace(
         plain,
@@ -54,7 +54,7 @@ def every_array() -> Prepared:
 
 def sealed(folder: Path) -> Path:
     with Folder.open(folder) as opened:
-        seal(opened, "preparation", [n for n in opened.names() if n != "checksums.json"])
+        write_checksums(opened, "preparation", [n for n in opened.names() if n != "checksums.json"])
     return folder
 
 

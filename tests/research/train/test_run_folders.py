@@ -21,8 +21,8 @@ from glassrank.research.train.config import TrainConfig
 from glassrank.research.train.loop import Trained, train
 from glassrank.research.train.prepared import Prepared
 from glassrank.research.train.report import read_log
+from glassrank.storage.atomic_folders import write_checksums
 from glassrank.storage.folders import Folder
-from glassrank.storage.sealed import seal
 
 
 def run(out: Path, config: TrainConfig | None = None, prepared: Prepared | None = None) -> Trained:
@@ -174,7 +174,7 @@ HARM: dict[str, Callable[[Path], object]] = {
 def test_a_state_that_lies_is_one_sentence(kind: str, out: Path) -> None:
     HARM[kind](out / "last")
     with Folder.open(out / "last") as last:
-        seal(last, "training state", ["progress.json", "state.safetensors"])
+        write_checksums(last, "training state", ["progress.json", "state.safetensors"])
     refused(out)
 
 

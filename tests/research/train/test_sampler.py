@@ -10,7 +10,7 @@ from glassrank.errors import InputError
 from glassrank.research.train.batches import Sampler
 from glassrank.research.train.config import SamplerConfig, Sampling, Unjudged
 from glassrank.research.train.prepared import Split
-from glassrank.storage.ragged import Ragged
+from glassrank.storage.ragged_arrays import Ragged
 
 
 def graded_split() -> Split:
@@ -18,9 +18,9 @@ def graded_split() -> Split:
     base = tiny_prepared().train
     return replace(
         base,
-        queries=Ragged.of([np.array([2])], np.int32),
+        queries=Ragged.from_rows([np.array([2])], np.int32),
         collection=np.zeros(1, np.int32),
-        docs=Ragged.of([np.arange(6)], np.int32),
+        docs=Ragged.from_rows([np.arange(6)], np.int32),
         grades=np.array([3, 1, 0, 0, -1, -1], np.int32),
     )
 
@@ -49,9 +49,9 @@ def test_groups_of_grades_come_up_by_their_sizes() -> None:
     base = graded_split()
     split = replace(
         base,
-        queries=Ragged.of([np.array([2])] * 2, np.int32),
+        queries=Ragged.from_rows([np.array([2])] * 2, np.int32),
         collection=np.zeros(2, np.int32),
-        docs=Ragged.of([np.arange(8), np.arange(2)], np.int32),
+        docs=Ragged.from_rows([np.arange(8), np.arange(2)], np.int32),
         grades=np.array([2, 1, 1, 1, 0, 0, 0, 0, 1, 0], np.int32),
     )
     config = SamplerConfig(kind="grade_groups", negatives=1, batch=5000)

@@ -234,7 +234,7 @@ def test_a_document_is_as_good_as_its_best_passages(best: int, base: Path) -> No
     model = served(run, prepared, base).model
     whole = scored(run, prepared, prepared.dev, model)
     for place in range(0, len(whole), 7):
-        query, doc = prepared.dev.docs.owners[place], prepared.dev.docs.values[place]
+        query, doc = prepared.dev.docs.row_ids[place], prepared.dev.docs.values[place]
         texts = np.arange(*prepared.passages.offsets[doc : doc + 2]).astype(np.int32)
         each = replace(
             prepared.dev.only(np.array([query])),

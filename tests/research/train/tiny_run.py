@@ -5,7 +5,7 @@ import numpy as np
 from glassrank.research.train.config import TrainConfig
 from glassrank.research.train.prepared import Prepared, Split
 from glassrank.settings import from_plain
-from glassrank.storage.ragged import Ragged
+from glassrank.storage.ragged_arrays import Ragged
 
 WORDS, SIZE, DOCS = 60, 8, 200
 
@@ -38,7 +38,7 @@ def tiny_prepared(seed: int = 0, *, teacher: bool = False) -> Prepared:
     vectors[0] = 0
     idf = np.ones(WORDS, np.float32)
     words = ["<pad>", "<unk>", *(f"w{i}" for i in range(2, WORDS))]
-    return Prepared(words, vectors, idf, Ragged.of(docs, np.int32), **split, description={})
+    return Prepared(words, vectors, idf, Ragged.from_rows(docs, np.int32), **split, description={})
 
 
 def _split(rng: np.random.Generator, docs: list[np.ndarray], queries: int, teacher: bool) -> Split:
@@ -52,9 +52,9 @@ def _split(rng: np.random.Generator, docs: list[np.ndarray], queries: int, teach
         grades.append(np.where(np.arange(10) == relevant, 1, -1))
     flat = np.concatenate(grades).astype(np.int32)
     return Split(
-        queries=Ragged.of(texts, np.int32),
+        queries=Ragged.from_rows(texts, np.int32),
         collection=np.zeros(queries, np.int32),
-        docs=Ragged.of(candidates, np.int32),
+        docs=Ragged.from_rows(candidates, np.int32),
         grades=flat,
         ranks=np.tile(np.arange(1, 11), queries).astype(np.int32),
         first_stage=np.tile(np.arange(10, 0, -1), queries).astype(np.float32),

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from glassrank.errors import CorruptError
-from glassrank.storage.checked import FileRecord
+from glassrank.storage.checksummed_json import FileRecord
 from glassrank.storage.folders import Folder
 
 _HEADER_BYTES = 128
@@ -28,7 +28,7 @@ _AT_ONCE = 1 << 16
 _REMEDY = "restore it from a copy or build it again"
 
 
-class Written(NamedTuple):
+class WriteProgress(NamedTuple):
     """How far an array has come, as `ArrayWriter.sync` gives it."""
 
     rows: int
@@ -39,7 +39,7 @@ class ArrayWriter:
     """Appends rows to a `.npy` file whose length is not known beforehand."""
 
     def __init__(
-        self, folder: Folder, name: str, dtype: DTypeLike, done: Written | None = None
+        self, folder: Folder, name: str, dtype: DTypeLike, done: WriteProgress | None = None
     ) -> None:
         """With `done`, goes on with the file where that says; anything behind it is cut off."""
         self.dtype = np.dtype(dtype)
@@ -75,11 +75,11 @@ class ArrayWriter:
         self._crc = zlib.crc32(data.data, self._crc)
         self.rows += len(data)
 
-    def sync(self) -> Written:
+    def sync(self) -> WriteProgress:
         """Makes the rows so far durable; a later writer can go on from there."""
         self._file.flush()
         os.fsync(self._file.fileno())
-        return Written(self.rows, self._crc)
+        return WriteProgress(self.rows, self._crc)
 
     def close(self) -> FileRecord:
         """Writes the header, which needs the number of rows, and makes the file durable."""
@@ -161,12 +161,12 @@ class ArrayFolder:
             self._folder.close()
 
 
-Kinds = Mapping[str, Sequence[DTypeLike]]
+ArrayDtypes = Mapping[str, Sequence[DTypeLike]]
 """Names of arrays, and the dtypes that each may have."""
 
 
 def open_arrays(
-    folder: Folder, records: Mapping[str, FileRecord], kinds: Kinds, *, deep: bool
+    folder: Folder, records: Mapping[str, FileRecord], kinds: ArrayDtypes, *, deep: bool
 ) -> dict[str, NDArray[Any]]:
     """The arrays of a folder. Sizes and dtypes are compared always, every byte when `deep`."""
 
@@ -211,7 +211,7 @@ def open_array(
 
 def _mapped(file: IO[bytes], dtype: np.dtype[Any], rows: int, path: Path) -> NDArray[Any]:
     if not rows:  # nothing to map
-        return frozen(np.empty(0, dtype))
+        return as_readonly(np.empty(0, dtype))
     size = _HEADER_BYTES + rows * dtype.itemsize
     try:
         mapped = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
@@ -221,7 +221,7 @@ def _mapped(file: IO[bytes], dtype: np.dtype[Any], rows: int, path: Path) -> NDA
     return np.frombuffer(mapped, dtype, rows, _HEADER_BYTES)
 
 
-def frozen(array: NDArray[Any]) -> NDArray[Any]:
+def as_readonly(array: NDArray[Any]) -> NDArray[Any]:
     """A view in one piece that may not be written to, as arrays in files are: of a type of its own
     for numba, which would compile once more for the other."""
     view = np.ascontiguousarray(array).view()
@@ -229,7 +229,7 @@ def frozen(array: NDArray[Any]) -> NDArray[Any]:
     return view
 
 
-def array_record(folder: Folder, name: str) -> FileRecord:
+def checksum_array(folder: Folder, name: str) -> FileRecord:
     """Size and checksum of an array's file as it is."""
     with folder.open_file(name) as file:
         header = file.read(_HEADER_BYTES)
@@ -244,7 +244,7 @@ def _checksum(file: IO[bytes], header: bytes) -> int:
     return zlib.crc32(header, crc)
 
 
-def divides(offsets: NDArray[np.int64], size: int) -> bool:
+def is_partition(offsets: NDArray[np.int64], size: int) -> bool:
     """Whether these are the ends of rows, one after another, that make up `size` values."""
     if not len(offsets) or offsets[0] != 0 or offsets[-1] != size:
         return False
@@ -253,10 +253,10 @@ def divides(offsets: NDArray[np.int64], size: int) -> bool:
     return all((starts[part] <= ends[part]).all() for part in parts)
 
 
-def consecutive(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+def concat_ranges(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     """The places of many runs of rows, one run after another.
 
-    >>> consecutive(np.array([5, 0]), np.array([2, 3])).tolist()
+    >>> concat_ranges(np.array([5, 0]), np.array([2, 3])).tolist()
     [5, 6, 0, 1, 2]
     """
     ends = np.cumsum(lengths)

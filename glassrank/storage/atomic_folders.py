@@ -1,14 +1,14 @@
 """Folders that are replaced as a whole, and those of them that are written once, with a manifest of
 their files.
 
-    with whole_folder(path) as part: ...      # a new folder beside, to write into; then all is
+    with replace_folder(path) as part: ...      # a new folder beside, to write into; then all is
                                               # synced, and the two change places
-    model = read_whole(path, load)            # a reader that begins again if it was overtaken
+    model = read_folder(path, load)            # a reader that begins again if it was overtaken
 
 Readers see the old folder or the new one, never neither.
 
-    with sealed_folder(path, "model", names) as part: ...    # write into `part`; then all counts
-    read_sealed(path, "model", load, remedy)                 # load(files) reads what was written
+    with write_checksummed_folder(path, "model", names) as part: ...   # write into `part`
+    read_checksummed_folder(path, "model", load, remedy)               # load(files) reads them
 
 A file is read as it was written, or there is a `CorruptError` that names it.
 """
@@ -26,15 +26,15 @@ from pathlib import Path
 from typing import IO, TypeVar
 
 from glassrank.errors import CorruptError, GlassrankError, InputError, disk_error, wrap_os_errors
-from glassrank.settings import shown
-from glassrank.storage.checked import (
+from glassrank.settings import shorten_repr
+from glassrank.storage.checksummed_json import (
     FileRecord,
+    checksum_file,
     parse_records,
-    read_checked,
-    record_of,
-    write_checked,
+    read_json,
+    write_json,
 )
-from glassrank.storage.folders import NOT_FOLLOWED, Folder, is_plain
+from glassrank.storage.folders import NO_FOLLOW, Folder, is_plain_name
 
 T = TypeVar("T")
 
@@ -47,11 +47,11 @@ FORMAT = 1
 
 
 @contextmanager
-def whole_folder(path: Path) -> Iterator[Path]:
+def replace_folder(path: Path) -> Iterator[Path]:
     """A folder to write to, which takes its name, and another's place, when it is complete."""
     path = path.absolute()
     name, part, old = path.name, _part(path.name), _old(path.name)
-    if not is_plain(name):
+    if not is_plain_name(name):
         raise InputError(f"{path} cannot be written: its last part is no plain name")
     in_place = False
     try:
@@ -76,7 +76,7 @@ def whole_folder(path: Path) -> Iterator[Path]:
         raise disk_error(error, f"write the folder {path}", hint) from error
 
 
-def read_whole(path: str | Path, read: Callable[[Folder], T]) -> T:
+def read_folder(path: str | Path, read: Callable[[Folder], T]) -> T:
     """What `read` makes of a folder; again, if that was replaced meanwhile and so has gone."""
     path = Path(path)
     for _ in range(_TRIES):
@@ -127,7 +127,7 @@ def _sync_tree(parent: Folder, name: str) -> None:
         return
     for _, _, files, at in os.fwalk(name, dir_fd=parent.descriptor):
         for file_name in files:
-            descriptor = os.open(file_name, os.O_RDONLY | NOT_FOLLOWED, dir_fd=at)
+            descriptor = os.open(file_name, os.O_RDONLY | NO_FOLLOW, dir_fd=at)
             try:
                 os.fsync(descriptor)
             finally:
@@ -173,7 +173,7 @@ def _exchanged(at: int, first: str, second: str) -> bool:
     raise OSError(code, os.strerror(code))
 
 
-class SealedFiles:
+class ChecksummedFiles:
     """The files of one folder, as its manifest has them."""
 
     def __init__(self, folder: Folder, records: Mapping[str, FileRecord]) -> None:
@@ -246,16 +246,18 @@ class NoFolderError(InputError):
 
 
 @contextmanager
-def sealed_folder(path: Path, kind: str, holds: Sequence[str], beside: str = "") -> Iterator[Path]:
+def write_checksummed_folder(
+    path: Path, kind: str, holds: Sequence[str], beside: str = ""
+) -> Iterator[Path]:
     """A new folder to write to; it gets its manifest and its name when it is complete. `holds` are
     the names, or patterns of names, that a folder of this kind may have: one with others in it is
     not replaced, since they would be lost. The file `beside` is left out of the manifest."""
-    with whole_folder(path) as part:
+    with replace_folder(path) as part:
         _check_replaceable(path, kind, (MANIFEST, *holds))
         yield part
         with Folder.open(part) as folder:
             names = [entry.name for entry in sorted(part.iterdir()) if entry.is_file()]
-            seal(folder, kind, [name for name in names if name != beside])
+            write_checksums(folder, kind, [name for name in names if name != beside])
 
 
 def _check_replaceable(path: Path, kind: str, holds: Sequence[str]) -> None:
@@ -267,21 +269,21 @@ def _check_replaceable(path: Path, kind: str, holds: Sequence[str]) -> None:
     for name in names:
         if not any(fnmatchcase(name, pattern) for pattern in holds):
             raise InputError(
-                f"{path} holds {shown(name)}, which is no part of a {kind}, and would be lost; "
-                "move it or choose another folder"
+                f"{path} holds {shorten_repr(name)}, which is no part of a {kind}, "
+                "and would be lost; move it or choose another folder"
             )
 
 
-def seal(folder: Folder, kind: str, names: Sequence[str]) -> None:
+def write_checksums(folder: Folder, kind: str, names: Sequence[str]) -> None:
     """Writes the manifest of files that are there."""
-    files = {name: record_of(folder, name) for name in names}
-    write_checked(folder, MANIFEST, {"format": FORMAT, "kind": kind, "files": files})
+    files = {name: checksum_file(folder, name) for name in names}
+    write_json(folder, MANIFEST, {"format": FORMAT, "kind": kind, "files": files})
 
 
-def read_sealed(
+def read_checksummed_folder(
     path: Path,
     kind: str,
-    read: Callable[[SealedFiles], T],
+    read: Callable[[ChecksummedFiles], T],
     remedy: str,
     unsealed: str = "",
 ) -> T:
@@ -289,11 +291,11 @@ def read_sealed(
     do where there is no such folder, `unsealed` what to do with one that has no manifest."""
 
     def look(folder: Folder) -> T:
-        return read(sealed_files(folder, kind, remedy))
+        return read(open_checksummed_files(folder, kind, remedy))
 
     with wrap_os_errors(f"read {path}"):
         try:
-            return read_whole(path, look)
+            return read_folder(path, look)
         except (FileNotFoundError, NotADirectoryError) as error:
             missing = Path(str(error.filename or path))
             if missing == path:
@@ -304,12 +306,12 @@ def read_sealed(
             ) from None
 
 
-def sealed_files(folder: Folder, kind: str, remedy: str) -> SealedFiles:
+def open_checksummed_files(folder: Folder, kind: str, remedy: str) -> ChecksummedFiles:
     """As the manifest has them."""
     try:
-        body = read_checked(folder, MANIFEST, remedy)
+        body = read_json(folder, MANIFEST, remedy)
         if body["format"] == FORMAT and body["kind"] == kind:
-            return SealedFiles(folder, parse_records(body["files"]))
+            return ChecksummedFiles(folder, parse_records(body["files"]))
     except (CorruptError, ValueError, KeyError, TypeError):
         pass
     raise InputError(

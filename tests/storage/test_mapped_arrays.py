@@ -9,10 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glassrank.errors import CorruptError
-from glassrank.storage.arrays import ArrayFolder, ArrayWriter, divides, open_array, open_arrays
-from glassrank.storage.checked import FileRecord
+from glassrank.storage.checksummed_json import FileRecord
 from glassrank.storage.folders import Folder
-from glassrank.storage.ragged import Strings, pack
+from glassrank.storage.mapped_arrays import (
+    ArrayFolder,
+    ArrayWriter,
+    is_partition,
+    open_array,
+    open_arrays,
+)
+from glassrank.storage.ragged_arrays import Strings, pack_strings
 
 
 @pytest.fixture
@@ -178,16 +184,16 @@ def test_another_file_is_refused(folder: Folder, content: bytes) -> None:
     ],
 )  # fmt: skip
 def test_offsets_divide_what_there_is(offsets: list[int], true: bool) -> None:
-    assert divides(np.array(offsets, np.int64), 3) == true
+    assert is_partition(np.array(offsets, np.int64), 3) == true
 
 
 def test_long_offsets_are_compared_to_the_end() -> None:
     offsets = np.arange(200_001)
-    assert divides(offsets, 200_000)
+    assert is_partition(offsets, 200_000)
     for place in (1, 65_536, 65_537, 199_999):
         wrong = offsets.copy()
         wrong[place] += 2
-        assert not divides(wrong, 200_000)
+        assert not is_partition(wrong, 200_000)
 
 
 def test_failed_work_closes_its_files_and_records_only_what_was_finished(folder: Folder) -> None:
@@ -200,7 +206,7 @@ def test_failed_work_closes_its_files_and_records_only_what_was_finished(folder:
 
 
 def as_strings(encoded: list[bytes]) -> Strings:
-    rows = pack(encoded)
+    rows = pack_strings(encoded)
     return Strings(rows.offsets, rows.values)
 
 
@@ -231,4 +237,4 @@ def test_a_string_begins_as_the_whole_does(strings: list[str], characters: int) 
     encoded = [text.encode("utf-8", "replace") for text in strings]
     found = as_strings(encoded)
     for number, text in enumerate(encoded):
-        assert found.beginning(number, characters) == text.decode()[:characters]
+        assert found.prefix(number, characters) == text.decode()[:characters]

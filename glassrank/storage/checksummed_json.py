@@ -1,6 +1,6 @@
 """JSON with a checksum, and the records by which a folder knows its files.
 
-`write_checked` is the commit of every folder that changes: durable, and there whole or not at all.
+`write_json` is the commit of every folder that changes: durable, and there whole or not at all.
 """
 
 import json
@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, NoReturn
 
 from glassrank.errors import CorruptError
-from glassrank.storage.folders import Folder, is_plain
+from glassrank.storage.folders import Folder, is_plain_name
 
-JSON_BYTES = 4 << 20
+MAX_JSON_BYTES = 4 << 20
 """The most that is read of a JSON file: a manifest has a few thousand."""
 _LARGEST_FILE = 1 << 50
 _READ_BYTES = 1 << 20
@@ -25,25 +25,25 @@ class FileRecord(NamedTuple):
     crc32: int
 
 
-def write_checked(folder: Folder, name: str, body: Any, key: str = "body") -> None:
+def write_json(folder: Folder, name: str, body: Any, key: str = "body") -> None:
     """JSON with its checksum, in one rename."""
-    folder.write(name, _serialise(body, key))
+    folder.write(name, _serialize(body, key))
 
 
-def read_checked(folder: Folder, name: str, remedy: str, key: str = "body") -> Any:
-    """What `write_checked` wrote; `remedy` says what to do if the file is damaged."""
-    content = folder.read(name, JSON_BYTES)
+def read_json(folder: Folder, name: str, remedy: str, key: str = "body") -> Any:
+    """What `write_json` wrote; `remedy` says what to do if the file is damaged."""
+    content = folder.read(name, MAX_JSON_BYTES)
     try:
         body = parse_json(content)[key]
         # Written again from what was read, it must be the same to the last byte.
-        if _serialise(body, key) == content:
+        if _serialize(body, key) == content:
             return body
     except (ValueError, KeyError, TypeError, RecursionError):
         pass
     raise CorruptError(f"{folder.path / name} is damaged; restore it from a copy, or {remedy}")
 
 
-def _serialise(body: Any, key: str) -> bytes:
+def _serialize(body: Any, key: str) -> bytes:
     text = json.dumps(body, sort_keys=True)
     stored = {"crc32": zlib.crc32(text.encode()), key: body}
     return (json.dumps(stored, indent=1, sort_keys=True) + "\n").encode()
@@ -89,23 +89,25 @@ def parse_records(plain: Any) -> dict[str, FileRecord]:
         raise ValueError("files are not a table")
     records = {}
     for name, stored in plain.items():
-        if not is_plain(name):
+        if not is_plain_name(name):
             raise ValueError(f"{str(name)[:40]!r} is no plain name")
         if not isinstance(stored, list) or len(stored) != 2:
             raise ValueError(f"{name}: expected its size and checksum")
         size, crc32 = stored
-        records[name] = FileRecord(whole(size, _LARGEST_FILE), whole(crc32, 0xFFFF_FFFF))
+        records[name] = FileRecord(
+            check_integer(size, _LARGEST_FILE), check_integer(crc32, 0xFFFF_FFFF)
+        )
     return records
 
 
-def whole(value: Any, largest: int = _LARGEST_FILE) -> int:
+def check_integer(value: Any, largest: int = _LARGEST_FILE) -> int:
     """A whole number from 0 to `largest`; anything else is a `ValueError`."""
     if type(value) is not int or not 0 <= value <= largest:
         raise ValueError(f"expected a whole number from 0 to {largest}, found {str(value)[:40]}")
     return value
 
 
-def record_of(folder: Folder, name: str) -> FileRecord:
+def checksum_file(folder: Folder, name: str) -> FileRecord:
     """Size and checksum of a file as it is."""
     size = crc32 = 0
     with folder.open_file(name) as file:

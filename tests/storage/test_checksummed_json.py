@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glassrank.errors import CorruptError
-from glassrank.storage.checked import (
-    JSON_BYTES,
+from glassrank.storage.checksummed_json import (
+    MAX_JSON_BYTES,
     FileRecord,
+    checksum_file,
     parse_json,
     parse_records,
-    read_checked,
-    record_of,
-    write_checked,
+    read_json,
+    write_json,
 )
 from glassrank.storage.folders import Folder
 
@@ -37,8 +37,8 @@ plain = st.recursive(
 @given(body=plain)
 def test_what_is_written_is_read(body: Any, tmp_path_factory: pytest.TempPathFactory) -> None:
     with Folder.open(tmp_path_factory.mktemp("json")) as folder:
-        write_checked(folder, "a.json", body)
-        assert read_checked(folder, "a.json", "write it again") == body
+        write_json(folder, "a.json", body)
+        assert read_json(folder, "a.json", "write it again") == body
 
 
 @given(content=st.binary(max_size=60) | plain.map(lambda body: json.dumps(body).encode()))
@@ -46,7 +46,7 @@ def test_anything_else_is_damaged(content: bytes, tmp_path_factory: pytest.TempP
     with Folder.open(tmp_path_factory.mktemp("json")) as folder:
         folder.write("a.json", content)
         with pytest.raises(CorruptError, match=r"a\.json is damaged; .* or write it again$"):
-            read_checked(folder, "a.json", "write it again")
+            read_json(folder, "a.json", "write it again")
 
 
 HOSTILE = {
@@ -75,7 +75,7 @@ def test_deep_json_with_a_right_checksum(tmp_path: Path, depth: int) -> None:
     with Folder.open(tmp_path) as folder:
         folder.write("a.json", content.encode())
         with pytest.raises(CorruptError, match=r"a\.json is damaged"):
-            read_checked(folder, "a.json", "write it again")
+            read_json(folder, "a.json", "write it again")
 
 
 def test_a_huge_file_is_not_read(tmp_path: Path) -> None:
@@ -83,15 +83,15 @@ def test_a_huge_file_is_not_read(tmp_path: Path) -> None:
         file.truncate(1 << 40)
     with (
         Folder.open(tmp_path) as folder,
-        pytest.raises(CorruptError, match=f"{JSON_BYTES:,} bytes"),
+        pytest.raises(CorruptError, match=f"{MAX_JSON_BYTES:,} bytes"),
     ):
-        read_checked(folder, "a.json", "write it again")
+        read_json(folder, "a.json", "write it again")
 
 
 def test_records_come_back_and_describe_the_file(tmp_path: Path) -> None:
     with Folder.open(tmp_path) as folder:
         folder.write("a", b"12345")
-        records = {"a": record_of(folder, "a")}
+        records = {"a": checksum_file(folder, "a")}
         assert records == {"a": FileRecord(5, zlib.crc32(b"12345"))}
         assert parse_records(json.loads(json.dumps(records))) == records
 

@@ -9,8 +9,8 @@ from reliability import Recorder
 
 from glassrank.errors import GlassrankError, InputError
 from glassrank.storage import sealed as module
+from glassrank.storage.atomic_folders import read_folder, replace_folder
 from glassrank.storage.folders import Folder
-from glassrank.storage.sealed import read_whole, whole_folder
 
 
 @pytest.fixture(params=["exchange", "two renames"], autouse=True)
@@ -20,7 +20,7 @@ def system(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def write(folder: Path, content: str) -> None:
-    with whole_folder(folder) as part:
+    with replace_folder(folder) as part:
         (part / "inside").mkdir()
         for file in (part / "a", part / "inside" / "b"):
             file.write_text(content)
@@ -37,10 +37,10 @@ def test_it_replaces_the_old_one_or_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "runs" / "model"
     for text in ("one", "two"):
         write(folder, text)
-    with pytest.raises(RuntimeError), whole_folder(folder) as part:
+    with pytest.raises(RuntimeError), replace_folder(folder) as part:
         (part / "a").write_text("three")
         raise RuntimeError
-    assert read_whole(folder, content) == "two"
+    assert read_folder(folder, content) == "two"
     assert [path.name for path in folder.parent.iterdir()] == ["model"]
 
 
@@ -52,7 +52,7 @@ def test_a_killed_writer_leaves_the_old_or_the_new_and_the_next_one_tidies_up(
     write(folder, "old")
     calls = (os, "rename"), (os, "fsync"), (module, "_exchanged")
     while killed(dies_at(number, lambda: write(folder, "new"), *calls)):
-        seen.add(read_whole(folder, content))
+        seen.add(read_folder(folder, content))
         write(folder, "old")
         assert [path.name for path in tmp_path.iterdir()] == ["model"]
         number += 1
@@ -73,20 +73,20 @@ def test_a_reader_that_was_overtaken_begins_again(tmp_path: Path) -> None:
         tries.append(opened)
         return content(opened)
 
-    assert read_whole(folder, read) == "new"
+    assert read_folder(folder, read) == "new"
     assert len(tries) == 2
 
 
 def test_what_is_damaged_is_not_read_forever(tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
     with pytest.raises(FileNotFoundError):
-        read_whole(tmp_path / "model", content)
+        read_folder(tmp_path / "model", content)
     with pytest.raises(FileNotFoundError):
-        read_whole(tmp_path / "nothing", content)
+        read_folder(tmp_path / "nothing", content)
 
 
 def test_a_second_writer_is_refused(tmp_path: Path) -> None:
-    with whole_folder(tmp_path / "model") as part:
+    with replace_folder(tmp_path / "model") as part:
         (part / "a").write_text("first")
         with pytest.raises(GlassrankError, match=r"another process is writing to .*model"):
             write(tmp_path / "model", "second")
@@ -115,7 +115,7 @@ def test_what_stands_in_the_way_leads_nowhere(tmp_path: Path, name: str, kind: s
         place.symlink_to(victim if kind == "folder link" else victim / "a")
     try:
         write(place.parent / "model", "new")
-        assert read_whole(place.parent / "model", content) == "new"
+        assert read_folder(place.parent / "model", content) == "new"
     except GlassrankError:
         assert name in (".model.lock", "model")
         assert place.is_symlink() or place.exists()
@@ -127,7 +127,7 @@ def test_what_stands_in_the_way_leads_nowhere(tmp_path: Path, name: str, kind: s
 
 def test_a_name_that_is_no_name_is_refused(tmp_path: Path) -> None:
     for name in ("..", ".hidden"):
-        with pytest.raises(InputError, match="no plain name"), whole_folder(tmp_path / name):
+        with pytest.raises(InputError, match="no plain name"), replace_folder(tmp_path / name):
             pass
 
 
@@ -141,9 +141,9 @@ def test_a_full_disk_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(module, "_sync_tree", fails)
     with pytest.raises(GlassrankError, match=r"cannot write the folder .*model: No space.*before"):
         write(tmp_path / "model", "new")
-    assert read_whole(tmp_path / "model", content) == "old"
+    assert read_folder(tmp_path / "model", content) == "old"
     monkeypatch.undo()
     monkeypatch.setattr(Folder, "sync", fails)
     with pytest.raises(GlassrankError, match=r"make .*model durable.*written all the same"):
         write(tmp_path / "model", "new")
-    assert read_whole(tmp_path / "model", content) == "new"
+    assert read_folder(tmp_path / "model", content) == "new"

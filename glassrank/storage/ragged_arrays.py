@@ -22,11 +22,11 @@ class Ragged:
         return self.values[self.offsets[row] : self.offsets[row + 1]]
 
     @property
-    def owners(self) -> NDArray[np.int64]:
+    def row_ids(self) -> NDArray[np.int64]:
         """The row that each value stands in."""
         return np.repeat(np.arange(len(self)), np.diff(self.offsets))
 
-    def padded(self, length: int) -> NDArray[np.int32]:
+    def pad(self, length: int) -> NDArray[np.int32]:
         """(n, length), cut and filled with zeros."""
         sizes = np.minimum(np.diff(self.offsets), length)
         out = np.zeros((len(self), length), np.int32)
@@ -37,7 +37,7 @@ class Ragged:
         return out
 
     @classmethod
-    def of(cls, rows: list[NDArray[Any]], dtype: Any) -> "Ragged":
+    def from_rows(cls, rows: list[NDArray[Any]], dtype: Any) -> "Ragged":
         """Rows one after another, as values of one type."""
         offsets = np.zeros(len(rows) + 1, np.int64)
         np.cumsum([len(row) for row in rows], out=offsets[1:])
@@ -55,15 +55,15 @@ class Strings(Sequence[str]):
         self._offsets = offsets.data
         self._data = data.data
 
-    def size(self, number: int) -> int:
+    def num_bytes(self, number: int) -> int:
         """One string's number of bytes."""
         return int(self._offsets[number + 1] - self._offsets[number])
 
-    def encoded(self, number: int) -> bytes:
+    def get_bytes(self, number: int) -> bytes:
         """One string's bytes."""
         return bytes(self._data[self._offsets[number] : self._offsets[number + 1]])
 
-    def beginning(self, number: int, characters: int) -> str:
+    def prefix(self, number: int, characters: int) -> str:
         """Its first characters, at the cost of so many, whatever its length."""
         start, stop = self._offsets[number], self._offsets[number + 1]
         part = bytes(self._data[start : min(stop, start + 4 * characters)])
@@ -79,7 +79,7 @@ class Strings(Sequence[str]):
             return [self[i] for i in range(*number.indices(len(self)))]
         if not 0 <= number < len(self):
             raise IndexError(number)
-        return self.encoded(number).decode("utf-8", "replace")
+        return self.get_bytes(number).decode("utf-8", "replace")
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -96,14 +96,14 @@ class Strings(Sequence[str]):
         low, high = 0, len(self)
         while low < high:
             middle = (low + high) // 2
-            if self.encoded(middle) < key:
+            if self.get_bytes(middle) < key:
                 low = middle + 1
             else:
                 high = middle
-        return low if low < len(self) and self.encoded(low) == key else -1
+        return low if low < len(self) and self.get_bytes(low) == key else -1
 
 
-def pack(strings: Sequence[bytes]) -> Ragged:
+def pack_strings(strings: Sequence[bytes]) -> Ragged:
     """As `Strings` reads them: offsets, and bytes as values."""
     offsets = np.zeros(len(strings) + 1, np.int64)
     np.cumsum(np.fromiter(map(len, strings), np.int64, len(strings)), out=offsets[1:])
