@@ -8,7 +8,7 @@ from killed import dies_at, killed
 from reliability import Recorder
 
 from glassrank.errors import GlassrankError, InputError
-from glassrank.storage import sealed as module
+from glassrank.storage import atomic_folders as module
 from glassrank.storage.atomic_folders import read_folder, replace_folder
 from glassrank.storage.folders import Folder
 
