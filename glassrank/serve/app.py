@@ -1,13 +1,11 @@
-"""The application: every address, and what answers there; what clients ask first (models, methods,
-limits, reports), and `/docs`, one plain page of what the service answers to, which loads nothing
-from elsewhere.
+"""The application: endpoints for search, explanations, re-ranking and the service's state, the
+static files of the page, and `/docs`, an API reference that loads nothing from elsewhere.
 """
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
-from functools import partial
 from html import escape
 from pathlib import Path
 from typing import Annotated, Any
@@ -36,38 +34,38 @@ from glassrank.serve.schemas import (
     describe_search_parameters,
     parse_search,
 )
-from glassrank.serve.searching import NDJSON, ScoreExplainer, Searcher, need_document
+from glassrank.serve.searching import NDJSON, ScoreExplainer, Searcher, check_document
 from glassrank.serve.service import Service, json_response, to_bytes
 from glassrank.tracing import switch_on
 
-_PAGE = """<!doctype html>
+_DOCS_PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title></head><body>
-<h1>{title}</h1><p>{about}</p><p>The same for programs: <a href="/openapi.json">openapi.json</a></p>
+<h1>{title}</h1><p>{about}</p><p>As OpenAPI: <a href="/openapi.json">openapi.json</a></p>
 {parts}</body></html>
 """
-
-_REFUSAL = "A refusal, with a `message` that says why."
 PAGE = Path(__file__).parent / "page"
-OPEN = frozenset(("/healthz", "/readyz", "/docs", "/openapi.json"))
-"""What anybody may ask, key or not: nothing here tells of documents."""
+PUBLIC = frozenset(("/healthz", "/readyz", "/docs", "/openapi.json"))
+"""Endpoints that need no key: they return nothing about documents."""
 
 
 def make_app(
     options: Options,
     reloader: IndexReloader | None = None,
-    stuck: Callable[[], None] = lambda: None,
+    on_stuck: Callable[[], None] = lambda: None,
 ) -> ASGIApp:
     """`reloader`: an index that is loaded already; a worker process loads its own, without
-    verifying every byte again. `stuck` is called if work still runs when the service has closed."""
-    if options.traces:  # here, since each process of several has its own
+    verifying every byte again. `on_stuck` is called if work still runs when the service has
+    closed."""
+    if options.traces:  # here, since each worker process has its own tracer
         switch_on()
     service = Service(options, reloader or IndexReloader(options, verify=False))
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        with service.running(stuck):
+        with service.run_in_background(on_stuck):
             yield
 
+    error = {"description": "An error, with a `code` and a `message`."}
     app = FastAPI(
         title="glassrank",
         version=__version__,
@@ -76,94 +74,92 @@ def make_app(
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        responses={status: {"description": _REFUSAL} for status in ("4XX", "503")},
+        responses=dict.fromkeys(("4XX", "503"), error),
         exception_handlers=HANDLERS,  # type: ignore[arg-type]
     )
-    _add_answers(app, service)
-    _add_state(app, service)
-    addresses = _addresses(app, service)
+    _add_search_endpoints(app, service)
+    _add_state_endpoints(app, service)
+    endpoints = _describe_endpoints(app, service)
     app.mount("/", StaticFiles(directory=PAGE, html=True))
     pages = frozenset(("/", *(f"/{path.name}" for path in PAGE.iterdir())))
-    _name_models(app, options)
-    return RequestMiddleware(app, service, addresses, pages)
+    _add_model_names(app, options)
+    return RequestMiddleware(app, service, endpoints, pages)
 
 
-def _addresses(app: FastAPI, service: Service) -> dict[str, Endpoint]:
-    """Where the application itself answers: whatever is added is behind the key at once."""
+def _describe_endpoints(app: FastAPI, service: Service) -> dict[str, Endpoint]:
+    """Every route of the application: a new one needs the key unless it is in `PUBLIC`."""
     limits = service.limits
     small = min(limits.small_body_bytes, limits.body_bytes), limits.small_body_values
     large = limits.body_bytes, limits.body_values
-    # Those whose requests wait for threads, or have bodies.
     known = {
         "/search": Endpoint(queue=service.searches, body=small),
         "/explain": Endpoint(queue=service.texts, body=small),
         "/doc": Endpoint(queue=service.texts),
         **dict.fromkeys(("/v1/rerank", "/v2/rerank"), Endpoint(queue=service.texts, body=large)),
-        **dict.fromkeys(OPEN, Endpoint(open=True)),
+        **dict.fromkeys(PUBLIC, Endpoint(is_public=True)),
     }
-    addresses: dict[str, Endpoint] = {}
+    endpoints: dict[str, Endpoint] = {}
     for route in app.routes:
         assert isinstance(route, Route) and "{" not in route.path, route
-        address = addresses.get(route.path) or known.get(route.path, Endpoint())
-        methods = address.methods | frozenset(route.methods or ())
-        addresses[route.path] = replace(address, methods=methods)
-    return addresses
+        endpoint = endpoints.get(route.path) or known.get(route.path, Endpoint())
+        methods = endpoint.methods | frozenset(route.methods or ())
+        endpoints[route.path] = replace(endpoint, methods=methods)
+    return endpoints
 
 
-def _name_models(app: FastAPI, options: Options) -> None:
-    """The schema names the models that there are, for programs that read it."""
+def _add_model_names(app: FastAPI, options: Options) -> None:
+    """Lists the names of the models in the OpenAPI schema."""
     names = list(options.pipelines)
     schema = app.openapi()
-    forms = schema["components"]["schemas"]
+    schemas = schema["components"]["schemas"]
     (asked,) = (p for p in schema["paths"]["/search"]["get"]["parameters"] if p["name"] == "model")
     for field, known in (
-        (forms["SearchRequest"]["properties"]["model"], [*names, NO_MODEL]),
+        (schemas["SearchRequest"]["properties"]["model"], [*names, NO_MODEL]),
         (asked["schema"], [*names, NO_MODEL]),
-        (forms["ExplainRequest"]["properties"]["model"], names),
+        (schemas["ExplainRequest"]["properties"]["model"], names),
     ):
-        for form in field["anyOf"]:
-            text = form.get("items", form)
+        for choice in field["anyOf"]:
+            text = choice.get("items", choice)
             if text["type"] == "string" and known:
                 text["enum"] = known
 
 
-def _add_answers(app: FastAPI, service: Service) -> None:
+def _add_search_endpoints(app: FastAPI, service: Service) -> None:
     searcher, explainer = Searcher(service), ScoreExplainer(service)
     reranker = TextsReranker(service)
-
     streams: dict[int | str, Any] = {
         200: {"content": {NDJSON: {}}, "description": "As one object, or as a stream."}
     }
 
     @app.post("/search", responses=streams)
-    async def search(request: Request, form: SearchRequest) -> Response:
-        """Hits for a query within its budget; for a list of queries, a list of answers."""
-        return await searcher(request, form)
+    async def search(request: Request, params: SearchRequest) -> Response:
+        """Hits for a query within its budget; for a list of queries, a list of responses."""
+        return await searcher(request, params)
 
-    @app.get(
-        "/search", responses=streams, openapi_extra={"parameters": describe_search_parameters()}
-    )
+    parameters = {"parameters": describe_search_parameters()}
+
+    @app.get("/search", responses=streams, openapi_extra=parameters)
     async def search_by_url(request: Request) -> Response:
-        """The same, with everything in the address."""
+        """The same, with all parameters in the URL."""
         return await searcher(request, parse_search(request.scope["query_string"]))
 
     @app.post("/explain")
-    async def explain(request: Request, form: ExplainRequest) -> Response:
+    async def explain(request: Request, params: ExplainRequest) -> Response:
         """Why a document has its score; two side by side; what a change would do."""
-        return await explainer(request, form)
+        return await explainer(request, params)
 
     @app.post("/v1/rerank")
-    async def rerank_v1(request: Request, form: RerankRequest) -> Response:
-        """Given texts, best first, as Cohere's v1 and Jina's clients ask for it."""
-        return await reranker(request, form, "1")
+    async def rerank_v1(request: Request, params: RerankRequest) -> Response:
+        """Given texts, best first, for clients of Cohere's v1 and of Jina."""
+        return await reranker(request, params, "1")
 
     @app.post("/v2/rerank")
-    async def rerank_v2(request: Request, form: RerankRequest) -> Response:
-        """Given texts, best first, as Cohere's v2 clients ask for it."""
-        return await reranker(request, form, "2")
+    async def rerank_v2(request: Request, params: RerankRequest) -> Response:
+        """Given texts, best first, for clients of Cohere's v2."""
+        return await reranker(request, params, "2")
 
 
-def _add_state(app: FastAPI, service: Service) -> None:
+def _add_state_endpoints(app: FastAPI, service: Service) -> None:
     @app.get("/doc")
     async def doc(request: Request, id: Annotated[DocId, Query()]) -> Response:  # noqa: A002
         """A document as it was indexed; of a very long one the beginning, and `cut` is true."""
@@ -171,7 +167,7 @@ def _add_state(app: FastAPI, service: Service) -> None:
         budget_ms = service.options.texts_budget_ms
 
         def read(_: Deadline) -> bytes:
-            need_document(loaded, id, service.limits)
+            check_document(loaded, id, service.limits)
             most = service.limits.doc_characters
             document = asdict(loaded.index.doc(id, most + 1))
             is_cut = document.pop("fields_cut") or len(document["text"]) > most
@@ -183,10 +179,12 @@ def _add_state(app: FastAPI, service: Service) -> None:
     @app.get("/info")
     async def info() -> Response:
         """Models, methods, limits, and the state of the index."""
-        return json_response(to_bytes(information(service)))
+        return json_response(to_bytes(describe_service(service)))
 
-    for name, read in reports(service.options).items():
-        app.get(f"/{name}", summary=f"What `glassrank {name}` has found.")(_report(read))
+    for name, path in _report_files(service.options):
+        app.get(f"/{name}", summary=f"The report of `glassrank {name}`.")(
+            _report_endpoint(path, service.options.reports_pending)
+        )
 
     @app.get("/healthz")
     async def healthz() -> Response:
@@ -195,7 +193,7 @@ def _add_state(app: FastAPI, service: Service) -> None:
 
     @app.get("/readyz")
     async def readyz() -> Response:
-        """Whether index and models are loaded, and no end is near."""
+        """Whether index and models are loaded, and the service is not closing."""
         if service.closing:
             raise HttpError(503, "this service is closing", 1000.0)
         return json_response(to_bytes({"status": "ok", "models": list(service.loaded.pipelines)}))
@@ -207,19 +205,12 @@ def _add_state(app: FastAPI, service: Service) -> None:
 
     @app.get("/docs", include_in_schema=False)
     async def docs() -> Response:
-        return HTMLResponse(reference_page(app.openapi()))
+        return HTMLResponse(render_reference(app.openapi()))
 
 
-def _report(read: Callable[[], bytes]) -> Callable[[], Awaitable[Response]]:
-    async def answer() -> Response:
-        return json_response(read())
-
-    return answer
-
-
-def information(service: Service) -> dict[str, Any]:
-    """What a client can ask for here, and what the index holds now."""
-    loaded = service.loaded
+def describe_service(service: Service) -> dict[str, Any]:
+    """The body of `/info`: what a client can ask for, and what the index holds now."""
+    loaded, options = service.loaded, service.options
     return {
         "version": __version__,
         "index": {
@@ -227,20 +218,20 @@ def information(service: Service) -> dict[str, Any]:
             "generation": loaded.index.generation,
             "behind": bool(service.reloader.behind),
         },
-        "models": [_model(name, pipeline) for name, pipeline in loaded.pipelines.items()],
+        "models": [_describe_model(name, each) for name, each in loaded.pipelines.items()],
         "methods": METHODS,
-        "budget_ms": service.options.budget_ms,
-        "texts_budget_ms": service.options.texts_budget_ms,
+        "budget_ms": options.budget_ms,
+        "texts_budget_ms": options.texts_budget_ms,
         "limits": asdict(service.limits),
-        "samples": service.options.samples,
-        "subject": service.options.subject,
-        "encoding": service.options.reports_pending and loaded.unencoded(),
-        "reports": [name for name, _ in _report_files(service.options)],
+        "samples": options.samples,
+        "subject": options.subject,
+        "encoding": options.reports_pending and loaded.encodes_on_the_fly(),
+        "reports": [name for name, _ in _report_files(options)],
     }
 
 
-def _model(name: str, pipeline: Pipeline) -> dict[str, Any]:
-    """Of a cascade, its first model; `kind` and `stored` name all of them."""
+def _describe_model(name: str, pipeline: Pipeline) -> dict[str, Any]:
+    """Lengths are those of a cascade's first model; `kind` and `stored` name all models."""
     usage = pipeline.reranker.usage
     rankers = [stage.reranker.model for stage in pipeline.stages]
     stored = [stage.store.dtype for stage in pipeline.stages if stage.store is not None]
@@ -256,19 +247,25 @@ def _model(name: str, pipeline: Pipeline) -> dict[str, Any]:
     }
 
 
-def reports(options: Options) -> dict[str, Callable[[], bytes]]:
-    """JSON that other commands have written, for the page, by the names of its addresses. What is
-    there is read once; what still follows, when somebody asks for it."""
-    readers: dict[str, Callable[[], bytes]] = {}
-    for name, path in _report_files(options):
-        if options.reports_pending and not path.exists():
-            readers[name] = partial(_read_later, path)
-        else:
-            readers[name] = partial(bytes, _read(path))
-    return readers
+def _report_files(options: Options) -> list[tuple[str, Path]]:
+    """Reports that other commands write for the page, by the names of their endpoints."""
+    pairs = (("clusters", options.clusters), ("budget", options.curves))
+    return [(name, path) for name, path in pairs if path is not None]
 
 
-def _read(path: Path) -> bytes:
+def _report_endpoint(path: Path, is_pending: bool) -> Callable[[], Awaitable[Response]]:
+    """Sends a report; reads it now, unless it is pending and not written yet."""
+    content = None if is_pending and not path.exists() else _read_report(path)
+
+    async def send_report() -> Response:
+        if content is None and not path.exists():
+            raise HttpError(503, "This is being measured; try again in a minute or two.", 1e3)
+        return json_response(content or _read_report(path))
+
+    return send_report
+
+
+def _read_report(path: Path) -> bytes:
     try:
         content = path.read_bytes()
         json.loads(content)
@@ -277,64 +274,47 @@ def _read(path: Path) -> bytes:
     return content
 
 
-def _read_later(path: Path) -> bytes:
-    if not path.exists():
-        raise HttpError(503, "This is being measured; it will be here in a minute or two.", 1e3)
-    return _read(path)
-
-
-def _report_files(options: Options) -> list[tuple[str, Path]]:
-    pairs = (("clusters", options.clusters), ("budget", options.curves))
-    return [(name, path) for name, path in pairs if path is not None]
-
-
-def reference_page(schema: dict[str, Any]) -> str:
-    """Every address and its form, as one HTML page without scripts."""
-    parts = [
-        _operation(method, path, operation, schema)
-        for path, operations in schema["paths"].items()
-        for method, operation in operations.items()
-    ]
+def render_reference(schema: dict[str, Any]) -> str:
+    """Every endpoint with its parameters, as one HTML page without scripts."""
+    parts = []
+    for path, operations in schema["paths"].items():
+        for method, operation in operations.items():
+            rows = "".join(
+                f"<tr><td><code>{escape(name)}</code></td>"
+                f"<td>{escape(_describe_type(field))}</td><td>{escape(about)}</td></tr>"
+                for name, field, about in _list_fields(operation, schema)
+            )
+            table = f"<table><tbody>{rows}</tbody></table>" if rows else ""
+            about = escape(operation.get("description") or operation.get("summary", ""))
+            title = f"{method.upper()} {escape(path)}"
+            parts.append(f"<h2><code>{title}</code></h2><p>{about}</p>{table}\n")
     info = schema["info"]
     title = escape(f"{info['title']} {info['version']}")
-    return _PAGE.format(title=title, about=escape(info["description"]), parts="".join(parts))
+    return _DOCS_PAGE.format(title=title, about=escape(info["description"]), parts="".join(parts))
 
 
-def _operation(method: str, path: str, operation: dict[str, Any], schema: dict[str, Any]) -> str:
-    rows = "".join(
-        f"<tr><td><code>{escape(name)}</code></td><td>{escape(kind)}</td><td>{escape(about)}</td></tr>"
-        for name, kind, about in _fields(operation, schema)
-    )
-    table = f"<table><tbody>{rows}</tbody></table>" if rows else ""
-    about = escape(operation.get("description") or operation.get("summary", ""))
-    return f"<h2><code>{method.upper()} {escape(path)}</code></h2><p>{about}</p>{table}\n"
-
-
-def _fields(operation: dict[str, Any], schema: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """(name, type, what it is) of every parameter, and of every field of the body."""
+def _list_fields(
+    operation: dict[str, Any], schema: dict[str, Any]
+) -> Iterator[tuple[str, dict[str, Any], str]]:
+    """(name, schema, description) of every parameter, and of every field of the body."""
     for parameter in operation.get("parameters", ()):
-        about = parameter.get("description", "")
-        yield parameter["name"], _kind(parameter["schema"]), about
+        yield parameter["name"], parameter["schema"], parameter.get("description", "")
     content = operation.get("requestBody", {}).get("content", {})
     reference = content.get("application/json", {}).get("schema", {}).get("$ref")
     if reference:
-        for name, field in _named(reference, schema)["properties"].items():
-            yield name, _kind(field), field.get("description", "")
+        body = schema["components"]["schemas"][reference.rpartition("/")[2]]
+        for name, field in body["properties"].items():
+            yield name, field, field.get("description", "")
 
 
-def _named(reference: str, schema: dict[str, Any]) -> dict[str, Any]:
-    form: dict[str, Any] = schema["components"]["schemas"][reference.rpartition("/")[2]]
-    return form
-
-
-def _kind(field: dict[str, Any]) -> str:
+def _describe_type(field: dict[str, Any]) -> str:
     """
-    >>> _kind({"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "null"}]})
+    >>> _describe_type({"anyOf": [{"type": "array", "items": {"type": "string"}}]})
     'list of string'
     """
     if "anyOf" in field:
-        kinds = [_kind(choice) for choice in field["anyOf"] if choice.get("type") != "null"]
-        return " or ".join(kinds)
+        choices = (choice for choice in field["anyOf"] if choice.get("type") != "null")
+        return " or ".join(map(_describe_type, choices))
     if field.get("type") == "array":
-        return f"list of {_kind(field['items'])}"
+        return f"list of {_describe_type(field['items'])}"
     return str(field.get("type") or field.get("$ref", "").rpartition("/")[2])

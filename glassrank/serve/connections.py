@@ -30,7 +30,7 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from glassrank.serve.error_responses import error_body
+from glassrank.serve.error_responses import CODES, error_body
 from glassrank.serve.limits import Limits
 
 try:
@@ -361,7 +361,7 @@ class _JsonErrors(H11Protocol):
 
     def send_400_response(self, msg: str) -> None:
         """Before there is a request that the application could answer."""
-        body = error_body("the request cannot be read as HTTP, or has no Host header")
+        body = error_body("the request is not HTTP, or has no Host header", CODES[400])
         headers = [
             (b"content-type", b"application/json"),
             (b"content-length", str(len(body)).encode()),

@@ -1,4 +1,4 @@
-"""What is answered when a request is not: a status, a sentence, and when to come again."""
+"""Error responses: a status, a code, a message, and when to try again."""
 
 import json
 import math
@@ -11,66 +11,80 @@ from starlette.responses import Response
 from glassrank.deadline import LateError
 from glassrank.errors import GlassrankError, InputError
 
-_LONGEST = 1_000
-_FORMS = 4
+CODES = {
+    400: "bad_input",
+    401: "unauthorized",
+    403: "forbidden",
+    404: "not_found",
+    405: "method_not_allowed",
+    408: "body_timeout",
+    413: "too_large",
+    421: "unknown_host",
+    429: "too_many_requests",
+    500: "internal_error",
+    503: "overloaded",
+}
+"""The `code` of a response by its status. A `GlassrankError` has a code of its own."""
+_MAX_CHARS = 1_000
+_MAX_ERRORS = 4
 
 
 class HttpError(Exception):
-    """A request that is not answered, and why."""
+    """The request gets an error response. `retry_after_ms` says when to try again, if the fault is
+    not the client's."""
 
     def __init__(self, status: int, message: str, retry_after_ms: float | None = None) -> None:
         super().__init__(message)
         self.status = status
         self.message = message
         self.retry_after_ms = retry_after_ms
-        """After which it is worth another try, for refusals that are not the client's fault."""
 
 
 def bad_request(message: str) -> HttpError:
-    """A request that can never be answered as it is."""
+    """Status 400."""
     return HttpError(400, message)
 
 
-def json_error(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
+def json_error(
+    status: int, message: str, headers: dict[str, str] | None = None, code: str = ""
+) -> Response:
+    """An error response; the code follows from the status unless it is given."""
+    body = error_body(message, code or CODES.get(status, CODES[500]))
+    return Response(body, status, headers, media_type="application/json")
+
+
+def error_body(message: str, code: str) -> bytes:
     """Cohere's clients read `message`, Jina's read `detail`."""
-    return Response(error_body(message), status, headers, media_type="application/json")
+    if len(message) > _MAX_CHARS:  # a message may quote the request
+        message = message[:_MAX_CHARS] + " …"
+    return json.dumps({"code": code, "message": message, "detail": message}).encode()
 
 
-def error_body(message: str) -> bytes:
-    """The body of every error response."""
-    if len(message) > _LONGEST:  # what was wrong may be quoted in it
-        message = message[:_LONGEST] + " …"
-    return json.dumps({"message": message, "detail": message}).encode()
+def to_response(error: HttpError, code: str = "") -> Response:
+    """The response to send for an error."""
+    headers = {"WWW-Authenticate": "Bearer"} if error.status == 401 else None
+    if error.retry_after_ms is not None:
+        # A new connection may reach a worker that has less to do.
+        seconds = max(1, math.ceil(error.retry_after_ms / 1e3))
+        headers = {"Retry-After": str(seconds), "Connection": "close"}
+    return json_error(error.status, error.message, headers, code)
 
 
-async def handle_http_error(request: Request, refusal: Exception) -> Response:
-    assert isinstance(refusal, HttpError)
-    return to_response(refusal)
-
-
-def to_response(refusal: HttpError) -> Response:
-    """A refusal as the answer that clients understand."""
-    if refusal.retry_after_ms is None:
-        more = {"WWW-Authenticate": "Bearer"} if refusal.status == 401 else None
-        return json_error(refusal.status, refusal.message, more)
-    return retry_later(refusal.message, refusal.retry_after_ms, refusal.status)
-
-
-def retry_later(message: str, retry_after_ms: float = 0.0, status: int = 429) -> Response:
-    """Whoever comes again on a new connection may meet a worker that has less to do."""
-    seconds = max(1, math.ceil(retry_after_ms / 1e3))
-    return json_error(status, message, {"Retry-After": str(seconds), "Connection": "close"})
+async def handle_http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HttpError)
+    return to_response(error)
 
 
 async def handle_glassrank_error(request: Request, error: Exception) -> Response:
-    """Errors for people, from deeper inside."""
+    """Errors of the packages that the service uses."""
+    assert isinstance(error, GlassrankError)
     if isinstance(error, LateError):
-        return retry_later(str(error), status=503)
-    return json_error(400 if isinstance(error, InputError) else 500, str(error))
+        return to_response(HttpError(503, str(error), 0.0), error.code)
+    return json_error(400 if isinstance(error, InputError) else 500, str(error), code=error.code)
 
 
 async def handle_framework_error(request: Request, error: Exception) -> Response:
-    """What the guard lets through, and the framework does not."""
+    """What the middleware accepts, and the framework does not."""
     assert isinstance(error, HTTPException)
     message = str(error.detail)
     if error.status_code == 400:
@@ -79,33 +93,32 @@ async def handle_framework_error(request: Request, error: Exception) -> Response
 
 
 async def handle_invalid_request(request: Request, error: Exception) -> Response:
-    """What does not have the form that was expected: the first thing that is wrong with it."""
+    """A request that does not match its schema: names the first field that is wrong."""
     assert isinstance(error, RequestValidationError)
-    # Where there are two forms, what is wrong with the right one says more than that it is not the
-    # other.
-    errors = sorted(error.errors()[:_FORMS], key=lambda mistake: mistake["type"].endswith("_type"))
+    # Where a field has two types, an error in the matching one says more than "not the other".
+    errors = sorted(error.errors()[:_MAX_ERRORS], key=lambda each: each["type"].endswith("_type"))
     first = errors[0]
     if first["type"] == "json_invalid":
         where = f"at character {first['loc'][-1]}"
         return json_error(400, f"the body is not JSON {where}: {first['ctx']['error']}")
     if first["loc"] == ("body",):
         return json_error(400, "expected a JSON object, with Content-Type: application/json")
-    place = ".".join(str(part) for part in first["loc"][1:] if _is_name(part))
+    place = ".".join(str(part) for part in first["loc"][1:] if _is_field(part))
     problem = first["msg"][:1].lower() + first["msg"][1:]
     return json_error(400, f"{place}: {problem}; see /docs")
 
 
-def _is_name(part: int | str) -> bool:
-    """Of a field, and not of one of the forms that it may have.
+def _is_field(part: int | str) -> bool:
+    """Whether a part of a location names a field, not one of the types that it may have.
 
-    >>> [_is_name(part) for part in ("query", 3, "str", "list[constrained-str]")]
+    >>> [_is_field(part) for part in ("query", 3, "str", "list[constrained-str]")]
     [True, True, False, False]
     """
     return isinstance(part, int) or (part.isidentifier() and part not in ("str", "int", "float"))
 
 
 async def handle_bug(request: Request, error: Exception) -> Response:
-    return json_error(500, "this should not have happened; the service's log says more")
+    return json_error(500, "an internal error occurred; the service's log has the details")
 
 
 HANDLERS = {

@@ -1,4 +1,4 @@
-"""Every limit of the service, in one place: what grows with what a client does has a bound here.
+"""Every limit of the service. Whatever a client can make grow has a bound here.
 
 `glassrank serve --help` and docs/service.md list them; `--limit NAME=VALUE` changes one.
 """
@@ -10,7 +10,7 @@ from glassrank.errors import InputError
 
 
 def _limit(default: float, about: str) -> float:
-    """A field whose meaning `--help` prints."""
+    """A field with the text that `--help` prints."""
     return field(default=default, metadata={"about": about})
 
 
@@ -28,7 +28,7 @@ class Limits:
     body_values: int = _count(100_000, "JSON values in a body of texts to re-rank")
     small_body_values: int = _count(1_000, "JSON values in any other body")
     body_chunks: int = _count(10_000, "chunks of a body with Transfer-Encoding: chunked")
-    unfinished_body_bytes: int = _count(128 << 20, "bodies that are still coming in, together")
+    unfinished_body_bytes: int = _count(128 << 20, "bodies that are still arriving, together")
     query_string_bytes: int = _count(16 << 10, "query string")
     query_characters: int = _count(2_000, "query")
     queries: int = _count(64, "queries of a request")
@@ -53,11 +53,11 @@ class Limits:
     # Connections
     connections: int = _count(256, "open connections")
     connections_per_address: int = _count(
-        256, "open connections of one address, of those that have not shown the key"
+        256, "open connections of one address that have not sent the key"
     )
-    pipelined_requests: int = _count(32, "requests that a client may send ahead, one after another")
+    pipelined_requests: int = _count(32, "pipelined requests of a client")
     keyless_requests_per_second: int = _count(
-        50, "requests without the key that an address may make, where there is a key"
+        50, "requests of one address without the key, if there is a key"
     )
     addresses: int = _count(4_096, "addresses whose requests are counted")
     header_seconds: float = _limit(10.0, "time for the headers of a first request")
@@ -79,8 +79,7 @@ def change_limits(limits: Limits, settings: Iterable[str]) -> Limits:
         name, _, text = setting.partition("=")
         if name not in kinds:
             raise InputError(
-                f"--limit {setting!r}: there is no limit of that name; `glassrank serve --help` "
-                "lists them"
+                f"--limit {setting!r}: unknown limit; `glassrank serve --help` lists them"
             )
         try:
             value = kinds[name](text)
@@ -95,9 +94,9 @@ def change_limits(limits: Limits, settings: Iterable[str]) -> Limits:
 def describe_limits(limits: Limits | None = None) -> list[tuple[str, str, str]]:
     """(name, value, meaning) of each."""
     limits = limits or Limits()
-    return [
-        (each.name, f"{getattr(limits, each.name):,g}", each.metadata["about"])
-        if isinstance(getattr(limits, each.name), float)
-        else (each.name, f"{getattr(limits, each.name):,}", each.metadata["about"])
-        for each in fields(limits)
-    ]
+    rows = []
+    for each in fields(limits):
+        value = getattr(limits, each.name)
+        shown = f"{value:,g}" if isinstance(value, float) else f"{value:,}"
+        rows.append((each.name, shown, each.metadata["about"]))
+    return rows

@@ -1,12 +1,12 @@
-"""The index with its models, at one moment; and the one that is served now.
+"""The index with its models at one moment, and what reloads it when it changes.
 
-A changed index is loaded beside the one that is served, and then takes its place: a request that
-is running ends on what it began with, and none ever sees half of a change.
+A changed index is loaded beside the current one, and then replaces it: a running request ends with
+the state that it began with, and no request sees half of a change.
 """
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -21,25 +21,26 @@ from glassrank.index.segment import SegmentRecord
 from glassrank.index.snapshot import read_manifest
 from glassrank.rerank import Pipeline, Reranker, warm_up
 from glassrank.rerank.cascade_plan import CascadePlan
+from glassrank.rerank.stages import IndexStage
 from glassrank.rerank.text_pipeline import LIST_MODELS
 from glassrank.serve.options import Options
 
 METHODS = ("bm25", "ql", "bm25+rm3", "ql+rm3")
 NO_MODEL = "none"
-"""What a request says instead of a model's name to have the first stage alone."""
+"""The model name of a request that asks for the first stage alone."""
 
 _log = logging.getLogger("glassrank.serve")
 
 
 @dataclass(frozen=True)
 class LoadedIndex:
-    """One state of index, models and stores; a request keeps to the one that it began with."""
+    """One state of index, models and stores; a request keeps the state that it began with."""
 
     index: Index
     pipelines: Mapping[str, Pipeline]
-    """By the models' names; the first is used unless a request names another."""
-    alone: Pipeline
-    """The first stage, where there is no model."""
+    """By name; the first is the default."""
+    first_stage: Pipeline
+    """A pipeline without a model."""
 
     @classmethod
     def open(
@@ -50,13 +51,14 @@ class LoadedIndex:
         verify: bool,
         shards: Shards | None = None,
     ) -> "LoadedIndex":
-        """With each model's documents where they are stored; `shards` have these models, too."""
-        index = _index(options.index, shards, verify=verify, seen=())
+        """Uses each model's store where there is one; `shards` have the same models."""
+        index = _open_index(options.index, shards, verify=verify, seen=())
         plan = None if options.plan is None else CascadePlan.read(options.plan)
+        numbers = {name: number for number, name in enumerate(rerankers)}
         pipelines = {
-            name: _pipeline(
+            name: _make_pipeline(
                 index,
-                {number: rerankers[model] for number, model in _numbered(rerankers, models)},
+                {numbers[model]: rerankers[model] for model in models},
                 method=options.method,
                 candidates=options.candidates,
                 plan=plan if len(models) > 1 else None,
@@ -64,21 +66,20 @@ class LoadedIndex:
             )
             for name, models in options.pipelines.items()
         }
-        loaded = cls(index, pipelines, _pipeline(index, {}, method=options.method))
         for reranker in rerankers.values():
-            warm_up(reranker)  # for texts that are sent to be ranked
-        return loaded.compiled()
+            warm_up(reranker)  # for texts that come with a request
+        return cls(index, pipelines, _make_pipeline(index, {}, method=options.method)).warm_up()
 
     def follow(self) -> "LoadedIndex":
         """The same, as index and stores are now."""
         seen = self.index.snapshot.records
         shards = self.index.shards if isinstance(self.index, ShardedIndex) else None
-        index = _index(self.index.path, shards, verify=False, seen=seen)
+        index = _open_index(self.index.path, shards, verify=False, seen=seen)
         pipelines = {name: pipeline.follow(index) for name, pipeline in self.pipelines.items()}
-        return LoadedIndex(index, pipelines, self.alone.follow(index)).compiled()
+        return LoadedIndex(index, pipelines, self.first_stage.follow(index)).warm_up()
 
-    def compiled(self) -> "LoadedIndex":
-        """With all code compiled, and fields in columns: the first request takes as long as later
+    def warm_up(self) -> "LoadedIndex":
+        """Compiles all code and reads the filters' columns: the first request is as fast as later
         ones."""
         self.index.snapshot.prepare_filters()
         for doc in islice(self.index.docs(), 1):
@@ -86,58 +87,59 @@ class LoadedIndex:
                 self.index.top_k([" ".join(doc.text.split()[:5])], 10, method)
         return self
 
-    def lacking(self) -> list[str]:
-        """Stores that lack documents, which are encoded when they are found, in sentences."""
-        stages = {stage for pipeline in self.pipelines.values() for stage in pipeline.stages}
+    def list_warnings(self) -> list[str]:
+        """One for each store that lacks documents, which are encoded on the fly."""
         return sorted(
             {
                 f"{stage.store.path} lacks {stage.num_missing:,} documents, which take longer to "
                 "rank; run glassrank encode again"
-                for stage in stages
+                for stage in self._stages()
                 if stage.store is not None and stage.num_missing
             }
         )
 
-    def unencoded(self) -> bool:
-        """Whether any model encodes documents when they are found."""
-        stages = (stage for pipeline in self.pipelines.values() for stage in pipeline.stages)
-        return any(stage.store is None or stage.num_missing for stage in stages)
+    def encodes_on_the_fly(self) -> bool:
+        """Whether a model has to encode documents while a query waits."""
+        return any(stage.store is None or stage.num_missing for stage in self._stages())
+
+    def _stages(self) -> Iterator[IndexStage]:
+        return (stage for pipeline in self.pipelines.values() for stage in pipeline.stages)
 
     def choose(self, model: str | None) -> tuple[str, Pipeline]:
-        """By name; the first if none is named, and none at all where that was asked for."""
+        """By name; by default the first model, or the first stage if there is no model."""
         if model == NO_MODEL or (model is None and not self.pipelines):
-            return NO_MODEL, self.alone
-        return self.need(model)
+            return NO_MODEL, self.first_stage
+        return self.choose_model(model)
 
-    def need(self, model: str | None) -> tuple[str, Pipeline]:
-        """The model of this name, or the first, and its pipeline; an error that names those there
-        are."""
+    def choose_model(self, model: str | None) -> tuple[str, Pipeline]:
+        """The model of this name, or the first, and its pipeline."""
         if not self.pipelines:
-            raise InputError("this service was started without a model, so it can only search")
+            raise InputError("this service has no model, so it can only search")
         name = next(iter(self.pipelines)) if model is None else model
         if name not in self.pipelines:
             known = ", ".join(self.pipelines)
-            raise InputError(f"there is no model {name!r} here; there is {known}")
+            raise InputError(f"there is no model {name!r} here; the models are: {known}")
         return name, self.pipelines[name]
 
-    def for_texts(self, name: str) -> list[Reranker]:
-        """The models of a pipeline, for texts that come with a request: of the package's, those
-        that are served of the ones that rank any list."""
+    def list_rerankers(self, name: str) -> list[Reranker]:
+        """The models that rank the texts of a request: of the packaged models, all that are loaded
+        and that rank any list."""
         if name == LIST_MODELS[-1]:
-            served = [self.pipelines.get(model) for model in LIST_MODELS]
-            return [pipeline.reranker for pipeline in served if pipeline is not None]
+            known = [self.pipelines.get(model) for model in LIST_MODELS]
+            return [pipeline.reranker for pipeline in known if pipeline is not None]
         return [stage.reranker for stage in self.pipelines[name].models]
 
 
-def _index(
+def _open_index(
     path: Path, shards: Shards | None, *, verify: bool, seen: Sequence[SegmentRecord]
 ) -> Index:
     if shards is None:
         return Index(path, verify=verify, seen=seen)
-    return ShardedIndex(path.absolute(), shards, seen=seen)  # they verify what is theirs
+    return ShardedIndex(path.absolute(), shards, seen=seen)  # each shard verifies its own segments
 
 
-def _pipeline(index: Index, models: Mapping[int, Reranker], **settings: Any) -> Pipeline:
+def _make_pipeline(index: Index, models: Mapping[int, Reranker], **settings: Any) -> Pipeline:
+    """`models` by their numbers among all models of the service."""
     rerankers = list(models.values())
     if isinstance(index, ShardedIndex):
         settings["verify"] = False
@@ -145,12 +147,7 @@ def _pipeline(index: Index, models: Mapping[int, Reranker], **settings: Any) -> 
     return Pipeline(index, rerankers, **settings)
 
 
-def _numbered(rerankers: Mapping[str, Reranker], models: Sequence[str]) -> list[tuple[int, str]]:
-    """Models with their numbers among all."""
-    return [(list(rerankers).index(model), model) for model in models]
-
-
-def _on_cluster(options: Options) -> Shards:
+def _start_shards(options: Options) -> Shards:
     from glassrank.cluster.cluster import RayShards, processors
 
     segments = max(1, len(read_manifest(options.index).segments))
@@ -159,21 +156,21 @@ def _on_cluster(options: Options) -> Shards:
 
 
 class IndexReloader:
-    """What is served now. Reading `current` is all that a request does with it."""
+    """Holds the loaded index, and replaces it when it changes. Requests only read `current`."""
 
     def __init__(self, options: Options, *, verify: bool = True, wait: bool = False) -> None:
-        """With `wait`, until it can be loaded: a worker that takes the place of another may begin
-        when the index cannot be read for a moment."""
+        """With `wait`, tries until the index can be loaded: it may be unreadable for a moment when
+        a worker replaces another."""
         self._options = options
         rerankers = {
             name: Reranker.load(folder, options.device, name=name)
             for name, folder in options.models
         }
-        shards = None if options.ray is None else _on_cluster(options)
+        shards = None if options.ray is None else _start_shards(options)
         said = ""
         while True:
             try:
-                self._state = self._tried = _state(options.index)
+                self._state = self._tried = _read_state(options.index)
                 self.current = LoadedIndex.open(options, rerankers, verify=verify, shards=shards)
                 break
             except (GlassrankError, OSError) as error:
@@ -184,36 +181,36 @@ class IndexReloader:
                 said = str(error)
             time.sleep(options.refresh_seconds)
         self.behind = ""
-        """Why there is a newer index that cannot be served, or not yet; empty if there is none."""
+        """Why a newer index is not loaded; empty if there is none."""
 
     def refresh(self) -> bool:
-        """Takes up a changed index, or stores that are new; True if there was anything. If it
-        cannot be done, what is served stays."""
+        """Loads a changed index or new stores; True if there were any. On an error it keeps what is
+        loaded."""
         try:
-            state = _state(self._options.index)
+            state = _read_state(self._options.index)
             if state == self._state:
                 self.behind = ""
                 return False
-            if state == self._tried:  # in vain; something must be written first
+            if state == self._tried:  # it failed, and nothing has been written since
                 return False
             self._tried = state
             self.current = self.current.follow()
         except (GlassrankError, OSError) as error:
             if isinstance(error, OSError | DiskError):
-                self._tried = ()  # which may go by itself
+                self._tried = ()  # a disk error may pass
             if str(error) != self.behind:
                 _log.warning("the changed index is not served yet: %s", error)
             self.behind = str(error)
             return False
         self._state, self.behind = state, ""
-        for sentence in () if self._options.reports_pending else self.current.lacking():
-            _log.warning("%s", sentence)
+        for warning in () if self._options.reports_pending else self.current.list_warnings():
+            _log.warning("%s", warning)
         _log.info("serving generation %d of the index", self.current.index.generation)
         return True
 
 
-def _state(index: Path) -> tuple[object, ...]:
-    """Differs whenever the index, or one of the stores inside, has been written."""
+def _read_state(index: Path) -> tuple[object, ...]:
+    """Changes whenever the index, or one of its stores, is written."""
     with wrap_os_errors(f"read the index {index}"):
         stores = [path / STORE_FILE for path in stores_of(index)]
         return read_manifest(index).state, *(path.stat().st_mtime_ns for path in stores)

@@ -1,4 +1,4 @@
-"""A bound for the log: what a client can cause again and again must not fill a disk."""
+"""Limits the log, so that clients cannot fill a disk with it."""
 
 import logging
 import time
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 
 class LogLimit(logging.Filter):
-    """Lets so many records through in each minute; the first after them says how many were dropped.
+    """Passes `per_minute` records in each minute; the next record says how many were dropped.
 
     >>> limit = LogLimit(1, clock=lambda: 0.0)
     >>> record = logging.makeLogRecord({"msg": "an error"})

@@ -3,15 +3,16 @@
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
 SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
-"""Where workers keep their numbers for each other; prometheus-client reads this variable."""
+"""The variable that tells prometheus-client where workers share their metrics."""
 
 _PREFIX = "glassrank-metrics-"
 
@@ -23,78 +24,54 @@ _DEPTHS = (0, 1, 10, 25, 50, 100, 250, 500, 1000)
 
 
 class Metrics:
-    """Everything that is counted, under the names that Prometheus reads."""
+    """The metrics of the service, under the names that Prometheus reads."""
 
     def __init__(self) -> None:
         registry = self._registry = CollectorRegistry()
-        self.requests = Counter(
-            "glassrank_requests", "Requests.", ["route", "status"], registry=registry
+
+        def count(name: str, about: str, *labels: str) -> Counter:
+            return Counter(f"glassrank_{name}", about, labels, registry=registry)
+
+        def observe(name: str, about: str, label: str, buckets: Sequence[float]) -> Histogram:
+            return Histogram(
+                f"glassrank_{name}", about, [label], buckets=buckets, registry=registry
+            )
+
+        def gauge(name: str, about: str, mode: Any, *labels: str) -> Gauge:
+            return Gauge(
+                f"glassrank_{name}", about, labels, multiprocess_mode=mode, registry=registry
+            )
+
+        self.requests = count("requests", "Requests.", "route", "status")
+        self.shed = count("requests_shed", "Requests refused under load.", "queue", "reason")
+        self.overruns = count(
+            "budget_overruns", "Requests whose response ended after their budget.", "route"
         )
-        self.seconds = Histogram(
-            "glassrank_request_seconds",
-            "From a request's arrival to the end of its answer.",
-            ["route"],
-            buckets=_SECONDS,
-            registry=registry,
+        self.seconds = observe(
+            "request_seconds", "From a request's arrival to its response's end.", "route", _SECONDS
         )
-        self.depth = Histogram(
-            "glassrank_reranked_depth",
-            "How many candidates of a query were re-ranked.",
-            ["model"],
-            buckets=_DEPTHS,
-            registry=registry,
+        self.depth = observe(
+            "reranked_depth", "Candidates of a query that were re-ranked.", "model", _DEPTHS
         )
-        self.granted = Histogram(
-            "glassrank_granted_seconds",
-            "Of its budget, what a query was granted once it began: less while others wait.",
-            ["model"],
-            buckets=_SECONDS,
-            registry=registry,
+        self.granted = observe(
+            "granted_seconds",
+            "The part of its budget that a query got when it began: less while others wait.",
+            "model",
+            _SECONDS,
         )
-        self.queue = Gauge(
-            "glassrank_queue_length",
-            "Requests that wait for a thread.",
-            ["queue"],
-            multiprocess_mode="livesum",
-            registry=registry,
+        self.queue = gauge("queue_length", "Requests that wait for a thread.", "livesum", "queue")
+        self.generation = gauge(
+            "index_generation", "Of the loaded index; the oldest of all workers.", "livemin"
         )
-        self.refusals = Counter(
-            "glassrank_requests_shed",
-            "Requests refused under load.",
-            ["queue", "reason"],
-            registry=registry,
-        )
-        self.overruns = Counter(
-            "glassrank_budget_overruns",
-            "Requests that were answered after their budget.",
-            ["route"],
-            registry=registry,
-        )
-        self.generation = Gauge(
-            "glassrank_index_generation",
-            "Of the index that is served; the oldest of all workers.",
-            multiprocess_mode="livemin",
-            registry=registry,
-        )
-        self.documents = Gauge(
-            "glassrank_index_documents",
-            "In the index that is served.",
-            multiprocess_mode="livemin",
-            registry=registry,
-        )
-        self.behind = Gauge(
-            "glassrank_index_behind",
-            "1 if there is a newer index that cannot be served yet.",
-            multiprocess_mode="livemax",
-            registry=registry,
-        )
+        self.documents = gauge("index_documents", "In the loaded index.", "livemin")
+        self.behind = gauge("index_behind", "1 if a newer index cannot be loaded yet.", "livemax")
 
     def text(self) -> bytes:
-        """As Prometheus reads it."""
+        """In Prometheus' format."""
         folder = os.environ.get(SHARED_FOLDER)
         if not folder:
             return generate_latest(self._registry)
-        _forget_the_dead(Path(folder))
+        _remove_dead_workers(Path(folder))
         everyone = CollectorRegistry()
         MultiProcessCollector(everyone, folder)  # type: ignore[no-untyped-call]
         return generate_latest(everyone)
@@ -102,8 +79,8 @@ class Metrics:
 
 @contextmanager
 def shared_folder() -> Iterator[None]:
-    """A folder for the numbers of this process's workers, as long as there are any. What processes
-    that were killed have left is removed."""
+    """A folder for the metrics of this process's workers. Removes the folders that killed processes
+    have left."""
     for left in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         owner = left.name.removeprefix(_PREFIX).partition("-")[0]
         with suppress(OSError, ValueError):
@@ -115,13 +92,13 @@ def shared_folder() -> Iterator[None]:
 
 
 def remove_shared(folder: Path) -> None:
-    """Of a process that has gone."""
+    """Removes the folder of a process that has ended."""
     if Path("/proc").exists() and not folder.is_symlink():
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _forget_the_dead(folder: Path) -> None:
-    """What a worker that is gone had in its queue is gone, too."""
+def _remove_dead_workers(folder: Path) -> None:
+    """Removes the gauges of workers that have ended."""
     for path in folder.glob("gauge_live*.db"):
         worker = path.stem.rpartition("_")[2]
         if not Path("/proc", worker).exists() and Path("/proc").exists():

@@ -1,9 +1,8 @@
-"""What stands before every address: the time of arrival, who may ask and how much, what a body may
-hold, and headers that keep browsers from running anything but our own page.
+"""Request middleware: arrival time, authentication, limits on bodies, and security headers.
 
-A body is whole and in time before anybody reads it as JSON, and what it can become is bounded.
-Eight megabytes of `[],[],[]` are 200 megabytes of Python's lists, and a list of errors is larger
-still. So values are counted where they stand, in the bytes, at the cost of looking at each once.
+A body is complete, and its JSON is bounded, before anything parses it: eight megabytes of
+`[],[],[]` become 200 megabytes of Python lists. So JSON values are counted in the bytes, in one
+pass.
 """
 
 import asyncio
@@ -24,33 +23,32 @@ from glassrank.serve.error_responses import HttpError, bad_request, to_response
 from glassrank.serve.limits import Limits
 from glassrank.serve.service import Service, WorkQueue
 
-DEEPEST = 32
-"""Lists in lists; nobody has a use for more, and Python ends at a thousand."""
-UNCOUNTED = 64 << 10
-"""Of each body: small ones are read however many large ones come in at the moment."""
-
+MAX_DEPTH = 32
+"""Nested lists and objects. Python's own limit is about a thousand."""
+UNCOUNTED_BYTES = 64 << 10
+"""Of each body: small bodies are read however many large ones arrive at the same time."""
 BYTES_PER_VALUE = 32
-"""Outside of texts: digits, which are slow to read, and spaces."""
+"""Outside of strings: digits, which are slow to parse, and spaces."""
 
 
 class BodyReader:
-    """Reads the bodies of one process, and knows how much of them it holds unfinished."""
+    """Reads the bodies of one process, and counts how much of them it holds."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._held = 0
 
     async def read(self, receive: Receive, most: int) -> bytes:
-        """All of it, at most so many bytes."""
+        """The whole body, of at most `most` bytes."""
         seconds = self._limits.body_seconds
         try:
             async with asyncio.timeout(seconds):
-                return await self._whole(receive, most)
+                return await self._read(receive, most)
         except TimeoutError:
-            message = f"the body was not there after {seconds:g} seconds; send it at once"
+            message = f"the body did not arrive within {seconds:g} seconds; send it at once"
             raise HttpError(408, message) from None
 
-    async def _whole(self, receive: Receive, most: int) -> bytes:
+    async def _read(self, receive: Receive, most: int) -> bytes:
         body, counted = bytearray(), 0
         try:
             while True:
@@ -60,10 +58,12 @@ class BodyReader:
                 body += message.get("body", b"")
                 if len(body) > most:
                     raise body_too_large(most)
-                more = max(0, len(body) - UNCOUNTED) - counted
+                more = max(0, len(body) - UNCOUNTED_BYTES) - counted
                 self._held, counted = self._held + more, counted + more
                 if self._held > self._limits.unfinished_body_bytes:
-                    raise HttpError(503, "too many large bodies come in; come again later", 1e3)
+                    raise HttpError(
+                        503, "too many large bodies arrive at once; try again later", 1e3
+                    )
                 if not message.get("more_body", False):
                     return bytes(body)
         finally:
@@ -71,47 +71,47 @@ class BodyReader:
 
 
 def body_too_large(most: int) -> HttpError:
-    """The refusal of a body that is not read to its end."""
-    return HttpError(413, f"a request here may have at most {most:,} bytes; send less at a time")
+    """Status 413, before the body is read to its end."""
+    return HttpError(413, f"a request to this endpoint has at most {most:,} bytes; send less")
 
 
 def replay_body(body: bytes, receive: Receive) -> Receive:
-    """What the application receives: the body that was read, and then whatever comes."""
+    """A `receive` that returns the body first, and then what the server sends."""
     waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
-    async def receiving() -> Message:
+    async def receive_replayed() -> Message:
         return waiting.pop() if waiting else await receive()
 
-    return receiving
+    return receive_replayed
 
 
-def check_shape(body: bytes, most: int) -> None:
-    """At most so many values, not too deep, and nothing but JSON in UTF-8.
+def check_json_size(body: bytes, most: int) -> None:
+    """Raises unless the body is UTF-8 with at most `most` values that are not nested too deep.
 
-    >>> check_shape(b'{"query": "cats, [dogs]"}', most=3)
-    >>> check_shape(b'{"query": ["cat", "dog"]}', most=3)
+    >>> check_json_size(b'{"query": "cats, [dogs]"}', most=3)
+    >>> check_json_size(b'{"query": ["cat", "dog"]}', most=3)
     Traceback (most recent call last):
-    glassrank.serve.error_responses.HttpError: at most 3 values may be in a body here, not 5
+    glassrank.serve.error_responses.HttpError: a body here has at most 3 values, not 5
     """
-    if b"\0" in body:  # UTF-16 and UTF-32, which could hide anything, have these
+    if b"\0" in body:  # UTF-16 and UTF-32 have these
         raise bad_request("the body is not JSON in UTF-8")
-    if b"\\" in body:  # a quote behind a backslash ends no string
+    if b"\\" in body:  # a quote after a backslash does not end a string
         body = body.replace(rb"\\", b"__").replace(rb"\"", b"__")
     plain = np.frombuffer(body, np.uint8)
     inside = np.bitwise_xor.accumulate(plain == ord('"'))
     outside = plain[~inside]
-    # One comparison after another: a table of all counts would take eight times the body first.
+    # One comparison after another: np.bincount would take eight times the size of the body.
     values = 1 + sum(int(np.count_nonzero(outside == sign)) for sign in b"[{,:")
     if values > most:
-        raise bad_request(f"at most {most:,} values may be in a body here, not {values:,}")
+        raise bad_request(f"a body here has at most {most:,} values, not {values:,}")
     if len(outside) > BYTES_PER_VALUE * most:
         raise bad_request("the body has too many digits or spaces; send shorter numbers")
     if any((outside == letter).any() for letter in b"NI"):
-        raise bad_request("the body is not JSON: NaN and Infinity are no numbers there")
+        raise bad_request("the body is not JSON: NaN and Infinity are not JSON numbers")
     brackets = outside[np.isin(outside, list(b"[]{}"))]
     depth = np.cumsum(np.where(np.isin(brackets, list(b"[{")), 1, -1))
-    if depth.max(initial=0) > DEEPEST:
-        raise bad_request(f"lists and objects may be {DEEPEST} deep in each other, not more")
+    if depth.max(initial=0) > MAX_DEPTH:
+        raise bad_request(f"lists and objects may be nested {MAX_DEPTH} deep, not more")
 
 
 HEADERS = {
@@ -130,30 +130,29 @@ _READ = frozenset(("GET", "HEAD"))
 
 @dataclass(frozen=True)
 class Endpoint:
-    """What must be known of an address before anything is asked there."""
+    """What the middleware checks for a path."""
 
     methods: frozenset[str] = frozenset()
     queue: WorkQueue | None = None
-    """Whose places its requests take."""
+    """The queue that its requests wait in."""
     body: tuple[int, int] = (0, 0)
-    """At most so many bytes, and so many values in them."""
-    open: bool = False
-    """Needs no key: nothing here tells of documents."""
+    """The most bytes of a body, and the most JSON values in it."""
+    is_public: bool = False
+    """Needs no key: it returns nothing about documents."""
 
 
 class RequestMiddleware:
-    """An ASGI application around the real one. What is not in `addresses`, letter by letter, is not
-    there: no other way to write an address reaches the application, whatever its router makes of
-    it."""
+    """An ASGI application around the real one. A path must equal one of `endpoints` letter by
+    letter: no other spelling reaches the application, whatever its router would accept."""
 
     def __init__(
         self,
         app: ASGIApp,
         service: Service,
-        addresses: Mapping[str, Endpoint],
+        endpoints: Mapping[str, Endpoint],
         pages: frozenset[str],
     ) -> None:
-        """`pages` are addresses, too: of open files, which are counted as one."""
+        """`pages` are the paths of public files, which metrics count as one route."""
         self._app = app
         self._service = service
         self._metrics = service.metrics
@@ -161,8 +160,8 @@ class RequestMiddleware:
         self._hosts = service.options.known_hosts
         key = service.options.api_key
         self._key = None if key is None else key.encode()
-        self._addresses = {**dict.fromkeys(pages, Endpoint(_READ, open=True)), **addresses}
-        self._counted = frozenset(addresses)
+        self._endpoints = {**dict.fromkeys(pages, Endpoint(_READ, is_public=True)), **endpoints}
+        self._counted = frozenset(endpoints)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -177,7 +176,7 @@ class RequestMiddleware:
         status, is_ended = 500, False
         route = scope["path"] if scope["path"] in self._counted else OTHER
 
-        async def sending(message: Message) -> None:
+        async def send_counted(message: Message) -> None:
             nonlocal status, is_ended
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -203,12 +202,12 @@ class RequestMiddleware:
                     is_chunked="transfer-encoding" in headers,
                 )
                 state["arrived"] = now()
-            await self._admit(scope, receive, sending)
+            await self._admit(scope, receive, send_counted)
         except TooManyPipelined:
-            message = "too many requests were sent ahead; wait for a response before the next one"
-            await to_response(HttpError(429, message, 0.0))(scope, receive, sending)
+            message = "too many pipelined requests; wait for a response before the next request"
+            await to_response(HttpError(429, message, 0.0))(scope, receive, send_counted)
         except Gone:
-            status = 499  # as other servers count clients that went away
+            status = 499  # nginx's status for clients that disconnect
         finally:
             if connection is not None and not is_ended:
                 connection.end_request()
@@ -217,28 +216,27 @@ class RequestMiddleware:
     async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
         queue = None
         try:
-            address = self._allowed(scope)
-            most_bytes, most_values = address.body
+            endpoint = self._authorize(scope)
+            most_bytes, most_values = endpoint.body
             if most_bytes and scope["method"] == "POST":
                 body = await self._bodies.read(receive, most_bytes)
-                check_shape(body, most_values)
+                check_json_size(body, most_values)
                 receive = replay_body(body, receive)
                 if (connection := current_connection.get()) is not None:
                     connection.end_body()
                 # A request has arrived when its last byte has.
                 scope["state"]["arrived"] = now()
-            # A place is taken by those that can be answered, and not while a body comes in.
-            if address.queue is not None and not address.queue.enter():
-                message = "as many requests as may wait do so; come again later"
+            # A place in the queue is for complete requests, not while a body arrives.
+            if endpoint.queue is not None and not endpoint.queue.enter():
+                message = "the queue is full; try again later"
                 raise HttpError(429, message, 0.0)
-            queue = address.queue
-        except HttpError as refusal:
-            response = to_response(refusal)
-            if refusal.status == HTTPStatus.METHOD_NOT_ALLOWED:
-                response.headers["Allow"] = ", ".join(
-                    sorted(self._addresses[scope["path"]].methods)
-                )
-            if _has_body(Headers(scope=scope)):  # which was not read, or not to its end
+            queue = endpoint.queue
+        except HttpError as error:
+            response = to_response(error)
+            if error.status == HTTPStatus.METHOD_NOT_ALLOWED:
+                allowed = self._endpoints[scope["path"]].methods
+                response.headers["Allow"] = ", ".join(sorted(allowed))
+            if _has_body(Headers(scope=scope)):  # which is not read, or not to its end
                 response.headers["Connection"] = "close"
             await response(scope, receive, send)
             return
@@ -248,42 +246,40 @@ class RequestMiddleware:
             if queue is not None:
                 queue.leave()
 
-    def _allowed(self, scope: Scope) -> Endpoint:
-        """What is asked, if this client may ask it in this way."""
+    def _authorize(self, scope: Scope) -> Endpoint:
+        """The endpoint of a request; raises if the client may not send this request."""
         headers, path = Headers(scope=scope), scope["path"]
-        if (
-            not path.isprintable()
-            or len(scope["query_string"]) > self._service.limits.query_string_bytes
-        ):
-            raise HttpError(400, "an address must be short, and without control characters")
+        most = self._service.limits.query_string_bytes
+        if not path.isprintable() or len(scope["query_string"]) > most:
+            raise bad_request("a URL must be short, and without control characters")
         chunked = "transfer-encoding" in headers
         if chunked and ("content-length" in headers or scope["http_version"] == "1.0"):
-            # Two servers may read two different requests out of this.
-            raise HttpError(400, "expected Content-Length or Transfer-Encoding, not both")
+            # Two servers may read two different requests from this (request smuggling).
+            raise bad_request("expected Content-Length or Transfer-Encoding, not both")
         if self._hosts is not None and _host_name(headers.get("host", "")) not in self._hosts:
-            message = "this service does not go by that name; start it with --allow-host NAME"
+            message = "the Host header names an unknown host; start with --allow-host NAME"
             raise HttpError(HTTPStatus.MISDIRECTED_REQUEST, message)
-        address = self._addresses.get(path)
-        if address is None or not address.open:
-            # Pages of other sites may lead here, but not ask in the name of who reads them.
+        endpoint = self._endpoints.get(path)
+        if endpoint is None or not endpoint.is_public:
+            # Other sites may link here, but not send requests in the name of their readers.
             if headers.get("sec-fetch-site", "").strip().lower() == "cross-site":
-                raise HttpError(403, "pages of other sites may not ask here")
+                raise HttpError(403, "pages of other sites may not send requests here")
             if self._key is not None and not self._has_key(headers):
-                raise HttpError(401, "expected the service's API key as: Authorization: Bearer KEY")
-        if address is None:
-            raise HttpError(404, f"there is nothing at {path}; /docs lists what there is")
-        if scope["method"] not in address.methods:
-            raise HttpError(405, f"{path} does not answer to {scope['method']}; see /docs")
-        if not _is_at_most(headers.get("content-length", "0"), address.body[0]):
-            raise body_too_large(address.body[0])
-        return address
+                raise HttpError(401, "expected the API key as: Authorization: Bearer KEY")
+        if endpoint is None:
+            raise HttpError(404, f"there is no endpoint {path}; /docs lists them")
+        if scope["method"] not in endpoint.methods:
+            raise HttpError(405, f"{path} does not support {scope['method']}; see /docs")
+        if not _is_at_most(headers.get("content-length", "0"), endpoint.body[0]):
+            raise body_too_large(endpoint.body[0])
+        return endpoint
 
     def _has_key(self, headers: Headers) -> bool:
-        """Whether the request shows the service's key; never, where there is none."""
+        """Whether the request has the service's key; never, if the service has none."""
         if self._key is None:
             return False
         scheme, _, given = headers.get("authorization", "").encode("latin-1").partition(b" ")
-        # In the same time whatever is wrong with it: nothing can be learned from trying.
+        # In constant time: how long it takes says nothing about the key.
         return hmac.compare_digest(given.strip(), self._key) and scheme.lower() == b"bearer"
 
     def _count(self, route: str, status: int, state: dict[str, Any]) -> None:
@@ -291,7 +287,7 @@ class RequestMiddleware:
         self._metrics.requests.labels(route, str(status)).inc()
         self._metrics.seconds.labels(route).observe((ended - state["arrived"]) / 1e3)
         if status == 200 and "done" in state:
-            self._service.sent(ended - state["done"])
+            self._service.record_sending(ended - state["done"])
             if ended - state["arrived"] > state["budget_ms"]:
                 self._metrics.overruns.labels(route).inc()
 
@@ -301,7 +297,7 @@ def _has_body(headers: Headers) -> bool:
 
 
 def _is_at_most(number: str, most: int) -> bool:
-    """In digits, of which Python reads only so many.
+    """Whether a Content-Length is at most `most`; Python parses only so many digits.
 
     >>> [_is_at_most(length, 12) for length in ("12", "13", "+1", "9" * 9999)]
     [True, False, False, False]
@@ -313,7 +309,7 @@ _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^][:/@?#\s]+)(:[0-9]{1,5})?", re.IGNORECA
 
 
 def _host_name(host: str) -> str:
-    """The name in a `Host` header; empty where it is not one name, with or without a port.
+    """The name in a `Host` header without its port; empty if it is malformed.
 
     >>> _host_name("localhost:8000"), _host_name("[::1]:8000"), _host_name("EXAMPLE.org")
     ('localhost', '::1', 'example.org')

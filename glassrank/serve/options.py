@@ -1,4 +1,4 @@
-"""What a service is started with."""
+"""Options of a service."""
 
 import ipaddress
 import os
@@ -14,7 +14,7 @@ _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 
 
 def _ignore() -> None:
-    """Nobody wants to know of requests."""
+    """The default of `on_request`."""
 
 
 @dataclass(frozen=True)
@@ -23,36 +23,34 @@ class Options:
 
     index: Path
     models: tuple[tuple[str, str], ...]
-    """(name, folder) of each; the first is used unless a request names another."""
+    """(name, folder) of each; the first is the default."""
     cascade: bool = False
-    """Whether the models, in their order, are also one pipeline, which is then the first."""
+    """Whether the models, in their order, also form one pipeline, which is then the default."""
     plan: Path | None = None
-    """How deep each of them goes in it: what `glassrank budget --plan` wrote."""
+    """How deep each of them goes: the file that `glassrank budget --plan` writes."""
     device: str = "cpu"
     """Where the models run."""
     ray: str | None = None
-    """The cluster that searches, by its address; none where this machine does."""
+    """The address of the Ray cluster that searches; None: this machine searches."""
     shards: int | None = None
-    """That it searches in; as many as it has processors unless given."""
+    """The cluster's shards; by default one for each processor."""
     host: str = "127.0.0.1"
     port: int = 8000
     workers: int = 1
     threads: int = 1
-    """That search at the same time, in each worker."""
+    """Search threads of each worker."""
     budget_ms: float = 50.0
-    """Of a search that names none."""
+    """Of a search without a budget of its own."""
     texts_budget_ms: float = 10_000.0
-    """Of re-ranking given texts, and of an explanation: nobody has asked these to be short."""
+    """Of re-ranking given texts, and of an explanation."""
     work_ms: float = 1_000.0
-    """The most that one request may compute, whatever its budget: the rest of a budget is for
-    waiting."""
+    """The longest computation of a request: the rest of a larger budget is for waiting."""
     queue: int = 128
-    """Requests that may wait in each worker; more are refused. Before that, those are refused for
-    whom there is no time."""
+    """Requests that may wait in each worker; more are refused."""
     candidates: int | None = None
-    """How deep at most; as the model says if not given."""
+    """The greatest depth; by default the model's."""
     method: str | None = None
-    """The first stage, unless a request names another; as the model says if not given."""
+    """The default first stage; if not given, the model's."""
     refresh_seconds: float = 1.0
     api_key: str | None = field(default=None, repr=False)
     no_auth: bool = False
@@ -60,20 +58,20 @@ class Options:
     clusters: Path | None = None
     curves: Path | None = None
     traces: bool = False
-    """Whether queries become spans of OpenTelemetry's."""
+    """Whether queries become OpenTelemetry spans."""
     reports_pending: bool = False
-    """Whether those two reports, and stores, may still be in the making while it serves."""
+    """Whether those two reports, and the stores, may be written while it serves."""
     samples: tuple[str, ...] = ()
-    """Queries that the page offers to those who have none."""
+    """Example queries on the page."""
     subject: str = ""
-    """What is searched, for the page: "the documentation of …"."""
+    """What is searched, as the page says it: "the documentation of …"."""
     on_request: Callable[[], None] = field(default=_ignore, repr=False, compare=False)
-    """Called when a request is about to be computed."""
+    """Called before a request is computed."""
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
         if self.api_key is not None and self.no_auth:
-            raise InputError("choose one: an API key, or --no-auth")
+            raise InputError("expected an API key or --no-auth, not both")
         if self.api_key is not None and len(self.api_key) < SHORTEST_KEY:
             raise InputError(
                 f"an API key must have at least {SHORTEST_KEY} characters, "
@@ -81,23 +79,22 @@ class Options:
             )
         if self.api_key is None and not self.no_auth and not is_loopback(self.host):
             raise InputError(
-                f"{self.host} can be reached from other machines, so an API key is needed: "
+                f"other machines can reach {self.host}, so an API key is needed: "
                 "--api-key-file FILE, or GLASSRANK_API_KEY, or --no-auth if everybody may search"
             )
         if self.no_auth and not is_loopback(self.host) and not self.allowed_hosts:
             raise InputError(
-                f"{self.host} can be reached from other machines and --no-auth asks for no key, so "
-                "name the hosts that clients may call this service by: --allow-host NAME"
+                f"other machines can reach {self.host}, and --no-auth asks for no key, so "
+                "name the hosts that clients may use for this service: --allow-host NAME"
             )
         if self.ray is not None and (self.workers > 1 or self.device != "cpu"):
             raise InputError(
-                "with --ray, shards have processes and processors of their own; leave out "
-                "--workers and --device"
+                "with --ray, shards have their own processes; leave out --workers and --device"
             )
         if self.cascade and len(self.models) < 2:
-            raise InputError("--cascade is for several models; give --model for each of them")
+            raise InputError("--cascade needs several models; give --model for each of them")
         if self.plan is not None and not self.cascade:
-            raise InputError("--plan goes with --cascade: it says how deep each model goes")
+            raise InputError("--plan needs --cascade: it says how deep each model goes")
         for name in ("budget_ms", "texts_budget_ms", "work_ms"):
             if not 0 < getattr(self, name) <= self.limits.budget_ms:
                 raise InputError(
@@ -107,18 +104,17 @@ class Options:
 
     @property
     def pipelines(self) -> dict[str, tuple[str, ...]]:
-        """The models of each pipeline, by its name; the first is used unless a request names
-        another."""
+        """The models of each pipeline, by its name; the first is the default."""
         names = [name for name, _ in self.models]
         together = {"+".join(names): tuple(names)} if self.cascade else {}
         return {**together, **{name: (name,) for name in names}}
 
     @property
     def known_hosts(self) -> frozenset[str] | None:
-        """The `Host` headers that are answered; None: any, because the key is asked for.
+        """The accepted `Host` headers; None: any, because a key is required.
 
-        Without a key, a page of another site could have its own name point to this machine and so
-        read documents through a visitor's browser. The name it would have to use gives it away.
+        Without a key, another site could let its own name point to this machine and read documents
+        through a visitor's browser (DNS rebinding). Its name in the header gives it away.
         """
         if self.api_key is not None:
             return None
@@ -141,7 +137,7 @@ def is_loopback(host: str) -> bool:
 
 
 def read_api_key(file: Path | None) -> str | None:
-    """From a file, or from the environment, where it shows in no list of processes."""
+    """From a file or from the environment: neither shows in a list of processes."""
     if file is None:
         return os.environ.get("GLASSRANK_API_KEY") or None
     try:
@@ -166,7 +162,7 @@ def named_models(given: list[str]) -> tuple[tuple[str, str], ...]:
     names = [name for name, _ in pairs]
     for name in names:
         if not name or names.count(name) > 1:
-            raise InputError(f"models need names that differ, {name!r} does not; write NAME=FOLDER")
+            raise InputError(f"the model name {name!r} is empty or not unique; write NAME=FOLDER")
         if name == "none":
-            raise InputError("'none' means no model; write NAME=FOLDER to name this one otherwise")
+            raise InputError("'none' means no model; write NAME=FOLDER to use another name")
     return tuple(pairs)

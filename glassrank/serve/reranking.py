@@ -1,8 +1,7 @@
-"""`/v1/rerank` and `/v2/rerank`: given texts, in the forms of Cohere's and Jina's services, so that
-their clients need no change but the address."""
+"""`/v1/rerank` and `/v2/rerank`: given texts, in the formats of Cohere and Jina, so that their
+clients need no change but the URL."""
 
 import uuid
-from collections.abc import Iterator
 from functools import partial
 from typing import Any, Literal
 
@@ -17,7 +16,6 @@ from glassrank.serve.loaded import LoadedIndex
 from glassrank.serve.schemas import RerankRequest
 from glassrank.serve.service import Service, json_response, to_bytes
 from glassrank.text import split_words
-from glassrank.types import Ranking
 
 _CHARACTERS_PER_WORD = 6
 
@@ -25,53 +23,60 @@ Version = Literal["1", "2"]
 
 
 class TextsReranker:
-    """Texts that come with the request, in the order of a model and in the words of its client."""
+    """Ranks the texts of a request with a model, and responds in the client's format."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
 
-    async def __call__(self, request: Request, form: RerankRequest, version: Version) -> Response:
+    async def __call__(self, request: Request, params: RerankRequest, version: Version) -> Response:
         service = self._service
-        form.check(service.limits)
+        params.check(service.limits)
         loaded = service.loaded
-        loaded.need(None)
-        budget_ms = form.budget_ms or service.options.texts_budget_ms
-        work = partial(self.answer, loaded, form, version)
+        loaded.choose_model(None)
+        budget_ms = params.budget_ms or service.options.texts_budget_ms
+        work = partial(self.respond, loaded, params, version)
         return json_response(await service.run(request, service.texts, work, budget_ms))
 
-    def answer(
-        self, loaded: LoadedIndex, form: RerankRequest, version: Version, deadline: Deadline
+    def respond(
+        self, loaded: LoadedIndex, params: RerankRequest, version: Version, deadline: Deadline
     ) -> bytes:
-        """The body of the answer, with warnings of what was not read or not re-ranked."""
-        texts = form.texts(self._service.limits)
-        known = form.model in loaded.pipelines
-        model, _ = loaded.need(form.model if known else None)
-        lengths = list(_lengths(texts, self._service.scheduler.counting_deadline(deadline)))
-        words = len(split_words(form.query)) * len(texts) + sum(lengths)
-        ranking = rank(
-            form.query,
-            texts,
-            model=loaded.for_texts(model),
-            deadline=deadline,
-            k=form.top_n,
-        )
+        """The body of the response, with warnings about what was not read or not re-ranked."""
+        texts = params.texts(self._service.limits)
+        known = params.model in loaded.pipelines
+        model, _ = loaded.choose_model(params.model if known else None)
+        words = len(split_words(params.query)) * len(texts)
+        counting = self._service.scheduler.counting_deadline(deadline)
+        for text in texts:  # estimated once there is no time to count
+            late = counting.has_passed()
+            words += len(text) // _CHARACTERS_PER_WORD if late else len(split_words(text))
+        rerankers = loaded.list_rerankers(model)
+        ranking = rank(params.query, texts, model=rerankers, deadline=deadline, k=params.top_n)
         self._service.metrics.depth.labels(model).observe(ranking.depth)
-        # Jina returns documents unless told otherwise, Cohere if told so.
-        shown = (form.model or "").startswith("jina")
-        if form.return_documents is not None:
-            shown = form.return_documents
+        shows_texts = params.return_documents
+        if shows_texts is None:  # Jina returns documents by default, Cohere does not
+            shows_texts = (params.model or "").startswith("jina")
         warnings = []
-        if form.model is not None and not known:
-            warnings.append(f"there is no model {form.model!r} here; {model} was used")
-        warnings += _left_out(ranking, len(texts))
-        answer = {
+        if params.model is not None and not known:
+            warnings.append(f"there is no model {params.model!r} here; {model} was used")
+        if ranking.truncated:
+            warnings.append(f"of {ranking.truncated} documents not all passages were read")
+        if late_texts := len(texts) - ranking.depth:
+            warnings.append(
+                f"budget used up at depth {ranking.depth}; the other {late_texts} documents are "
+                "below, ordered by BM25"
+            )
+        results = []
+        for hit, value in zip(ranking.hits, relevance_scores(ranking), strict=True):
+            result: dict[str, Any] = {"index": int(hit.doc_id), "relevance_score": value}
+            if shows_texts:
+                document = params.documents[int(hit.doc_id)]
+                result["document"] = {"text": document} if isinstance(document, str) else document
+            results.append(result)
+        response = {
             "id": str(uuid.uuid4()),
             "object": "list",
             "model": model,
-            "results": [
-                _result(form, int(hit.doc_id), value, shown)
-                for hit, value in zip(ranking.hits, relevance_scores(ranking), strict=True)
-            ],
+            "results": results,
             "usage": {"total_tokens": words, "prompt_tokens": words},
             "meta": {
                 "api_version": {"version": version},
@@ -80,34 +85,6 @@ class TextsReranker:
             },
         }
         try:
-            return to_bytes(answer)
+            return to_bytes(response)
         except ValueError:  # 1e999, in a field of a document that is sent back
             raise bad_request("documents: a number is too large to be sent back") from None
-
-
-def _lengths(texts: list[str], until: Deadline) -> Iterator[int]:
-    """Words in each text: counted, and estimated where there is no time to count them."""
-    for text in texts:
-        late = until.has_passed()
-        yield len(text) // _CHARACTERS_PER_WORD if late else len(split_words(text))
-
-
-def _left_out(ranking: Ranking, texts: int) -> list[str]:
-    """What the model did not read, in sentences."""
-    warnings = []
-    if ranking.truncated:
-        warnings.append(f"of {ranking.truncated} documents not all passages were read")
-    if late := texts - ranking.depth:
-        warnings.append(
-            f"the budget sufficed for {ranking.depth} documents; the other {late} are below them, "
-            "ordered by BM25"
-        )
-    return warnings
-
-
-def _result(form: RerankRequest, number: int, value: float, shown: bool) -> dict[str, Any]:
-    result: dict[str, Any] = {"index": number, "relevance_score": value}
-    if shown:
-        document = form.documents[number]
-        result["document"] = {"text": document} if isinstance(document, str) else document
-    return result

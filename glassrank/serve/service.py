@@ -1,12 +1,11 @@
-"""What every request is answered with: the open index, counts, and a few threads that compute, with
-a short queue before them.
+"""What requests share: the loaded index, metrics, and a few threads with a short queue.
 
-A budget counts from a request's arrival, so waiting eats it. Four rules keep it under load. While
-others wait, a request takes only its share of the time, and at least what it needs: searches get
-less deep before any is refused. When all places are taken, no more are let in. One that could not
-begin in time, even if all before it took no more than they need, is refused at once, when its
-client can still do something else. And one whose time is over when its queued comes after all is
-dropped if others behind it would be late for it.
+A budget counts from a request's arrival, so waiting uses it up. Four rules keep the service within
+budgets under load. While others wait, a request gets a share of the time, and at least what it
+needs: searches get less deep before any is refused. A full queue refuses requests at once. A
+request that could not begin in time, even if all before it took as little as they need, is refused
+at once, while its client can still do something else. And a request whose time is over when its
+turn comes is dropped if requests behind it would be late because of it.
 """
 
 import asyncio
@@ -33,58 +32,58 @@ Result = TypeVar("Result")
 
 
 class WorkQueue:
-    """Threads of its own, and places for those who wait."""
+    """Threads, and places for requests that wait for them."""
 
     def __init__(self, name: str, threads: int, longest: int, clock: Clock = now) -> None:
         self.name = name
         self.threads = threads
         self.longest = longest
         self.admission = AdmissionController(threads, clock)
-        self.refused: Callable[[str], None] = lambda reason: None
-        """Is told why, each time."""
-        self.waits: Callable[[int], None] = lambda count: None
-        """Is told how many wait, whenever that changes."""
+        self.on_shed: Callable[[str], None] = lambda reason: None
+        """Called with the reason whenever a request is refused."""
+        self.on_wait: Callable[[int], None] = lambda count: None
+        """Called with the length of the queue whenever it changes."""
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._lock = threading.Lock()
         self._inside = 0
         self._jobs: set[Future[Any]] = set()
 
     def enter(self) -> bool:
-        """Takes a place, if there is one: at a thread, or in the queue."""
+        """Takes a place at a thread or in the queue; False if there is none."""
         with self._lock:
             if self._inside >= self.threads + self.longest:
-                self.refused("full")
+                self.on_shed("full")
                 return False
             self._inside += 1
             return True
 
     def leave(self) -> None:
-        """Gives a place back that `enter` took."""
+        """Returns the place that `enter` took."""
         with self._lock:
             self._inside -= 1
 
     def submit(
         self, work: Callable[[Deadline], Result], deadline: Deadline, needs_ms: float | None = None
     ) -> Future[Result]:
-        """`work` is called with the moment by which it must be done; `needs_ms` is the least that
-        is of any use to it, where that is known."""
+        """Calls `work` with its deadline in a thread; `needs_ms` is the least time that is of use
+        to it, if that is known."""
         with self._lock:
             queued = self.admission.new_request(deadline, needs_ms)
             expected = self.admission.expected_wait()
-            # With nothing to wait for, no time to come would be better than now.
+            # With nothing to wait for, no later time would be better than now.
             if expected > 0 and expected + queued.needs_ms > deadline.remaining():
-                why = "others that wait would use up this budget"
-                raise self._refusal("no_time", why, expected)
+                why = "requests that wait would use up this budget"
+                raise self._shed("no_time", why, expected)
             self.admission.enqueue(queued)
-            self.waits(len(self.admission.waiting))
+            self.on_wait(len(self.admission.waiting))
         job = self._pool.submit(self._run, work, queued)
         self._jobs.add(job)
         job.add_done_callback(self._jobs.discard)
         return job
 
     def close(self, seconds: float) -> bool:
-        """Ends when everything that was submitted is done, or after so many seconds: what has not
-        begun by then never does. True if all is done."""
+        """Waits until all work is done, at most `seconds`; True if it is. Work that has not begun
+        by then never begins."""
         self._pool.shutdown(wait=False)
         late = wait(list(self._jobs), seconds).not_done
         self._pool.shutdown(wait=False, cancel_futures=True)
@@ -94,11 +93,11 @@ class WorkQueue:
         with self._lock:
             deadline = self.admission.start(queued)
             is_shed = self.admission.should_shed(queued)
-            self.waits(len(self.admission.waiting))
+            self.on_wait(len(self.admission.waiting))
         done = False
         try:
             if is_shed:
-                raise self._refusal("too_late", "this budget was used up by waiting", 0.0)
+                raise self._shed("too_late", "waiting used up this budget", 0.0)
             result = work(deadline)
             done = True
             return result
@@ -106,20 +105,19 @@ class WorkQueue:
             with self._lock:
                 self.admission.finish(queued, succeeded=done)
 
-    def _refusal(self, reason: str, why: str, retry_after_ms: float) -> HttpError:
-        self.refused(reason)
-        return HttpError(503, f"{why}; come again later, or with a larger budget", retry_after_ms)
+    def _shed(self, reason: str, why: str, retry_after_ms: float) -> HttpError:
+        self.on_shed(reason)
+        return HttpError(503, f"{why}; try again later, or with a larger budget", retry_after_ms)
 
 
 _CLOSE_SECONDS = 2.0
-"""That are waited for threads when nobody waits for their answers any more."""
+"""How long the service waits for its threads when it closes."""
 
 _log = logging.getLogger("glassrank.serve")
 
 
 class Service:
-    """What requests share: the index with its models, threads with their queues, the scheduler, the
-    counts."""
+    """The index with its models, the queues, the scheduler, and the metrics."""
 
     def __init__(self, options: Options, reloader: IndexReloader) -> None:
         self.options = options
@@ -127,7 +125,7 @@ class Service:
         self.reloader = reloader
         self.metrics = Metrics()
         self.searches = self._queue("search", options.threads)
-        # Re-ranking given texts and explaining take long: searches do not wait for them.
+        # Re-ranking texts and explaining take long: searches must not wait for them.
         self.texts = self._queue("texts", 1)
         self.scheduler = Scheduler()
         self.closing = False
@@ -135,13 +133,13 @@ class Service:
 
     def _queue(self, name: str, threads: int) -> WorkQueue:
         queue = WorkQueue(name, threads, self.options.queue)
-        queue.refused = lambda reason: self.metrics.refusals.labels(name, reason).inc()
-        queue.waits = self.metrics.queue.labels(name).set
+        queue.on_shed = lambda reason: self.metrics.shed.labels(name, reason).inc()
+        queue.on_wait = self.metrics.queue.labels(name).set
         return queue
 
     @property
     def loaded(self) -> LoadedIndex:
-        """The newest state; who asks twice may be given two."""
+        """The current state, which may change between two reads."""
         return self.reloader.current
 
     async def run(
@@ -152,8 +150,8 @@ class Service:
         budget_ms: float,
         needs_ms: float | None = None,
     ) -> Result:
-        """In one of the queue's threads, by the end of a budget that counts from the request's
-        arrival to the end of its answer."""
+        """Runs `work` in a thread of the queue. The budget counts from the request's arrival to the
+        end of its response."""
         self.options.on_request()
         state = request.state
         state.budget_ms = budget_ms
@@ -167,14 +165,14 @@ class Service:
 
         return await asyncio.wrap_future(queue.submit(timed, deadline, needs_ms))
 
-    def sent(self, took: float) -> None:
-        """An answer that was ready has been sent so many milliseconds later."""
+    def record_sending(self, took: float) -> None:
+        """Learns how many milliseconds a finished response took to be sent."""
         self.scheduler.learn("sending", 1, took)
 
     @contextmanager
-    def running(self, stuck: Callable[[], None]) -> Iterator[None]:
-        """Follows the index; at the end, waits for what is being computed, but not for long:
-        `stuck` is called if something is computed still."""
+    def run_in_background(self, on_stuck: Callable[[], None]) -> Iterator[None]:
+        """Reloads a changed index; at the end waits a moment for running work, and calls `on_stuck`
+        if some is left."""
         stop = threading.Event()
 
         def follow() -> None:
@@ -182,8 +180,8 @@ class Service:
                 try:
                     self.reloader.refresh()
                     self._publish()
-                except Exception:  # whatever it is, what is served is not touched by it
-                    _log.exception("looking for changes of the index failed")
+                except Exception:  # whatever it is, the loaded index stays
+                    _log.exception("reloading the index failed")
 
         thread = threading.Thread(target=follow, name="refresh", daemon=True)
         thread.start()
@@ -195,8 +193,8 @@ class Service:
             thread.join(_CLOSE_SECONDS)
             closed = [queue.close(_CLOSE_SECONDS) for queue in (self.searches, self.texts)]
             if not all(closed):
-                _log.error("a request is computed still, and is given up")
-                stuck()
+                _log.error("a request still runs; the service ends without it")
+                on_stuck()
 
     def _publish(self) -> None:
         index = self.loaded.index
@@ -206,10 +204,10 @@ class Service:
 
 
 def to_bytes(value: Any) -> bytes:
-    """Half a surrogate pair, which JSON can carry but UTF-8 cannot, becomes a question mark."""
+    """JSON in UTF-8; half a surrogate pair, which UTF-8 cannot encode, becomes a question mark."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace")
 
 
 def json_response(body: bytes) -> Response:
-    """JSON that is written already."""
+    """A response whose body is JSON already."""
     return Response(body, media_type="application/json")

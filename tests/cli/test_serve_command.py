@@ -27,7 +27,7 @@ def model(files: Path) -> Path:
     [
         (("nowhere", "--model", "model"), "nowhere is not an index"),
         (("my.index", "--model", "nowhere"), "nowhere is not a model folder"),
-        (("my.index", "--model", "a=model", "--model", "a=model"), "names that differ"),
+        (("my.index", "--model", "a=model", "--model", "a=model"), "not unique"),
         (("my.index", "--model", "model", "--host", "0.0.0.0"), "an API key is needed"),
         (("my.index", "--model", "model", "--api-key-file", "docs.tsv", "--no-auth"), "choose one"),
         (("my.index", "--model", "model", "--api-key-file", "nokey"), "nokey cannot be read"),

@@ -38,7 +38,7 @@ def sharded(options: Options, monkeypatch: pytest.MonkeyPatch) -> Iterator[TestC
     def shards(options: Options) -> LocalShards:
         return LocalShards(3, [Reranker.load(folder) for _, folder in options.models])
 
-    monkeypatch.setattr(loaded, "_on_cluster", shards)
+    monkeypatch.setattr(loaded, "_start_shards", shards)
     with TestClient(
         make_app(options, IndexReloader(options)), base_url="http://127.0.0.1"
     ) as client:

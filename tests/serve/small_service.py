@@ -14,6 +14,7 @@ from starlette.testclient import TestClient
 
 from glassrank.backends.transformer import ContextualConfig
 from glassrank.embeddings import encode_index
+from glassrank.errors import ERROR_CODES
 from glassrank.index import Index
 from glassrank.models import WordTable
 from glassrank.models.checkpoint import SavedModel, Usage
@@ -21,6 +22,7 @@ from glassrank.models.knrm import KNRM, KNRMConfig
 from glassrank.models.tk import TK, TKConfig
 from glassrank.models.trained import save_model
 from glassrank.serve import IndexReloader, Options, make_app
+from glassrank.serve.error_responses import CODES
 from glassrank.serve.run import Server
 from glassrank.types import Doc
 
@@ -112,7 +114,8 @@ def raw(address: str, *parts: bytes, timeout: float = 20) -> bytes:
 
 
 def message(response: Any) -> str:
-    """Of a refusal, which has the form that Cohere's clients and Jina's expect."""
+    """Of an error response, which clients of Cohere and of Jina can read."""
     body = response.json()
     assert body["message"] == body["detail"]
+    assert body["code"] in ERROR_CODES or body["code"] == CODES[response.status_code]
     return str(body["message"])

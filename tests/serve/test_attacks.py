@@ -271,7 +271,7 @@ def test_a_public_service_without_a_key_needs_names(options: Options) -> None:
 def test_what_is_not_http_is_refused_in_json(address: str, request_: bytes) -> None:
     head, _, body = raw(address, request_).partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 400") and b"application/json" in head
-    assert json.loads(body)["message"].startswith("the request cannot be read as HTTP")
+    assert json.loads(body)["message"].startswith("the request is not HTTP")
 
 
 def test_an_index_that_is_swapped_gets_no_lock(

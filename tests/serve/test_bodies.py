@@ -11,7 +11,7 @@ from small_service import message
 from starlette.testclient import TestClient
 
 from glassrank.serve.error_responses import HttpError
-from glassrank.serve.middleware import DEEPEST, check_shape
+from glassrank.serve.middleware import MAX_DEPTH, check_json_size
 
 TEXTS = st.text() | st.sampled_from(['"', "\\", '\\"', "[[[", '",[{', "NaN", "\\\\", "\ud800"])
 VALUES = st.recursive(
@@ -42,22 +42,22 @@ def depth(value: Any) -> int:
 def test_values_are_counted_as_they_would_be_read(value: Any, escaped: bool) -> None:
     body = json.dumps(value, ensure_ascii=escaped).encode("utf-8", "replace")
     expected = count(json.loads(body))
-    check_shape(body, expected + 100)  # room for spaces
-    if depth(value) <= DEEPEST and expected > 1:
+    check_json_size(body, expected + 100)  # room for spaces
+    if depth(value) <= MAX_DEPTH and expected > 1:
         with pytest.raises(HttpError, match=f"not {expected:,}"):
-            check_shape(body, expected - 1)
+            check_json_size(body, expected - 1)
 
 
-@pytest.mark.parametrize("levels", [DEEPEST, DEEPEST + 1])
+@pytest.mark.parametrize("levels", [MAX_DEPTH, MAX_DEPTH + 1])
 def test_depth_is_known(levels: int) -> None:
     body = b'{"a":[' * (levels // 2) + b"[" * (levels % 2) + b"]" * (levels % 2)
     body += b"]}" * (levels // 2)
     assert depth(json.loads(body)) == levels
-    if levels <= DEEPEST:
-        check_shape(body, 1000)
+    if levels <= MAX_DEPTH:
+        check_json_size(body, 1000)
     else:
-        with pytest.raises(HttpError, match="deep in each other"):
-            check_shape(body, 1000)
+        with pytest.raises(HttpError, match="nested 32 deep"):
+            check_json_size(body, 1000)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_depth_is_known(levels: int) -> None:
 )
 def test_only_utf8_is_read(body: bytes) -> None:
     with pytest.raises(HttpError, match="not JSON"):
-        check_shape(body, 1000)
+        check_json_size(body, 1000)
 
 
 CHANGE = {"side": "query", "word": "w" * 999}

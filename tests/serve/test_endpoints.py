@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 from test_guard import KEY
 
 from glassrank.serve import Options
-from glassrank.serve.app import OPEN, PAGE
+from glassrank.serve.app import PAGE, PUBLIC
 
 GUARDED = ("/search", "/explain", "/v1/rerank", "/v2/rerank", "/doc", "/info", "/metrics")
 CHARACTERS = ["\n", "\r", "\0", "\t", "\x0b", "\x0c", "\x1c", "\x7f", "\x85", "\u2028", " ", "/"]
@@ -102,7 +102,7 @@ def test_control_characters_are_refused(guarded: str) -> None:
 
 def test_whatever_is_added_to_the_application_is_behind_the_key(options: Options) -> None:
     """All that answers without a key is this list, and the page's files."""
-    free = {"/", *OPEN, *(f"/{path.name}" for path in PAGE.iterdir())}
+    free = {"/", *PUBLIC, *(f"/{path.name}" for path in PAGE.iterdir())}
     with in_process(replace(options, api_key=KEY)) as client:
         listed = set(client.get("/openapi.json").json()["paths"])
         assert listed >= set(GUARDED)

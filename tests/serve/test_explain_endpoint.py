@@ -134,7 +134,7 @@ def test_a_change_to_the_query_among_given_texts(
     [
         ({}, 400, "expected one of doc_id and text"),
         ({"doc_id": "d1", "text": "cat"}, 400, "expected one of doc_id and text"),
-        ({"doc_id": "zebra"}, 404, "no document of the id 'zebra'"),
+        ({"doc_id": "zebra"}, 404, "no document with the id 'zebra'"),
         ({"doc_id": ["d1", "d2", "d3"]}, 400, "expected one or two, not 3"),
         ({"text": "cat", "model": "bert"}, 400, "there is no model 'bert'"),
         ({"text": ["a", "b"], "model": ["tk", "knrm"]}, 400, "two models can explain one"),

@@ -164,7 +164,7 @@ def test_keys_come_from_a_file_or_the_environment(
 
 
 def test_models_need_names_that_differ() -> None:
-    with pytest.raises(InputError, match="names that differ"):
+    with pytest.raises(InputError, match="not unique"):
         named_models(["a/tk", "b/tk"])
     with pytest.raises(InputError, match="'none' means no model"):
         named_models(["folder/none"])

@@ -98,7 +98,7 @@ def test_what_no_model_reaches_is_in_the_order_of_bm25(options: Options) -> None
         found = ask(client, documents=TEXTS, budget_ms=500)
     assert [result["index"] for result in found["results"]] == [1, 3, 0, 2, 4]
     assert found["meta"]["warnings"] == [
-        "the budget sufficed for 0 documents; the other 5 are below them, ordered by BM25"
+        "budget used up at depth 0; the other 5 documents are below, ordered by BM25"
     ]
 
 
@@ -151,7 +151,7 @@ def test_texts_meet_the_fast_model_first() -> None:
 
     both = {"default": pipeline("better"), "fast": pipeline("faster")}
     opened = LoadedIndex(cast(Any, None), both, cast(Any, None))
-    assert opened.for_texts("default") == ["faster", "better"]
-    assert opened.for_texts("fast") == ["faster"]
+    assert opened.list_rerankers("default") == ["faster", "better"]
+    assert opened.list_rerankers("fast") == ["faster"]
     one = LoadedIndex(cast(Any, None), {"default": both["default"]}, cast(Any, None))
-    assert one.for_texts("default") == ["better"]
+    assert one.list_rerankers("default") == ["better"]

@@ -172,7 +172,10 @@ def test_a_document_is_returned_whole(client: TestClient, options: Options) -> N
         ({"query": "cat", "budget_ms": 0}, "budget_ms: input should be greater than 0"),
         ({"query": "cat", "budget_ms": 1e9}, "budget_ms: at most 10,000"),
         ({"query": "cat", "buget_ms": 5}, "buget_ms: extra inputs are not permitted"),
-        ({"query": "cat", "model": "bert"}, "there is no model 'bert' here; there is tk, knrm"),
+        (
+            {"query": "cat", "model": "bert"},
+            "no model 'bert' here; the models are: tk, knrm",
+        ),
         ({"query": "cat", "method": "bm52"}, "did you mean bm25?"),
         ({"query": "cat", "method": "bm25(k1=9999)"}, "k1 must be between"),
         ({"query": 5}, "query"),
@@ -231,9 +234,9 @@ def test_models_one_after_the_other(options: Options) -> None:
 
 
 def test_a_cascade_needs_several_models(options: Options) -> None:
-    with pytest.raises(InputError, match="--cascade is for several models"):
+    with pytest.raises(InputError, match="--cascade needs several models"):
         replace(options, cascade=True, models=options.models[:1])
-    with pytest.raises(InputError, match="--plan goes with --cascade"):
+    with pytest.raises(InputError, match="--plan needs --cascade"):
         replace(options, plan=Path("plan.json"))
 
 

@@ -17,7 +17,7 @@ from glassrank.deadline import now
 from glassrank.rerank import Deadline, Pipeline
 from glassrank.rerank.scheduler import Scheduler
 from glassrank.serve import IndexReloader, Options
-from glassrank.serve.searching import Shown
+from glassrank.serve.searching import HitWriter
 from glassrank.serve.service import Service, WorkQueue
 
 
@@ -86,7 +86,7 @@ def test_a_full_queue_is_told_when_to_come_again(loaded: SimpleNamespace) -> Non
         assert answer.status_code == 429
         assert int(answer.headers["retry-after"]) >= 1
         assert answer.headers["connection"] == "close"
-        assert "come again later" in message(answer)
+        assert "try again later" in message(answer)
         # Explanations and given texts have a queue of their own, and so has health.
         asked = {"query": "cat", "documents": ["cat"]}
         assert client.post("/v1/rerank", json=asked).is_success
@@ -121,7 +121,7 @@ def test_a_request_past_its_deadline_is_dropped_if_others_wait(
             queue.admission.waiting[0].needs_ms = 60_000
         answer = late.result()
         assert answer.status_code == 503
-        assert "used up by waiting" in message(answer)
+        assert "waiting used up" in message(answer)
         assert "retry-after" in answer.headers
         assert 'glassrank_requests_shed_total{queue="search",reason="too_late"}' in counts(client)
         assert "glassrank_reranked_depth_count" not in client.get("/metrics").text  # not computed
@@ -197,7 +197,8 @@ def test_a_failure_in_the_middle_of_a_stream_is_its_last_line(
         answer = client.post("/search", json={"query": "cat", "stream": True})
     first, last = answer.text.splitlines()
     assert '"stage": "first_stage"' in first
-    assert last == '{"stage": "error", "message": "the rest could not be made"}'
+    assert '"stage": "error", "code": "internal_error"' in last
+    assert "the rest of the response failed" in last
 
 
 def test_a_bug_is_an_error_in_json(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,13 +216,13 @@ def test_a_bug_is_an_error_in_json(options: Options, monkeypatch: pytest.MonkeyP
 def test_an_answer_after_its_budget_is_counted(
     options: Options, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original = Shown.texts
+    original = HitWriter.write
 
     def slow(*arguments: Any) -> Any:
         threading.Event().wait(0.06)
         return original(*arguments)
 
-    monkeypatch.setattr(Shown, "texts", slow)
+    monkeypatch.setattr(HitWriter, "write", slow)
     with in_process(options) as client:
         assert client.post("/search", json={"query": "cat", "budget_ms": 50}).is_success
         assert client.post("/search", json={"query": "cat", "budget_ms": 9000}).is_success
@@ -232,7 +233,7 @@ def test_an_answer_after_its_budget_is_counted(
 def test_the_time_to_send_an_answer_is_part_of_its_budget(options: Options) -> None:
     service = Service(options, IndexReloader(options))
     for _ in range(20):
-        service.sent(30.0)
+        service.record_sending(30.0)
     request: Any = SimpleNamespace(state=SimpleNamespace(arrived=now() - 100))
 
     def given() -> float:
@@ -244,5 +245,5 @@ def test_the_time_to_send_an_answer_is_part_of_its_budget(options: Options) -> N
     assert given() == pytest.approx(910, abs=5)  # 30 for sending, and 60 to spare
     assert request.state.budget_ms == 1000.0
     for _ in range(20):
-        service.sent(5000.0)
+        service.record_sending(5000.0)
     assert given() == pytest.approx(750, abs=5)  # a quarter at most is set aside

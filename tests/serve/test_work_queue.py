@@ -56,7 +56,7 @@ def test_work_is_done_by_its_deadline(queue: WorkQueue, clock: SetClock) -> None
 
 def test_no_more_are_let_in_than_there_are_places(queue: WorkQueue) -> None:
     reasons: list[str] = []
-    queue.refused = reasons.append
+    queue.on_shed = reasons.append
     assert [queue.enter() for _ in range(4)] == [True, True, True, False]  # a thread, and two wait
     assert reasons == ["full"]
     queue.leave()
@@ -94,7 +94,7 @@ def test_what_is_late_and_would_make_others_late_is_not_computed(
         late = queue.submit(lambda d: computed.append("late"), Deadline.after(20, clock), 6)
         good = queue.submit(lambda d: computed.append("good"), Deadline.after(30, clock), 6)
         clock.time += 20
-    with pytest.raises(HttpError, match="used up by waiting") as refused:
+    with pytest.raises(HttpError, match="waiting used up") as refused:
         late.result(30)
     assert refused.value.status == 503
     good.result(30)
@@ -165,7 +165,7 @@ def test_closing_does_not_wait_for_ever(clock: SetClock) -> None:
 
 def test_how_many_wait_is_told(queue: WorkQueue, clock: SetClock) -> None:
     counts: list[int] = []
-    queue.waits = counts.append
+    queue.on_wait = counts.append
     with busy(queue, clock):
         queue.submit(lambda d: None, Deadline.after(50, clock))
     queue.close(30)
