@@ -127,7 +127,7 @@ class LoadedIndex:
         if name == LIST_MODELS[-1]:
             known = [self.pipelines.get(model) for model in LIST_MODELS]
             return [pipeline.reranker for pipeline in known if pipeline is not None]
-        return [stage.reranker for stage in self.pipelines[name].models]
+        return [stage.reranker for stage in self.pipelines[name].stages]
 
 
 def _open_index(
