@@ -185,5 +185,5 @@ def test_extras_that_are_named_exist() -> None:
         for extras in re.findall(r"(?:glassrank|\.)\[([a-z, ]+)\]['\"]", path.read_text("utf-8"))
         for extra in extras.split(",")
     }
-    assert {extra for extra, _ in named} >= {"datasets"}
+    assert {extra for extra, _ in named} >= {"hub"}
     assert {(extra, file) for extra, file in named if extra not in known} == set()

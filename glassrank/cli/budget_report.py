@@ -142,7 +142,7 @@ def check_plot(path: Path) -> None:
         import matplotlib  # noqa: F401
     except ImportError:
         raise InputError(
-            "--plot needs matplotlib; install it with: pip install 'glassrank[plots]'"
+            "--plot needs matplotlib; install it with: pip install 'glassrank[train]'"
         ) from None
 
 

@@ -28,7 +28,7 @@ _PATIENCE_SECONDS = 900.0
 def connected(address: str) -> Iterator[None]:
     """To a cluster, or to this machine as one; left again at the end, unless somebody else was
     connected already."""
-    with extra("ray"):
+    with extra("cluster"):
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nobody is told
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
         import ray

@@ -192,7 +192,7 @@ def _put(files: Any, source: Path, target: str, size: int | None = None) -> None
 
 
 def _opened(url: str) -> tuple[Any, str]:
-    with extra("ray"):
+    with extra("cluster"):
         import fsspec
     try:
         files, root = fsspec.core.url_to_fs(url)

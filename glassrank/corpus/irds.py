@@ -59,7 +59,7 @@ def load(name: str) -> Any:
             else f"{name} does not exist; if it is the name of an ir_datasets collection, that "
             "package is not installed"
         )
-        raise InputError(f"{given}: pip install 'glassrank[datasets]'") from None
+        raise InputError(f"{given}: pip install 'glassrank[hub]'") from None
     try:
         return ir_datasets.load(dataset_id)
     except KeyError:
@@ -113,7 +113,7 @@ def _read(name: str, items: Iterable[Item]) -> Iterator[Item]:
     except ImportError as error:
         raise InputError(
             f"{name} takes a package that is not installed: {_short(error)}; what TREC CAR takes "
-            "comes with: pip install 'glassrank[datasets]'"
+            "comes with: pip install 'glassrank[hub]'"
         ) from None
     except FileNotFoundError as error:
         raise InputError(

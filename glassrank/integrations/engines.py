@@ -130,7 +130,7 @@ class PostgresText:
         """`address` is a connection string of PostgreSQL's; the table may be `schema.table`. The
         server gives up a statement after `timeout_ms`; without it, one that nobody waits for any
         more goes on."""
-        with extra("postgres"):
+        with extra("engines"):
             import psycopg
             from psycopg.sql import SQL, Identifier, Literal
 
@@ -204,7 +204,7 @@ class Tantivy:
         """An open index, or its folder. `fields` are looked at for the words of the query; `id`,
         `text` and `title` must be stored fields, and ids found as they are (the tokenizer `raw`).
         It is searched as it was committed last, when it is asked."""
-        with extra("tantivy"):
+        with extra("engines"):
             import tantivy
 
         self._index = index if isinstance(index, tantivy.Index) else tantivy.Index.open(str(index))

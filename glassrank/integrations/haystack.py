@@ -7,7 +7,7 @@ from glassrank.integrations import extra, scores_if_all
 from glassrank.rerank import rank, warm_up
 from glassrank.rerank.text_pipeline import load_rerankers
 
-with extra("haystack"):
+with extra("integrations"):
     from haystack import Document, component
 
 

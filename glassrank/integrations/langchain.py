@@ -8,7 +8,7 @@ from glassrank.rerank import rank
 from glassrank.rerank.relevance import relevance_scores
 from glassrank.types import Ranking
 
-with extra("langchain"):
+with extra("integrations"):
     from langchain_core.callbacks import CallbackManagerForRetrieverRun, Callbacks
     from langchain_core.documents import BaseDocumentCompressor, Document
     from langchain_core.retrievers import BaseRetriever

@@ -6,7 +6,7 @@ from glassrank.errors import InputError
 from glassrank.integrations import extra, scores_if_all
 from glassrank.rerank import rank
 
-with extra("llamaindex"):
+with extra("integrations"):
     from llama_index.core.postprocessor.types import BaseNodePostprocessor
     from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
 

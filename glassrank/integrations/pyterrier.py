@@ -8,7 +8,7 @@ from typing import Any
 from glassrank.integrations import extra
 from glassrank.rerank import rank
 
-with extra("pyterrier"):
+with extra("integrations"):
     import pandas as pd
     import pyterrier as pt
 

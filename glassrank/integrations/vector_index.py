@@ -18,7 +18,7 @@ from glassrank.models.text_batches import batch_of, in_batches
 from glassrank.rerank.reranker import TOKENS_AT_ONCE, Reranker
 from glassrank.types import Doc
 
-with extra("faiss"):
+with extra("engines"):
     import faiss
 
 Encode = Callable[[list[str]], Any]

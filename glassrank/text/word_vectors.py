@@ -143,5 +143,5 @@ def extra(module: str) -> Any:
     except ImportError:
         package = module.split(".")[0]
         raise InputError(
-            f"this needs the package {package}; install it: pip install 'glassrank[vectors]'"
+            f"this needs the package {package}; install it: pip install 'glassrank[train]'"
         ) from None

@@ -172,7 +172,7 @@ def test_without_matplotlib_it_says_so_before_it_works(
     monkeypatch.setitem(sys.modules, "matplotlib", None)  # an import of it fails
     done = call("budget", *BASIC, "--model", "one", "--plot", "budget.svg")
     assert done.returncode == 2
-    assert "pip install 'glassrank[plots]'" in done.stderr
+    assert "pip install 'glassrank[train]'" in done.stderr
 
 
 def test_a_plan_is_learned_written_and_used(call: Call, ready: Path) -> None:

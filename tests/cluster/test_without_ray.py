@@ -40,7 +40,7 @@ def test_who_asks_for_it_is_told_what_to_install(tmp_path: Path) -> None:
     asked = ("retrieve", tmp_path / "my.index", tmp_path / "queries.tsv", "--ray", "local")
     done = glassrank(WITHOUT, *asked, "--out", tmp_path / "run")
     assert done.returncode == 2
-    assert "pip install 'glassrank[ray]'" in done.stderr
+    assert "pip install 'glassrank[cluster]'" in done.stderr
 
 
 def test_a_new_index_alone_is_made_on_a_cluster(tmp_path: Path) -> None:

@@ -135,7 +135,7 @@ def draw_curves(folder: Path, measure: str, picture: str = "curves.svg") -> Path
         import matplotlib
     except ImportError:
         raise InputError(
-            "curves need matplotlib; install it with: pip install 'glassrank[plots]'"
+            "curves need matplotlib; install it with: pip install 'glassrank[train]'"
         ) from None
     rows = read_log(folder / LOG)
     # Text stays text, and the same log gives the same file.
@@ -257,5 +257,5 @@ def _values(row: Mapping[str, float], config: TrainConfig) -> dict[str, float]:
 
 def _missing(package: str) -> InputError:
     return InputError(
-        f"numbers go to {package} only where it is: pip install 'glassrank[{package}]'"
+        f"--log {package} needs the package {package}; install it: pip install 'glassrank[train]'"
     )
