@@ -40,6 +40,7 @@ class Compiled:
         FUNCTIONS.append(self)
 
     def __call__(self, *arguments: Any) -> Any:
+        """Run the compiled function."""
         return (self._made or self.dispatcher)(*arguments)
 
     @property

@@ -55,6 +55,7 @@ class Replayed(Generic[Result]):
 
     @torch.no_grad()
     def __call__(self, *inputs: Tensor) -> Result:
+        """Replay the recording for these shapes; record it first if there is none."""
         if self._device.type != "cuda":
             return self._function(*(given.to(self._device) for given in inputs))
         shapes = tuple((given.shape, given.dtype) for given in inputs)

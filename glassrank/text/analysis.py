@@ -50,6 +50,7 @@ class WordAnalyzer(Analyzer):
         self._terms: dict[str, str] = {}
 
     def __call__(self, text: str) -> list[str]:
+        """The terms of a text."""
         return [term for word in self.words(text) if (term := self.term(word))]
 
     def for_text(self, text: str) -> "WordAnalyzer":

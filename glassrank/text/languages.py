@@ -187,6 +187,7 @@ class MixedAnalyzer(Analyzer):
         return self._languages
 
     def __call__(self, text: str) -> list[str]:
+        """The terms of a text."""
         counts: Counter[str] = Counter()
         for language in self.languages:
             counts |= Counter(_word_analyzer(language)(text))

@@ -29,7 +29,8 @@ _TIMED_QUERIES = 8
 class Track(Protocol):
     """Shows how many items have gone by."""
 
-    def __call__(self, items: Sequence[Item], what: str, /) -> Iterator[Item]: ...
+    def __call__(self, items: Sequence[Item], what: str, /) -> Iterator[Item]:
+        """Yield the items, and count them."""
 
 
 class Reranks(Protocol):
