@@ -1,4 +1,4 @@
-"""The command line: each command is a function of its name, in a file that is read when asked."""
+"""The command line: each command is a function of its name, imported when it is called."""
 
 import signal
 import sys
@@ -18,19 +18,18 @@ COMMANDS = (
     *("clusters", "serve", "push", "warmup"),
 )
 _FILES = {
-    **dict.fromkeys(("retrieve", "rerank"), "whole_runs"),
+    **dict.fromkeys(("retrieve", "rerank"), "runs"),
     "explain": "search",
     "tune": "evaluate",
-    "warmup": "compile_all",
     **dict.fromkeys(("prepare", "adapt", "select", "average", "push"), "train"),
 }
-"""Where commands are that have no file of their name."""
+"""The modules of commands that have no module of their name."""
 
 
-def application(names: Iterable[str] = COMMANDS) -> typer.Typer:
+def make_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
     """The command line with these commands."""
     app = typer.Typer(
-        help="Neural re-ranking within a time budget, that shows why.",
+        help="CPU-first re-ranking and search under a latency budget, with additive explanations.",
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
@@ -40,7 +39,7 @@ def application(names: Iterable[str] = COMMANDS) -> typer.Typer:
     names = list(names)
     for name in names:
         home = import_module(f"glassrank.cli.{_FILES.get(name, name)}")
-        # What stands below a command's own help may take long to import.
+        # An epilog may take long to import, so only a command's own help has one.
         epilog = home.epilog() if len(names) == 1 and hasattr(home, "epilog") else None
         app.command(name, epilog=epilog)(getattr(home, name))
     return app
@@ -55,7 +54,7 @@ def _options(version: bool = typer.Option(False, "--version", help="Print the ve
 
 
 class _Interrupted(BaseException):
-    """Ctrl-C, under a name that the framework does not swallow."""
+    """Ctrl-C. Typer swallows KeyboardInterrupt, not this."""
 
 
 def _interrupt(*_: object) -> None:
@@ -64,16 +63,16 @@ def _interrupt(*_: object) -> None:
 
 @cache
 def _say_compiling() -> None:
-    console.say("Compiling for this processor, which takes up to a minute, once …")
+    console.say("Compiling for this processor, once, up to a minute …")
 
 
 def main() -> None:
-    """Errors for people are printed as one sentence; anything else is a bug and shows its trace."""
+    """Run a command. Errors of ours are printed as one line; any other is a bug with a trace."""
     signal.signal(signal.SIGINT, _interrupt)
     when_compiling(lambda _: _say_compiling())
     try:
-        # The others need not even be read: a search is over sooner than they are.
-        application([name for name in COMMANDS if name in sys.argv[1:2]] or COMMANDS)()
+        # Importing the other commands would take longer than a search does.
+        make_app([name for name in COMMANDS if name in sys.argv[1:2]] or COMMANDS)()
     except GlassrankError as error:
         console.error(str(error))
         sys.exit(error.exit_status)
@@ -83,14 +82,14 @@ def main() -> None:
         console.error("this needs PyTorch: pip install 'glassrank[torch]'")
         sys.exit(1)
     except _Interrupted:
-        console.error("interrupted; nothing half-done was left behind")
+        console.error("interrupted; no partial files were left behind")
         sys.exit(130)
     except BrokenPipeError:  # `glassrank search … | head`
         sys.stderr.close()
         sys.exit(0)
     except MemoryError:
-        console.error("there is not enough memory for this; give it less at once, or more memory")
+        console.error("not enough memory; process less at once, or use a machine with more memory")
         sys.exit(1)
-    except OSError as error:  # a disk that is full or fails, where nobody said what that means
+    except OSError as error:  # a full or failing disk that no caller has explained
         console.error(str(disk_error(error, "go on")))
         sys.exit(1)

@@ -1,12 +1,12 @@
-"""What commands share: progress, errors, and numbers as JSON."""
+"""Options, progress, errors and JSON that commands share."""
 
 import json
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 from rich.console import Console
@@ -14,20 +14,22 @@ from rich.console import Console
 from glassrank.errors import UNSAFE, InputError, sanitize
 from glassrank.storage.files import atomic_write
 
+if TYPE_CHECKING:
+    from glassrank.embeddings import Progress
+
 Item = TypeVar("Item")
 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 Where = Annotated[
     list[str] | None,
     typer.Option(
-        help="Only documents with this in a field: lang=en, year>=2019, 'lang in en,de'; "
-        "may be repeated, and then all must hold."
+        help="Filter by metadata: lang=en, year>=2019, 'lang in en,de'; repeatable, all must hold."
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 JsonFile = Annotated[
     Path | None,
-    typer.Option("--json", help="A file for all numbers; - prints them instead of tables."),
+    typer.Option("--json", help="Write all values to this file; - prints them instead of tables."),
 ]
 MethodName = Annotated[
     str,
@@ -35,21 +37,19 @@ MethodName = Annotated[
 ]
 ModelsMethod = Annotated[
     str | None,
-    typer.Option(help="The first stage, as 'bm25(k1=1.2,b=0.75)'; as the model says if not given."),
+    typer.Option(help="The first stage, e.g. 'bm25(k1=1.2,b=0.75)'; default: the model's own."),
 ]
 ModelNames = Annotated[
     list[str] | None,
     typer.Option(
         "--model",
-        help="Re-rank with this model: a folder, or 'default' for the one that is here. "
-        "Of several, each further one re-ranks the best of those before it.",
+        help="Re-rank with this model: a folder, or 'default' or 'fast' from the package. "
+        "Repeat it for a cascade: each further model re-ranks the best of the one before.",
     ),
 ]
 PlanFile = Annotated[
     Path | None,
-    typer.Option(
-        help="How deep each of several models goes: what `glassrank budget --plan` wrote."
-    ),
+    typer.Option(help="How deep each model of a cascade goes; written by `budget --plan`."),
 ]
 BudgetMs = Annotated[
     float | None, typer.Option(min=0.001, help="Milliseconds for the whole query.")
@@ -58,11 +58,13 @@ Exact = Annotated[
     bool,
     typer.Option(
         "--exact",
-        help="Unrounded weights, documents one by one: the same bytes with any number of threads.",
+        help="float32, documents one by one: the same bytes with any number of threads.",
     ),
 ]
-TopicField = Annotated[str, typer.Option("--field", help="Of TREC topics: title, desc or narr.")]
-Tag = Annotated[str, typer.Option(help="The name of the run, in its last column.")]
+TopicField = Annotated[
+    str, typer.Option("--field", help="Field of TREC topics: title, desc or narr.")
+]
+Tag = Annotated[str, typer.Option(help="The run's name, in its last column.")]
 Device = Annotated[str, typer.Option(help="cpu, cuda, or cuda:1.")]
 
 _PLAIN_LINE_SECONDS = 10.0
@@ -73,38 +75,38 @@ _err = Console(stderr=True, highlight=False)
 
 
 def check_plan(plan: Path | None, models: Sequence[str] | None) -> None:
-    """A plan divides depths between models: with one there is nothing to divide."""
+    """Raise an error unless a plan comes with several models."""
     if plan is not None and len(models or ()) < 2:
-        raise InputError("--plan is for several models; give --model for each of them")
+        raise InputError("--plan needs several models; give --model for each of them")
 
 
 def error(message: str) -> None:
-    """One line, whatever is quoted in it."""
+    """Print an error in one line."""
     _err.print("[bold red]error:[/] ", end="")
     _err.print(sanitize(message.replace("\n", " ")), markup=False, soft_wrap=True)
 
 
 def say(message: str, *, quiet: bool = False) -> None:
-    """A line about what is going on, apart from the results."""
+    """Print a line to standard error, apart from the results."""
     if not quiet:
         _err.print(sanitize(message), markup=False, soft_wrap=True)
 
 
 def print_json(value: object) -> None:
-    """One document on standard output; numpy's numbers become plain ones."""
+    """Print JSON on standard output, NumPy's numbers as plain ones."""
     text = json.dumps(value, ensure_ascii=False, indent=2, default=lambda number: number.item())
-    # Such characters stand in strings alone, where JSON has another spelling for them.
+    # Control characters occur in strings only, where JSON can escape them.
     text = UNSAFE.sub(lambda unsafe: f"\\u{ord(unsafe[0]):04x}", text)
     sys.stdout.write(text + "\n")
 
 
 def is_printed(path: Path | None) -> bool:
-    """Whether numbers go to standard output, where tables would be in their way."""
+    """Whether JSON goes to standard output, so that no table may."""
     return path == _STANDARD_OUTPUT
 
 
 def check_writable(path: Path | None) -> None:
-    """Before long work, whose result would have nowhere to go."""
+    """Raise an error before long work if its result cannot be written."""
     if path is None or is_printed(path):
         return
     if path.is_dir():
@@ -114,7 +116,7 @@ def check_writable(path: Path | None) -> None:
 
 
 def write_json(value: object, path: Path | None) -> None:
-    """Whole or not at all; to nowhere where no file was named."""
+    """Write JSON atomically, or print it for `-`; None writes nothing."""
     if path is None:
         return
     if is_printed(path):
@@ -128,7 +130,7 @@ def write_json(value: object, path: Path | None) -> None:
 def track(
     items: Iterable[Item], what: str, *, total: int | None = None, quiet: bool = False
 ) -> Iterator[Item]:
-    """Shows how many items have gone by: a bar on a terminal, a line now and then elsewhere."""
+    """Yield the items and show progress: a bar on a terminal, else a line every ten seconds."""
     if quiet:
         yield from items
     elif _err.is_terminal:
@@ -169,7 +171,7 @@ def _lines(items: Iterable[Item], what: str, total: int | None) -> Iterator[Item
 
 @contextmanager
 def working(what: str, *, quiet: bool = False) -> Iterator[None]:
-    """A turning wheel on a terminal, one line elsewhere, for work that cannot be counted."""
+    """Show a spinner on a terminal, else one line, for work that cannot be counted."""
     if quiet:
         yield
     elif _err.is_terminal:
@@ -178,3 +180,45 @@ def working(what: str, *, quiet: bool = False) -> Iterator[None]:
     else:
         say(f"{what} …")
         yield
+
+
+@contextmanager
+def show_encoding(quiet: bool) -> "Iterator[Callable[[Progress], None] | None]":
+    """Show progress of encoding: a bar on a terminal, else a line every ten seconds."""
+    if quiet:
+        yield None
+        return
+    if not _err.is_terminal:
+        last = time.monotonic()
+
+        def say_progress(progress: "Progress") -> None:
+            nonlocal last
+            if (now := time.monotonic()) - last >= _PLAIN_LINE_SECONDS:
+                last = now
+                done = f"{progress.documents:,} of {progress.total:,}"
+                say(f"Encoding: {done}, {_describe_speed(progress)}")
+
+        yield say_progress
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+    from rich.progress import Progress as Bar
+
+    speed = TextColumn("{task.fields[speed]}")
+    columns = (TextColumn("Encoding"), BarColumn(), MofNCompleteColumn(), speed)
+    with Bar(*columns, console=_err, transient=True) as bar:
+        task = bar.add_task("", total=None, speed="")
+        yield lambda progress: bar.update(
+            task,
+            total=progress.total,
+            completed=progress.documents,
+            speed=_describe_speed(progress),
+        )
+
+
+def _describe_speed(progress: "Progress") -> str:
+    minutes, seconds = divmod(round(progress.seconds_left), 60)
+    hours, minutes = divmod(minutes, 60)
+    return (
+        f"{progress.per_second:,.0f} documents/s, {progress.bytes_per_document:,.0f} bytes each, "
+        f"{hours}:{minutes:02}:{seconds:02} left"
+    )

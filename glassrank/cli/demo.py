@@ -281,7 +281,7 @@ def make_reports(index: Path, folder: Path, models: Sequence[str] = MODELS) -> N
     from glassrank.cli.budget import budget
     from glassrank.cli.clusters import clusters
     from glassrank.cli.encode import encode
-    from glassrank.cli.whole_runs import rerank, retrieve
+    from glassrank.cli.runs import rerank, retrieve
     from glassrank.corpus import PYTHON_QUESTIONS
 
     queries, qrels = (str(PYTHON_QUESTIONS / name) for name in ("queries.tsv", "qrels.txt"))

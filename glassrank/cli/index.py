@@ -1,4 +1,4 @@
-"""`glassrank index`: documents to an index, and changes to one."""
+"""`glassrank index`: build or change an index."""
 
 import time
 from contextlib import nullcontext
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from glassrank.models.checkpoint import SavedModel
     from glassrank.types import Doc
 
-_LOOKED_AT = 20
-"""Documents whose language is looked at."""
+_NUM_SAMPLED = 20
+"""Documents whose language is checked."""
 
 
 def index(
@@ -33,22 +33,22 @@ def index(
     add: Annotated[bool, typer.Option("--add", help="Add to an existing index.")] = False,
     replace: Annotated[
         bool,
-        typer.Option("--replace", help="With --add: documents may replace others of their id."),
+        typer.Option("--replace", help="With --add: replace documents with the same id."),
     ] = False,
     delete: Annotated[
-        list[str] | None, typer.Option(help="Delete the document of this id; may be repeated.")
+        list[str] | None, typer.Option(help="Delete the document with this id; repeatable.")
     ] = None,
     merge: Annotated[
-        bool, typer.Option("--merge", help="Rewrite all segments as one, for room and speed.")
+        bool, typer.Option("--merge", help="Merge all segments into one: smaller and faster.")
     ] = False,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace an index that is there already.")
+        bool, typer.Option("--overwrite", help="Replace an existing index.")
     ] = False,
     language: Annotated[
         str | None,
         typer.Option(
-            help="Of the documents: en, de, fr, es, ru, zh, ja, …; auto: each has its own. "
-            "English unless given.",
+            help="Language of the documents: en (default), de, fr, es, ru, zh, ja, …; "
+            "auto detects it for each document.",
         ),
     ] = None,
     model: Annotated[
@@ -59,56 +59,63 @@ def index(
         bool,
         typer.Option(
             "--encode",
-            help="Also encode what the stores of the index lack, or make one for 'default'.",
+            help="Also update the index's stores, or make one for 'default'.",
         ),
     ] = False,
     format: Annotated[  # noqa: A002
         str | None,
         typer.Option(
-            help="jsonl, tsv, csv, trec, warc, car, text or irds, if the name can't tell."
+            help="jsonl, tsv, csv, trec, warc, car, text or irds; default: by the file's name."
         ),
     ] = None,
-    encoding: Annotated[str, typer.Option(help="Of the files' text.")] = "utf-8",
+    encoding: Annotated[str, typer.Option(help="Character encoding of the files.")] = "utf-8",
     skip_bad: Annotated[
         bool,
-        typer.Option("--skip-bad", help="Pass over documents that are empty or bad, and count."),
+        typer.Option("--skip-bad", help="Skip and count empty or malformed documents."),
     ] = False,
     ray: on_cluster.Address = None,
     shards: on_cluster.ShardCount = None,
     quiet: console.Quiet = False,
     json: console.AsJson = False,
 ) -> None:
-    """Make an index of documents, or change one."""
-    from glassrank.cli.encode import check_known, follow, hint, lacking, plain, summary
+    """Build an index of documents, or change one."""
+    from glassrank.cli.encode import (
+        advise,
+        check_model_has_store,
+        describe,
+        find_incomplete_stores,
+        to_json,
+        update_stores,
+    )
     from glassrank.corpus import passed_over, read_docs
     from glassrank.index import Index
     from glassrank.text.detection import looks_foreign
     from glassrank.text.languages import analyzer_for
 
     if docs is None and not delete and not merge:
-        raise InputError("there is nothing to do; give documents to index, --delete or --merge")
+        raise InputError("nothing to do; give documents to index, --delete or --merge")
     if replace and not add:
-        raise InputError("--replace goes with --add")
+        raise InputError("--replace needs --add")
     if overwrite and (add or delete):
-        raise InputError("--overwrite makes a new index; it does not go with --add or --delete")
+        raise InputError("--overwrite builds a new index; leave out --add and --delete")
     if docs is not None and delete and not add:
-        raise InputError("--delete with documents changes an index; say --add too")
+        raise InputError("--delete with documents needs --add")
     if ray is not None and (add or delete or merge or model or encode):
         raise InputError(
-            "--ray makes a new index; encode it with: glassrank encode --ray, and change it "
-            "without a cluster"
+            "--ray builds a new index only; encode it with `glassrank encode --ray`, and change it "
+            "without --ray"
         )
     if shards is not None and ray is None:
-        raise InputError("--shards goes with --ray")
+        raise InputError("--shards needs --ray")
     models: dict[str, SavedModel] = {}
-    if model is not None or encode:  # before the work: a name that is wrong is said at once
+    if model is not None or encode:  # a wrong name is an error before the work begins
         from glassrank.models.checkpoint import load_served
 
         models = {model or "default": load_served(model or "default")}
         if model is None:
-            check_known(out, models["default"])
+            check_model_has_store(out, models["default"])
     if skip_bad and docs is None:
-        raise InputError("--skip-bad goes with documents to read")
+        raise InputError("--skip-bad needs documents to read")
     started = time.perf_counter()
     added = deleted = 0
     counted = reader = None
@@ -116,7 +123,7 @@ def index(
         reader = read_docs(docs, format=format, encoding=encoding, skip_bad=skip_bad)
         counted = _Counted(reader, quiet=quiet)
     if counted is not None and docs is not None and ray is not None:
-        source = on_cluster.source_of(docs, format, encoding, skip_bad)
+        source = on_cluster.identify_source(docs, format, encoding, skip_bad)
         changed = on_cluster.build(
             *(counted, source, out, ray, shards),
             overwrite=overwrite,
@@ -131,10 +138,10 @@ def index(
         changed = Index(out)
         if language is not None and analyzer_for(language).language != changed.language:
             raise InputError(
-                f"{out} is an index of language {changed.language!r}, not {language!r}; leave out "
-                "--language, or make another index"
+                f"{out} has language {changed.language!r}, not {language!r}; leave out --language, "
+                "or build another index"
             )
-        alone = merge and counted is None  # with documents, their bar is what is shown
+        alone = merge and counted is None  # with documents, their progress bar is shown
         with console.working("Merging segments", quiet=quiet) if alone else nullcontext():
             added, deleted = changed.change(
                 delete=delete or (), add=counted, replace=replace, merge=merge
@@ -151,11 +158,16 @@ def index(
             "segments": len(changed.snapshot.segments),
             "seconds": round(seconds, 3),
         }
-        reports = [r for saved in models.values() for r in follow(changed, saved, quiet=quiet)]
-        if reports:
-            report["store"] = plain(reports[0])
-            report["stores"] = [plain(followed) for followed in reports]
-        report["lacking"] = {str(store.folder): store.documents for store in lacking(changed)}
+        stores = [
+            to_json(store)
+            for saved in models.values()
+            for store in update_stores(changed, saved, quiet=quiet)
+        ]
+        if stores:
+            report |= {"store": stores[0], "stores": stores}
+        report["lacking"] = {
+            str(store.folder): store.num_missing for store in find_incomplete_stores(changed)
+        }
         console.print_json(report)
     else:
         changes = ", ".join(
@@ -169,8 +181,8 @@ def index(
         is_english = language is None and changed.language == "en"
         if counted is not None and is_english and looks_foreign(counted.first_texts):
             console.say(
-                "the documents do not look English; with --language de (fr, ja, …), or auto, "
-                "other forms of their words are found too",
+                "the documents do not look English; --language de (fr, ja, …, auto) also matches "
+                "other forms of their words",
                 quiet=quiet,
             )
         if reader is not None and reader.skipped:
@@ -179,19 +191,19 @@ def index(
         if docs is not None and (skipped := passed_over(docs, format)):
             kinds = ", ".join(f"{count:,} {suffix}" for suffix, count in skipped.most_common(5))
             console.say(
-                f"passed over {skipped.total():,} files that are in none of the formats ({kinds}); "
-                "to have them read, make them text and name them .txt",
+                f"skipped {skipped.total():,} files of unknown formats ({kinds}); to index them, "
+                "convert them to text files named .txt",
                 quiet=quiet,
             )
         for saved in models.values():
-            for followed in follow(changed, saved, quiet=quiet):
-                console.say(summary(followed), quiet=quiet)
-        for store in lacking(changed) if not quiet else ():
-            console.say(hint(store, models))
+            for updated in update_stores(changed, saved, quiet=quiet):
+                console.say(describe(updated), quiet=quiet)
+        for store in find_incomplete_stores(changed) if not quiet else ():
+            console.say(advise(store, models))
 
 
 class _Counted:
-    """Documents that are counted as they pass, and can still be located."""
+    """Documents with a progress bar; errors can still name their file and line."""
 
     def __init__(self, reader: "DocReader", *, quiet: bool) -> None:
         self._reader = reader
@@ -201,7 +213,7 @@ class _Counted:
 
     def __iter__(self) -> "Iterator[Doc]":
         docs = console.track(self._reader, "Indexing", quiet=self._quiet)
-        for doc in islice(docs, _LOOKED_AT):
+        for doc in islice(docs, _NUM_SAMPLED):
             self.first_texts.append(doc.text)
             yield doc
         yield from docs

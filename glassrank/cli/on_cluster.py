@@ -1,4 +1,4 @@
-"""What commands do with `--ray`: the same work, by the machines of a cluster."""
+"""The `--ray` option: the same work on a Ray cluster."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,14 +20,12 @@ if TYPE_CHECKING:
 Address = Annotated[
     str | None,
     typer.Option(
-        "--ray", help="Do it on the Ray cluster of this address; 'local' for this machine's cores."
+        "--ray", help="Run on the Ray cluster at this address; 'local' for this machine's cores."
     ),
 ]
 ShardCount = Annotated[
     int | None,
-    typer.Option(
-        min=1, help="With --ray: how many shards; as many as the cluster has cores unless given."
-    ),
+    typer.Option(min=1, help="With --ray: number of shards; default: the cluster's cores."),
 ]
 
 
@@ -42,25 +40,19 @@ def build(
     language: str,
     quiet: bool,
 ) -> "Index":
-    """An index with a segment for each shard."""
+    """Build an index with a segment for each shard."""
     from glassrank.cluster.building import build_shards
     from glassrank.cluster.cluster import connected, processors, run_tasks
 
     with connected(address):
         count = shards or processors()
 
-        def finished(done: int) -> None:
-            console.say(f"{done:,} of {count:,} shards are built", quiet=quiet)
-
         return build_shards(
-            docs,
-            out,
-            count,
-            run_tasks,
+            *(docs, out, count, run_tasks),
             source=source,
             overwrite=overwrite,
             language=language,
-            finished=finished,
+            finished=lambda done: console.say(f"built {done:,} of {count:,} shards", quiet=quiet),
         )
 
 
@@ -73,22 +65,20 @@ def encode(
     *,
     quiet: bool,
 ) -> "Report":
-    """A store with a part for each segment."""
+    """Make a store with a part for each segment."""
     from functools import partial
 
-    from glassrank.cli.encode import shown
     from glassrank.cluster.building import encode_shards
     from glassrank.cluster.cluster import connected, run_tasks
 
     gpus = 0 if encoding.device == "cpu" else 1
-    there = encoding._replace(model=everywhere(encoding.model))
-    with connected(address), shown(quiet) as show:
-        tasks = partial(run_tasks, gpus=gpus)
-        return encode_shards(index, saved, there, tasks, path, show)
+    encoding = encoding._replace(model=absolute_model(encoding.model))
+    with connected(address), console.show_encoding(quiet) as show:
+        return encode_shards(index, saved, encoding, partial(run_tasks, gpus=gpus), path, show)
 
 
 @contextmanager
-def opened(
+def open_index(
     index: Path,
     address: str,
     shards: int | None,
@@ -96,7 +86,7 @@ def opened(
     *,
     exact: bool = False,
 ) -> "Iterator[ShardedIndex]":
-    """An index, and an actor for each of its shards, for as long as it is used."""
+    """Open an index with an actor for each shard, and stop the actors at the end."""
     from glassrank.cluster import ShardedIndex
     from glassrank.cluster.cluster import RayShards, connected, processors
     from glassrank.cluster.mirror import Mirror, as_url
@@ -105,10 +95,9 @@ def opened(
     url = as_url(index)
     local = index.absolute() if url is None else Mirror(url).whole()
     segments = max(1, len(read_manifest(local).segments))
-    names = [everywhere(model) for model in models]
+    names = [absolute_model(model) for model in models]
     with connected(address):
-        count = min(shards or processors(), segments)
-        actors = RayShards(count, names, exact=exact)
+        actors = RayShards(min(shards or processors(), segments), names, exact=exact)
         try:
             yield ShardedIndex(url or local, actors)
         finally:
@@ -116,7 +105,7 @@ def opened(
 
 
 @contextmanager
-def pipeline(
+def open_pipeline(
     index: Path,
     address: str,
     shards: int | None,
@@ -127,13 +116,13 @@ def pipeline(
     plan: Path | None,
     exact: bool,
 ) -> "Iterator[ShardedPipeline]":
-    """The second stage over these shards."""
+    """Open an index and re-rankers on a cluster."""
     from glassrank.cluster import ShardedPipeline
     from glassrank.rerank import Reranker
     from glassrank.rerank.cascade_plan import CascadePlan
 
     rerankers = [Reranker.load(model, exact=exact) for model in models]
-    with opened(index, address, shards, models, exact=exact) as sharded:
+    with open_index(index, address, shards, models, exact=exact) as sharded:
         yield ShardedPipeline(
             sharded,
             rerankers,
@@ -144,13 +133,13 @@ def pipeline(
         )
 
 
-def everywhere(model: str) -> str:
-    """A model's name as other processes understand it: a folder by its whole path."""
+def absolute_model(model: str) -> str:
+    """A model's name for other processes: a folder as an absolute path."""
     return str(Path(model).absolute()) if Path(model).exists() else model
 
 
-def source_of(docs: str, *settings: object) -> str:
-    """Stands for documents that are read: the same as long as nobody has changed them."""
+def identify_source(docs: str, *settings: object) -> str:
+    """A key for documents that changes when their files do."""
     path = Path(docs)
     files = sorted(path.rglob("*")) if path.is_dir() else [path] if path.exists() else []
     stats = [(file.stat().st_size, file.stat().st_mtime_ns) for file in files]

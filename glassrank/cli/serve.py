@@ -1,4 +1,4 @@
-"""`glassrank serve`: the search page, and search over HTTP."""
+"""`glassrank serve`: the search page and the HTTP API."""
 
 from pathlib import Path
 from typing import Annotated
@@ -13,15 +13,13 @@ def serve(
     index: Annotated[Path, typer.Argument(help="The index folder.")],
     model: Annotated[
         list[str] | None,
-        typer.Option(
-            help="A model folder, NAME=FOLDER, 'default', 'fast', or 'none'; several may be given."
-        ),
+        typer.Option(help="A model folder, NAME=FOLDER, 'default', 'fast', or 'none'; repeatable."),
     ] = None,
     cascade: Annotated[
         bool,
         typer.Option(
             "--cascade",
-            help="Also search with all models, each re-ranking the best of those before it.",
+            help="Also offer all models as a cascade.",
         ),
     ] = False,
     plan: console.PlanFile = None,
@@ -29,55 +27,56 @@ def serve(
     ray: on_cluster.Address = None,
     shards: on_cluster.ShardCount = None,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 for any that is free.")] = 8000,
-    workers: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
-    threads: Annotated[int, typer.Option(min=1, help="Searches at once in each process.")] = 1,
-    budget_ms: Annotated[float, typer.Option(help="For a search that names none.")] = 50.0,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 for any free port.")] = 8000,
+    workers: Annotated[int, typer.Option(min=1, help="Worker processes.")] = 1,
+    threads: Annotated[int, typer.Option(min=1, help="Concurrent searches in each worker.")] = 1,
+    budget_ms: Annotated[
+        float, typer.Option(help="Default budget of a search, in milliseconds.")
+    ] = 50.0,
     texts_budget_ms: Annotated[
-        float, typer.Option(help="For re-ranking given texts, and for explanations.")
+        float, typer.Option(help="Default budget of /rerank and /explain, in milliseconds.")
     ] = 10_000.0,
     work_ms: Annotated[
-        float, typer.Option(help="The most that one request may compute, whatever its budget.")
+        float,
+        typer.Option(help="Most milliseconds that a request may compute, whatever its budget."),
     ] = 1_000.0,
-    queue: Annotated[int, typer.Option(min=1, help="Requests that may wait.")] = 128,
+    queue: Annotated[int, typer.Option(min=1, help="Most requests that may wait.")] = 128,
     candidates: Annotated[
-        int | None, typer.Option(min=1, help="How deep to re-rank; as the model says if not given.")
+        int | None, typer.Option(min=1, help="How deep to re-rank; default: the model's own depth.")
     ] = None,
-    method: Annotated[
-        str | None, typer.Option(help="The first stage; as the model says if not given.")
-    ] = None,
+    method: console.ModelsMethod = None,
     api_key_file: Annotated[
         Path | None, typer.Option(help="A file with the key; or set GLASSRANK_API_KEY.")
     ] = None,
     no_auth: Annotated[
-        bool, typer.Option("--no-auth", help="Whoever can reach the host may search.")
+        bool, typer.Option("--no-auth", help="Serve without a key to all who can reach the host.")
     ] = False,
     allow_host: Annotated[
-        list[str] | None, typer.Option(help="Another name that requests may use for this host.")
+        list[str] | None, typer.Option(help="Another allowed Host header; repeatable.")
     ] = None,
     limit: Annotated[
-        list[str] | None, typer.Option(help="NAME=VALUE of a limit below; several may be given.")
+        list[str] | None, typer.Option(help="NAME=VALUE of a limit below; repeatable.")
     ] = None,
     clusters: Annotated[
-        Path | None, typer.Option(help="What `glassrank clusters --json` wrote, for the page.")
+        Path | None, typer.Option(help="Output of `glassrank clusters --json`, for the page.")
     ] = None,
     curves: Annotated[
-        Path | None, typer.Option(help="What `glassrank budget --json` wrote, for the page.")
+        Path | None, typer.Option(help="Output of `glassrank budget --json`, for the page.")
     ] = None,
     traces: Annotated[
         bool,
-        typer.Option("--traces", help="Send spans of queries to an OpenTelemetry collector."),
+        typer.Option("--traces", help="Send spans to an OpenTelemetry collector."),
     ] = False,
     quiet: console.Quiet = False,
 ) -> None:
-    """Serve an index: the search page, /search, /explain, and re-ranking as other services do."""
+    """Serve an index: search page, /search, /explain, and Cohere- and Jina-compatible /rerank."""
     try:
         import fastapi  # noqa: F401
         import prometheus_client  # noqa: F401
         import uvicorn  # noqa: F401
     except ImportError as error:
         raise GlassrankError(
-            f"serving needs {error.name}, which was installed with glassrank; install that again"
+            f"serving needs {error.name}; install it again: pip install glassrank"
         ) from None
     from glassrank.index.methods import parse_method
     from glassrank.serve import Options
@@ -117,7 +116,7 @@ def serve(
 
 
 def epilog() -> str:
-    """Every limit with its value, below `glassrank serve --help`."""
+    """Every limit with its value, for `glassrank serve --help`."""
     from glassrank.serve.limits import describe_limits
 
     lines = [f"{name}={value}: {about}" for name, value, about in describe_limits()]
@@ -125,10 +124,8 @@ def epilog() -> str:
 
 
 def _models(names: list[str], ray: str | None) -> tuple[tuple[str, str], ...]:
-    """By name and folder; on a cluster, a folder by its whole path."""
+    """Names and folders; on a cluster, folders are absolute."""
     from glassrank.serve.options import named_models
 
     models = named_models(names)
-    if ray is None:
-        return models
-    return tuple((name, on_cluster.everywhere(folder)) for name, folder in models)
+    return models if ray is None else tuple((n, on_cluster.absolute_model(f)) for n, f in models)

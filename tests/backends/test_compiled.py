@@ -9,7 +9,7 @@ import pytest
 
 from glassrank import Doc, Index, compiled
 from glassrank.backends.compiled import FUNCTIONS, Compiled
-from glassrank.cli.compile_all import compile_modules
+from glassrank.cli.warmup import compile_modules
 from glassrank.index import packing, segment_checks, topk
 
 SMALL = """
@@ -30,7 +30,7 @@ EVERYTHING = """
 import sys
 import numpy as np
 import glassrank as gr
-from glassrank.cli.compile_all import compile_all
+from glassrank.cli.warmup import compile_all
 from glassrank.backends.compiled import FUNCTIONS
 from glassrank.embeddings import Store, encode_index, store_folder
 

@@ -1,8 +1,7 @@
-"""`glassrank warmup`: compiles everything once, by using it on three documents, as `scripts/setup`
-and the Dockerfile do.
+"""`glassrank warmup`: compile everything once, by using it on three documents.
 
-Code is compiled when it is first called with a type of arrays, so what is called here is found
-ready by every later command. Words have four types, of which live ones have the last.
+Numba compiles a function when it is first called with a dtype, and caches the result for later
+processes. `scripts/setup` and the Dockerfile call this.
 """
 
 import compileall
@@ -16,13 +15,13 @@ from glassrank.cli import console
 from glassrank.index import Index
 from glassrank.types import Doc
 
-_MOST_OFTEN = (1, 1 << 8, 1 << 16)
-"""How often a word stands in a document, so that it is counted in one, two and four bytes."""
-_STORES = ("int8", "bf16", "int3")
+_TERM_FREQUENCIES = (1, 1 << 8, 1 << 16)
+"""They are stored in one, two and four bytes."""
+_DTYPES = ("int8", "bf16", "int3")
 
 
 def warmup(quiet: console.Quiet = False) -> None:
-    """Compile now what the first search or ranking would compile, and load the models once."""
+    """Compile everything now, so that no search has to wait for it."""
     from glassrank.rerank import load
     from glassrank.rerank.text_pipeline import LIST_MODELS
 
@@ -35,21 +34,22 @@ def warmup(quiet: console.Quiet = False) -> None:
 
 
 def compile_all() -> None:
-    """Indexes, searches, changes and merges; encodes and ranks."""
+    """Index, search, change, merge, encode and re-rank once."""
     load_at_once()
     with tempfile.TemporaryDirectory(prefix="glassrank-") as folder:
-        for times in reversed(_MOST_OFTEN):
+        for times in reversed(_TERM_FREQUENCIES):
             path = Path(folder) / f"{times}.index"
-            Index.build(_docs("cat " * times), path)
+            docs = ["a bird", f"{'cat ' * times} on a mat", "dogs chase cats"]
+            Index.build([Doc(str(n), text) for n, text in enumerate(docs, 1)], path)
             index = Index(path)
             index.search("cat dog")
             index.delete(["1"])
             index.add([Doc("4", "cat " * times)])
             index.merge()
-        _rank(Index(path))  # the last one, whose texts are short: long ones take long to encode
+        _rerank(Index(path))  # the last one: its texts are short, so encoding is quick
 
 
-def _rank(index: Index) -> None:
+def _rerank(index: Index) -> None:
     from glassrank.embeddings import Store, encode_index, store_folder
     from glassrank.models.checkpoint import load_served
     from glassrank.rerank import Pipeline, Reranker
@@ -57,7 +57,7 @@ def _rank(index: Index) -> None:
     saved = load_served("default")
     reranker = Reranker(saved)
     Pipeline(index, reranker, store=None)("cat dog")
-    for dtype in _STORES:
+    for dtype in _DTYPES:
         path = store_folder(index.path, dtype)
         encode_index(index, saved, path, dtype)
         store = Store.open(path, saved.model, index.snapshot)
@@ -65,10 +65,6 @@ def _rank(index: Index) -> None:
 
 
 def compile_modules(package: Path) -> None:
-    """To bytecode, which Python reads even where it is told to write none: each start of a command
-    would compile a hundred files again. Where nothing can be written, it does."""
+    """Write bytecode, which Python reads even with PYTHONDONTWRITEBYTECODE. Without it, each
+    command would compile a hundred modules again."""
     compileall.compile_dir(package, quiet=2)
-
-
-def _docs(often: str) -> list[Doc]:
-    return [Doc("1", "a bird"), Doc("2", f"{often} on a mat"), Doc("3", "dogs chase cats")]

@@ -1,9 +1,9 @@
-"""`glassrank retrieve` and `glassrank rerank`: either stage for many queries, as a run."""
+"""`glassrank retrieve` and `glassrank rerank`: the first or second stage for many queries."""
 
 import time
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -16,17 +16,17 @@ def retrieve(
     queries: Annotated[str, typer.Argument(help="TSV, JSONL or TREC topics (or .gz).")],
     out: Annotated[Path, typer.Option(help="The run to write, in TREC's format.")],
     method: console.MethodName = "bm25",
-    depth: Annotated[int, typer.Option(help="How many documents for each query.")] = 1000,
+    depth: Annotated[int, typer.Option(help="Documents for each query.")] = 1000,
     where: console.Where = None,
     field: console.TopicField = "title",
     tag: console.Tag = "glassrank",
-    threads: Annotated[int | None, typer.Option(help="All cores unless given.")] = None,
+    threads: Annotated[int | None, typer.Option(help="Default: all cores.")] = None,
     ray: on_cluster.Address = None,
     shards: on_cluster.ShardCount = None,
     quiet: console.Quiet = False,
     json: console.AsJson = False,
 ) -> None:
-    """Search for many queries and write a run."""
+    """Search with many queries and write a run."""
     from glassrank.corpus import read_queries, write_run
     from glassrank.index import Index
 
@@ -34,7 +34,7 @@ def retrieve(
     with (
         nullcontext(Index(index))
         if ray is None
-        else on_cluster.opened(index, ray, shards) as opened
+        else on_cluster.open_index(index, ray, shards) as opened
     ):
         started = time.perf_counter()
         with console.working(f"Searching for {len(asked):,} queries", quiet=quiet):
@@ -60,14 +60,14 @@ def rerank(
     model: Annotated[
         list[str],
         typer.Option(
-            help="A model folder, or 'default'. Of several, each further one re-ranks the best of "
-            "those before it."
+            help="A model folder, or 'default'. Repeat it for a cascade: each further model "
+            "re-ranks the best of the one before."
         ),
     ],
     out: Annotated[Path, typer.Option(help="The run to write.")],
     depth: Annotated[
         int | None,
-        typer.Option(min=1, help="How many to re-rank; the model's own depth unless given."),
+        typer.Option(min=1, help="How deep to re-rank; default: the model's own depth."),
     ] = None,
     budget_ms: console.BudgetMs = None,
     plan: console.PlanFile = None,
@@ -90,44 +90,25 @@ def rerank(
     unknown = [query_id for query_id in first.query_ids if query_id not in texts]
     if unknown:
         raise InputError(
-            f"{queries} has no query {unknown[0]!r}, which {run} has; give its queries"
+            f"{queries} has no query {unknown[0]!r}, which is in {run}; give the run's queries"
         )
     if ray is not None and device != "cpu":
-        raise InputError(
-            "on a cluster, documents are re-ranked by its processors; leave out --device"
-        )
+        raise InputError("a cluster re-ranks on CPUs; leave out --device or --ray")
     with ExitStack() as stack:
-        if ray is None:
-            pipeline = Pipeline.open(
-                index,
-                model,
-                budget_ms=budget_ms,
-                candidates=depth,
-                plan=plan,
-                device=device,
-                exact=exact,
-            )
-        else:
-            pipeline = stack.enter_context(
-                on_cluster.pipeline(
-                    index,
-                    ray,
-                    shards,
-                    model,
-                    budget_ms=budget_ms,
-                    candidates=depth,
-                    plan=plan,
-                    exact=exact,
-                )
-            )
+        options: Any = {"budget_ms": budget_ms, "candidates": depth, "plan": plan, "exact": exact}
+        pipeline = (
+            Pipeline.open(index, model, device=device, **options)
+            if ray is None
+            else stack.enter_context(on_cluster.open_pipeline(index, ray, shards, model, **options))
+        )
         started = time.perf_counter()
         ranked = rerank_run(pipeline, first, texts)
         rows = list(console.track(ranked, "Re-ranking", total=len(first), quiet=quiet))
         seconds = time.perf_counter() - started
     write_run(Run.from_rankings(rows), out, tag)
     depths = [ranking.depth for _, ranking in rows]
-    deep = f"{sum(depths) / max(1, len(depths)):,.0f} candidates each" if rows else "nothing"
-    console.say(f"{out}: {len(rows):,} queries, {deep}, in {seconds:.1f} s", quiet=quiet)
+    mean = f"{sum(depths) / len(depths):,.0f} candidates each" if rows else "nothing"
+    console.say(f"{out}: {len(rows):,} queries, {mean}, in {seconds:.1f} s", quiet=quiet)
     if missing := sorted({name for _, ranking in rows for name in ranking.missing}):
         late = sum(bool(ranking.missing) for _, ranking in rows)
-        console.say(f"{late:,} queries without these shards, which were late: {', '.join(missing)}")
+        console.say(f"{late:,} queries lack shards that were late: {', '.join(missing)}")
