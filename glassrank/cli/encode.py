@@ -187,7 +187,7 @@ def find_incomplete_stores(index: "Index") -> list[IncompleteStore]:
         with suppress(GlassrankError, OSError):
             layout = read_manifest(folder).layout
             store = Store.open(folder, layout.fingerprint, verify=False)
-            if count := store.num_missing(index.snapshot):
+            if count := store.count_missing(index.snapshot):
                 stores.append(IncompleteStore(folder, layout, count))
     return stores
 

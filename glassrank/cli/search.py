@@ -1,7 +1,6 @@
-"""`glassrank search` and `glassrank explain`: one query, and why documents rank as they do."""
+"""`glassrank search` and `glassrank explain`: one query, and why documents rank where they do."""
 
 import shlex
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,21 +14,20 @@ from glassrank.errors import InputError, sanitize
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from glassrank.explanations import Change, WhatIf
+    from glassrank.explanations import Change
     from glassrank.index import Index
     from glassrank.rerank import Pipeline
     from glassrank.types import Hit, Ranking
 
-
 _MANY = 200
-"""Documents that are encoded while somebody waits."""
+"""From this many documents on, encoding takes long enough to say so beforehand."""
 
 
 def search(
     index: Annotated[Path, typer.Argument(help="The index folder.")],
-    query: Annotated[str, typer.Argument(help="What to look for.")],
+    query: Annotated[str, typer.Argument(help="The query.")],
     method: console.ModelsMethod = None,
-    k: Annotated[int, typer.Option("--k", "-k", help="How many results.")] = 10,
+    k: Annotated[int, typer.Option("--k", "-k", help="Number of results.")] = 10,
     where: console.Where = None,
     model: console.ModelNames = None,
     budget_ms: console.BudgetMs = None,
@@ -38,91 +36,75 @@ def search(
     exact: console.Exact = False,
     json: console.AsJson = False,
 ) -> None:
-    """Search for one query; with a model, re-rank what was found."""
-    from glassrank.index import Index
+    """Search with one query; with a model, re-rank what the first stage finds."""
+    from glassrank.rerank import Pipeline
 
     if budget_ms is not None and model is None:
-        raise InputError("--budget-ms is for re-ranking; it goes with --model")
+        raise InputError("--budget-ms limits re-ranking; give --model too")
     console.check_plan(plan, model)
-    if model is None:
-        # Without all that ranks with models, which takes longer to import than the search does.
-        opened, used, pipeline = Index(index), method or "bm25", None
-        ranking = _as_staged(opened.search(query, k, used, where=where))
-    else:
-        from glassrank.rerank import Pipeline
-
-        pipeline = Pipeline.open(
-            index,
-            model,
-            budget_ms=budget_ms,
-            method=method,
-            plan=plan,
-            device=device,
-            exact=exact,
-            calibrate=budget_ms is not None,  # nothing is predicted where time does not matter
-        )
-        opened, used = pipeline.index, pipeline.method
-        if budget_ms is None:
-            _say_what_takes_long(pipeline, model)
-        ranking = pipeline(query, k, where=where)
+    pipeline = Pipeline.open(
+        index,
+        model,
+        budget_ms=budget_ms,
+        method=method,
+        plan=plan,
+        device=device,
+        exact=exact,
+        calibrate=budget_ms is not None,  # without a budget nothing is predicted
+    )
+    models = model or []
+    if budget_ms is None:
+        _warn_about_encoding(pipeline, models)
+    ranking = pipeline(query, k, where=where)
     if json:
-        named = model[0] if model and len(model) == 1 else model
-        answer = {"method": used, "model": named, **ranking.to_json(_described(opened, query))}
-        console.print_json(answer)
+        name = models[0] if len(models) == 1 else model
+        hits = ranking.to_json(_hit_describer(pipeline.index, query))
+        console.print_json({"method": pipeline.method, "model": name, **hits})
         return
-    show(opened, ranking, filtered=bool(where))
-    if model is not None and pipeline is not None:
-        from glassrank.cli.encode import Lacking
-
+    show(pipeline.index, ranking, filtered=bool(where))
+    if models:
         console.say(timing_line(ranking))
-        for name, stage in zip(model, pipeline.stages, strict=True):
-            if ranking.num_encoded and (stage.store is None or stage.num_missing):
-                advice = f"store them with: {_encoding(opened, name)}"
-                if stage.store is not None:
-                    advice = Lacking(
-                        stage.store.path, stage.store.layout, stage.num_missing
-                    ).advice(name)
-                console.say(f"{ranking.num_encoded:,} of them were encoded on the way; {advice}")
+    for name, stage in zip(models, pipeline.stages, strict=True):
+        if ranking.num_encoded and (stage.store is None or stage.num_missing):
+            advice = f"store them with: {_encode_command(pipeline.index, name)}"
+            if stage.store is not None:
+                from glassrank.cli.encode import IncompleteStore
+
+                store = IncompleteStore(stage.store.path, stage.store.layout, stage.num_missing)
+                advice = store.advise(name)
+            console.say(f"{ranking.num_encoded:,} documents were encoded on the fly; {advice}")
 
 
-def _say_what_takes_long(pipeline: "Pipeline", models: list[str]) -> None:
-    """Before a search that may take as long as it takes."""
+def _warn_about_encoding(pipeline: "Pipeline", models: list[str]) -> None:
+    """Say so before a search that encodes many documents without a time limit."""
     most = min(pipeline.candidates, len(pipeline.index))
     for name, stage in zip(models, pipeline.stages, strict=True):
         if stage.store is None and most >= _MANY:
             console.say(
-                f"Nothing is stored for {name}: up to {most:,} documents are encoded now, which "
-                f"may take minutes. {_encoding(pipeline.index, name)} does it once; "
-                "--budget-ms 200 takes as many as there is time for"
+                f"There is no store for {name}: up to {most:,} documents are encoded now, which "
+                f"may take minutes. To do it once: {_encode_command(pipeline.index, name)}. To "
+                "limit the time: --budget-ms 200"
             )
 
 
-def _encoding(index: "Index", model: str) -> str:
-    """What a person types to store all documents."""
+def _encode_command(index: "Index", model: str) -> str:
     return shlex.join(["glassrank", "encode", str(index.path), "--model", model])
 
 
-def _as_staged(ranking: "Ranking") -> "Ranking":
-    """As a pipeline of the first stage alone tells it."""
-    hits = tuple(hit._replace(first_rank=hit.rank, first_score=hit.score) for hit in ranking)
-    timing = {**ranking.timing, "total": sum(ranking.timing.values())}
-    return replace(ranking, hits=hits, timing=timing)
-
-
-def _described(index: "Index", query: str) -> "Callable[[Hit], dict[str, object]]":
+def _hit_describer(index: "Index", query: str) -> "Callable[[Hit], dict[str, object]]":
     snippets = index.snippets(query)
 
-    def described(hit: "Hit") -> dict[str, object]:
+    def describe(hit: "Hit") -> dict[str, object]:
         doc = index.doc(hit.doc_id)
-        told: dict[str, object] = {"title": doc.title, "source": doc.source}
-        told["snippet"] = snippets(doc.text, passage=hit.passage).text
-        return {**told, "metadata": dict(doc.metadata)} if doc.metadata else told
+        fields: dict[str, object] = {"title": doc.title, "source": doc.source}
+        fields["snippet"] = snippets(doc.text, passage=hit.passage).text
+        return {**fields, "metadata": dict(doc.metadata)} if doc.metadata else fields
 
-    return described
+    return describe
 
 
 def timing_line(ranking: "Ranking") -> str:
-    """How deep the second stage went, and where the time was spent."""
+    """How deep the models went, and how long each step took."""
     hops = ", ".join(
         f"{name.replace('_', ' ')} {spent:.1f}"
         for name, spent in ranking.timing.items()
@@ -131,21 +113,21 @@ def timing_line(ranking: "Ranking") -> str:
     first, *further = [depth for depth in ranking.depths if depth] or [ranking.depth]
     deep = f"re-ranked {first:,}"
     if ranking.cut_short and first < ranking.found:
-        deep += f" of {ranking.found:,}, which is where time ended,"
-    deep += "".join(f" and the best {depth:,} of them once more" for depth in further if depth)
+        deep += f" of {ranking.found:,} (budget exhausted at depth {first:,})"
+    deep += "".join(f", then the best {depth:,} of them again" for depth in further if depth)
     return f"{deep} in {ranking.timing['total']:.1f} ms ({hops})"
 
 
 def show(index: "Index", ranking: "Ranking", *, filtered: bool = False) -> None:
-    """Results as people read them: rank, title, where from, and why."""
+    """Print hits: rank, title, score, source and snippet."""
     if not ranking.hits:
-        why = "no document has a word of this query"
+        why = "no document contains a word of this query"
         if not index.terms(ranking.query):
-            why = "this query has no words but such as 'the' and 'of', which are not looked for"
+            why = "this query has only stop words, such as 'the' and 'of', which are not indexed"
         elif filtered:
-            why = "no document that fits --where has a word of this query"
+            why = "no document that matches --where contains a word of this query"
         console.out.print(f"Nothing found: {why}.")
-    width = max(100, min(200, console.out.width - 10))  # one line each, where there is room
+    width = max(100, min(200, console.out.width - 10))  # one line each if possible
     snippets = index.snippets(ranking.query)
     for hit in ranking:
         doc = index.doc(hit.doc_id)
@@ -163,7 +145,7 @@ def show(index: "Index", ranking: "Ranking", *, filtered: bool = False) -> None:
 
 
 def _moved(hit: "Hit") -> str:
-    """Where the first stage had it, if elsewhere."""
+    """The first stage's rank, if it is another."""
     if hit.first_rank is None or hit.first_rank == hit.rank:
         return ""
     arrow = "↑" if hit.first_rank > hit.rank else "↓"
@@ -179,18 +161,18 @@ def explain(
     model: Annotated[
         list[str] | None,
         typer.Option(
-            help="A folder, or 'default' or 'fast', which come with the package. Of several, "
-            "the one explains that placed the document."
+            help="A folder, or 'default' or 'fast' from the package. Of a cascade, the model that "
+            "ranked the document is explained."
         ),
     ] = None,
-    full: Annotated[bool, typer.Option("--full", help="Kernels and raw values as well.")] = False,
-    html: Annotated[Path | None, typer.Option(help="An HTML file to write.")] = None,
+    full: Annotated[bool, typer.Option("--full", help="Also show kernels and raw values.")] = False,
+    html: Annotated[Path | None, typer.Option(help="Write an HTML file.")] = None,
     json: console.AsJson = False,
     what_if: Annotated[
         str | None,
         typer.Option(
             metavar="[query:]WORD[=OTHER]",
-            help="Remove a word of the (first) document or of the query, or replace it.",
+            help="Remove or replace a word of the (first) document or of the query.",
         ),
     ] = None,
     method: console.ModelsMethod = None,
@@ -204,11 +186,11 @@ def explain(
     from glassrank.storage.files import atomic_write
 
     if len(docs) > 2:
-        raise InputError(f"one or two document ids can be explained, not {len(docs)}")
+        raise InputError(f"expected one or two document ids, found {len(docs)}")
     if json and html is not None:
-        raise InputError("choose one of --json and --html")
+        raise InputError("give --json or --html, not both")
     if what_if is not None and html is not None:
-        raise InputError("--what-if is not drawn as HTML; leave one of the two out")
+        raise InputError("--what-if has no HTML form; leave out --html")
     pipeline = Pipeline.open(
         index, model or "default", method=method, device=device, exact=exact, calibrate=False
     )
@@ -236,28 +218,21 @@ def _change(text: str) -> "Change":
     asked = text.removeprefix("query:")
     word, _, by = asked.partition("=")
     if not word:
-        raise InputError(f"--what-if needs a word, as in WORD or query:WORD=OTHER, not {text!r}")
+        raise InputError(f"--what-if takes WORD or query:WORD=OTHER, found {text!r}")
     return Change("query" if asked != text else "document", word, by)
 
 
 def _what_if(pipeline: "Pipeline", query: str, doc_id: str, change: "Change", json: bool) -> None:
-    """How the document moves among the first stage's results."""
+    """Print how a change moves the document among the first stage's results."""
+    from rich.table import Table
+
     from glassrank.explanations import what_if_doc
+    from glassrank.explanations.structure import number
 
     answer, ids = what_if_doc(pipeline, query, doc_id, change)
     if json:
         console.print_json({**answer.to_json(), "doc_ids": ids})
-    else:
-        _show_what_if(answer, ids)
-
-
-def _show_what_if(answer: "WhatIf", ids: list[str]) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    from glassrank.errors import sanitize
-    from glassrank.explanations.structure import number
-
+        return
     moved = answer.moved[answer.doc]
     console.out.print(Text(f"query: {sanitize(answer.query)}\n\n{sanitize(answer.text)}\n"))
     console.out.print(

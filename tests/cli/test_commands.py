@@ -169,12 +169,12 @@ def test_warmup_compiles_and_loads_what_lists_are_ranked_with(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from glassrank import rerank
-    from glassrank.cli import compile_all
+    from glassrank.cli import warmup
 
     done: list[Any] = []
-    monkeypatch.setattr(compile_all, "compile_modules", lambda package: done.append(package.name))
-    monkeypatch.setattr(compile_all, "compile_all", lambda: done.append("code"))
+    monkeypatch.setattr(warmup, "compile_modules", lambda package: done.append(package.name))
+    monkeypatch.setattr(warmup, "compile_all", lambda: done.append("code"))
     monkeypatch.setattr(rerank, "load", lambda name, warm: done.append((name, warm)))
-    compile_all.warmup()
+    warmup.warmup()
     assert done == ["glassrank", "code", ("fast", True), ("default", True)]
     assert capsys.readouterr().err.startswith("Ready, in ")

@@ -52,7 +52,7 @@ def test_the_command_is_said_and_does_it(
     assert "lacks 2 documents; store them with: " in said(done.stderr)
     assert command.replace("model model", "model MODEL") in said(done.stderr)
     shown = call("search", "my.index", "chase mice", "--model", "model")
-    assert "2 of them were encoded on the way; my.index/stores/" in said(shown.stderr)
+    assert "2 documents were encoded on the fly; my.index/stores/" in said(shown.stderr)
     assert said(shown.stderr).endswith(command)
     assert search(call)["num_encoded"] == 2
     assert call(*command.split()[1:]).returncode == 0
@@ -99,7 +99,7 @@ def test_a_merge_needs_none(call: Call, index: Path, model: Path) -> None:
 def test_stores_of_other_models_are_not_guessed_at(call: Call, index: Path, model: Path) -> None:
     encode(call)
     done = call("index", "more.tsv", "--out", "my.index", "--add", "--encode")
-    assert done.returncode == 2 and "say by which with --model" in said(done.stderr)
+    assert done.returncode == 2 and "name the model with --model" in said(done.stderr)
     assert len(Index(index)) == 4  # said before the work
 
 
@@ -132,7 +132,7 @@ def test_what_time_did_not_suffice_for_is_told(
     monkeypatch.setattr("glassrank.rerank.scheduler._next_piece", lambda *_: 0)
     with pytest.warns(BudgetWarning):
         late = call("search", "my.index", "chase mice", "--model", "model", "--budget-ms", "50")
-    assert "re-ranked 0 of 3, which is where time ended, in " in said(late.stderr)
+    assert "re-ranked 0 of 3 (budget exhausted at depth 0) in " in said(late.stderr)
 
 
 def test_files_that_are_no_documents_are_named(call: Call, files: Path) -> None:
@@ -141,7 +141,7 @@ def test_files_that_are_no_documents_are_named(call: Call, files: Path) -> None:
     for name in ("a.txt", "b.html", "c.html"):
         (folder / name).write_text("Cats chase mice.")
     done = call("index", "pages", "--out", "new.index")
-    assert "passed over 2 files that are in none of the formats (2 .html)" in said(done.stderr)
+    assert "skipped 2 files of unknown formats (2 .html)" in said(done.stderr)
 
 
 def test_a_cascade_tells_how_deep_each_model_came() -> None:
@@ -151,6 +151,6 @@ def test_a_cascade_tells_how_deep_each_model_came() -> None:
         ranking = Ranking("cat", (), max(depths), timing, 900, depths, cut_short)
         return timing_line(ranking).partition(" in ")[0]
 
-    assert line(900, 12, cut_short=True) == "re-ranked 900 and the best 12 of them once more"
+    assert line(900, 12, cut_short=True) == "re-ranked 900, then the best 12 of them again"
     assert line(900, cut_short=False) == "re-ranked 900"
-    assert line(40, 0, cut_short=True) == "re-ranked 40 of 900, which is where time ended,"
+    assert line(40, 0, cut_short=True) == "re-ranked 40 of 900 (budget exhausted at depth 40)"
