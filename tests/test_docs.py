@@ -14,7 +14,7 @@ import pytest
 import typer
 
 import glassrank as gr
-from glassrank.cli import application
+from glassrank.cli import make_app
 from glassrank.embeddings import encode_index
 from glassrank.models import MODELS, Ensemble
 from glassrank.models.saved import PACKAGED
@@ -94,7 +94,7 @@ COMMAND_LINES = [
 @pytest.mark.parametrize(("page", "line"), COMMAND_LINES)
 def test_every_command_has_the_options_that_it_is_shown_with(page: str, line: str) -> None:
     name, *arguments = shlex.split(line, comments=True)[1:]
-    command = typer.main.get_command(application()).commands[name]  # type: ignore[attr-defined]
+    command = typer.main.get_command(make_app()).commands[name]  # type: ignore[attr-defined]
     command.make_context(name, arguments)  # which parses, and runs nothing
 
 

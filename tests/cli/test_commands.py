@@ -37,7 +37,7 @@ def test_search_as_json_has_plain_numbers(call: Call, index: Path) -> None:
 
 
 def test_search_without_a_match_says_so(call: Call, index: Path) -> None:
-    assert "no document has a word of this query" in call("search", "my.index", "zebra").stdout
+    assert "no document contains a word of this query" in call("search", "my.index", "zebra").stdout
     for query in ("the of and", "?!"):
         assert "this query has no words but" in call("search", "my.index", query).stdout
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from glassrank.cli import application
+from glassrank.cli import make_app
 from glassrank.cli.experiment import as_markdown
 from glassrank.errors import InputError
 from glassrank.models.checkpoint import load_model
@@ -91,11 +91,11 @@ def test_models_and_seeds_make_one_table(folder: Path) -> None:
 def test_the_command_writes_markdown_and_json_and_goes_on(folder: Path) -> None:
     asked = ["experiment", str(folder / "knrm.toml"), "--seed", "3", "-m", "RR@10", "-q"]
     out = folder / "table.md"
-    done = CliRunner().invoke(application(), [*asked, "--out", str(out)])
+    done = CliRunner().invoke(make_app(), [*asked, "--out", str(out)])
     assert done.exit_code == 0, done.output
     assert out.read_text() in done.output and "| knrm |" in out.read_text()
     report = json.loads(out.with_suffix(".json").read_text())
-    again = json.loads(CliRunner().invoke(application(), [*asked, "--json"]).output)
+    again = json.loads(CliRunner().invoke(make_app(), [*asked, "--json"]).output)
     assert again == report and report["systems"]["knrm"][0]["seed"] == 3
     row = report["systems"]["knrm"][0]
     values = row["per_query"]["RR@10"]

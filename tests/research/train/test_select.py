@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tiny_run import tiny_config, tiny_prepared
 from typer.testing import CliRunner
 
-from glassrank.cli import application
+from glassrank.cli import make_app
 from glassrank.errors import GlassrankError, InputError
 from glassrank.models import Ensemble
 from glassrank.models.checkpoint import Usage, load_model
@@ -103,7 +103,7 @@ def test_the_command_says_what_it_kept_and_what_is_wrong(tmp_path: Path) -> None
     folders = [str(folder) for folder in saved_models(tmp_path, prepared)[:2]]
     options = ["--prepared", str(tmp_path / "prepared"), "--out", str(tmp_path / "out")]
     done = CliRunner().invoke(
-        application(), ["select", *folders, *options, "-m", "nDCG@10", "--json", "-q"]
+        make_app(), ["select", *folders, *options, "-m", "nDCG@10", "--json", "-q"]
     )
     assert done.exit_code == 0, done.output
     report = json.loads(done.output)
@@ -111,5 +111,5 @@ def test_the_command_says_what_it_kept_and_what_is_wrong(tmp_path: Path) -> None
     assert load_model(tmp_path / "out").vocabulary == prepared.words
     with pytest.raises(GlassrankError, match="is not a model folder"):
         CliRunner().invoke(
-            application(), ["select", str(tmp_path / "nowhere"), *options], catch_exceptions=False
+            make_app(), ["select", str(tmp_path / "nowhere"), *options], catch_exceptions=False
         )

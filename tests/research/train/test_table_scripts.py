@@ -10,7 +10,7 @@ import pytest
 from tests.train.test_experiment import folder as folder
 from typer.testing import CliRunner
 
-from glassrank.cli import application
+from glassrank.cli import make_app
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 
@@ -26,7 +26,7 @@ def made(script: str, *arguments: object) -> str:
 def test_tables_become_figures(folder: Path) -> None:
     table = folder / "knrm.md"
     asked = ["experiment", str(folder / "knrm.toml"), "-m", "RR@10", "-q", "--out", str(table)]
-    assert CliRunner().invoke(application(), asked).exit_code == 0
+    assert CliRunner().invoke(make_app(), asked).exit_code == 0
     for source, target in (("docs.tsv", "collection.tsv.gz"), ("test.tsv", "queries.test.tsv.gz")):
         with gzip.open(folder / target, "wt") as file:
             file.write((folder / source).read_text())
