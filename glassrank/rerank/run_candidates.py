@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from glassrank.corpus.runs import trec_order
 from glassrank.errors import InputError
 from glassrank.index import Index
 from glassrank.rerank.pipeline import Pipeline
@@ -33,6 +32,8 @@ def find_candidates(
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """One query's rows of a run as an index numbers them, in the order in which they are measured,
     with their scores; the first `depth` of them."""
+    from glassrank.corpus.runs import trec_order  # `rank` does not wait for the file readers
+
     order = trec_order(doc_ids, scores)[:depth]
     numbers = np.array([index.snapshot.find(doc_ids[row]) for row in order], np.int64)
     if (numbers < 0).any():

@@ -71,6 +71,7 @@ def to_response(error: HttpError, code: str = "") -> Response:
 
 
 async def handle_http_error(request: Request, error: Exception) -> Response:
+    """Turn an exception into a response."""
     assert isinstance(error, HttpError)
     return to_response(error)
 
@@ -118,6 +119,7 @@ def _is_field(part: int | str) -> bool:
 
 
 async def handle_bug(request: Request, error: Exception) -> Response:
+    """Turn an exception into a response."""
     return json_error(500, "an internal error occurred; the service's log has the details")
 
 

@@ -29,6 +29,7 @@ class TextsReranker:
         self._service = service
 
     async def __call__(self, request: Request, params: RerankRequest, version: Version) -> Response:
+        """Handle one request."""
         service = self._service
         params.check(service.limits)
         loaded = service.loaded

@@ -49,6 +49,7 @@ class Searcher:
         self._scheduler = service.scheduler
 
     async def __call__(self, request: Request, params: SearchRequest) -> Response:
+        """Handle one request."""
         service, options = self._service, self._service.options
         params.check(service.limits)
         loaded = service.loaded
@@ -297,6 +298,7 @@ class ScoreExplainer:
         self._service = service
 
     async def __call__(self, request: Request, params: ExplainRequest) -> Response:
+        """Handle one request."""
         service = self._service
         params.check(service.limits)
         loaded = service.loaded
