@@ -28,7 +28,7 @@ collect_ignore_glob = ["tests/*/conftest.py"]
 # Each of these imports somebody else's package, which need not be there; none has a doctest.
 collect_ignore_glob.append("glassrank/integrations/*.py")
 if find_spec("triton") is None:
-    collect_ignore_glob.append("glassrank/backends/gpu/*.py")
+    collect_ignore_glob += ["glassrank/backends/gpu/*.py", "glassrank/research/papers/gpu_*.py"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -43,7 +43,7 @@ from glassrank.models.calibration import (
     quality,
     rank_weights,
 )
-from glassrank.models.saved import best_passages
+from glassrank.models.io.model_folder import best_passages
 from glassrank.models.text_batches import batch_of, like_length
 from glassrank.rerank import Reranker
 from glassrank.types import Doc, Qrels

@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from glassrank.backends.onnx_encoders import (
     Linear,
     Quantized,
+    Weights,
     add_bert,
     float_linear,
     int8_linear,
@@ -38,7 +39,7 @@ from glassrank.backends.onnx_file import CONTRIB, Graph
 from glassrank.backends.onnx_session import OnnxSession
 from glassrank.corpus import read_docs, read_qrels, read_queries
 from glassrank.index import Index
-from glassrank.models.checkpoint import load_named
+from glassrank.models.io.load import load_named
 from glassrank.rerank import Reranker
 from glassrank.research.evaluate.evaluate import evaluate
 from glassrank.types import Run
@@ -73,7 +74,7 @@ def onnx_encoder(linear: Linear, threads: int) -> Encode:
             weights[name] = Quantized(np.rint(array / scales[:, None]).astype(np.int8), scales)
     graph = Graph("default")
     ids = graph.input("ids", "int64", [1, "length"])
-    states = add_bert(graph, ids, model.config.encoder, weights, linear)
+    states = add_bert(graph, ids, model.config.encoder, Weights(weights), linear)
     graph.output("states", states, "float32", [1, "length", model.config.encoder.size])
     session = OnnxSession(graph.serialized(), optimised=True, threads=threads)
     return lambda ids: session.run({"ids": ids[None]})[0][0]

@@ -10,8 +10,8 @@ query is encoded in every figure, and this BERT ranker leaves out what nobody re
 layer. All rankers take turns, and figures are medians of rounds after a warm-up. The BERT ranker
 and live documents take long on a CPU: they are timed on `--part` documents and scaled up, which the
 table says. On a GPU, S1 and S2 are replayed as one CUDA graph, as a server would that has its batch
-shapes ready; beside that stands the time without; and S2 stands there as `models/fast_gpu.py` does
-it, which needs Triton, and in the plain form. Needs torch, numpy and safetensors. The last line is
+shapes ready; beside that stands the time without; and S2 stands there in Triton's form
+(`gpu_mores.py`), and in the plain form. Needs torch, numpy and safetensors. The last line is
 JSON.
 """
 
@@ -27,9 +27,9 @@ from glassrank_bench.measuring import processor
 from torch import Tensor
 
 from glassrank.backends.transformer import EncoderConfig
-from glassrank.models import TokenBatch, Words
-from glassrank.models.bert import BERT, BERTConfig
-from glassrank.models.mores import MORES, MORESConfig
+from glassrank.models import TokenBatch, TokenEmbeddings
+from glassrank.research.papers.bert import BERT, BERTConfig
+from glassrank.research.papers.mores import MORES, MORESConfig
 
 QUERY = 16
 DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
@@ -77,13 +77,13 @@ def rows_of(length: int, options: argparse.Namespace, device: torch.device) -> l
             ]
         )
 
-    def stored(model: MORES, kept: Words) -> Tensor:
+    def stored(model: MORES, kept: TokenEmbeddings) -> Tensor:
         encoded = model.encode_query(query)
         return torch.cat([model.interact(encoded, kept.rows(p)).score for p in every])
 
-    def projected(model: MORES, kept: Words) -> Callable[[], Tensor]:
+    def projected(model: MORES, kept: TokenEmbeddings) -> Callable[[], Tensor]:
         """S2 as a GPU takes it: rows as a store has them, and a query that may be padded."""
-        from glassrank.models.fast_gpu import StoredMORES
+        from glassrank.research.papers.gpu_mores import StoredMORES
 
         fast, rows = StoredMORES(model), kept.vectors.flatten(0, 1).flatten(1)  # (T, S)
         starts = length * torch.arange(options.documents, device=device)
@@ -111,14 +111,14 @@ def rows_of(length: int, options: argparse.Namespace, device: torch.device) -> l
     return rows
 
 
-def repeated(few: Words, count: int) -> Words:
+def repeated(few: TokenEmbeddings, count: int) -> TokenEmbeddings:
     """Real encodings, as often as needed: what is in them takes no more or less time."""
     which = torch.arange(count) % len(few.mask)
     mask = few.mask[which]
-    return Words(few.vectors[which.to(few.vectors.device)], mask, mask)
+    return TokenEmbeddings(few.vectors[which.to(few.vectors.device)], mask, mask)
 
 
-def check(model: MORES, query: TokenBatch, doc: Words) -> None:
+def check(model: MORES, query: TokenBatch, doc: TokenEmbeddings) -> None:
     """Reuse changes no score, beyond this dtype's rounding."""
     encoded = model.encode_query(query)
     s1, s2 = model.interact(encoded, doc).score, model.interact(encoded, model.project(doc)).score

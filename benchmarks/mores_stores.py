@@ -28,10 +28,10 @@ from glassrank.corpus import read_qrels, read_queries
 from glassrank.embeddings import Store, encode_index
 from glassrank.errors import InputError
 from glassrank.index import Index
-from glassrank.models.checkpoint import load_model
-from glassrank.models.mores import MORES
+from glassrank.models.io.load import load_model
 from glassrank.rerank import Pipeline, Reranker
 from glassrank.research.evaluate import evaluate
+from glassrank.research.papers.mores import MORES
 from glassrank.types import Qrels, Query, Ranking, Run
 
 DTYPES = ("float32", "bf16", "int8")

@@ -28,17 +28,18 @@ import torch
 from first_stage import made_up_docs
 from glassrank_bench.measuring import processor
 
-from glassrank.backends.transformer import ContextualConfig
 from glassrank.cluster import ShardedIndex, ShardedPipeline
 from glassrank.cluster.building import Encoding, build_shards, encode_shards
 from glassrank.cluster.cluster import RayShards, connected, run_tasks
 from glassrank.embeddings import encode_index
 from glassrank.index import BM25, Index
-from glassrank.models import WordTable
-from glassrank.models.checkpoint import Usage, load_served
-from glassrank.models.tk import TK, TKConfig
-from glassrank.models.trained import save_model
+from glassrank.models import EmbeddingTable
+from glassrank.models.io.load import load_for_inference
+from glassrank.models.io.model_folder import Usage
+from glassrank.models.io.torch_files import save_model
 from glassrank.rerank import Pipeline, Reranker
+from glassrank.research.papers.tk import TK
+from glassrank.research.papers.tk_config import ContextualConfig, TKConfig
 from glassrank.types import Doc
 
 DRAWS = 20_000
@@ -50,7 +51,7 @@ def tiny_model(docs: Sequence[Doc], folder: Path) -> str:
     words = [word for word, _ in counts.most_common(30_000)]
     layer = ContextualConfig(layers=1, heads=2, attention_size=16, feed_forward=32)
     vectors = torch.randn(len(words) + 2, 32, generator=torch.Generator().manual_seed(0))  # (V, E)
-    model = TK(TKConfig(size=32, contextual=layer), WordTable(vectors, trained=False))
+    model = TK(TKConfig(size=32, contextual=layer), EmbeddingTable(vectors, trained=False))
     save_model(folder, model, Usage(), ["<pad>", "<unk>", *words], "untrained, to measure with")
     return str(folder)
 
@@ -86,7 +87,7 @@ def on_one_machine(
     docs: Sequence[Doc], folder: Path, model: str
 ) -> tuple[dict[str, float], Pipeline]:
     indexing, index = seconds(lambda: Index.build(docs, folder / "one"))
-    encoding, _ = seconds(lambda: encode_index(index, load_served(model)))
+    encoding, _ = seconds(lambda: encode_index(index, load_for_inference(model)))
     return {"index_s": indexing, "encode_s": encoding}, Pipeline(index, Reranker.load(model))
 
 
@@ -95,7 +96,7 @@ def on_workers(
 ) -> tuple[dict[str, float], ShardedPipeline]:
     path = folder / "shards"
     indexing, index = seconds(lambda: build_shards(docs, path, shards, run_tasks, source="made up"))
-    given = index, load_served(model), Encoding(model)
+    given = index, load_for_inference(model), Encoding(model)
     encoding, _ = seconds(lambda: encode_shards(*given, run_tasks))
     sharded = ShardedIndex(path, RayShards(shards, [model]))
     return (

@@ -44,7 +44,7 @@ from attackers import KEY, PIPELINED, Flood
 from glassrank.embeddings import encode_index
 from glassrank.index import Index
 from glassrank.index.snapshot import read_manifest
-from glassrank.models.checkpoint import load_named
+from glassrank.models.io.load import load_named
 from glassrank.rerank import Pipeline
 from glassrank.types import Doc
 

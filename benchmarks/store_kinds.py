@@ -21,7 +21,7 @@ import numpy as np
 
 from glassrank.embeddings import Store, encode_index
 from glassrank.index import Index
-from glassrank.models.checkpoint import load_named
+from glassrank.models.io.load import load_named
 from glassrank.rerank import Pipeline, Reranker
 from glassrank.research.evaluate import evaluate
 from glassrank.types import Doc, Qrels, Run

@@ -25,10 +25,10 @@ from glassrank.cli.budget_report import draw
 from glassrank.corpus import read_docs, read_queries
 from glassrank.embeddings import Store, encode_index
 from glassrank.index import Index
-from glassrank.models.checkpoint import Usage, load_model
+from glassrank.models.io.load import load_model
+from glassrank.models.io.model_folder import SPECIAL_WORDS, Usage
+from glassrank.models.io.torch_files import save_model
 from glassrank.models.pretrained import read_pretrained
-from glassrank.models.saved import SPECIAL_WORDS
-from glassrank.models.trained import save_model
 from glassrank.rerank import Pipeline, Reranker
 from glassrank.rerank.run_candidates import find_candidates
 from glassrank.research.evaluate.budget_curve import Speed, TimeCurve
@@ -92,7 +92,7 @@ def timed(index: Index, folders: dict[str, Path], device: str) -> list[TimedMode
         reranker = Reranker.load(folder, device)
         live = Pipeline(index, reranker, store=False, candidates=DEPTH, calibrate=False)
         ways = [Way("live", live)]
-        if not reranker.model.one_text:
+        if not reranker.model.is_cross_encoder:
             saved = load_model(folder)
             path = encode_index(index, saved, index.path / "stores" / name, device=device).path
             store = Store.open(path, reranker.model, index.snapshot)

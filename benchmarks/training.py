@@ -23,7 +23,7 @@ import torch
 from glassrank_bench.measuring import processor
 from numpy.typing import NDArray
 
-from glassrank.models.saved import SPECIAL_PIECES, SPECIAL_WORDS
+from glassrank.models.io.model_folder import SPECIAL_PIECES, SPECIAL_WORDS
 from glassrank.research.train.batches import Sampler, SplitTensors, Tokens
 from glassrank.research.train.build import build_model
 from glassrank.research.train.config import TrainConfig

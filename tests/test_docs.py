@@ -16,8 +16,9 @@ import typer
 import glassrank as gr
 from glassrank.cli import make_app
 from glassrank.embeddings import encode_index
-from glassrank.models import MODELS, Ensemble
-from glassrank.models.saved import PACKAGED
+from glassrank.models import MODELS
+from glassrank.models.io.model_folder import PACKAGED
+from glassrank.research.papers.ensemble import Ensemble
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"

@@ -34,7 +34,7 @@ USED = """
 from pathlib import Path
 import glassrank as gr
 from glassrank.errors import CorruptError
-from glassrank.models.checkpoint import load_served
+from glassrank.models.io.load import load_served
 from glassrank.embeddings import encode_index
 
 folder = Path(sys.argv[1])

@@ -10,7 +10,7 @@ import pytest
 
 import glassrank as gr
 from glassrank.embeddings import encode_index
-from glassrank.models.checkpoint import load_named
+from glassrank.models.io.load import load_named
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text("utf-8")

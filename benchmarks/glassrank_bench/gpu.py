@@ -15,11 +15,12 @@ from torch import Tensor
 from torch.nn import functional
 
 from glassrank.backends.configs import EncoderConfig
-from glassrank.backends.gpu.contextual import ContextualOnGPU
-from glassrank.models import TokenBatch, Words, WordTable
+from glassrank.models import EmbeddingTable, TokenBatch, TokenEmbeddings
 from glassrank.models.bi_encoders import KernelBERT, KernelBERTConfig
-from glassrank.models.tk import TK, TKConfig
 from glassrank.rerank.torch_backend import Replayed
+from glassrank.research.papers.gpu_contextual import ContextualOnGPU
+from glassrank.research.papers.tk import TK
+from glassrank.research.papers.tk_config import TKConfig
 from glassrank_bench.measuring import Case, MissingError, Result
 from glassrank_bench.workloads import OUR_FORM
 
@@ -86,7 +87,7 @@ class Stored:
         self.starts = torch.split(starts.to(_DEVICE), _DOCS)
         self.lengths = torch.full((_DOCS,), _LENGTH, dtype=torch.int32, device=_DEVICE)
 
-    def scores(self, pooling: "Pooling", query: Words, starts: Tensor) -> Tensor:
+    def scores(self, pooling: "Pooling", query: TokenEmbeddings, starts: Tensor) -> Tensor:
         return pooling.scores(query, self.vectors, self.scales, starts, self.lengths)
 
 
@@ -94,11 +95,11 @@ class Pooling:
     """A model's kernels and weights, which are the same for every query."""
 
     def __init__(self, model: TK | KernelBERT) -> None:
-        self._readout, self._kernels = model.readouts()[0], model.config.kernels
+        self._readout, self._kernels = model.scoring_heads()[0], model.config.kernels
 
     def scores(
         self,
-        query: Words,
+        query: TokenEmbeddings,
         vectors: Tensor,
         scales: Tensor | None,
         starts: Tensor,
@@ -113,7 +114,7 @@ class Pooling:
 
 
 def _model() -> TK:
-    table = WordTable(torch.randn(_WORDS, _SIZE, device=_DEVICE), trained=False)
+    table = EmbeddingTable(torch.randn(_WORDS, _SIZE, device=_DEVICE), trained=False)
     return TK(TKConfig(contextual=OUR_FORM, term_weights=True), table).to(_DEVICE).eval()
 
 
@@ -143,7 +144,7 @@ def second_stage() -> Sequence[Result]:
 
 
 def whole_ms(
-    encode: Callable[[TokenBatch], Words], pooling: Pooling, stored: Stored, length: int
+    encode: Callable[[TokenBatch], TokenEmbeddings], pooling: Pooling, stored: Stored, length: int
 ) -> float:
     """From a query's ids on the host to a sorted list on the host, as a caller sees it."""
 
@@ -165,16 +166,15 @@ def whole_ms(
 
 def stored_pieces() -> Sequence[Result]:
     """Of the size of the model in the package."""
-    from glassrank.models.fast_gpu import QueriesOnGPU
 
     encoder = EncoderConfig(_WORDS, size=384, layers=6, heads=12, feed_forward=1536)
     model = KernelBERT(KernelBERTConfig(encoder, size=_PIECE_SIZE)).to(_DEVICE).eval()
     pooling, stored = Pooling(model), Stored(torch.bfloat16, _PIECE_SIZE, _PIECE_SIZE)
-    fast = QueriesOnGPU.of(model.bfloat16())
+    fast = model.bfloat16().gpu_query_encoder()
     assert fast is not None
-    query = fast.encode_query(_ids(1, _PIECES))
+    query = fast(_ids(1, _PIECES))
     calls = [lambda s=s: stored.scores(pooling, query, s) for s in stored.starts]
-    whole = whole_ms(fast.encode_query, pooling, stored, 16)  # queries are padded to so many
+    whole = whole_ms(fast, pooling, stored, 16)  # queries are padded to so many
     return [
         Result("fused scoring over pieces", replay_ms(calls), "ms", 0.035, at_most=True),
         Result("whole second stage over pieces", whole, "ms", 0.25, at_most=True),
@@ -189,7 +189,7 @@ def live_texts() -> Sequence[Result]:
     lengths = torch.full((_DOCS,), _LENGTH, dtype=torch.int32, device=_DEVICE)
 
     def plain(batch: TokenBatch) -> Tensor:
-        scores: Tensor = model.interact(model.for_many(query, _DOCS), model.encode_doc(batch)).score
+        scores: Tensor = model.interact(model.expand(query, _DOCS), model.encode_doc(batch)).score
         return scores
 
     def fast(batch: TokenBatch) -> Tensor:

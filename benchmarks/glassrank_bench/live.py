@@ -7,12 +7,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from glassrank.backends.transformer import ContextualLayer, ContextualLayers, positions
 from glassrank.models import TokenBatch
-from glassrank.models.checkpoint import Usage, load_model
-from glassrank.models.saved import SPECIAL_WORDS
-from glassrank.models.trained import save_model
+from glassrank.models.io.load import load_model
+from glassrank.models.io.model_folder import SPECIAL_WORDS, Usage
+from glassrank.models.io.torch_files import save_model
 from glassrank.rerank import Reranker, load
+from glassrank.research.papers.contextual import ContextualLayer, ContextualLayers, positions
 from glassrank.text import pad, split_words
 from glassrank_bench.measuring import Result, medians_ms
 from glassrank_bench.workloads import questions, random_tk, texts
@@ -64,7 +64,7 @@ def _authors(reranker: Reranker, query: str, ids: Sequence[object]) -> Tensor:
         vectors = authors_contextual(model.contextual, words.vectors, words.mask)
         unit = vectors / (vectors.norm(dim=-1, keepdim=True) + 1e-13)
         docs = words._replace(vectors=unit)
-        found.append(model.interact(model.for_many(encoded, len(padded.ids)), docs).score)
+        found.append(model.interact(model.expand(encoded, len(padded.ids)), docs).score)
     return torch.cat(found)
 
 

@@ -7,7 +7,7 @@ from itertools import count
 import numpy as np
 import torch
 
-from glassrank.models import TokenBatch, Words
+from glassrank.models import TokenBatch, TokenEmbeddings
 from glassrank_bench.measuring import Result, medians_ms, peer
 from glassrank_bench.workloads import DOCS, TERMS, WORDS, RandomStore, random_tk
 
@@ -51,7 +51,7 @@ def stored_against_live() -> Sequence[Result]:
     model = random_tk()
     store, turns = RandomStore("bf16", WORDS, DOCS), count()
     ids = torch.randint(2, 20_000, (DOCS, WORDS))
-    query = Words(store.query[None], torch.ones(1, TERMS), store.weights[None])
+    query = TokenEmbeddings(store.query[None], torch.ones(1, TERMS), store.weights[None])
 
     @torch.no_grad()
     def live() -> None:

@@ -13,10 +13,10 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional
 
-from glassrank.backends.transformer import ContextualConfig
 from glassrank.corpus import python_docs, read_docs
-from glassrank.models import Words, WordTable
-from glassrank.models.tk import TK, TKConfig
+from glassrank.models import EmbeddingTable, TokenEmbeddings
+from glassrank.research.papers.tk import TK
+from glassrank.research.papers.tk_config import ContextualConfig, TKConfig
 from glassrank.types import Doc
 
 DOCS, WORDS, SIZE, TERMS = 1000, 200, 300, 30
@@ -58,7 +58,7 @@ def random_tk(size: int = SIZE, words: int = 20_000) -> TK:
     """A TK in our own form, with random weights: speed does not depend on their values."""
     torch.manual_seed(0)
     config = TKConfig(size=size, contextual=OUR_FORM)
-    model = TK(config, WordTable(torch.randn(words, size), trained=False))
+    model = TK(config, EmbeddingTable(torch.randn(words, size), trained=False))
     return model.eval().requires_grad_(False)
 
 
@@ -93,7 +93,9 @@ class RandomStore:
 
     def plain(self, model: TK, turn: int, at_once: int) -> NDArray[np.float32]:
         """Rows to float32, then what the model itself does, with so many documents at a time."""
-        query = Words(self.query[None], torch.ones(1, len(self.query)), self.weights[None])
+        query = TokenEmbeddings(
+            self.query[None], torch.ones(1, len(self.query)), self.weights[None]
+        )
         scores = []
         starts = self.starts[turn % self.sets]
         for begin in range(0, self.docs, at_once):
@@ -106,14 +108,14 @@ class RandomStore:
             docs = torch.unflatten(vectors[:, : self.size], 0, (len(part), self.words))
             ones = torch.ones(len(part), self.words)
             same = query.rows(torch.zeros(len(part), dtype=torch.long))
-            scores.append(model.interact(same, Words(docs, ones, ones)).score)
+            scores.append(model.interact(same, TokenEmbeddings(docs, ones, ones)).score)
         return torch.cat(scores).numpy()
 
     def fused(self, model: TK, turn: int, threads: int | None = None) -> NDArray[np.float32]:
         """The same scores in one pass of compiled code."""
         from glassrank.backends.cpu.kernels import StoredRows, pool_cpu
 
-        readout = model.readouts()[0]
+        readout = model.scoring_heads()[0]
         return pool_cpu(
             self.query.numpy(), self.weights.numpy(), StoredRows(self.rows, self.scales),
             self.starts[turn % self.sets], self.lengths, model.config.kernels,

@@ -26,11 +26,11 @@ from glassrank.backends.configs import distance_kinds
 from glassrank.corpus import read_docs, read_qrels, read_queries, read_run
 from glassrank.index import Index
 from glassrank.models.bi_encoders import KernelBERT
-from glassrank.models.checkpoint import load_model, named_folder
 from glassrank.models.doc_reader import PassageReader
+from glassrank.models.io.load import load_model
+from glassrank.models.io.model_folder import Passages, named_folder
+from glassrank.models.io.torch_files import save_model
 from glassrank.models.pretrained import our_names, read_pretrained
-from glassrank.models.saved import Passages
-from glassrank.models.trained import save_model
 from glassrank.text.encoder import PieceEncoder
 from glassrank.types import Doc
 

@@ -91,7 +91,7 @@ def kernel_value(
 
 
 @dataclass(frozen=True)
-class Readout:
+class ScoringHead:
     """How the soft counts of one match matrix become its share of the score:
 
         sum over words q and kernels k of weight_q (log_k ln max(count, FLOOR)
@@ -203,33 +203,6 @@ def _in_reach(centers: list[float], middle: int, width: float) -> bool:
 
 
 @dataclass(frozen=True)
-class ContextualConfig:
-    """How many layers and heads, and how wide."""
-
-    layers: int = 2
-    heads: int = 16
-    attention_size: int = 32
-    per_head: bool = False
-    """Whether `attention_size` is each head's, as the paper reads, or all heads' together, as the
-    authors' code has it."""
-    feed_forward: int = 100
-
-    @property
-    def total(self) -> int:
-        """Channels of all heads."""
-        total = self.attention_size * (self.heads if self.per_head else 1)
-        if total % self.heads:
-            raise ValueError(f"attention of size {total} cannot be cut into {self.heads} heads")
-        return total
-
-    def scale(self, size: int) -> float:
-        """Of scores. The authors scale by the width a head would have of the input, not by its
-        own."""
-        head_size = self.total // self.heads if self.per_head else size // self.heads
-        return 1 / math.sqrt(head_size)
-
-
-@dataclass(frozen=True)
 class EncoderConfig:
     """As large as BERT-base unless told otherwise."""
 
@@ -281,14 +254,3 @@ def distance_kinds(longest: int, kinds: int) -> NDArray[np.int64]:
     steps *= np.float32((side - near) / math.log(128 / near))
     kind = np.where(far < near, far, np.minimum(near + steps.astype(np.int64), side - 1))
     return np.asarray(kind + side * (after > 0), np.int64)
-
-
-def waves(length: int, size: int) -> NDArray[np.float32]:
-    """Of TK's places, (L, E): sines in the first half of the channels, cosines in the second."""
-    half = size // 2
-    steps = math.log(1e4) / max(half - 1, 1)  # so that the slowest has a time scale of 10,000
-    scales = np.exp(np.arange(half, dtype=np.float32) * np.float32(-steps))  # (E/2,)
-    angles = np.arange(length, dtype=np.float32)[:, None] * scales  # (L, E/2)
-    made = np.zeros((length, size), np.float32)
-    made[:, :half], made[:, half : 2 * half] = np.sin(angles), np.cos(angles)
-    return made

@@ -1,9 +1,10 @@
 """Transformers as ONNX graphs, made of plain arrays: BERT's encoder, whose plain form is
-`nn.transformer.Encoder`, and TK's, whose plain form is `nn.transformer.ContextualLayers`.
+`backends.transformer.Encoder`, and the steps that other encoders share with it.
 
-Weights are named as the plain forms name them. The operators are the fused ones that ONNX Runtime's
-optimiser would put there, so that nothing is left to optimise when a model is opened. A graph takes
-one text at a time, so there is no padding and no mask.
+Weights are named as the plain forms name them. Who builds a graph says which shape each weight
+must have: a file whose weights have others is refused. The operators are the fused ones that ONNX
+Runtime's optimiser would put there, so that nothing is left to optimise when a model is opened. A
+graph takes one text at a time, so there is no padding and no mask.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,8 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from glassrank.backends.configs import ContextualConfig, EncoderConfig, distance_kinds
+from glassrank.backends.configs import EncoderConfig, distance_kinds
 from glassrank.backends.onnx_file import CONTRIB, Graph
+from glassrank.errors import InputError
 
 Array = NDArray[Any]
 
@@ -26,9 +28,7 @@ class Quantized(NamedTuple):
 
 
 Weight = Array | Quantized
-Weights = Mapping[str, Weight]
-"""By name, as a model's file has them."""
-Linear = Callable[[Graph, str, str, Weight], str]
+Linear = Callable[[Graph, str, str, Any], str]
 """Multiplies rows (1, L, K) by a weight (N, K): graph, rows, the weight's name, the weight."""
 
 _BLOCK = 128
@@ -36,17 +36,47 @@ _BLOCK = 128
 _INTEGERS = 4
 """`accuracy_level`: activations are quantized to int8 block by block, and sums are integers."""
 _EPSILON = 1e-13
-_CONTEXTUAL_EPSILON = 1e-6
-"""Of the plain norm."""
+_MISMATCH = "its config and its weights do not belong together"
 
 
-def within(weights: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-    """Those of one part of a model, by their names in it."""
-    return {
-        name.removeprefix(prefix): weight
-        for name, weight in weights.items()
-        if name.startswith(prefix)
-    }
+class Weights:
+    """A model's weights by name, as its file has them."""
+
+    def __init__(self, arrays: Mapping[str, Weight], prefix: str = "") -> None:
+        self.arrays = dict(arrays)
+        self._prefix = prefix
+        self._taken: set[str] = set()
+
+    def part(self, name: str) -> "Weights":
+        """Those of one part of the model, by their names in it."""
+        part = Weights({}, f"{self._prefix}{name}.")
+        part.arrays, part._taken = self.arrays, self._taken
+        return part
+
+    def take(self, name: str, *shape: int) -> Weight:
+        """A weight, which must be of this shape, and of floats."""
+        name = self._prefix + name
+        if name not in self.arrays:
+            raise InputError(f"{_MISMATCH}: {name[:100]} is not among the weights")
+        weight = self.arrays[name]
+        values = weight.values if isinstance(weight, Quantized) else weight
+        is_float = isinstance(weight, Quantized) or weight.dtype == np.float32
+        if values.shape != shape or not is_float:
+            raise InputError(
+                f"{_MISMATCH}: {name} should have the shape {shape}, found {values.shape} of type "
+                f"{values.dtype}"
+            )
+        self._taken.add(name)
+        return weight
+
+    def floats(self, name: str, *shape: int) -> Array:
+        """The same in float32."""
+        return as_float32(self.take(name, *shape))
+
+    def check_all_taken(self) -> None:
+        """Refuses weights that no part of the model has used."""
+        for name in sorted(self.arrays.keys() - self._taken):
+            raise InputError(f"{_MISMATCH}: {name[:100]} is no weight of this model")
 
 
 def as_float32(weight: Weight) -> Array:
@@ -80,69 +110,48 @@ def int8_linear(graph: Graph, rows: str, name: str, weight: Quantized) -> str:
 
 def float_linear(graph: Graph, rows: str, name: str, weight: Weight) -> str:
     """Weights and activations in float32."""
-    turned = np.ascontiguousarray(as_float32(weight).T)  # (K, N)
-    return graph.add("MatMul", rows, graph.weight(name, turned))
+    transposed = np.ascontiguousarray(as_float32(weight).T)  # (K, N)
+    return graph.add("MatMul", rows, graph.weight(name, transposed))
 
 
-def as_kept(graph: Graph, rows: str, name: str, weight: Weight) -> str:
-    """As precise as the weights are kept: in 8 bits, or in float32."""
-    if isinstance(weight, Quantized):
-        return int8_linear(graph, rows, name, weight)
-    return float_linear(graph, rows, name, weight)
+def stored_linear(graph: Graph, rows: str, name: str, weight: Weight) -> str:
+    """As precise as the weights are stored: in 8 bits, or in float32."""
+    linear: Linear = int8_linear if isinstance(weight, Quantized) else float_linear
+    return linear(graph, rows, name, weight)
 
 
 def add_bert(
-    graph: Graph, ids: str, config: EncoderConfig, weights: Weights, linear: Linear = as_kept
+    graph: Graph,
+    ids: str,
+    config: EncoderConfig,
+    weights: Weights,
+    linear: Linear = stored_linear,
 ) -> str:
     """Ids (1, L) to states (1, L, H)."""
-    build = _Builder(graph, weights, linear)
-    table = within(weights, "embeddings.")
-    pieces = _look_up(graph, ids, table["pieces.weight"])  # (1, L, H)
-    places = as_float32(table["positions.weight"]) + as_float32(table["types.weight"])[0]
+    size = config.size
+    build = Builder(graph, weights, linear)
+    table = weights.part("embeddings")
+    pieces = _look_up(graph, ids, table.take("pieces.weight", config.vocabulary, size))  # (1, L, H)
+    places = table.floats("positions.weight", config.positions, size)
+    places = places + table.floats("types.weight", config.types, size)[0]
     length = graph.add("Shape", ids, start=1)
     bounds = graph.constant(0), length, graph.constant(1)
-    x = build.norm(pieces, graph.add("Slice", graph.weight("places", places[None]), *bounds),
-                   "embeddings.norm", config.epsilon)  # fmt: skip
-    bias = _distances(graph, config, weights, length) if config.distances else ""
+    positions = graph.add("Slice", graph.weight("places", places[None]), *bounds)
+    x = build.norm(pieces, positions, "embeddings.norm", size, config.epsilon)
+    bias = _relative_positions(graph, config, weights, length) if config.distances else ""
     for number in range(config.layers):
         attention, feed_forward = (f"layers.{number}.{n}" for n in ("attention", "feed_forward"))
-        attended = build.attend(x, f"{attention}.query_key_value", config.heads, bias)
-        made = build.multiply(attended, f"{attention}.output")
-        x = build.norm(made, x, f"{attention}.norm", config.epsilon, f"{attention}.output")
-        inner = build.multiply(x, f"{feed_forward}.inner")
-        inner = build.activate(inner, f"{feed_forward}.inner", config.activation)
-        made = build.multiply(inner, f"{feed_forward}.outer")
-        x = build.norm(made, x, f"{feed_forward}.norm", config.epsilon, f"{feed_forward}.outer")
+        inner_size = config.feed_forward
+        qkv = f"{attention}.query_key_value"
+        seen = build.attend(x, qkv, size, config.attention, config.heads, bias)
+        made = build.multiply(seen, f"{attention}.output", config.attention, size)
+        x = build.norm(made, x, f"{attention}.norm", size, config.epsilon, f"{attention}.output")
+        inner = build.multiply(x, f"{feed_forward}.inner", size, inner_size)
+        inner = build.activate(inner, f"{feed_forward}.inner", inner_size, config.activation)
+        made = build.multiply(inner, f"{feed_forward}.outer", inner_size, size)
+        feed = f"{feed_forward}.outer"
+        x = build.norm(made, x, f"{feed_forward}.norm", size, config.epsilon, feed)
     return x
-
-
-def add_contextual(
-    graph: Graph,
-    words: str,
-    places: str,
-    size: int,
-    config: ContextualConfig,
-    weights: Weights,
-    linear: Linear = as_kept,
-) -> str:
-    """Word vectors and sinusoidal positions, both (1, L, E), to contextual vectors (1, L, E), mixed
-    with the words themselves."""
-    build = _Builder(graph, weights, linear)
-    x = graph.add("Add", words, places)
-    for number in range(config.layers):
-        layer = f"layers.{number}"
-        inner = build.multiply(x, f"{layer}.feed_forward.0")
-        inner = build.activate(inner, f"{layer}.feed_forward.0", "relu")
-        made = build.add_bias(build.multiply(inner, f"{layer}.feed_forward.2"),
-                              f"{layer}.feed_forward.2")  # fmt: skip
-        x = build.contextual_norm(graph.add("Add", made, x), f"{layer}.feed_forward_norm")
-        attended = build.attend(
-            x, f"{layer}.query_key_value", config.heads, scale=config.scale(size)
-        )
-        made = build.add_bias(build.multiply(attended, f"{layer}.output"), f"{layer}.output")
-        x = build.contextual_norm(graph.add("Add", made, x), f"{layer}.attention_norm")
-    mix = graph.weight("mix", as_float32(weights["mix"]))
-    return graph.add("Add", x, graph.add("Mul", mix, graph.add("Sub", words, x)))
 
 
 def add_unit(graph: Graph, rows: str) -> str:
@@ -151,32 +160,46 @@ def add_unit(graph: Graph, rows: str) -> str:
     return graph.add("Div", rows, graph.add("Add", lengths, graph.constant(_EPSILON)))
 
 
-def add_term_weights(graph: Graph, rows: str, weights: Weights) -> str:
+def add_term_weights(graph: Graph, rows: str, weights: Weights, size: int) -> str:
     """Rows (1, L, H) to weights (1, L) between 0 and 2."""
-    weight, bias = (as_float32(weights[f"term_weight.{kind}"]) for kind in ("weight", "bias"))
+    weight, bias = (
+        weights.floats("term_weight.weight", 1, size),
+        weights.floats("term_weight.bias", 1),
+    )
     logits = graph.add("MatMul", rows, graph.weight("term_weight", weight[0]))
     shares = graph.add("Sigmoid", graph.add("Add", logits, graph.weight("term_bias", bias)))
     return graph.add("Mul", shares, graph.constant(2.0))
 
 
-class _Builder:
-    """Steps that layers have in common."""
+class Builder:
+    """Adds the steps that layers have in common."""
 
-    def __init__(self, graph: Graph, weights: Weights, linear: Linear) -> None:
+    def __init__(self, graph: Graph, weights: Weights, linear: Linear = stored_linear) -> None:
         self._graph, self._weights, self._linear = graph, weights, linear
 
-    def multiply(self, rows: str, name: str) -> str:
-        """Without its bias."""
-        return self._linear(self._graph, rows, f"{name}.weight", self._weights[f"{name}.weight"])
+    def multiply(self, rows: str, name: str, inputs: int, outputs: int) -> str:
+        """A linear layer without its bias."""
+        weight = self._weights.take(f"{name}.weight", outputs, inputs)
+        return self._linear(self._graph, rows, f"{name}.weight", weight)
 
-    def add_bias(self, rows: str, name: str) -> str:
-        """Of a layer, or of a norm."""
-        return self._graph.add("Add", rows, self._constant(f"{name}.bias"))
+    def add_bias(self, rows: str, name: str, size: int) -> str:
+        """Adds the bias of a layer, or of a norm."""
+        return self._graph.add("Add", rows, self.vector(f"{name}.bias", size))
 
-    def attend(self, rows: str, name: str, heads: int, bias: str = "", scale: float = 0.0) -> str:
-        """What each row attends to: (1, L, H * A). Scores have a scale by a head's size, unless
-        told otherwise."""
-        projected = self.add_bias(self.multiply(rows, name), name)
+    def attend(
+        self,
+        rows: str,
+        name: str,
+        inputs: int,
+        total: int,
+        heads: int,
+        bias: str = "",
+        scale: float = 0.0,
+    ) -> str:
+        """What each row attends to, by heads of `total` values together: (1, L, total). Scores are
+        scaled by a head's size unless `scale` says otherwise."""
+        projected = self.multiply(rows, name, inputs, 3 * total)
+        projected = self.add_bias(projected, name, 3 * total)
         three = [f"{name} {part}" for part in ("query", "key", "value")]
         self._graph.add("Split", projected, outputs=three, axis=2, num_outputs=3)
         optional = ("", "", bias) if bias else ()  # a bias and a mask of keys come before
@@ -184,38 +207,26 @@ class _Builder:
             "MultiHeadAttention", *three, *optional, domain=CONTRIB, num_heads=heads, scale=scale
         )
 
-    def norm(self, rows: str, residual: str, name: str, epsilon: float, added: str = "") -> str:
+    def norm(
+        self, rows: str, residual: str, name: str, size: int, epsilon: float, layer: str = ""
+    ) -> str:
         """The norm of a sum: rows, the bias of the layer that made them, and the residual."""
-        gain, shift = (self._constant(f"{name}.{kind}") for kind in ("weight", "bias"))
-        biases = [self._constant(f"{added}.bias")] if added else []
-        given = [rows, residual, gain, shift, *biases]
+        names = [f"{name}.weight", f"{name}.bias", *([f"{layer}.bias"] if layer else [])]
+        given = [rows, residual, *(self.vector(n, size) for n in names)]
         return self._graph.add(
             "SkipLayerNormalization", *given, domain=CONTRIB, epsilon=float(epsilon)
         )
 
-    def contextual_norm(self, rows: str, name: str) -> str:
-        """Epsilon is not inside of the root."""
-        graph = self._graph
-        last = graph.constant(-1)
-        centred = graph.add("Sub", rows, graph.add("ReduceMean", rows, last, keepdims=1))
-        squares = graph.add("ReduceMean", graph.add("Mul", centred, centred), last, keepdims=1)
-        deviation = graph.add(
-            "Add", graph.add("Sqrt", squares), graph.constant(_CONTEXTUAL_EPSILON)
-        )
-        scaled = graph.add(
-            "Mul", graph.add("Div", centred, deviation), self._constant(f"{name}.gain")
-        )
-        return self.add_bias(scaled, name)
-
-    def activate(self, rows: str, name: str, activation: str) -> str:
-        """Of rows and their layer's bias."""
+    def activate(self, rows: str, name: str, size: int, activation: str) -> str:
+        """The activation of rows and their layer's bias."""
         if activation == "relu":
-            return self._graph.add("Relu", self.add_bias(rows, name))
+            return self._graph.add("Relu", self.add_bias(rows, name, size))
         operator = {"gelu": "BiasGelu", "gelu_tanh": "FastGelu"}[activation]
-        return self._graph.add(operator, rows, self._constant(f"{name}.bias"), domain=CONTRIB)
+        return self._graph.add(operator, rows, self.vector(f"{name}.bias", size), domain=CONTRIB)
 
-    def _constant(self, name: str) -> str:
-        return self._graph.weight(name, as_float32(self._weights[name]))
+    def vector(self, name: str, size: int) -> str:
+        """A weight (size,) in float32."""
+        return self._graph.weight(name, self._weights.floats(name, size))
 
 
 def _look_up(graph: Graph, ids: str, table: Weight) -> str:
@@ -227,10 +238,10 @@ def _look_up(graph: Graph, ids: str, table: Weight) -> str:
     return graph.add("Mul", rows, graph.add("Gather", scales, ids))
 
 
-def _distances(graph: Graph, config: EncoderConfig, weights: Weights, length: str) -> str:
-    """What heads add to scores by how far apart two pieces stand: (1, heads, L, L)."""
+def _relative_positions(graph: Graph, config: EncoderConfig, weights: Weights, length: str) -> str:
+    """What heads add to scores by how far apart two subwords stand: (1, heads, L, L)."""
     kinds = distance_kinds(config.positions, config.distances)  # (2 * positions - 1,)
-    table = as_float32(weights["distances.bias.weight"])[kinds]  # (2 * positions - 1, heads)
+    table = weights.floats("distances.bias.weight", config.distances, config.heads)[kinds]
     count = graph.add("Squeeze", length)
     start, step = (graph.weight(f"range {n}", np.array(n, np.int64)) for n in (0, 1))
     place = graph.add("Range", start, count, step)  # (L,)

@@ -194,7 +194,7 @@ class _Measured:
 
     def plan(self, index: "Index", measure: str, used: "list[Pipeline]") -> "CascadePlan":
         """The models as a cascade, each as it is used: learned on dev queries if there are any."""
-        from glassrank.models.checkpoint import fingerprint
+        from glassrank.models.io.model_folder import fingerprint
         from glassrank.rerank.scheduler import spare_ms
         from glassrank.research.evaluate.fit_cascade_plan import BUDGETS_MS, learn_plan
         from glassrank.research.evaluate.timed_models import first_stage_ms

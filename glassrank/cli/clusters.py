@@ -112,7 +112,7 @@ def query_vectors(reranker: "Reranker", texts: list[str], *, quiet: bool) -> "Fl
     """The mean of each query's word vectors, as the model encodes them."""  # (N, E)
     import numpy as np
 
-    from glassrank.models.ranker import as_array
+    from glassrank.models.model import as_array
 
     means = []
     for text in console.track(texts, "Encoding queries", total=len(texts), quiet=quiet):

@@ -72,11 +72,12 @@ def _serve(index: Path, method: str | None, budget_ms: float, port: int, *, quie
     """The page, with questions to click. When it is up, all else begins behind it; the service
     takes up each store when it is there."""
     from glassrank.corpus import SAMPLE_QUERIES
-    from glassrank.models.checkpoint import fingerprint, load_served
+    from glassrank.models.io.load import load_for_inference
+    from glassrank.models.io.model_folder import fingerprint
     from glassrank.serve import Options, serve
     from glassrank.serve.options import named_models, read_api_key
 
-    reports = DemoReports(index, [fingerprint(load_served(name).model) for name in MODELS])
+    reports = DemoReports(index, [fingerprint(load_for_inference(name).model) for name in MODELS])
     clusters, curves = reports.paths()
     options = Options(
         index=index,

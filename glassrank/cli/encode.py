@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from glassrank.embeddings import Estimate, Report
     from glassrank.embeddings.manifest import Layout
     from glassrank.index import Index
-    from glassrank.models.checkpoint import SavedModel
+    from glassrank.models.io.model_folder import SavedModel
 
 
 def encode(
@@ -55,12 +55,12 @@ def encode(
     """Encode an index's documents with a model; run it again after the index has changed."""
     from glassrank.embeddings import store_folder
     from glassrank.index import Index
-    from glassrank.models.checkpoint import load_served
+    from glassrank.models.io.load import load_for_inference
 
     if name is not None and not is_plain_name(name):
         raise InputError(f"--name must be a plain folder name, found {name!r}")
     path = None if name is None else store_folder(index, name)
-    opened, saved = Index(index), load_served(model, device)
+    opened, saved = Index(index), load_for_inference(model, device)
     if ray is None:
         report = encode_with_progress(
             opened, saved, path, dtype, device, reuse, leave_out, quiet=quiet
@@ -194,9 +194,10 @@ def find_incomplete_stores(index: "Index") -> list[IncompleteStore]:
 
 def advise(store: IncompleteStore, known: "dict[str, SavedModel]") -> str:
     """How to complete a store, with its model's name if it is one of these or `default`."""
-    from glassrank.models.checkpoint import fingerprint, load_served
+    from glassrank.models.io.load import load_for_inference
+    from glassrank.models.io.model_folder import fingerprint
 
-    models = known if "default" in known else {**known, "default": load_served("default")}
+    models = known if "default" in known else {**known, "default": load_for_inference("default")}
     wanted = store.layout.fingerprint
     names = [name for name, saved in models.items() if fingerprint(saved.model) == wanted]
     return store.advise(names[0] if names else "MODEL")
@@ -204,7 +205,7 @@ def advise(store: IncompleteStore, known: "dict[str, SavedModel]") -> str:
 
 def check_model_has_store(index: Path, saved: "SavedModel") -> None:
     """Raise an error if an index has stores of other models but none of this one."""
-    from glassrank.models.checkpoint import fingerprint
+    from glassrank.models.io.model_folder import fingerprint
 
     stores = _read_layouts(index) if (index / "stores").is_dir() else []
     wanted = fingerprint(saved.model)
@@ -217,7 +218,7 @@ def check_model_has_store(index: Path, saved: "SavedModel") -> None:
 def update_stores(index: "Index", saved: "SavedModel", *, quiet: bool) -> "list[Report]":
     """Update every store of a model, or make its first one."""
     from glassrank.embeddings import DEFAULT_DTYPE, DTYPES
-    from glassrank.models.checkpoint import fingerprint
+    from glassrank.models.io.model_folder import fingerprint
 
     wanted = fingerprint(saved.model)
     reports = [

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from glassrank.corpus import DocReader
-    from glassrank.models.checkpoint import SavedModel
+    from glassrank.models.io.model_folder import SavedModel
     from glassrank.types import Doc
 
 _NUM_SAMPLED = 20
@@ -109,9 +109,9 @@ def index(
         raise InputError("--shards needs --ray")
     models: dict[str, SavedModel] = {}
     if model is not None or encode:  # a wrong name is an error before the work begins
-        from glassrank.models.checkpoint import load_served
+        from glassrank.models.io.load import load_for_inference
 
-        models = {model or "default": load_served(model or "default")}
+        models = {model or "default": load_for_inference(model or "default")}
         if model is None:
             check_model_has_store(out, models["default"])
     if skip_bad and docs is None:

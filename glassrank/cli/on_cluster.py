@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from glassrank.cluster.building import Encoding
     from glassrank.embeddings import Report
     from glassrank.index import Index
-    from glassrank.models.checkpoint import SavedModel
+    from glassrank.models.io.model_folder import SavedModel
     from glassrank.types import Doc
 
 Address = Annotated[

@@ -289,9 +289,10 @@ def push(
     quiet: console.Quiet = False,
 ) -> None:
     """Send a model folder to the hub, from where `--model ORG/NAME` loads it."""
-    from glassrank.models.checkpoint import load_served, named_folder
     from glassrank.models.hub import push as send
+    from glassrank.models.io.load import load_for_inference
+    from glassrank.models.io.model_folder import named_folder
 
-    load_served(Path(model))  # what cannot be loaded is of no use to anybody
+    load_for_inference(Path(model))  # what cannot be loaded is of no use to anybody
     folder, _ = named_folder(model)
     console.say(f"{folder}: sent, {send(folder, name, private=private)}", quiet=quiet)

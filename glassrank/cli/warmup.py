@@ -51,10 +51,10 @@ def compile_all() -> None:
 
 def _rerank(index: Index) -> None:
     from glassrank.embeddings import Store, encode_index, store_folder
-    from glassrank.models.checkpoint import load_served
+    from glassrank.models.io.load import load_for_inference
     from glassrank.rerank import Pipeline, Reranker
 
-    saved = load_served("default")
+    saved = load_for_inference("default")
     reranker = Reranker(saved)
     Pipeline(index, reranker, store=None)("cat dog")
     for dtype in _DTYPES:

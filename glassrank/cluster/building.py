@@ -35,7 +35,8 @@ from glassrank.index.index import check_target, located
 from glassrank.index.segment import Segment, SegmentRecord, encode_fields
 from glassrank.index.snapshot import Manifest, open_index
 from glassrank.index.writer import changing
-from glassrank.models.checkpoint import SavedModel, load_served
+from glassrank.models.io.load import load_for_inference
+from glassrank.models.io.model_folder import SavedModel
 from glassrank.storage.atomic_folders import remove_tree
 from glassrank.storage.checksummed_json import read_json, write_json
 from glassrank.storage.folders import Folder
@@ -243,4 +244,4 @@ def _until(seconds: float) -> Iterator[None]:
 @lru_cache(maxsize=1)
 def _encoder(encoding: Encoding) -> DocEncoder:
     model, dtype, device, *further = encoding
-    return DocEncoder(load_served(model, device), dtype, device, *further)
+    return DocEncoder(load_for_inference(model, device), dtype, device, *further)

@@ -30,7 +30,7 @@ from glassrank.index.scoring import BM25, QL, CollectionStatistics, TermStatisti
 from glassrank.index.search import TopK, WeightedQuery, search
 from glassrank.index.segment import Segment
 from glassrank.index.snapshot import Manifest, Snapshot, open_index
-from glassrank.models.ranker import Words
+from glassrank.models.model import TokenEmbeddings
 from glassrank.rerank.best_passages import ScoredDocs
 from glassrank.rerank.reranker import Reranker
 from glassrank.rerank.scheduler import Scheduler
@@ -190,7 +190,7 @@ class Shard:
         self,
         view: View,
         model: int,
-        query: Words,
+        query: TokenEmbeddings,
         docs: NDArray[np.int64],
         first_stage: NDArray[np.float32],
         within_ms: float | None,

@@ -24,7 +24,7 @@ from glassrank.index.scoring import BM25, QL
 from glassrank.index.search import TopK, WeightedQuery, join
 from glassrank.index.segment import SegmentRecord
 from glassrank.index.snapshot import Snapshot
-from glassrank.models.ranker import Words
+from glassrank.models.model import TokenEmbeddings
 from glassrank.rerank.best_passages import ScoredDocs
 from glassrank.rerank.cascade import Cascade
 from glassrank.rerank.cost_model import CostModel
@@ -162,7 +162,7 @@ class _Asked:
 class _Candidates(NamedTuple):
     """Documents by their numbers, with the first stage's scores."""
 
-    query: Words
+    query: TokenEmbeddings
     docs: NDArray[np.int64]
     first_stage: NDArray[np.float32]
 
@@ -185,7 +185,7 @@ class ShardedStage(IndexStage):
         self.cost = CostModel()  # of what shards do, by documents
 
     def prepare_candidates(
-        self, query: Words, docs: NDArray[np.int64], first_stage: NDArray[np.float32]
+        self, query: TokenEmbeddings, docs: NDArray[np.int64], first_stage: NDArray[np.float32]
     ) -> Any:
         """What shards will be sent."""
         return _Candidates(query, docs, first_stage)

@@ -12,8 +12,8 @@ from glassrank.embeddings.manifest import DTYPES, IDS, Layout, stride
 from glassrank.embeddings.rows import EncodedPassages, Rows, pack, pack_tensor
 from glassrank.errors import InputError
 from glassrank.models.doc_reader import ReadDoc
-from glassrank.models.ranker import AnyRanker, Words, as_array, no_gradients
-from glassrank.models.saved import SavedModel, fingerprint
+from glassrank.models.io.model_folder import SavedModel, fingerprint
+from glassrank.models.model import Model, TokenEmbeddings, as_array, no_gradients
 from glassrank.models.text_batches import LeftOut, TextReader, batch_of, in_batches
 from glassrank.types import Doc
 
@@ -35,20 +35,20 @@ class DocEncoder:
     ) -> None:
         if dtype not in DTYPES:
             raise InputError(f"unknown dtype {dtype!r}; expected {', '.join(DTYPES)}")
-        if saved.model.one_text:
+        if saved.model.is_cross_encoder:
             raise InputError(
                 f"a {saved.model.name} reads query and document as one text, so there is nothing "
                 "of a document to store; it ranks without a store"
             )
         if dtype == "float32" or device != "cpu":
             saved = saved.trained()
-        self._model: AnyRanker = saved.model
+        self._model: Model = saved.model
         self._encoder = self._model
         if self._model.device is not None:
-            from glassrank.models.fast import placed
+            from glassrank.models.torch_models import to_device
 
             # Whoever stores float32 wants the model's own numbers.
-            self._model, self._encoder = placed(saved.model, device, exact=dtype == "float32")
+            self._model, self._encoder = to_device(saved.model, device, exact=dtype == "float32")
         self._device = self._model.device
         self._encoder = reusing(self._encoder, reuse)
         self._reader = TextReader(saved)
@@ -110,10 +110,10 @@ class DocEncoder:
         on_gpu = self._device is not None and self._device.type == "cuda"
         return _TOKENS_AT_ONCE["cuda" if on_gpu else "cpu"]
 
-    def _encode(self, ids: Sequence[NDArray[np.int32]]) -> Words:
+    def _encode(self, ids: Sequence[NDArray[np.int32]]) -> TokenEmbeddings:
         with no_gradients(self._encoder):
             batch = batch_of(ids, self._device)
-            words: Words = self._encoder.encode_doc(batch)
+            words: TokenEmbeddings = self._encoder.encode_doc(batch)
             if self._left_out is None:
                 return words
             return self._left_out.without(words, as_array(batch.ids))
@@ -125,7 +125,7 @@ def _packed(vectors: Any, layout: Layout) -> Rows:
     return pack_tensor(vectors, layout)
 
 
-def word_axes(encoder: AnyRanker) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def word_axes(encoder: Model) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Of a word's vector and of its idf: one word, to see what the model makes of it."""
     with no_gradients(encoder):
         words = encoder.encode_doc(batch_of([np.ones(1, np.int32)], encoder.device))
@@ -137,5 +137,5 @@ def reusing(model: Any, reuse: str) -> Any:
     return model.reusing(reuse) if reuse and hasattr(model, "reusing") else model
 
 
-def _reuse(encoder: AnyRanker) -> str:
+def _reuse(encoder: Model) -> str:
     return str(encoder.config.reuse) if hasattr(encoder, "reusing") else ""

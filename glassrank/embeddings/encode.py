@@ -21,7 +21,7 @@ from glassrank.embeddings.rows import DocPassages, EncodedPassages, Rows, row_by
 from glassrank.embeddings.writer import changing_store
 from glassrank.index import Index
 from glassrank.index.segment import Segment
-from glassrank.models.checkpoint import SavedModel
+from glassrank.models.io.model_folder import SavedModel
 from glassrank.storage.checksummed_json import FileRecord
 from glassrank.storage.folders import Folder
 from glassrank.storage.mapped_arrays import concat_ranges

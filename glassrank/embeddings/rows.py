@@ -21,7 +21,7 @@ from glassrank.backends.few_bits import (
 )
 from glassrank.embeddings.manifest import IDS, SCALED, Layout, array_names
 from glassrank.errors import InputError
-from glassrank.models.ranker import AnyRanker, TokenBatch, Words
+from glassrank.models.model import Model, TokenBatch, TokenEmbeddings
 
 if TYPE_CHECKING:
     import torch
@@ -209,9 +209,9 @@ def words_of(
     rows: Rows,
     real: NDArray[np.float32],
     layout: Layout,
-    model: AnyRanker | None,
+    model: Model | None,
     dtype: "torch.dtype | None",
-) -> Words:
+) -> TokenEmbeddings:
     """Padded rows of documents as `encode_doc` gives them; ids are encoded by the model."""
     import torch
 
@@ -225,7 +225,7 @@ def words_of(
             return model.encode_doc(TokenBatch(ids, mask))
     vectors = unpack_tensor(rows, layout, device, dtype)  # (B, L, E)
     idf = mask[(..., *(None for _ in layout.idf_axes))]
-    return Words(
+    return TokenEmbeddings(
         torch.unflatten(vectors, 2, layout.axes),  # (B, L, ...)
         mask,
         idf.expand(*mask.shape, *layout.idf_axes),

@@ -29,8 +29,8 @@ from glassrank.errors import CorruptError, GlassrankError, InputError, wrap_os_e
 from glassrank.index import Index
 from glassrank.index.segment import Segment
 from glassrank.index.snapshot import Snapshot
-from glassrank.models.ranker import AnyRanker, Words
-from glassrank.models.saved import fingerprint
+from glassrank.models.io.model_folder import fingerprint
+from glassrank.models.model import Model, TokenEmbeddings
 
 
 class _Docs(NamedTuple):
@@ -44,7 +44,7 @@ class Store:
     """Memory-mapped and never changed: threads and processes share it without locks."""
 
     def __init__(
-        self, path: Path, manifest: Manifest, parts: Sequence[Part], model: AnyRanker | None
+        self, path: Path, manifest: Manifest, parts: Sequence[Part], model: Model | None
     ) -> None:
         self.path = path
         self.layout = manifest.layout
@@ -58,7 +58,7 @@ class Store:
     def open(
         cls,
         path: str | Path,
-        model: AnyRanker | str,
+        model: Model | str,
         snapshot: Snapshot | None = None,
         *,
         verify: bool = True,
@@ -79,7 +79,7 @@ class Store:
         cls,
         path: Path,
         wanted: str,
-        model: AnyRanker | None,
+        model: Model | None,
         verify: bool,
         without: Collection[str] = frozenset(),
     ) -> "Store":
@@ -92,7 +92,7 @@ class Store:
     def find(
         cls,
         index: Index,
-        model: AnyRanker,
+        model: Model,
         *,
         verify: bool = True,
         without: Collection[str] = frozenset(),
@@ -212,7 +212,7 @@ class Store:
         starts: NDArray[np.int64],
         lengths: NDArray[np.int64],
         dtype: Any = None,
-    ) -> Words:
+    ) -> TokenEmbeddings:
         """Passages as `encode_doc` gives them: arrays for a model that is served without PyTorch,
         else tensors of this type, on the model's device if there is one.
 
@@ -223,7 +223,7 @@ class Store:
         mask = (np.arange(width) < lengths[:, None]).astype(np.float32)  # (B, L)
         if self._model is not None and self._model.device is None:
             vectors = unpack(rows, self.layout)  # (B, L, E)
-            return Words(vectors.reshape(*mask.shape, *self.layout.axes), mask, mask)
+            return TokenEmbeddings(vectors.reshape(*mask.shape, *self.layout.axes), mask, mask)
         return words_of(rows, mask, self.layout, self._model, dtype)
 
     def __repr__(self) -> str:
@@ -241,7 +241,7 @@ def _from_others(segment: Segment, old: OldRows) -> Iterator[_Docs]:
 
 
 def _check_rows(
-    path: Path, model: AnyRanker, layout: Layout, parts: Sequence[Part], *, verify: bool
+    path: Path, model: Model, layout: Layout, parts: Sequence[Part], *, verify: bool
 ) -> None:
     """That rows are what this model writes: its fingerprint is easily copied from another store."""
     if layout.dtype == IDS:

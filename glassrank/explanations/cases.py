@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from glassrank.deadline import NEVER, Deadline
 from glassrank.explanations.structure import Mark, Matrix, QueryTerm, ScorePart, Side, Signal
-from glassrank.models.ranker import Output, TokenBatch, Words, as_array, no_gradients
+from glassrank.models.model import Output, TokenBatch, TokenEmbeddings, as_array, no_gradients
 
 Values = NDArray[np.float64]
 
@@ -32,8 +32,8 @@ class Case:
     doc_batch: TokenBatch
     query_words: tuple[str, ...]  # (Q,) those that the model reads
     doc_words: tuple[str, ...]  # (D,) the same
-    query: Words
-    doc: Words
+    query: TokenEmbeddings
+    doc: TokenEmbeddings
     output: Output
     score: float
     """As ranked: where a transformer's layers are rounded for speed, not quite `output`'s."""
@@ -48,8 +48,8 @@ class Case:
         doc: TokenBatch,
         query_words: Sequence[str],
         doc_words: Sequence[str],
-        encoded_doc: Words | None = None,
-        encoded_query: Words | None = None,
+        encoded_doc: TokenEmbeddings | None = None,
+        encoded_query: TokenEmbeddings | None = None,
         deadline: Deadline = NEVER,
     ) -> "Case":
         """Both as they were ranked, if that is not what `encode_doc` and `encode_query` give."""
@@ -60,7 +60,7 @@ class Case:
             output = model.interact(*encoded)
         # Some models cut texts by themselves: their layers have fixed sizes, or a document has no
         # room beside a long query.
-        read = (query, doc) if model.one_row else encoded
+        read = (query, doc) if model.single_vector else encoded
         query_count, doc_count = (int(words.mask[0].sum()) for words in read)
         read_query, own_doc_words = tuple(query_words[:query_count]), tuple(doc_words[:doc_count])
         if "cut" in output.parts:
@@ -93,7 +93,7 @@ class Case:
 
         with torch.enable_grad():
             query, doc = (
-                Words(
+                TokenEmbeddings(
                     words.vectors.detach().requires_grad_(),
                     words.mask.detach(),
                     words.idf.detach().requires_grad_(),

@@ -29,7 +29,7 @@ from glassrank.explanations.reading import Reading, ReadPassage, read, read_doc
 from glassrank.explanations.structure import FIRST_STAGE, Mark, QueryTerm, ScorePart, Text
 from glassrank.explanations.summands import explain_members, explain_summands
 from glassrank.explanations.whole_words import in_words
-from glassrank.models.ranker import AnyRanker, Words, as_array, no_gradients
+from glassrank.models.model import Model, TokenEmbeddings, as_array, no_gradients
 from glassrank.models.text_batches import LeftOut
 from glassrank.rerank import Reranker
 from glassrank.rerank.best_passages import ScoredDocs, Scoring
@@ -53,7 +53,7 @@ def explain_text(
     *,
     doc_id: str = "",
     first_stage: float | None = None,
-    words: Words | None = None,
+    words: TokenEmbeddings | None = None,
     passage: ReadPassage | None = None,
     left_out: LeftOut | None = None,
     pieces: bool = False,
@@ -129,7 +129,7 @@ def _explained(
     doc: Doc,
     doc_id: str,
     first_stage: float | None,
-    words: Words | None,
+    words: TokenEmbeddings | None,
     passage: ReadPassage | None,
     left_out: LeftOut | None,
     deadline: Deadline,
@@ -141,7 +141,7 @@ def _explained(
         kept = left_out.kept(as_array(given.batch.ids)[0])
         given = given.only(kept)
         if words is None:
-            ranked = Words(*(values[:, kept] for values in ranked))
+            ranked = TokenEmbeddings(*(values[:, kept] for values in ranked))
     # On a GPU, what `interact` takes of the model as it was trained is not what was ranked.
     on_cpu = reranker.device is None or reranker.device.type == "cpu"
     query_words = reranker.encode_query_ids(asked.batch) if on_cpu else None
@@ -179,12 +179,12 @@ def explain_case(case: Case) -> Findings:
     return _explainer(case.model)(case)
 
 
-def _explainer(model: AnyRanker) -> Explainer:
+def _explainer(model: Model) -> Explainer:
     if model.name in EXPLAINERS:
         return EXPLAINERS[model.name]
     if model.exact:
         return explain_kernels if has_kernels(model) else explain_summands
-    return explain_left_out_words if model.reads_pieces else explain_by_leaving_out
+    return explain_left_out_words if model.uses_subwords else explain_by_leaving_out
 
 
 def _of(module: str, function: str) -> Explainer:
@@ -249,7 +249,7 @@ def best_passage(
 
 def read_texts(
     reranker: Reranker,
-    query: Words,
+    query: TokenEmbeddings,
     docs: Sequence[Doc],
     first_stage: NDArray[np.float32] | None = None,
     due: Deadline = NEVER,
@@ -323,18 +323,18 @@ def _notes(
     query: Reading,
     doc: Reading,
     first_stage: float | None,
-    stored: Words | None,
+    stored: TokenEmbeddings | None,
 ) -> Iterator[str]:
     yield from query.notes("query")
     yield from doc.notes("document")
     if reranker.model.first_stage_weight is not None and first_stage is None:
         yield "The model mixes in the first stage's score, which was not given: it is left out."
     yield from _precision(reranker, stored)
-    if reranker.fast_model.reads_pieces and reranker.fast_model is not reranker.model:
+    if reranker.fast_model.uses_subwords and reranker.fast_model is not reranker.model:
         yield "Layers are rounded for speed: beside other documents the score's last digits differ."
 
 
-def _precision(reranker: Reranker, stored: Words | None) -> Iterator[str]:
+def _precision(reranker: Reranker, stored: TokenEmbeddings | None) -> Iterator[str]:
     """Which of the scores that a document can have is explained, where there is more than one."""
     if stored is not None:
         yield "What is explained is the score of the document's words as the store has them."

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from glassrank.backends.match import NGrams, ngram_name, window_padding
+from glassrank.backends.match import ngram_name
 from glassrank.explanations.cases import Case, Findings, Values, as_matrix, marks_of, shades, spread
 from glassrank.explanations.leave_one_out import (
     left_out_marks,
@@ -29,7 +29,8 @@ from glassrank.explanations.leave_one_out import (
 )
 from glassrank.explanations.structure import PathShare, QueryTerm, ScorePart, Signal
 from glassrank.models import Output, Ranker
-from glassrank.models.pacrr import CoPACRR
+from glassrank.research.papers.ngrams import NGrams, window_padding
+from glassrank.research.papers.pacrr import CoPACRR
 
 NGRAMS = (
     "Approximate: dense layers lie between the chosen matches and the score; each value is its "

@@ -25,7 +25,7 @@ from glassrank.explanations.others import (
 from glassrank.explanations.reading import ReadPassage, read
 from glassrank.explanations.whole_words import text_in_words
 from glassrank.index.search import TopK
-from glassrank.models.ranker import Words
+from glassrank.models.model import TokenEmbeddings
 from glassrank.models.text_batches import LeftOut
 from glassrank.rerank import Pipeline, Reranker, TextPipeline
 from glassrank.types import Doc, Hit, Ranking
@@ -159,7 +159,7 @@ class _Reranked:
         if number not in self._baselines:
             stage = self._pipeline.stages[number - 1]
             asked = read(stage.reranker, self._query, "query").text
-            words = text_in_words(asked) if stage.reranker.model.reads_pieces else asked
+            words = text_in_words(asked) if stage.reranker.model.uses_subwords else asked
             self._baselines[number] = CandidateBaseline(
                 stage,
                 self._query,
@@ -287,7 +287,7 @@ def explain(
     *,
     doc_id: str = "",
     first_stage: float | None = None,
-    words: Words | None = None,
+    words: TokenEmbeddings | None = None,
     passage: ReadPassage | None = None,
     left_out: LeftOut | None = None,
     pieces: bool = False,

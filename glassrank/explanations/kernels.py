@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassrank.backends.configs import FLOOR, Kernels, Readout, kernel_value
+from glassrank.backends.configs import FLOOR, Kernels, ScoringHead, kernel_value
 from glassrank.explanations.cases import (
     Case,
     Findings,
@@ -35,7 +35,7 @@ from glassrank.explanations.cases import (
     spread,
 )
 from glassrank.explanations.structure import PathShare, ScorePart, Signal
-from glassrank.models.ranker import AnyRanker, as_array
+from glassrank.models.model import Model, as_array
 from glassrank.text.english import MARKERS
 
 TOGETHER, WITHOUT_WORDS = "together", "without words"
@@ -56,20 +56,20 @@ class KernelPath:
     shares: Values  # (Q, D, K), of the words
 
 
-def has_kernels(model: AnyRanker) -> bool:
+def has_kernels(model: Model) -> bool:
     """Whether the score is a sum of soft counts on TK's two paths, and no more."""
-    return bool(model.readouts()) and set(model.summands) <= {"log", "length"}
+    return bool(model.scoring_heads()) and set(model.summands) <= {"log", "length"}
 
 
 def explain_kernels(case: Case) -> Findings:
     """By the model's own sums over paths, query words and kernels."""
     kernels: Kernels = case.model.config.kernels
-    readouts = case.model.readouts()
-    names = _matrix_names(len(readouts))
+    scoring_heads = case.model.scoring_heads()
+    names = _matrix_names(len(scoring_heads))
     paths: list[KernelPath] = []
     similarities: list[Values] = []
     strength = np.zeros((case.doc_count, len(kernels)))  # (D, K)
-    for number, readout in enumerate(readouts):
+    for number, readout in enumerate(scoring_heads):
         similarity = _similarity(case, readout)  # (Q, D)
         # In the model's precision: a narrow kernel sees the last bit of a similarity.
         each = [kernel_value(similarity, kernels, number) for number in range(len(kernels))]
@@ -101,13 +101,13 @@ def _matrix_names(count: int) -> list[str]:
     return [f"{ngram_name(query)} to {ngram_name(doc)}" for query in sizes for doc in sizes]
 
 
-def path_names(model: AnyRanker, summand: str) -> list[str]:
+def path_names(model: Model, summand: str) -> list[str]:
     """Of a summand's paths, one for each match matrix where it has several."""
-    names = _matrix_names(len(model.readouts()))
+    names = _matrix_names(len(model.scoring_heads()))
     return names if summand == "log" and len(names) > 1 else [summand]
 
 
-def _similarity(case: Case, readout: Readout) -> NDArray[np.float32]:
+def _similarity(case: Case, readout: ScoringHead) -> NDArray[np.float32]:
     """(Q, D)."""
     query = case.query.vectors[0].reshape(case.query.mask.shape[1], -1)
     doc = case.doc.vectors[0].reshape(case.doc.mask.shape[1], -1)
@@ -115,13 +115,13 @@ def _similarity(case: Case, readout: Readout) -> NDArray[np.float32]:
     return as_array(read @ doc[: case.doc_count, readout.doc_columns].T)
 
 
-def _paths(case: Case, readout: Readout, number: int, values: Values) -> Iterator[KernelPath]:
+def _paths(case: Case, readout: ScoringHead, number: int, values: Values) -> Iterator[KernelPath]:
     """The log path of one match matrix, and the length path where the model has one."""
     model, parts = case.model, case.output.parts
     weight = in_full((case.query.idf if model.weighs_terms else case.query.mask)[0])
     weight = weight[: len(values), None]  # (Q, 1)
     counts = values.sum(1)  # (Q, K)
-    matrices = len(model.readouts())
+    matrices = len(model.scoring_heads())
     # A column stands for the n-gram that begins there; document sizes count faster.
     ngram = number % math.isqrt(matrices) + 1
 

@@ -14,7 +14,7 @@ import numpy as np
 from glassrank.explanations.cases import Case, Findings, as_matrix, shades
 from glassrank.explanations.structure import Mark, PathShare, QueryTerm, ScorePart, Signal
 from glassrank.explanations.whole_words import in_runs, shared_evenly, whole_words
-from glassrank.models.ranker import TokenBatch, as_array, no_gradients
+from glassrank.models.model import TokenBatch, as_array, no_gradients
 from glassrank.models.text_batches import batch_of
 
 APPROXIMATE = (
@@ -74,7 +74,7 @@ def lost_without_doc_words(case: Case, units: Units | None = None) -> list[float
     units = _one_by_one(case.doc_count) if units is None else units
     for part in each_left_out(case.doc_batch, units, case.query.mask.shape[1]):
         case.check_time()
-        same = case.model.for_many(case.query, len(part.ids))
+        same = case.model.expand(case.query, len(part.ids))
         with no_gradients(case.model):
             left = case.model.interact(same, case.model.encode_doc(part)).score
         lost += (score - as_array(left).astype(np.float64)).tolist()

@@ -30,7 +30,7 @@ from glassrank.explanations.leave_one_out import each_left_out
 from glassrank.explanations.reading import ReadPassage, read
 from glassrank.explanations.structure import FIRST_STAGE, ScorePart
 from glassrank.explanations.whole_words import query_units, word_numbers
-from glassrank.models.ranker import Words, as_array, no_gradients
+from glassrank.models.model import TokenEmbeddings, as_array, no_gradients
 from glassrank.models.text_batches import batch_of, like_length
 from glassrank.rerank.stages import IndexStage
 from glassrank.rerank.text_candidates import index_sizes
@@ -193,7 +193,7 @@ class CandidateBaseline:
         return {key: column for key, column in table.items() if column.any()}
 
     def _each(
-        self, numbers: NDArray[np.int64], way: Callable[[Words], Table]
+        self, numbers: NDArray[np.int64], way: Callable[[TokenEmbeddings], Table]
     ) -> Iterator[tuple[NDArray[np.int64], Table]]:
         """Some documents at a time: their places among these, and their values."""
         for places, docs, further in _words(self._stage, self._encoded, numbers):
@@ -203,11 +203,11 @@ class CandidateBaseline:
                 parts[Key(None, "", None, OTHER_PASSAGES)] = further
             yield places, parts
 
-    def _declared(self, docs: Words) -> Table:
+    def _declared(self, docs: TokenEmbeddings) -> Table:
         """The model's own parts of each query word, path and kernel."""
         count = len(docs.mask)
         model = self._model
-        parts = model.interact(model.for_many(self._encoded, count), docs).parts
+        parts = model.interact(model.expand(self._encoded, count), docs).parts
         padded = self._encoded.mask.shape[1]
         words = min(len(self._asked.words), int(self._encoded.mask.sum()))
         found: Table = {}
@@ -233,12 +233,12 @@ class CandidateBaseline:
             for k, kernel in enumerate(kernels):
                 yield Key(q, path, k, kernel), matrices[:, number, k]
 
-    def _left_out(self, docs: Words) -> Table:
+    def _left_out(self, docs: TokenEmbeddings) -> Table:
         """What scores lose without each query word, and what is left."""
         model, count = self._model, len(docs.mask)
 
-        def scores(query: Words) -> NDArray[np.float64]:
-            found = model.interact(model.for_many(query, count), docs).score
+        def scores(query: TokenEmbeddings) -> NDArray[np.float64]:
+            found = model.interact(model.expand(query, count), docs).score
             return as_array(found).astype(np.float64)
 
         whole = scores(self._encoded)
@@ -334,8 +334,8 @@ def live_passages(stage: IndexStage, numbers: NDArray[np.int64]) -> NDArray[np.i
 
 
 def _words(
-    stage: IndexStage, query: Words, numbers: NDArray[np.int64]
-) -> Iterator[tuple[NDArray[np.int64], Words, NDArray[np.float64]]]:
+    stage: IndexStage, query: TokenEmbeddings, numbers: NDArray[np.int64]
+) -> Iterator[tuple[NDArray[np.int64], TokenEmbeddings, NDArray[np.float64]]]:
     """Documents as they are ranked, of long ones the best passage: their places among these, their
     words, and what their other passages add."""
     reranker = stage.reranker

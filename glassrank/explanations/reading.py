@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from glassrank.explanations.structure import Side, Text, Word
 from glassrank.models.doc_reader import text_of
-from glassrank.models.ranker import PieceText, TokenBatch
+from glassrank.models.model import SubwordText, TokenBatch
 from glassrank.models.text_batches import batch_of
 from glassrank.rerank import Reranker
 from glassrank.text import Vocabulary, split_words
@@ -83,7 +83,7 @@ def read(reranker: Reranker, text: str, side: Side) -> Reading:
     """As much of a text as the model reads of it."""
     # Half a surrogate pair can be neither read nor printed; the tokenizer sees a question mark.
     text = text.encode("utf-8", "replace").decode()
-    usage, pieces = reranker.usage, reranker.model.piece_text
+    usage, pieces = reranker.usage, reranker.model.subword_text
     longest = usage.query_length if side == "query" else usage.doc_length
     if pieces is None:
         return _words(reranker, text, longest)
@@ -149,7 +149,7 @@ def _word(word: str, span: Span | None, vocabulary: Vocabulary) -> Word:
 
 
 def _pieces(
-    reranker: Reranker, settings: PieceText, text: str, longest: int, side: Side
+    reranker: Reranker, settings: SubwordText, text: str, longest: int, side: Side
 ) -> Reading:
     if reranker.saved.tokenizer is not None:
         return _tokens(reranker, reranker.saved.tokenizer, text, longest)
@@ -157,7 +157,7 @@ def _pieces(
     vocabulary = tuple(reranker.saved.vocabulary)
     pieces = read_pieces(vocabulary, settings.lowercase, text, longest, most)
     # Where both texts are read as one, there is a single [CLS]: the query's.
-    joined = side == "document" and reranker.model.one_text
+    joined = side == "document" and reranker.model.is_cross_encoder
     shown = Text(
         text, pieces.words[1:] if joined else pieces.words, pieces.cut_words + pieces.cut_pieces
     )

@@ -26,7 +26,7 @@ from glassrank.explanations.cases import (
 )
 from glassrank.explanations.leave_one_out import stand_out
 from glassrank.explanations.structure import Mark, Matrix, PathShare, ScorePart, Signal
-from glassrank.models.ranker import Output, TokenBatch, no_gradients
+from glassrank.models.model import Output, TokenBatch, no_gradients
 
 _CELLS_AT_ONCE = 1 << 16
 """Query words times document words that `interact` compares in one call."""
@@ -114,7 +114,7 @@ def _lost(case: Case) -> Values:
         places = list(range(start, min(start + step, case.doc_count)))
         docs = case.doc.rows([0] * len(places))  # copies
         docs.mask[list(range(len(places))), places] = 0
-        query = case.model.for_many(case.query, len(places))
+        query = case.model.expand(case.query, len(places))
         with no_gradients(case.model):
             left = case.model.interact(query, docs)
         lost.append(whole - _by_word(case, left))

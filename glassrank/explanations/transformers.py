@@ -36,8 +36,8 @@ from glassrank.explanations.leave_one_out import (
 from glassrank.explanations.reading import FIRST
 from glassrank.explanations.structure import Matrix, PathShare, Side, Signal
 from glassrank.explanations.whole_words import in_runs, shared_evenly, whole_words
-from glassrank.models.bert import BERT
-from glassrank.models.mores import MORES
+from glassrank.research.papers.bert import BERT
+from glassrank.research.papers.mores import MORES
 
 BERT_ATTENTION = (
     "Attention (mean of heads) tells where a layer looks and is no part of the score; of the last "

@@ -68,7 +68,7 @@ def shared_evenly(values: Sequence[float], units: Sequence[Places], count: int) 
     return shares
 
 
-def reads_pieces(explanation: ExplanationData) -> bool:
+def uses_subwords(explanation: ExplanationData) -> bool:
     """Whether its words are pieces of words: each query then begins with [CLS], which no text can
     say by itself."""
     return _is_in_pieces(explanation.query)
@@ -94,7 +94,7 @@ def word_numbers(query: Text) -> dict[int, int]:
 def in_words(explanation: Explained) -> Explained:
     """The same explanation by whole words, where a model reads pieces. Every value is the sum of
     its pieces' values, so that all sums are what they were."""
-    if not reads_pieces(explanation):
+    if not uses_subwords(explanation):
         return explanation
     query, doc = _units(explanation.query), _units(explanation.doc)
     asked, given = text_in_words(explanation.query), text_in_words(explanation.doc)

@@ -17,7 +17,7 @@ from glassrank.backends.match import FLOOR, Kernels, kernel_values
 from glassrank.explanations.cases import Case, Findings, as_matrix, marks_of
 from glassrank.explanations.kernels import kernel_table, left_over, nearest_kernels
 from glassrank.explanations.structure import PathShare, ScorePart
-from glassrank.models.tk import TKWindowed
+from glassrank.research.papers.tk import TKWindowed
 
 
 @dataclass(frozen=True)

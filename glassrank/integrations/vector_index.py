@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from glassrank.errors import InputError
 from glassrank.index.first_stage import ScoredIds
 from glassrank.integrations import extra
-from glassrank.models.ranker import as_array
+from glassrank.models.model import as_array
 from glassrank.models.text_batches import batch_of, in_batches
 from glassrank.rerank.reranker import TOKENS_AT_ONCE, Reranker
 from glassrank.types import Doc
@@ -32,7 +32,7 @@ class MeanVectors:
 
     def __init__(self, reranker: Reranker) -> None:
         # Means of TK's words were tried, and find next to nothing: all texts are alike by them.
-        if reranker.model.one_text or not reranker.model.reads_pieces:
+        if reranker.model.is_cross_encoder or not reranker.model.uses_subwords:
             raise InputError(
                 f"the words of a {reranker.model.name} make no vector of a text; give a model over "
                 "a pretrained encoder, such as 'default' or a single_vector"

@@ -1,7 +1,7 @@
-"""Families of models, those of one idea in one file, and one contract for all.
+"""The contract that every model follows, and the families that serve: late interaction, single
+vectors, published models. The papers' models are in `research/papers`; all are found by name.
 
-A new family is a class in a file here, and nothing else: one that has a `name` is found by it. A
-model of somebody else's is named `module:Class`.
+A model of somebody else's is named `module:Class`.
 """
 
 import re
@@ -9,44 +9,39 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from glassrank.models.contract import PieceRanker, Ranker, WordRanker, WordTable
-    from glassrank.models.ensemble import Ensemble
-    from glassrank.models.families import MODELS, find_family, meant, name_of
-    from glassrank.models.ranker import Output, PieceText, TokenBatch, Words
-    from glassrank.models.word_tables import SubwordTable
+    from glassrank.models.families import MODELS, find_family, name_of, suggest_name
+    from glassrank.models.model import Model, Output, SubwordText, TokenBatch, TokenEmbeddings
+    from glassrank.models.torch_models import EmbeddingTable, Ranker, SubwordRanker, WordRanker
 
 __all__ = [
     "MODELS",
-    "Ensemble",
+    "EmbeddingTable",
+    "Model",
     "Output",
-    "PieceRanker",
-    "PieceText",
     "Ranker",
-    "SubwordTable",
+    "SubwordRanker",
+    "SubwordText",
     "TokenBatch",
+    "TokenEmbeddings",
     "WordRanker",
-    "WordTable",
-    "Words",
     "find_family",
     "is_outside",
-    "meant",
     "name_of",
+    "suggest_name",
 ]
 
 _OUTSIDE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
-# Found when they are first asked for: most need PyTorch, and who only ranks may not.
+# Imported when first used: most need PyTorch, and a search may not.
 _HOMES = {
-    "contract": ("PieceRanker", "Ranker", "WordRanker", "WordTable"),
-    "ensemble": ("Ensemble",),
-    "families": ("MODELS", "find_family", "meant", "name_of"),
-    "ranker": ("Output", "PieceText", "TokenBatch", "Words"),
-    "word_tables": ("SubwordTable",),
+    "families": ("MODELS", "find_family", "name_of", "suggest_name"),
+    "model": ("Model", "Output", "SubwordText", "TokenBatch", "TokenEmbeddings"),
+    "torch_models": ("EmbeddingTable", "Ranker", "SubwordRanker", "WordRanker"),
 }
 
 
 def is_outside(name: str) -> bool:
-    """Whether it is written as `module:Class`."""
+    """Whether a model's name is written as `module:Class`."""
     return _OUTSIDE.fullmatch(name) is not None
 
 

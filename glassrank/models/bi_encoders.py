@@ -14,7 +14,7 @@ re-ranker is compared with: a sentence transformer's weights rank here as they d
 """
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 
@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from glassrank.backends.match import (
     FLOOR,
     KernelBank,
-    Readout,
+    ScoringHead,
     kernel_pool,
     match_matrix,
     pair_mask,
@@ -32,16 +32,16 @@ from glassrank.backends.match import (
     unit,
 )
 from glassrank.backends.transformer import Encoder, EncoderConfig
-from glassrank.models.contract import Output, PieceRanker, PieceText, TokenBatch, Words, WordTable
-from glassrank.models.pretrained import Pretrained
-from glassrank.models.served_families import (
+from glassrank.models.configs import (
     KernelBERTConfig,
     KernelBERTFamily,
     LateInteractionConfig,
     LateInteractionFamily,
     MaxSimFamily,
 )
-from glassrank.models.tk import two_paths
+from glassrank.models.model import Output, SubwordText, TokenBatch, TokenEmbeddings
+from glassrank.models.pretrained import Pretrained
+from glassrank.models.torch_models import EmbeddingTable, SubwordRanker
 
 __all__ = [
     "KernelBERT",
@@ -58,14 +58,14 @@ Pooling = Literal["mean", "cls"]
 """The mean of all pieces, or the first one."""
 
 
-class LateInteraction(LateInteractionFamily, PieceRanker):
+class LateInteraction(LateInteractionFamily, SubwordRanker):
     """Subclasses say what the similarities add up to. A query piece's weight, between 0 and 2,
     comes from its own vector and stands in the place of its idf."""
 
     interacts_rounded = False
     large = False
 
-    def __init__(self, config: Any, words: WordTable | None = None) -> None:
+    def __init__(self, config: Any, words: EmbeddingTable | None = None) -> None:
         super().__init__(config, words)
         self.encoder = Encoder(config.encoder)
         self.projection = nn.Linear(config.encoder.size, config.size, bias=False)
@@ -74,13 +74,13 @@ class LateInteraction(LateInteractionFamily, PieceRanker):
         nn.init.zeros_(self.term_weight.weight)  # and every piece counts 1
         nn.init.zeros_(self.term_weight.bias)
 
-    def encode_query(self, batch: TokenBatch) -> Words:
+    def encode_query(self, batch: TokenBatch) -> TokenEmbeddings:
         states = self.encoder(batch.ids, batch.mask)  # (B, Q, H)
-        return Words(self.vectors(states), batch.mask, self.weights(states) * batch.mask)
+        return TokenEmbeddings(self.vectors(states), batch.mask, self.weights(states) * batch.mask)
 
-    def encode_doc(self, batch: TokenBatch) -> Words:
+    def encode_doc(self, batch: TokenBatch) -> TokenEmbeddings:
         states = self.encoder(batch.ids, batch.mask)  # (B, D, H)
-        return Words(self.vectors(states), batch.mask, batch.mask)
+        return TokenEmbeddings(self.vectors(states), batch.mask, batch.mask)
 
     def vectors(self, states: Tensor) -> Tensor:
         """Unit vectors (B, L, E) in float32, whatever the encoder computes in."""
@@ -93,7 +93,7 @@ class LateInteraction(LateInteractionFamily, PieceRanker):
         return 2 * torch.sigmoid(logits.float())
 
     @torch.no_grad()
-    def look_at(self, docs: Iterable[TokenBatch]) -> None:
+    def fit_statistics(self, docs: Iterable[TokenBatch]) -> None:
         """The projection begins with the directions in which most of the states' length lies:
         similarities begin as near to the encoder's own as so few dimensions allow."""
         size = self.config.encoder.size
@@ -106,31 +106,62 @@ class LateInteraction(LateInteractionFamily, PieceRanker):
             kept = min(size, self.config.size)  # more dimensions than a state has say nothing
             self.projection.weight.zero_()[:kept] = directions[:kept]
 
-    def rounded(self, dtype: torch.dtype) -> Self:
-        """Only the encoder: kernels see the last bits of a similarity."""
-        fast = copy.copy(self)
-        fast._modules = dict(self._modules)  # its own, so that the trained model keeps its encoder
-        fast.encoder = copy.deepcopy(self.encoder).to(dtype)
-        return fast.eval()
+    def for_gpu(self) -> Self:
+        """Only the encoder in bfloat16: kernels see the last bits of a similarity."""
+        return self.with_modules(encoder=copy.deepcopy(self.encoder).to(torch.bfloat16))
+
+    def gpu_query_encoder(self) -> Callable[[TokenBatch], TokenEmbeddings] | None:
+        from glassrank.backends.gpu.query_layers import QueryEmbedder, is_foldable
+
+        if not is_foldable(self.encoder):
+            return None
+        embed = QueryEmbedder(self.encoder, self.projection, self.term_weight)
+
+        def encode(batch: TokenBatch) -> TokenEmbeddings:
+            vectors, weights = embed(batch.ids, batch.mask)
+            return TokenEmbeddings(vectors, batch.mask, weights)
+
+        return encode
 
     @classmethod
     def start(cls, bert: Pretrained, **settings: object) -> Self:
         """With the weights of a pretrained encoder; projection and weights are fresh."""
-        given = {"text": PieceText(lowercase=bert.lowercase), **settings}
+        given = {"text": SubwordText(lowercase=bert.lowercase), **settings}
         model = cls(cls.config_type(bert.config, **given))
         model.encoder.load_state_dict(bert.encoder_weights())
         return model
+
+
+def two_paths(
+    similarity: Tensor, signals: tuple[Tensor, Tensor], weights: tuple[Tensor, Tensor]
+) -> Output:
+    """The score as the sum of both paths: signals (B, Q, K) times the weights (K,) of kernels."""
+    log_part, length_part = (
+        weight * signal for weight, signal in zip(weights, signals, strict=True)
+    )
+    return Output(
+        score=log_part.sum((1, 2)) + length_part.sum((1, 2)),
+        parts={
+            "log": log_part,
+            "length": length_part,
+            "log_signal": signals[0],
+            "length_signal": signals[1],
+            "similarity": similarity,
+        },
+    )
 
 
 class MaxSim(MaxSimFamily, LateInteraction):
     """Each query piece counts as much as the document piece most like it. The score is a sum over
     query pieces, so its parts are exact."""
 
-    def __init__(self, config: LateInteractionConfig, words: WordTable | None = None) -> None:
+    def __init__(self, config: LateInteractionConfig, words: EmbeddingTable | None = None) -> None:
         super().__init__(config, words)
         self.scale = nn.Parameter(torch.tensor(1.0))  # its exponential: cosines are small numbers
 
-    def interact(self, query: Words, doc: Words, explain: bool = False) -> Output:
+    def interact(
+        self, query: TokenEmbeddings, doc: TokenEmbeddings, explain: bool = False
+    ) -> Output:
         masks = query.mask.float().expand(len(doc.mask), -1), doc.mask.float()
         similarity = match_matrix(query.vectors.float(), doc.vectors.float(), *masks)  # (B, Q, D)
         # A document without pieces, or padding, is as far away as can be.
@@ -142,7 +173,7 @@ class MaxSim(MaxSimFamily, LateInteraction):
 class KernelBERT(KernelBERTFamily, LateInteraction):
     """Kernels that count pieces of at least some similarity."""
 
-    def __init__(self, config: KernelBERTConfig, words: WordTable | None = None) -> None:
+    def __init__(self, config: KernelBERTConfig, words: EmbeddingTable | None = None) -> None:
         super().__init__(config, words)
         self.kernels = KernelBank(config.kernels)
         # Small and, where weights rise, just above zero: scores begin near those of a softmax.
@@ -150,7 +181,9 @@ class KernelBERT(KernelBERTFamily, LateInteraction):
         self.log_weights = nn.Parameter(torch.full((len(config.kernels),), log))  # (K,)
         self.length_weights = nn.Parameter(torch.full((len(config.kernels),), length))  # (K,)
 
-    def interact(self, query: Words, doc: Words, explain: bool = False) -> Output:
+    def interact(
+        self, query: TokenEmbeddings, doc: TokenEmbeddings, explain: bool = False
+    ) -> Output:
         similarity = match_matrix(
             query.vectors.float(), doc.vectors.float(), query.mask.float(), doc.mask.float()
         )  # (B, Q, D)
@@ -159,15 +192,15 @@ class KernelBERT(KernelBERTFamily, LateInteraction):
         counts = kernel_pool(similarity, query_mask, doc.mask.float(), self.kernels)  # (B, Q, K)
         length = doc.mask.float().sum(-1)[:, None, None] + 1  # (B, 1, 1)
         weight = query.idf.float()[..., None]  # (B or 1, Q, 1)
-        readout = self.readouts()[0]
+        readout = self.scoring_heads()[0]
         log_signal = counts.clamp(min=FLOOR).log() * weight  # (B, Q, K)
         length_signal = counts / length * weight  # (B, Q, K)
         return two_paths(similarity, (log_signal, length_signal), (readout.log, readout.length))
 
-    def readouts(self) -> list[Readout]:
+    def scoring_heads(self) -> list[ScoringHead]:
         if not self.config.monotone:
-            return [Readout(self.log_weights, self.length_weights)]
-        return [Readout(rising(self.log_weights), rising(self.length_weights))]
+            return [ScoringHead(self.log_weights, self.length_weights)]
+        return [ScoringHead(rising(self.log_weights), rising(self.length_weights))]
 
 
 @dataclass(frozen=True)
@@ -175,26 +208,26 @@ class SingleVectorConfig:
     """The encoder, and how texts become its pieces."""
 
     encoder: EncoderConfig = field(default_factory=EncoderConfig)
-    text: PieceText = field(default_factory=PieceText)
+    text: SubwordText = field(default_factory=SubwordText)
     pooling: Pooling = "mean"
 
 
-class SingleVector(PieceRanker):
+class SingleVector(SubwordRanker):
     """The cosine of two vectors, scaled."""
 
     name = "single_vector"
     config_type = SingleVectorConfig
     stores_words = True
-    one_row = True
+    single_vector = True
     interacts_rounded = False
     large = False
 
-    def __init__(self, config: SingleVectorConfig, words: WordTable | None = None) -> None:
+    def __init__(self, config: SingleVectorConfig, words: EmbeddingTable | None = None) -> None:
         super().__init__(config, words)
         self.encoder = Encoder(config.encoder)
         self.scale = nn.Parameter(torch.tensor(3.0))  # its exponential: cosines are small numbers
 
-    def encode_query(self, batch: TokenBatch) -> Words:
+    def encode_query(self, batch: TokenBatch) -> TokenEmbeddings:
         """(B, 1, H): the text as one word."""
         states = self.encoder(batch.ids, batch.mask).float()  # (B, L, H)
         mask = batch.mask[..., None]
@@ -203,18 +236,20 @@ class SingleVector(PieceRanker):
         else:
             pooled = (states * mask).sum(1) / mask.sum(1).clamp(min=1)
         has_words = batch.mask.amax(1, keepdim=True)  # (B, 1)
-        return Words(unit(pooled)[:, None], has_words, has_words)
+        return TokenEmbeddings(unit(pooled)[:, None], has_words, has_words)
 
-    def encode_doc(self, batch: TokenBatch) -> Words:
+    def encode_doc(self, batch: TokenBatch) -> TokenEmbeddings:
         return self.encode_query(batch)
 
-    def interact(self, query: Words, doc: Words, explain: bool = False) -> Output:
+    def interact(
+        self, query: TokenEmbeddings, doc: TokenEmbeddings, explain: bool = False
+    ) -> Output:
         cosine = (query.vectors.float() * doc.vectors.float()).sum((1, 2))  # (B,)
         return Output(self.scale.exp() * cosine, {"similarity": cosine[:, None, None]})
 
     @classmethod
     def start(cls, bert: Pretrained, **settings: object) -> Self:
-        config = SingleVectorConfig(bert.config, PieceText(lowercase=bert.lowercase))
+        config = SingleVectorConfig(bert.config, SubwordText(lowercase=bert.lowercase))
         model = cls(replace(config, **settings))  # type: ignore[arg-type]
         model.encoder.load_state_dict(bert.encoder_weights())
         return model

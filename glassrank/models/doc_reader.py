@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from glassrank.models.saved import Passages
+from glassrank.models.io.model_folder import Passages
 from glassrank.text.encoder import LONGEST_READ, TextEncoder, TextIds
 from glassrank.text.word_splitting import split_words
 from glassrank.types import Doc

@@ -1,81 +1,104 @@
-"""The families of models by name: each class of the files here that has one is found by it."""
+"""The registry of model families. Each name has the place of a class, as `module:Class`, which is
+imported when it is first needed: most classes need PyTorch, and a search may not."""
 
 import difflib
-import pkgutil
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
 from importlib import import_module
 from inspect import isabstract
-from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
-from glassrank import models
-from glassrank.backends.threads import pass_on_threads
 from glassrank.errors import InputError
 from glassrank.models import is_outside
-from glassrank.models.contract import Ranker
-from glassrank.models.ensemble import Ensemble
 
-pass_on_threads()  # here PyTorch is imported for the first time, where a process does without
+if TYPE_CHECKING:
+    from glassrank.models.torch_models import Ranker
 
-_NO_FAMILIES = frozenset(
-    "calibration checkpoint contract doc_reader ensemble families fast fast_gpu hub "
-    "pretrained ranker saved seal served served_families text_batches "
-    "trained transformers_folders weight_files word_tables".split()
-)
-"""Files here that other files share; some need packages that a machine which trains has not."""
+_PAPERS = "glassrank.research.papers"
+_BI_ENCODERS = "glassrank.models.bi_encoders"
+ENSEMBLE = "ensemble"
+LOAD_ENSEMBLE = f"{_PAPERS}.ensemble:load_ensemble"
+SUBWORD_TABLE = f"{_PAPERS}.subword_table:SubwordTable"
+_CLASSES = {
+    "bert": f"{_PAPERS}.bert:BERT",
+    "co_pacrr": f"{_PAPERS}.pacrr:CoPACRR",
+    "conv_knrm": f"{_PAPERS}.knrm:ConvKNRM",
+    "duet": f"{_PAPERS}.duet:Duet",
+    "kernel_bert": f"{_BI_ENCODERS}:KernelBERT",
+    "knrm": f"{_PAPERS}.knrm:KNRM",
+    "matchpyramid": f"{_PAPERS}.matchpyramid:MatchPyramid",
+    "maxsim": f"{_BI_ENCODERS}:MaxSim",
+    "mores": f"{_PAPERS}.mores:MORES",
+    "pacrr": f"{_PAPERS}.pacrr:PACRR",
+    "rpacrr": f"{_PAPERS}.rpacrr:RPACRR",
+    "single_vector": f"{_BI_ENCODERS}:SingleVector",
+    "tk": f"{_PAPERS}.tk:TK",
+    "tk_windowed": f"{_PAPERS}.tk:TKWindowed",
+}
+ONNX_MODELS = {
+    "kernel_bert": "glassrank.models.onnx_models:OnnxKernelBERT",
+    "maxsim": "glassrank.models.onnx_models:OnnxMaxSim",
+    "tk": f"{_PAPERS}.tk_onnx:OnnxTK",
+}
+"""Families that ONNX Runtime computes, without PyTorch."""
 
 
-def _in(module: ModuleType) -> dict[str, type[Ranker]]:
-    """The models that a file defines, by name."""
-    return {
-        member.name: member
-        for member in vars(module).values()
-        if isinstance(member, type)
-        and issubclass(member, Ranker)
-        and member.__module__ == module.__name__
-        and not isabstract(member)
-    }
+class _Families(Mapping[str, "type[Ranker]"]):
+    """Imports a class when it is first asked for."""
+
+    def __getitem__(self, name: str) -> "type[Ranker]":
+        family: type[Ranker] = import_object(_CLASSES[name])
+        return family
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_CLASSES)
+
+    def __len__(self) -> int:
+        return len(_CLASSES)
 
 
-MODELS: dict[str, type[Ranker]] = {}
-"""The families of this package, by name."""
-for _file in pkgutil.iter_modules(models.__path__):
-    if _file.name not in _NO_FAMILIES:
-        MODELS.update(_in(import_module(f"{models.__name__}.{_file.name}")))
-MODELS = dict(sorted(MODELS.items()))
+MODELS: Mapping[str, "type[Ranker]"] = _Families()
+"""The families of this package, as PyTorch computes them."""
 
 
-def find_family(name: str, trusted: Collection[str] = ()) -> type[Ranker]:
-    """A family of this package by its name, or a class outside of it as `module:Class`. That must
-    be named among `trusted` too, because it is code, which runs as soon as it is imported."""
-    if name in MODELS:
+def import_object(name: str) -> Any:
+    """What `module:name` names."""
+    module, _, attribute = name.partition(":")
+    return getattr(import_module(module), attribute)
+
+
+def find_family(name: str, trusted: Collection[str] = ()) -> "type[Ranker]":
+    """The class of a family: a name of `MODELS`, or a class outside of this package as
+    `module:Class`. Importing that runs its code, so it must be in `trusted` too."""
+    if name in _CLASSES:
         return MODELS[name]
     if not is_outside(name):
-        raise InputError(f"{name!r} is not known; {meant(name)}")
+        raise InputError(f"{name!r} is not known; {suggest_name(name)}")
     if name not in trusted:
         raise InputError(
             f"{name} is code from outside this package, which is not run unless you ask for it; "
             f"if you trust that module, name the model {name}@FOLDER"
         )
-    return _outside(name)
+    return _import_outside(name)
 
 
-def meant(name: str) -> str:
-    """For whoever asks for a family that there is not."""
-    near = difflib.get_close_matches(name[:100], MODELS, n=1)
-    return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(MODELS)}"
+def suggest_name(name: str) -> str:
+    """The nearest family's name, or all names, for an error message."""
+    near = difflib.get_close_matches(name[:100], _CLASSES, n=1)
+    return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(_CLASSES)}"
 
 
-def name_of(family: type[Ranker]) -> str:
-    """What `find_family` finds it by."""
-    ours = MODELS.get(family.name) is family or family is Ensemble
-    return family.name if ours else f"{family.__module__}:{family.__qualname__}"
+def name_of(family: "type[Ranker]") -> str:
+    """The name by which `find_family` finds a class."""
+    place = f"{family.__module__}:{family.__qualname__}"
+    return family.name if place == _CLASSES.get(family.name) else place
 
 
-def _outside(name: str) -> type[Ranker]:
-    module, _, attribute = name.partition(":")
+def _import_outside(name: str) -> "type[Ranker]":
+    from glassrank.models.torch_models import Ranker
+
     try:
-        family = getattr(import_module(module), attribute)
-    except Exception as error:  # whatever code may do that is not ours
+        family = import_object(name)
+    except Exception as error:  # foreign code may raise anything
         raise InputError(
             f"{name} cannot be imported: {type(error).__name__}: {error}; its module must be "
             "installed, or in a folder that PYTHONPATH names"
@@ -83,6 +106,6 @@ def _outside(name: str) -> type[Ranker]:
     if not isinstance(family, type) or not issubclass(family, Ranker) or isabstract(family):
         raise InputError(f"{name} is not a whole subclass of glassrank.models.Ranker")
     missing = [need for need in ("name", "config_type") if not hasattr(family, need)]
-    if missing or family.name in (*MODELS, Ensemble.name):
+    if missing or family.name in (*_CLASSES, ENSEMBLE):
         raise InputError(f"{name} needs a {missing[0] if missing else 'name that is not taken'}")
     return family

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from glassrank.errors import InputError, sanitize, wrap_os_errors
-from glassrank.models.saved import CARD, CONFIG, VOCABULARY, WEIGHTS
+from glassrank.models.io.model_folder import CARD, CONFIG, VOCABULARY, WEIGHTS
 from glassrank.storage.atomic_folders import MANIFEST, replace_folder
 from glassrank.storage.folders import Folder
 

@@ -16,11 +16,12 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from glassrank.backends.transformer import Activation, Encoder, EncoderConfig
+from glassrank.backends.configs import Activation
+from glassrank.backends.transformer import Encoder, EncoderConfig
 from glassrank.errors import InputError, wrap_file_errors, wrap_os_errors
 from glassrank.models.hub import fetch
-from glassrank.models.saved import check_pieces
-from glassrank.models.weight_files import build, check_finite, header_of, read_tensors
+from glassrank.models.io.model_folder import check_pieces
+from glassrank.models.io.weight_files import build, check_finite, header_of, read_tensors
 from glassrank.settings import check_bounds, from_plain, shorten_repr
 from glassrank.storage.checksummed_json import parse_json
 from glassrank.storage.folders import Folder

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from glassrank.backends.onnx_session import OnnxSession
 from glassrank.deadline import must_end
 from glassrank.errors import InputError, wrap_file_errors, wrap_os_errors
-from glassrank.models.ranker import AnyRanker, Output, PieceText, TokenBatch, Words
-from glassrank.models.saved import SavedModel, Usage
+from glassrank.models.io.model_folder import SavedModel, Usage
+from glassrank.models.model import Model, Output, SubwordText, TokenBatch, TokenEmbeddings
 from glassrank.storage.checksummed_json import parse_json
 from glassrank.storage.folders import Folder
 
@@ -63,15 +63,15 @@ class PublishedConfig:
     doc_prompt: str = ""
     expanded_to: int = 0
     """Tokens that a query has with masks behind it, which count as words; 0 for none of these."""
-    text: PieceText = field(default_factory=PieceText)
+    text: SubwordText = field(default_factory=SubwordText)
 
 
-class PublishedRanker(AnyRanker):
+class PublishedRanker(Model):
     """One text at a time passes the graph, in the thread that asks."""
 
     config_type = PublishedConfig
     config: PublishedConfig
-    reads_pieces = True
+    uses_subwords = True
     words = None
     first_stage_weight = None
 
@@ -100,11 +100,13 @@ class PublishedRanker(AnyRanker):
         """The graph, as its file has it."""
         yield "graph", iter([np.frombuffer(self._graph, np.uint8)])
 
-    def for_many(self, query: Words, count: int) -> Words:
+    def expand(self, query: TokenEmbeddings, count: int) -> TokenEmbeddings:
         """As it is: one query serves any number of documents."""
         return query
 
-    def rank(self, query: Words, doc: Words, first_stage: Array | None = None) -> Output:
+    def rank(
+        self, query: TokenEmbeddings, doc: TokenEmbeddings, first_stage: Array | None = None
+    ) -> Output:
         """No first stage is mixed in."""
         return self.interact(query, doc)
 
@@ -135,15 +137,15 @@ class PublishedCrossEncoder(PublishedRanker):
     """Query and document as one text, and one score."""
 
     name = "cross_encoder"
-    one_text = True
+    is_cross_encoder = True
 
-    def encode_query(self, batch: TokenBatch) -> Words:
-        return Words(batch.ids[..., None], batch.mask, batch.mask)
+    def encode_query(self, batch: TokenBatch) -> TokenEmbeddings:
+        return TokenEmbeddings(batch.ids[..., None], batch.mask, batch.mask)
 
-    def encode_doc(self, batch: TokenBatch) -> Words:
+    def encode_doc(self, batch: TokenBatch) -> TokenEmbeddings:
         return self.encode_query(batch)
 
-    def interact(self, query: Words, doc: Words) -> Output:
+    def interact(self, query: TokenEmbeddings, doc: TokenEmbeddings) -> Output:
         """Of two classes, by how much the second is the likelier one. One document after another;
         ends between two of them if it is late."""
         lengths = [values.mask.sum(1).astype(int).tolist() for values in (query, doc)]
@@ -169,13 +171,13 @@ class _Encoder(PublishedRanker):
     def _states(self, ids: Array, side: str) -> Array:
         return self.compute(self.tokenizer.with_prompt(self._prompts[side], ids))
 
-    def encode_query(self, batch: TokenBatch) -> Words:
+    def encode_query(self, batch: TokenBatch) -> TokenEmbeddings:
         return self._encode(batch, "query")
 
-    def encode_doc(self, batch: TokenBatch) -> Words:
+    def encode_doc(self, batch: TokenBatch) -> TokenEmbeddings:
         return self._encode(batch, "doc")
 
-    def _encode(self, batch: TokenBatch, side: str) -> Words:
+    def _encode(self, batch: TokenBatch, side: str) -> TokenEmbeddings:
         made = []
         for row, length in enumerate(batch.mask.sum(1).astype(int).tolist()):
             must_end().check("these texts")
@@ -186,7 +188,7 @@ class _Encoder(PublishedRanker):
         mask = np.zeros((len(made), longest), np.float32)
         for number, rows in enumerate(made):
             vectors[number, : len(rows)], mask[number, : len(rows)] = rows, 1
-        return Words(vectors, mask, mask)
+        return TokenEmbeddings(vectors, mask, mask)
 
     def _rows(self, ids: Array, side: str) -> Array:
         """One text's unit vectors, (R, E)."""
@@ -197,7 +199,7 @@ class PublishedBiEncoder(_Encoder):
     """The cosine of two vectors, scaled."""
 
     name = "bi_encoder"
-    one_row = True
+    single_vector = True
 
     def _rows(self, ids: Array, side: str) -> Array:
         states = self._states(ids, side)
@@ -205,7 +207,7 @@ class PublishedBiEncoder(_Encoder):
         pooled = states if pooling == "none" else states[0] if pooling == "cls" else states.mean(0)
         return _unit(pooled.reshape(1, -1))
 
-    def interact(self, query: Words, doc: Words) -> Output:
+    def interact(self, query: TokenEmbeddings, doc: TokenEmbeddings) -> Output:
         cosine = np.einsum("bre,bre->b", *np.broadcast_arrays(query.vectors, doc.vectors))
         return Output(_SCALE * cosine, {"similarity": cosine[:, None, None]})
 
@@ -223,7 +225,7 @@ class PublishedLateInteraction(_Encoder):
             ids = np.concatenate([ids, np.full(self.config.expanded_to - attended, mask)])
         return _unit(self.compute(ids, attended=attended))
 
-    def interact(self, query: Words, doc: Words) -> Output:
+    def interact(self, query: TokenEmbeddings, doc: TokenEmbeddings) -> Output:
         real = query.mask[:, :, None] * doc.mask[:, None, :]  # (B, Q, D)
         similarity = np.matmul(query.vectors, doc.vectors.swapaxes(1, 2)) * real
         best = np.where(real > 0, similarity, np.float32(-1)).max(2, initial=-1.0)  # (B, Q)
@@ -352,7 +354,7 @@ def _pooling(folder: Path) -> Pooled:
 def _usage(model: PublishedRanker) -> Usage:
     longest = model.config.longest
     query = min(_LONGEST_QUERY, longest // 2)
-    if model.one_text:
+    if model.is_cross_encoder:
         tokenizer = model.tokenizer
         # Each text is counted with what stands around it alone.
         room = longest - tokenizer.around_pair + 2 * sum(tokenizer.around)

@@ -8,8 +8,8 @@ from collections.abc import Collection
 from pathlib import Path
 
 from glassrank.errors import GlassrankError, wrap_os_errors
-from glassrank.models.checkpoint import load_files, named_folder
-from glassrank.models.saved import CONFIG, VOCABULARY, WEIGHTS, load_config
+from glassrank.models.io.load import load_files
+from glassrank.models.io.model_folder import CONFIG, VOCABULARY, WEIGHTS, load_config, named_folder
 from glassrank.storage.atomic_folders import ChecksummedFiles, write_checksums
 from glassrank.storage.checksummed_json import checksum_file
 from glassrank.storage.folders import Folder

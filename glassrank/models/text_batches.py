@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from glassrank.backends.threads import apart, threads_set
 from glassrank.errors import InputError
 from glassrank.models.doc_reader import PassageReader, ReadDoc
-from glassrank.models.ranker import AnyRanker, TokenBatch, Words
-from glassrank.models.saved import SavedModel
+from glassrank.models.io.model_folder import SavedModel
+from glassrank.models.model import Model, TokenBatch, TokenEmbeddings
 from glassrank.text import Vocabulary, pad
 from glassrank.text.encoder import (
     PieceEncoder,
@@ -33,8 +33,8 @@ class TextReader:
     def __init__(self, saved: SavedModel) -> None:
         self.encoder = text_encoder(saved)
         self._usage = saved.usage
-        self._pieces = saved.model.piece_text
-        usage, pieces = saved.usage, saved.model.piece_text
+        self._pieces = saved.model.subword_text
+        usage, pieces = saved.usage, saved.model.subword_text
         self.passages = PassageReader(
             self.encoder,
             usage.doc_length,
@@ -57,17 +57,15 @@ def text_encoder(saved: SavedModel, *, unseen: bool = True) -> TextEncoder:
     `unseen`, ids that last: words which are made of n-grams have none outside the vocabulary."""
     if saved.tokenizer is not None:
         return saved.tokenizer
-    pieces = saved.model.piece_text
+    pieces = saved.model.subword_text
     if pieces is not None:
         return PieceEncoder(saved.vocabulary, pieces.lowercase)
     words, buckets = saved.vocabulary[2:], saved.unknown_buckets
     removed = saved.usage.remove_stop_words
     if saved.model.device is None or not unseen:  # the former is served without PyTorch
         return WordEncoder(Vocabulary(words, buckets), remove_stop_words=removed)
-    from glassrank.models.word_tables import SubwordTable
-
     tables = [ranker.words for ranker in saved.model.rankers()]
-    grow = all(isinstance(table, SubwordTable) for table in tables)
+    grow = all(table is not None and table.has_ngrams for table in tables)
     vocabulary = SubwordVocabulary(words, tables) if grow else Vocabulary(words, buckets)
     return WordEncoder(vocabulary, remove_stop_words=removed)
 
@@ -104,7 +102,7 @@ def in_batches(
     work: Callable[[NDArray[np.int64]], Result],
     lengths: NDArray[np.int64],
     at_once: int,
-    model: AnyRanker,
+    model: Model,
     *,
     alone: bool = False,
 ) -> Iterator[Result]:
@@ -135,10 +133,10 @@ KINDS: dict[str, Callable[[str], bool]] = {
 class LeftOut:
     """Which ids of a vocabulary are left out."""
 
-    def __init__(self, kind: str, model: AnyRanker, vocabulary: Sequence[str]) -> None:
+    def __init__(self, kind: str, model: Model, vocabulary: Sequence[str]) -> None:
         if kind not in KINDS:
             raise InputError(f"what is left out is {' or '.join(KINDS)}, not {kind!r}")
-        if not model.readouts():
+        if not model.scoring_heads():
             raise InputError(
                 f"a {model.name} cannot do without some words of a document; only models can that "
                 "count matches word by word, such as tk"
@@ -158,7 +156,7 @@ class LeftOut:
         stays: NDArray[np.bool_] = ~self._ids[known] | (ids >= len(self._ids))
         return stays
 
-    def without(self, words: Words, ids: NDArray[np.integer]) -> Words:
+    def without(self, words: TokenEmbeddings, ids: NDArray[np.integer]) -> TokenEmbeddings:
         """Encoded texts (B, L) with these words out of sight."""
         kept = self.kept(ids)  # (B, L)
         if not isinstance(words.mask, np.ndarray):

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from glassrank.errors import InputError
-from glassrank.models.bert import BERT
 from glassrank.models.bi_encoders import Pooling, SingleVector
+from glassrank.models.families import MODELS
+from glassrank.models.io.model_folder import SavedModel, Usage
 from glassrank.models.pretrained import Pretrained, read_json, read_pretrained
-from glassrank.models.saved import SavedModel, Usage
+from glassrank.models.torch_models import start_with
 from glassrank.text.vector_training import check_folder
 
 _QUERY_LENGTH = 64
@@ -50,7 +51,7 @@ def _cross_encoder(folder: Path, bert: Pretrained) -> SavedModel:
         )
     if head["bias"] is None or head["weight"].shape != (1, bert.config.size):
         raise InputError(f"{folder} tells classes apart; expected a cross-encoder with one score")
-    model = BERT.start(bert)
+    model: Any = start_with(bert, MODELS["bert"])
     model.score.load_state_dict(head)
     query = min(_QUERY_LENGTH, bert.config.positions // 2)
     usage = Usage(query_length=query, doc_length=bert.config.positions - query)

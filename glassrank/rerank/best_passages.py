@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.deadline import Deadline
-from glassrank.models.saved import Passages, best_passages
+from glassrank.models.io.model_folder import Passages, best_passages
 from glassrank.rerank.cost_model import CostModel
 from glassrank.rerank.scheduler import Scheduler
 

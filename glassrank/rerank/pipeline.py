@@ -18,7 +18,7 @@ from glassrank.index.filters import Given
 from glassrank.index.first_stage import FirstStage, ask
 from glassrank.index.methods import Method, method_name
 from glassrank.index.search import TopK
-from glassrank.models.saved import fingerprint
+from glassrank.models.io.model_folder import fingerprint
 from glassrank.rerank.cascade import Cascade
 from glassrank.rerank.cascade_plan import CascadePlan
 from glassrank.rerank.inputs import check_budget, check_k, check_query, warn_if_nothing_reached

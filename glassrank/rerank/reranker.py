@@ -1,8 +1,8 @@
 """A trained model with its vocabulary: texts in, scores out, nothing stored. What computes it,
 ONNX Runtime or PyTorch, parts here.
 
-A `Reranker` asks for words and scores, and does not ask what they are made of; `load_served` has
-decided which of the two a model is loaded for.
+A `Reranker` asks for embeddings and scores, and does not ask what computes them:
+`load_for_inference` has decided that.
 """
 
 import threading
@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.deadline import must_end
-from glassrank.models.checkpoint import load_served
 from glassrank.models.doc_reader import PassageReader, ReadDoc
-from glassrank.models.ranker import AnyRanker, TokenBatch, Words, as_array
-from glassrank.models.saved import PACKAGED, SavedModel, best_passages
+from glassrank.models.io.load import load_for_inference
+from glassrank.models.io.model_folder import PACKAGED, SavedModel, best_passages
+from glassrank.models.model import Model, TokenBatch, TokenEmbeddings, as_array
 from glassrank.models.text_batches import LeftOut, TextReader, batch_of, in_batches
 from glassrank.rerank.cost_model import CostModel
 from glassrank.text import Vocabulary
@@ -40,14 +40,14 @@ class Backend(Protocol):
     dtype: Any
     """What stored words are best read as: what a transformer computes in."""
 
-    def encode_query(self, batch: TokenBatch) -> Words:
+    def encode_query(self, batch: TokenBatch) -> TokenEmbeddings:
         """One query, (1, Q) on the CPU."""
 
-    def encode_doc(self, batch: TokenBatch) -> Words:
+    def encode_doc(self, batch: TokenBatch) -> TokenEmbeddings:
         """Documents, as they are ranked live."""
 
     def scores(
-        self, query: Words, docs: Words, first_stage: NDArray[np.float32] | None
+        self, query: TokenEmbeddings, docs: TokenEmbeddings, first_stage: NDArray[np.float32] | None
     ) -> NDArray[np.float32]:
         """Of one encoded query and many encoded documents."""
 
@@ -58,13 +58,13 @@ class OnnxBackend:
     device = None
     dtype = None
 
-    def __init__(self, model: AnyRanker) -> None:
+    def __init__(self, model: Model) -> None:
         self.model: Any = model
         self.fast_model: Any = model
         self.encode_query, self.encode_doc = model.encode_query, model.encode_doc
 
     def scores(
-        self, query: Words, docs: Words, first_stage: NDArray[np.float32] | None
+        self, query: TokenEmbeddings, docs: TokenEmbeddings, first_stage: NDArray[np.float32] | None
     ) -> NDArray[np.float32]:
         """By the compiled pass that scores stored words."""
         return np.asarray(self.model.rank(query, docs, first_stage).score, np.float32)
@@ -147,7 +147,7 @@ class Reranker:
     ) -> "Reranker":
         """A model folder, or `default` or `fast` for those that come with the package; by the
         folder's name, unless another is given."""
-        saved = load_served(model, device, exact=exact)
+        saved = load_for_inference(model, device, exact=exact)
         reranker = cls(saved, device, exact=exact, name=name or Path(model).name)
         reranker.is_english = str(model) in PACKAGED
         return reranker
@@ -170,16 +170,16 @@ class Reranker:
             raise TypeError(f"a {self.model.name} reads pieces of words, and has no vocabulary")
         return self.encoder.vocabulary
 
-    def encode_query(self, query: str) -> Words:
+    def encode_query(self, query: str) -> TokenEmbeddings:
         """One query: vectors (1, Q, …)."""
         found = self._reader.query(query)
         return self.encode_query_ids(query_batch(found.ids, self._backend))
 
-    def encode_query_ids(self, batch: TokenBatch) -> Words:
+    def encode_query_ids(self, batch: TokenBatch) -> TokenEmbeddings:
         """The same for a query that is read already: (1, Q) on the CPU."""
         return self._backend.encode_query(batch)
 
-    def encode_doc(self, batch: TokenBatch) -> Words:
+    def encode_doc(self, batch: TokenBatch) -> TokenEmbeddings:
         """Documents as they are ranked live."""
         return self._backend.encode_doc(batch)
 
@@ -212,7 +212,7 @@ class Reranker:
 
     def score_texts(
         self,
-        query: Words,
+        query: TokenEmbeddings,
         texts: Sequence[str | Doc],
         first_stage: NDArray[np.float32] | None = None,
     ) -> Scores:
@@ -238,7 +238,7 @@ class Reranker:
 
     def score_passages(
         self,
-        query: Words,
+        query: TokenEmbeddings,
         ids: Sequence[NDArray[np.int32]],
         first_stage: NDArray[np.float32] | None = None,
         left_out: LeftOut | None = None,
@@ -260,7 +260,9 @@ class Reranker:
             pass
         return values
 
-    def best_passage(self, query: Words, doc: ReadDoc, left_out: LeftOut | None = None) -> int:
+    def best_passage(
+        self, query: TokenEmbeddings, doc: ReadDoc, left_out: LeftOut | None = None
+    ) -> int:
         """The number of the passage that a document is ranked by."""
         if doc.is_whole:
             return 0
@@ -278,7 +280,7 @@ class Reranker:
         return shares
 
     def score_embeddings(
-        self, query: Words, docs: Words, first_stage: NDArray[np.float32] | None
+        self, query: TokenEmbeddings, docs: TokenEmbeddings, first_stage: NDArray[np.float32] | None
     ) -> NDArray[np.float32]:
         """One encoded query, many encoded documents."""
         return self._backend.scores(query, docs, first_stage)

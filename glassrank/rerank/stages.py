@@ -12,7 +12,7 @@ from glassrank.embeddings import Store
 from glassrank.index import Index
 from glassrank.index.snapshot import Snapshot
 from glassrank.models.calibration import Calibration
-from glassrank.models.ranker import Words
+from glassrank.models.model import TokenEmbeddings
 from glassrank.models.text_batches import LeftOut
 from glassrank.rerank.best_passages import DocCandidates, ScoredDocs, Scoring
 from glassrank.rerank.cost_model import CostModel
@@ -58,7 +58,7 @@ class Stage(ABC):
 
     @abstractmethod
     def prepare_candidates(
-        self, query: Words, docs: NDArray[np.int64], first_stage: NDArray[np.float32]
+        self, query: TokenEmbeddings, docs: NDArray[np.int64], first_stage: NDArray[np.float32]
     ) -> DocCandidates | PartlyStored:
         """Documents by their numbers, with the first stage's scores."""
 
@@ -89,7 +89,7 @@ class Stage(ABC):
 
     def score_docs(
         self,
-        query: Words,
+        query: TokenEmbeddings,
         docs: NDArray[np.int64],
         first_stage: NDArray[np.float32],
         due: Deadline = NEVER,
@@ -189,7 +189,7 @@ class TextsStage(Stage):
         warn_if_texts_are_foreign(reranker, docs)
 
     def prepare_candidates(
-        self, query: Words, docs: NDArray[np.int64], first_stage: NDArray[np.float32]
+        self, query: TokenEmbeddings, docs: NDArray[np.int64], first_stage: NDArray[np.float32]
     ) -> TextCandidates:
         """Texts by their places."""
         given = [self._docs[place] for place in docs.tolist()]
@@ -237,7 +237,7 @@ class IndexStage(Stage):
         self._fused = None if store is None else fused_pooling(reranker.fast_model, store)
 
     def prepare_candidates(
-        self, query: Words, docs: NDArray[np.int64], first_stage: NDArray[np.float32]
+        self, query: TokenEmbeddings, docs: NDArray[np.int64], first_stage: NDArray[np.float32]
     ) -> DocCandidates | PartlyStored:
         """Documents by their numbers in the index."""
         if not self.mixes:
@@ -258,20 +258,24 @@ class IndexStage(Stage):
         )
 
     def _texts(
-        self, query: Words, docs: NDArray[np.int64], first_stage: NDArray[np.float32]
+        self, query: TokenEmbeddings, docs: NDArray[np.int64], first_stage: NDArray[np.float32]
     ) -> TextCandidates:
         return TextCandidates.of_index(
             self.reranker, query, self.snapshot, docs, first_stage, self.left_out
         )
 
     def _stored(
-        self, query: Words, docs: NDArray[np.int64], first_stage: NDArray[np.float32], store: Store
+        self,
+        query: TokenEmbeddings,
+        docs: NDArray[np.int64],
+        first_stage: NDArray[np.float32],
+        store: Store,
     ) -> StoredCandidates:
         return StoredCandidates(
             self.reranker, self._fused, store, query, self.snapshot, docs, first_stage
         )
 
-    def words(self, doc_id: str, passage: int = 0) -> Words | None:
+    def words(self, doc_id: str, passage: int = 0) -> TokenEmbeddings | None:
         """The words of a document's passage as they are ranked; None where it is encoded live."""
         if self.store is None:
             return None

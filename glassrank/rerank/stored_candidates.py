@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from glassrank.backends.few_bits import GROUP
 from glassrank.embeddings import Part, Store
 from glassrank.index.snapshot import Snapshot
-from glassrank.models.ranker import AnyRanker, Words, as_array
+from glassrank.models.model import Model, TokenEmbeddings, as_array
 from glassrank.models.text_batches import in_batches, like_length
 from glassrank.rerank.reranker import Reranker
 from glassrank.rerank.text_candidates import TextCandidates
@@ -26,7 +26,7 @@ class Fused(Protocol):
 
     def scores(
         self,
-        query: Words,
+        query: TokenEmbeddings,
         part: Part,
         starts: NDArray[np.int64],
         lengths: NDArray[np.int64],
@@ -35,20 +35,20 @@ class Fused(Protocol):
         """Of documents that are runs of a part's rows."""
 
 
-def fused_pooling(model: AnyRanker, store: Store) -> Fused | None:
+def fused_pooling(model: Model, store: Store) -> Fused | None:
     """None where the plain form has to serve: another kind of model, ids are stored, or a GPU's
     memory does not hold the store."""
     if is_on_gpu(model):
         from glassrank.rerank.torch_backend import fused_on_gpu
 
         return fused_on_gpu(model, store)
-    readouts = model.readouts() if store.dtype in _ON_CPU else []
-    if store.dtype == "int3" and any((r.doc_columns.start or 0) % GROUP for r in readouts):
+    scoring_heads = model.scoring_heads() if store.dtype in _ON_CPU else []
+    if store.dtype == "int3" and any((r.doc_columns.start or 0) % GROUP for r in scoring_heads):
         return None  # their values begin within a group
-    return FusedPooling(model) if readouts else None
+    return FusedPooling(model) if scoring_heads else None
 
 
-def is_on_gpu(model: AnyRanker) -> bool:
+def is_on_gpu(model: Model) -> bool:
     """Whether PyTorch computes it there."""
     return model.device is not None and model.device.type == "cuda"
 
@@ -56,19 +56,19 @@ def is_on_gpu(model: AnyRanker) -> bool:
 class FusedPooling:
     """A model's kernels and weights as plain arrays."""
 
-    def __init__(self, model: AnyRanker) -> None:
+    def __init__(self, model: Model) -> None:
         self._weighs_terms = model.weighs_terms
         self._kernels = model.config.kernels
         self._readouts = [
             (as_array(r.log), as_array(r.length), r.query_columns, r.doc_columns)
-            for r in model.readouts()
+            for r in model.scoring_heads()
         ]
         weight = model.first_stage_weight
         self._first_stage_weight = 0.0 if weight is None else weight.item()
 
     def scores(
         self,
-        query: Words,
+        query: TokenEmbeddings,
         part: Part,
         starts: NDArray[np.int64],
         lengths: NDArray[np.int64],
@@ -107,7 +107,7 @@ class StoredCandidates:
         reranker: Reranker,
         fused: Fused | None,
         store: Store,
-        query: Words,
+        query: TokenEmbeddings,
         snapshot: Snapshot,
         numbers: NDArray[np.int64],
         first_stage: NDArray[np.float32],
@@ -226,7 +226,9 @@ class _Rows(NamedTuple):
 class _StoredScorer:
     """One query on stored passages."""
 
-    def __init__(self, reranker: Reranker, fused: Fused | None, store: Store, query: Words) -> None:
+    def __init__(
+        self, reranker: Reranker, fused: Fused | None, store: Store, query: TokenEmbeddings
+    ) -> None:
         self._reranker = reranker
         self._fused = fused
         self._store = store

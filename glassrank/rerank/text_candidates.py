@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from glassrank.index.snapshot import Snapshot
 from glassrank.models.doc_reader import Passage, ReadDoc
-from glassrank.models.ranker import Words
+from glassrank.models.model import TokenEmbeddings
 from glassrank.models.text_batches import LeftOut
 from glassrank.rerank.reranker import Reranker
 from glassrank.text.encoder import LONGEST_READ
@@ -42,7 +42,7 @@ class TextCandidates:
     def __init__(
         self,
         reranker: Reranker,
-        query: Words,
+        query: TokenEmbeddings,
         doc: Callable[[int, int], Doc],
         sizes: NDArray[np.floating],
         first_stage: NDArray[np.float32] | None = None,
@@ -77,7 +77,7 @@ class TextCandidates:
     def of_texts(
         cls,
         reranker: Reranker,
-        query: Words,
+        query: TokenEmbeddings,
         docs: Sequence[Doc],
         first_stage: NDArray[np.float32] | None = None,
     ) -> "TextCandidates":
@@ -88,7 +88,7 @@ class TextCandidates:
     def of_index(
         cls,
         reranker: Reranker,
-        query: Words,
+        query: TokenEmbeddings,
         snapshot: Snapshot,
         numbers: NDArray[np.int64],
         first_stage: NDArray[np.float32],

@@ -17,7 +17,7 @@ from glassrank.index.first_stage import DocSource, FirstStage, find, in_time
 from glassrank.index.list_bm25 import ENGLISH, rank_by_bm25, show_for
 from glassrank.index.search import TopK
 from glassrank.models.doc_reader import text_of
-from glassrank.models.saved import PACKAGED
+from glassrank.models.io.model_folder import PACKAGED
 from glassrank.rerank.cascade import Cascade
 from glassrank.rerank.inputs import (
     check_budget,

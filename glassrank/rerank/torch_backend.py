@@ -20,10 +20,8 @@ from torch.nn import functional
 
 from glassrank.backends.threads import one_thread
 from glassrank.embeddings import Store
-from glassrank.models.contract import Ranker, TokenBatch, Words
-from glassrank.models.fast import placed
-from glassrank.models.ranker import as_array
-from glassrank.models.word_tables import SubwordTable
+from glassrank.models.model import TokenBatch, TokenEmbeddings, as_array
+from glassrank.models.torch_models import Ranker, to_device
 
 Result = TypeVar("Result")
 
@@ -103,17 +101,17 @@ class QueryEncoder:
         self._device = next(model.parameters()).device
         self._lock = threading.Lock()
         self._lengths = sorted({min(length, longest) for length in _LENGTHS} | {longest})
-        self._replayed: Replayed[Words] | None = None
+        self._replayed: Replayed[TokenEmbeddings] | None = None
         # Other models only look words up: one step, which a recording would not shorten. Words of
         # n-grams cannot be recorded: how many there are is asked for, and unseen ones come later.
-        fixed = not any(isinstance(part, SubwordTable) for part in model.modules())
+        fixed = not any(getattr(part, "has_ngrams", False) for part in model.modules())
         if self._device.type == "cuda" and model.stores_words and fixed:
             self._replayed = Replayed(self._encode, self._device)
             for length in self._lengths:
                 self(TokenBatch(torch.ones(1, length, dtype=torch.long), torch.ones(1, length)))
 
     @torch.no_grad()
-    def __call__(self, query: TokenBatch) -> Words:
+    def __call__(self, query: TokenBatch) -> TokenEmbeddings:
         """A query (1, Q) on the CPU to its words (1, Q, …) where the model is."""
         if self._replayed is not None:
             return self._replay(self._replayed, query)
@@ -121,23 +119,23 @@ class QueryEncoder:
         with one_thread():
             return self._encode(*(tensor.to(self._device) for tensor in query))
 
-    def _replay(self, replayed: Replayed[Words], query: TokenBatch) -> Words:
+    def _replay(self, replayed: Replayed[TokenEmbeddings], query: TokenBatch) -> TokenEmbeddings:
         padded = [pad_to(tensor, self._lengths) for tensor in query]
         length = query.ids.shape[1]
         with self._lock:  # a recording has one place for what goes in, and one for what comes out
-            return Words(*(tensor[:, :length].clone() for tensor in replayed(*padded)))
+            return TokenEmbeddings(*(tensor[:, :length].clone() for tensor in replayed(*padded)))
 
-    def _encode(self, ids: Tensor, mask: Tensor) -> Words:
+    def _encode(self, ids: Tensor, mask: Tensor) -> TokenEmbeddings:
         return self._encoding(TokenBatch(ids, mask))
 
 
-def _fastest(model: Ranker, longest: int) -> Callable[[TokenBatch], Words]:
+def _fastest(model: Ranker, longest: int) -> Callable[[TokenBatch], TokenEmbeddings]:
     if next(model.parameters()).is_cuda and find_spec("triton"):
-        from glassrank.models.fast_gpu import LONGEST_QUERY, QueriesOnGPU, StoredMORES
+        from glassrank.backends.gpu.query_layers import LONGEST_QUERY
 
-        fast = StoredMORES.of(model) or QueriesOnGPU.of(model)
-        if fast is not None and longest <= LONGEST_QUERY:
-            return fast.encode_query
+        fast = model.gpu_query_encoder() if longest <= LONGEST_QUERY else None
+        if fast is not None:
+            return fast
     return model.encode_query
 
 
@@ -147,27 +145,27 @@ class TorchBackend:
     def __init__(self, model: Any, device: str, longest: int, *, exact: bool) -> None:
         self.model: Any
         self.fast_model: Any
-        self.model, self.fast_model = placed(model, device, exact=exact)
+        self.model, self.fast_model = to_device(model, device, exact=exact)
         self.device = self.model.device
-        pieces = self.fast_model.reads_pieces
+        pieces = self.fast_model.uses_subwords
         self.dtype = next(self.fast_model.parameters()).dtype if pieces else torch.float32
         rounded = self.device.type == "cuda" and pieces
         encodes = self.fast_model if rounded else self.model
         self.encode_query = QueryEncoder(encodes, longest, exact=exact)
 
     @torch.no_grad()
-    def encode_doc(self, batch: TokenBatch) -> Words:
+    def encode_doc(self, batch: TokenBatch) -> TokenEmbeddings:
         """Without gradients."""
-        words: Words = self.fast_model.encode_doc(batch)
+        words: TokenEmbeddings = self.fast_model.encode_doc(batch)
         return words
 
     @torch.no_grad()
     def scores(
-        self, query: Words, docs: Words, first_stage: NDArray[np.float32] | None
+        self, query: TokenEmbeddings, docs: TokenEmbeddings, first_stage: NDArray[np.float32] | None
     ) -> NDArray[np.float32]:
         """By the model's own `interact`."""
-        same = self.model.for_many(query, len(docs.mask))
-        docs = Words(*(tensor.to(self.device) for tensor in docs))
+        same = self.model.expand(query, len(docs.mask))
+        docs = TokenEmbeddings(*(tensor.to(self.device) for tensor in docs))
         given = None if first_stage is None else torch.from_numpy(first_stage).to(self.device)
         return as_array(self.fast_model.rank(same, docs, given).score).astype(np.float32)
 
@@ -216,7 +214,7 @@ class OnGPU(ABC):
     @torch.no_grad()
     def scores(
         self,
-        query: Words,
+        query: TokenEmbeddings,
         part: StoredPart,
         starts: NDArray[np.int64],
         lengths: NDArray[np.int64],
@@ -232,7 +230,12 @@ class OnGPU(ABC):
 
     @abstractmethod
     def _score(
-        self, query: Words, rows: Tensor, scales: Tensor | None, starts: Tensor, lengths: Tensor
+        self,
+        query: TokenEmbeddings,
+        rows: Tensor,
+        scales: Tensor | None,
+        starts: Tensor,
+        lengths: Tensor,
     ) -> Tensor:
         """Without the first stage's share: (n,)."""
 
@@ -245,10 +248,15 @@ class GPUPooling(OnGPU):
         self._weighs_terms = model.weighs_terms
         self._kernels = model.config.kernels
         with torch.no_grad():
-            self._readouts = model.readouts()
+            self._readouts = model.scoring_heads()
 
     def _score(
-        self, query: Words, rows: Tensor, scales: Tensor | None, starts: Tensor, lengths: Tensor
+        self,
+        query: TokenEmbeddings,
+        rows: Tensor,
+        scales: Tensor | None,
+        starts: Tensor,
+        lengths: Tensor,
     ) -> Tensor:
         from glassrank.backends.gpu.kernels import pool_triton
 
@@ -273,7 +281,12 @@ class GPUInteraction(OnGPU):
         self._interaction = interaction
 
     def _score(
-        self, query: Words, rows: Tensor, scales: Tensor | None, starts: Tensor, lengths: Tensor
+        self,
+        query: TokenEmbeddings,
+        rows: Tensor,
+        scales: Tensor | None,
+        starts: Tensor,
+        lengths: Tensor,
     ) -> Tensor:
         each = None if scales is None else scales.view(len(rows), -1)  # (T, V)
         found: Tensor = self._interaction.scores(query.vectors, rows, each, starts, lengths)
@@ -296,11 +309,9 @@ def on_gpu(model: Ranker, projected: bool) -> OnGPU | None:
     """The way for this model; `projected` says that MORES's keys and values are stored."""
     if not next(model.parameters()).is_cuda or not find_spec("triton"):
         return None
-    if model.readouts():
+    if model.scoring_heads():
         return GPUPooling(model)
     if not projected:
         return None
-    from glassrank.models.fast_gpu import StoredMORES
-
-    interaction = StoredMORES.of(model)
+    interaction = model.gpu_interaction()
     return None if interaction is None else GPUInteraction(model, interaction)

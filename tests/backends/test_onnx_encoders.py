@@ -9,24 +9,20 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from glassrank.backends.configs import waves
 from glassrank.backends.onnx_encoders import (
     Quantized,
     Weights,
     add_bert,
-    add_contextual,
     as_float32,
     int8_linear,
 )
 from glassrank.backends.onnx_file import CONTRIB, Graph
 from glassrank.backends.onnx_session import OnnxSession
-from glassrank.backends.transformer import (
-    ContextualConfig,
-    ContextualLayers,
-    Encoder,
-    EncoderConfig,
-)
+from glassrank.backends.transformer import Encoder, EncoderConfig
 from glassrank.errors import InputError
+from glassrank.research.papers.contextual import ContextualLayers
+from glassrank.research.papers.tk_config import ContextualConfig, sinusoidal_positions
+from glassrank.research.papers.tk_onnx import add_contextual
 
 SMALL = EncoderConfig(vocabulary=30, size=24, layers=2, heads=4, feed_forward=40, positions=20)
 KINDS = {
@@ -51,16 +47,16 @@ def arrays_of(module: torch.nn.Module) -> dict[str, NDArray[Any]]:
     return {name: tensor.numpy() for name, tensor in module.state_dict().items()}
 
 
-def bert(config: EncoderConfig, weights: Weights, threads: int = 1) -> Callable[..., Any]:
+def bert(config: EncoderConfig, weights: dict[str, Any], threads: int = 1) -> Callable[..., Any]:
     graph = Graph("BERT")
     ids = graph.input("ids", "int64", [1, "length"])
-    states = add_bert(graph, ids, config, weights)
+    states = add_bert(graph, ids, config, Weights(weights))
     graph.output("states", states, "float32", [1, "length", config.size])
     session = OnnxSession(graph.serialized(), optimised=True, threads=threads)
     return lambda ids: session.run({"ids": ids})[0]
 
 
-def quantized(weights: dict[str, NDArray[Any]]) -> Weights:
+def quantized(weights: dict[str, NDArray[Any]]) -> dict[str, Any]:
     made: dict[str, Any] = dict(weights)
     for name, array in weights.items():
         if array.ndim == 2 and ("layers." in name or "pieces" in name):
@@ -84,13 +80,15 @@ def test_contextual_vectors_are_those_of_the_plain_form() -> None:
     plain = shaken(ContextualLayers(14, config))
     graph = Graph("TK")
     given = [graph.input(name, "float32", [1, "length", 14]) for name in ("words", "places")]
-    rows = add_contextual(graph, *given, 14, config, arrays_of(plain))
+    rows = add_contextual(graph, *given, 14, config, Weights(arrays_of(plain)))
     graph.output("rows", rows, "float32", [1, "length", 14])
     session = OnnxSession(graph.serialized(), optimised=True)
     for length in (1, 2, 11):
         words = torch.randn(1, length, 14)
         expected = plain(words, torch.ones(1, length)).detach()
-        (found,) = session.run({"words": words.numpy(), "places": waves(length, 14)[None]})
+        (found,) = session.run(
+            {"words": words.numpy(), "places": sinusoidal_positions(length, 14)[None]}
+        )
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
@@ -130,7 +128,7 @@ def test_graphs_are_what_onnx_says_a_graph_is() -> None:
     onnx = pytest.importorskip("onnx", reason="onnx is not installed")
     graph = Graph("small")
     ids = graph.input("ids", "int64", [1, "length"])
-    states = add_bert(graph, ids, KINDS["MPNet"], arrays_of(Encoder(KINDS["MPNet"])))
+    states = add_bert(graph, ids, KINDS["MPNet"], Weights(arrays_of(Encoder(KINDS["MPNet"]))))
     graph.output("states", states, "float32", [1, "length", 24])
     model = onnx.load_from_string(graph.serialized())
     onnx.checker.check_model(model, full_check=True)

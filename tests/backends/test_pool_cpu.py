@@ -17,7 +17,7 @@ from glassrank.backends.cpu.kernels import StoredRows, pool_cpu
 from glassrank.backends.few_bits import packed_codes, quantized
 from glassrank.backends.match import KernelBank, kernel_pool, match_matrix, unit
 from glassrank.errors import InputError
-from glassrank.models import MODELS, Words
+from glassrank.models import MODELS, TokenEmbeddings
 from glassrank.settings import from_plain
 
 needs_tiles = pytest.mark.skipif(not amx.usable(), reason="this processor has no AMX tiles")
@@ -278,10 +278,10 @@ def test_tiny_numbers_are_as_before_for_everyone_else() -> None:
     assert np.float32(1e-30) * np.float32(1e-10) > 0
 
 
-def random_words(lengths: list[int]) -> Words:
+def random_words(lengths: list[int]) -> TokenEmbeddings:
     mask = (torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]).float()
     vectors = torch.randn(*mask.shape, 12) * mask[..., None]
-    return Words(vectors, mask, torch.rand(mask.shape) * mask)
+    return TokenEmbeddings(vectors, mask, torch.rand(mask.shape) * mask)
 
 
 @pytest.mark.parametrize("name", ["tk", "knrm", "conv_knrm"])
@@ -306,7 +306,7 @@ def test_readouts_of_models_score_as_the_models_do(name: str) -> None:
                 readout.log.numpy(), readout.length.numpy(),
                 first_column=readout.doc_columns.start or 0,
             )
-            for readout in model.readouts()
+            for readout in model.scoring_heads()
         )  # fmt: skip
     torch.testing.assert_close(torch.from_numpy(np.asarray(scores)), expected, rtol=1e-4, atol=1e-5)
 

@@ -6,9 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from glassrank.backends.attention import CrossAttention, key_bias
+from glassrank.backends.attention import key_bias
 from glassrank.backends.transformer import Encoder, EncoderConfig, Layer
 from glassrank.errors import InputError
+from glassrank.research.papers.mores import CrossAttention
 
 SMALL = EncoderConfig(vocabulary=50, size=24, layers=3, heads=4, feed_forward=32, positions=20)
 

@@ -14,13 +14,15 @@ from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
 
 from glassrank.backends.gpu import few_rows
-from glassrank.backends.gpu.contextual import ContextualOnGPU
 from glassrank.backends.gpu.kernels import pool_triton
 from glassrank.backends.match import Kernels
-from glassrank.backends.transformer import ContextualConfig, ContextualLayers, EncoderConfig
+from glassrank.backends.transformer import EncoderConfig
 from glassrank.models import TokenBatch
-from glassrank.models.fast_gpu import StoredMORES
-from glassrank.models.mores import MORES, MORESConfig
+from glassrank.research.papers.contextual import ContextualLayers
+from glassrank.research.papers.gpu_contextual import ContextualOnGPU
+from glassrank.research.papers.gpu_mores import StoredMORES
+from glassrank.research.papers.mores import MORES, MORESConfig
+from glassrank.research.papers.tk_config import ContextualConfig
 
 TYPES = {
     torch.bfloat16: "*bf16",

@@ -11,12 +11,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from glassrank.backends.gpu.attention import attend
-from glassrank.backends.gpu.contextual import ContextualOnGPU, add_norm
 from glassrank.backends.gpu.kernels import Tuning, pool_triton
 from glassrank.backends.match import FLOOR, KernelBank, Kernels, kernel_pool, match_matrix, unit
-from glassrank.backends.transformer import ContextualConfig, ContextualLayers, Norm
 from glassrank.errors import InputError
+from glassrank.research.papers.contextual import ContextualLayers, Norm
+from glassrank.research.papers.gpu_attention import attend
+from glassrank.research.papers.gpu_contextual import ContextualOnGPU, add_norm
+from glassrank.research.papers.tk_config import ContextualConfig
 
 DEVICE = "cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda"
 

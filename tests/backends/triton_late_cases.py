@@ -10,7 +10,6 @@ import torch
 from glassrank.backends.transformer import EncoderConfig
 from glassrank.models import TokenBatch
 from glassrank.models.bi_encoders import KernelBERT, KernelBERTConfig
-from glassrank.models.fast_gpu import QueriesOnGPU
 
 DEVICE = "cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda"
 SMALL = EncoderConfig(vocabulary=40, size=24, layers=3, heads=3, feed_forward=40, positions=80)
@@ -28,9 +27,9 @@ def test_same_words_as_the_plain_encoder(encoder: EncoderConfig, words: int) -> 
         torch.nn.init.normal_(norm.bias)
     ids = torch.randint(1, 40, (1, words + 3), device=DEVICE)
     mask = (torch.arange(words + 3, device=DEVICE) < words).float()[None]  # the rest is padding
-    fast = QueriesOnGPU.of(model)
+    fast = model.gpu_query_encoder()
     assert fast is not None
-    found = fast.encode_query(TokenBatch(ids, mask))
+    found = fast(TokenBatch(ids, mask))
     plain = model.encode_query(TokenBatch(ids[:, :words], mask[:, :words]))
     torch.testing.assert_close(found.vectors[:, :words], plain.vectors, atol=2e-5, rtol=0)
     torch.testing.assert_close(found.idf[:, :words], plain.idf, atol=2e-5, rtol=0)
@@ -39,4 +38,4 @@ def test_same_words_as_the_plain_encoder(encoder: EncoderConfig, words: int) -> 
 
 def test_distances_are_left_to_the_plain_encoder() -> None:
     far = replace(SMALL, distances=4)
-    assert QueriesOnGPU.of(KernelBERT(KernelBERTConfig(far, size=10)).to(DEVICE)) is None
+    assert KernelBERT(KernelBERTConfig(far, size=10)).to(DEVICE).gpu_query_encoder() is None

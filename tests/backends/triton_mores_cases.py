@@ -8,14 +8,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from glassrank.backends.attention import CrossAttention, SelfAttention, attend_unprojected, key_bias
-from glassrank.backends.gpu.attention import cross_attend, look_at_rows
-from glassrank.backends.gpu.contextual import add_norm
+from glassrank.backends.attention import SelfAttention, attend_unprojected, key_bias
 from glassrank.backends.gpu.few_rows import Folded, Rows, attended, linear
 from glassrank.backends.transformer import EncoderConfig
 from glassrank.models import TokenBatch
-from glassrank.models.fast_gpu import StoredMORES
-from glassrank.models.mores import MORES, MORESConfig
+from glassrank.research.papers.gpu_attention import cross_attend, look_at_rows
+from glassrank.research.papers.gpu_contextual import add_norm
+from glassrank.research.papers.gpu_mores import StoredMORES
+from glassrank.research.papers.mores import MORES, CrossAttention, MORESConfig
 
 DEVICE = "cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda"
 SMALL = EncoderConfig(vocabulary=40, size=24, layers=3, heads=3, feed_forward=40, positions=80)

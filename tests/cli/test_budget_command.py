@@ -9,13 +9,13 @@ import pytest
 import torch
 from command_line import Call
 
-from glassrank.backends.transformer import ContextualConfig
 from glassrank.corpus import read_qrels, read_run
-from glassrank.models import WordTable
-from glassrank.models.checkpoint import Usage
-from glassrank.models.tk import TK, TKConfig
-from glassrank.models.trained import save_model
+from glassrank.models import EmbeddingTable
+from glassrank.models.io.model_folder import Usage
+from glassrank.models.io.torch_files import save_model
 from glassrank.research.evaluate import evaluate
+from glassrank.research.papers.tk import TK
+from glassrank.research.papers.tk_config import ContextualConfig, TKConfig
 
 WORDS = ["<pad>", "<unk>", "cheese", "mice", "cats", "the", "sea", "cold", "chase", "cat", "for"]
 RUN = "q1 Q0 cats 1 3 a\nq1 Q0 mice 2 2 a\nq1 Q0 fish 3 1 a\nq2 Q0 dogs 1 2 a\nq2 Q0 fish 2 1 a\n"
@@ -25,7 +25,7 @@ BASIC = ("first.run", "qrels.txt", "--index", "my.index", "--queries", "queries.
 def make_model(folder: Path, seed: int) -> None:
     torch.manual_seed(seed)
     config = TKConfig(size=8, contextual=ContextualConfig(1, 2, 4, feed_forward=8))
-    model = TK(config, WordTable(torch.randn(len(WORDS), 8), trained=False))
+    model = TK(config, EmbeddingTable(torch.randn(len(WORDS), 8), trained=False))
     with torch.no_grad():
         model.log_weights.uniform_(-1, 1)
     save_model(folder, model, Usage(), WORDS, "# card\n")

@@ -9,10 +9,10 @@ import pytest
 import torch
 from command_line import Call
 
-from glassrank.models import WordTable, trained
-from glassrank.models.checkpoint import Usage
-from glassrank.models.knrm import KNRM, KNRMConfig
-from glassrank.models.trained import save_model
+from glassrank.models import EmbeddingTable, trained
+from glassrank.models.io.model_folder import Usage
+from glassrank.models.io.torch_files import save_model
+from glassrank.research.papers.knrm import KNRM, KNRMConfig
 
 WORDS = ["<pad>", "<unk>", "how", "long", "is", "what", "means", "rust", "gold"]
 LONG = [f"how long is x{n}" for n in range(12)]
@@ -25,7 +25,7 @@ ARGUMENTS = (
 
 def make_model(folder: Path) -> None:
     torch.manual_seed(0)
-    model = KNRM(KNRMConfig(size=8), WordTable(torch.randn(len(WORDS), 8), trained=False))
+    model = KNRM(KNRMConfig(size=8), EmbeddingTable(torch.randn(len(WORDS), 8), trained=False))
     save_model(folder, model, Usage(), WORDS, "# card\n")
 
 

@@ -10,9 +10,9 @@ from command_line import Call
 
 import glassrank.corpus
 from glassrank.index.snapshot import read_manifest
-from glassrank.models import WordTable
-from glassrank.models.checkpoint import Usage
-from glassrank.models.trained import save_model
+from glassrank.models import EmbeddingTable
+from glassrank.models.io.model_folder import Usage
+from glassrank.models.io.torch_files import save_model
 from glassrank.types import Doc
 
 
@@ -150,7 +150,7 @@ def test_a_model_outside_the_package_is_named_with_its_class(
     from outside_model import SoftTF, SoftTFConfig
 
     words = ["<pad>", "<unk>", "cheese", "mice", "cats"]
-    table = WordTable(torch.eye(5, 12), trained=False)
+    table = EmbeddingTable(torch.eye(5, 12), trained=False)
     save_model(Path("mine"), SoftTF(SoftTFConfig(), table), Usage(), words, "# card\n")
     refused = call("search", "my.index", "mice", "--model", "mine")
     assert refused.returncode == 2

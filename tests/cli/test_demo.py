@@ -19,7 +19,8 @@ from glassrank.embeddings.doc_encoder import DocEncoder
 from glassrank.embeddings.manifest import own_folder, stores_of
 from glassrank.embeddings.writer import changing_store
 from glassrank.index import Index
-from glassrank.models.checkpoint import fingerprint, load_named, load_served
+from glassrank.models.io.load import load_for_inference, load_named
+from glassrank.models.io.model_folder import fingerprint
 from glassrank.rerank import load
 from glassrank.serve import Options
 from glassrank.storage.checksummed_json import write_json
@@ -91,7 +92,7 @@ def test_reports_are_those_of_the_commands(
 def test_something_is_missing_until_both_stores_and_the_reports_are_whole(
     index: Path, steps: list[object], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    models = [load_served(name) for name in MODELS]
+    models = [load_for_inference(name) for name in MODELS]
     reports = DemoReports(index, [fingerprint(saved.model) for saved in models])
     assert DemoReports(index, ["e" * 32]).folder != reports.folder
     reports.folder.mkdir()

@@ -8,14 +8,15 @@ import pytest
 import torch
 from command_line import Call
 
-from glassrank.backends.transformer import ContextualConfig
 from glassrank.cli import encode as command
 from glassrank.embeddings import Progress, Store
 from glassrank.index import Index
-from glassrank.models import WordTable
-from glassrank.models.checkpoint import Usage, load_model
-from glassrank.models.tk import TK, TKConfig
-from glassrank.models.trained import save_model
+from glassrank.models import EmbeddingTable
+from glassrank.models.io.load import load_model
+from glassrank.models.io.model_folder import Usage
+from glassrank.models.io.torch_files import save_model
+from glassrank.research.papers.tk import TK
+from glassrank.research.papers.tk_config import ContextualConfig, TKConfig
 from glassrank.types import Doc
 
 WORDS = ["<pad>", "<unk>", "cheese", "mice", "cats", "the", "sea", "cold", "chase"]
@@ -25,7 +26,7 @@ WORDS = ["<pad>", "<unk>", "cheese", "mice", "cats", "the", "sea", "cold", "chas
 def model(files: Path) -> Path:
     torch.manual_seed(0)
     config = TKConfig(size=8, contextual=ContextualConfig(1, 2, 4, feed_forward=8))
-    tk = TK(config, WordTable(torch.randn(len(WORDS), 8), trained=False))
+    tk = TK(config, EmbeddingTable(torch.randn(len(WORDS), 8), trained=False))
     save_model(files / "model", tk, Usage(), WORDS, "# card\n")
     return files / "model"
 

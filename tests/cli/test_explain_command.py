@@ -10,11 +10,12 @@ from command_line import DOCS, Call
 from glassrank.explanations import Explanation
 from glassrank.explanations.structure import number
 from glassrank.index import Index
-from glassrank.models import WordTable
-from glassrank.models.checkpoint import Usage, load_model
-from glassrank.models.knrm import KNRM, KNRMConfig
-from glassrank.models.trained import save_model
+from glassrank.models import EmbeddingTable
+from glassrank.models.io.load import load_model
+from glassrank.models.io.model_folder import Usage
+from glassrank.models.io.torch_files import save_model
 from glassrank.rerank import Reranker
+from glassrank.research.papers.knrm import KNRM, KNRMConfig
 
 WORDS = ["<pad>", "<unk>", "cheese", "mice", "cats", "the", "sea", "cold", "chase"]
 QUERY = "cats chase mice"
@@ -23,7 +24,7 @@ QUERY = "cats chase mice"
 @pytest.fixture
 def model(files: Path) -> Path:
     torch.manual_seed(0)
-    knrm = KNRM(KNRMConfig(size=8), WordTable(torch.randn(len(WORDS), 8), trained=False))
+    knrm = KNRM(KNRMConfig(size=8), EmbeddingTable(torch.randn(len(WORDS), 8), trained=False))
     knrm.mix_first_stage(0.1)
     save_model(files / "model", knrm, Usage(), WORDS, "# card\n")
     return files / "model"

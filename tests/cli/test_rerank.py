@@ -7,17 +7,17 @@ import pytest
 import torch
 from command_line import Call
 
-from glassrank.models import WordTable
-from glassrank.models.checkpoint import Usage
-from glassrank.models.knrm import KNRM, KNRMConfig
-from glassrank.models.trained import save_model
+from glassrank.models import EmbeddingTable
+from glassrank.models.io.model_folder import Usage
+from glassrank.models.io.torch_files import save_model
+from glassrank.research.papers.knrm import KNRM, KNRMConfig
 
 WORDS = ["<pad>", "<unk>", "cheese", "mice", "cats", "the", "sea", "cold", "chase"]
 
 
 def make_model(folder: Path) -> None:
     torch.manual_seed(0)
-    model = KNRM(KNRMConfig(size=8), WordTable(torch.randn(len(WORDS), 8), trained=False))
+    model = KNRM(KNRMConfig(size=8), EmbeddingTable(torch.randn(len(WORDS), 8), trained=False))
     save_model(folder, model, Usage(depth=1), WORDS, "# card\n")
 
 

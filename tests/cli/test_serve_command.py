@@ -7,17 +7,17 @@ import pytest
 import torch
 from command_line import Call
 
-from glassrank.models import WordTable
-from glassrank.models.checkpoint import Usage
-from glassrank.models.knrm import KNRM, KNRMConfig
-from glassrank.models.trained import save_model
+from glassrank.models import EmbeddingTable
+from glassrank.models.io.model_folder import Usage
+from glassrank.models.io.torch_files import save_model
+from glassrank.research.papers.knrm import KNRM, KNRMConfig
 
 
 @pytest.fixture
 def model(files: Path) -> Path:
     torch.manual_seed(0)
     words = ["<pad>", "<unk>", "cats", "mice"]
-    knrm = KNRM(KNRMConfig(size=8), WordTable(torch.randn(len(words), 8), trained=False))
+    knrm = KNRM(KNRMConfig(size=8), EmbeddingTable(torch.randn(len(words), 8), trained=False))
     save_model(files / "model", knrm, Usage(), words, "# card\n")
     return files / "model"
 

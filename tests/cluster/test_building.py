@@ -13,7 +13,7 @@ from glassrank.embeddings import Store, encode_index
 from glassrank.errors import DuplicateIdError, InputError
 from glassrank.index import Index
 from glassrank.index.writer import IndexWriter
-from glassrank.models.checkpoint import load_served
+from glassrank.models.io.load import load_for_inference
 from glassrank.types import Doc
 
 DOCS = some_docs(300, seed=2)
@@ -120,7 +120,7 @@ def test_an_id_that_comes_twice_is_named(tmp_path: Path) -> None:
 @pytest.mark.tried("Cluster", "who gives the tasks of a store stops between them",
                    "goes on with those that are left", tries=2)  # fmt: skip
 def test_a_store_in_parts_is_the_one_that_one_machine_makes(tmp_path: Path) -> None:
-    saved = load_served("fast")
+    saved = load_for_inference("fast")
     index = build_shards(DOCS, tmp_path / "my.index", 3, source="s")
     alone = encode_index(index, saved, tmp_path / "alone")
     for _ in range(2):

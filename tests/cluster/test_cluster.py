@@ -19,7 +19,7 @@ import pytest
 from glassrank.cluster import ShardedIndex, ShardedPipeline
 from glassrank.embeddings import encode_index
 from glassrank.index import Index
-from glassrank.models.checkpoint import load_served
+from glassrank.models.io.load import load_for_inference
 from glassrank.rerank import Reranker
 
 pytestmark = [
@@ -75,7 +75,7 @@ def glassrank(*arguments: object) -> None:
 def write_docs(path: Path, count: int, seed: int = 1) -> list[str]:
     """Short passages of the model's own words, common ones more often; some come twice."""
     chance = Random(seed)
-    words = [word for word in load_served("fast").vocabulary if word.isalpha()][:8000]
+    words = [word for word in load_for_inference("fast").vocabulary if word.isalpha()][:8000]
     weights = [1 / rank for rank in range(1, len(words) + 1)]
     texts = [
         " ".join(chance.choices(words, weights, k=chance.randrange(6, 30))) for _ in range(count)
@@ -157,7 +157,7 @@ def test_a_node_dies_in_the_middle_of_encoding(
     from glassrank.cluster.building import Encoding, encode_shards
     from glassrank.cluster.cluster import run_tasks
 
-    saved = load_served("fast")
+    saved = load_for_inference("fast")
     killed: list[float] = []
 
     def kill_when_they_are_at_it() -> None:

@@ -10,12 +10,11 @@ import torch
 from glassrank.backends.transformer import EncoderConfig
 from glassrank.corpus import python_docs
 from glassrank.index import Index
-from glassrank.models import PieceRanker
-from glassrank.models.bert import BERT, BERTConfig
-from glassrank.models.checkpoint import SavedModel, Usage
-from glassrank.models.contract import PieceText
-from glassrank.models.mores import MORES, MORESConfig
-from glassrank.models.saved import Passages
+from glassrank.models import SubwordRanker
+from glassrank.models.io.model_folder import Passages, SavedModel, Usage
+from glassrank.models.model import SubwordText
+from glassrank.research.papers.bert import BERT, BERTConfig
+from glassrank.research.papers.mores import MORES, MORESConfig
 from glassrank.types import Doc
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789_"
@@ -32,7 +31,7 @@ def small_mores(
     blocks: int = 2, tie: bool = False, seed: int = 1, doc_words: int | None = None
 ) -> SavedModel:
     torch.manual_seed(seed)
-    text = PieceText(doc_words=doc_words)
+    text = SubwordText(doc_words=doc_words)
     model = MORES(MORESConfig.like(ENCODER, blocks, tie_encoders=tie, text=text))
     return SavedModel(_stronger(model), USAGE, PIECES)
 
@@ -42,7 +41,7 @@ def small_bert(seed: int = 1) -> SavedModel:
     return SavedModel(_stronger(BERT(BERTConfig(ENCODER))), USAGE, PIECES)
 
 
-def _stronger(model: PieceRanker) -> PieceRanker:
+def _stronger(model: SubwordRanker) -> SubwordRanker:
     """With larger weights than a fresh model has, so that scores really differ."""
     with torch.no_grad():
         for parameter in model.parameters():

@@ -10,8 +10,9 @@ import torch
 
 from glassrank.embeddings import Part, Store
 from glassrank.index import Index
-from glassrank.models import MODELS, Ensemble, Ranker, TokenBatch, WordTable
-from glassrank.models.checkpoint import SavedModel, Usage
+from glassrank.models import MODELS, EmbeddingTable, Ranker, TokenBatch
+from glassrank.models.io.model_folder import SavedModel, Usage
+from glassrank.research.papers.ensemble import Ensemble
 from glassrank.settings import from_plain
 from glassrank.storage.mapped_arrays import concat_ranges
 from glassrank.text import split_words
@@ -36,7 +37,7 @@ def small_model(name: str, seed: int = 1) -> Ranker:
     vectors = torch.randn(len(WORDS), 12)
     vectors[0] = 0
     family = MODELS[name]
-    table = WordTable(vectors, torch.rand(len(WORDS)), trained=False)
+    table = EmbeddingTable(vectors, torch.rand(len(WORDS)), trained=False)
     model = family(from_plain(family.config_type, SMALL[name]), table)
     with torch.no_grad():
         for parameter_name, parameter in model.named_parameters():

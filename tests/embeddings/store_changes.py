@@ -13,7 +13,7 @@ import glassrank
 from glassrank.embeddings import Store, encode, encode_index
 from glassrank.errors import InputError
 from glassrank.index import Index
-from glassrank.models.checkpoint import SavedModel
+from glassrank.models.io.model_folder import SavedModel
 
 HERE = Path(__file__).parent
 ENVIRONMENT = {

@@ -13,8 +13,8 @@ from glassrank.backends.match import Kernels
 from glassrank.embeddings import Store, encode_index
 from glassrank.embeddings.manifest import stride
 from glassrank.index import Index
-from glassrank.models import MODELS, WordTable
-from glassrank.models.checkpoint import SavedModel, Usage
+from glassrank.models import MODELS, EmbeddingTable
+from glassrank.models.io.model_folder import SavedModel, Usage
 from glassrank.settings import from_plain
 
 WIDTH = 200
@@ -25,7 +25,7 @@ def wide_saved() -> SavedModel:
     vectors = torch.randn(len(WORDS), WIDTH)
     vectors[0] = 0
     small = {"size": WIDTH, "contextual": {"heads": 2, "attention_size": 4}}
-    table = WordTable(vectors, torch.rand(len(WORDS)), trained=False)
+    table = EmbeddingTable(vectors, torch.rand(len(WORDS)), trained=False)
     model = MODELS["tk"](from_plain(MODELS["tk"].config_type, small), table)
     return SavedModel(model.eval(), Usage(6, LONGEST), WORDS)
 

@@ -20,9 +20,9 @@ from small_store import (
 from glassrank.embeddings import DTYPES, Store, encode_index
 from glassrank.embeddings import encode as encode_module
 from glassrank.index import Index
-from glassrank.models import TokenBatch, Words
-from glassrank.models.checkpoint import SavedModel
-from glassrank.models.knrm import KNRM
+from glassrank.models import TokenBatch, TokenEmbeddings
+from glassrank.models.io.model_folder import SavedModel
+from glassrank.research.papers.knrm import KNRM
 from glassrank.types import Doc
 
 VECTORS = ("tk", "tk_windowed", "conv_knrm", "tk+conv_knrm", "tk_windowed+tk+tk")
@@ -108,12 +108,12 @@ class WithFirstRow(KNRM):
 
     stores_words = True
 
-    def encode_doc(self, batch: TokenBatch) -> Words:
+    def encode_doc(self, batch: TokenBatch) -> TokenEmbeddings:
         words = super().encode_doc(batch)
         whole = words.vectors.sum(1, keepdim=True)  # (B, 1, 12)
         vectors = torch.cat([whole, words.vectors], 1).unflatten(2, (2, 3, 2))
         mask = torch.cat([torch.ones(len(words.mask), 1), words.mask], 1)
-        return Words(vectors, mask, mask)
+        return TokenEmbeddings(vectors, mask, mask)
 
 
 def test_a_model_may_add_rows_and_axes(index: Index, tmp_path: Path) -> None:

@@ -6,10 +6,10 @@ import torch
 from hypothesis import strategies as st
 
 from glassrank.explanations import Explanation
-from glassrank.models import MODELS, Ensemble, Output, Ranker, TokenBatch, WordTable
-from glassrank.models.checkpoint import SavedModel, Usage
-from glassrank.models.saved import Passages
+from glassrank.models import MODELS, EmbeddingTable, Output, Ranker, TokenBatch
+from glassrank.models.io.model_folder import Passages, SavedModel, Usage
 from glassrank.rerank import Reranker
+from glassrank.research.papers.ensemble import Ensemble
 from glassrank.settings import from_plain
 from glassrank.text import split_words
 
@@ -49,7 +49,7 @@ def small_ranker(name: str, seed: int = 0, **changes: object) -> Ranker:
     torch.manual_seed(seed)
     vectors = torch.randn(len(WORDS), 8)
     vectors[0] = 0
-    table = WordTable(vectors, torch.rand(len(WORDS)), trained=False)
+    table = EmbeddingTable(vectors, torch.rand(len(WORDS)), trained=False)
     family = MODELS[name]
     model = family(from_plain(family.config_type, {**SMALL[name], **changes}), table)
     with torch.no_grad():

@@ -9,10 +9,9 @@ from explain_cases import DEFINITION, QUERY, THERAPY
 
 from glassrank.explanations import Explanation, explain
 from glassrank.explanations.structure import Matrix
-from glassrank.models import MODELS, PieceRanker, TokenBatch
-from glassrank.models.checkpoint import SavedModel, Usage
-from glassrank.models.saved import Passages
-from glassrank.models.trained import save_model
+from glassrank.models import MODELS, SubwordRanker, TokenBatch
+from glassrank.models.io.model_folder import Passages, SavedModel, Usage
+from glassrank.models.io.torch_files import save_model
 from glassrank.rerank import Reranker
 from glassrank.settings import from_plain
 from glassrank.text import split_words
@@ -75,7 +74,7 @@ VARIANTS = [
 ]
 
 
-def piece_ranker(name: str, seed: int = 0, **changes: object) -> PieceRanker:
+def piece_ranker(name: str, seed: int = 0, **changes: object) -> SubwordRanker:
     """With weights that are larger than a fresh model's, so that scores really differ."""
     torch.manual_seed(seed)
     family = MODELS[name]
@@ -83,12 +82,12 @@ def piece_ranker(name: str, seed: int = 0, **changes: object) -> PieceRanker:
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.3 * torch.randn_like(parameter))
-    assert isinstance(model, PieceRanker)
+    assert isinstance(model, SubwordRanker)
     return model.eval()
 
 
 def piece_reranker(
-    model: PieceRanker, query_length: int = 16, doc_length: int = 48, most_passages: int = 64
+    model: SubwordRanker, query_length: int = 16, doc_length: int = 48, most_passages: int = 64
 ) -> Reranker:
     usage = Usage(query_length, doc_length, passages=Passages(most=most_passages))
     return Reranker(SavedModel(model, usage, PIECES), exact=True)

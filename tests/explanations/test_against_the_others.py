@@ -15,8 +15,9 @@ from glassrank.embeddings import Store, encode_index, text_of
 from glassrank.explanations import Explanation, ScorePart, explain_docs
 from glassrank.explanations.structure import number
 from glassrank.index import Index
-from glassrank.models import Ensemble, Ranker
+from glassrank.models import Ranker
 from glassrank.rerank import Pipeline, Reranker
+from glassrank.research.papers.ensemble import Ensemble
 from glassrank.types import Doc
 
 QUERY = "define the androgen receptor , with androgen"

@@ -119,7 +119,7 @@ def scores_without_each_word(model: Ranker, text: str) -> list[float]:
         words = doc.mask.shape[1]
         many = doc.rows(torch.zeros(words, dtype=torch.long))
         mask = 1 - torch.eye(words, dtype=doc.mask.dtype)
-        return model.interact(model.for_many(query, words), many._replace(mask=mask)).score.tolist()
+        return model.interact(model.expand(query, words), many._replace(mask=mask)).score.tolist()
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from piece_cases import PIECES, explain_pieces, own_reranker, piece_ranker
 
 from glassrank.backends.match import kernel_values
 from glassrank.explanations.reading import read
-from glassrank.models.checkpoint import SavedModel, Usage
+from glassrank.models.io.model_folder import SavedModel, Usage
 from glassrank.rerank import Reranker
 
 EXACT = ("kernel_bert", "maxsim")
@@ -60,7 +60,7 @@ def test_shares_over_kernels_are_the_integral_of_gradients_from_a_text_without_w
     with torch.no_grad():
         similarity = model.interact(query, doc).parts["similarity"][0].double()  # (Q, D)
         values = kernel_values(similarity.float(), model.kernels).double()  # (Q, D, K)
-        readout = model.readouts()[0]
+        readout = model.scoring_heads()[0]
         weight = query.idf[0].double()[:, None]  # (Q, 1)
         log, length = (weight * row.double() for row in (readout.log, readout.length))  # (Q, K)
     words = [place for place, word in enumerate(found.doc.words) if word.start is not None]

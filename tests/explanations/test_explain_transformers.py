@@ -20,9 +20,9 @@ from piece_cases import (
 
 from glassrank.explanations import transformers
 from glassrank.explanations.whole_words import whole_words
-from glassrank.models.checkpoint import SavedModel, Usage
-from glassrank.models.mores import MORES
+from glassrank.models.io.model_folder import SavedModel, Usage
 from glassrank.rerank import Reranker
+from glassrank.research.papers.mores import MORES
 
 every_transformer = pytest.mark.parametrize("name", TRANSFORMERS)
 every_variant = pytest.mark.parametrize(("name", "changes"), VARIANTS)

@@ -19,9 +19,8 @@ from glassrank.explanations import (
 )
 from glassrank.explanations.structure import gaps
 from glassrank.index import Index
-from glassrank.models.checkpoint import SavedModel
 from glassrank.models.doc_reader import text_of
-from glassrank.models.saved import Passages
+from glassrank.models.io.model_folder import Passages, SavedModel
 from glassrank.rerank import Pipeline, Reranker
 from glassrank.settings import from_plain
 from glassrank.types import Doc

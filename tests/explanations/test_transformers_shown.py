@@ -24,9 +24,9 @@ from glassrank.explanations import Change, Explanation, compare, explain, html_p
 from glassrank.explanations.structure import WORDS_ADD, number, signed
 from glassrank.explanations.terminal import as_text, draw
 from glassrank.index import Index
-from glassrank.models import Ensemble
-from glassrank.models.checkpoint import SavedModel, Usage
+from glassrank.models.io.model_folder import SavedModel, Usage
 from glassrank.rerank import Reranker
+from glassrank.research.papers.ensemble import Ensemble
 from glassrank.text.encoder import PieceEncoder
 from glassrank.types import Doc
 

@@ -12,7 +12,7 @@ from glassrank.errors import InputError
 from glassrank.explanations import Change, what_if
 from glassrank.explanations.changes import apply_change, what_if_among
 from glassrank.explanations.explainers import read_texts
-from glassrank.models.ranker import Words
+from glassrank.models.model import TokenEmbeddings
 from glassrank.rerank import Reranker
 from glassrank.rerank.best_passages import ScoredDocs
 from glassrank.rerank.reranker import as_doc
@@ -74,7 +74,9 @@ def test_a_document_moves_among_as_many_as_there_is_time_for(
         assert astuple(row) == pytest.approx(astuple(expected), abs=1e-5)
     time = [0.0]
 
-    def reads(reranker: Reranker, query: Words, some: Sequence[Doc], *more: Any) -> ScoredDocs:
+    def reads(
+        reranker: Reranker, query: TokenEmbeddings, some: Sequence[Doc], *more: Any
+    ) -> ScoredDocs:
         """Four documents take a minute, for all queries together."""
         time[0] += 60_000.0 * (len(some) == 4) / (2 if change.side == "query" else 1)
         return read_texts(reranker, query, some, *more)

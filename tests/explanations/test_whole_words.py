@@ -19,9 +19,9 @@ from piece_cases import (
 from glassrank.explanations import Explanation, compare, explain, html_page
 from glassrank.explanations.structure import WORDS_ADD, ScorePart, Word, number, signed
 from glassrank.explanations.terminal import as_text, draw
-from glassrank.models import Ensemble
-from glassrank.models.checkpoint import SavedModel, Usage
+from glassrank.models.io.model_folder import SavedModel, Usage
 from glassrank.rerank import Reranker
+from glassrank.research.papers.ensemble import Ensemble
 
 every_model = pytest.mark.parametrize("name", sorted(SMALL_PIECES))
 KERNEL_WORDS = ["[CLS]", "androgen", "receptor", "define", "[SEP]"]

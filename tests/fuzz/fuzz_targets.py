@@ -22,9 +22,10 @@ from glassrank.corpus import read_docs, read_folds, read_qrels, read_queries, re
 from glassrank.embeddings import Store, encode_index
 from glassrank.errors import GlassrankError
 from glassrank.index import Index
-from glassrank.models import MODELS, WordTable
-from glassrank.models.checkpoint import Usage, load_model
-from glassrank.models.trained import save_model
+from glassrank.models import MODELS, EmbeddingTable
+from glassrank.models.io.load import load_model
+from glassrank.models.io.model_folder import Usage
+from glassrank.models.io.torch_files import save_model
 from glassrank.rerank import Reranker
 from glassrank.research.train.config_files import example, read_config
 from glassrank.settings import from_plain
@@ -269,7 +270,7 @@ def make_model(folder: Path) -> None:
     family = MODELS["tk"]
     small = {"layers": 1, "heads": 2, "attention_size": 4, "feed_forward": 8}
     config = from_plain(family.config_type, {"size": 12, "contextual": small})
-    model = family(config, WordTable(torch.randn(len(WORDS), 12), trained=False))
+    model = family(config, EmbeddingTable(torch.randn(len(WORDS), 12), trained=False))
     save_model(folder / "model", model, Usage(depth=5), WORDS, "# card\n")
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 from model_cases import SMALL, SMALL_PIECES, score, small_model
 
-from glassrank.models import Ranker, TokenBatch, Words
+from glassrank.models import Ranker, TokenBatch, TokenEmbeddings
 
 GOLDEN = Path(__file__).with_name("golden_scores.json")
 # Windows have an exponential that large weights would send away, DUET a final ReLU that negative
@@ -37,10 +37,10 @@ def golden_model(name: str) -> Ranker:
     return model
 
 
-def golden_words(lengths: list[int], width: int, phase: float) -> Words:
+def golden_words(lengths: list[int], width: int, phase: float) -> TokenEmbeddings:
     mask = (torch.arange(width) < torch.tensor(lengths)[:, None]).float()
     vectors = waves(len(lengths), width, 12, phase=phase) * mask[..., None]
-    return Words(vectors, mask, (1 + waves(len(lengths), width, phase=phase)) * mask)
+    return TokenEmbeddings(vectors, mask, (1 + waves(len(lengths), width, phase=phase)) * mask)
 
 
 def golden_pieces(lengths: list[int], width: int, step: int) -> TokenBatch:

@@ -2,7 +2,7 @@
 
 import torch
 
-from glassrank.models import MODELS, Ranker, TokenBatch, Words
+from glassrank.models import MODELS, Ranker, TokenBatch, TokenEmbeddings
 from glassrank.settings import from_plain
 
 SMALL = {
@@ -76,27 +76,29 @@ def small_model(name: str, seed: int = 0, **changes: object) -> Ranker:
     return model.eval()
 
 
-def random_words(lengths: list[int], width: int, size: int = 12, seed: int = 0) -> Words:
+def random_words(lengths: list[int], width: int, size: int = 12, seed: int = 0) -> TokenEmbeddings:
     """Word vectors (B, width, size) with trailing padding, which holds zeros."""
     generator = torch.Generator().manual_seed(seed)
     mask = (torch.arange(width) < torch.tensor(lengths)[:, None]).float()
     vectors = torch.randn(len(lengths), width, size, generator=generator) * mask[..., None]
-    return Words(vectors, mask, torch.rand(len(lengths), width, generator=generator) * mask)
+    return TokenEmbeddings(
+        vectors, mask, torch.rand(len(lengths), width, generator=generator) * mask
+    )
 
 
-def widened(words: Words, extra: int, garbage: bool = False) -> Words:
+def widened(words: TokenEmbeddings, extra: int, garbage: bool = False) -> TokenEmbeddings:
     """The same words with more padding, which may hold anything where a model masks."""
     batch, _, size = words.vectors.shape
     padding = torch.randn(batch, extra, size) if garbage else torch.zeros(batch, extra, size)
     zeros = torch.zeros(batch, extra)
-    return Words(
+    return TokenEmbeddings(
         torch.cat([words.vectors, padding], 1),
         torch.cat([words.mask, zeros], 1),
         torch.cat([words.idf, zeros], 1),
     )
 
 
-def score(model: Ranker, query: Words, doc: Words) -> torch.Tensor:
+def score(model: Ranker, query: TokenEmbeddings, doc: TokenEmbeddings) -> torch.Tensor:
     with torch.no_grad():
         return model.interact(model.query_words(query), model.doc_words(doc)).score
 

@@ -15,15 +15,12 @@ import torch
 from model_cases import SMALL, SMALL_PIECES
 
 from glassrank.errors import GlassrankError
-from glassrank.models import MODELS, SubwordTable, WordTable
-from glassrank.models.checkpoint import (
-    SavedModel,
-    Usage,
-    fingerprint,
-    load_model,
-    load_served,
-)
-from glassrank.models.trained import save_ensemble, save_model
+from glassrank.models import MODELS, EmbeddingTable
+from glassrank.models.io.load import load_for_inference, load_model
+from glassrank.models.io.model_folder import SavedModel, Usage, fingerprint
+from glassrank.models.io.torch_files import save_model
+from glassrank.research.papers.ensemble import save_ensemble
+from glassrank.research.papers.subword_table import SubwordTable
 from glassrank.settings import from_plain
 from glassrank.storage.atomic_folders import FORMAT, MANIFEST
 from glassrank.storage.checksummed_json import checksum_file, write_json
@@ -38,7 +35,8 @@ def word_model(folder: Path, name: str = "tk", vectors: str = "float32", seed: i
     torch.manual_seed(seed)
     family = MODELS[name]
     model = family(
-        from_plain(family.config_type, SMALL[name]), WordTable(torch.randn(20, 12), torch.rand(20))
+        from_plain(family.config_type, SMALL[name]),
+        EmbeddingTable(torch.randn(20, 12), torch.rand(20)),
     )
     save_model(folder, model, Usage(6, 14), WORDS, "# a card\n", vectors)
     return folder
@@ -120,7 +118,7 @@ def watched(seconds: int = 30, memory: int = 1 << 30) -> Iterator[None]:
 def outcome(folder: Path) -> str:
     """What loading gives: the model's fingerprint, or the sentence; anything else is a fault. Who
     loads it to serve it gets the same."""
-    trained, served = (_loaded(folder, load) for load in (load_model, load_served))
+    trained, served = (_loaded(folder, load) for load in (load_model, load_for_inference))
     assert (served == trained) or min(len(served), len(trained)) > 32, (served, trained)
     return trained
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from glassrank.models import Output, WordRanker, Words, WordTable
+from glassrank.models import EmbeddingTable, Output, TokenEmbeddings, WordRanker
 
 
 @dataclass(frozen=True)
@@ -22,18 +22,18 @@ class SoftTF(WordRanker):
     exact = True
     summands = ("soft tf", "length")
 
-    def __init__(self, config: SoftTFConfig, words: WordTable | None = None) -> None:
+    def __init__(self, config: SoftTFConfig, words: EmbeddingTable | None = None) -> None:
         super().__init__(config, words)
         self.scale = nn.Parameter(torch.tensor(0.5))
         self.length = nn.Parameter(torch.tensor(-0.1))
 
-    def query_words(self, words: Words) -> Words:
+    def query_words(self, words: TokenEmbeddings) -> TokenEmbeddings:
         vectors = nn.functional.normalize(words.vectors, dim=-1)
         return words._replace(vectors=vectors)
 
     doc_words = query_words
 
-    def interact(self, query: Words, doc: Words) -> Output:
+    def interact(self, query: TokenEmbeddings, doc: TokenEmbeddings) -> Output:
         similarity = query.vectors @ doc.vectors.transpose(1, 2)  # (B, Q, D)
         similarity = similarity * query.mask[..., None] * doc.mask[:, None]
         counts = similarity.clamp(min=0) ** self.config.power  # (B, Q, D)

@@ -13,7 +13,8 @@ import torch
 from model_folders import word_model
 
 from glassrank.errors import GlassrankError
-from glassrank.models.checkpoint import fingerprint, load_model
+from glassrank.models.io.load import load_model
+from glassrank.models.io.model_folder import fingerprint
 
 sys.path.append(str(Path(__file__).parents[1]))
 from killed import dies_at_sync, killed

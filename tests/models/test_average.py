@@ -10,8 +10,9 @@ from typer.testing import CliRunner
 
 from glassrank.cli import application
 from glassrank.errors import InputError
-from glassrank.models.checkpoint import load_model
-from glassrank.models.trained import save_ensemble, save_model
+from glassrank.models.io.load import load_model
+from glassrank.models.io.torch_files import save_model
+from glassrank.research.papers.ensemble import save_ensemble
 from glassrank.research.train.combine import average
 
 

@@ -24,9 +24,9 @@ from glassrank.models.calibration import (
     quality,
     rank_weights,
 )
-from glassrank.models.checkpoint import Usage, load_model
-from glassrank.models.saved import CONFIG, PACKAGED
-from glassrank.models.trained import save_model
+from glassrank.models.io.load import load_model
+from glassrank.models.io.model_folder import CONFIG, PACKAGED, Usage
+from glassrank.models.io.torch_files import save_model
 from glassrank.rerank import Pipeline, Reranker, load
 from glassrank.rerank.cascade import Cascade
 from glassrank.rerank.scheduler import Scheduler

@@ -9,7 +9,8 @@ import pytest
 from model_folders import KINDS, outcome, word_model
 from reliability import Recorder
 
-from glassrank.models.checkpoint import PACKAGED, load_model
+from glassrank.models.io.load import load_model
+from glassrank.models.io.model_folder import PACKAGED
 
 Damage = Callable[[bytes, random.Random], bytes]
 

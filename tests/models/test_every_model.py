@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from model_cases import SMALL, random_words, score, small_model, widened
 
-from glassrank.models import MODELS, TokenBatch, WordTable
-from glassrank.models.checkpoint import Usage, fingerprint, load_model
-from glassrank.models.trained import save_model
+from glassrank.models import MODELS, EmbeddingTable, TokenBatch
+from glassrank.models.io.load import load_model
+from glassrank.models.io.model_folder import Usage, fingerprint
+from glassrank.models.io.torch_files import save_model
 from glassrank.settings import from_plain
 
 lengths = st.integers(1, 9)
@@ -94,7 +95,7 @@ def test_training_reaches_every_parameter(name: str) -> None:
 def test_save_then_load_is_the_identity(name: str, tmp_path: Path) -> None:
     torch.manual_seed(1)
     family = MODELS[name]
-    table = WordTable(torch.randn(20, 12), torch.rand(20))
+    table = EmbeddingTable(torch.randn(20, 12), torch.rand(20))
     model = family(from_plain(family.config_type, SMALL[name]), table)
     words = ["<pad>", "<unk>", *(f"w{i}" for i in range(18))]
     save_model(tmp_path / "model", model, Usage(depth=7), words, "# a card\n")

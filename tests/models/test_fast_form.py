@@ -6,7 +6,7 @@ import pytest
 from model_cases import SMALL
 
 from glassrank.models import MODELS, Ranker
-from glassrank.models.fast import fast_form
+from glassrank.models.torch_models import fast_form
 from glassrank.settings import from_plain
 
 
@@ -26,6 +26,6 @@ def test_without_triton_the_plain_layers_serve_on_a_gpu(
         assert fast_form(model) is model
     else:
         pytest.importorskip("triton", reason="triton is not there")
-        from glassrank.backends.gpu.contextual import ContextualOnGPU
+        from glassrank.research.papers.gpu_contextual import ContextualOnGPU
 
         assert isinstance(fast_form(model).contextual, ContextualOnGPU)

@@ -32,7 +32,7 @@ from model_folders import (
 from safetensors.torch import load_file, save_file
 
 from glassrank.errors import GlassrankError
-from glassrank.models.checkpoint import load_model
+from glassrank.models.io.load import load_model
 from glassrank.models.seal import seal_model
 from glassrank.storage.atomic_folders import MANIFEST
 

@@ -13,8 +13,9 @@ from model_folders import ensemble, piece_model, word_model
 
 import glassrank as gr
 from glassrank.errors import CorruptError, GlassrankError, InputError
-from glassrank.models.checkpoint import fingerprint, load_model, load_named
 from glassrank.models.hub import fetch, push
+from glassrank.models.io.load import load_model, load_named
+from glassrank.models.io.model_folder import fingerprint
 from glassrank.models.pretrained import find_folder, read_pretrained
 
 constants = pytest.importorskip("huggingface_hub.constants", reason="huggingface_hub is missing")

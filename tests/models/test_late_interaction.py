@@ -12,11 +12,12 @@ from torch.nn import functional
 
 from glassrank.backends.match import Kernels
 from glassrank.backends.transformer import EncoderConfig
-from glassrank.models import MODELS, PieceRanker, TokenBatch, Words
+from glassrank.models import MODELS, SubwordRanker, TokenBatch, TokenEmbeddings
 from glassrank.models.bi_encoders import KernelBERT, KernelBERTConfig
-from glassrank.models.checkpoint import Usage, load_model
+from glassrank.models.io.load import load_model
+from glassrank.models.io.model_folder import Usage
+from glassrank.models.io.torch_files import save_model
 from glassrank.models.pretrained import Pretrained
-from glassrank.models.trained import save_model
 from glassrank.settings import to_plain
 
 FAMILIES = ("kernel_bert", "maxsim", "single_vector")
@@ -24,9 +25,9 @@ every_family = pytest.mark.parametrize("name", FAMILIES)
 lengths = st.integers(2, 9)
 
 
-def family(name: str, **changes: object) -> PieceRanker:
+def family(name: str, **changes: object) -> SubwordRanker:
     model = small_model(name, **changes)
-    assert isinstance(model, PieceRanker)
+    assert isinstance(model, SubwordRanker)
     return model
 
 
@@ -62,7 +63,7 @@ def test_one_query_is_as_good_as_many_of_it(name: str) -> None:
     model = family(name)
     with torch.no_grad():
         query, doc = model.encode_query(piece_batch([5])), model.encode_doc(piece_batch([9, 4, 7]))
-        one = model.interact(model.for_many(query, 3), doc).score
+        one = model.interact(model.expand(query, 3), doc).score
         many = model.interact(query.rows(torch.zeros(3).long()), doc).score
     torch.testing.assert_close(one, many)
 
@@ -108,7 +109,7 @@ def test_rounding_leaves_the_trained_model_as_it_is(name: str) -> None:
     query, doc = piece_batch([5]), piece_batch([9])
     with torch.no_grad():
         before = model(query, doc)
-        fast = model.rounded(torch.bfloat16)
+        fast = model.for_gpu()
         rounded = fast.interact(model.encode_query(query), fast.encode_doc(doc)).score
         assert torch.equal(model(query, doc), before)
     assert next(model.encoder.parameters()).dtype == torch.float32
@@ -137,9 +138,9 @@ def test_a_closer_match_never_counts_against_a_document(
         angles = torch.tensor(values, dtype=torch.float64).acos()
         doc = torch.stack([angles.cos(), angles.sin()], 1).float()[None]  # (1, D, 2)
         ones = torch.ones(1, len(values))
-        query = Words(torch.tensor([[[1.0, 0.0]]]), torch.ones(1, 1), torch.ones(1, 1))
+        query = TokenEmbeddings(torch.tensor([[[1.0, 0.0]]]), torch.ones(1, 1), torch.ones(1, 1))
         with torch.no_grad():
-            return model.interact(query, Words(doc, ones, ones)).score.item()
+            return model.interact(query, TokenEmbeddings(doc, ones, ones)).score.item()
 
     nearer = [*rows[:place], max(rows[place], closer), *rows[place + 1 :]]
     assert score(nearer) >= score(rows) - 1e-5
@@ -181,12 +182,12 @@ def test_the_projection_begins_where_the_states_are() -> None:
     encoder = EncoderConfig(40, 12, 1, 3, 16, 20, dropout=0.0)
     model = KernelBERT(KernelBERTConfig(encoder, size=3)).eval()
     before = model.projection.weight.clone()
-    model.look_at([])  # nothing to learn from
+    model.fit_statistics([])  # nothing to learn from
     assert torch.equal(model.projection.weight, before)
     ids = torch.randint(4, 40, (6, 9))
     mask = torch.ones(6, 9)
     mask[2, 4:] = 0
-    model.look_at([TokenBatch(ids[:3], mask[:3]), TokenBatch(ids[3:], mask[3:])])
+    model.fit_statistics([TokenBatch(ids[:3], mask[:3]), TokenBatch(ids[3:], mask[3:])])
     weight = model.projection.weight.detach()
     torch.testing.assert_close(weight @ weight.T, torch.eye(3), rtol=1e-5, atol=1e-5)
     with torch.no_grad():

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from glassrank.errors import InputError
 from glassrank.models.doc_reader import PassageReader, sentence_ends, split
-from glassrank.models.saved import Passages
+from glassrank.models.io.model_folder import Passages
 from glassrank.text import Vocabulary
 from glassrank.text.encoder import PieceEncoder, TextEncoder, WordEncoder
 from glassrank.types import Doc

@@ -13,10 +13,10 @@ from safetensors.torch import save_file
 from glassrank.backends.attention import key_bias
 from glassrank.backends.transformer import Encoder, EncoderConfig, through
 from glassrank.errors import GlassrankError, InputError
-from glassrank.models.bert import BERT
 from glassrank.models.bi_encoders import KernelBERT
-from glassrank.models.mores import MORES
 from glassrank.models.pretrained import find_folder, our_names, read_pretrained
+from glassrank.research.papers.bert import BERT
+from glassrank.research.papers.mores import MORES
 
 CONFIG = {
     "model_type": "bert",

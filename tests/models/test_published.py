@@ -17,7 +17,7 @@ from glassrank.deadline import Deadline, LateError, ending
 from glassrank.embeddings import encode_index
 from glassrank.errors import InputError
 from glassrank.explanations import explain_docs
-from glassrank.models.checkpoint import load_served
+from glassrank.models.io.load import load_for_inference
 
 WORDS = [
     "[PAD]",
@@ -188,7 +188,7 @@ def test_what_is_read_apart_is_stored(tmp_path: Path, files: dict[str, Any]) -> 
     folder, index = published(tmp_path / "m", "tokens", **files), index_of(tmp_path / "index")
     reranker = gr.load(str(folder))
     live = gr.Pipeline(index, reranker)(QUERY)
-    encode_index(index, load_served(folder), dtype="float32")
+    encode_index(index, load_for_inference(folder), dtype="float32")
     search = gr.Pipeline(index, reranker)
     assert search.store is not None
     for hit, expected in zip(search(QUERY), live, strict=True):
@@ -205,7 +205,7 @@ def test_a_cross_encoder_is_the_last_stage_of_a_cascade(tmp_path: Path) -> None:
     expected = [logits(TEXTS[int(hit.doc_id[1:])])[0] for hit in ranking]
     np.testing.assert_allclose([hit.score for hit in ranking], expected, rtol=1e-5)
     with pytest.raises(InputError, match="as one text"):
-        encode_index(index, load_served(cross))
+        encode_index(index, load_for_inference(cross))
 
 
 def test_it_stops_between_two_texts(tmp_path: Path) -> None:

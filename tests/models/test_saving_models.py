@@ -12,7 +12,8 @@ from reliability import Recorder
 
 import glassrank
 from glassrank.errors import GlassrankError
-from glassrank.models.checkpoint import fingerprint, load_model
+from glassrank.models.io.load import load_model
+from glassrank.models.io.model_folder import fingerprint
 from glassrank.storage.folders import Folder
 
 HERE = Path(__file__).parent

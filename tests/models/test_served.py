@@ -15,11 +15,12 @@ from glassrank.backends.onnx_encoders import Quantized
 from glassrank.embeddings import encode_index
 from glassrank.explanations import explain_docs
 from glassrank.index import Index
-from glassrank.models import MODELS, Ranker, WordTable
-from glassrank.models.checkpoint import Usage, fingerprint, load_model, load_served
-from glassrank.models.ranker import AnyRanker, TokenBatch, Words
-from glassrank.models.served import SERVED
-from glassrank.models.trained import save_model
+from glassrank.models import MODELS, EmbeddingTable, Ranker
+from glassrank.models.families import ONNX_MODELS, import_object
+from glassrank.models.io.load import load_for_inference, load_model
+from glassrank.models.io.model_folder import Usage, fingerprint
+from glassrank.models.io.torch_files import save_model
+from glassrank.models.model import Model, TokenBatch, TokenEmbeddings
 from glassrank.rerank import Pipeline, Reranker
 from glassrank.rerank.reranker import OnnxBackend
 from glassrank.types import Doc
@@ -49,8 +50,10 @@ def texts(pieces: bool, count: int = 40) -> list[str]:
 
 def made(name: str, **changes: object) -> Ranker:
     model = small_model(name, **changes)
-    if not model.reads_pieces:
-        model.words = WordTable(torch.randn(24, 12), torch.rand(24), trained=False)  # with buckets
+    if not model.uses_subwords:
+        model.words = EmbeddingTable(
+            torch.randn(24, 12), torch.rand(24), trained=False
+        )  # with buckets
     model.mix_first_stage(0.3)
     return model.eval()
 
@@ -59,7 +62,7 @@ def made(name: str, **changes: object) -> Ranker:
 def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
     name, changes, kept = KINDS[request.param]
     model = made(name, **changes)
-    vocabulary = PIECES if model.reads_pieces else WORDS
+    vocabulary = PIECES if model.uses_subwords else WORDS
     save_model(tmp_path / "model", model, Usage(8, 14), vocabulary, "# a card\n", **kept)
     yield tmp_path / "model"
 
@@ -73,7 +76,7 @@ def both(folder: Path) -> tuple[Reranker, Reranker]:
 
 def in_int8(served: Reranker) -> bool:
     return any(
-        ".layers." in n and isinstance(w, Quantized) for n, w in served.model.weights.items()
+        ".layers." in n and isinstance(w, Quantized) for n, w in served.model.weights.arrays.items()
     )
 
 
@@ -81,17 +84,17 @@ def close(found: Any, expected: Any) -> None:
     np.testing.assert_allclose(np.asarray(found), np.asarray(expected), rtol=1e-5, atol=2e-6)
 
 
-@pytest.mark.parametrize("name", SERVED)
+@pytest.mark.parametrize("name", ONNX_MODELS)
 def test_what_is_known_of_a_family_is_the_same(name: str) -> None:
-    served, trained = SERVED[name], MODELS[name]
-    properties = [key for key in vars(AnyRanker)["__annotations__"] if hasattr(trained, key)]
+    served, trained = import_object(ONNX_MODELS[name]), MODELS[name]
+    properties = [key for key in vars(Model)["__annotations__"] if hasattr(trained, key)]
     assert "summands" in properties and "large" in properties
     for key in properties:
         assert getattr(served, key) == getattr(trained, key), key
 
 
 def test_it_is_the_same_model(folder: Path) -> None:
-    served, trained = load_served(folder), load_model(folder)
+    served, trained = load_for_inference(folder), load_model(folder)
     assert served.model.device is None and trained.model.device.type == "cpu"
     assert fingerprint(served.model) == fingerprint(trained.model)
     assert served.unknown_buckets == trained.unknown_buckets
@@ -112,13 +115,15 @@ def test_queries_are_those_of_the_trained_model(folder: Path) -> None:
         else:
             close(found.vectors, expected.vectors)
             close(found.idf, expected.idf)
-        for mine, theirs in zip(served.model.readouts(), trained.model.readouts(), strict=True):
+        for mine, theirs in zip(
+            served.model.scoring_heads(), trained.model.scoring_heads(), strict=True
+        ):
             close(mine.log, theirs.log.detach())
             close(mine.length, theirs.length.detach())
 
 
 def test_a_document_is_encoded_beside_others_as_it_is_alone(folder: Path) -> None:
-    served = load_served(folder).model
+    served = load_for_inference(folder).model
     lengths = [5, 0, 1, 14, 9, *[7] * 60]
     mask = (np.arange(14) < np.array(lengths)[:, None]).astype(np.float32)
     ids = (PLACES.integers(4, 18, mask.shape) * mask).astype(np.int32)
@@ -133,7 +138,7 @@ def test_documents_are_encoded_no_further_from_the_truth(folder: Path) -> None:
     """Than PyTorch's rounded form, for which the same holds; or by the rounding of weights."""
     served, trained = both(folder)
     plain = Reranker(load_model(folder), exact=True)
-    query, docs = "w3 w4 w5 p3 p4", texts(served.model.reads_pieces)
+    query, docs = "w3 w4 w5 p3 p4", texts(served.model.uses_subwords)
     first = np.linspace(3, 1, len(docs)).tolist()
     expected = plain.scores(query, docs, first).values
     off = np.abs(served.scores(query, docs, first).values - expected).max()
@@ -144,10 +149,10 @@ def test_documents_are_encoded_no_further_from_the_truth(folder: Path) -> None:
 def test_stored_documents_have_the_same_scores_and_reasons(folder: Path, tmp_path: Path) -> None:
     served, trained = both(folder)
     if in_int8(served):  # what is compared is scoring
-        trained.encode_query_ids = lambda batch: Words(  # type: ignore[method-assign]
+        trained.encode_query_ids = lambda batch: TokenEmbeddings(  # type: ignore[method-assign]
             *map(torch.from_numpy, served.encode_query_ids(TokenBatch(*map(np.asarray, batch))))
         )
-    docs = [Doc(f"d{n}", text) for n, text in enumerate(texts(served.model.reads_pieces))]
+    docs = [Doc(f"d{n}", text) for n, text in enumerate(texts(served.model.uses_subwords))]
     index = Index.build(docs, tmp_path / "index")
     encode_index(index, trained.saved)
     found, expected = (Pipeline(index, model, calibrate=False) for model in (served, trained))
@@ -184,7 +189,7 @@ def agree(found: Any, expected: Any, where: str = "") -> None:
 
 def test_stores_of_both_are_alike(folder: Path, tmp_path: Path) -> None:
     served, trained = both(folder)
-    docs = [Doc(f"d{n}", text) for n, text in enumerate(texts(served.model.reads_pieces))]
+    docs = [Doc(f"d{n}", text) for n, text in enumerate(texts(served.model.uses_subwords))]
     index = Index.build(docs, tmp_path / "index")
     numbers = np.arange(len(docs))
     for dtype in ("bf16", "int8", "float16", "float32"):

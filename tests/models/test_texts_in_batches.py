@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glassrank.backends.transformer import EncoderConfig
-from glassrank.models import WordTable
-from glassrank.models.bert import BERT, BERTConfig
-from glassrank.models.knrm import KNRM, KNRMConfig
+from glassrank.models import EmbeddingTable
 from glassrank.models.text_batches import in_batches, like_length
+from glassrank.research.papers.bert import BERT, BERTConfig
+from glassrank.research.papers.knrm import KNRM, KNRMConfig
 
-SMALL = KNRM(KNRMConfig(size=4), WordTable(torch.randn(5, 4)))
+SMALL = KNRM(KNRMConfig(size=4), EmbeddingTable(torch.randn(5, 4)))
 LARGE = BERT(BERTConfig(EncoderConfig(vocabulary=9, size=4, layers=1, heads=1, feed_forward=4)))
 
 

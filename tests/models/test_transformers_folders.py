@@ -12,9 +12,10 @@ from test_pretrained import PIECES, bert_weights, write
 import glassrank as gr
 from glassrank.embeddings import encode_index
 from glassrank.errors import InputError
-from glassrank.models.bert import BERT
-from glassrank.models.checkpoint import fingerprint, load_model, load_served
+from glassrank.models.io.load import load_for_inference, load_model
+from glassrank.models.io.model_folder import fingerprint
 from glassrank.models.pretrained import read_pretrained
+from glassrank.research.papers.bert import BERT
 from glassrank.research.train.gather import GatheredSplit
 from glassrank.research.train.teachers import ModelTeacher, find_teacher
 from glassrank.storage.ragged_arrays import Ragged
@@ -51,7 +52,7 @@ def test_a_cross_encoder_is_a_bert_with_its_last_layer(tmp_path: Path) -> None:
     folder = cross_encoder(tmp_path / "model")
     saved = load_model(folder)
     assert isinstance(saved.model, BERT) and saved.vocabulary == PIECES
-    assert fingerprint(load_served(folder).model) == fingerprint(saved.model)
+    assert fingerprint(load_for_inference(folder).model) == fingerprint(saved.model)
     bias = saved.model.score.bias.item()
     assert bias != 0.0 and saved.usage.query_length + saved.usage.doc_length == 20
     plain = BERT.start(read_pretrained(str(folder)))
@@ -65,7 +66,7 @@ def test_they_are_stages_of_a_pipeline_and_a_store_is_made_of_one(tmp_path: Path
     bi, cross = sentence_transformer(tmp_path / "bi"), cross_encoder(tmp_path / "cross")
     docs = [gr.Doc(f"d{n}", text) for n, text in enumerate(TEXTS)]
     index = gr.Index.build(docs, tmp_path / "index")
-    encode_index(index, load_served(str(bi)))
+    encode_index(index, load_for_inference(str(bi)))
     search = gr.Pipeline(index, [gr.load(str(bi)), gr.load(str(cross))])
     assert search.store is not None  # found by what the model is
     ranking = search("p1 p2 p9", k=4)

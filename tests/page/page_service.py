@@ -13,16 +13,17 @@ import page_needs  # noqa: F401
 import torch
 import uvicorn
 
-from glassrank.backends.transformer import ContextualConfig, EncoderConfig
+from glassrank.backends.transformer import EncoderConfig
 from glassrank.cli import main
 from glassrank.index import Index
-from glassrank.models import WordTable
-from glassrank.models.checkpoint import Usage
-from glassrank.models.knrm import KNRM, KNRMConfig
-from glassrank.models.mores import MORES, MORESConfig
-from glassrank.models.tk import TK, TKConfig
-from glassrank.models.trained import save_model
+from glassrank.models import EmbeddingTable
+from glassrank.models.io.model_folder import Usage
+from glassrank.models.io.torch_files import save_model
 from glassrank.rerank import Reranker
+from glassrank.research.papers.knrm import KNRM, KNRMConfig
+from glassrank.research.papers.mores import MORES, MORESConfig
+from glassrank.research.papers.tk import TK
+from glassrank.research.papers.tk_config import ContextualConfig, TKConfig
 from glassrank.serve import Options, make_app
 from glassrank.text import split_words
 from glassrank.types import Doc
@@ -96,7 +97,7 @@ class Site:
 def save_models(folder: Path) -> tuple[tuple[str, str], ...]:
     """TK mixes the first stage in; KNRM and MORES, which have other signals, do not."""
     torch.manual_seed(4)
-    table = WordTable(torch.randn(len(WORDS), 8), torch.rand(len(WORDS)), trained=False)
+    table = EmbeddingTable(torch.randn(len(WORDS), 8), torch.rand(len(WORDS)), trained=False)
     contextual = ContextualConfig(1, 2, 4, feed_forward=8)
     tk = TK(TKConfig(size=8, contextual=contextual, term_weights=True), table)
     knrm = KNRM(KNRMConfig(size=8), table)

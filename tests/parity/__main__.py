@@ -16,7 +16,8 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from glassrank.models.contract import Output, Ranker, Words
+from glassrank.models.model import Output, TokenEmbeddings
+from glassrank.models.torch_models import Ranker
 from tests.parity import authors, convolutional, pacrr, pieces
 from tests.parity.authors import OUTPUTS
 
@@ -58,11 +59,13 @@ def differences(path: Path) -> Iterator[tuple[str, float]]:
                     yield f"{seed}.{case}.{name}", relative(ours, theirs)
 
 
-def run(model: Ranker, inputs: dict[str, Tensor]) -> tuple[Words, Words, Output]:
-    def words(side: str) -> Words:
+def run(
+    model: Ranker, inputs: dict[str, Tensor]
+) -> tuple[TokenEmbeddings, TokenEmbeddings, Output]:
+    def words(side: str) -> TokenEmbeddings:
         mask = inputs[f"{side}_mask"]
         idf = inputs.get(f"{side}_idfs", mask[..., None]).squeeze(-1)
-        return Words(inputs[f"{side}_embeddings"], mask, idf)
+        return TokenEmbeddings(inputs[f"{side}_embeddings"], mask, idf)
 
     query, doc = model.query_words(words("query")), model.doc_words(words("document"))
     return query, doc, model.interact(query, doc)

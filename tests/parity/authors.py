@@ -7,10 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from glassrank.backends.transformer import ContextualConfig
-from glassrank.models.contract import Output, Ranker, Words
-from glassrank.models.knrm import KNRM, ConvKNRM, ConvKNRMConfig, KNRMConfig
-from glassrank.models.tk import TK, TKConfig, TKWindowed, TKWindowedConfig
+from glassrank.models.model import Output, TokenEmbeddings
+from glassrank.models.torch_models import Ranker
+from glassrank.research.papers.knrm import KNRM, ConvKNRM, ConvKNRMConfig, KNRMConfig
+from glassrank.research.papers.tk import TK, TKWindowed, TKWindowedConfig
+from glassrank.research.papers.tk_config import ContextualConfig, TKConfig
 
 Weights = dict[str, Tensor]
 Description = dict[str, Any]
@@ -109,7 +110,7 @@ BUILDERS: dict[str, Callable[[Description, Weights], Ranker]] = {
 
 
 # What the authors put out beside the score, from our parts.
-OUTPUTS: dict[str, Callable[[Words, Words, Output], Tensor]] = {
+OUTPUTS: dict[str, Callable[[TokenEmbeddings, TokenEmbeddings, Output], Tensor]] = {
     "score": lambda query, doc, output: output.score,
     "cosine_matrix_masked": lambda query, doc, output: output.parts["similarity"],
     "per_kernel": lambda query, doc, output: output.parts["log_signal"].sum(1),

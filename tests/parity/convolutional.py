@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from glassrank.models.contract import Ranker
-from glassrank.models.duet import Duet, DuetConfig
-from glassrank.models.matchpyramid import MatchPyramid, MatchPyramidConfig
+from glassrank.models.torch_models import Ranker
+from glassrank.research.papers.duet import Duet, DuetConfig
+from glassrank.research.papers.matchpyramid import MatchPyramid, MatchPyramidConfig
 from tests.parity.authors import Description, Weights, load, rename
 
 _PYRAMID = (

@@ -5,8 +5,8 @@ from typing import Any
 
 from torch import Tensor
 
-from glassrank.models.contract import Ranker
-from glassrank.models.pacrr import PACRR, CoPACRR, CoPACRRConfig, PACRRConfig
+from glassrank.models.torch_models import Ranker
+from glassrank.research.papers.pacrr import PACRR, CoPACRR, CoPACRRConfig, PACRRConfig
 
 Weights = dict[str, Tensor]
 Description = dict[str, Any]

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from glassrank.backends.transformer import EncoderConfig
-from glassrank.models.bert import BERT, BERTConfig
-from glassrank.models.contract import TokenBatch
-from glassrank.models.mores import MORES, MORESConfig
+from glassrank.models.model import TokenBatch
 from glassrank.models.pretrained import Pretrained, our_names, with_fused
+from glassrank.research.papers.bert import BERT, BERTConfig
+from glassrank.research.papers.mores import MORES, MORESConfig
 from tests.parity.authors import Description, Weights
 
 Compared = Iterator[tuple[str, Tensor, Tensor]]

@@ -16,8 +16,7 @@ from glassrank.deadline import Deadline
 from glassrank.embeddings import Store, encode_index
 from glassrank.errors import InputError
 from glassrank.index import Index
-from glassrank.models.checkpoint import SavedModel
-from glassrank.models.saved import Passages, best_passages
+from glassrank.models.io.model_folder import Passages, SavedModel, best_passages
 from glassrank.rerank import Pipeline, Reranker, rank
 from glassrank.rerank.best_passages import Scoring
 from glassrank.rerank.cost_model import CostModel

@@ -15,7 +15,8 @@ from step_clock import StepClock
 from glassrank.embeddings import Store, encode_index
 from glassrank.explanations import explain
 from glassrank.index import Index
-from glassrank.models.checkpoint import SavedModel, load_named
+from glassrank.models.io.load import load_named
+from glassrank.models.io.model_folder import SavedModel
 from glassrank.rerank import Pipeline, Reranker
 from glassrank.types import Doc
 

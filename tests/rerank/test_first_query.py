@@ -15,7 +15,7 @@ import glassrank
 from glassrank.deadline import Deadline, now
 from glassrank.embeddings import encode_index
 from glassrank.index import Index
-from glassrank.models.trained import save_model
+from glassrank.models.io.torch_files import save_model
 from glassrank.rerank import BudgetWarning, CostModel, Pipeline, Reranker, load, rank, warm_up
 from glassrank.types import Doc, Ranking
 

@@ -11,14 +11,15 @@ from test_pipeline import WORDS, texts, tiny_model
 
 from glassrank.embeddings import Store, encode_index
 from glassrank.index import Index
-from glassrank.models import SubwordTable
-from glassrank.models.checkpoint import PACKAGED, SavedModel, load_model
+from glassrank.models.io.load import load_model
+from glassrank.models.io.model_folder import PACKAGED, SavedModel
+from glassrank.models.io.torch_files import save_model
 from glassrank.models.text_batches import batch_of
-from glassrank.models.tk import TK
-from glassrank.models.trained import save_model
 from glassrank.rerank import Pipeline, Reranker, rank
 from glassrank.rerank.stored_candidates import fused_pooling
 from glassrank.rerank.torch_backend import GPUInteraction, GPUPooling
+from glassrank.research.papers.subword_table import SubwordTable
+from glassrank.research.papers.tk import TK
 from glassrank.types import Doc
 
 sys.path.append(str(Path(__file__).parents[1] / "embeddings"))

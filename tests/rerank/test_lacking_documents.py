@@ -13,7 +13,7 @@ from glassrank.embeddings import Store, encode_index
 from glassrank.errors import InputError
 from glassrank.explanations import explain
 from glassrank.index import Index
-from glassrank.models.checkpoint import SavedModel
+from glassrank.models.io.model_folder import SavedModel
 from glassrank.rerank import CostModel, Pipeline, Reranker
 from glassrank.types import Doc
 

@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from glassrank.backends.transformer import ContextualConfig
 from glassrank.deadline import Deadline, LateError, ending
-from glassrank.models import TokenBatch, WordTable
-from glassrank.models.checkpoint import SavedModel, Usage
-from glassrank.models.saved import Passages
-from glassrank.models.tk import TK, TKConfig
-from glassrank.models.trained import save_model
+from glassrank.models import EmbeddingTable, TokenBatch
+from glassrank.models.io.model_folder import Passages, SavedModel, Usage
+from glassrank.models.io.torch_files import save_model
 from glassrank.rerank import Reranker, live
+from glassrank.research.papers.tk import TK
+from glassrank.research.papers.tk_config import ContextualConfig, TKConfig
 
 WORDS = ["<pad>", "<unk>", "cat", "dog", "mat", "sat", "the", "sea", "cold"]
 TEXTS = ["the cat sat", "dog", "the cold sea the cold sea", "cat cat cat mat", "zebra the"]
@@ -25,7 +24,7 @@ TEXTS = ["the cat sat", "dog", "the cold sea the cold sea", "cat cat cat mat", "
 def saved() -> SavedModel:
     torch.manual_seed(0)
     config = TKConfig(size=8, contextual=ContextualConfig(1, 2, 4, feed_forward=8))
-    model = TK(config, WordTable(torch.randn(len(WORDS), 8), trained=False))
+    model = TK(config, EmbeddingTable(torch.randn(len(WORDS), 8), trained=False))
     model.mix_first_stage(0.5)
     return SavedModel(model.eval(), Usage(query_length=4, doc_length=5, depth=2), WORDS)
 

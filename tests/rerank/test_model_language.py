@@ -52,7 +52,7 @@ def test_nothing_is_said_of_english_or_of_ones_own_model(tmp_path: Path) -> None
 
 
 def test_a_named_folder_is_not_taken_for_english(tmp_path: Path) -> None:
-    from glassrank.models.saved import PACKAGED
+    from glassrank.models.io.model_folder import PACKAGED
 
     assert Reranker.load("fast").is_english
     assert not Reranker.load(PACKAGED["fast"]).is_english

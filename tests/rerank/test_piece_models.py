@@ -11,10 +11,10 @@ from step_clock import StepClock
 from glassrank.embeddings import Store, encode_index
 from glassrank.errors import InputError
 from glassrank.index import Index
-from glassrank.models import Ensemble
-from glassrank.models.checkpoint import SavedModel
+from glassrank.models.io.model_folder import SavedModel
 from glassrank.models.text_batches import text_encoder
 from glassrank.rerank import CostModel, Pipeline, Reranker, stored_candidates
+from glassrank.research.papers.ensemble import Ensemble
 from glassrank.text.encoder import PieceEncoder
 
 sys.path.append(str(Path(__file__).parents[1] / "embeddings"))

@@ -12,16 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from step_clock import StepClock
 
-from glassrank.backends.transformer import ContextualConfig
 from glassrank.deadline import Deadline, now
 from glassrank.embeddings import Store, encode_index
 from glassrank.errors import InputError
 from glassrank.index import Index
-from glassrank.models import WordTable
-from glassrank.models.checkpoint import SavedModel, Usage
-from glassrank.models.tk import TK, TKConfig
-from glassrank.models.trained import save_model
+from glassrank.models import EmbeddingTable
+from glassrank.models.io.model_folder import SavedModel, Usage
+from glassrank.models.io.torch_files import save_model
 from glassrank.rerank import BudgetWarning, CostModel, Pipeline, Reranker, rank, rerank_run
+from glassrank.research.papers.tk import TK
+from glassrank.research.papers.tk_config import ContextualConfig, TKConfig
 from glassrank.types import Doc, Run
 
 WORDS = ["<pad>", "<unk>", "cat", "dog", "mat", "sat", "the", "sea", "cold", "warm", "bird"]
@@ -30,7 +30,7 @@ WORDS = ["<pad>", "<unk>", "cat", "dog", "mat", "sat", "the", "sea", "cold", "wa
 def tiny_model(seed: int = 0) -> SavedModel:
     torch.manual_seed(seed)
     config = TKConfig(size=8, contextual=ContextualConfig(1, 2, 4, feed_forward=8))
-    model = TK(config, WordTable(torch.randn(len(WORDS), 8), trained=False))
+    model = TK(config, EmbeddingTable(torch.randn(len(WORDS), 8), trained=False))
     with torch.no_grad():
         model.log_weights.uniform_(-1, 1)
         model.length_weights.uniform_(-1, 1)

@@ -6,21 +6,22 @@ import pytest
 import torch
 
 pytest.importorskip("numba")
-from glassrank.backends.transformer import ContextualConfig, EncoderConfig
+from glassrank.backends.transformer import EncoderConfig
 from glassrank.explanations.explainers import explain_text
-from glassrank.models import Ranker, TokenBatch, WordTable
+from glassrank.models import EmbeddingTable, Ranker, TokenBatch
 from glassrank.models.bi_encoders import KernelBERT, KernelBERTConfig, MaxSim
-from glassrank.models.checkpoint import SavedModel, Usage
-from glassrank.models.tk import TK, TKConfig, TKWindowed, TKWindowedConfig
+from glassrank.models.io.model_folder import SavedModel, Usage
 from glassrank.rerank import Reranker
 from glassrank.rerank.torch_backend import QueryEncoder
+from glassrank.research.papers.tk import TK, TKWindowed, TKWindowedConfig
+from glassrank.research.papers.tk_config import ContextualConfig, TKConfig
 
 LAYERS = ContextualConfig(2, 2, 8, feed_forward=20)
 ENCODER = EncoderConfig(vocabulary=30, size=32, layers=2, heads=4, feed_forward=40, positions=20)
 
 
-def table() -> WordTable:
-    return WordTable(torch.randn(30, 24), trained=False)
+def table() -> EmbeddingTable:
+    return EmbeddingTable(torch.randn(30, 24), trained=False)
 
 
 def tk() -> TK:

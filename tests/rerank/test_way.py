@@ -12,8 +12,8 @@ import glassrank
 from glassrank.backends.compiled import Compiled
 from glassrank.embeddings import encode_index
 from glassrank.index import Index
-from glassrank.models.checkpoint import load_served
-from glassrank.models.trained import save_model
+from glassrank.models.io.load import load_for_inference
+from glassrank.models.io.torch_files import save_model
 from glassrank.rerank import Pipeline, Reranker
 from glassrank.types import Doc
 
@@ -53,7 +53,7 @@ def followed(pipeline: Pipeline) -> list[str]:
 def test_a_query_goes_the_way_that_the_readme_names(tmp_path: Path, stored: bool) -> None:
     made = tiny_model()
     save_model(tmp_path / "model", made.model, made.usage, made.vocabulary, "# a card\n")
-    saved = load_served(tmp_path / "model")
+    saved = load_for_inference(tmp_path / "model")
     index = Index.build([Doc(f"d{n}", text) for n, text in enumerate(texts(30))], tmp_path / "i")
     if stored:
         encode_index(index, saved)

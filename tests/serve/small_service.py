@@ -12,15 +12,15 @@ import numpy as np
 import torch
 from starlette.testclient import TestClient
 
-from glassrank.backends.transformer import ContextualConfig
 from glassrank.embeddings import encode_index
 from glassrank.errors import ERROR_CODES
 from glassrank.index import Index
-from glassrank.models import WordTable
-from glassrank.models.checkpoint import SavedModel, Usage
-from glassrank.models.knrm import KNRM, KNRMConfig
-from glassrank.models.tk import TK, TKConfig
-from glassrank.models.trained import save_model
+from glassrank.models import EmbeddingTable
+from glassrank.models.io.model_folder import SavedModel, Usage
+from glassrank.models.io.torch_files import save_model
+from glassrank.research.papers.knrm import KNRM, KNRMConfig
+from glassrank.research.papers.tk import TK
+from glassrank.research.papers.tk_config import ContextualConfig, TKConfig
 from glassrank.serve import IndexReloader, Options, make_app
 from glassrank.serve.error_responses import CODES
 from glassrank.serve.run import Server
@@ -47,7 +47,7 @@ def docs() -> list[Doc]:
 def tiny_tk() -> SavedModel:
     torch.manual_seed(0)
     config = TKConfig(size=8, contextual=ContextualConfig(1, 2, 4, feed_forward=8))
-    model = TK(config, WordTable(torch.randn(len(WORDS), 8), trained=False))
+    model = TK(config, EmbeddingTable(torch.randn(len(WORDS), 8), trained=False))
     with torch.no_grad():
         model.log_weights.uniform_(-1, 1)
         model.length_weights.uniform_(-1, 1)
@@ -57,7 +57,7 @@ def tiny_tk() -> SavedModel:
 
 def tiny_knrm() -> SavedModel:
     torch.manual_seed(1)
-    model = KNRM(KNRMConfig(size=8), WordTable(torch.randn(len(WORDS), 8), trained=False))
+    model = KNRM(KNRMConfig(size=8), EmbeddingTable(torch.randn(len(WORDS), 8), trained=False))
     return SavedModel(model.eval(), Usage(query_length=6, doc_length=12), WORDS)
 
 

@@ -17,7 +17,7 @@ from test_processes import Running, running
 
 from glassrank.errors import InputError
 from glassrank.index import Index, segment, writer
-from glassrank.models.trained import save_model
+from glassrank.models.io.torch_files import save_model
 from glassrank.serve import Options
 from glassrank.types import Doc
 

@@ -25,8 +25,8 @@ from glassrank.index.methods import RM3, expand
 from glassrank.index.scoring import BM25
 from glassrank.index.search import search
 from glassrank.index.snippets import CHARACTERS_READ, Snippets
-from glassrank.models import Ensemble
 from glassrank.rerank import Reranker
+from glassrank.research.papers.ensemble import Ensemble
 from glassrank.serve import Options
 from glassrank.text import EnglishAnalyzer
 from glassrank.types import Doc

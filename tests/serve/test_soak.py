@@ -8,7 +8,7 @@ import pytest
 from reliability import Recorder
 from small_service import tiny_tk
 
-from glassrank.models.trained import save_model
+from glassrank.models.io.torch_files import save_model
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 from soak import arguments, soak

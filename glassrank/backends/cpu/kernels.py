@@ -58,7 +58,7 @@ def pool_cpu(
     threads: int | None = None,
     tiles: bool | None = None,
 ) -> NDArray[np.float32]:
-    """Scores (n,) of documents, as a `Readout` of their soft counts says.
+    """Scores (n,) of documents, as a `ScoringHead` of their soft counts says.
 
     Document i is the rows `starts[i]` to `starts[i] + lengths[i]`, of which the columns from
     `first_column` on meet the query's unit vectors (Q, E) with weights (Q,). `threads` are as many

@@ -8,11 +8,13 @@ import numpy as np
 import torch
 
 from glassrank.errors import InputError
-from glassrank.models import Ranker, SubwordTable, WordTable, name_of
+from glassrank.models import EmbeddingTable, Ranker, name_of
 from glassrank.models.bi_encoders import LateInteraction
-from glassrank.models.checkpoint import SavedModel, load_model
-from glassrank.models.contract import start_with
+from glassrank.models.io.load import load_model
+from glassrank.models.io.model_folder import SavedModel
 from glassrank.models.pretrained import Pretrained, read_pretrained
+from glassrank.models.torch_models import start_with
+from glassrank.research.papers.subword_table import SubwordTable
 from glassrank.research.train.batches import Tokens
 from glassrank.research.train.config import StartConfig, TrainConfig
 from glassrank.research.train.config_files import family_of
@@ -31,7 +33,7 @@ def build_model(config: TrainConfig, prepared: Prepared, base: Path = Path()) ->
         model = _trained(config, prepared, start_model(config, base))
         if config.start.bert is not None:
             _begin_anew(model, read_pretrained(config.start.bert, base), prepared)
-    elif family_of(config).reads_pieces:
+    elif family_of(config).uses_subwords:
         model = _transformer(config, prepared, base)
     else:
         model = _term_model(config, prepared)
@@ -47,7 +49,7 @@ def show_texts(model: Ranker, docs: Tokens, whole: Ranker | None = None) -> None
     some = np.sort(np.random.default_rng(0).permutation(len(docs.lengths))[:_LOOKED_AT])
     shown = map(docs.batch, np.array_split(some, max(1, -(-len(some) // _AT_ONCE))))
     if whole is None:
-        model.eval().look_at(shown)
+        model.eval().fit_statistics(shown)
     else:
         begin_alike(model.eval(), whole, shown)
 
@@ -57,7 +59,7 @@ def _term_model(config: TrainConfig, prepared: Prepared) -> Ranker:
     settings = {"size": prepared.vectors.shape[1], **config.config}
     vectors, idf = torch.from_numpy(prepared.vectors.copy()), torch.from_numpy(prepared.idf)
     if prepared.subwords is None:
-        table = WordTable(vectors, idf, trained=config.vectors.train)
+        table = EmbeddingTable(vectors, idf, trained=config.vectors.train)
     else:
         rows = prepared.subwords.rows
         table = SubwordTable(

@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 
 from glassrank.backends.gpu import device_named
 from glassrank.errors import InputError
-from glassrank.models.checkpoint import SavedModel, Usage, load_model, load_named
-from glassrank.models.ensemble import Ensemble
-from glassrank.models.trained import save_ensemble, save_model
+from glassrank.models.io.load import load_model, load_named
+from glassrank.models.io.model_folder import SavedModel, Usage
+from glassrank.models.io.torch_files import save_model
+from glassrank.research.papers.ensemble import Ensemble, save_ensemble
 from glassrank.research.train.batches import SplitTensors, Tokens
 from glassrank.research.train.config import Say
 from glassrank.research.train.prepared import Prepared, Split

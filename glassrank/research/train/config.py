@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from glassrank.errors import InputError
-from glassrank.models.saved import Passages
+from glassrank.models.io.model_folder import Passages
 
 if TYPE_CHECKING:
     pass

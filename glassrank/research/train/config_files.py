@@ -109,7 +109,7 @@ def read_config(path: str | Path) -> TrainConfig:
     for tried in settings_to_try(config):
         family = family_of(tried)
         from_plain(family.config_type, tried.config, "config")
-        if tried.remove_stop_words and family.reads_pieces:
+        if tried.remove_stop_words and family.uses_subwords:
             raise InputError(
                 f"remove_stop_words: a {tried.model} reads pieces of whole texts; leave it out"
             )
@@ -177,7 +177,7 @@ def _merged(base: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
 def preparation(config: TrainConfig) -> dict[str, Any]:
     """What prepared arrays depend on. Runs with several seeds, models or losses may share them."""
     plain = to_plain(config)
-    pieces = family_of(config).reads_pieces
+    pieces = family_of(config).uses_subwords
     vectors = {n: v for n, v in plain["vectors"].items() if n not in ("train", "saved")}
     return {
         "units": "pieces" if pieces else "words",
@@ -224,10 +224,10 @@ def _differences(before: Any, now: Any, name: str) -> Iterator[tuple[str, Any, A
 
 def example(name: str) -> str:
     """The file, with a comment where a setting needs one."""
-    from glassrank.models import MODELS, find_family, meant
+    from glassrank.models import MODELS, find_family, suggest_name
 
     if name not in MODELS and not is_outside(name):
-        raise InputError(f"there is no model {name!r}; {meant(name)}")
+        raise InputError(f"there is no model {name!r}; {suggest_name(name)}")
     family = find_family(name, trusted=[name])
     settings = dataclasses.replace(family.config_type(), **BETTER.get(name, {}))
     parts = [
@@ -242,7 +242,7 @@ def example(name: str) -> str:
         *_tables("config", settings, f"The settings of {name}; left out, they are as here."),
     ]
     kinds = typing.get_type_hints(TrainConfig)
-    sections = _PIECE_SECTIONS if family.reads_pieces else _SECTIONS
+    sections = _PIECE_SECTIONS if family.uses_subwords else _SECTIONS
     rates = {**sections["optimizer"], **_RATES.get(name, {})}
     for section, values in {**sections, "optimizer": rates}.items():
         keys = _keys(values, _notes(kinds[section]))

@@ -19,8 +19,9 @@ from torch.optim import Optimizer
 from glassrank.backends.gpu import device_named
 from glassrank.errors import InputError
 from glassrank.models import Ranker
-from glassrank.models.checkpoint import Usage, load_model
-from glassrank.models.trained import save_model
+from glassrank.models.io.load import load_model
+from glassrank.models.io.model_folder import Usage
+from glassrank.models.io.torch_files import save_model
 from glassrank.research.train.batches import Examples, Sampler, SplitTensors, Tokens
 from glassrank.research.train.build import build_model, show_texts, whole_model
 from glassrank.research.train.config import Say, TrainConfig
@@ -166,7 +167,7 @@ def stands_still(history: Sequence[Mapping[str, Any]]) -> bool:
 
 def validation_precision(config: TrainConfig, model: Ranker) -> str:
     """Transformers are measured as they are trained, since they take long."""
-    return config.optimizer.precision if model.reads_pieces else "float32"
+    return config.optimizer.precision if model.uses_subwords else "float32"
 
 
 def _record(

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.errors import InputError
-from glassrank.models.saved import best_passages, check_words
+from glassrank.models.io.model_folder import best_passages, check_words
 from glassrank.storage.ragged_arrays import Ragged, Strings, pack_strings
 from glassrank.types import Run
 

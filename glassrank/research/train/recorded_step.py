@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from glassrank.models import Output, Ranker, TokenBatch, Words
+from glassrank.models import Output, Ranker, TokenBatch, TokenEmbeddings
 from glassrank.research.train.batches import Examples
 from glassrank.research.train.config import TrainConfig
 from glassrank.research.train.state import RunProgress
@@ -127,7 +127,7 @@ def compiled(model: Ranker, *, broken_calls_stay: bool = True) -> Iterator[None]
     with _dynamo.config.patch(suppress_errors=broken_calls_stay), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the compiler looks at gradients that are not there
         _dynamo.reset()  # what an earlier run compiled is of no more use
-        kind = Words if shares_words(model) else TokenBatch
+        kind = TokenEmbeddings if shares_words(model) else TokenBatch
         calls: dict[str, Callable[..., object]] = {
             name: _on_tensors(getattr(model, name), kind) for name in encoders_of(model)
         }
@@ -141,21 +141,25 @@ def compiled(model: Ranker, *, broken_calls_stay: bool = True) -> Iterator[None]
                 delattr(model, name)
 
 
-def _on_tensors(encode: Callable[[Any], Words], kind: type[Any]) -> Callable[[Any], Words]:
+def _on_tensors(
+    encode: Callable[[Any], TokenEmbeddings], kind: type[Any]
+) -> Callable[[Any], TokenEmbeddings]:
     """Tensors in and out: named tuples are not for every compiler."""
 
     def encoded(*parts: Tensor) -> tuple[Tensor, ...]:
         return tuple(encode(kind(*parts)))
 
     fast = torch.compile(encoded, dynamic=False)
-    return lambda texts: Words(*fast(*texts))
+    return lambda texts: TokenEmbeddings(*fast(*texts))
 
 
-def _scores_alone(interact: Callable[[Words, Words], Output]) -> Callable[[Words, Words], Output]:
+def _scores_alone(
+    interact: Callable[[TokenEmbeddings, TokenEmbeddings], Output],
+) -> Callable[[TokenEmbeddings, TokenEmbeddings], Output]:
     """What nobody reads of an output need not be computed."""
 
     def scores(*parts: Tensor) -> Tensor:
-        score: Tensor = interact(Words(*parts[:3]), Words(*parts[3:])).score
+        score: Tensor = interact(TokenEmbeddings(*parts[:3]), TokenEmbeddings(*parts[3:])).score
         return score
 
     fast = torch.compile(scores, dynamic=False)

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from glassrank.backends.transformer import Layer
 from glassrank.errors import InputError
-from glassrank.models import Ranker, TokenBatch, Words
+from glassrank.models import Ranker, TokenBatch, TokenEmbeddings
 from glassrank.models.bi_encoders import LateInteraction
 from glassrank.research.train.config import StartConfig
 
@@ -130,7 +130,9 @@ def teacher_of_vectors(model: Ranker) -> Ranker:
     return model.eval().requires_grad_(False)
 
 
-def apart(ours: tuple[Words, Words], theirs: tuple[Words, Words]) -> Tensor:
+def apart(
+    ours: tuple[TokenEmbeddings, TokenEmbeddings], theirs: tuple[TokenEmbeddings, TokenEmbeddings]
+) -> Tensor:
     """How far vectors are from the whole model's: the mean of 1 - cosine over pieces of queries and
     over those of documents, and of the squared difference of query pieces' weights."""
     (query, doc), (whole_query, whole_doc) = ours, theirs
@@ -142,7 +144,7 @@ def apart(ours: tuple[Words, Words], theirs: tuple[Words, Words]) -> Tensor:
     )
 
 
-def _away(ours: Words, theirs: Words) -> Tensor:
+def _away(ours: TokenEmbeddings, theirs: TokenEmbeddings) -> Tensor:
     cosine: Tensor = (ours.vectors * theirs.vectors).sum(-1)  # (B, L)
     return 1 - cosine
 

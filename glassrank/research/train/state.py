@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from glassrank.errors import InputError, wrap_file_errors
-from glassrank.models.weight_files import check_finite, write_tensors
+from glassrank.models.io.weight_files import check_finite, write_tensors
 from glassrank.research.train.config_files import check_same
 from glassrank.settings import from_plain
 from glassrank.storage.atomic_folders import (

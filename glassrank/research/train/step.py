@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer, SparseAdam
 
-from glassrank.models import Ranker, TokenBatch, WordRanker, Words
+from glassrank.models import Ranker, TokenBatch, TokenEmbeddings, WordRanker
 from glassrank.research.train.batches import Examples
 from glassrank.research.train.config import OptimizerConfig, TrainConfig
 from glassrank.research.train.distributed import ALONE, Team
@@ -46,7 +46,9 @@ def scores_of(model: Ranker, examples: Examples, precision: str = "float32") -> 
     return scores_of_words(model, words, examples.first_stage, precision)
 
 
-def encoded(model: Ranker, query: Any, doc: Any, precision: str) -> tuple[Words, Words]:
+def encoded(
+    model: Ranker, query: Any, doc: Any, precision: str
+) -> tuple[TokenEmbeddings, TokenEmbeddings]:
     """Of looked-up texts: queries (B, ...), and documents (B * N, ...)."""
     with rounding(precision, query[0].device):
         for_query, for_doc = (getattr(model, name) for name in encoders_of(model))
@@ -54,27 +56,32 @@ def encoded(model: Ranker, query: Any, doc: Any, precision: str) -> tuple[Words,
 
 
 def scores_of_words(
-    model: Ranker, words: tuple[Words, Words], first_stage: Tensor, precision: str
+    model: Ranker,
+    words: tuple[TokenEmbeddings, TokenEmbeddings],
+    first_stage: Tensor,
+    precision: str,
 ) -> Tensor:
     """(B, N) of encoded texts."""
     width = first_stage.shape[1]
     # Repeated so, and not looked up by its number: the gradient is then a plain sum.
-    each = Words(
+    each = TokenEmbeddings(
         *(part[:, None].expand(-1, width, *part.shape[1:]).flatten(0, 1) for part in words[0])
     )
     return met(model, each, words[1], first_stage.flatten(), precision).view(-1, width)
 
 
 def pair_scores(
-    model: Ranker, query: Words, doc: Any, first_stage: Tensor, precision: str = "float32"
+    model: Ranker, query: TokenEmbeddings, doc: Any, first_stage: Tensor, precision: str = "float32"
 ) -> Tensor:
     """(B,): each looked-up document with its encoded query."""
     with rounding(precision, first_stage.device):
-        words: Words = getattr(model, encoders_of(model)[1])(doc)
+        words: TokenEmbeddings = getattr(model, encoders_of(model)[1])(doc)
     return met(model, query, words, first_stage, precision)
 
 
-def met(model: Ranker, query: Words, doc: Words, first_stage: Tensor, precision: str) -> Tensor:
+def met(
+    model: Ranker, query: TokenEmbeddings, doc: TokenEmbeddings, first_stage: Tensor, precision: str
+) -> Tensor:
     """(B,). Soft counts need float32, transformers do not."""
     rounded = precision if model.interacts_rounded else "float32"
     with rounding(rounded, first_stage.device):

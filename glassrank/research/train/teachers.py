@@ -63,7 +63,7 @@ class ModelTeacher:
     """A trained ranker: a BERT or MORES, say, that a small model learns from."""
 
     def __init__(self, folder: Path, docs: Sequence[Sequence[str]], device: str) -> None:
-        from glassrank.models.checkpoint import load_model
+        from glassrank.models.io.load import load_model
         from glassrank.models.text_batches import text_encoder
         from glassrank.research.train.batches import Tokens
 

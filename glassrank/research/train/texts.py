@@ -13,8 +13,8 @@ from typing import Any, overload
 import numpy as np
 
 from glassrank.errors import InputError
-from glassrank.models.contract import PieceText
 from glassrank.models.doc_reader import PassageReader
+from glassrank.models.model import SubwordText
 from glassrank.models.pretrained import read_pretrained
 from glassrank.research.train.build import start_model
 from glassrank.research.train.config import TrainConfig
@@ -108,7 +108,7 @@ def splitters(config: TrainConfig, base: Path) -> tuple[Splitter, Splitter]:
     from glassrank.text import split_words
 
     lengths = config.query_length, config.doc_length
-    text = piece_text(config, base)
+    text = subword_text(config, base)
     if text is None:
         query, doc = (partial(_cut, word_splitter(config), length) for length in lengths)
         return query, doc
@@ -143,7 +143,7 @@ def trained_encoder(config: TrainConfig, base: Path) -> tuple[list[str], TextEnc
     if config.start.model is not None:
         saved = start_model(config, base)
         return saved.vocabulary, text_encoder(saved, unseen=False)
-    if not family_of(config).reads_pieces:
+    if not family_of(config).uses_subwords:
         return None
     if config.start.bert is None:
         raise InputError(
@@ -153,18 +153,18 @@ def trained_encoder(config: TrainConfig, base: Path) -> tuple[list[str], TextEnc
     return bert.vocabulary, PieceEncoder(bert.vocabulary, bert.lowercase)
 
 
-def piece_text(config: TrainConfig, base: Path) -> PieceText | None:
+def subword_text(config: TrainConfig, base: Path) -> SubwordText | None:
     """What a model over pieces reads; one that was trained before keeps its own limits. None of a
     model over words."""
     family = family_of(config)
-    if not family.reads_pieces:
+    if not family.uses_subwords:
         return None
     settings: Any = (
         from_plain(family.config_type, config.config, "config")
         if config.start.model is None
         else start_model(config, base).model.config
     )
-    text: PieceText = settings.text
+    text: SubwordText = settings.text
     return text
 
 
@@ -172,7 +172,7 @@ class Divider:
     """Documents to the texts of their passages, which follow one another."""
 
     def __init__(self, config: TrainConfig, base: Path) -> None:
-        known, pieces = trained_encoder(config, base), piece_text(config, base)
+        known, pieces = trained_encoder(config, base), subword_text(config, base)
         # A word takes one place, whatever its number will be.
         words = WordEncoder(Vocabulary([]), remove_stop_words=config.remove_stop_words)
         self._reader = PassageReader(

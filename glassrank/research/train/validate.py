@@ -18,7 +18,7 @@ from glassrank.models.calibration import (
     quality,
     rank_weights,
 )
-from glassrank.models.checkpoint import Usage
+from glassrank.models.io.model_folder import Usage
 from glassrank.research.train.batches import SplitTensors
 from glassrank.research.train.prepared import Split
 from glassrank.research.train.step import look_up, pair_scores, rounding

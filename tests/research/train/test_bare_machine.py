@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import glassrank
-from glassrank.models.saved import SPECIAL_PIECES, SPECIAL_WORDS
+from glassrank.models.io.model_folder import SPECIAL_PIECES, SPECIAL_WORDS
 from glassrank.text import Vocabulary, encoder
 
 PACKAGES = (
@@ -27,7 +27,7 @@ class NoCompiler:
 
 sys.meta_path.insert(0, NoCompiler())  # the traceback says who asks for it
 import glassrank.research.train.__main__, glassrank.research.train.combine
-from glassrank.models.checkpoint import PACKAGED, load_model
+from glassrank.models.io.load import PACKAGED, load_model
 load_model(PACKAGED["default"])
 """
 

@@ -6,7 +6,7 @@ import torch
 from tiny_run import tiny_config, tiny_prepared
 
 import glassrank.research.train.validate as module
-from glassrank.models import Words
+from glassrank.models import TokenEmbeddings
 from glassrank.research.train.batches import SplitTensors, Tokens
 from glassrank.research.train.build import build_model
 
@@ -20,7 +20,7 @@ def test_longer_documents_come_fewer_at_a_time(monkeypatch: pytest.MonkeyPatch) 
     sizes: list[int] = []
     encode = model.doc_words
 
-    def counted(words: Words) -> object:
+    def counted(words: TokenEmbeddings) -> object:
         sizes.append(len(words.mask))
         return encode(words)
 

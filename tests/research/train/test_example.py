@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from glassrank.errors import InputError
-from glassrank.models import MODELS, TokenBatch, WordTable
+from glassrank.models import MODELS, EmbeddingTable, TokenBatch
 from glassrank.research.train.config import TrainConfig
 from glassrank.research.train.config_files import BETTER, example, read_config
 from glassrank.settings import from_plain
@@ -28,7 +28,9 @@ def test_an_example_is_read_and_its_model_built(tmp_path: Path, name: str) -> No
     # Of those with a hundred million weights, shapes alone.
     device = torch.device("meta" if name in LARGE else "cpu")
     with device, torch.no_grad():
-        model = family(from_plain(family.config_type, config.config), WordTable(torch.ones(4, 300)))
+        model = family(
+            from_plain(family.config_type, config.config), EmbeddingTable(torch.ones(4, 300))
+        )
         model.to(device)  # with the kernels, which are made on the CPU
         query, longest = (
             TokenBatch(torch.ones(1, length).int(), torch.ones(1, length))

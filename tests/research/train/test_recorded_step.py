@@ -142,7 +142,7 @@ def test_a_models_calls_can_be_compiled(name: str, monkeypatch: pytest.MonkeyPat
     batch = batches(config, "cpu", whole=True)[0]
     expected = scores_of(copy.deepcopy(model), batch)
     # Made once, on the CPU: compiled code must not make them again.
-    monkeypatch.setattr("glassrank.backends.transformer.waves", None)
+    monkeypatch.setattr("glassrank.research.papers.contextual.sinusoidal_positions", None)
     with eager_backend(monkeypatch), compiled(model, broken_calls_stay=False):
         got = scores_of(model, batch)
     torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)

@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from tiny_run import tiny_config, tiny_prepared
 
 from glassrank.errors import GlassrankError, InputError
-from glassrank.models.checkpoint import fingerprint
+from glassrank.models.io.model_folder import fingerprint
 from glassrank.research.train.config import TrainConfig
 from glassrank.research.train.loop import Trained, train
 from glassrank.research.train.prepared import Prepared

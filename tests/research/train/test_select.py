@@ -15,9 +15,10 @@ from typer.testing import CliRunner
 
 from glassrank.cli import make_app
 from glassrank.errors import GlassrankError, InputError
-from glassrank.models import Ensemble
-from glassrank.models.checkpoint import Usage, load_model
-from glassrank.models.trained import save_model
+from glassrank.models.io.load import load_model
+from glassrank.models.io.model_folder import Usage
+from glassrank.models.io.torch_files import save_model
+from glassrank.research.papers.ensemble import Ensemble
 from glassrank.research.train.batches import SplitTensors, Tokens
 from glassrank.research.train.build import build_model
 from glassrank.research.train.combine import select, select_models

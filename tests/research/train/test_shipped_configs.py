@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from glassrank.models.duet import DuetConfig
-from glassrank.models.knrm import KNRMConfig
-from glassrank.models.matchpyramid import MatchPyramidConfig
-from glassrank.models.pacrr import CoPACRRConfig, PACRRConfig
-from glassrank.models.rpacrr import RPACRRConfig
-from glassrank.models.tk import TKConfig
+from glassrank.research.papers.duet import DuetConfig
+from glassrank.research.papers.knrm import KNRMConfig
+from glassrank.research.papers.matchpyramid import MatchPyramidConfig
+from glassrank.research.papers.pacrr import CoPACRRConfig, PACRRConfig
+from glassrank.research.papers.rpacrr import RPACRRConfig
+from glassrank.research.papers.tk_config import TKConfig
 from glassrank.research.train.config_files import family_of, read_config
 from glassrank.settings import from_plain, to_plain
 
@@ -88,7 +88,7 @@ def test_the_runs_of_trec_2019_differ_in_their_vectors_alone() -> None:
 def test_every_model_of_a_table_has_as_many_settings_to_try(table: str) -> None:
     configs = {name: read(CONFIGS / table / f"{name}.toml") for name in SHARED if name != "mores-2"}
     assert {len(config.search) for config in configs.values()} == {2}
-    words = [config for config in configs.values() if not family_of(config).reads_pieces]
+    words = [config for config in configs.values() if not family_of(config).uses_subwords]
     parts = "vectors candidates sampler loss search query_length doc_length".split()
     for part in parts:
         assert all(getattr(config, part) == getattr(words[0], part) for config in words), part

@@ -19,10 +19,10 @@ from tests.train.tiny_bert import (
 from glassrank.errors import InputError
 from glassrank.models import TokenBatch
 from glassrank.models.bi_encoders import LateInteraction
-from glassrank.models.checkpoint import load_model
+from glassrank.models.io.load import load_model
+from glassrank.models.io.torch_files import save_model
+from glassrank.models.onnx_models import OnnxKernelBERT
 from glassrank.models.pretrained import read_pretrained
-from glassrank.models.served import ServedKernelBERT
-from glassrank.models.trained import save_model
 from glassrank.research.train.batches import Sampler, SplitTensors, Tokens
 from glassrank.research.train.build import build_model, show_texts, whole_model
 from glassrank.research.train.config import LossConfig, StartConfig
@@ -124,7 +124,7 @@ def test_what_fewer_heads_leave_out_is_the_shortest(
     encoder = fewer.config.encoder
     assert (encoder.heads, encoder.head_size) == (HEADS - 1, size)
     torch.testing.assert_close(fewer.encode_doc(batch).vectors, cut.encode_doc(batch).vectors)
-    served = ServedKernelBERT(
+    served = OnnxKernelBERT(
         fewer.config, {name: weight.numpy() for name, weight in fewer.state_dict().items()}
     )
     plain = TokenBatch(batch.ids.numpy(), batch.mask.numpy())

@@ -10,7 +10,7 @@ from tiny_run import tiny_config
 
 from glassrank.errors import InputError
 from glassrank.explanations import Change, explain, what_if
-from glassrank.models.checkpoint import load_model
+from glassrank.models.io.load import load_model
 from glassrank.rerank import Reranker
 from glassrank.research.train.combine import select_models
 from glassrank.research.train.config import TrainConfig

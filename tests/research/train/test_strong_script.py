@@ -11,7 +11,7 @@ import torch
 
 from glassrank.backends.transformer import EncoderConfig
 from glassrank.models.bi_encoders import KernelBERT, KernelBERTConfig
-from glassrank.models.contract import TokenBatch, Words
+from glassrank.models.model import TokenBatch, TokenEmbeddings
 
 SCRIPT = Path(__file__).parents[3] / "configs" / "default" / "strong.py"
 SMALL = EncoderConfig(
@@ -71,7 +71,7 @@ def test_scores_are_those_of_the_family(strong: ModuleType, model: KernelBERT, d
             query = model.encode_query(batch(data.queries, [data.query[number]] * 5))
             doc = model.encode_doc(batch(data.docs, data.lists[number]))
             torch.testing.assert_close(
-                row, model.interact(Words(*query), doc).score, atol=1e-4, rtol=1e-4
+                row, model.interact(TokenEmbeddings(*query), doc).score, atol=1e-4, rtol=1e-4
             )
 
 

@@ -17,9 +17,9 @@ from small_mores import COMMON, small_mores
 import glassrank.research.train.validate as validating
 from glassrank.corpus import read_docs, read_queries
 from glassrank.errors import InputError
-from glassrank.models.checkpoint import SavedModel, Usage
 from glassrank.models.doc_reader import text_of
-from glassrank.models.trained import save_model
+from glassrank.models.io.model_folder import SavedModel, Usage
+from glassrank.models.io.torch_files import save_model
 from glassrank.rerank import Reranker
 from glassrank.research.evaluate import evaluate
 from glassrank.research.train.adapt import adapt

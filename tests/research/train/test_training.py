@@ -10,7 +10,8 @@ import torch
 from tiny_run import tiny_config, tiny_prepared
 
 from glassrank.errors import InputError
-from glassrank.models.checkpoint import fingerprint, load_model
+from glassrank.models.io.load import load_model
+from glassrank.models.io.model_folder import fingerprint
 from glassrank.research.train.build import build_model
 from glassrank.research.train.config import TrainConfig
 from glassrank.research.train.config_files import example, read_config

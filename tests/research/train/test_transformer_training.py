@@ -15,7 +15,7 @@ from tests.train.tiny_bert import (
 )
 
 from glassrank.errors import InputError
-from glassrank.models.checkpoint import load_model
+from glassrank.models.io.load import load_model
 from glassrank.research.train.adapt import adapt
 from glassrank.research.train.batches import Sampler, SplitTensors, Tokens
 from glassrank.research.train.build import build_model

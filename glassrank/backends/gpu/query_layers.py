@@ -1,0 +1,109 @@
+"""A transformer over one query on a GPU, in fewer steps: layers whose norms are folded into what
+follows them (`few_rows.py` has the steps). The plain form is `backends/transformer.py`, and gives
+the same, but for rounding.
+
+Needs Triton: nothing imports this file unless the model is on a GPU.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from glassrank.backends.gpu.few_rows import Folded, Rows, attended, linear
+from glassrank.backends.match import unit
+from glassrank.backends.transformer import Embeddings, Encoder, Layer
+
+LONGEST_QUERY = 128
+"""In subwords: what a program of the query's layers has room for."""
+
+
+def is_foldable(encoder: Encoder) -> bool:
+    """Whether it is of the one kind that is made here."""
+    return encoder.config.activation == "gelu" and not encoder.config.distances
+
+
+class QueryLayers:
+    """Copies of weights: what the model learns later is not seen here."""
+
+    def __init__(self, embeddings: Embeddings, layers: Sequence[Layer]) -> None:
+        self._pieces = embeddings.pieces.weight  # (V, H)
+        self._where = (
+            (embeddings.positions.weight + embeddings.types.weight[0]).detach().float()
+        )  # (L, H)
+        norm, self._layers = embeddings.norm, []
+        for layer in layers:
+            self._layers.append(_QueryLayer(layer, norm))
+            norm = layer.feed_forward.norm
+        self.norm = norm
+        """Of the last rows."""
+
+    def before_norm(self, ids: Tensor, length: Tensor) -> Tensor:
+        """(Q,), of which the first `length` (1,) are meant, to (Q, H) in float32."""
+        rows = self._pieces[ids] + self._where[: len(ids)]  # (Q, H)
+        for layer in self._layers:
+            rows = layer(rows, length)
+        return rows
+
+    def __call__(self, ids: Tensor, length: Tensor) -> Tensor:
+        """(Q,) to (Q, H), in float32."""
+        rows, norm = self.before_norm(ids, length), self.norm
+        gain, bias = norm.weight.detach().float(), norm.bias.detach().float()
+        return functional.layer_norm(rows, gain.shape, gain, bias, norm.eps)
+
+
+class _QueryLayer:
+    """A layer over one query's rows, from before one norm to before the next."""
+
+    def __init__(self, layer: Layer, norm: nn.LayerNorm) -> None:
+        attention, feed = layer.attention, layer.feed_forward
+        self._heads, self._norms = attention.heads, (norm, attention.norm)
+        self._three, self._output = (
+            Folded(attention.query_key_value, norm),
+            Folded(attention.output),
+        )
+        self._inner, self._outer = Folded(feed.inner, attention.norm), Folded(feed.outer)
+
+    def __call__(self, rows: Tensor, length: Tensor) -> Tensor:
+        before, between = self._norms
+        three, spread = linear(rows, self._three)  # (Q, 3 * heads * A)
+        seen = attended(three, length, self._output, self._heads, Rows(rows, spread, before))
+        inside, spread = linear(seen, self._inner, gelu=True)  # (Q, F)
+        made, _ = linear(inside, self._outer, residual=Rows(seen, spread, between))
+        return made
+
+
+def side_by_side(*linears: nn.Linear) -> nn.Linear:
+    """One layer for several that read the same, their outputs behind one another."""
+    weight = torch.cat([each.weight.detach() for each in linears])  # (sum of N, K)
+    made = nn.Linear(weight.shape[1], len(weight), device=weight.device, dtype=weight.dtype)
+    with torch.no_grad():
+        made.weight.copy_(weight)
+        made.bias.copy_(
+            torch.cat(
+                [
+                    each.weight.new_zeros(len(each.weight)) if each.bias is None else each.bias
+                    for each in linears
+                ]
+            )
+        )
+    return made
+
+
+class QueryEmbedder:
+    """An encoder over one query, with a projection and term weights as one layer behind it."""
+
+    def __init__(self, encoder: Encoder, projection: nn.Linear, term_weight: nn.Linear) -> None:
+        self._layers = QueryLayers(encoder.embeddings, encoder.stack())
+        self._projected = Folded(side_by_side(projection, term_weight), self._layers.norm)
+
+    @torch.no_grad()
+    def __call__(self, ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """A query (1, Q), which may be padded, to unit vectors (1, Q, E) and weights (1, Q). The
+        vectors of padding mean nothing."""
+        length = mask.sum(1, dtype=torch.int32)  # (1,)
+        rows = self._layers.before_norm(ids[0], length)  # (Q, H)
+        made = linear(rows, self._projected)[0].float()  # (Q, E + 1)
+        weights = 2 * torch.sigmoid(made[:, -1]) * mask[0]  # (Q,)
+        return unit(made[:, :-1])[None], weights[None]

@@ -1,0 +1,1 @@
+"""Model folders: their format, loading and saving."""

@@ -1,0 +1,202 @@
+"""A model folder: `config.json`, `weights.safetensors`, `vocabulary.txt`, a manifest and `card.md`.
+
+An ensemble's has its members' folders inside, in the place of weights and vocabulary. Nothing is
+ever unpickled. A folder appears whole or not at all, and may come from a stranger: what loading
+cannot vouch for is refused in one sentence. The card is for people, who may edit it.
+
+A folder as others publish it is a model, too: by its ONNX graph (`published.py`), or by weights of
+a known kind. A name that is no folder here is looked for on the hub, if it has the form `org/name`.
+
+`load_named` gives a model of PyTorch's. `load_for_inference` gives one to rank with: ONNX Runtime
+computes the families that have such a form (`ONNX_MODELS`), PyTorch all others.
+"""
+
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from glassrank.backends.onnx_encoders import Weights
+from glassrank.backends.threads import one_thread
+from glassrank.errors import InputError, wrap_file_errors
+from glassrank.models.families import ONNX_MODELS, import_object
+from glassrank.models.hub import local_or_fetched
+from glassrank.models.io.model_folder import (
+    PACKAGED,
+    WEIGHTS,
+    ModelConfig,
+    SavedModel,
+    Usage,
+    check_count,
+    check_pieces,
+    check_words,
+    load_config,
+    load_vocabulary,
+    named_folder,
+)
+from glassrank.models.io.weight_files import (
+    MOST_BYTES,
+    arrays_in,
+    read_header,
+    whole_header,
+)
+from glassrank.models.model import TokenBatch
+from glassrank.models.published import GRAPHS, find_graph, load_published
+from glassrank.settings import check_bounds, from_plain
+from glassrank.storage.atomic_folders import MANIFEST, ChecksummedFiles, read_checksummed_folder
+
+if TYPE_CHECKING:
+    from glassrank.models.onnx_models import OnnxModel
+
+
+def load_named(model: str | Path) -> SavedModel:
+    """A model as people name it: `default` or `fast` for those that come with the package, a
+    folder's path, `module:Class@FOLDER` for a folder whose model is a class of that module, or
+    `org/name` for one on the hub."""
+    folder, trusted = _located(model)
+    return load_model(folder, trusted=trusted)
+
+
+def load_for_inference(
+    model: str | Path, device: str = "cpu", *, exact: bool = False
+) -> SavedModel:
+    """The same for ranking: on a CPU, and unless layers are to be as `exact` as they were trained,
+    without PyTorch where the family allows it."""
+    folder, trusted = _located(model)
+    if device == "cpu" and (graph := published_graph(folder)) is not None:
+        return load_published(folder, graph)
+    if device == "cpu" and not exact and find_spec("numba") is not None:
+        saved = _read(folder, partial(_served, trusted=trusted))
+        if saved.model.device is None:
+            return replace(saved, load_trained=partial(load_model, folder, trusted=trusted))
+        return saved
+    return load_model(folder, trusted=trusted)
+
+
+def _located(model: str | Path) -> tuple[Path, list[str]]:
+    folder, trusted = named_folder(model)
+    if isinstance(model, str):
+        folder = local_or_fetched(folder, folder.as_posix())
+    return folder, trusted
+
+
+def load_model(folder: Path, *, trusted: Collection[str] = ()) -> SavedModel:
+    """Reads and never writes; beside a process that saves, the old model or the new one. Only
+    classes that are `trusted`, as `module:Class`, are looked for outside this package: a folder
+    cannot say by itself that code is run."""
+    return _read(Path(folder), partial(load_files, trusted=trusted))
+
+
+def _read(folder: Path, load: Callable[[ChecksummedFiles], SavedModel]) -> SavedModel:
+    if _is_published(folder):
+        return _load_published(folder)
+    with one_thread():  # for steps as short as these, a second one costs more than it does
+        return read_checksummed_folder(
+            folder,
+            "model",
+            load,
+            remedy=f"the package has {' and '.join(PACKAGED)}, others come from: "
+            "glassrank train CONFIG.toml",
+            unsealed=f"if an older version saved it: python -m glassrank.models.seal {folder}",
+        )
+
+
+def published_graph(folder: Path) -> str | None:
+    """The ONNX graph of a model that others publish, where it has one."""
+    return None if (folder / MANIFEST).exists() else find_graph(folder)
+
+
+def _is_published(folder: Path) -> bool:
+    """Whether it is as sentence-transformers and others write it: with no manifest of ours."""
+    theirs = ("model.safetensors", "pytorch_model.bin", "modules.json")
+    return not (folder / MANIFEST).exists() and any(
+        (folder / name).exists() for name in (*theirs, *GRAPHS)
+    )
+
+
+def _load_published(folder: Path) -> SavedModel:
+    if not (folder / "model.safetensors").exists() and published_graph(folder) is not None:
+        raise InputError(
+            f"{folder} holds an ONNX graph, which is computed on a CPU; PyTorch needs its "
+            "model.safetensors"
+        )
+    _need_torch(folder, "transformer")
+    from glassrank.models.transformers_folders import load_transformers_folder
+
+    return load_transformers_folder(folder)
+
+
+def _served(files: ChecksummedFiles, trusted: Collection[str] = ()) -> SavedModel:
+    return load_without_torch(files) or load_files(files, trusted)
+
+
+def load_files(files: ChecksummedFiles, trusted: Collection[str] = ()) -> SavedModel:
+    """The model whose files these are, as PyTorch computes it, checksums looked at."""
+    if find_spec("torch") is None:
+        _need_torch(files.path, load_config(files).model)
+    from glassrank.models.io.torch_files import load_files as load_trained
+
+    return load_trained(files, trusted)
+
+
+def _need_torch(folder: Path, kind: str) -> None:
+    if find_spec("torch") is None:
+        raise InputError(
+            f"{folder} holds a {kind}, which needs PyTorch here: pip install 'glassrank[torch]'"
+        )
+
+
+_TRIED = 8
+
+
+def load_without_torch(files: ChecksummedFiles) -> SavedModel | None:
+    """The model whose files these are; None where only PyTorch computes it."""
+    with wrap_file_errors(files.path, "it does not hold a model that can be used"):
+        stored = load_config(files)
+        if stored.model not in ONNX_MODELS:
+            return None
+        family: type[OnnxModel] = import_object(ONNX_MODELS[stored.model])
+        config: Any = check_bounds(
+            from_plain(family.config_type, stored.config, "config"), "config"
+        )
+        if not family.can_compute(config):
+            return None
+        with files.open(WEIGHTS, MOST_BYTES) as file:
+            header = read_header(file, files.size(WEIGHTS))
+            if "words.ngrams" in header:  # vectors that are made of character n-grams
+                return None
+            whole_header(header)
+            arrays = arrays_in(files.rest(WEIGHTS, file))
+        weights = Weights(arrays)
+        model = family(config, weights, stored.words)
+        if stored.first_stage_weight:
+            model.first_stage_weight = np.float32(weights.floats("first_stage_weight"))
+        weights.check_all_taken()
+        vocabulary = load_vocabulary(files)
+        _check_vocabulary(stored, config, vocabulary)
+        _try_out(model, stored.usage)
+        return SavedModel(model, stored.usage, vocabulary)
+
+
+def _check_vocabulary(stored: ModelConfig, config: Any, vocabulary: list[str]) -> None:
+    if stored.words is None:
+        check_pieces(vocabulary)
+        check_count(len(vocabulary), config.encoder.vocabulary)
+    else:
+        check_words(vocabulary)
+        check_count(len(vocabulary), stored.words[0])
+
+
+def _try_out(model: Any, usage: Usage) -> None:
+    """One short pair: settings that fit the weights may still make no sense."""
+    lengths = min(usage.query_length, _TRIED), min(usage.doc_length, _TRIED)
+    query, doc = (
+        TokenBatch(np.ones((1, n), np.int32), np.ones((1, n), np.float32)) for n in lengths
+    )
+    score = model.interact(model.encode_query(query), model.encode_doc(doc)).score
+    if not np.isfinite(score).all():
+        raise InputError("the model gives no finite score")

@@ -1,0 +1,253 @@
+"""What a model folder says: `config.json`, with how its model is used and its documents divided,
+and `vocabulary.txt`, with what a list of words or pieces must be; and whose weights they go with.
+
+That list is checked here and not in `text/`, which needs more packages: training runs where only
+torch and numpy are."""
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassrank.errors import GlassrankError, InputError, wrap_file_errors
+from glassrank.models import is_outside
+from glassrank.models.calibration import Calibration
+from glassrank.models.model import Model
+from glassrank.settings import check_bounds, from_plain, to_plain
+from glassrank.storage.atomic_folders import ChecksummedFiles
+from glassrank.storage.checksummed_json import parse_json
+
+if TYPE_CHECKING:
+    from glassrank.text.published_tokenizer import PublishedTokenizer
+
+_MOST_PASSAGES = 10_000
+
+
+@dataclass(frozen=True)
+class Passages:
+    """How documents that are longer than a model reads are divided, and what their score is."""
+
+    overlap: int = 0
+    """How much of a passage the next one begins with, at most: whole sentences of so many words, or
+    pieces, as the model reads."""
+    most: int = 64
+    """Of one document: what stands behind them is not read. With 1, documents are cut."""
+    best: int = 1
+    """A document's score is the sum of those of so many passages, the best ones."""
+    first: float = 0.0
+    """How much of that is the score of its first passage instead, from 0 to 1: a long document has
+    many passages, of which one may be good by chance, and begins with what it is about."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.first <= 1:
+            raise InputError(f"passages.first: expected a number from 0 to 1, found {self.first}")
+        if self.overlap < 0 or not 1 <= self.best <= self.most <= _MOST_PASSAGES:
+            raise InputError(
+                f"passages: expected an overlap of 0 or more, and 1 to {_MOST_PASSAGES:,} passages "
+                f"of which 1 or more are the best, found {self}"
+            )
+
+
+class BestPassages(NamedTuple):
+    """Of each document."""
+
+    values: NDArray[np.float32]  # (n,) its score
+    numbers: NDArray[np.int64]  # (n,) its best passage, as a place among all that were scored
+
+
+def best_passages(
+    values: NDArray[np.float32],
+    docs: NDArray[np.int64],
+    shares: NDArray[np.float32],
+    best: int = 1,
+    first: float = 0.0,
+) -> BestPassages:
+    """`docs` says whose passage each value is of: each document has one at least, its first one
+    before the others. Scores are sums over the `best` ones, the first stage's share counted once;
+    so much as `first` says is the first one's.
+
+    >>> values, docs = np.array([1, 5, 2, 4], np.float32), np.array([0, 1, 0, 0])
+    >>> best_passages(values, docs, np.zeros(2, np.float32)).values.tolist()
+    [4.0, 5.0]
+    >>> best_passages(values, docs, np.ones(2, np.float32), best=2).values.tolist()
+    [5.0, 5.0]
+    >>> best_passages(values, docs, np.zeros(2, np.float32), first=0.5).values.tolist()
+    [2.5, 5.0]
+    """
+    order = np.lexsort((-values, docs))  # of equal ones the first
+    owner = docs[order]
+    starts = np.searchsorted(owner, np.arange(len(shares)))
+    scores = values[order[starts]]
+    for rank in range(1, best):
+        there = starts + rank < len(order)
+        there[there] = owner[starts[there] + rank] == np.flatnonzero(there)
+        scores[there] += values[order[starts[there] + rank]] - shares[there]
+    if first:
+        begin = np.empty_like(scores)
+        begin[docs[::-1]] = values[::-1]  # of several, the first one stays
+        scores += np.float32(first) * (begin - scores)
+    return BestPassages(scores, order[starts])
+
+
+FORMAT = 1
+PACKAGED = {name: Path(__file__).parents[1] / "packaged" / name for name in ("default", "fast")}
+"""The models that come with the package."""
+CONFIG, WEIGHTS = "config.json", "weights.safetensors"
+VOCABULARY, CARD = "vocabulary.txt", "card.md"
+_CONFIG_BYTES, _VOCABULARY_BYTES = 1 << 20, 1 << 26
+_LONGEST_TEXT = 10_000
+_FINGERPRINT_DIGITS = 32
+
+
+@dataclass(frozen=True)
+class Usage:
+    """How a model is used: what it was trained for, so that nobody has to remember."""
+
+    query_length: int = 30
+    doc_length: int = 200
+    depth: int | None = None
+    """The re-ranking depth that was best on dev queries."""
+    first_stage: str = "bm25"
+    calibration: Calibration | None = None
+    """Of scores to probabilities of relevance, on judged queries."""
+    passages: Passages = field(default_factory=Passages)
+    """What becomes of documents that are longer than `doc_length`."""
+    remove_stop_words: bool = False
+    """Whether a model on words reads no function words and no punctuation."""
+    notes: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("query_length", "doc_length"):
+            if not 1 <= getattr(self, name) <= _LONGEST_TEXT:
+                raise InputError(
+                    f"usage.{name}: expected 1 to {_LONGEST_TEXT:,} words, "
+                    f"found {getattr(self, name)}"
+                )
+        if self.depth is not None and self.depth < 1:
+            raise InputError(f"usage.depth: expected 1 or more documents, found {self.depth}")
+
+
+@dataclass(frozen=True)
+class SavedModel:
+    """A model with all that is needed to use it."""
+
+    model: Any
+    """A `Ranker`; where it was loaded to be served, without PyTorch if that can be."""
+    usage: Usage
+    vocabulary: list[str]
+    """Words by id; the first two are padding and the unknown word."""
+    load_trained: "Callable[[], SavedModel] | None" = field(default=None, repr=False)
+    """The same model, as PyTorch computes it, where it was loaded to be served without."""
+    tokenizer: "PublishedTokenizer | None" = field(default=None, repr=False)
+    """Of a published model, which brings its own."""
+
+    def trained(self) -> "SavedModel":
+        """As PyTorch computes it: for layers as they were trained, and for a GPU."""
+        if self.load_trained is None:
+            return self
+        trained = self.load_trained()
+        if fingerprint(trained.model) != fingerprint(self.model):
+            raise GlassrankError("the model folder has changed meanwhile; load it again")
+        return trained
+
+    @property
+    def unknown_buckets(self) -> int:
+        """How many vectors words share that are not in the vocabulary: those behind its own."""
+        words = self.model.rankers()[0].words
+        if words is None or not words.has_buckets:
+            return 0
+        return int(words.vector_count) - len(self.vocabulary)
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """What `config.json` holds; an ensemble has members, and nothing of its own."""
+
+    format: int
+    model: str
+    usage: Usage
+    config: dict[str, Any] = field(default_factory=dict)
+    words: tuple[int, ...] | None = field(default=None, metadata={"largest": 1 << 30})
+    """How many words have a vector, and how long it is."""
+    first_stage_weight: bool = False
+    members: tuple[str, ...] = ()
+
+
+def named_folder(model: str | Path) -> tuple[Path, list[str]]:
+    """The folder that a name stands for, and the class outside this package that it trusts.
+
+    >>> named_folder("runs/tk"), named_folder("mine:Siamese@runs/siamese")
+    ((PosixPath('runs/tk'), []), (PosixPath('runs/siamese'), ['mine:Siamese']))
+    """
+    name, at, folder = str(model).partition("@")
+    if at and is_outside(name):
+        return Path(folder), [name]
+    return PACKAGED.get(str(model)) or Path(model), []
+
+
+def load_config(files: ChecksummedFiles) -> ModelConfig:
+    """What `config.json` says, as far as it can be without the model's class."""
+    with wrap_file_errors(files.path, f"{CONFIG} is not what a model has"):
+        plain = parse_json(files.read(CONFIG, _CONFIG_BYTES))
+        if not isinstance(plain, dict):
+            raise InputError(f"{CONFIG} is not a table")
+        if type(plain.get("format")) is not int or plain["format"] != FORMAT:
+            version = str(plain.get("format"))[:40]
+            raise InputError(f"it has model format {version}, this version reads {FORMAT}")
+        return check_bounds(from_plain(ModelConfig, plain), CONFIG)
+
+
+def load_vocabulary(files: ChecksummedFiles) -> list[str]:
+    """Words or pieces by id."""
+    text = files.read(VOCABULARY, _VOCABULARY_BYTES).decode("utf-8")
+    *words, end = text.split("\n")
+    if end:
+        raise InputError(f"{VOCABULARY} ends within a line")
+    return words
+
+
+def fingerprint(model: Model) -> str:
+    """The same for the same weights, another for any other: what a document store is tied to."""
+    digest = hashlib.sha256()  # processors have instructions for it: a third of blake2b's time
+    digest.update(json.dumps(to_plain(model.config), sort_keys=True).encode())
+    for name, chunks in sorted(model.weight_chunks(), key=lambda named: named[0]):
+        digest.update(name.encode())
+        for values in chunks:
+            digest.update(values.reshape(-1).view(np.uint8).data)  # without a copy
+    return digest.hexdigest()[:_FINGERPRINT_DIGITS]
+
+
+SPECIAL_WORDS = ("<pad>", "<unk>")
+SPECIAL_PIECES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
+
+
+def check_words(words: Sequence[str]) -> None:
+    """Words by id, the special ones first."""
+    if tuple(words[:2]) != SPECIAL_WORDS:
+        raise InputError(f"its words are no vocabulary: {' and '.join(SPECIAL_WORDS)} come first")
+    if len(set(words)) < len(words):
+        raise InputError("its words are no vocabulary: one of them appears twice")
+
+
+def check_pieces(pieces: Sequence[str]) -> None:
+    """Pieces by id, as a BERT has them."""
+    known = set(pieces)
+    missing = [piece for piece in SPECIAL_PIECES if piece not in known]
+    if missing or pieces[0] != SPECIAL_PIECES[0]:
+        raise InputError(
+            f"its pieces are no vocabulary of a BERT: {missing[0] if missing else '[PAD]'} is "
+            f"missing{'' if missing else ' at the beginning'}"
+        )
+    if len(known) < len(pieces):
+        raise InputError("its pieces are no vocabulary of a BERT: one of them appears twice")
+
+
+def check_count(words: int, rows: int, *, all_known: bool = False) -> None:
+    """Whether every word or piece has a vector, and where `all_known`, every vector one."""
+    if words > rows or (all_known and words < rows):
+        raise InputError(f"its vocabulary has {words:,} words, the model {rows:,}")

@@ -1,0 +1,167 @@
+"""A model folder with a model of PyTorch's, which trains, runs on a GPU, and is of any family:
+loaded, and saved, alone or as an ensemble, to a folder that appears whole or not at all."""
+
+import json
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load
+from torch import nn
+
+from glassrank.errors import InputError, wrap_file_errors
+from glassrank.models import is_outside
+from glassrank.models.families import (
+    ENSEMBLE,
+    LOAD_ENSEMBLE,
+    MODELS,
+    SUBWORD_TABLE,
+    find_family,
+    import_object,
+    name_of,
+)
+from glassrank.models.io.model_folder import (
+    CARD,
+    CONFIG,
+    FORMAT,
+    VOCABULARY,
+    WEIGHTS,
+    SavedModel,
+    Usage,
+    check_count,
+    check_pieces,
+    check_words,
+    load_config,
+    load_vocabulary,
+)
+from glassrank.models.io.weight_files import (
+    MOST_BYTES,
+    TensorInfo,
+    build,
+    check_finite,
+    fill,
+    read_header,
+    smaller,
+    whole_header,
+    whole_weights,
+    write_tensors,
+)
+from glassrank.models.model import TokenBatch
+from glassrank.models.torch_models import EmbeddingTable, Ranker
+from glassrank.settings import check_bounds, from_plain, to_plain
+from glassrank.storage.atomic_folders import ChecksummedFiles, write_checksummed_folder
+
+_TRIED = 8
+
+
+def load_files(files: ChecksummedFiles, trusted: Collection[str] = ()) -> SavedModel:
+    """The model whose files these are, checksums looked at."""
+    with wrap_file_errors(files.path, "it does not hold a model that can be used"):
+        stored = load_config(files)
+        if stored.model == ENSEMBLE:
+            loaded: SavedModel = import_object(LOAD_ENSEMBLE)(files.folder, stored, trusted)
+            return loaded
+        if stored.model not in MODELS and not is_outside(stored.model):
+            raise InputError(f"it holds a {stored.model!r}, which this version does not know")
+        family = find_family(stored.model, trusted)
+        config: Any = check_bounds(
+            from_plain(family.config_type, stored.config, "config"), "config"
+        )
+        with files.open(WEIGHTS, MOST_BYTES) as file:
+            header = read_header(file, files.size(WEIGHTS))
+
+            def make() -> Ranker:
+                table = None if stored.words is None else _empty_table(stored.words, header)
+                model = family(config, table)
+                if stored.first_stage_weight:
+                    model.mix_first_stage()
+                return model
+
+            model = build(make, whole_header(header))
+            tensors = load(files.rest(WEIGHTS, file))
+        fill(model, whole_weights(tensors))
+        if model.words is not None:
+            model.words.check()
+        words = load_vocabulary(files)
+        check_vocabulary(model, words)
+        _try_out(model.eval(), stored.usage)
+        return SavedModel(model, stored.usage, words)
+
+
+def check_vocabulary(model: Ranker, vocabulary: Sequence[str]) -> None:
+    """Whether every word or piece has a vector."""
+    table = model.words
+    if table is None:
+        check_pieces(vocabulary)
+        rows = min(
+            part.num_embeddings
+            for name, part in model.named_modules()
+            if isinstance(part, nn.Embedding) and name.endswith("pieces")
+        )
+    else:
+        check_words(vocabulary)
+        rows = len(table.idf)
+    # Of other tables, what is left is for unknown words.
+    check_count(len(vocabulary), rows, all_known=table is not None and table.has_ngrams)
+
+
+@torch.no_grad()
+def _try_out(model: Ranker, usage: Usage) -> None:
+    """One short pair: settings that fit the weights may still make no sense."""
+    lengths = min(usage.query_length, _TRIED), min(usage.doc_length, _TRIED)
+    query, doc = (TokenBatch(torch.ones(1, n).long(), torch.ones(1, n)) for n in lengths)
+    if not model(query, doc).isfinite().all():
+        raise InputError("the model gives no finite score")
+
+
+def _empty_table(shape: Sequence[int], header: dict[str, TensorInfo]) -> EmbeddingTable:
+    rows, size = shape
+    vectors = torch.empty(rows, size)
+    if "words.ngrams" not in header:
+        return EmbeddingTable(vectors, trained=False)
+    layout = (torch.empty(header[f"words.{n}"].shape) for n in ("offsets", "rows", "ngrams"))
+    table: EmbeddingTable = import_object(SUBWORD_TABLE)(vectors, *layout, trained=False)
+    return table
+
+
+FILE_NAMES = (CONFIG, WEIGHTS, VOCABULARY, CARD, "[0-9]", "[0-9][0-9]")
+
+
+def save_model(
+    folder: Path,
+    model: Ranker,
+    usage: Usage,
+    vocabulary: list[str],
+    card: str,
+    vectors: str = "float32",
+    layers: str = "float32",
+) -> None:
+    """`vectors` says how vectors of words or pieces are kept: float32, float16, or int8 with a
+    scale for each, which takes a quarter of the room; `layers`, how other matrices are: float32,
+    float16, or int8 for those of layers, by which queries are encoded soonest."""
+    if model.name == ENSEMBLE:
+        raise TypeError("an ensemble is made of saved models; write it with save_ensemble")
+    weights = {
+        name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()
+    }
+    check_finite(weights)
+    check_vocabulary(model, vocabulary)
+    config = {
+        "format": FORMAT,
+        "model": name_of(type(model)),
+        "config": to_plain(model.config),
+        "usage": to_plain(usage),
+        "words": None if model.words is None else list(model.words.embedding.weight.shape),
+        "first_stage_weight": model.first_stage_weight is not None,
+    }
+    with write_checksummed_folder(folder, "model", FILE_NAMES, beside=CARD) as part:
+        write_tensors(smaller(weights, vectors, layers), part / WEIGHTS)
+        write_config(part, config)
+        (part / VOCABULARY).write_text("".join(f"{w}\n" for w in vocabulary), "utf-8")
+        (part / CARD).write_text(card, "utf-8")
+
+
+def write_config(folder: Path, config: dict[str, Any]) -> None:
+    """As JSON."""
+    (folder / CONFIG).write_text(json.dumps(config, indent=2) + "\n", "utf-8")

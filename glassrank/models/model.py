@@ -1,0 +1,172 @@
+"""What every model offers, whatever computes it: PyTorch (`torch_models.py`) or ONNX Runtime
+(`onnx_models.py`).
+
+    q = model.encode_query(batch)
+    d = model.encode_doc(batch)      # what a store keeps
+    out = model.interact(q, d)       # out.score, out.parts
+
+Re-ranking of texts, stored token embeddings and explanations all go through these calls. What they
+ask of a model beyond that is in its `ModelInfo`, never its class. Arrays are PyTorch's tensors or
+numpy's, by what computes the model.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassrank.backends.configs import ScoringHead
+
+
+class TokenBatch(NamedTuple):
+    """Token ids, padded at the end, and a mask that is 1 where a token stands."""
+
+    ids: Any  # (B, L) integers
+    mask: Any  # (B, L) floats
+
+
+class TokenEmbeddings(NamedTuple):
+    """Vectors of the tokens of queries or documents, from a table or from an encoder."""
+
+    vectors: Any  # (B, L, E); a model may put further axes in between
+    mask: Any  # (B, L) floats
+    idf: Any  # (B, L); ones where a model has no use for it; an ensemble has one per member
+
+    def rows(self, which: Any) -> "TokenEmbeddings":
+        """Those of some texts of the batch, by their numbers or as a slice."""
+        return TokenEmbeddings(self.vectors[which], self.mask[which], self.idf[which])
+
+    def with_vectors(self, vectors: Any) -> "TokenEmbeddings":
+        """The same tokens with other vectors. Not every compiler knows `_replace`."""
+        return TokenEmbeddings(vectors, self.mask, self.idf)
+
+
+@dataclass(frozen=True)
+class Output:
+    """`parts` are named values. Where the model says that they are exact, those in
+    `model.summands` add up to the score."""
+
+    score: Any  # (B,)
+    parts: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class SubwordText:
+    """How texts become subwords."""
+
+    lowercase: bool = True
+    query_words: int | None = None
+    """Words of a query that are read, before they become subwords: 30 in the TK paper, all here."""
+    doc_words: int | None = None
+    """The same of a document: 200 in the TK paper."""
+
+
+class Model(ABC):
+    """What is common to all models, but for what computes them."""
+
+    name: str
+    """As model folders and training configs have it."""
+    config_type: ClassVar[type[Any]]
+    """The dataclass that configures it."""
+    config: Any
+    words: Any
+    """The table of its words, or None."""
+    first_stage_weight: Any
+    """What the first stage's score counts, or None."""
+
+    uses_subwords: bool = False
+    """Whether texts become pieces of words, as `config.text` says, or else words."""
+    exact: bool = False
+    """Whether the summands add up to the score."""
+    summands: tuple[str, ...] = ()
+    """The parts that add up, one for each path to the score: (B, Q, ...) by query word, or (B,)
+    where it is not by query word. Explanations show them by these names."""
+    weighs_terms: bool = False
+    """Whether an encoded query's `idf` is the weight of each word in the score."""
+    stores_words: bool = False
+    """Whether a document's encoded words are worth storing: they depend on the words around them,
+    and `interact` has no use for their idf. Otherwise word ids are stored, which are far smaller,
+    and `encode_doc`, which is then little more than a look-up, is repeated for each query."""
+
+    single_vector: bool = False
+    """Whether an encoded text is a single row, whatever its length; otherwise each word, or piece,
+    that the model reads has its own."""
+    is_cross_encoder: bool = False
+    """Whether query and document are read as one text, so that nothing of either can be computed
+    beforehand."""
+    interacts_rounded: bool = False
+    """Whether `interact` may be computed in bfloat16 where that is faster: soft counts may not."""
+    large: bool = False
+    """Whether one batch keeps all cores busy; of other models, each core takes a batch."""
+    encoders: tuple[str, ...] = ("contextual",)
+    """The modules that read a text by itself: they learn at a rate of their own."""
+    modular: bool = False
+    """Whether the encoders and what lets texts interact can be trained apart."""
+
+    @property
+    def subword_text(self) -> SubwordText | None:
+        """How texts become pieces; None for a model on words."""
+        text: SubwordText | None = self.config.text if self.uses_subwords else None
+        return text
+
+    @property
+    @abstractmethod
+    def device(self) -> Any:
+        """Where PyTorch computes it; None where PyTorch does not."""
+
+    @abstractmethod
+    def weight_chunks(self) -> Iterator[tuple[str, Iterator[NDArray[np.generic]]]]:
+        """All that was trained, by name: arrays that stand one below the other."""
+
+    def rankers(self) -> "Sequence[Any]":
+        """The models that this one is made of: itself, or an ensemble's members."""
+        return [self]
+
+    @abstractmethod
+    def encode_query(self, batch: TokenBatch) -> TokenEmbeddings:
+        """The query as `interact` needs it."""
+
+    @abstractmethod
+    def encode_doc(self, batch: TokenBatch) -> TokenEmbeddings:
+        """The document as `interact` needs it. Does not see the query: it can be computed
+        beforehand and stored."""
+
+    @abstractmethod
+    def interact(self, query: TokenEmbeddings, doc: TokenEmbeddings) -> Output:
+        """Scores (B,) of as many queries and documents."""
+
+    @abstractmethod
+    def rank(self, query: TokenEmbeddings, doc: TokenEmbeddings, first_stage: Any = None) -> Output:
+        """`interact`, and the first stage's share as one more part where it is mixed in."""
+
+    @abstractmethod
+    def expand(self, query: TokenEmbeddings, count: int) -> TokenEmbeddings:
+        """One encoded query, as `interact` takes it together with `count` documents."""
+
+    def scoring_heads(self) -> list[ScoringHead]:
+        """How `interact` turns soft counts into a score, where that is all it does: one for each
+        match matrix, counted by the model's `kernels`. The fast paths then score stored words
+        without calling it; a model without any is scored by `interact`. Words must be unit
+        vectors, and a query word's weight stands in the place of its idf where `weighs_terms` says
+        so."""
+        return []
+
+
+def as_array(values: Any) -> NDArray[Any]:
+    """An array's numbers, or a tensor's, wherever it is; at least in 32 bits."""
+    if hasattr(values, "detach"):
+        values = (values.detach().float() if values.element_size() < 4 else values.detach()).cpu()
+    return np.asarray(values)
+
+
+def no_gradients(model: Model) -> AbstractContextManager[Any]:
+    """Where PyTorch computes it."""
+    if model.device is None:
+        return nullcontext()
+    import torch
+
+    return torch.no_grad()

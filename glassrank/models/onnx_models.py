@@ -1,0 +1,258 @@
+"""Models that rank without PyTorch: encoders as ONNX graphs, kernel pooling as compiled code.
+
+They encode, score and explain what `bi_encoders.py` trains, with the same weights and the same
+fingerprint. A graph is built from the weights when a model is loaded (`backends/onnx_encoders.py`);
+it computes in int8 with matrices that are stored in int8, and in float32 with others. It takes
+texts one by one, so that each has the same vectors in any batch. `rank` scores as
+`backends/cpu/kernels.py` does for stored embeddings; `interact` gives the parts of a score.
+"""
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassrank.backends.configs import FLOOR, ScoringHead, kernel_value
+from glassrank.backends.cpu.kernels import StoredRows, pool_cpu
+from glassrank.backends.onnx_encoders import (
+    Quantized,
+    Weight,
+    Weights,
+    add_bert,
+    add_term_weights,
+    add_unit,
+    float_linear,
+)
+from glassrank.backends.onnx_file import Graph
+from glassrank.backends.onnx_session import OnnxSession
+from glassrank.deadline import must_end
+from glassrank.errors import InputError
+from glassrank.models.configs import KernelBERTFamily, LateInteractionFamily, MaxSimFamily
+from glassrank.models.model import Model, Output, TokenBatch, TokenEmbeddings
+
+Array = NDArray[Any]
+_ROWS_AT_ONCE = 1 << 14
+
+
+class StoredTable:
+    """A vector for each id, in float32 or int8 as its file has it; id 0 is padding."""
+
+    has_buckets = True
+
+    def __init__(self, weight: Weight) -> None:
+        self._vectors, self._scales = weight if isinstance(weight, Quantized) else (weight, None)
+
+    @property
+    def vector_count(self) -> int:
+        """How many vectors there are."""
+        return len(self._vectors)
+
+    def __getitem__(self, ids: Any) -> NDArray[np.float32]:
+        """The vectors of some ids: (T, E)."""
+        vectors = self._vectors[ids]
+        if self._scales is None:
+            return np.asarray(vectors, np.float32)
+        floats: NDArray[np.float32] = vectors.astype(np.float32)
+        floats *= self._scales[ids][..., None]
+        return floats
+
+    def chunks(self) -> Iterator[NDArray[np.float32]]:
+        """All of them, some at a time."""
+        for start in range(0, len(self._vectors), _ROWS_AT_ONCE):
+            yield self[start : start + _ROWS_AT_ONCE]
+
+
+class OnnxModel(Model):
+    """Made of its settings, and of its weights by name. A subclass takes all of its weights while
+    its graph and its scoring heads are made."""
+
+    words: StoredTable | None = None
+
+    def __init__(self, config: Any, weights: Weights, table: tuple[int, ...] | None = None) -> None:
+        """`table` is the shape of its word vectors, where it has any."""
+        self.config = config
+        self.weights = weights
+        self.first_stage_weight: np.float32 | None = None
+        self._session = OnnxSession(self.graph().serialized(), optimised=True)
+        self.scoring_heads()  # takes its weights
+
+    @classmethod
+    def can_compute(cls, config: Any) -> bool:
+        """Whether there is something to encode."""
+        return True
+
+    @property
+    def device(self) -> None:
+        """None: PyTorch does not compute it."""
+
+    def weight_chunks(self) -> Iterator[tuple[str, Iterator[NDArray[np.generic]]]]:
+        """By name, as floats."""
+        for name, weight in self.weights.arrays.items():
+            is_quantized = isinstance(weight, Quantized)
+            yield name, StoredTable(weight).chunks() if is_quantized else iter([weight])
+
+    def encode_query(self, batch: TokenBatch) -> TokenEmbeddings:
+        """One query, (1, L)."""
+        length = int(batch.mask.sum())
+        made = np.zeros((*batch.mask.shape, self.config.size), np.float32)
+        weight = np.zeros(batch.mask.shape, np.float32)
+        if length:
+            made[0, :length], weight[0, :length] = self._encode(batch.ids[0, :length])
+        return TokenEmbeddings(made, batch.mask, weight)
+
+    def encode_doc(self, batch: TokenBatch) -> TokenEmbeddings:
+        """Some documents, (B, L), one after another; ends between two of them if it is late."""
+        vectors = np.zeros((*batch.mask.shape, self.config.size), np.float32)  # (B, L, E)
+        lengths = batch.mask.sum(1).astype(np.int64)  # (B,)
+        for row, length in enumerate(lengths.tolist()):
+            must_end().check("these texts")
+            if length:
+                vectors[row, :length] = self._encode(batch.ids[row, :length])[0]
+        return TokenEmbeddings(vectors, batch.mask, batch.mask)
+
+    @abstractmethod
+    def graph(self) -> Graph:
+        """Its encoder: takes one text, gives unit `vectors` (1, L, E), and the `weights` (1, L) of
+        its tokens as a query, where they differ."""
+
+    @abstractmethod
+    def _inputs(self, ids: NDArray[np.integer]) -> dict[str, Array]:
+        """What its graph takes for one text (L,)."""
+
+    def _encode(self, ids: NDArray[np.integer]) -> tuple[Array, Array]:
+        """One text (L,), not empty: unit vectors (L, E), and weights (L,)."""
+        vectors, *weights = self._session.run(self._inputs(ids))
+        return vectors[0], weights[0][0] if weights else np.ones(len(ids), np.float32)
+
+    def expand(self, query: TokenEmbeddings, count: int) -> TokenEmbeddings:
+        """As it is: one query serves any number of documents."""
+        return query
+
+    def rank(
+        self, query: TokenEmbeddings, doc: TokenEmbeddings, first_stage: Array | None = None
+    ) -> Output:
+        """The score as stored words get it; its parts are asked of `interact`."""
+        score = self._scores(query, doc)
+        if self.first_stage_weight is not None and first_stage is not None:
+            score = score + self.first_stage_weight * first_stage
+        return Output(score, {})
+
+    @abstractmethod
+    def _scores(self, query: TokenEmbeddings, doc: TokenEmbeddings) -> Array:
+        """(B,)"""
+
+
+class OnnxKernelModel(OnnxModel):
+    """Soft counts on two paths."""
+
+    def _scores(self, query: TokenEmbeddings, doc: TokenEmbeddings) -> Array:
+        count, width, size = doc.vectors.shape
+        (head,) = self.scoring_heads()
+        return pool_cpu(
+            query.vectors[0],
+            query.idf[0],
+            StoredRows(np.ascontiguousarray(doc.vectors, np.float32).reshape(-1, size)),
+            np.arange(count) * width,
+            doc.mask.sum(1).astype(np.int64),
+            self.config.kernels,
+            head.log,
+            head.length,
+        )
+
+    def interact(self, query: TokenEmbeddings, doc: TokenEmbeddings) -> Output:
+        kernels = self.config.kernels
+        similarity, real = _match(query, doc)  # (B, Q, D)
+        counts = np.stack(
+            [
+                (kernel_value(similarity, kernels, number) * real).sum(2)
+                for number in range(len(kernels))
+            ],
+            axis=2,
+        )  # (B, Q, K)
+        (head,) = self.scoring_heads()
+        weight = query.idf[..., None]  # (1, Q, 1)
+        length = doc.mask.sum(1, dtype=np.float32)[:, None, None] + 1  # (B, 1, 1)
+        log = head.log * (np.log(np.maximum(counts, np.float32(FLOOR))) * weight)  # (B, Q, K)
+        by_length = head.length * (counts / length * weight)  # (B, Q, K)
+        parts = {"log": log, "length": by_length, "similarity": similarity}
+        return Output(log.sum((1, 2)) + by_length.sum((1, 2)), parts)
+
+
+class _LateInteraction(LateInteractionFamily, OnnxModel):
+    """Subwords of a pretrained encoder."""
+
+    def graph(self) -> Graph:
+        """Over the ids of subwords; what follows the encoder is float32."""
+        graph = Graph(self.name)
+        ids = graph.input("input_ids", "int64", [1, "length"])
+        encoder, size = self.config.encoder, self.config.size
+        states = add_bert(graph, ids, encoder, self.weights.part("encoder"))  # (1, L, H)
+        projection = self.weights.take("projection.weight", size, encoder.size)
+        rows = float_linear(graph, states, "projection", projection)
+        weights = add_term_weights(graph, states, self.weights, encoder.size)
+        add_outputs(graph, rows, weights, size)
+        return graph
+
+    def _inputs(self, ids: NDArray[np.integer]) -> dict[str, Array]:
+        encoder = self.config.encoder
+        if len(ids) > encoder.positions:
+            raise InputError(
+                f"a text of {len(ids)} pieces is longer than the {encoder.positions} that there "
+                "are positions for; cut it before it is encoded"
+            )
+        if not 0 <= ids.min() <= ids.max() < encoder.vocabulary:
+            raise InputError(
+                f"ids must lie between 0 and {encoder.vocabulary - 1}, not {ids.min()} and "
+                f"{ids.max()}; read texts with the vocabulary that belongs to the model"
+            )
+        return {"input_ids": np.ascontiguousarray(ids[None], np.int64)}
+
+
+class OnnxKernelBERT(KernelBERTFamily, _LateInteraction, OnnxKernelModel):
+    """KernelBERT."""
+
+    def scoring_heads(self) -> list[ScoringHead]:
+        names = "log_weights", "length_weights"
+        log, length = (self.weights.floats(name, len(self.config.kernels)) for name in names)
+        if self.config.monotone:
+            return [ScoringHead(softplus(log), softplus(length))]
+        return [ScoringHead(log, length)]
+
+
+class OnnxMaxSim(MaxSimFamily, _LateInteraction):
+    """MaxSim."""
+
+    def __init__(self, config: Any, weights: Weights, table: tuple[int, ...] | None = None) -> None:
+        self._scale = np.exp(weights.floats("scale"))
+        super().__init__(config, weights, table)
+
+    def _scores(self, query: TokenEmbeddings, doc: TokenEmbeddings) -> Array:
+        return np.asarray(self.interact(query, doc).score)
+
+    def interact(self, query: TokenEmbeddings, doc: TokenEmbeddings) -> Output:
+        similarity, real = _match(query, doc)  # (B, Q, D)
+        # A document without pieces, or padding, is as far away as can be.
+        best = np.where(real > 0, similarity, np.float32(-1)).max(2, initial=-1.0)  # (B, Q)
+        part = self._scale * query.idf * best * query.mask  # (B, Q)
+        return Output(part.sum(1), {"best match": part, "similarity": similarity})
+
+
+def add_outputs(graph: Graph, rows: str, weights: str | None, size: int) -> None:
+    """Unit vectors, and weights of query tokens where there are any."""
+    graph.output("vectors", add_unit(graph, rows), "float32", [1, "length", size])
+    if weights is not None:
+        graph.output("weights", weights, "float32", [1, "length"])
+
+
+def softplus(weights: Array) -> Array:
+    """Weights that are never negative."""
+    return np.logaddexp(np.float32(0), weights)
+
+
+def _match(query: TokenEmbeddings, doc: TokenEmbeddings) -> tuple[Array, Array]:
+    """Cosines (B, Q, D) of one query and some documents, zero where either side is padding, and
+    where it is not."""
+    real = query.mask[:, :, None] * doc.mask[:, None, :]  # (B, Q, D)
+    return np.matmul(query.vectors, doc.vectors.swapaxes(1, 2)) * real, real

@@ -1,0 +1,129 @@
+"""BERT[CLS]: query and document as one text, and what BERT makes of its first piece.
+
+R. Nogueira, K. Cho, "Passage Re-ranking with BERT", 2019, as the TK paper runs it: the pooled
+vector of [CLS] and one linear layer. Nothing can be computed beforehand: an encoded text is the ids
+of its pieces, one column of integers in the place of vectors.
+"""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from glassrank.backends.transformer import (
+    Encoder,
+    EncoderConfig,
+    joined_maps,
+    start_as_bert,
+    through,
+)
+from glassrank.errors import InputError
+from glassrank.models.model import Output, SubwordText, TokenBatch, TokenEmbeddings
+from glassrank.models.pretrained import Pretrained
+from glassrank.models.torch_models import EmbeddingTable, SubwordRanker
+
+
+@dataclass(frozen=True)
+class BERTConfig:
+    """A BERT and how texts become its pieces."""
+
+    encoder: EncoderConfig = field(default_factory=EncoderConfig)
+    text: SubwordText = field(default_factory=SubwordText)
+    pooler: bool = True
+    """Whether a layer and a tanh stand between [CLS]'s vector and the score, as BERT is trained."""
+
+    def __post_init__(self) -> None:
+        if self.encoder.layers < 1:
+            raise InputError(f"layers: a BERT needs one or more, found {self.encoder.layers}")
+
+
+class Pair(NamedTuple):
+    """[CLS] query [SEP] document [SEP]; padding may stand between the two and is not attended to.
+    Positions count on over it, as if it were not there."""
+
+    ids: Tensor  # (B, L)
+    mask: Tensor  # (B, L)
+    positions: Tensor  # (B, L)
+    types: Tensor  # (B, L); 1 in the document
+    cut: Tensor  # (B,) pieces for which there is no position
+
+
+class BERT(SubwordRanker):
+    """One linear layer over [CLS] of query and document as one text."""
+
+    name = "bert"
+    config_type = BERTConfig
+    is_cross_encoder = True
+
+    def __init__(self, config: BERTConfig, words: EmbeddingTable | None = None) -> None:
+        super().__init__(config, words)
+        size = config.encoder.size
+        self.encoder = Encoder(config.encoder)
+        self.pooler = nn.Linear(size, size) if config.pooler else None
+        self.score = nn.Linear(size, 1)
+        for fresh in (self.pooler, self.score):
+            if fresh is not None:
+                start_as_bert(fresh)
+
+    @classmethod
+    def start(cls, bert: Pretrained, **settings: object) -> "BERT":
+        """With the weights of a pretrained BERT; only the last layer is fresh."""
+        text = SubwordText(lowercase=bert.lowercase)
+        given = {"text": text, "pooler": "pooler.weight" in bert.weights, **settings}
+        model = cls(BERTConfig(bert.config, **given))  # type: ignore[arg-type]
+        model.encoder.load_state_dict(bert.encoder_weights())
+        if model.pooler is not None and "pooler.weight" in bert.weights:
+            pooler = {name: bert.weights[f"pooler.{name}"] for name in ("weight", "bias")}
+            model.pooler.load_state_dict(pooler)
+        return model
+
+    def encode_query(self, batch: TokenBatch) -> TokenEmbeddings:
+        return TokenEmbeddings(batch.ids[..., None], batch.mask, batch.mask)
+
+    def encode_doc(self, batch: TokenBatch) -> TokenEmbeddings:
+        return self.encode_query(batch)
+
+    def interact(
+        self, query: TokenEmbeddings, doc: TokenEmbeddings, explain: bool = False
+    ) -> Output:
+        """The part `cut` says how many of the document's last pieces had no place."""
+        pair = joined(query, doc, self.config.encoder.positions)
+        x = self.encoder.embeddings(pair.ids, pair.positions, pair.types)  # (B, L, H)
+        bias = self.encoder.bias(pair.mask, x)
+        *before, last = self.encoder.stack()
+        parts = {"cut": pair.cut}
+        if explain:
+            maps: list[Tensor] = []
+            first = through([*before, last], x, bias, maps)[:, 0]  # (B, H)
+            parts |= {"attention": joined_maps(maps), "types": pair.types, "mask": pair.mask}
+        else:  # no other row of the last layer is read
+            first = last.first_row(through(before, x, bias), bias)  # (B, H)
+        if self.pooler is not None:
+            first = self.pooler(first).tanh()
+        weight, own_bias = self.score.weight.float(), self.score.bias.float()
+        return Output(functional.linear(first.float(), weight, own_bias).squeeze(-1), parts)
+
+
+def joined(query: TokenEmbeddings, doc: TokenEmbeddings, longest: int) -> Pair:
+    """Both texts come with [CLS] and [SEP]; the document's [CLS] is left out. What lies beyond
+    `longest` is cut off at the end, as the TK paper's authors do."""
+    batch = len(doc.mask)
+    query_ids = query.vectors[..., 0].long().expand(batch, -1)  # (B, Q)
+    doc_ids = doc.vectors[:, 1:, 0].long()  # (B, D - 1)
+    query_mask, doc_mask = query.mask.expand(batch, -1), doc.mask[:, 1:]
+    counted = torch.arange(query_ids.shape[1] + doc_ids.shape[1], device=doc_mask.device)
+    query_places = counted[: query_ids.shape[1]].expand(batch, -1)  # (B, Q)
+    before = query_mask.sum(1, keepdim=True).long()  # (B, 1)
+    doc_places = before + counted[: doc_ids.shape[1]]  # (B, D - 1)
+    places = torch.cat([query_places, doc_places], 1)  # (B, L)
+    present = torch.cat([query_mask, doc_mask], 1)
+    mask = present * (places < longest)
+    return Pair(
+        ids=torch.cat([query_ids, doc_ids], 1),
+        mask=mask,
+        positions=places.clamp(max=longest - 1).to(doc_ids.device),
+        types=torch.cat([torch.zeros_like(query_ids), torch.ones_like(doc_ids)], 1),
+        cut=(present - mask).sum(1),
+    )

@@ -1,0 +1,187 @@
+"""TK: contextual words, compared once, counted by kernels; and TK for long documents, whose kernels
+are pooled in windows of several sizes.
+
+S. Hofstätter, M. Zlabinger, A. Hanbury, "Interpretable & Time-Budget-Constrained Contextualization
+for Re-Ranking", ECAI 2020. Query and document pass the same small transformer without seeing each
+other; their only meeting is one matrix of similarities, so the score is a sum over query words and
+kernels on two paths: logarithms of the soft counts, and counts divided by the document's length.
+
+The same, "TU Wien @ TREC Deep Learning '19", run TUW19-d3. For each size, every window gets a
+score; the sorted scores are weighted, best window first, so that the model learns how much the best
+passage counts and how much the rest.
+"""
+
+import math
+from dataclasses import dataclass, field
+from typing import Self
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from glassrank.backends.match import (
+    FLOOR,
+    KernelBank,
+    Kernels,
+    ScoringHead,
+    kernel_pool,
+    kernel_values,
+    match_matrix,
+    pair_mask,
+    rising,
+    unit,
+)
+from glassrank.models.bi_encoders import two_paths
+from glassrank.models.model import Output, TokenEmbeddings
+from glassrank.models.torch_models import EmbeddingTable, WordRanker
+from glassrank.research.papers.contextual import ContextualLayers, contextual_for_gpu
+from glassrank.research.papers.tk_config import ContextualConfig, TKConfig, TKFamily
+
+
+class TK(TKFamily, WordRanker):
+    """Contextual words, one match matrix, kernels on two paths."""
+
+    def __init__(self, config: TKConfig, words: EmbeddingTable | None = None) -> None:
+        super().__init__(config, words)
+        count = len(config.kernels)
+        self.contextual = ContextualLayers(config.size, config.contextual)
+        self.kernels = KernelBank(config.kernels)
+        self.scale = nn.Parameter(torch.tensor(0.01))
+        self.log_weights = _small(count)  # (K,)
+        self.length_weights = _small(count)  # (K,)
+        self.path_weights = nn.Parameter(torch.empty(2).uniform_(-(0.5**0.5), 0.5**0.5))
+        self.term_weight = nn.Linear(config.size, 1) if config.term_weights else None
+        if self.term_weight is not None:  # begins as the paper's model: every word counts 1
+            nn.init.zeros_(self.term_weight.weight)
+            nn.init.zeros_(self.term_weight.bias)
+
+    def query_words(self, words: TokenEmbeddings) -> TokenEmbeddings:
+        """Unit vectors; a query word's own weight travels in the place of its idf."""
+        weight = words.mask
+        if self.term_weight is not None:
+            weight = weight * 2 * torch.sigmoid(self.term_weight(words.vectors)).squeeze(-1)
+        return TokenEmbeddings(self._encode(words).vectors, words.mask, weight)
+
+    def doc_words(self, words: TokenEmbeddings) -> TokenEmbeddings:
+        return self._encode(words)
+
+    def _encode(self, words: TokenEmbeddings) -> TokenEmbeddings:
+        return words.with_vectors(unit(self.contextual(words.vectors, words.mask)))
+
+    def for_gpu(self) -> Self:
+        """With contextual layers in bfloat16, where Triton is there."""
+        return contextual_for_gpu(self)
+
+    def interact(self, query: TokenEmbeddings, doc: TokenEmbeddings) -> Output:
+        similarity = match_matrix(query.vectors, doc.vectors, query.mask, doc.mask)  # (B, Q, D)
+        counts = kernel_pool(similarity, query.mask, doc.mask, self.kernels)  # (B, Q, K)
+        length = doc.mask.sum(-1)[:, None, None] + 1  # (B, 1, 1)
+        weight = query.idf[..., None]  # (B, Q, 1)
+        log_signal = self.scale * counts.clamp(min=FLOOR).log2() * weight  # (B, Q, K)
+        length_signal = self.scale * (counts / length) * weight  # (B, Q, K)
+        return two_paths(similarity, (log_signal, length_signal), self._weights())
+
+    def scoring_heads(self) -> list[ScoringHead]:
+        log_weights, length_weights = self._weights()
+        return [ScoringHead(log_weights * self.scale / math.log(2), length_weights * self.scale)]
+
+    def _weights(self) -> tuple[Tensor, Tensor]:
+        """Of kernels on each path, (K,): the path's weight times the kernel's."""
+        log, length = self.path_weights
+        if self.config.monotone:
+            return log.abs() * rising(self.log_weights), length.abs() * rising(self.length_weights)
+        return log * self.log_weights, length * self.length_weights
+
+
+def _small(count: int) -> Tensor:
+    """Small kernel weights: the paper's rankings begin near zero."""
+    return nn.Parameter(torch.empty(count).uniform_(-0.014, 0.014))
+
+
+@dataclass(frozen=True)
+class TKWindowedConfig:
+    """TK's settings, and the sizes of windows."""
+
+    size: int = 300
+    contextual: ContextualConfig = field(default_factory=ContextualConfig)
+    kernels: Kernels = field(default_factory=Kernels.eleven)
+    windows: tuple[int, ...] = (20, 30, 50, 80, 100, 120, 150)
+    longest_doc: int = 800
+    authors_padding: bool = False
+    """The authors pad each size's windows on top of the padding of the sizes before, always by at
+    least one empty window, and cut late windows before sorting."""
+
+    def most_windows(self, size: int) -> int:
+        """How many windows of a size the longest document has."""
+        return math.ceil(self.longest_doc / size)
+
+
+class TKWindowed(WordRanker):
+    """TK over windows of several sizes, the strongest first."""
+
+    name = "tk_windowed"
+    config_type = TKWindowedConfig
+    exact = True
+    summands = ("sizes",)  # (B, S), by window size: its explainer divides them further
+    stores_words = True
+
+    def __init__(self, config: TKWindowedConfig, words: EmbeddingTable | None = None) -> None:
+        super().__init__(config, words)
+        self.contextual = ContextualLayers(config.size, config.contextual)
+        self.kernels = KernelBank(config.kernels)
+        sizes, count = len(config.windows), len(config.kernels)
+        self.kernel_weights = nn.Parameter(torch.empty(sizes, count).uniform_(-0.014, 0.014))
+        self.scales = nn.Parameter(torch.full((sizes,), 0.01))
+        self.rank_weights = nn.ParameterList(
+            torch.full((config.most_windows(size),), 1 / config.most_windows(size))
+            for size in config.windows
+        )
+        self.size_weights = nn.Parameter(torch.empty(sizes).uniform_(-0.014, 0.014))
+
+    def query_words(self, words: TokenEmbeddings) -> TokenEmbeddings:
+        return words.with_vectors(unit(self.contextual(words.vectors, words.mask)))
+
+    doc_words = query_words
+
+    def for_gpu(self) -> Self:
+        """With contextual layers in bfloat16, where Triton is there."""
+        return contextual_for_gpu(self)
+
+    def interact(self, query: TokenEmbeddings, doc: TokenEmbeddings) -> Output:
+        # tanh flattens the top: the authors' choice, kept because trained weights depend on it
+        similarity = torch.tanh(match_matrix(query.vectors, doc.vectors, query.mask, doc.mask))
+        values = kernel_values(similarity, self.kernels)  # (B, Q, D, K)
+        values = values * pair_mask(query.mask, doc.mask)[..., None]
+        scores, windows = [], {}
+        for number, size in enumerate(self.config.windows):
+            padded = functional.pad(values, (0, 0, 0, self._padding(values.shape[2], size)))
+            if self.config.authors_padding:
+                values = padded
+            counts = torch.unflatten(padded, 2, (-1, size)).sum(3)  # (B, Q, W, K)
+            by_window = self._window_scores(counts, number)  # (B, W)
+            ranked, strength = self._sorted(by_window, number)  # both (B, W')
+            scores.append((ranked * self.rank_weights[number]).sum(-1))  # (B,)
+            windows[f"windows_{size}"] = strength
+        sizes = torch.stack(scores, 1)  # (B, S)
+        part = sizes * self.size_weights
+        return Output(part.sum(1), {"sizes": part, "similarity": similarity, **windows})
+
+    def _padding(self, length: int, size: int) -> int:
+        """To a whole number of windows."""
+        missing = -length % size
+        return size if self.config.authors_padding and missing == 0 else missing
+
+    def _window_scores(self, counts: Tensor, number: int) -> Tensor:
+        """Sum of log counts over query words and kernels; nothing from words with no count."""
+        logs = counts.clamp(min=FLOOR).log() * (counts.sum(-1, keepdim=True) != 0)  # (B, Q, W, K)
+        return (logs.sum(1) * self.kernel_weights[number]).sum(-1)  # (B, W)
+
+    def _sorted(self, scores: Tensor, number: int) -> tuple[Tensor, Tensor]:
+        """Strengths of the windows, strongest first, as many as there are weights."""
+        strength = torch.exp(scores * self.scales[number]) * (scores != 0)  # (B, W)
+        most = len(self.rank_weights[number])
+        if self.config.authors_padding:
+            strength = functional.pad(strength[:, :most], (0, max(0, most - strength.shape[1])))
+            return strength.sort(dim=1, descending=True).values, strength
+        ranked = strength.sort(dim=1, descending=True).values[:, :most]
+        return functional.pad(ranked, (0, max(0, most - ranked.shape[1]))), strength
