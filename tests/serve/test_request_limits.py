@@ -108,7 +108,7 @@ def test_a_body_that_does_not_say_is_cut_off(options: Options) -> None:
         (b"", "expected a JSON object"),
         (b"null", "expected a JSON object"),
         (b"[" * 1500, "at most 1,000 values"),
-        (b"[" * 500, "may be 32 deep"),
+        (b"[" * 500, "nested 32 deep"),
         (b'{"query": "cat", "budget_ms": NaN}', "NaN and Infinity are not"),
         (b'{"query": "cat", "budget_ms": -Infinity}', "NaN and Infinity are not"),
         (b'{"query": "cat", "budget_ms": 1e999}', "budget_ms: input should be a finite number"),
