@@ -34,11 +34,11 @@ import torch
 from numpy.typing import NDArray
 
 from glassrank.explanations import EXPLAINERS, Explanation, ScorePart, explain_text
-from glassrank.explanations.cases import Case, Explainer, Findings, in_full
+from glassrank.explanations.attribution import Attribution, Explainer, ScoredPair, to_float64
 from glassrank.explanations.leave_one_out import (
-    explain_left_out_words,
-    left_out_marks,
-    left_out_signal,
+    explain_leave_one_out_subwords,
+    make_ablation_marks,
+    make_ablation_signal,
 )
 from glassrank.index import Index
 from glassrank.index.scoring import BM25
@@ -103,7 +103,7 @@ class Methods:
             f"{EXACT}, content words": lambda one: shares(
                 explain_text(self.ranks, one.query, one.text), content_alone=True
             ),
-            "leave one out": lambda one: self._explained(one, explain_left_out_words),
+            "leave one out": lambda one: self._explained(one, explain_leave_one_out_subwords),
             "gradients": lambda one: self._explained(one, by_shares(slopes)),
             "attention": lambda one: self._explained(one, by_shares(attention)),
             "BM25's terms": self._bm25,
@@ -144,7 +144,7 @@ def shares(explanation: Explanation, content_alone: bool = False) -> Values:
     described = zip(explanation.doc.words, explanation.marks, strict=True)
     return np.array(
         [
-            mark.share if word.telling or not content_alone else -np.inf
+            mark.share if word.is_content or not content_alone else -np.inf
             for word, mark in described
             if word.start is not None
         ]
@@ -164,16 +164,16 @@ def explained_by(model: str, explainer: Explainer) -> Iterator[None]:
             EXPLAINERS[model] = before
 
 
-def by_shares(of: Callable[[Case], Values]) -> Explainer:
+def by_shares(of: Callable[[ScoredPair], Values]) -> Explainer:
     """An explainer that knows a value for each piece, and no more."""
 
-    def explain(case: Case) -> Findings:
+    def explain(case: ScoredPair) -> Attribution:
         values = of(case).tolist()
-        return Findings(
-            exact=False,
+        return Attribution(
+            is_additive=False,
             parts=(ScorePart("score", "constant", case.score),),
-            signals=(left_out_signal(values),),
-            marks=left_out_marks(values, None),
+            signals=(make_ablation_signal(values),),
+            marks=make_ablation_marks(values, None),
             rest=(),
             matrices=(),
             terms=(),
@@ -182,20 +182,20 @@ def by_shares(of: Callable[[Case], Values]) -> Explainer:
     return explain
 
 
-def slopes(case: Case) -> Values:
+def slopes(case: ScoredPair) -> Values:
     """The score's slope at each similarity times the similarity, summed over query pieces."""
-    out = case.with_gradients()
+    out = case.interact_with_gradients()
     (slope,) = torch.autograd.grad(out.score.sum(), out.parts["similarity"])
-    matrix = case.words_alone(slope) * case.words_alone(out.parts["similarity"])  # (Q, D)
+    matrix = case.trim_padding(slope) * case.trim_padding(out.parts["similarity"])  # (Q, D)
     return np.asarray(matrix.sum(0))
 
 
-def attention(case: Case) -> Values:
+def attention(case: ScoredPair) -> Values:
     """What [CLS] looks at in the document encoder's last layer, mean of heads."""
     maps: list[Any] = []
     with torch.no_grad():
         case.model.encoder(case.doc_batch.ids, case.doc_batch.mask, maps)
-    return in_full(maps[-1][0].mean(0)[0, : case.doc_count])
+    return to_float64(maps[-1][0].mean(0)[0, : case.num_doc_tokens])
 
 
 def curves(methods: Methods, one: Explained) -> tuple[float, dict[str, Values]]:
@@ -241,7 +241,7 @@ def measure(
             candidates = [cut(texts[index.snapshot.doc_id(doc)]) for doc in top.docs.tolist()]
             best = np.argsort(-methods.ranks.scores(query, candidates).values)[:docs]
             own = [curves(methods, methods.read(query, candidates[n])) for n in best.tolist()]
-            spreads.append(sum(spread for spread, _ in own))
+            spreads.append(sum(spread_over_windows for spread_over_windows, _ in own))
             for name in methods.by_name:
                 found.setdefault(name, []).append(np.sum([table[name] for _, table in own], axis=0))
             print(f"{folder.name} {model}: {len(spreads)}", end="\r", file=sys.stderr)

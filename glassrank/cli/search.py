@@ -180,7 +180,7 @@ def explain(
     exact: console.Exact = False,
 ) -> None:
     """Explain a document's score, or two documents side by side."""
-    from glassrank.explanations import explain_docs, html_page, one_or_both
+    from glassrank.explanations import compare_if_two, explain_docs, html_page
     from glassrank.explanations.terminal import draw
     from glassrank.rerank import Pipeline
     from glassrank.storage.files import atomic_write
@@ -197,7 +197,7 @@ def explain(
     if what_if is not None:
         _what_if(pipeline, query, docs[0], _change(what_if), json)
         return
-    shown = one_or_both(explain_docs(pipeline, query, docs))
+    shown = compare_if_two(explain_docs(pipeline, query, docs))
     if html is not None:
         with atomic_write(html) as file:
             file.write(html_page(shown))

@@ -4,10 +4,10 @@ from glassrank.explanations.changes import Change, WhatIf, what_if
 from glassrank.explanations.explainers import EXPLAINERS, explain_text
 from glassrank.explanations.explanation import Explanation, ExplanationPair, compare, html_page
 from glassrank.explanations.hits import (
+    compare_if_two,
     explain,
     explain_docs,
     explain_hits,
-    one_or_both,
     what_if_doc,
 )
 from glassrank.explanations.structure import ScorePart
@@ -20,12 +20,12 @@ __all__ = [
     "ScorePart",
     "WhatIf",
     "compare",
+    "compare_if_two",
     "explain",
     "explain_docs",
     "explain_hits",
     "explain_text",
     "html_page",
-    "one_or_both",
     "what_if",
     "what_if_doc",
 ]

@@ -67,7 +67,7 @@ def against(
     *,
     docs: int,
     of: int,
-    exact: bool,
+    is_additive: bool,
     rival: Rival | None = None,
 ) -> Against:
     """`own` are the document's values and `mean` those of `docs` others; a part that one of them
@@ -80,8 +80,8 @@ def against(
         of,
         math.fsum(mean.values()),
         root,
-        exact,
-        _heading(docs, of, exact),
+        is_additive,
+        _heading(docs, of, is_additive),
         headline(root, name, above),
         name,
         above,
@@ -111,13 +111,13 @@ def differences(own: Values, others: Values, words: Sequence[str]) -> ScorePart:
     return ScorePart.total("in all", "score", [*content, *context, *rest])
 
 
-def _heading(docs: int, of: int, exact: bool) -> str:
+def _heading(docs: int, of: int, is_additive: bool) -> str:
     """
     >>> _heading(64, 1000, True)
     'Against the mean of the first 64 of the 1,000 candidates'
     """
     which = f"{docs:,}" if docs == of else f"first {docs:,} of the {of:,}"
-    way = "" if exact else ", by leaving words of the query out"
+    way = "" if is_additive else ", by leaving words of the query out"
     return f"Against the mean of the {which} candidates{way}"
 
 

@@ -9,17 +9,17 @@ from numpy.typing import NDArray
 
 from glassrank.deadline import NEVER, Deadline, LateError, ending, late_error
 from glassrank.errors import InputError
-from glassrank.explanations.explainers import ranked_by, read_texts
+from glassrank.explanations.explainers import get_passage, score_texts
 from glassrank.explanations.reading import (
-    Reading,
     ReadPassage,
     Span,
+    TokenizedText,
     read,
     read_doc,
     word_spans,
 )
 from glassrank.explanations.structure import Side, Word
-from glassrank.explanations.whole_words import text_in_words
+from glassrank.explanations.subword_merging import merge_text_subwords
 from glassrank.models.doc_reader import text_of
 from glassrank.rerank import Reranker
 from glassrank.rerank.reranker import as_doc
@@ -137,11 +137,11 @@ def _scores(
         own = None if first is None else first[some]
         try:
             with ending(deadline):
-                placed = read_texts(reranker, encoded, docs[some], own)
+                placed = score_texts(reranker, encoded, docs[some], own)
         except LateError:
             raise late_error("this change") from None
         scores.append(placed.values)
-        passages += (ranked_by(placed, place) for place in range(len(placed.which)))
+        passages += (get_passage(placed, place) for place in range(len(placed.which)))
     return np.concatenate(scores), passages
 
 
@@ -173,7 +173,7 @@ def what_if_among(
         given, own = [docs[number] for number in some], None if first is None else first[some]
         try:
             with ending(deadline):
-                scores = [read_texts(reranker, words, given, own).values for words in encoded]
+                scores = [score_texts(reranker, words, given, own).values for words in encoded]
         except LateError:
             break
         if any(len(values) < len(some) for values in scores):  # some there was no time for
@@ -224,7 +224,7 @@ def apply_change(text: str, change: Change, numbered: Spans | None = None) -> st
     return _joined([*pieces, text[at:]])
 
 
-def _numbered(reading: Reading) -> Spans | None:
+def _numbered(reading: TokenizedText) -> Spans | None:
     """Where the words of an explanation stand, if these are not the text's own words: pieces, with
     [CLS] and [SEP] among them, those of a passage, or those that are left without stop words."""
     if reading.unit == "words" and reading.text.passage is None and not reading.left_out:
@@ -235,8 +235,10 @@ def _numbered(reading: Reading) -> Spans | None:
     ]
 
 
-def _shown_words(reading: Reading) -> tuple[Word, ...]:
-    return reading.text.words if reading.unit == "words" else text_in_words(reading.text).words
+def _shown_words(reading: TokenizedText) -> tuple[Word, ...]:
+    return (
+        reading.text.words if reading.unit == "words" else merge_text_subwords(reading.text).words
+    )
 
 
 def _joined(pieces: Sequence[str]) -> str:

@@ -17,18 +17,18 @@ from numpy.typing import NDArray
 
 from glassrank.backends.threads import one_thread
 from glassrank.deadline import NEVER, Deadline
-from glassrank.explanations.cases import Case, Explainer, Findings
+from glassrank.explanations.attribution import Attribution, Explainer, ScoredPair
 from glassrank.explanations.explanation import Explanation
 from glassrank.explanations.kernels import explain_kernels, has_kernels
 from glassrank.explanations.leave_one_out import (
-    explain_by_leaving_out,
-    explain_left_out_words,
-    stand_out,
+    explain_leave_one_out,
+    explain_leave_one_out_subwords,
+    select_salient,
 )
-from glassrank.explanations.reading import Reading, ReadPassage, read, read_doc
+from glassrank.explanations.reading import ReadPassage, TokenizedText, read, read_doc
 from glassrank.explanations.structure import FIRST_STAGE, Mark, QueryTerm, ScorePart, Text
-from glassrank.explanations.summands import explain_members, explain_summands
-from glassrank.explanations.whole_words import in_words
+from glassrank.explanations.subword_merging import merge_subwords
+from glassrank.explanations.summands import explain_ensemble, explain_summands
 from glassrank.models.model import Model, TokenEmbeddings, as_array, no_gradients
 from glassrank.models.text_batches import LeftOut
 from glassrank.rerank import Reranker
@@ -69,11 +69,11 @@ def explain_text(
     with one_thread() if reranker.alone else nullcontext():
         doc = as_doc(text)
         if words is None and passage is None:
-            passage = best_passage(reranker, query, doc, deadline)
+            passage = find_best_passage(reranker, query, doc, deadline)
         explanation = _explained(
             reranker, query, doc, doc_id, first_stage, words, passage, left_out, deadline
         )
-    return _by_content(explanation if pieces else in_words(explanation))
+    return _by_content(explanation if pieces else merge_subwords(explanation))
 
 
 def _by_content(explanation: Explanation) -> Explanation:
@@ -83,23 +83,23 @@ def _by_content(explanation: Explanation) -> Explanation:
         return explanation
 
     def described(text: Text) -> Text:
-        words = (replace(word, telling=not is_function_word(word.text)) for word in text.words)
+        words = (replace(word, is_content=not is_function_word(word.text)) for word in text.words)
         return replace(text, words=tuple(words))
 
     query, doc = described(explanation.query), described(explanation.doc)
-    content = [q for q, word in enumerate(query.words) if word.telling]
+    content = [q for q, word in enumerate(query.words) if word.is_content]
     marks = [
         _closest_content(explanation, mark, place, content)
         for place, mark in enumerate(explanation.marks)
     ]
-    added = [m.share if w.telling else 0.0 for w, m in zip(doc.words, marks, strict=True)]
+    added = [m.share if w.is_content else 0.0 for w, m in zip(doc.words, marks, strict=True)]
     return replace(
         explanation,
         query=query,
         doc=doc,
         marks=tuple(
             replace(mark, stands_out=adds)
-            for mark, adds in zip(marks, stand_out(added, WORTH_A_COLOUR), strict=True)
+            for mark, adds in zip(marks, select_salient(added, WORTH_A_COLOUR), strict=True)
         ),
     )
 
@@ -144,24 +144,24 @@ def _explained(
             ranked = TokenEmbeddings(*(values[:, kept] for values in ranked))
     # On a GPU, what `interact` takes of the model as it was trained is not what was ranked.
     on_cpu = reranker.device is None or reranker.device.type == "cpu"
-    query_words = reranker.encode_query_ids(asked.batch) if on_cpu else None
-    case = Case.of(
-        model, asked.batch, given.batch, asked.words, given.words, ranked, query_words, deadline
+    query_tokens = reranker.encode_query_ids(asked.batch) if on_cpu else None
+    case = ScoredPair.of(
+        model, asked.batch, given.batch, asked.words, given.words, ranked, query_tokens, deadline
     )
     case = replace(case, score=_score(reranker, case, None))
-    findings = explain_case(case)
+    findings = explain_pair(case)
     mixed = [*_first_stage(case, first_stage), *_further(passage)]
     root = ScorePart.total("score", "score", (*findings.parts, *mixed))
-    asked, given = asked.cut_to(len(case.query_words)), given.cut_to(case.doc_count)
+    asked, given = asked.cut_to(len(case.query_tokens)), given.cut_to(case.num_doc_tokens)
     return Explanation(
         query=asked.text,
         doc_id=doc_id,
         doc=given.text,
         model=model.name,
         score=_score(reranker, case, first_stage) + (passage.further if passage else 0.0),
-        exact=findings.exact,
+        is_additive=findings.is_additive,
         parts=root,
-        terms=_terms(root, case.query_words) if findings.terms is None else findings.terms,
+        terms=_terms(root, case.query_tokens) if findings.terms is None else findings.terms,
         signals=findings.signals,
         marks=findings.marks,
         rest=(*findings.rest, *mixed),
@@ -174,7 +174,7 @@ def _explained(
     )
 
 
-def explain_case(case: Case) -> Findings:
+def explain_pair(case: ScoredPair) -> Attribution:
     """By the explainer that the model's properties ask for."""
     return _explainer(case.model)(case)
 
@@ -184,13 +184,13 @@ def _explainer(model: Model) -> Explainer:
         return EXPLAINERS[model.name]
     if model.exact:
         return explain_kernels if has_kernels(model) else explain_summands
-    return explain_left_out_words if model.uses_subwords else explain_by_leaving_out
+    return explain_leave_one_out_subwords if model.uses_subwords else explain_leave_one_out
 
 
 def _of(module: str, function: str) -> Explainer:
     """Of a family that PyTorch computes, imported when it is first asked for."""
 
-    def explain(case: Case) -> Findings:
+    def explain(case: ScoredPair) -> Attribution:
         explainer: Explainer = getattr(
             import_module(f"glassrank.explanations.{module}"), f"explain_{function}"
         )
@@ -208,11 +208,11 @@ EXPLAINERS: dict[str, Explainer] = {
     "duet": _of("gradients", "duet"),
     "bert": _of("transformers", "bert"),
     "mores": _of("transformers", "mores"),
-    "ensemble": lambda case: explain_members(case, explain_case),
+    "ensemble": lambda case: explain_ensemble(case, explain_pair),
 }
 
 
-def _score(reranker: Reranker, case: Case, first_stage: float | None) -> float:
+def _score(reranker: Reranker, case: ScoredPair, first_stage: float | None) -> float:
     """As ranking has it, the first stage's share added in the model's own precision."""
     given: Any = None
     if first_stage is not None:
@@ -223,7 +223,7 @@ def _score(reranker: Reranker, case: Case, first_stage: float | None) -> float:
         return float(reranker.fast_model.rank(case.query, case.doc, given).score.item())
 
 
-def _first_stage(case: Case, first_stage: float | None) -> list[ScorePart]:
+def _first_stage(case: ScoredPair, first_stage: float | None) -> list[ScorePart]:
     weight = case.model.first_stage_weight
     if weight is None or first_stage is None:
         return []
@@ -236,7 +236,7 @@ def _further(passage: ReadPassage | None) -> list[ScorePart]:
     return [ScorePart(OTHER_PASSAGES, "constant", passage.further)]
 
 
-def best_passage(
+def find_best_passage(
     reranker: Reranker, query: str, doc: Doc, deadline: Deadline = NEVER
 ) -> ReadPassage | None:
     """Of those that can be read in half of the time; None where the document is read as a whole."""
@@ -244,10 +244,10 @@ def best_passage(
     if found.is_whole:
         return None
     encoded = reranker.encode_query(query)
-    return ranked_by(read_texts(reranker, encoded, [doc], due=deadline.share(FOR_PASSAGES)))
+    return get_passage(score_texts(reranker, encoded, [doc], due=deadline.share(FOR_PASSAGES)))
 
 
-def read_texts(
+def score_texts(
     reranker: Reranker,
     query: TokenEmbeddings,
     docs: Sequence[Doc],
@@ -264,7 +264,7 @@ def read_texts(
     return scoring.placed(live=True)
 
 
-def ranked_by(placed: ScoredDocs, place: int = 0) -> ReadPassage | None:
+def get_passage(placed: ScoredDocs, place: int = 0) -> ReadPassage | None:
     """The passage that a document was ranked by, or None where it was read as a whole."""
     start, stop = placed.spans[place].tolist()
     if stop < 0:
@@ -320,8 +320,8 @@ def _by_term(part: ScorePart, terms: int) -> list[float]:
 
 def _notes(
     reranker: Reranker,
-    query: Reading,
-    doc: Reading,
+    query: TokenizedText,
+    doc: TokenizedText,
     first_stage: float | None,
     stored: TokenEmbeddings | None,
 ) -> Iterator[str]:

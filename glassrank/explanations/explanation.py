@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from glassrank.explanations import page_parts as parts
+from glassrank.explanations import html_parts as parts
 from glassrank.explanations.against import differences, values_of
 from glassrank.explanations.headlines import pair_headline
 from glassrank.explanations.structure import (
@@ -20,7 +20,7 @@ from glassrank.explanations.structure import (
     line,
     number,
 )
-from glassrank.explanations.terminal import as_text, draw
+from glassrank.explanations.terminal import draw, render_text
 from glassrank.settings import from_plain, to_plain
 
 SCHEMA, COMPARISON_SCHEMA = "glassrank.explanation/1", "glassrank.comparison/1"
@@ -46,7 +46,7 @@ class Explanation(ExplanationData):
         return from_plain(cls, {name: v for name, v in plain.items() if name != "schema"})
 
     def __str__(self) -> str:
-        return as_text(draw(self))
+        return render_text(draw(self))
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class ExplanationPair(PairData):
         }
 
     def __str__(self) -> str:
-        return as_text(draw(self))
+        return render_text(draw(self))
 
 
 def compare(left: Explanation, right: Explanation) -> ExplanationPair:
@@ -165,7 +165,7 @@ def html_page(shown: ExplanationData | PairData) -> str:
 
 
 def _article(explanation: ExplanationData) -> str:
-    kind = "an exact sum" if explanation.exact else "approximate parts"
+    kind = "an exact sum" if explanation.is_additive else "approximate parts"
     maps = "\n".join(parts.heat_map(matrix, explanation) for matrix in explanation.matrices)
     notes = "".join(f"<li>{parts.escaped(note)}</li>" for note in explanation.notes)
     score = f"score <strong>{number(explanation.score)}</strong>, {kind}"

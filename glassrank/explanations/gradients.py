@@ -20,12 +20,20 @@ import torch
 from torch import Tensor
 
 from glassrank.backends.match import ngram_name
-from glassrank.explanations.cases import Case, Findings, Values, as_matrix, marks_of, shades, spread
+from glassrank.explanations.attribution import (
+    Attribution,
+    ScoredPair,
+    Values,
+    make_marks,
+    scale_columns,
+    spread_over_windows,
+    to_matrix,
+)
 from glassrank.explanations.leave_one_out import (
-    left_out_marks,
-    left_out_signal,
-    lost_without_doc_words,
-    lost_without_query_words,
+    ablate_doc,
+    ablate_query,
+    make_ablation_marks,
+    make_ablation_signal,
 )
 from glassrank.explanations.structure import PathShare, QueryTerm, ScorePart, Signal
 from glassrank.models import Output, Ranker
@@ -49,35 +57,35 @@ class NGramPath:
     outside: Tensor  # (Q', S)
 
 
-def explain_ngrams(case: Case) -> Findings:
+def explain_ngrams(case: ScoredPair) -> Attribution:
     """By slopes at the chosen values."""
-    out = case.with_gradients()
+    out = case.interact_with_gradients()
     slopes = _slopes(out)
     names = [name.removesuffix("_values") for name in slopes if name.endswith("_values")]
     paths = [_path("matches", "values", case, out, slopes, names, _ngram_window)]
     if f"{names[0]}_context" in slopes:
         paths.append(_path("context", "context", case, out, slopes, names, _surroundings))
-    words = len(case.query_words)
-    matrices = [case.words_alone(out.parts[name]) for name in names]
+    words = len(case.query_tokens)
+    matrices = [case.trim_padding(out.parts[name]) for name in names]
     shares = torch.stack([path.shares[:words] for path in paths]).sum(0)  # (Q, D, S)
     idf = _idf(case, out, slopes)
     empty_rows = math.fsum(float(path.values[words:].sum()) for path in paths)
     outside = math.fsum(float(path.outside[:words].sum()) for path in paths)
-    parts = [_tree(path, names, case.query_words) for path in paths] + idf
+    parts = [_tree(path, names, case.query_tokens) for path in paths] + idf
     parts += _padding(empty_rows)
     constant = ScorePart(
         "constant", "constant", out.score.item() - math.fsum(p.value for p in parts)
     )
-    return Findings(
-        exact=False,
+    return Attribution(
+        is_additive=False,
         parts=(*parts, constant),
         signals=tuple(
             _signal(number, name, paths, matrix)
             for number, (name, matrix) in enumerate(zip(names, matrices, strict=True))
         ),
-        marks=marks_of(shares, matrices[0], _leading(shares)),
+        marks=make_marks(shares, matrices[0], _leading(shares)),
         rest=(*idf, *_padding(empty_rows + outside), constant),
-        matrices=tuple(map(as_matrix, names, matrices)),
+        matrices=tuple(map(to_matrix, names, matrices)),
         notes=(NGRAMS,),
     )
 
@@ -99,7 +107,7 @@ def _slopes(out: Output) -> dict[str, Tensor]:
 def _path(
     path: str,
     kind: str,
-    case: Case,
+    case: ScoredPair,
     out: Output,
     slopes: dict[str, Tensor],
     names: list[str],
@@ -111,7 +119,9 @@ def _path(
         leaning = (slopes[part] * out.parts[part])[0].detach().cpu().double()  # (Q', k)
         placed = _placed(leaning, slopes[part], out, name)[..., None]  # (Q', D', 1)
         within = window(case.model, name)
-        inside, beyond = map(torch.from_numpy, spread(placed.numpy(), *within, case.doc_count))
+        inside, beyond = map(
+            torch.from_numpy, spread_over_windows(placed.numpy(), *within, case.num_doc_tokens)
+        )
         values.append(leaning.sum(1))
         shares.append(inside[..., 0])
         outside.append(beyond[..., 0])
@@ -145,12 +155,12 @@ def _surroundings(model: Ranker, name: str) -> tuple[int, int]:
     return model.config.words_before, model.config.words_after
 
 
-def _idf(case: Case, out: Output, slopes: dict[str, Tensor]) -> list[ScorePart]:
+def _idf(case: ScoredPair, out: Output, slopes: dict[str, Tensor]) -> list[ScorePart]:
     """Where the dense layers see each query word's share of the idf."""
     if not case.model.config.idf:
         return []
     values = (slopes["idf"] * out.parts["idf"])[0].tolist()
-    described = enumerate(zip(case.query_words, values, strict=False))
+    described = enumerate(zip(case.query_tokens, values, strict=False))
     return [ScorePart.total("idf", "path", (ScorePart(t, "term", v, q) for q, (t, v) in described))]
 
 
@@ -182,7 +192,7 @@ def _signal(number: int, name: str, paths: list[NGramPath], matrix: Values) -> S
     words = len(matrix)
     columns = [float(path.values[:words, number].sum()) for path in paths]
     shares = [PathShare(p.name, None, None, v) for p, v in zip(paths, columns, strict=True)]
-    return Signal(name, None, None, tuple(shares), math.fsum(columns), shades(matrix))
+    return Signal(name, None, None, tuple(shares), math.fsum(columns), scale_columns(matrix))
 
 
 def _leading(shares: Tensor) -> list[int | None]:
@@ -201,18 +211,18 @@ DUET = (
 )
 
 
-def explain_pyramid(case: Case) -> Findings:
+def explain_pyramid(case: ScoredPair) -> Attribution:
     """By the score's slope at each cell of the match matrix."""
-    out = case.with_gradients()
+    out = case.interact_with_gradients()
     (slope,) = torch.autograd.grad(out.score.sum(), out.parts["similarity"])
-    similarity = case.words_alone(out.parts["similarity"])  # (Q, D)
-    shares = case.words_alone(slope) * similarity  # (Q, D)
-    patterns = case.words_alone(out.parts["patterns"])  # (Q, D)
+    similarity = case.trim_padding(out.parts["similarity"])  # (Q, D)
+    shares = case.trim_padding(slope) * similarity  # (Q, D)
+    patterns = case.trim_padding(out.parts["patterns"])  # (Q, D)
     values = shares.sum(1).tolist()
     tree = ScorePart.total(
         "patterns",
         "path",
-        (ScorePart(term, "term", values[q], q) for q, term in enumerate(case.query_words)),
+        (ScorePart(term, "term", values[q], q) for q, term in enumerate(case.query_tokens)),
     )
     constant = ScorePart("constant", "constant", out.score.item() - tree.value)
     signal = Signal(
@@ -221,23 +231,23 @@ def explain_pyramid(case: Case) -> Findings:
         None,
         (PathShare("patterns", None, None, tree.value),),
         tree.value,
-        shades(patterns),
+        scale_columns(patterns),
     )
     marked = [0 if any(column) else None for column in shares.T.tolist()]
-    return Findings(
-        exact=False,
+    return Attribution(
+        is_additive=False,
         parts=(tree, constant),
         signals=(signal,),
-        marks=marks_of(shares[..., None], similarity, marked),
+        marks=make_marks(shares[..., None], similarity, marked),
         rest=(constant,),
-        matrices=(as_matrix("similarity", similarity), as_matrix("patterns", patterns)),
+        matrices=(to_matrix("similarity", similarity), to_matrix("patterns", patterns)),
         notes=(PYRAMID,),
     )
 
 
-def explain_duet(case: Case) -> Findings:
+def explain_duet(case: ScoredPair) -> Attribution:
     """By slopes at the two halves, and by leaving words out."""
-    out = case.with_gradients()
+    out = case.interact_with_gradients()
     halves = [out.parts["local"], out.parts["distributed"]]
     slopes = torch.autograd.grad(out.score.sum(), halves)
     parts = [
@@ -246,18 +256,16 @@ def explain_duet(case: Case) -> Findings:
     ]
     score = out.score.item()
     parts.append(ScorePart("constant", "constant", score - math.fsum(part.value for part in parts)))
-    words = lost_without_doc_words(case)
-    similarity = case.words_alone(out.parts["similarity"])
-    weighted = case.words_alone(out.parts["weighted"])
-    return Findings(
-        exact=False,
+    words = ablate_doc(case)
+    similarity = case.trim_padding(out.parts["similarity"])
+    weighted = case.trim_padding(out.parts["weighted"])
+    return Attribution(
+        is_additive=False,
         parts=tuple(parts),
-        signals=(left_out_signal(words),),
-        marks=left_out_marks(words, similarity),
+        signals=(make_ablation_signal(words),),
+        marks=make_ablation_marks(words, similarity),
         rest=(ScorePart("together", "constant", score - math.fsum(words)),),
-        matrices=(as_matrix("similarity", similarity), as_matrix("weighted by idf", weighted)),
-        terms=tuple(
-            QueryTerm(q, value, {}) for q, value in enumerate(lost_without_query_words(case))
-        ),
+        matrices=(to_matrix("similarity", similarity), to_matrix("weighted by idf", weighted)),
+        terms=tuple(QueryTerm(q, value, {}) for q, value in enumerate(ablate_query(case))),
         notes=(DUET,),
     )

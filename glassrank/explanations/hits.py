@@ -12,18 +12,18 @@ from numpy.typing import NDArray
 
 from glassrank.deadline import NEVER, Deadline
 from glassrank.errors import InputError
-from glassrank.explanations.changes import Change, WhatIf, what_if_among
-from glassrank.explanations.explainers import FOR_PASSAGES, explain_text
-from glassrank.explanations.explanation import Explanation, ExplanationPair, compare
-from glassrank.explanations.first_stage_terms import FirstStageTerms, divide_first_stage
-from glassrank.explanations.others import (
+from glassrank.explanations.candidate_baseline import (
     CandidateBaseline,
     RankedDocs,
     live_passages,
     ranked_passage,
 )
+from glassrank.explanations.changes import Change, WhatIf, what_if_among
+from glassrank.explanations.explainers import FOR_PASSAGES, explain_text
+from glassrank.explanations.explanation import Explanation, ExplanationPair, compare
+from glassrank.explanations.first_stage_terms import FirstStageTerms, divide_first_stage
 from glassrank.explanations.reading import ReadPassage, read
-from glassrank.explanations.whole_words import text_in_words
+from glassrank.explanations.subword_merging import merge_text_subwords
 from glassrank.index.search import TopK
 from glassrank.models.model import TokenEmbeddings
 from glassrank.models.text_batches import LeftOut
@@ -159,7 +159,7 @@ class _Reranked:
         if number not in self._baselines:
             stage = self._pipeline.stages[number - 1]
             asked = read(stage.reranker, self._query, "query").text
-            words = text_in_words(asked) if stage.reranker.model.uses_subwords else asked
+            words = merge_text_subwords(asked) if stage.reranker.model.uses_subwords else asked
             self._baselines[number] = CandidateBaseline(
                 stage,
                 self._query,
@@ -197,11 +197,11 @@ def explain_hits(
     if len(hits) not in (1, 2):
         raise InputError(f"one hit or two can be explained, not {len(hits)}")
     if isinstance(pipeline, TextPipeline):
-        return one_or_both([_explain_text_hit(pipeline, query, hit) for hit in hits])
+        return compare_if_two([_explain_text_hit(pipeline, query, hit) for hit in hits])
     listed = [hit for hit in hits if isinstance(hit, Hit)]
     if len(listed) < len(hits):
         ids = [hit.doc_id if isinstance(hit, Hit) else hit for hit in hits]
-        return one_or_both(explain_docs(pipeline, query, ids))
+        return compare_if_two(explain_docs(pipeline, query, ids))
     given = [hit.first_score for hit in listed if hit.first_score is not None]
     explanations = explain_docs(
         pipeline,
@@ -210,7 +210,7 @@ def explain_hits(
         ranked_by=[hit.stage for hit in listed],
         first_scores=given if len(given) == len(listed) else None,
     )
-    return one_or_both(list(map(_as_listed, explanations, listed)))
+    return compare_if_two(list(map(_as_listed, explanations, listed)))
 
 
 def _explain_text_hit(pipeline: TextPipeline, query: str, hit: Hit | str) -> Explanation:
@@ -231,7 +231,7 @@ def _as_listed(explanation: Explanation, hit: Hit) -> Explanation:
     return replace(explanation, notes=(*explanation.notes, note))
 
 
-def one_or_both(explanations: Sequence[Explanation]) -> Explanation | ExplanationPair:
+def compare_if_two(explanations: Sequence[Explanation]) -> Explanation | ExplanationPair:
     """One by itself; two side by side."""
     return compare(*explanations) if len(explanations) == 2 else explanations[0]
 

@@ -25,14 +25,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.backends.configs import FLOOR, Kernels, ScoringHead, kernel_value
-from glassrank.explanations.cases import (
-    Case,
-    Findings,
+from glassrank.explanations.attribution import (
+    Attribution,
+    ScoredPair,
     Values,
-    as_matrix,
-    in_full,
-    marks_of,
-    spread,
+    make_marks,
+    spread_over_windows,
+    to_float64,
+    to_matrix,
 )
 from glassrank.explanations.structure import PathShare, ScorePart, Signal
 from glassrank.models.model import Model, as_array
@@ -61,33 +61,33 @@ def has_kernels(model: Model) -> bool:
     return bool(model.scoring_heads()) and set(model.summands) <= {"log", "length"}
 
 
-def explain_kernels(case: Case) -> Findings:
+def explain_kernels(case: ScoredPair) -> Attribution:
     """By the model's own sums over paths, query words and kernels."""
     kernels: Kernels = case.model.config.kernels
     scoring_heads = case.model.scoring_heads()
     names = _matrix_names(len(scoring_heads))
     paths: list[KernelPath] = []
     similarities: list[Values] = []
-    strength = np.zeros((case.doc_count, len(kernels)))  # (D, K)
+    strength = np.zeros((case.num_doc_tokens, len(kernels)))  # (D, K)
     for number, readout in enumerate(scoring_heads):
         similarity = _similarity(case, readout)  # (Q, D)
         # In the model's precision: a narrow kernel sees the last bit of a similarity.
         each = [kernel_value(similarity, kernels, number) for number in range(len(kernels))]
         values = np.stack(each, axis=2).astype(np.float64)  # (Q, D, K)
         paths += _paths(case, readout, number, values)
-        similarities.append(in_full(similarity))
+        similarities.append(to_float64(similarity))
         if len(values):
             strength = np.maximum(strength, values.max(0))
     shares = np.stack([path.shares for path in paths]).sum(0)  # (Q, D, K)
-    nearest = nearest_kernels(similarities[0], kernels)
-    parts = tuple(_tree(path, case.query_words, kernels) for path in paths)
-    return Findings(
-        exact=True,
+    nearest = find_nearest_kernels(similarities[0], kernels)
+    parts = tuple(_tree(path, case.query_tokens, kernels) for path in paths)
+    return Attribution(
+        is_additive=True,
         parts=parts,
-        signals=kernel_table(kernels, [_column(path) for path in paths], strength, nearest),
-        marks=marks_of(shares, similarities[0], nearest),
-        rest=(left_over(parts, shares, WITHOUT_WORDS if markers(case) else TOGETHER),),
-        matrices=tuple(map(as_matrix, names, similarities)),
+        signals=make_kernel_signals(kernels, [_column(path) for path in paths], strength, nearest),
+        marks=make_marks(shares, similarities[0], nearest),
+        rest=(make_remainder(parts, shares, WITHOUT_WORDS if markers(case) else TOGETHER),),
+        matrices=tuple(map(to_matrix, names, similarities)),
     )
 
 
@@ -101,24 +101,26 @@ def _matrix_names(count: int) -> list[str]:
     return [f"{ngram_name(query)} to {ngram_name(doc)}" for query in sizes for doc in sizes]
 
 
-def path_names(model: Model, summand: str) -> list[str]:
+def name_paths(model: Model, summand: str) -> list[str]:
     """Of a summand's paths, one for each match matrix where it has several."""
     names = _matrix_names(len(model.scoring_heads()))
     return names if summand == "log" and len(names) > 1 else [summand]
 
 
-def _similarity(case: Case, readout: ScoringHead) -> NDArray[np.float32]:
+def _similarity(case: ScoredPair, readout: ScoringHead) -> NDArray[np.float32]:
     """(Q, D)."""
     query = case.query.vectors[0].reshape(case.query.mask.shape[1], -1)
     doc = case.doc.vectors[0].reshape(case.doc.mask.shape[1], -1)
-    read = query[: len(case.query_words), readout.query_columns]
-    return as_array(read @ doc[: case.doc_count, readout.doc_columns].T)
+    read = query[: len(case.query_tokens), readout.query_columns]
+    return as_array(read @ doc[: case.num_doc_tokens, readout.doc_columns].T)
 
 
-def _paths(case: Case, readout: ScoringHead, number: int, values: Values) -> Iterator[KernelPath]:
+def _paths(
+    case: ScoredPair, readout: ScoringHead, number: int, values: Values
+) -> Iterator[KernelPath]:
     """The log path of one match matrix, and the length path where the model has one."""
     model, parts = case.model, case.output.parts
-    weight = in_full((case.query.idf if model.weighs_terms else case.query.mask)[0])
+    weight = to_float64((case.query.idf if model.weighs_terms else case.query.mask)[0])
     weight = weight[: len(values), None]  # (Q, 1)
     counts = values.sum(1)  # (Q, K)
     matrices = len(model.scoring_heads())
@@ -128,7 +130,7 @@ def _paths(case: Case, readout: ScoringHead, number: int, values: Values) -> Ite
     left = np.maximum(counts[:, None] - values, 0)  # (Q, D, K), counts without each word
     empty = markers(case)
 
-    log = in_full(readout.log)  # (K,)
+    log = to_float64(readout.log)  # (K,)
     signal = weight * log_counts(counts)  # (Q, K)
     if empty:
         base = values[:, empty].sum(1)  # (Q, K)
@@ -139,15 +141,15 @@ def _paths(case: Case, readout: ScoringHead, number: int, values: Values) -> Ite
     else:
         shares = log * (signal[:, None] - weight[:, None] * log_counts(left))  # (Q, D, K)
     yield KernelPath(
-        path_names(model, "log")[number],
+        name_paths(model, "log")[number],
         log,
         signal,
         _own(parts["log"], number)[: len(values)],
-        spread(shares, 0, ngram - 1, case.doc_count)[0],
+        spread_over_windows(shares, 0, ngram - 1, case.num_doc_tokens)[0],
     )
     if "length" in model.summands:
-        by_length = in_full(readout.length)  # (K,)
-        words = case.doc_count
+        by_length = to_float64(readout.length)  # (K,)
+        words = case.num_doc_tokens
         signal = weight * counts / (words + 1)  # (Q, K)
         if empty:
             shares = by_length * weight[:, None] * values / (words + 1)
@@ -163,9 +165,9 @@ def _paths(case: Case, readout: ScoringHead, number: int, values: Values) -> Ite
         )
 
 
-def markers(case: Case) -> list[int]:
+def markers(case: ScoredPair) -> list[int]:
     """The places of [CLS] and [SEP] in the document: all that is left of it without words."""
-    return [place for place, piece in enumerate(case.doc_words) if piece in MARKERS]
+    return [place for place, piece in enumerate(case.doc_tokens) if piece in MARKERS]
 
 
 def log_counts(counts: Values) -> Values:
@@ -175,13 +177,13 @@ def log_counts(counts: Values) -> Values:
 
 def _own(part: Any, number: int) -> Values:
     """(1, Q', K) or (1, Q', matrices, K) to one matrix' (Q', K)."""
-    values = in_full(part[0])
+    values = to_float64(part[0])
     return values if values.ndim == 2 else values[:, number]
 
 
 def _tree(path: KernelPath, terms: tuple[str, ...], kernels: Kernels) -> ScorePart:
     values = path.part.tolist()
-    names = kernel_names(kernels)
+    names = name_kernels(kernels)
     rows = [
         ScorePart.total(
             term,
@@ -202,12 +204,12 @@ def _column(path: KernelPath) -> list[PathShare]:
     return [PathShare(path.name, *row) for row in zip(*columns, strict=True)]
 
 
-def kernel_names(kernels: Kernels) -> list[str]:
+def name_kernels(kernels: Kernels) -> list[str]:
     """As tables have them."""
     return [f"kernel {center}" for center in kernels.centers]
 
 
-def kernel_table(
+def make_kernel_signals(
     kernels: Kernels,
     columns: list[list[PathShare]],  # one for each path, each of K
     strength: Any,  # (D, K)
@@ -223,9 +225,9 @@ def kernel_table(
             tuple(column[k] for column in columns),
             math.fsum(column[k].value for column in columns),
             tuple(strength[:, k].tolist()),
-            first_look=k in coloured,
+            is_highlighted=k in coloured,
         )
-        for k, name in enumerate(kernel_names(kernels))
+        for k, name in enumerate(name_kernels(kernels))
     )
 
 
@@ -243,13 +245,13 @@ def _standing_out(kernels: Kernels, nearest: list[int]) -> set[int]:
     return coloured
 
 
-def left_over(parts: tuple[ScorePart, ...], shares: Any, name: str = TOGETHER) -> ScorePart:
+def make_remainder(parts: tuple[ScorePart, ...], shares: Any, name: str = TOGETHER) -> ScorePart:
     """What is left when each word has its share."""
     whole = math.fsum(part.value for part in parts)
     return ScorePart(name, "constant", whole - float(shares.sum()))
 
 
-def nearest_kernels(similarity: Any, kernels: Kernels) -> list[int]:
+def find_nearest_kernels(similarity: Any, kernels: Kernels) -> list[int]:
     """The kernel whose center is closest to each word's best similarity: (Q, D) to D numbers."""
     if not len(similarity):
         return [0] * similarity.shape[1]

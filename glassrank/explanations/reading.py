@@ -31,7 +31,7 @@ _MISSED, _NEAR = 100, 1_000
 
 
 @dataclass(frozen=True)
-class Reading:
+class TokenizedText:
     """A text, the words that the model reads of it, and their ids."""
 
     text: Text
@@ -47,12 +47,12 @@ class Reading:
         """As the model has them."""
         return tuple(word.text for word in self.text.words)
 
-    def cut_to(self, count: int) -> "Reading":
+    def cut_to(self, count: int) -> "TokenizedText":
         """For models that read less than they are given."""
         cut = self.text.cut + _count(self.text.words[count:])
         return replace(self, text=replace(self.text, words=self.text.words[:count], cut=cut))
 
-    def only(self, kept: NDArray[np.bool_]) -> "Reading":
+    def only(self, kept: NDArray[np.bool_]) -> "TokenizedText":
         """Without words that a store leaves out."""
         words = tuple(word for word, stays in zip(self.text.words, kept, strict=False) if stays)
         return replace(
@@ -79,7 +79,7 @@ class Reading:
             yield f"{which} are not in the vocabulary and share vectors."
 
 
-def read(reranker: Reranker, text: str, side: Side) -> Reading:
+def read(reranker: Reranker, text: str, side: Side) -> TokenizedText:
     """As much of a text as the model reads of it."""
     # Half a surrogate pair can be neither read nor printed; the tokenizer sees a question mark.
     text = text.encode("utf-8", "replace").decode()
@@ -104,7 +104,7 @@ class ReadPassage(NamedTuple):
     """Whether there are passages that were not read."""
 
 
-def read_doc(reranker: Reranker, doc: Doc, passage: ReadPassage | None) -> Reading:
+def read_doc(reranker: Reranker, doc: Doc, passage: ReadPassage | None) -> TokenizedText:
     """A document, or one of its passages with the title before it; words have their places in the
     whole text."""
     if passage is None:
@@ -129,7 +129,7 @@ def read_doc(reranker: Reranker, doc: Doc, passage: ReadPassage | None) -> Readi
     return replace(reading, text=text)
 
 
-def _words(reranker: Reranker, text: str, longest: int) -> Reading:
+def _words(reranker: Reranker, text: str, longest: int) -> TokenizedText:
     vocabulary = reranker.vocabulary
     words = split_words(text)
     removed = reranker.usage.remove_stop_words
@@ -140,7 +140,7 @@ def _words(reranker: Reranker, text: str, longest: int) -> Reading:
     shown = tuple(_word(words[place], spans[place], vocabulary) for place in kept)
     batch = _batch(reranker, vocabulary.ids([word.text for word in shown]).tolist())
     read = Text(text, shown, len(places) - len(kept))
-    return Reading(read, batch, left_out=len(words) - len(places))
+    return TokenizedText(read, batch, left_out=len(words) - len(places))
 
 
 def _word(word: str, span: Span | None, vocabulary: Vocabulary) -> Word:
@@ -150,21 +150,23 @@ def _word(word: str, span: Span | None, vocabulary: Vocabulary) -> Word:
 
 def _pieces(
     reranker: Reranker, settings: SubwordText, text: str, longest: int, side: Side
-) -> Reading:
+) -> TokenizedText:
     if reranker.saved.tokenizer is not None:
         return _tokens(reranker, reranker.saved.tokenizer, text, longest)
     most = settings.query_words if side == "query" else settings.doc_words
     vocabulary = tuple(reranker.saved.vocabulary)
-    pieces = read_pieces(vocabulary, settings.lowercase, text, longest, most)
+    pieces = read_subwords(vocabulary, settings.lowercase, text, longest, most)
     # Where both texts are read as one, there is a single [CLS]: the query's.
     joined = side == "document" and reranker.model.is_cross_encoder
     shown = Text(
         text, pieces.words[1:] if joined else pieces.words, pieces.cut_words + pieces.cut_pieces
     )
-    return Reading(shown, _batch(reranker, pieces.ids), "pieces", pieces.cut_words)
+    return TokenizedText(shown, _batch(reranker, pieces.ids), "pieces", pieces.cut_words)
 
 
-def _tokens(reranker: Reranker, tokenizer: PublishedTokenizer, text: str, longest: int) -> Reading:
+def _tokens(
+    reranker: Reranker, tokenizer: PublishedTokenizer, text: str, longest: int
+) -> TokenizedText:
     """Of a published model's own tokenizer; tokens that go on with a word are shown as pieces."""
     (encoded,) = tokenizer.encode([text], longest)
     before, after = tokenizer.around
@@ -175,7 +177,7 @@ def _tokens(reranker: Reranker, tokenizer: PublishedTokenizer, text: str, longes
     ]
     marks = [Word(FIRST, None, None, True)] * before, [Word(LAST, None, None, True)] * after
     read = Text(text, (*marks[0], *shown, *marks[1]), encoded.cut)
-    return Reading(read, _batch(reranker, encoded.ids.tolist()), "pieces", encoded.cut_words)
+    return TokenizedText(read, _batch(reranker, encoded.ids.tolist()), "pieces", encoded.cut_words)
 
 
 def _batch(reranker: Reranker, ids: list[int]) -> TokenBatch:
@@ -191,7 +193,7 @@ def _count(words: tuple[Word, ...]) -> int:
 FIRST, LAST, UNKNOWN = "[CLS]", "[SEP]", "[UNK]"
 
 
-class Pieces(NamedTuple):
+class Subwords(NamedTuple):
     """A text's pieces, with [CLS] and [SEP], and how much was cut."""
 
     words: tuple[Word, ...]  # (L,) each a piece
@@ -201,23 +203,23 @@ class Pieces(NamedTuple):
     """Of the words that were kept."""
 
 
-def read_pieces(
+def read_subwords(
     vocabulary: tuple[str, ...], lowercase: bool, text: str, longest: int, most_words: int | None
-) -> Pieces:
+) -> Subwords:
     """`longest` counts [CLS] and [SEP]; `text` must be free of halves of surrogate pairs."""
     return _reader(vocabulary, lowercase).read(text, longest, most_words)
 
 
 @lru_cache(maxsize=4)
-def _reader(vocabulary: tuple[str, ...], lowercase: bool) -> "PieceReader":
+def _reader(vocabulary: tuple[str, ...], lowercase: bool) -> "SubwordReader":
     """Making one takes as long as reading hundreds of texts."""
-    return PieceReader(vocabulary, lowercase)
+    return SubwordReader(vocabulary, lowercase)
 
 
-class PieceReader(PieceEncoder):
+class SubwordReader(PieceEncoder):
     """An encoder that also tells where the pieces stand in the text."""
 
-    def read(self, text: str, longest: int, most_words: int | None) -> Pieces:
+    def read(self, text: str, longest: int, most_words: int | None) -> Subwords:
         """The pieces that the encoder gives, each with its place."""
         (encoded,) = self.encode([text], longest, most_words)
         spans = self._spans(text, most_words)
@@ -229,7 +231,7 @@ class PieceReader(PieceEncoder):
             for piece, (start, stop) in zip(inside, places, strict=False)
         )
         words = (Word(FIRST, None, None, True), *shown, Word(LAST, None, None, True))
-        return Pieces(words, ids, encoded.cut_words, encoded.cut_pieces)
+        return Subwords(words, ids, encoded.cut_words, encoded.cut_pieces)
 
     def _spans(self, text: str, most_words: int | None) -> list[Span | None]:
         """Of all pieces. Where words are counted, pieces are made of these, with a space between

@@ -42,7 +42,7 @@ class Word:
     """None where the word is not in the text, as [CLS]; it is then not coloured."""
     known: bool
     """Whether it is in the vocabulary; other words share vectors."""
-    telling: bool = True
+    is_content: bool = True
     """Whether it is worth a colour: function words and punctuation are not, unless the query has
     nothing else."""
 
@@ -122,8 +122,8 @@ class Signal:
     paths: tuple[PathShare, ...]
     value: float
     strength: tuple[float, ...]
-    """(D,) from 0 to 1: how much each document word has of it, for shades of a colour."""
-    first_look: bool = True
+    """(D,) from 0 to 1: how much each document word has of it, for scale_columns of a colour."""
+    is_highlighted: bool = True
     """Whether its words are coloured before anybody chooses; those of low similarity are not."""
 
 
@@ -170,7 +170,7 @@ class Against:
     parts: ScorePart
     """The differences as a tree: content words of the query, largest first; the context as one
     part; then what is of no query word. Its root is the score less the mean."""
-    exact: bool
+    is_additive: bool
     """Whether differences are of the model's own summands; if not, of what scores lose when a query
     word is left out."""
     heading: str
@@ -193,7 +193,7 @@ class ExplanationData:
     model: str
     score: float
     """The model's own."""
-    exact: bool
+    is_additive: bool
     """Whether the parts are the model's own summands. If not, they still add up, but say only how
     the score leans on each part near this one document."""
     parts: ScorePart
@@ -229,9 +229,9 @@ def gaps(text: Text) -> Iterator[tuple[int, int, bool]]:
 
 def is_coloured(explanation: ExplanationData, word: Word, mark: Mark) -> bool:
     """Whether a word has a colour before anybody chooses: it is close to a query word, or adds."""
-    if mark.signal is None or not word.telling:
+    if mark.signal is None or not word.is_content:
         return False
-    return mark.stands_out or explanation.signals[mark.signal].first_look
+    return mark.stands_out or explanation.signals[mark.signal].is_highlighted
 
 
 Group = Literal["score", "part", "signal", "term"]

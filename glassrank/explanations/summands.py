@@ -14,17 +14,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from glassrank.explanations.cases import (
-    Case,
+from glassrank.explanations.attribution import (
+    Attribution,
     Explainer,
-    Findings,
+    ScoredPair,
     Values,
-    as_matrix,
-    in_full,
-    marks_of,
-    shades,
+    make_marks,
+    scale_columns,
+    to_float64,
+    to_matrix,
 )
-from glassrank.explanations.leave_one_out import stand_out
+from glassrank.explanations.leave_one_out import select_salient
 from glassrank.explanations.structure import Mark, Matrix, PathShare, ScorePart, Signal
 from glassrank.models.model import Output, TokenBatch, no_gradients
 
@@ -32,20 +32,20 @@ _CELLS_AT_ONCE = 1 << 16
 """Query words times document words that `interact` compares in one call."""
 
 
-def explain_summands(case: Case) -> Findings:
+def explain_summands(case: ScoredPair) -> Attribution:
     """By the parts that the model names as its summands."""
     names = case.model.summands
     totals = _by_word(case, case.output)[:, 0]  # (S, Q + 1)
     shares = _lost(case)  # (S, Q + 1, D)
-    words = len(case.query_words)
+    words = len(case.query_tokens)
     similarity = case.output.parts.get("similarity")
-    matrix = None if similarity is None else case.words_alone(similarity)  # (Q, D)
+    matrix = None if similarity is None else case.trim_padding(similarity)  # (Q, D)
     parts = tuple(_path(name, totals[s], case) for s, name in enumerate(names))
     by_query_word = shares[:, :words].transpose(1, 2, 0)  # (Q, D, S)
     lost = shares.sum((0, 1)).tolist()  # (D,)
-    marks = marks_of(
+    marks = make_marks(
         by_query_word,
-        np.zeros((words, case.doc_count)) if matrix is None else matrix,
+        np.zeros((words, case.num_doc_tokens)) if matrix is None else matrix,
         _coloured(shares, matrix, lost),
     )
     if matrix is None:  # then nothing is said of which query word is closest
@@ -56,10 +56,10 @@ def explain_summands(case: Case) -> Findings:
             replace(mark, share=lost[d], by_term=(), by_signal=tuple(by_summand[d]))
             for d, mark in enumerate(marks)
         )
-    strength = shades(np.array([lost]) if matrix is None else matrix)
+    strength = scale_columns(np.array([lost]) if matrix is None else matrix)
     left = math.fsum(part.value for part in parts) - math.fsum(mark.share for mark in marks)
-    return Findings(
-        exact=True,
+    return Attribution(
+        is_additive=True,
         parts=parts,
         signals=tuple(
             Signal(
@@ -74,28 +74,28 @@ def explain_summands(case: Case) -> Findings:
         ),
         marks=marks,
         rest=(ScorePart("together", "constant", left),),
-        matrices=() if matrix is None else (as_matrix("similarity", matrix),),
+        matrices=() if matrix is None else (to_matrix("similarity", matrix),),
     )
 
 
-def _path(name: str, values: Values, case: Case) -> ScorePart:
+def _path(name: str, values: Values, case: ScoredPair) -> ScorePart:
     """A summand (Q + 1,) as a part: its query words, or itself where it has none."""
     *by_word, other = values.tolist()
     terms = [
         ScorePart(word, "term", value, q)
-        for q, (word, value) in enumerate(zip(case.query_words, by_word, strict=True))
+        for q, (word, value) in enumerate(zip(case.query_tokens, by_word, strict=True))
     ]
     if other:
         return ScorePart.total(name, "path", [*terms, ScorePart(name, "constant", other)])
     return ScorePart.total(name, "path", terms)
 
 
-def _by_word(case: Case, out: Output) -> Values:
+def _by_word(case: ScoredPair, out: Output) -> Values:
     """(S, B, Q + 1): each summand by query word; last, what is not by query word."""
-    words, padded = len(case.query_words), case.query.mask.shape[1]
+    words, padded = len(case.query_tokens), case.query.mask.shape[1]
     rows = []
     for name in case.model.summands:
-        part = in_full(out.parts[name])
+        part = to_float64(out.parts[name])
         if part.ndim > 1 and part.shape[1] == padded:
             values = part.reshape(len(part), padded, -1).sum(2)  # (B, Q')
         else:
@@ -104,14 +104,14 @@ def _by_word(case: Case, out: Output) -> Values:
     return np.stack(rows)
 
 
-def _lost(case: Case) -> Values:
+def _lost(case: ScoredPair) -> Values:
     """What each summand and query word loses without each document word: (S, Q + 1, D)."""
     whole = _by_word(case, case.output)  # (S, 1, Q + 1)
     step = max(1, _CELLS_AT_ONCE // max(1, case.query.mask.shape[1] * case.doc.mask.shape[1]))
     lost = [whole[:, :0]]
-    for start in range(0, case.doc_count, step):
-        case.check_time()
-        places = list(range(start, min(start + step, case.doc_count)))
+    for start in range(0, case.num_doc_tokens, step):
+        case.check_deadline()
+        places = list(range(start, min(start + step, case.num_doc_tokens)))
         docs = case.doc.rows([0] * len(places))  # copies
         docs.mask[list(range(len(places))), places] = 0
         query = case.model.expand(case.query, len(places))
@@ -125,14 +125,14 @@ def _coloured(shares: Values, similarity: Values | None, lost: Sequence[float]) 
     """Of each document word the summand that it adds most to, if it is the closest to a query word,
     or, where nothing is said of similarities, if it stands out."""
     most = shares.sum(1).argmax(0).tolist()  # (D,)
-    chosen = stand_out(lost)
+    chosen = select_salient(lost)
     if similarity is not None:
         matched = set(similarity.argmax(1).tolist()) if similarity.size else set()
         chosen = [place in matched for place in range(len(lost))]
     return [number if coloured else None for number, coloured in zip(most, chosen, strict=True)]
 
 
-def explain_members(case: Case, explain_one: Explainer) -> Findings:
+def explain_ensemble(case: ScoredPair, explain_one: Explainer) -> Attribution:
     """By its members' explanations, each with its share."""
     ensemble = case.model
     share = 1 / len(ensemble.members)
@@ -142,17 +142,19 @@ def explain_members(case: Case, explain_one: Explainer) -> Findings:
         query = _cut(case.query_batch, lengths.query_length)
         doc = _cut(case.doc_batch, lengths.doc_length)
         names.append(f"{number + 1} {model.name}")
-        words = case.query_words, case.doc_words
-        all_findings.append(explain_one(Case.of(model, query, doc, *words, deadline=case.deadline)))
+        words = case.query_tokens, case.doc_tokens
+        all_findings.append(
+            explain_one(ScoredPair.of(model, query, doc, *words, deadline=case.deadline))
+        )
     described = list(zip(names, all_findings, strict=True))
-    return Findings(
-        exact=all(findings.exact for findings in all_findings),
+    return Attribution(
+        is_additive=all(findings.is_additive for findings in all_findings),
         parts=tuple(
             ScorePart.total(name, "member", (part.scaled(share) for part in findings.parts))
             for name, findings in described
         ),
         signals=tuple(
-            _signal(signal, name, share, case.doc_count)
+            _signal(signal, name, share, case.num_doc_tokens)
             for name, findings in described
             for signal in findings.signals
         ),
@@ -187,9 +189,9 @@ def _signal(signal: Signal, member: str, share: float, words: int) -> Signal:
     )
 
 
-def _matrix(matrix: Matrix, member: str, case: Case) -> Matrix:
+def _matrix(matrix: Matrix, member: str, case: ScoredPair) -> Matrix:
     """With zeros for words that this member does not read."""
-    sizes = {"query": len(case.query_words), "document": case.doc_count}
+    sizes = {"query": len(case.query_tokens), "document": case.num_doc_tokens}
     rows = [_longer(row, sizes[matrix.columns]) for row in matrix.values]
     rows += [(0.0,) * sizes[matrix.columns]] * (sizes[matrix.rows] - len(rows))
     return replace(matrix, name=f"{member}: {matrix.name}", values=tuple(rows))
@@ -199,13 +201,14 @@ def _longer(values: tuple[float, ...], length: int) -> tuple[float, ...]:
     return values + (0.0,) * (length - len(values))
 
 
-def _marks(all_findings: list[Findings], share: float, case: Case) -> tuple[Mark, ...]:
+def _marks(all_findings: list[Attribution], share: float, case: ScoredPair) -> tuple[Mark, ...]:
     return tuple(
-        _mark(word, all_findings, share, len(case.query_words)) for word in range(case.doc_count)
+        _mark(word, all_findings, share, len(case.query_tokens))
+        for word in range(case.num_doc_tokens)
     )
 
 
-def _mark(word: int, all_findings: list[Findings], share: float, terms: int) -> Mark:
+def _mark(word: int, all_findings: list[Attribution], share: float, terms: int) -> Mark:
     """Shares are summed; what a word is closest to, the member says to whom it matters most."""
     marks = [f.marks[word] if word < len(f.marks) else None for f in all_findings]
     leader = max((mark for mark in marks if mark), key=lambda mark: abs(mark.share), default=None)

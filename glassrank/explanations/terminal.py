@@ -41,7 +41,7 @@ MOST_PATHS = 3
 """More have no room side by side; HTML and JSON have them."""
 
 
-def as_text(drawn: RenderableType, width: int = 100) -> str:
+def render_text(drawn: RenderableType, width: int = 100) -> str:
     """Without colours, for logs and for `print`."""
     file = io.StringIO()
     Console(file=file, width=width, no_color=True, highlight=False).print(drawn)
@@ -192,7 +192,7 @@ def _head(explanation: ExplanationData) -> RichText:
         head.append("  ")
     head.append(f"{explanation.model}  score ")
     head.append(number(explanation.score), style="bold cyan")
-    head.append("  exact sum" if explanation.exact else "  approximate parts", style="dim")
+    head.append("  exact sum" if explanation.is_additive else "  approximate parts", style="dim")
     head.append(f"\nquery: {sanitize(explanation.query.text)}", style="dim")
     return head
 
@@ -201,14 +201,14 @@ def _legend(explanation: ExplanationData, by_term: bool = False) -> Iterator[Ric
     legend = RichText()
     if by_term and any(mark.term is not None for mark in explanation.marks):
         for place, word in enumerate(explanation.query.words):
-            if word.telling:
+            if word.is_content:
                 text = f"{sanitize(word.text)}{raised_number(place)}"
                 legend.append(text, style=f"underline {colour(place)}")
                 legend.append("   ")
         yield legend
         return
     for place, signal in enumerate(explanation.signals):
-        if signal.first_look:
+        if signal.is_highlighted:
             legend.append(f"{signal.name}{raised(place)}", style=f"underline {colour(place)}")
             legend.append("   ")
     if legend:
@@ -280,7 +280,7 @@ def _term_table(explanation: ExplanationData) -> Iterator[RenderableType]:
 def _largest_words(explanation: ExplanationData) -> Iterator[RichText]:
     """In one line, without function words."""
     described = zip(explanation.doc.words, explanation.marks, strict=True)
-    found = [(word, mark) for word, mark in described if word.telling]
+    found = [(word, mark) for word, mark in described if word.is_content]
     found.sort(key=lambda pair: -abs(pair[1].share))
     told = (f"{sanitize(word.text)} {signed(mark.share)}" for word, mark in found[:MOST_WORDS])
     if found:

@@ -20,22 +20,22 @@ from torch import Tensor
 from torch.nn import functional
 
 from glassrank.backends.attention import key_bias
-from glassrank.explanations.cases import Case, Findings, as_matrix
+from glassrank.explanations.attribution import Attribution, ScoredPair, to_matrix
 from glassrank.explanations.leave_one_out import (
     MOST_TEXTS,
     PIECES_APPROXIMATE,
     Units,
-    left_out_signal,
-    lost_without_doc_words,
-    piece_marks,
-    query_parts,
-    shades_of_pieces,
-    terms_of,
+    ablate_doc,
+    ablate_query_parts,
+    make_ablation_signal,
+    make_subword_marks,
+    make_terms,
+    scale_subwords,
     together,
 )
 from glassrank.explanations.reading import FIRST
 from glassrank.explanations.structure import Matrix, PathShare, Side, Signal
-from glassrank.explanations.whole_words import in_runs, shared_evenly, whole_words
+from glassrank.explanations.subword_merging import group_subwords, merge_runs, share_evenly
 from glassrank.research.papers.bert import BERT
 from glassrank.research.papers.mores import MORES
 
@@ -45,48 +45,48 @@ BERT_ATTENTION = (
 )
 
 
-def explain_bert(case: Case) -> Findings:
+def explain_bert(case: ScoredPair) -> Attribution:
     """By texts without a word, each read anew, and attention."""
     assert isinstance(case.model, BERT)
     with torch.no_grad():
         maps = case.model.interact(case.query, case.doc, explain=True).parts["attention"]
     layers = maps[0].mean(1).cpu().double()  # (layers, L, L)
-    words = whole_words(case.doc_words)
-    runs = in_runs(words, MOST_TEXTS)
+    words = group_subwords(case.doc_tokens)
+    runs = merge_runs(words, MOST_TEXTS)
     # An encoded document begins with a [CLS] that is no part of the joined text.
     first = 0 if _has_first(case) else 1
-    lost = lost_without_doc_words(case, [[place + first for place in run] for run in runs])
-    shares = shared_evenly(lost, runs, case.doc_count)
-    parts = query_parts(case)
+    lost = ablate_doc(case, [[place + first for place in run] for run in runs])
+    shares = share_evenly(lost, runs, case.num_doc_tokens)
+    parts = ablate_query_parts(case)
     looks = _between(case, layers[-2:][0], "query", "document")  # (Q, D)
-    return Findings(
-        exact=False,
+    return Attribution(
+        is_additive=False,
         parts=parts,
-        signals=(left_out_signal(shares),),
-        marks=piece_marks(case, runs, [shares], looks),
+        signals=(make_ablation_signal(shares),),
+        marks=make_subword_marks(case, runs, [shares], looks),
         rest=(together(case, shares),),
         matrices=tuple(_bert_matrices(case, layers)),
-        terms=terms_of(parts),
+        terms=make_terms(parts),
         notes=(PIECES_APPROXIMATE, BERT_ATTENTION, *_runs(len(words), len(runs))),
     )
 
 
-def _has_first(case: Case) -> bool:
+def _has_first(case: ScoredPair) -> bool:
     """As in an ensemble with models that read the document by itself."""
-    return case.doc_words[:1] == (FIRST,)
+    return case.doc_tokens[:1] == (FIRST,)
 
 
-def _between(case: Case, layer: Tensor, rows: Side, columns: Side) -> Tensor:
+def _between(case: ScoredPair, layer: Tensor, rows: Side, columns: Side) -> Tensor:
     """How much one text's pieces look at the other's: a part of (L, L)."""
-    queries = len(case.query_words)
+    queries = len(case.query_tokens)
     skipped = [-1] if _has_first(case) else []
-    docs = [*skipped, *range(queries, queries + case.doc_count - len(skipped))]
+    docs = [*skipped, *range(queries, queries + case.num_doc_tokens - len(skipped))]
     places = {"query": list(range(queries)), "document": docs}
     padded = functional.pad(layer, (0, 1, 0, 1))  # zeros for a piece that is not there
     return padded[places[rows]][:, places[columns]]
 
 
-def _bert_matrices(case: Case, layers: Tensor) -> Iterator[Matrix]:
+def _bert_matrices(case: ScoredPair, layers: Tensor) -> Iterator[Matrix]:
     """Of the last layer [CLS]'s row counts; between the two texts, all rows of the one before."""
     last = len(layers)
     wanted: list[tuple[int, Side, Side]] = [(last, "query", "query"), (last, "query", "document")]
@@ -94,7 +94,7 @@ def _bert_matrices(case: Case, layers: Tensor) -> Iterator[Matrix]:
         wanted += [(last - 1, "query", "document"), (last - 1, "document", "query")]
     for layer, rows, columns in wanted:
         values = _between(case, layers[layer - 1], rows, columns)
-        yield as_matrix(
+        yield to_matrix(
             f"layer {layer}: {rows} to {columns}", values, rows, columns, attention=True
         )
 
@@ -117,11 +117,11 @@ MORES_ATTENTION = (
     "the document module's has no value."
 )
 LARGEST = 256
-"""Pieces of a document whose attention to each other is still a picture to look at."""
+"""Subwords of a document whose attention to each other is still a picture to look at."""
 _PIECES_AT_ONCE = 2048
 
 
-def explain_mores(case: Case) -> Findings:
+def explain_mores(case: ScoredPair) -> Attribution:
     """By words that no block may look at, and attention."""
     model = case.model
     assert isinstance(model, MORES)
@@ -130,27 +130,29 @@ def explain_mores(case: Case) -> Findings:
         # As the document was ranked: a store may have rounded it.
         maps |= model.interact(case.query, case.doc, explain=True).parts
     blocks = _plain(maps["cross_attention"])  # (blocks, Q, D)
-    words = whole_words(case.doc_words)
-    by_signal = [shared_evenly(lost, words, case.doc_count) for lost in _lost(case, model, words)]
+    words = group_subwords(case.doc_tokens)
+    by_signal = [
+        share_evenly(lost, words, case.num_doc_tokens) for lost in _lost(case, model, words)
+    ]
     signals = [
         _signal(f"block {number + 1}", case, blocks[number].amax(0), values)
         for number, values in enumerate(by_signal)
     ]
     if "doc_attention" in maps:
-        by_signal.append([0.0] * case.doc_count)
+        by_signal.append([0.0] * case.num_doc_tokens)
         weights = _plain(maps["doc_attention"])[-1].mean(0)  # (D,)
         signal = _signal("document module", case, weights, by_signal[-1])
-        signals.append(replace(signal, first_look=False))
-    parts = query_parts(case)
-    marks = piece_marks(case, words, by_signal, blocks[-1])
-    return Findings(
-        exact=False,
+        signals.append(replace(signal, is_highlighted=False))
+    parts = ablate_query_parts(case)
+    marks = make_subword_marks(case, words, by_signal, blocks[-1])
+    return Attribution(
+        is_additive=False,
         parts=parts,
         signals=tuple(signals),
         marks=marks,
         rest=(together(case, [mark.share for mark in marks]),),
         matrices=tuple(_mores_matrices(case, maps, blocks)),
-        terms=terms_of(parts),
+        terms=make_terms(parts),
         notes=(MORES_APPROXIMATE, MORES_ATTENTION, *_left_out(case)),
     )
 
@@ -160,44 +162,44 @@ def _plain(maps: Tensor) -> Tensor:
     return maps[0].mean(1).cpu().double()
 
 
-def _signal(name: str, case: Case, weights: Tensor, values: list[float]) -> Signal:
+def _signal(name: str, case: ScoredPair, weights: Tensor, values: list[float]) -> Signal:
     total = math.fsum(values)
-    strength = shades_of_pieces(weights, case.doc_words)
+    strength = scale_subwords(weights, case.doc_tokens)
     return Signal(name, None, None, (PathShare("words", None, None, total),), total, strength)
 
 
-def _mores_matrices(case: Case, maps: dict[str, Tensor], blocks: Tensor) -> Iterator[Matrix]:
+def _mores_matrices(case: ScoredPair, maps: dict[str, Tensor], blocks: Tensor) -> Iterator[Matrix]:
     """In the order of the paper's Figure 2."""
-    if "doc_attention" in maps and case.doc_count <= LARGEST:
+    if "doc_attention" in maps and case.num_doc_tokens <= LARGEST:
         layers = _plain(maps["doc_attention"])
         name = f"document module, layer {len(layers)}"
-        yield as_matrix(name, layers[-1], rows="document", attention=True)
+        yield to_matrix(name, layers[-1], rows="document", attention=True)
     if "query_attention" in maps:
         layers = _plain(maps["query_attention"])
-        yield as_matrix(
+        yield to_matrix(
             f"query module, layer {len(layers)}", layers[-1], columns="query", attention=True
         )
     for number, block in enumerate(blocks):
-        yield as_matrix(f"block {number + 1}: query to document", block, attention=True)
+        yield to_matrix(f"block {number + 1}: query to document", block, attention=True)
 
 
-def _left_out(case: Case) -> Iterator[str]:
-    if case.doc_count > LARGEST:
+def _left_out(case: ScoredPair) -> Iterator[str]:
+    if case.num_doc_tokens > LARGEST:
         yield (
-            f"The document module's matrix is left out: {case.doc_count} pieces, and {LARGEST} "
+            f"The document module's matrix is left out: {case.num_doc_tokens} pieces, and {LARGEST} "
             "are the most that are drawn."
         )
 
 
 @torch.no_grad()
-def _lost(case: Case, model: MORES, words: Units) -> list[list[float]]:
+def _lost(case: ScoredPair, model: MORES, words: Units) -> list[list[float]]:
     """For each block, what the score loses when it may not look at each word either, after the
     blocks before it. The sum over blocks is what is lost when none may."""
     mask = case.doc.mask  # (1, D)
     lost: list[list[float]] = [[] for _ in model.interaction.stack()]
     step = max(1, _PIECES_AT_ONCE // mask.shape[1])
     for start in range(0, len(words), step):
-        case.check_time()
+        case.check_deadline()
         some = words[start : start + step]
         hidden = mask.repeat(len(some), 1)  # (B, D)
         for row, places in enumerate(some):
@@ -211,7 +213,7 @@ def _lost(case: Case, model: MORES, words: Units) -> list[list[float]]:
     return lost
 
 
-def _scores(case: Case, model: MORES, masks: list[Tensor]) -> Tensor:
+def _scores(case: ScoredPair, model: MORES, masks: list[Tensor]) -> Tensor:
     """Of one document, of which each block sees what its mask (1 or B, D) shows: (1 or B,)."""
     interaction = model.interaction
     head = interaction.head

@@ -14,8 +14,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from glassrank.backends.match import FLOOR, Kernels, kernel_values
-from glassrank.explanations.cases import Case, Findings, as_matrix, marks_of
-from glassrank.explanations.kernels import kernel_table, left_over, nearest_kernels
+from glassrank.explanations.attribution import Attribution, ScoredPair, make_marks, to_matrix
+from glassrank.explanations.kernels import find_nearest_kernels, make_kernel_signals, make_remainder
 from glassrank.explanations.structure import PathShare, ScorePart
 from glassrank.research.papers.tk import TKWindowed
 
@@ -32,12 +32,12 @@ class Size:
     shares: Tensor  # (Q, D, K)
 
 
-def explain_windows(case: Case) -> Findings:
+def explain_windows(case: ScoredPair) -> Attribution:
     """By window sizes, windows and query words."""
     model = case.model
     assert isinstance(model, TKWindowed)
     kernels: Kernels = model.config.kernels
-    similarity = case.output.parts["similarity"][0, : len(case.query_words), : case.doc_count]
+    similarity = case.output.parts["similarity"][0, : len(case.query_tokens), : case.num_doc_tokens]
     with torch.no_grad():
         values = kernel_values(similarity, model.kernels).cpu().double()  # (Q, D, K)
     similarity = similarity.cpu().double()
@@ -45,19 +45,19 @@ def explain_windows(case: Case) -> Findings:
     sizes = [_size(model, number, values, value) for number, value in enumerate(size_values)]
     shares = torch.stack([size.shares for size in sizes]).sum(0)  # (Q, D, K)
     parts = tuple(_tree(size, case) for size in sizes)
-    nearest = nearest_kernels(similarity, kernels)
+    nearest = find_nearest_kernels(similarity, kernels)
     strength = values.amax(0) if len(values) else values.sum(0)  # (D, K)
     columns = [
         [PathShare(size.name, None, None, value) for value in size.summands.sum((0, 1)).tolist()]
         for size in sizes
     ]
-    return Findings(
-        exact=True,
+    return Attribution(
+        is_additive=True,
         parts=parts,
-        signals=kernel_table(kernels, columns, strength, nearest),
-        marks=marks_of(shares, similarity, nearest),
-        rest=(left_over(parts, shares),),
-        matrices=(as_matrix("similarity", similarity),),
+        signals=make_kernel_signals(kernels, columns, strength, nearest),
+        marks=make_marks(shares, similarity, nearest),
+        rest=(make_remainder(parts, shares),),
+        matrices=(to_matrix("similarity", similarity),),
     )
 
 
@@ -130,14 +130,14 @@ def _rank_weights(model: TKWindowed, number: int, scores: Tensor) -> Tensor:
     return torch.zeros_like(scores).scatter(1, order, weights)
 
 
-def _tree(size: Size, case: Case) -> ScorePart:
+def _tree(size: Size, case: ScoredPair) -> ScorePart:
     windows = []
     by_term = size.summands.sum(2).T.tolist()  # (W, Q)
     for number, base in enumerate(size.base.tolist()):
-        start, stop = number * size.size, min((number + 1) * size.size, case.doc_count)
+        start, stop = number * size.size, min((number + 1) * size.size, case.num_doc_tokens)
         terms = [
             ScorePart(term, "term", value, q)
-            for q, (term, value) in enumerate(zip(case.query_words, by_term[number], strict=True))
+            for q, (term, value) in enumerate(zip(case.query_tokens, by_term[number], strict=True))
         ]
         name = f"words {start + 1} to {stop}"
         windows.append(

@@ -15,8 +15,8 @@ from glassrank.deadline import NEVER, Deadline, now, thread_time
 from glassrank.explanations import (
     Change,
     Explanation,
+    compare_if_two,
     explain_docs,
-    one_or_both,
     what_if,
     what_if_doc,
 )
@@ -328,7 +328,7 @@ class ScoreExplainer:
                 replace(each, model=f"{each.model} ({name})")
                 for each, (name, _) in zip(explanations, named, strict=True)
             ]
-        return to_bytes(one_or_both(explanations).to_json())
+        return to_bytes(compare_if_two(explanations).to_json())
 
     def _explain(
         self, pipeline: Pipeline, params: ExplainRequest, which: slice, deadline: Deadline

@@ -161,7 +161,7 @@ def test_a_model_outside_the_package_is_named_with_its_class(
     assert {hit["doc_id"] for hit in found["hits"]} == {"mice", "cats"}
     best = found["hits"][0]
     why = json.loads(call("explain", "my.index", "mice", best["doc_id"], *named).stdout)
-    assert why["exact"] and why["score"] == pytest.approx(best["score"], abs=1e-6)
+    assert why["is_additive"] and why["score"] == pytest.approx(best["score"], abs=1e-6)
     assert call("encode", "my.index", *named[:2], "--quiet").returncode == 0
 
 

@@ -40,8 +40,8 @@ SMALL: dict[str, dict[str, object]] = {
     "co_pacrr": {"size": 8, "query_length": 9, "doc_length": 40, "filters": 4, "hidden": [6, 6]},
     "rpacrr": {"size": 8, "query_length": 9, "doc_length": 40, "filters": 4, "hidden": [6, 6]},
 }
-EXACT = ("tk", "tk_windowed", "knrm", "conv_knrm")
-APPROXIMATE = tuple(name for name in SMALL if name not in EXACT)
+ADDITIVE = ("tk", "tk_windowed", "knrm", "conv_knrm")
+APPROXIMATE = tuple(name for name in SMALL if name not in ADDITIVE)
 
 
 def small_ranker(name: str, seed: int = 0, **changes: object) -> Ranker:

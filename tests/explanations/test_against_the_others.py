@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from explain_cases import APPROXIMATE, EXACT, reranker, small_ensemble, small_ranker
+from explain_cases import ADDITIVE, APPROXIMATE, reranker, small_ensemble, small_ranker
 from piece_cases import piece_ranker, piece_reranker
 
 import glassrank
@@ -85,7 +85,7 @@ def check_sums(part: ScorePart) -> None:
         check_sums(child)
 
 
-@pytest.mark.parametrize("name", [*EXACT, *APPROXIMATE, *PIECED, "ensemble", "exact ensemble"])
+@pytest.mark.parametrize("name", [*ADDITIVE, *APPROXIMATE, *PIECED, "ensemble", "exact ensemble"])
 def test_differences_add_up_to_the_score_less_the_mean_score(index: Index, name: str) -> None:
     pipeline = Pipeline(index, made(name), calibrate=False)
     hits = pipeline(QUERY, k=10).hits
@@ -107,7 +107,7 @@ def test_differences_add_up_to_the_score_less_the_mean_score(index: Index, name:
     assert math.fsum(total) == pytest.approx(0, abs=1e-4)  # the mean is of these, and no others
 
 
-@pytest.mark.parametrize("name", [*EXACT, "maxsim", "kernel_bert", "exact ensemble"])
+@pytest.mark.parametrize("name", [*ADDITIVE, "maxsim", "kernel_bert", "exact ensemble"])
 @pytest.mark.parametrize("stored", [False, True])
 def test_a_difference_is_the_models_own_part_less_its_mean(
     index: Index, name: str, stored: bool, tmp_path: Path
@@ -122,7 +122,7 @@ def test_a_difference_is_the_models_own_part_less_its_mean(
     explanations = [glassrank.explain(pipeline, QUERY, hit) for hit in hits]
     values = [own_terms(explanation) for explanation in explanations]
     for explanation, own in zip(explanations, values, strict=True):
-        assert explanation.against is not None and explanation.against.exact
+        assert explanation.against is not None and explanation.against.is_additive
         told = told_terms(explanation)
         for word, value in own.items():
             mean = math.fsum(other[word] for other in values) / len(values)
@@ -135,7 +135,7 @@ def test_without_exact_parts_words_are_left_out(index: Index, name: str) -> None
     ranks = pipeline.reranker
     hits = pipeline(QUERY, k=10).hits
     found = glassrank.explain(pipeline, QUERY, hits[0])
-    assert found.against is not None and not found.against.exact
+    assert found.against is not None and not found.against.is_additive
     told = told_terms(found, with_first_stage=False)
     texts = [text_of(index.doc(hit.doc_id)) for hit in hits]
     with_it, without = (
@@ -278,7 +278,7 @@ def test_a_deadline_cuts_the_others_short_and_the_count_says_so(
 ) -> None:
     index = Index.build([Doc(str(n), TEXTS[n % 5]) for n in range(100)], tmp_path / "index")
     pipeline = Pipeline(index, made("tk"), calibrate=False)
-    monkeypatch.setattr("glassrank.explanations.others._MOST_LIVE", 1000)
+    monkeypatch.setattr("glassrank.explanations.candidate_baseline._MOST_LIVE", 1000)
     (found,) = explain_docs(pipeline, QUERY, ["0"])
     assert found.against is not None and (found.against.docs, found.against.of) == (100, 100)
     time = ticking(monkeypatch)
@@ -318,7 +318,7 @@ def test_of_long_documents_few_are_encoded_to_compare_with(
     assert passages > 10
     counts = []
     for most in (1, 6 * passages, 1000):
-        monkeypatch.setattr("glassrank.explanations.others._MOST_LIVE", most)
+        monkeypatch.setattr("glassrank.explanations.candidate_baseline._MOST_LIVE", most)
         (found,) = explain_docs(pipeline, QUERY, ["0"])
         assert found.against is not None
         counts.append(found.against.docs)

@@ -3,9 +3,9 @@
 import pytest
 import torch
 from explain_cases import (
+    ADDITIVE,
     APPROXIMATE,
     DEFINITION,
-    EXACT,
     QUERY,
     THERAPY,
     batch_of,
@@ -17,7 +17,7 @@ from explain_cases import (
 )
 
 from glassrank.explanations import EXPLAINERS, Explanation, explain
-from glassrank.explanations.leave_one_out import explain_by_leaving_out
+from glassrank.explanations.leave_one_out import explain_leave_one_out
 from glassrank.text import split_words
 
 PACRR_AUTHORS = {"use_masking": False, "centred": False, "relu": False, "idf": False, "k": 5}
@@ -50,10 +50,10 @@ def test_every_variant_adds_up(name: str, changes: dict[str, object]) -> None:
 
 
 def test_only_exact_models_say_they_are() -> None:
-    for name in (*EXACT, *APPROXIMATE):
+    for name in (*ADDITIVE, *APPROXIMATE):
         found = explain(reranker(small_ranker(name)), QUERY, DEFINITION)
-        assert found.exact == (name in EXACT)
-        assert any(note.startswith("Approximate") for note in found.notes) != found.exact
+        assert found.is_additive == (name in ADDITIVE)
+        assert any(note.startswith("Approximate") for note in found.notes) != found.is_additive
 
 
 @pytest.mark.parametrize("name", ["pacrr", "co_pacrr", "rpacrr"])
@@ -125,10 +125,10 @@ def test_leaving_out_is_scoring_without_the_word(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """DUET's way, and that of any model that has no explainer."""
-    monkeypatch.setitem(EXPLAINERS, "knrm", explain_by_leaving_out)
+    monkeypatch.setitem(EXPLAINERS, "knrm", explain_leave_one_out)
     own = reranker(small_ranker(name))
     found = explain(own, QUERY, THERAPY)
-    assert not found.exact
+    assert not found.is_additive
     words = split_words(THERAPY)
     for place in (0, 5, len(words) - 1):
         shorter = " ".join(words[:place] + words[place + 1 :])
@@ -142,7 +142,7 @@ def test_leaving_out_is_scoring_without_the_word(
 
 
 def test_a_word_alone_can_be_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(EXPLAINERS, "tk", explain_by_leaving_out)
+    monkeypatch.setitem(EXPLAINERS, "tk", explain_leave_one_out)
     own = reranker(small_ranker("tk"))
     found = explain(own, "androgen", "receptor")
     assert found.marks[0].share == pytest.approx(
@@ -165,7 +165,7 @@ def test_an_ensemble_is_its_members_with_their_shares() -> None:
         assert names == [part.name for part in alone.parts.children]
     assert found.parts.value == pytest.approx(found.score, rel=1e-6)
     assert word_sum(found) == pytest.approx(found.score, rel=1e-6)
-    assert not found.exact
+    assert not found.is_additive
     assert len(found.marks) == len(found.doc.words) == len(split_words(DEFINITION))
     for matrix in found.matrices:
         assert len(matrix.values) == 3

@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 from explain_cases import (
+    ADDITIVE,
     DEFINITION,
-    EXACT,
     QUERY,
     SMALL,
     batch_of,
@@ -24,7 +24,7 @@ from glassrank.explanations.structure import Mark
 from glassrank.models import Ranker
 from glassrank.text import split_words
 
-exact_models = pytest.mark.parametrize("name", EXACT)
+exact_models = pytest.mark.parametrize("name", ADDITIVE)
 every_model = pytest.mark.parametrize("name", SMALL)
 
 
@@ -167,7 +167,7 @@ def test_words_that_are_all_alike_are_not_all_coloured() -> None:
 
 
 def is_first(found: Explanation, mark: Mark) -> bool:
-    return mark.signal is not None and found.signals[mark.signal].first_look
+    return mark.signal is not None and found.signals[mark.signal].is_highlighted
 
 
 def test_a_word_is_marked_by_its_closest_query_word_and_kernel() -> None:

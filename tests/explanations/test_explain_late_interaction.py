@@ -12,18 +12,18 @@ from glassrank.explanations.reading import read
 from glassrank.models.io.model_folder import SavedModel, Usage
 from glassrank.rerank import Reranker
 
-EXACT = ("kernel_bert", "maxsim")
+ADDITIVE = ("kernel_bert", "maxsim")
 
 
 @pytest.mark.parametrize("exact", [True, False])
-@pytest.mark.parametrize("name", [*EXACT, "single_vector"])
+@pytest.mark.parametrize("name", [*ADDITIVE, "single_vector"])
 def test_the_explained_score_is_the_ranked_score(name: str, exact: bool) -> None:
     model = piece_ranker(name)
     model.mix_first_stage(0.5)
     own = Reranker(SavedModel(model, Usage(16, 48), PIECES), exact=exact)
     for text in (DEFINITION, "androgen", ""):
         found = explain_pieces(own, QUERY, text, first_stage=3.0)
-        assert found.exact == (name in EXACT)
+        assert found.is_additive == (name in ADDITIVE)
         ranked = own.scores(QUERY, [text], [3.0]).values[0]
         assert found.score == pytest.approx(ranked, rel=1e-6)
         assert found.parts.value == pytest.approx(found.score, abs=1e-4)
@@ -31,7 +31,7 @@ def test_the_explained_score_is_the_ranked_score(name: str, exact: bool) -> None
         assert math.fsum(shares) == pytest.approx(found.score, abs=1e-4)
 
 
-@pytest.mark.parametrize("name", EXACT)
+@pytest.mark.parametrize("name", ADDITIVE)
 def test_query_pieces_add_up(name: str) -> None:
     found = explain_pieces(own_reranker(name), QUERY, DEFINITION)
     assert math.fsum(term.value for term in found.terms) == pytest.approx(found.score, abs=1e-4)

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from glassrank.explanations import compare, explain, html_page
 from glassrank.explanations.structure import WORDS_ADD, is_coloured, number, raised, signed
-from glassrank.explanations.terminal import as_text, draw
+from glassrank.explanations.terminal import draw, render_text
 from glassrank.models import Ranker
 
 NASTY = "<script>alert('androgen')</script> receptor\x1b[31m\x07 & \"define\" \u202e <img src=x>"
@@ -49,7 +49,7 @@ def test_html_shows_the_models_own_numbers() -> None:
 def test_json_html_and_terminal_agree() -> None:
     found = explain(reranker(small_ranker("tk")), QUERY, DEFINITION)
     plain, page = found.to_json(), Page(html_page(found))
-    terminal = as_text(draw(found, full=True), width=200)
+    terminal = render_text(draw(found, full=True), width=200)
     lines = [line.split() for line in terminal.splitlines()]
     for place, signal in enumerate(plain["signals"]):
         shares = signal["paths"]
@@ -81,7 +81,7 @@ def test_a_document_is_shown_and_never_executed() -> None:
         assert not page.tags & {"script", "img", "link", "iframe"}
         assert "<script>alert('androgen')</script> receptor" in page.text
         assert not [n for n, _ in page.attributes if n.startswith("on") or n in ("src", "href")]
-        terminal = as_text(draw(shown))
+        terminal = render_text(draw(shown))
         assert "<script>" in terminal
         assert not set("\x1b\x07\u202e") & set(terminal + html_page(shown))
 
@@ -104,16 +104,16 @@ def test_the_text_is_whole_and_every_coloured_word_has_a_second_cue() -> None:
         r'<span class="w( s\d+ t\d+)?" [^>]*>[^<]+(<sup[^/]+/sup>)?', html_page(found)
     )
     coloured = [
-        word.telling
+        word.is_content
         and mark.signal is not None
-        and (mark.stands_out or found.signals[mark.signal].first_look)
+        and (mark.stands_out or found.signals[mark.signal].is_highlighted)
         for word, mark in zip(found.doc.words, found.marks, strict=True)
     ]
     assert [bool(classes) for classes, _ in spans] == coloured
     assert [bool(cue) for _, cue in spans] == coloured
     assert any(coloured)
     assert not all(coloured)
-    plain = as_text(draw(found, full=True), width=300)
+    plain = render_text(draw(found, full=True), width=300)
     letters = "".join(raised(place) for place in range(len(found.signals)))
     assert len(re.findall(f"[{letters}]", plain.split("kernel 1.0")[0])) == sum(coloured)
 
@@ -121,11 +121,11 @@ def test_the_text_is_whole_and_every_coloured_word_has_a_second_cue() -> None:
 def test_a_content_word_that_adds_is_coloured_however_far_it_is_from_the_query() -> None:
     found = explain(reranker(small_ranker("tk")), QUERY, DEFINITION)
     described = list(zip(found.doc.words, found.marks, strict=True))
-    most = max(mark.share for word, mark in described if word.telling)
-    adds = [(word, mark) for word, mark in described if word.telling and mark.share >= most / 10]
+    most = max(mark.share for word, mark in described if word.is_content)
+    adds = [(word, mark) for word, mark in described if word.is_content and mark.share >= most / 10]
     assert adds and all(is_coloured(found, word, mark) for word, mark in adds)
     assert [pair for pair in described if pair[1].stands_out] == adds
-    far = replace(found, signals=tuple(replace(s, first_look=False) for s in found.signals))
+    far = replace(found, signals=tuple(replace(s, is_highlighted=False) for s in found.signals))
     assert [pair for pair in described if is_coloured(far, *pair)] == adds
 
 
@@ -134,13 +134,13 @@ def test_the_terminal_is_short_until_somebody_asks_for_all() -> None:
     pair = compare(found, explain(reranker(small_ranker("tk")), QUERY, "androgen in cells"))
     for shown in (found, pair):
         assert "kernel" not in str(shown) and len(str(shown).splitlines()) < 30
-        assert "kernel 1.0" in as_text(draw(shown, full=True))
+        assert "kernel 1.0" in render_text(draw(shown, full=True))
 
 
 @pytest.mark.parametrize("width", [60, 80, 200])
 def test_no_number_is_cut_on_a_narrow_terminal(width: int) -> None:
     found = explain(reranker(small_ranker("tk")), QUERY, DEFINITION)
-    terminal = as_text(draw(found, full=True), width)
+    terminal = render_text(draw(found, full=True), width)
     assert "…" not in terminal
     for signal in found.signals:
         assert re.search(rf"{signal.name} .*{re.escape(number(signal.value))}", terminal)

@@ -19,7 +19,7 @@ from piece_cases import (
 )
 
 from glassrank.explanations import transformers
-from glassrank.explanations.whole_words import whole_words
+from glassrank.explanations.subword_merging import group_subwords
 from glassrank.models.io.model_folder import SavedModel, Usage
 from glassrank.rerank import Reranker
 from glassrank.research.papers.mores import MORES
@@ -42,7 +42,7 @@ def test_the_explained_score_is_the_ranked_score(
         # Passages are ranked in one batch, whose shape may move a sum's last bits.
         near = pytest.approx(own.scores(QUERY, [text], [3.0]).values[0], abs=0 if exact else 2e-6)
         assert found.score == near
-        assert not found.exact
+        assert not found.is_additive
         assert any(note.startswith("Approximate") for note in found.notes)
         assert found.parts.value == pytest.approx(found.score, abs=1e-6)
         shares = [mark.share for mark in found.marks] + [part.value for part in found.rest]
@@ -101,7 +101,7 @@ def test_a_document_words_value_is_what_mores_loses_when_it_is_out_of_sight(
     model = piece_ranker("mores", **changes)
     found = explain_pieces(piece_reranker(model), QUERY, DEFINITION)
     query, doc = texts(found)
-    words = whole_words(doc)
+    words = group_subwords(doc)
     assert max(map(len, words)) > 1
     with torch.no_grad():
         asked, encoded = model.encode_query(batch_of(query)), model.encode_doc(batch_of(doc))
@@ -126,7 +126,7 @@ def test_blocks_are_kept_from_looking_one_after_the_other() -> None:
         asked, encoded = model.encode_query(batch_of(query)), model.encode_doc(batch_of(doc))
         first, second = model.interaction.stack()
         for place, piece in enumerate(doc):
-            if [place] not in whole_words(doc):
+            if [place] not in group_subwords(doc):
                 continue
             blind = torch.zeros(1, 1, 1, len(doc))
             blind[..., place] = -1e32

@@ -9,9 +9,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from piece_cases import PIECES, explain_pieces, piece_ranker, piece_reranker
 
-from glassrank.explanations.reading import Pieces, read, read_pieces
+from glassrank.explanations.reading import Subwords, read, read_subwords
 from glassrank.explanations.structure import Side
-from glassrank.explanations.whole_words import in_runs, shared_evenly, whole_words
+from glassrank.explanations.subword_merging import group_subwords, merge_runs, share_evenly
 from glassrank.rerank import Reranker
 
 any_text = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=40) | st.text(
@@ -20,11 +20,11 @@ any_text = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=4
 sides: Any = pytest.mark.parametrize("side", ["query", "document"])
 
 
-def pieces_of(text: str, longest: int = 99, most_words: int | None = None) -> Pieces:
-    return read_pieces(tuple(PIECES), True, text, longest, most_words)
+def pieces_of(text: str, longest: int = 99, most_words: int | None = None) -> Subwords:
+    return read_subwords(tuple(PIECES), True, text, longest, most_words)
 
 
-def shown(text: str, found: Pieces) -> list[tuple[str, str | None]]:
+def shown(text: str, found: Subwords) -> list[tuple[str, str | None]]:
     return [
         (word.text, None if word.start is None else text[word.start : word.stop])
         for word in found.words
@@ -158,12 +158,12 @@ def test_what_berts_positions_cut_is_said_too() -> None:
 
 def test_words_are_runs_of_pieces() -> None:
     pieces = ["[CLS]", "a", "##b", "##c", "d", "[SEP]"]
-    assert whole_words(pieces) == [[1, 2, 3], [4]]
-    assert whole_words(["##b", "##c", "d"]) == [[0, 1], [2]]  # the text's begin
+    assert group_subwords(pieces) == [[1, 2, 3], [4]]
+    assert group_subwords(["##b", "##c", "d"]) == [[0, 1], [2]]  # the text's begin
     words = [[place] for place in range(10)]
-    runs = in_runs(words, 4)
+    runs = merge_runs(words, 4)
     assert [len(run) for run in runs] == [3, 3, 3, 1]
     assert [place for run in runs for place in run] == list(range(10))
-    assert in_runs(words, 10) == in_runs(words, 99) == words
-    assert in_runs([], 4) == []
-    assert shared_evenly([3.0, 1.0], [[1, 2, 3], [4]], 6) == [0.0, 1.0, 1.0, 1.0, 1.0, 0.0]
+    assert merge_runs(words, 10) == merge_runs(words, 99) == words
+    assert merge_runs([], 4) == []
+    assert share_evenly([3.0, 1.0], [[1, 2, 3], [4]], 6) == [0.0, 1.0, 1.0, 1.0, 1.0, 0.0]

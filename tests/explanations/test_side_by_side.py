@@ -5,7 +5,7 @@ import torch
 from explain_cases import DEFINITION, QUERY, THERAPY, batch_of, reranker, small_ranker
 
 from glassrank.explanations import ExplanationPair, compare, explain, html_page
-from glassrank.explanations.terminal import as_text, draw
+from glassrank.explanations.terminal import draw, render_text
 from glassrank.rerank import Reranker
 from glassrank.text import split_words
 
@@ -87,7 +87,7 @@ def test_two_models_on_one_document_can_be_compared(trained: Reranker) -> None:
 
 
 def test_both_texts_and_all_signs_are_in_every_view(compared: ExplanationPair) -> None:
-    page, terminal = html_page(compared), as_text(draw(compared, full=True))
+    page, terminal = html_page(compared), render_text(draw(compared, full=True))
     for view in (page, terminal):
         assert "definition" in view
         assert "therapy" in view

@@ -52,7 +52,7 @@ def test_the_attention_of_mores_is_the_models_own(reuse: str) -> None:
         torch.testing.assert_close(values.sum(1), torch.ones(len(values)))
     weights = wanted["document module, layer 2"].mean((0, 1))  # that each piece has from all
     signal = found.signals[-1]
-    assert (signal.name, signal.value, signal.first_look) == ("document module", 0.0, False)
+    assert (signal.name, signal.value, signal.is_highlighted) == ("document module", 0.0, False)
     largest = weights[1:-1].max()
     assert signal.strength[1:-1] == pytest.approx((weights / largest)[1:-1].tolist(), rel=1e-4)
 

@@ -22,7 +22,7 @@ from glassrank.cli import main
 from glassrank.errors import InputError
 from glassrank.explanations import Change, Explanation, compare, explain, html_page, what_if
 from glassrank.explanations.structure import WORDS_ADD, number, signed
-from glassrank.explanations.terminal import as_text, draw
+from glassrank.explanations.terminal import draw, render_text
 from glassrank.index import Index
 from glassrank.models.io.model_folder import SavedModel, Usage
 from glassrank.rerank import Reranker
@@ -57,7 +57,7 @@ def test_any_texts_are_explained(name: str, query: str, text: str) -> None:
 def test_json_html_and_terminal_agree(name: str) -> None:
     found = explain(own_reranker(name), QUERY, DEFINITION)
     plain, page = found.to_json(), Page(html_page(found))
-    lines = [line.split() for line in as_text(draw(found, full=True), width=200).splitlines()]
+    lines = [line.split() for line in render_text(draw(found, full=True), width=200).splitlines()]
     assert f"score {number(plain['score'])}" in page.text
     for place, signal in enumerate(plain["signals"]):
         printed = [number(signal["paths"][0]["value"]), number(signal["value"])]

@@ -11,7 +11,7 @@ from glassrank.deadline import Deadline
 from glassrank.errors import InputError
 from glassrank.explanations import Change, what_if
 from glassrank.explanations.changes import apply_change, what_if_among
-from glassrank.explanations.explainers import read_texts
+from glassrank.explanations.explainers import score_texts
 from glassrank.models.model import TokenEmbeddings
 from glassrank.rerank import Reranker
 from glassrank.rerank.best_passages import ScoredDocs
@@ -79,9 +79,9 @@ def test_a_document_moves_among_as_many_as_there_is_time_for(
     ) -> ScoredDocs:
         """Four documents take a minute, for all queries together."""
         time[0] += 60_000.0 * (len(some) == 4) / (2 if change.side == "query" else 1)
-        return read_texts(reranker, query, some, *more)
+        return score_texts(reranker, query, some, *more)
 
-    monkeypatch.setattr("glassrank.explanations.changes.read_texts", reads)
+    monkeypatch.setattr("glassrank.explanations.changes.score_texts", reads)
     answer, kept = what_if_among(
         own, QUERY, docs, change, doc=5, deadline=Deadline(lambda: time[0], 150_000.0)
     )

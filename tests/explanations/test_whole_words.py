@@ -18,7 +18,7 @@ from piece_cases import (
 
 from glassrank.explanations import Explanation, compare, explain, html_page
 from glassrank.explanations.structure import WORDS_ADD, ScorePart, Word, number, signed
-from glassrank.explanations.terminal import as_text, draw
+from glassrank.explanations.terminal import draw, render_text
 from glassrank.models.io.model_folder import SavedModel, Usage
 from glassrank.rerank import Reranker
 from glassrank.research.papers.ensemble import Ensemble
@@ -98,7 +98,7 @@ def test_all_sums_are_what_they_were(name: str) -> None:
 @every_model
 def test_terminal_and_html_show_words(name: str) -> None:
     whole = explain(own_reranker(name), QUERY, DEFINITION)
-    text, page = as_text(draw(whole), width=200), Page(html_page(whole))
+    text, page = render_text(draw(whole), width=200), Page(html_page(whole))
     assert "##" not in text and "##" not in page.text
     lines = [line.split() for line in text.splitlines()]
     rows = page.tables["Query words, raw values"][1:]
@@ -115,7 +115,7 @@ def test_terminal_and_html_show_words(name: str) -> None:
 def test_two_documents_are_compared_by_words(name: str) -> None:
     apart, whole = zip(*(both(name, text) for text in (DEFINITION, THERAPY)), strict=True)
     shown = compare(*whole)
-    text, page = as_text(draw(shown), width=200), Page(html_page(shown))
+    text, page = render_text(draw(shown), width=200), Page(html_page(shown))
     assert "##" not in text and "##" not in page.text
     pieces = [row for row in compare(*apart).differences if row.group == "term" and not row.path]
     expected = signed(math.fsum(row.difference for row in pieces if row.name in ("andro", "##gen")))

@@ -103,7 +103,7 @@ def test_declared_summands_are_explained_without_a_line() -> None:
     """Sums are the model's own tensors; a word's share is what is lost with it masked."""
     own = Reranker(saved_soft_tf(), exact=True)
     found = explain(own, "w1 w2", TEXT)
-    assert found.exact
+    assert found.is_additive
     assert [part.name for part in found.parts.children] == ["soft tf", "length"]
     assert found.parts.value == pytest.approx(found.score, abs=1e-6)
     assert found.score == own.scores("w1 w2", [TEXT]).values[0]

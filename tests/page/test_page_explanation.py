@@ -9,7 +9,7 @@ from playwright.sync_api import Page, Route, expect
 
 from glassrank.errors import sanitize
 from glassrank.explanations import Explanation, explain_docs, html_page
-from glassrank.explanations.explainers import best_passage
+from glassrank.explanations.explainers import find_best_passage
 from glassrank.explanations.reading import read_doc
 from glassrank.explanations.structure import colour, is_coloured, letter, line, number, signed
 from glassrank.rerank import Pipeline
@@ -40,7 +40,7 @@ def own_explanation(page: Page, site: Site, doc_id: str, model: str = "tk") -> E
     first = page.request.post("search", data={"query": QUERY, "model": model}).json()
     hit = next(hit for hit in first["hits"] if hit["doc_id"] == doc_id)
     reranker, given = site.models[model], site.index.doc(doc_id)
-    reading = read_doc(reranker, given, best_passage(reranker, QUERY, given))
+    reading = read_doc(reranker, given, find_best_passage(reranker, QUERY, given))
     pipeline = Pipeline(site.index, reranker, calibrate=False)
     (found,) = explain_docs(pipeline, QUERY, [doc_id], first_scores=[hit["first_score"]])
     assert found.against is not None
@@ -112,7 +112,7 @@ def test_switches_take_colours_away_and_tell_what_is_left(page: Page, site: Site
     left = [cue for cue in coloured if cue != str(term + 1)]
     expect(cues).to_have_count(len(left))
     assert cues.all_inner_texts() == left
-    off = {place for place, signal in enumerate(own.signals) if not signal.first_look}
+    off = {place for place, signal in enumerate(own.signals) if not signal.is_highlighted}
     rest = sum(
         leaf.value
         for path in own.parts.children
@@ -163,7 +163,7 @@ def test_cells_of_the_matrix_tell_their_words_and_number(page: Page, site: Site)
           return new Set(new Uint32Array(pixels.data.buffer)).size;
         }"""
     )
-    assert drawn > 10  # shades of many values, not one empty picture
+    assert drawn > 10  # scale_columns of many values, not one empty picture
 
 
 def test_the_tree_adds_up_as_it_is_opened(page: Page, site: Site) -> None:

@@ -15,11 +15,11 @@ from starlette.testclient import TestClient
 
 from glassrank.deadline import Deadline, LateError
 from glassrank.explanations import Change, explain, what_if
-from glassrank.explanations.cases import Case, Findings
+from glassrank.explanations.attribution import Attribution, ScoredPair
 from glassrank.explanations.changes import apply_change
-from glassrank.explanations.leave_one_out import explain_by_leaving_out
+from glassrank.explanations.leave_one_out import explain_leave_one_out
 from glassrank.explanations.reading import read, word_spans
-from glassrank.explanations.summands import explain_members
+from glassrank.explanations.summands import explain_ensemble
 from glassrank.index import Index
 from glassrank.index.methods import RM3, expand
 from glassrank.index.scoring import BM25
@@ -72,7 +72,7 @@ def long_docs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
 def test_an_explanation_ends_when_it_is_late(reranker: Reranker, monkeypatch: Any) -> None:
     monkeypatch.setattr("glassrank.explanations.leave_one_out._TOKENS_AT_ONCE", 1)
     monkeypatch.setattr(
-        "glassrank.explanations.explainers.EXPLAINERS", {"tk": explain_by_leaving_out}
+        "glassrank.explanations.explainers.EXPLAINERS", {"tk": explain_leave_one_out}
     )
     text = "the cat sat on the mat"
     assert explain(reranker, "the cat", text, deadline=late_after(50)).doc.words
@@ -84,15 +84,17 @@ def test_an_explanation_ends_when_it_is_late(reranker: Reranker, monkeypatch: An
 def test_members_of_an_ensemble_share_the_deadline(reranker: Reranker) -> None:
     seen: list[Deadline] = []
 
-    def note(case: Case) -> Findings:
+    def note(case: ScoredPair) -> Attribution:
         seen.append(case.deadline)
-        return explain_by_leaving_out(case)
+        return explain_leave_one_out(case)
 
     ensemble = Ensemble([reranker.model, tiny_knrm().model], [(6, 12), (6, 12)])
     deadline = late_after(10_000)
     query = read(reranker, "the cat", "query")
-    case = Case.of(ensemble, query.batch, query.batch, query.words, query.words, deadline=deadline)
-    explain_members(case, note)
+    case = ScoredPair.of(
+        ensemble, query.batch, query.batch, query.words, query.words, deadline=deadline
+    )
+    explain_ensemble(case, note)
     assert seen == [deadline, deadline]
 
 

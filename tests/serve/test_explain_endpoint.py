@@ -8,7 +8,7 @@ from small_service import COUNT, message
 from starlette.testclient import TestClient
 
 from glassrank.explanations import Change, Explanation, compare, explain, explain_docs, what_if
-from glassrank.explanations.others import ranked_passage
+from glassrank.explanations.candidate_baseline import ranked_passage
 from glassrank.index import Index
 from glassrank.rerank import Pipeline, Reranker
 from glassrank.serve import Options

@@ -13,7 +13,7 @@ import { Switches } from "./switches.js";
 import { signalTable, termTable, wordTable } from "./tables.js";
 
 export function scoreLine(explanation) {
-  const kind = explanation.exact ? "an exact sum" : "approximate parts";
+  const kind = explanation.is_additive ? "an exact sum" : "approximate parts";
   return make(
     "p",
     { class: "score-line" },

@@ -9,15 +9,15 @@ export class Looks {
     this.byTerm = state.by ? state.by === "term" : Boolean(explanation.against);
     const flipped = new Set((state.flip ?? "").split("."));
     this.signals = explanation.signals.map(
-      (signal, place) => signal.first_look !== flipped.has(`s${place}`),
+      (signal, place) => signal.is_highlighted !== flipped.has(`s${place}`),
     );
-    this._first = explanation.signals.map((signal) => signal.first_look);
+    this._first = explanation.signals.map((signal) => signal.is_highlighted);
     this.terms = explanation.query.words.map((_, place) => !flipped.has(`t${place}`));
   }
 
   // What colours a word: the number of a signal or of a query word; null if nothing does.
   colour(mark, word) {
-    if (!word.telling) return null;
+    if (!word.is_content) return null;
     if (mark.signal !== null && !this._isOn(mark)) return null;
     if (mark.term !== null && !this.terms[mark.term]) return null;
     return this.byTerm ? mark.term : mark.signal;

@@ -26,7 +26,7 @@ export class Switches {
     this._terms = explanation.query.words.map((word, place) =>
       this._switch(
         `t${place}`,
-        word.telling ? place : null,
+        word.is_content ? place : null,
         word.text,
         String(place + 1),
         told.get(place),

@@ -70,7 +70,7 @@ export class WordText {
     for (const [place, element] of this._words) {
       const mark = this._marks[place];
       // A query word has the colour of its number; what is context has none.
-      const own = looks.terms[place] && this._text.words[place].telling ? place : null;
+      const own = looks.terms[place] && this._text.words[place].is_content ? place : null;
       const colour = this._side === "query" ? own : looks.colour(mark, this._text.words[place]);
       element.querySelector("sup")?.remove();
       element.className = shape(this._text.words[place]);

@@ -27,10 +27,10 @@ Places = Sequence[int]
 """Of pieces that belong together."""
 
 
-def whole_words(pieces: Sequence[str]) -> list[Places]:
+def group_subwords(pieces: Sequence[str]) -> list[Places]:
     """The places of each word's pieces; [CLS] and [SEP] belong to none.
 
-    >>> whole_words(["[CLS]", "read", "##ing", "csv", "[SEP]"])
+    >>> group_subwords(["[CLS]", "read", "##ing", "csv", "[SEP]"])
     [[1, 2], [3]]
     """
     words: list[list[int]] = []
@@ -44,10 +44,10 @@ def whole_words(pieces: Sequence[str]) -> list[Places]:
     return [*words]
 
 
-def in_runs(words: Sequence[Places], most: int) -> list[Places]:
+def merge_runs(words: Sequence[Places], most: int) -> list[Places]:
     """At most so many runs of neighbouring words, as short as can be.
 
-    >>> in_runs([[1, 2], [3], [4]], most=2)
+    >>> merge_runs([[1, 2], [3], [4]], most=2)
     [[1, 2, 3], [4]]
     """
     size = max(1, math.ceil(len(words) / most))
@@ -55,10 +55,10 @@ def in_runs(words: Sequence[Places], most: int) -> list[Places]:
     return [[place for word in words[s : s + size] for place in word] for s in starts]
 
 
-def shared_evenly(values: Sequence[float], units: Sequence[Places], count: int) -> list[float]:
+def share_evenly(values: Sequence[float], units: Sequence[Places], count: int) -> list[float]:
     """The value of each unit, divided among its places; 0 for places of none.
 
-    >>> shared_evenly([4.0, 1.0], [[1, 2], [3]], count=5)
+    >>> share_evenly([4.0, 1.0], [[1, 2], [3]], count=5)
     [0.0, 2.0, 2.0, 1.0, 0.0]
     """
     shares = [0.0] * count
@@ -78,27 +78,29 @@ def _is_in_pieces(query: Text) -> bool:
     return [word.text for word in query.words[:1]] == [FIRST]
 
 
-def query_units(query: Text) -> list[Places]:
+def group_query_words(query: Text) -> list[Places]:
     """What is left out of a query at once: each word, or all pieces of it."""
     words = [word.text for word in query.words]
-    return whole_words(words) if _is_in_pieces(query) else [[place] for place in range(len(words))]
+    return (
+        group_subwords(words) if _is_in_pieces(query) else [[place] for place in range(len(words))]
+    )
 
 
-def word_numbers(query: Text) -> dict[int, int]:
+def number_words(query: Text) -> dict[int, int]:
     """Of each place in a query, the number of its word when pieces are joined."""
     if not _is_in_pieces(query):
         return {place: place for place in range(len(query.words))}
     return {place: word for word, unit in enumerate(_units(query)) for place in unit}
 
 
-def in_words(explanation: Explained) -> Explained:
+def merge_subwords(explanation: Explained) -> Explained:
     """The same explanation by whole words, where a model reads pieces. Every value is the sum of
     its pieces' values, so that all sums are what they were."""
     if not uses_subwords(explanation):
         return explanation
     query, doc = _units(explanation.query), _units(explanation.doc)
-    asked, given = text_in_words(explanation.query), text_in_words(explanation.doc)
-    number = word_numbers(explanation.query)
+    asked, given = merge_text_subwords(explanation.query), merge_text_subwords(explanation.doc)
+    number = number_words(explanation.query)
     return replace(
         explanation,
         query=asked,
@@ -117,7 +119,7 @@ def in_words(explanation: Explained) -> Explained:
     )
 
 
-def text_in_words(text: Text) -> Text:
+def merge_text_subwords(text: Text) -> Text:
     """A text of pieces with whole words in their place."""
     return replace(text, words=tuple(_word(text, unit) for unit in _units(text)))
 
@@ -125,7 +127,7 @@ def text_in_words(text: Text) -> Text:
 def _units(text: Text) -> list[Places]:
     """The pieces of each word in the text's order; [CLS] and [SEP] are units of their own."""
     pieces = [word.text for word in text.words]
-    words = {unit[0]: unit for unit in whole_words(pieces)}
+    words = {unit[0]: unit for unit in group_subwords(pieces)}
     inside = {place for unit in words.values() for place in unit}
     starts = [p for p in range(len(pieces)) if p in words or p not in inside]
     return [words.get(place, [place]) for place in starts]
@@ -170,7 +172,7 @@ def _joined_part(part: ScorePart, number: Mapping[int, int], names: Sequence[Wor
 
 
 def _sum_of(word: ScorePart, pieces: Sequence[ScorePart]) -> ScorePart:
-    """Pieces have the same children, one for each kernel, or none."""
+    """Subwords have the same children, one for each kernel, or none."""
     columns = zip(*(piece.children for piece in pieces), strict=True)
     return replace(
         word,

@@ -1,6 +1,6 @@
 """What an explainer is given, and what it finds.
 
-An explainer is a function from `Case` to `Findings`, written for one family of models. It speaks of
+An explainer is a function from `ScoredPair` to `Attribution`, written for one family of models. It speaks of
 `interact` alone; texts, notes and the first stage's share are added for all models alike.
 """
 
@@ -18,20 +18,20 @@ from glassrank.models.model import Output, TokenBatch, TokenEmbeddings, as_array
 Values = NDArray[np.float64]
 
 
-def in_full(values: Any) -> Values:
+def to_float64(values: Any) -> Values:
     """A tensor's numbers, or an array's, in 64 bits."""
     return as_array(values).astype(np.float64)
 
 
 @dataclass(frozen=True)
-class Case:
+class ScoredPair:
     """One query, one document, and what the model makes of them: all batches are of one."""
 
     model: Any
     query_batch: TokenBatch
     doc_batch: TokenBatch
-    query_words: tuple[str, ...]  # (Q,) those that the model reads
-    doc_words: tuple[str, ...]  # (D,) the same
+    query_tokens: tuple[str, ...]  # (Q,) those that the model reads
+    doc_tokens: tuple[str, ...]  # (D,) the same
     query: TokenEmbeddings
     doc: TokenEmbeddings
     output: Output
@@ -46,12 +46,12 @@ class Case:
         model: Any,
         query: TokenBatch,
         doc: TokenBatch,
-        query_words: Sequence[str],
-        doc_words: Sequence[str],
+        query_tokens: Sequence[str],
+        doc_tokens: Sequence[str],
         encoded_doc: TokenEmbeddings | None = None,
         encoded_query: TokenEmbeddings | None = None,
         deadline: Deadline = NEVER,
-    ) -> "Case":
+    ) -> "ScoredPair":
         """Both as they were ranked, if that is not what `encode_doc` and `encode_query` give."""
         with no_gradients(model):
             own_doc = model.encode_doc(doc) if encoded_doc is None else encoded_doc
@@ -61,8 +61,11 @@ class Case:
         # Some models cut texts by themselves: their layers have fixed sizes, or a document has no
         # room beside a long query.
         read = (query, doc) if model.single_vector else encoded
-        query_count, doc_count = (int(words.mask[0].sum()) for words in read)
-        read_query, own_doc_words = tuple(query_words[:query_count]), tuple(doc_words[:doc_count])
+        query_count, num_doc_tokens = (int(words.mask[0].sum()) for words in read)
+        read_query, own_doc_words = (
+            tuple(query_tokens[:query_count]),
+            tuple(doc_tokens[:num_doc_tokens]),
+        )
         if "cut" in output.parts:
             left = len(own_doc_words) - int(output.parts["cut"][0])
             own_doc_words = own_doc_words[: max(0, left)]
@@ -78,16 +81,16 @@ class Case:
             deadline,
         )
 
-    def check_time(self) -> None:
+    def check_deadline(self) -> None:
         """Raises a LateError when the deadline has passed."""
         self.deadline.check("this explanation")
 
     @property
-    def doc_count(self) -> int:
+    def num_doc_tokens(self) -> int:
         """How many document words the model reads."""
-        return len(self.doc_words)
+        return len(self.doc_tokens)
 
-    def with_gradients(self) -> Output:
+    def interact_with_gradients(self) -> Output:
         """`interact` once more, so that gradients of the score can be asked for."""
         import torch
 
@@ -103,16 +106,16 @@ class Case:
             output: Output = self.model.interact(query, doc)
             return output
 
-    def words_alone(self, matrix: Any) -> Values:
+    def trim_padding(self, matrix: Any) -> Values:
         """(1, Q', D') without padding, in 64 bits: (Q, D)."""
-        return in_full(matrix[0, : len(self.query_words), : self.doc_count])
+        return to_float64(matrix[0, : len(self.query_tokens), : self.num_doc_tokens])
 
 
 @dataclass(frozen=True)
-class Findings:
+class Attribution:
     """What an explainer has found of one case."""
 
-    exact: bool
+    is_additive: bool
     parts: tuple[ScorePart, ...]
     """Of `interact`'s score."""
     signals: tuple[Signal, ...]
@@ -124,10 +127,10 @@ class Findings:
     notes: tuple[str, ...] = ()
 
 
-Explainer = Callable[[Case], Findings]
+Explainer = Callable[[ScoredPair], Attribution]
 
 
-def marks_of(
+def make_marks(
     shares: Any,  # (Q, D, S)
     similarity: Any,  # (Q, D)
     signal: Sequence[int | None],  # (D,)
@@ -146,7 +149,7 @@ def marks_of(
     )
 
 
-def as_matrix(
+def to_matrix(
     name: str,
     values: Any,
     rows: Side = "query",
@@ -158,14 +161,16 @@ def as_matrix(
     return Matrix(name, rows, columns, tuple(map(tuple, values.tolist())), attention)
 
 
-def shades(matrix: Any) -> tuple[float, ...]:
+def scale_columns(matrix: Any) -> tuple[float, ...]:
     """The best of each column, as a part of the best of all: (Q, D) to D values from 0 to 1."""
     matrix = np.asarray(matrix)
     best = np.maximum(matrix.max(0), 0) if len(matrix) else matrix.sum(0)  # (D,)
     return tuple((best / best.max() if best.any() else best).tolist())
 
 
-def spread(shares: Values, before: int, after: int, words: int) -> tuple[Values, Values]:
+def spread_over_windows(
+    shares: Values, before: int, after: int, words: int
+) -> tuple[Values, Values]:
     """Shares (Q, P, S) of windows, given to their words in equal parts: (Q, words, S), and what
     belongs to windows without any word: (Q, S).
 

@@ -79,7 +79,7 @@ def legend(explanation: ExplanationData) -> str:
     signals = (
         f'<span class="key s{place}">{escaped(signal.name)}<sup>{letter(place)}</sup></span>'
         for place, signal in enumerate(explanation.signals)
-        if signal.first_look
+        if signal.is_highlighted
     )
     terms = (
         f'<span class="key t{place}">{escaped(word.text)}<sup>{place + 1}</sup></span>'

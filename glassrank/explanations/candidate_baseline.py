@@ -21,15 +21,15 @@ from glassrank.explanations.explainers import (
     EXPLAINERS,
     OTHER_PASSAGES,
     explain_text,
-    ranked_by,
+    get_passage,
 )
 from glassrank.explanations.explanation import Explanation
 from glassrank.explanations.first_stage_terms import OTHER_WORDS, FirstStageTerms
-from glassrank.explanations.kernels import has_kernels, kernel_names, path_names
-from glassrank.explanations.leave_one_out import each_left_out
+from glassrank.explanations.kernels import has_kernels, name_kernels, name_paths
+from glassrank.explanations.leave_one_out import iter_ablated
 from glassrank.explanations.reading import ReadPassage, read
 from glassrank.explanations.structure import FIRST_STAGE, ScorePart
-from glassrank.explanations.whole_words import query_units, word_numbers
+from glassrank.explanations.subword_merging import group_query_words, number_words
 from glassrank.models.model import TokenEmbeddings, as_array, no_gradients
 from glassrank.models.text_batches import batch_of, like_length
 from glassrank.rerank.stages import IndexStage
@@ -102,7 +102,7 @@ class CandidateBaseline:
             words,
             docs=self._docs,
             of=len(self._candidates.numbers),
-            exact=self._model.exact,
+            is_additive=self._model.exact,
             rival=self._rival(explanation.doc_id, table),
         )
         return replace(explanation, against=found)
@@ -227,9 +227,9 @@ class CandidateBaseline:
         if not has_kernels(self._model):
             yield Key(q, name, None, ""), part.reshape(len(part), -1).sum(1)
             return
-        kernels = kernel_names(self._model.config.kernels)
+        kernels = name_kernels(self._model.config.kernels)
         matrices = part.reshape(len(part), -1, len(kernels))
-        for number, path in enumerate(path_names(self._model, name)):
+        for number, path in enumerate(name_paths(self._model, name)):
             for k, kernel in enumerate(kernels):
                 yield Key(q, path, k, kernel), matrices[:, number, k]
 
@@ -242,10 +242,10 @@ class CandidateBaseline:
             return as_array(found).astype(np.float64)
 
         whole = scores(self._encoded)
-        units = query_units(self._asked.text)
+        units = group_query_words(self._asked.text)
         rows = (
             model.encode_query(type(batch)(batch.ids[row : row + 1], batch.mask[row : row + 1]))
-            for batch in each_left_out(self._asked.batch, units, docs.mask.shape[1])
+            for batch in iter_ablated(self._asked.batch, units, docs.mask.shape[1])
             for row in range(len(batch.ids))
         )
         lost = {
@@ -281,7 +281,7 @@ class CandidateBaseline:
 
     def _by_words(self, table: Table) -> Table:
         """Those of pieces of one query word together."""
-        number = word_numbers(self._asked.text)
+        number = number_words(self._asked.text)
         found: dict[Key, list[NDArray[np.float64]]] = {}
         for key, values in table.items():
             word = None if key.term is None else number.get(key.term, key.term)
@@ -304,7 +304,7 @@ def ranked_passage(
     placed = stage.score_docs(encoded, number, first, due)
     if not len(placed.which):
         raise late_error("this explanation")
-    return ranked_by(placed)
+    return get_passage(placed)
 
 
 def _in_steps(stage: IndexStage, numbers: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
