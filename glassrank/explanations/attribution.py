@@ -1,7 +1,7 @@
-"""What an explainer is given, and what it finds.
+"""The input of an explainer (`ScoredPair`) and its output (`Attribution`).
 
-An explainer is a function from `ScoredPair` to `Attribution`, written for one family of models. It speaks of
-`interact` alone; texts, notes and the first stage's share are added for all models alike.
+An explainer is a function for one family of models. It explains the score of `interact`; texts,
+notes and the first stage's share are added for all models alike.
 """
 
 from collections.abc import Callable, Sequence

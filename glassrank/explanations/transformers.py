@@ -186,8 +186,8 @@ def _mores_matrices(case: ScoredPair, maps: dict[str, Tensor], blocks: Tensor) -
 def _left_out(case: ScoredPair) -> Iterator[str]:
     if case.num_doc_tokens > LARGEST:
         yield (
-            f"The document module's matrix is left out: {case.num_doc_tokens} pieces, and {LARGEST} "
-            "are the most that are drawn."
+            f"The document module's matrix is left out: {case.num_doc_tokens} pieces, and "
+            f"{LARGEST} are the most that are drawn."
         )
 
 
