@@ -92,7 +92,7 @@ def timed(index: Index, folders: dict[str, Path], device: str) -> list[TimedMode
         reranker = Reranker.load(folder, device)
         live = Pipeline(index, reranker, store=False, candidates=DEPTH, calibrate=False)
         ways = [Way("live", live)]
-        if not reranker.model.is_cross_encoder:
+        if not reranker.model.info.is_cross_encoder:
             saved = load_model(folder)
             path = encode_index(index, saved, index.path / "stores" / name, device=device).path
             store = Store.open(path, reranker.model, index.snapshot)

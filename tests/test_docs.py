@@ -146,7 +146,7 @@ def test_commands_are_run(beginning: str, place: Path) -> None:
 
 
 def test_every_family_has_a_page_with_its_figure() -> None:
-    for name in (*MODELS, Ensemble.name):
+    for name in (*MODELS, Ensemble.info.name):
         page = (DOCS / "models" / f"{name}.md").read_text("utf-8")
         assert f"({name}.svg)" in page and "\n::: glassrank.models." in page
         assert f"models/{name}.md" in (ROOT / "mkdocs.yml").read_text("utf-8")

@@ -134,7 +134,7 @@ def adapt(
     from glassrank.research.train.prepared_folders import load_prepared
 
     plan = read_config(config)
-    usual = MODES if family_of(plan).modular else MODES[:2]
+    usual = MODES if family_of(plan).info.is_modular else MODES[:2]
     modes: list[Mode] = []
     for name in mode or usual:
         if name not in MODES:

@@ -35,7 +35,7 @@ class DocEncoder:
     ) -> None:
         if dtype not in DTYPES:
             raise InputError(f"unknown dtype {dtype!r}; expected {', '.join(DTYPES)}")
-        if saved.model.is_cross_encoder:
+        if saved.model.info.is_cross_encoder:
             raise InputError(
                 f"a {saved.model.name} reads query and document as one text, so there is nothing "
                 "of a document to store; it ranks without a store"
@@ -58,7 +58,7 @@ class DocEncoder:
     def _layout(self, saved: SavedModel, dtype: str) -> Layout:
         axes: tuple[int, ...] = ()
         idf_axes: tuple[int, ...] = ()
-        if self._model.stores_words:
+        if self._model.info.stores_embeddings:
             axes, idf_axes = word_axes(self._encoder)
         elif any(hasattr(ranker.words, "ids_of_unseen") for ranker in self._model.rankers()):
             raise InputError(

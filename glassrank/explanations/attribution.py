@@ -60,7 +60,7 @@ class ScoredPair:
             output = model.interact(*encoded)
         # Some models cut texts by themselves: their layers have fixed sizes, or a document has no
         # room beside a long query.
-        read = (query, doc) if model.single_vector else encoded
+        read = (query, doc) if model.info.single_vector else encoded
         query_count, num_doc_tokens = (int(words.mask[0].sum()) for words in read)
         read_query, own_doc_words = (
             tuple(query_tokens[:query_count]),

@@ -80,10 +80,10 @@ class CandidateBaseline:
         self._model = reranker.model
         self._asked = read(reranker, query, "query")
         self._encoded = reranker.encode_query(query)
-        self._declares = self._model.exact and self._model.name not in EXPLAINERS
+        self._declares = self._model.info.is_additive and self._model.name not in EXPLAINERS
         # A stored batch of a small model is over before a second thread has woken up.
         encodes = stage.store is None or stage.num_missing > 0
-        with nullcontext() if encodes or self._model.large else one_thread():
+        with nullcontext() if encodes or self._model.info.uses_intra_op_threads else one_thread():
             self._docs, own = self._values()
         self._table = {**self._by_words(own), **self._first_stage(first_stage)}
 
@@ -102,7 +102,7 @@ class CandidateBaseline:
             words,
             docs=self._docs,
             of=len(self._candidates.numbers),
-            is_additive=self._model.exact,
+            is_additive=self._model.info.is_additive,
             rival=self._rival(explanation.doc_id, table),
         )
         return replace(explanation, against=found)
@@ -131,7 +131,7 @@ class CandidateBaseline:
 
     def _own(self, explanation: Explanation) -> Values:
         """Its leaves; of a model without exact parts, what is lost without each query word."""
-        if self._model.exact:
+        if self._model.info.is_additive:
             return values_of(explanation.parts)
         number = self._stage.snapshot.find(explanation.doc_id)
         ((_, lost),) = self._each(np.array([number]), self._left_out)
@@ -146,7 +146,9 @@ class CandidateBaseline:
     def _values(self) -> tuple[int, Table]:
         """Of as many documents as there is time for, the first stage's best first."""
         steps = (
-            self._explained() if self._model.exact and not self._declares else self._in_batches()
+            self._explained()
+            if self._model.info.is_additive and not self._declares
+            else self._in_batches()
         )
         tables: list[tuple[int, Table]] = []
         docs = 0
@@ -211,7 +213,7 @@ class CandidateBaseline:
         padded = self._encoded.mask.shape[1]
         words = min(len(self._asked.words), int(self._encoded.mask.sum()))
         found: Table = {}
-        for name in model.summands:
+        for name in model.info.summands:
             part = as_array(parts[name]).astype(np.float64)
             if part.ndim == 1 or part.shape[1] != padded:
                 found[Key(None, name, None, name)] = part.reshape(count, -1).sum(1)

@@ -182,9 +182,9 @@ def explain_pair(case: ScoredPair) -> Attribution:
 def _explainer(model: Model) -> Explainer:
     if model.name in EXPLAINERS:
         return EXPLAINERS[model.name]
-    if model.exact:
+    if model.info.is_additive:
         return explain_kernels if has_kernels(model) else explain_summands
-    return explain_leave_one_out_subwords if model.uses_subwords else explain_leave_one_out
+    return explain_leave_one_out_subwords if model.info.uses_subwords else explain_leave_one_out
 
 
 def _of(module: str, function: str) -> Explainer:
@@ -330,7 +330,7 @@ def _notes(
     if reranker.model.first_stage_weight is not None and first_stage is None:
         yield "The model mixes in the first stage's score, which was not given: it is left out."
     yield from _precision(reranker, stored)
-    if reranker.fast_model.uses_subwords and reranker.fast_model is not reranker.model:
+    if reranker.fast_model.info.uses_subwords and reranker.fast_model is not reranker.model:
         yield "Layers are rounded for speed: beside other documents the score's last digits differ."
 
 

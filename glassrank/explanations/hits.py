@@ -159,7 +159,7 @@ class _Reranked:
         if number not in self._baselines:
             stage = self._pipeline.stages[number - 1]
             asked = read(stage.reranker, self._query, "query").text
-            words = merge_text_subwords(asked) if stage.reranker.model.uses_subwords else asked
+            words = merge_text_subwords(asked) if stage.reranker.model.info.uses_subwords else asked
             self._baselines[number] = CandidateBaseline(
                 stage,
                 self._query,

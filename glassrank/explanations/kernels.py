@@ -58,7 +58,7 @@ class KernelPath:
 
 def has_kernels(model: Model) -> bool:
     """Whether the score is a sum of soft counts on TK's two paths, and no more."""
-    return bool(model.scoring_heads()) and set(model.summands) <= {"log", "length"}
+    return bool(model.scoring_heads()) and set(model.info.summands) <= {"log", "length"}
 
 
 def explain_kernels(case: ScoredPair) -> Attribution:
@@ -120,7 +120,7 @@ def _paths(
 ) -> Iterator[KernelPath]:
     """The log path of one match matrix, and the length path where the model has one."""
     model, parts = case.model, case.output.parts
-    weight = to_float64((case.query.idf if model.weighs_terms else case.query.mask)[0])
+    weight = to_float64((case.query.idf if model.info.has_term_weights else case.query.mask)[0])
     weight = weight[: len(values), None]  # (Q, 1)
     counts = values.sum(1)  # (Q, K)
     matrices = len(model.scoring_heads())
@@ -147,7 +147,7 @@ def _paths(
         _own(parts["log"], number)[: len(values)],
         spread_over_windows(shares, 0, ngram - 1, case.num_doc_tokens)[0],
     )
-    if "length" in model.summands:
+    if "length" in model.info.summands:
         by_length = to_float64(readout.length)  # (K,)
         words = case.num_doc_tokens
         signal = weight * counts / (words + 1)  # (Q, K)

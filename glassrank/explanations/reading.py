@@ -157,7 +157,7 @@ def _pieces(
     vocabulary = tuple(reranker.saved.vocabulary)
     pieces = read_subwords(vocabulary, settings.lowercase, text, longest, most)
     # Where both texts are read as one, there is a single [CLS]: the query's.
-    joined = side == "document" and reranker.model.is_cross_encoder
+    joined = side == "document" and reranker.model.info.is_cross_encoder
     shown = Text(
         text, pieces.words[1:] if joined else pieces.words, pieces.cut_words + pieces.cut_pieces
     )

@@ -34,7 +34,7 @@ _CELLS_AT_ONCE = 1 << 16
 
 def explain_summands(case: ScoredPair) -> Attribution:
     """By the parts that the model names as its summands."""
-    names = case.model.summands
+    names = case.model.info.summands
     totals = _by_word(case, case.output)[:, 0]  # (S, Q + 1)
     shares = _lost(case)  # (S, Q + 1, D)
     words = len(case.query_tokens)
@@ -94,7 +94,7 @@ def _by_word(case: ScoredPair, out: Output) -> Values:
     """(S, B, Q + 1): each summand by query word; last, what is not by query word."""
     words, padded = len(case.query_tokens), case.query.mask.shape[1]
     rows = []
-    for name in case.model.summands:
+    for name in case.model.info.summands:
         part = to_float64(out.parts[name])
         if part.ndim > 1 and part.shape[1] == padded:
             values = part.reshape(len(part), padded, -1).sum(2)  # (B, Q')

@@ -32,7 +32,7 @@ class MeanVectors:
 
     def __init__(self, reranker: Reranker) -> None:
         # Means of TK's words were tried, and find next to nothing: all texts are alike by them.
-        if reranker.model.is_cross_encoder or not reranker.model.uses_subwords:
+        if reranker.model.info.is_cross_encoder or not reranker.model.info.uses_subwords:
             raise InputError(
                 f"the words of a {reranker.model.name} make no vector of a text; give a model over "
                 "a pretrained encoder, such as 'default' or a single_vector"

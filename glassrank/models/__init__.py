@@ -10,13 +10,21 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from glassrank.models.families import MODELS, find_family, name_of, suggest_name
-    from glassrank.models.model import Model, Output, SubwordText, TokenBatch, TokenEmbeddings
+    from glassrank.models.model import (
+        Model,
+        ModelInfo,
+        Output,
+        SubwordText,
+        TokenBatch,
+        TokenEmbeddings,
+    )
     from glassrank.models.torch_models import EmbeddingTable, Ranker, SubwordRanker, WordRanker
 
 __all__ = [
     "MODELS",
     "EmbeddingTable",
     "Model",
+    "ModelInfo",
     "Output",
     "Ranker",
     "SubwordRanker",
@@ -35,7 +43,7 @@ _OUTSIDE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 # Imported when first used: most need PyTorch, and a search may not.
 _HOMES = {
     "families": ("MODELS", "find_family", "name_of", "suggest_name"),
-    "model": ("Model", "Output", "SubwordText", "TokenBatch", "TokenEmbeddings"),
+    "model": ("Model", "ModelInfo", "Output", "SubwordText", "TokenBatch", "TokenEmbeddings"),
     "torch_models": ("EmbeddingTable", "Ranker", "SubwordRanker", "WordRanker"),
 }
 

@@ -33,13 +33,12 @@ from glassrank.backends.match import (
 )
 from glassrank.backends.transformer import Encoder, EncoderConfig
 from glassrank.models.configs import (
+    KERNEL_BERT,
+    MAXSIM,
     KernelBERTConfig,
-    KernelBERTFamily,
     LateInteractionConfig,
-    LateInteractionFamily,
-    MaxSimFamily,
 )
-from glassrank.models.model import Output, SubwordText, TokenBatch, TokenEmbeddings
+from glassrank.models.model import ModelInfo, Output, SubwordText, TokenBatch, TokenEmbeddings
 from glassrank.models.pretrained import Pretrained
 from glassrank.models.torch_models import EmbeddingTable, SubwordRanker
 
@@ -58,12 +57,9 @@ Pooling = Literal["mean", "cls"]
 """The mean of all pieces, or the first one."""
 
 
-class LateInteraction(LateInteractionFamily, SubwordRanker):
+class LateInteraction(SubwordRanker):
     """Subclasses say what the similarities add up to. A query piece's weight, between 0 and 2,
     comes from its own vector and stands in the place of its idf."""
-
-    interacts_rounded = False
-    large = False
 
     def __init__(self, config: Any, words: EmbeddingTable | None = None) -> None:
         super().__init__(config, words)
@@ -151,9 +147,11 @@ def two_paths(
     )
 
 
-class MaxSim(MaxSimFamily, LateInteraction):
+class MaxSim(LateInteraction):
     """Each query piece counts as much as the document piece most like it. The score is a sum over
-    query pieces, so its parts are exact."""
+    query pieces, so it is additive."""
+
+    info = MAXSIM
 
     def __init__(self, config: LateInteractionConfig, words: EmbeddingTable | None = None) -> None:
         super().__init__(config, words)
@@ -170,8 +168,10 @@ class MaxSim(MaxSimFamily, LateInteraction):
         return Output(part.sum(1), {"best match": part, "similarity": similarity})
 
 
-class KernelBERT(KernelBERTFamily, LateInteraction):
-    """Kernels that count pieces of at least some similarity."""
+class KernelBERT(LateInteraction):
+    """Kernels that count subwords of at least some similarity."""
+
+    info = KERNEL_BERT
 
     def __init__(self, config: KernelBERTConfig, words: EmbeddingTable | None = None) -> None:
         super().__init__(config, words)
@@ -215,12 +215,14 @@ class SingleVectorConfig:
 class SingleVector(SubwordRanker):
     """The cosine of two vectors, scaled."""
 
-    name = "single_vector"
-    config_type = SingleVectorConfig
-    stores_words = True
-    single_vector = True
-    interacts_rounded = False
-    large = False
+    info = ModelInfo(
+        "single_vector",
+        SingleVectorConfig,
+        uses_subwords=True,
+        stores_embeddings=True,
+        single_vector=True,
+        encoders=("encoder",),
+    )
 
     def __init__(self, config: SingleVectorConfig, words: EmbeddingTable | None = None) -> None:
         super().__init__(config, words)

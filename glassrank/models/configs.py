@@ -1,10 +1,10 @@
 """Settings of the late-interaction models, without PyTorch or ONNX Runtime. `bi_encoders.py` trains
 these models, `onnx_models.py` computes them for ranking."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from glassrank.backends.configs import EncoderConfig, Kernels
-from glassrank.models.model import Model, SubwordText
+from glassrank.models.model import ModelInfo, SubwordText
 
 
 @dataclass(frozen=True)
@@ -26,28 +26,18 @@ class KernelBERTConfig(LateInteractionConfig):
     """Whether no kernel weight may be negative."""
 
 
-class LateInteractionFamily(Model):
-    """A pretrained encoder reads query and document apart."""
-
-    uses_subwords = True
-    encoders: tuple[str, ...] = ("encoder",)
-    stores_words = True
-    weighs_terms = True
-
-
-class MaxSimFamily(LateInteractionFamily):
-    """Each query subword counts as much as the document subword most like it."""
-
-    name = "maxsim"
-    config_type = LateInteractionConfig
-    exact = True
-    summands = ("best match",)
-
-
-class KernelBERTFamily(LateInteractionFamily):
-    """Kernels that count subwords of at least some similarity."""
-
-    name = "kernel_bert"
-    config_type = KernelBERTConfig
-    exact = True
-    summands = ("log", "length")
+MAXSIM = ModelInfo(
+    "maxsim",
+    LateInteractionConfig,
+    uses_subwords=True,
+    is_additive=True,
+    summands=("best match",),
+    has_term_weights=True,
+    stores_embeddings=True,
+    encoders=("encoder",),
+)
+"""Each query subword counts as much as the document subword most like it."""
+KERNEL_BERT = replace(
+    MAXSIM, name="kernel_bert", config_type=KernelBERTConfig, summands=("log", "length")
+)
+"""Kernels count subwords of at least some similarity."""

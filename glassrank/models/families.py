@@ -90,7 +90,7 @@ def suggest_name(name: str) -> str:
 def name_of(family: "type[Ranker]") -> str:
     """The name by which `find_family` finds a class."""
     place = f"{family.__module__}:{family.__qualname__}"
-    return family.name if place == _CLASSES.get(family.name) else place
+    return family.info.name if place == _CLASSES.get(family.info.name) else place
 
 
 def _import_outside(name: str) -> "type[Ranker]":
@@ -105,7 +105,8 @@ def _import_outside(name: str) -> "type[Ranker]":
         ) from None
     if not isinstance(family, type) or not issubclass(family, Ranker) or isabstract(family):
         raise InputError(f"{name} is not a whole subclass of glassrank.models.Ranker")
-    missing = [need for need in ("name", "config_type") if not hasattr(family, need)]
-    if missing or family.name in (*_CLASSES, ENSEMBLE):
-        raise InputError(f"{name} needs a {missing[0] if missing else 'name that is not taken'}")
+    if not hasattr(family, "info"):
+        raise InputError(f"{name} needs an `info`, a glassrank.models.ModelInfo")
+    if family.info.name in (*_CLASSES, ENSEMBLE):
+        raise InputError(f"{name} needs a name that is not taken, not {family.info.name!r}")
     return family

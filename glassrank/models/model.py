@@ -10,11 +10,11 @@ ask of a model beyond that is in its `ModelInfo`, never its class. Arrays are Py
 numpy's, by what computes the model.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,8 +47,7 @@ class TokenEmbeddings(NamedTuple):
 
 @dataclass(frozen=True)
 class Output:
-    """`parts` are named values. Where the model says that they are exact, those in
-    `model.summands` add up to the score."""
+    """`parts` are named values. The `summands` of an additive model add up to the score."""
 
     score: Any  # (B,)
     parts: dict[str, Any]
@@ -65,52 +64,60 @@ class SubwordText:
     """The same of a document: 200 in the TK paper."""
 
 
-class Model(ABC):
-    """What is common to all models, but for what computes them."""
+@dataclass(frozen=True)
+class ModelInfo:
+    """What the other packages need to know of a family of models."""
 
     name: str
     """As model folders and training configs have it."""
-    config_type: ClassVar[type[Any]]
+    config_type: type[Any]
     """The dataclass that configures it."""
-    config: Any
-    words: Any
-    """The table of its words, or None."""
-    first_stage_weight: Any
-    """What the first stage's score counts, or None."""
-
     uses_subwords: bool = False
-    """Whether texts become pieces of words, as `config.text` says, or else words."""
-    exact: bool = False
+    """Whether texts become subwords, as `config.text` says, or else words."""
+    is_additive: bool = False
     """Whether the summands add up to the score."""
     summands: tuple[str, ...] = ()
-    """The parts that add up, one for each path to the score: (B, Q, ...) by query word, or (B,)
-    where it is not by query word. Explanations show them by these names."""
-    weighs_terms: bool = False
-    """Whether an encoded query's `idf` is the weight of each word in the score."""
-    stores_words: bool = False
-    """Whether a document's encoded words are worth storing: they depend on the words around them,
-    and `interact` has no use for their idf. Otherwise word ids are stored, which are far smaller,
-    and `encode_doc`, which is then little more than a look-up, is repeated for each query."""
-
+    """The parts that add up, one for each path to the score: (B, Q, ...) by query token, or (B,)
+    where it is not by query token. Explanations show them by these names."""
+    has_term_weights: bool = False
+    """Whether an encoded query's `idf` is the weight of each token in the score."""
+    stores_embeddings: bool = False
+    """Whether a document's token embeddings are worth storing: they depend on the tokens around
+    them, and `interact` has no use for their idf. Otherwise token ids are stored, which are far
+    smaller, and `encode_doc`, then little more than a look-up, is repeated for each query."""
     single_vector: bool = False
-    """Whether an encoded text is a single row, whatever its length; otherwise each word, or piece,
-    that the model reads has its own."""
+    """Whether a text has one vector, whatever its length; otherwise each token has its own."""
     is_cross_encoder: bool = False
-    """Whether query and document are read as one text, so that nothing of either can be computed
-    beforehand."""
-    interacts_rounded: bool = False
+    """Whether query and document are read as one text, so that neither can be encoded before."""
+    interacts_in_bfloat16: bool = False
     """Whether `interact` may be computed in bfloat16 where that is faster: soft counts may not."""
-    large: bool = False
+    uses_intra_op_threads: bool = False
     """Whether one batch keeps all cores busy; of other models, each core takes a batch."""
     encoders: tuple[str, ...] = ("contextual",)
     """The modules that read a text by itself: they learn at a rate of their own."""
-    modular: bool = False
+    is_modular: bool = False
     """Whether the encoders and what lets texts interact can be trained apart."""
+
+
+class Model(Protocol):
+    """A model, whatever computes it."""
+
+    info: ModelInfo
+    config: Any
+    words: Any
+    """The table of its word vectors, or None. Saved weights have this name."""
+    first_stage_weight: Any
+    """What the first stage's score counts, or None."""
+
+    @property
+    def name(self) -> str:
+        """Of its family."""
+        return self.info.name
 
     @property
     def subword_text(self) -> SubwordText | None:
-        """How texts become pieces; None for a model on words."""
-        text: SubwordText | None = self.config.text if self.uses_subwords else None
+        """How texts become subwords; None for a model on words."""
+        text: SubwordText | None = self.config.text if self.info.uses_subwords else None
         return text
 
     @property
@@ -148,11 +155,10 @@ class Model(ABC):
         """One encoded query, as `interact` takes it together with `count` documents."""
 
     def scoring_heads(self) -> list[ScoringHead]:
-        """How `interact` turns soft counts into a score, where that is all it does: one for each
-        match matrix, counted by the model's `kernels`. The fast paths then score stored words
-        without calling it; a model without any is scored by `interact`. Words must be unit
-        vectors, and a query word's weight stands in the place of its idf where `weighs_terms` says
-        so."""
+        """How `interact` turns soft counts into a score, where that is all it does: one head for
+        each match matrix, counted by `config.kernels`. Compiled code then scores stored embeddings
+        without calling `interact`. Embeddings must be unit vectors, and a query token's weight
+        stands in the place of its idf where the model `has_term_weights`."""
         return []
 
 

@@ -29,7 +29,7 @@ from glassrank.backends.onnx_file import Graph
 from glassrank.backends.onnx_session import OnnxSession
 from glassrank.deadline import must_end
 from glassrank.errors import InputError
-from glassrank.models.configs import KernelBERTFamily, LateInteractionFamily, MaxSimFamily
+from glassrank.models.configs import KERNEL_BERT, MAXSIM
 from glassrank.models.model import Model, Output, TokenBatch, TokenEmbeddings
 
 Array = NDArray[Any]
@@ -180,7 +180,7 @@ class OnnxKernelModel(OnnxModel):
         return Output(log.sum((1, 2)) + by_length.sum((1, 2)), parts)
 
 
-class _LateInteraction(LateInteractionFamily, OnnxModel):
+class _LateInteraction(OnnxModel):
     """Subwords of a pretrained encoder."""
 
     def graph(self) -> Graph:
@@ -210,8 +210,10 @@ class _LateInteraction(LateInteractionFamily, OnnxModel):
         return {"input_ids": np.ascontiguousarray(ids[None], np.int64)}
 
 
-class OnnxKernelBERT(KernelBERTFamily, _LateInteraction, OnnxKernelModel):
+class OnnxKernelBERT(_LateInteraction, OnnxKernelModel):
     """KernelBERT."""
+
+    info = KERNEL_BERT
 
     def scoring_heads(self) -> list[ScoringHead]:
         names = "log_weights", "length_weights"
@@ -221,8 +223,10 @@ class OnnxKernelBERT(KernelBERTFamily, _LateInteraction, OnnxKernelModel):
         return [ScoringHead(log, length)]
 
 
-class OnnxMaxSim(MaxSimFamily, _LateInteraction):
+class OnnxMaxSim(_LateInteraction):
     """MaxSim."""
+
+    info = MAXSIM
 
     def __init__(self, config: Any, weights: Weights, table: tuple[int, ...] | None = None) -> None:
         self._scale = np.exp(weights.floats("scale"))

@@ -24,7 +24,14 @@ from glassrank.backends.onnx_session import OnnxSession
 from glassrank.deadline import must_end
 from glassrank.errors import InputError, wrap_file_errors, wrap_os_errors
 from glassrank.models.io.model_folder import SavedModel, Usage
-from glassrank.models.model import Model, Output, SubwordText, TokenBatch, TokenEmbeddings
+from glassrank.models.model import (
+    Model,
+    ModelInfo,
+    Output,
+    SubwordText,
+    TokenBatch,
+    TokenEmbeddings,
+)
 from glassrank.storage.checksummed_json import parse_json
 from glassrank.storage.folders import Folder
 
@@ -69,9 +76,7 @@ class PublishedConfig:
 class PublishedRanker(Model):
     """One text at a time passes the graph, in the thread that asks."""
 
-    config_type = PublishedConfig
     config: PublishedConfig
-    uses_subwords = True
     words = None
     first_stage_weight = None
 
@@ -136,8 +141,7 @@ _INPUTS = ("input_ids", "attention_mask", "token_type_ids", "position_ids")
 class PublishedCrossEncoder(PublishedRanker):
     """Query and document as one text, and one score."""
 
-    name = "cross_encoder"
-    is_cross_encoder = True
+    info = ModelInfo("cross_encoder", PublishedConfig, uses_subwords=True, is_cross_encoder=True)
 
     def encode_query(self, batch: TokenBatch) -> TokenEmbeddings:
         return TokenEmbeddings(batch.ids[..., None], batch.mask, batch.mask)
@@ -165,8 +169,6 @@ class PublishedCrossEncoder(PublishedRanker):
 
 class _Encoder(PublishedRanker):
     """Texts are read apart, and can be encoded beforehand."""
-
-    stores_words = True
 
     def _states(self, ids: Array, side: str) -> Array:
         return self.compute(self.tokenizer.with_prompt(self._prompts[side], ids))
@@ -198,8 +200,13 @@ class _Encoder(PublishedRanker):
 class PublishedBiEncoder(_Encoder):
     """The cosine of two vectors, scaled."""
 
-    name = "bi_encoder"
-    single_vector = True
+    info = ModelInfo(
+        "bi_encoder",
+        PublishedConfig,
+        uses_subwords=True,
+        stores_embeddings=True,
+        single_vector=True,
+    )
 
     def _rows(self, ids: Array, side: str) -> Array:
         states = self._states(ids, side)
@@ -215,7 +222,9 @@ class PublishedBiEncoder(_Encoder):
 class PublishedLateInteraction(_Encoder):
     """Each query token counts as much as the document token most like it."""
 
-    name = "late_interaction"
+    info = ModelInfo(
+        "late_interaction", PublishedConfig, uses_subwords=True, stores_embeddings=True
+    )
 
     def _rows(self, ids: Array, side: str) -> Array:
         ids = self.tokenizer.with_prompt(self._prompts[side], ids)
@@ -354,7 +363,7 @@ def _pooling(folder: Path) -> Pooled:
 def _usage(model: PublishedRanker) -> Usage:
     longest = model.config.longest
     query = min(_LONGEST_QUERY, longest // 2)
-    if model.is_cross_encoder:
+    if model.info.is_cross_encoder:
         tokenizer = model.tokenizer
         # Each text is counted with what stands around it alone.
         room = longest - tokenizer.around_pair + 2 * sum(tokenizer.around)

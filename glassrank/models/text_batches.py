@@ -111,7 +111,7 @@ def in_batches(
     enough to do with one. With `alone` every text is a batch of its own, in one thread: what is
     made of it does not depend on its neighbours, nor on how many threads there are."""
     on_cpu = model.device is None or model.device.type == "cpu"
-    small = on_cpu and (alone or not model.large)
+    small = on_cpu and (alone or not model.info.uses_intra_op_threads)
     threads = threads_set() if small else 1
     fair = -(-int(lengths.sum()) // threads)
     batches = list(like_length(lengths, 1 if alone else max(1, min(at_once, fair))))

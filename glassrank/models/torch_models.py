@@ -166,11 +166,6 @@ class SubwordRanker(Ranker):
     One query may meet many documents: `interact` takes as many encoded queries as documents, or one
     for all of them, which is then neither repeated nor computed again."""
 
-    uses_subwords = True
-    interacts_rounded = True
-    large = True
-    encoders: tuple[str, ...] = ("encoder",)
-
     @classmethod
     @abstractmethod
     def start(cls, bert: "Pretrained", **settings: Any) -> Self:
@@ -214,5 +209,5 @@ def fast_form(model: Ranker) -> Ranker:
 def start_with(bert: "Pretrained", family: type[Ranker], **settings: Any) -> Ranker:
     """A model of this family with the weights of a pretrained encoder."""
     if not issubclass(family, SubwordRanker):
-        raise InputError(f"a {family.name} cannot begin with a BERT; leave start.bert out")
+        raise InputError(f"a {family.info.name} cannot begin with a BERT; leave start.bert out")
     return family.start(bert, **settings)

@@ -57,7 +57,7 @@ class FusedPooling:
     """A model's kernels and weights as plain arrays."""
 
     def __init__(self, model: Model) -> None:
-        self._weighs_terms = model.weighs_terms
+        self._weighs_terms = model.info.has_term_weights
         self._kernels = model.config.kernels
         self._readouts = [
             (as_array(r.log), as_array(r.length), r.query_columns, r.doc_columns)

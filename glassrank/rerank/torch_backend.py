@@ -105,7 +105,7 @@ class QueryEncoder:
         # Other models only look words up: one step, which a recording would not shorten. Words of
         # n-grams cannot be recorded: how many there are is asked for, and unseen ones come later.
         fixed = not any(getattr(part, "has_ngrams", False) for part in model.modules())
-        if self._device.type == "cuda" and model.stores_words and fixed:
+        if self._device.type == "cuda" and model.info.stores_embeddings and fixed:
             self._replayed = Replayed(self._encode, self._device)
             for length in self._lengths:
                 self(TokenBatch(torch.ones(1, length, dtype=torch.long), torch.ones(1, length)))
@@ -147,7 +147,7 @@ class TorchBackend:
         self.fast_model: Any
         self.model, self.fast_model = to_device(model, device, exact=exact)
         self.device = self.model.device
-        pieces = self.fast_model.uses_subwords
+        pieces = self.fast_model.info.uses_subwords
         self.dtype = next(self.fast_model.parameters()).dtype if pieces else torch.float32
         rounded = self.device.type == "cuda" and pieces
         encodes = self.fast_model if rounded else self.model
@@ -245,7 +245,7 @@ class GPUPooling(OnGPU):
 
     def __init__(self, model: Ranker) -> None:
         super().__init__(model)
-        self._weighs_terms = model.weighs_terms
+        self._weighs_terms = model.info.has_term_weights
         self._kernels = model.config.kernels
         with torch.no_grad():
             self._readouts = model.scoring_heads()

@@ -289,7 +289,7 @@ def test_readouts_of_models_score_as_the_models_do(name: str) -> None:
     torch.manual_seed(1)
     small = {"tk": {"contextual": {"heads": 2, "attention_size": 4}}, "conv_knrm": {"channels": 6}}
     family = MODELS[name]
-    model = family(from_plain(family.config_type, {"size": 12, **small.get(name, {})})).eval()
+    model = family(from_plain(family.info.config_type, {"size": 12, **small.get(name, {})})).eval()
     with torch.no_grad():
         query, docs = model.query_words(random_words([5])), model.doc_words(random_words([9, 1, 4]))
         every = query.rows(torch.zeros(3, dtype=torch.long))
@@ -298,7 +298,7 @@ def test_readouts_of_models_score_as_the_models_do(name: str) -> None:
         vectors = docs.vectors.flatten(2)  # (B, D, N * C)
         rows = StoredRows(vectors.flatten(0, 1).contiguous().numpy())
         starts = torch.arange(3) * 9
-        weights = (query.idf if model.weighs_terms else query.mask)[0]
+        weights = (query.idf if model.info.has_term_weights else query.mask)[0]
         scores = sum(
             pool_cpu(
                 query.vectors.flatten(2)[0, :, readout.query_columns].contiguous().numpy(),

@@ -38,7 +38,7 @@ def small_model(name: str, seed: int = 1) -> Ranker:
     vectors[0] = 0
     family = MODELS[name]
     table = EmbeddingTable(vectors, torch.rand(len(WORDS)), trained=False)
-    model = family(from_plain(family.config_type, SMALL[name]), table)
+    model = family(from_plain(family.info.config_type, SMALL[name]), table)
     with torch.no_grad():
         for parameter_name, parameter in model.named_parameters():
             if not parameter_name.startswith("words."):

@@ -26,7 +26,7 @@ def wide_saved() -> SavedModel:
     vectors[0] = 0
     small = {"size": WIDTH, "contextual": {"heads": 2, "attention_size": 4}}
     table = EmbeddingTable(vectors, torch.rand(len(WORDS)), trained=False)
-    model = MODELS["tk"](from_plain(MODELS["tk"].config_type, small), table)
+    model = MODELS["tk"](from_plain(MODELS["tk"].info.config_type, small), table)
     return SavedModel(model.eval(), Usage(6, LONGEST), WORDS)
 
 

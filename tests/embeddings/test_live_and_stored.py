@@ -1,5 +1,6 @@
 """Two paths, one answer: a score from stored words is the live score, within the dtype."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -106,7 +107,7 @@ def test_n_grams_lie_side_by_side_in_a_row(index: Index, tmp_path: Path) -> None
 class WithFirstRow(KNRM):
     """As transformers do it: a row for the whole text before its words, and several axes."""
 
-    stores_words = True
+    info = replace(KNRM.info, stores_embeddings=True)
 
     def encode_doc(self, batch: TokenBatch) -> TokenEmbeddings:
         words = super().encode_doc(batch)

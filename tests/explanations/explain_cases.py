@@ -51,7 +51,7 @@ def small_ranker(name: str, seed: int = 0, **changes: object) -> Ranker:
     vectors[0] = 0
     table = EmbeddingTable(vectors, torch.rand(len(WORDS)), trained=False)
     family = MODELS[name]
-    model = family(from_plain(family.config_type, {**SMALL[name], **changes}), table)
+    model = family(from_plain(family.info.config_type, {**SMALL[name], **changes}), table)
     with torch.no_grad():
         for parameter_name, parameter in model.named_parameters():
             if not parameter_name.startswith("words."):

@@ -78,7 +78,7 @@ def piece_ranker(name: str, seed: int = 0, **changes: object) -> SubwordRanker:
     """With weights that are larger than a fresh model's, so that scores really differ."""
     torch.manual_seed(seed)
     family = MODELS[name]
-    model = family(from_plain(family.config_type, {**SMALL_PIECES[name], **changes}))
+    model = family(from_plain(family.info.config_type, {**SMALL_PIECES[name], **changes}))
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.3 * torch.randn_like(parameter))

@@ -70,7 +70,7 @@ def test_leaves_are_the_models_own_numbers(name: str) -> None:
     model = small_ranker(name)
     found = explain(reranker(model), QUERY, DEFINITION)
     own = own_output(model, QUERY, DEFINITION).parts
-    assert [path.name for path in found.parts.children] == list(model.summands)
+    assert [path.name for path in found.parts.children] == list(model.info.summands)
     for path in found.parts.children:
         for q, term in enumerate(path.children):
             assert (term.name, term.number) == (QUERY.split()[q], q)

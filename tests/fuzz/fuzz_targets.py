@@ -269,7 +269,7 @@ def make_model(folder: Path) -> None:
     torch.manual_seed(0)
     family = MODELS["tk"]
     small = {"layers": 1, "heads": 2, "attention_size": 4, "feed_forward": 8}
-    config = from_plain(family.config_type, {"size": 12, "contextual": small})
+    config = from_plain(family.info.config_type, {"size": 12, "contextual": small})
     model = family(config, EmbeddingTable(torch.randn(len(WORDS), 12), trained=False))
     save_model(folder / "model", model, Usage(depth=5), WORDS, "# card\n")
 

@@ -69,7 +69,7 @@ def small_model(name: str, seed: int = 0, **changes: object) -> Ranker:
     torch.manual_seed(seed)
     family = MODELS[name]
     plain = {**(SMALL | SMALL_PIECES)[name], **changes}
-    model = family(from_plain(family.config_type, plain))
+    model = family(from_plain(family.info.config_type, plain))
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.3 * torch.randn_like(parameter))

@@ -35,7 +35,7 @@ def word_model(folder: Path, name: str = "tk", vectors: str = "float32", seed: i
     torch.manual_seed(seed)
     family = MODELS[name]
     model = family(
-        from_plain(family.config_type, SMALL[name]),
+        from_plain(family.info.config_type, SMALL[name]),
         EmbeddingTable(torch.randn(20, 12), torch.rand(20)),
     )
     save_model(folder, model, Usage(6, 14), WORDS, "# a card\n", vectors)
@@ -49,7 +49,7 @@ def subword_model(folder: Path) -> Path:
     table = SubwordTable(
         torch.randn(25, 12), torch.arange(0, 61, 3), rows, torch.tensor([5, 3, 4]), torch.rand(20)
     )
-    model = MODELS["knrm"](from_plain(MODELS["knrm"].config_type, SMALL["knrm"]), table)
+    model = MODELS["knrm"](from_plain(MODELS["knrm"].info.config_type, SMALL["knrm"]), table)
     save_model(folder, model, Usage(6, 14), WORDS, "# a card\n")
     return folder
 
@@ -57,7 +57,7 @@ def subword_model(folder: Path) -> Path:
 def piece_model(folder: Path, name: str, layers: str = "float32") -> Path:
     torch.manual_seed(0)
     family = MODELS[name]
-    model = family(from_plain(family.config_type, SMALL_PIECES[name]))
+    model = family(from_plain(family.info.config_type, SMALL_PIECES[name]))
     save_model(folder, model, Usage(6, 14), PIECES, "# a card\n", layers=layers)
     return folder
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from glassrank.models import EmbeddingTable, Output, TokenEmbeddings, WordRanker
+from glassrank.models import EmbeddingTable, ModelInfo, Output, TokenEmbeddings, WordRanker
 
 
 @dataclass(frozen=True)
@@ -17,10 +17,7 @@ class SoftTFConfig:
 class SoftTF(WordRanker):
     """Similarities to a power, added up over the document, a bias for its length."""
 
-    name = "soft_tf"
-    config_type = SoftTFConfig
-    exact = True
-    summands = ("soft tf", "length")
+    info = ModelInfo("soft_tf", SoftTFConfig, is_additive=True, summands=("soft tf", "length"))
 
     def __init__(self, config: SoftTFConfig, words: EmbeddingTable | None = None) -> None:
         super().__init__(config, words)

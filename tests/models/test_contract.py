@@ -71,16 +71,16 @@ def test_only_models_on_words_have_words(name: str) -> None:
     on_words = name in SMALL
     assert isinstance(model, WordRanker) == hasattr(model, "query_words") == on_words
     assert hasattr(model, "doc_words") == on_words
-    assert model.uses_subwords == (name in SMALL_PIECES) == (model.subword_text is not None)
+    assert model.info.uses_subwords == (name in SMALL_PIECES) == (model.subword_text is not None)
     assert model.rankers() == [model]
-    assert isinstance(model.config, MODELS[name].config_type)
+    assert isinstance(model.config, MODELS[name].info.config_type)
 
 
 def test_an_ensemble_answers_for_its_members() -> None:
     members = [small_model("bert"), small_model("mores")]
     both = Ensemble(members, [(6, 14), (6, 14)])
     assert not hasattr(both, "query_words") and list(both.rankers()) == members
-    assert both.uses_subwords and both.subword_text == members[0].subword_text
+    assert both.info.uses_subwords and both.subword_text == members[0].subword_text
 
 
 @pytest.mark.parametrize("name", sorted(MODELS))
@@ -88,7 +88,7 @@ def test_encoders_are_modules_of_the_model(name: str) -> None:
     """A rate of their own that no weight learns at would go unseen."""
     model = small_model(name)
     has = {n.split(".")[0] for n, _ in model.named_parameters()}
-    assert not model.uses_subwords or set(model.encoders) <= has
+    assert not model.info.uses_subwords or set(model.info.encoders) <= has
 
 
 # A family is one file and a line in the registry
@@ -96,7 +96,7 @@ def test_encoders_are_modules_of_the_model(name: str) -> None:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_the_registry_names_a_family_as_it_names_itself(name: str) -> None:
-    assert MODELS[name].name == name == name_of(MODELS[name])
+    assert MODELS[name].info.name == name == name_of(MODELS[name])
 
 
 def test_declared_summands_are_explained_without_a_line() -> None:

@@ -16,7 +16,9 @@ from glassrank.settings import from_plain
 
 lengths = st.integers(1, 9)
 every_model = pytest.mark.parametrize("name", sorted(SMALL))
-exact_models = pytest.mark.parametrize("name", [n for n in sorted(SMALL) if MODELS[n].exact])
+exact_models = pytest.mark.parametrize(
+    "name", [n for n in sorted(SMALL) if MODELS[n].info.is_additive]
+)
 
 
 @every_model
@@ -65,7 +67,7 @@ def test_exact_parts_add_up(name: str, q: int, d: int, seed: int) -> None:
     query, doc = random_words([q, 2], 9, seed=seed), random_words([d, 3], 9, seed=seed + 1)
     with torch.no_grad():
         out = model.interact(model.query_words(query), model.doc_words(doc))
-    total = sum(out.parts[part].flatten(1).sum(1) for part in model.summands)
+    total = sum(out.parts[part].flatten(1).sum(1) for part in model.info.summands)
     torch.testing.assert_close(total, out.score, rtol=1e-5, atol=1e-6)
 
 
@@ -96,7 +98,7 @@ def test_save_then_load_is_the_identity(name: str, tmp_path: Path) -> None:
     torch.manual_seed(1)
     family = MODELS[name]
     table = EmbeddingTable(torch.randn(20, 12), torch.rand(20))
-    model = family(from_plain(family.config_type, SMALL[name]), table)
+    model = family(from_plain(family.info.config_type, SMALL[name]), table)
     words = ["<pad>", "<unk>", *(f"w{i}" for i in range(18))]
     save_model(tmp_path / "model", model, Usage(depth=7), words, "# a card\n")
     again = load_model(tmp_path / "model")

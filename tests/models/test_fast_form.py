@@ -11,7 +11,7 @@ from glassrank.settings import from_plain
 
 
 def as_if_on_a_gpu() -> Ranker:
-    model = MODELS["tk"](from_plain(MODELS["tk"].config_type, SMALL["tk"]))
+    model = MODELS["tk"](from_plain(MODELS["tk"].info.config_type, SMALL["tk"]))
     model.parameters = lambda: iter([SimpleNamespace(is_cuda=True)])  # type: ignore[assignment]
     return model
 

@@ -75,7 +75,7 @@ def test_exact_parts_add_up(name: str, q: int, d: int, seed: int) -> None:
     model = family(name)
     with torch.no_grad():
         out = model.explain(piece_batch([q, 3], seed=seed), piece_batch([d, 2], seed=seed + 1))
-    total = sum(out.parts[part].flatten(1).sum(1) for part in model.summands)
+    total = sum(out.parts[part].flatten(1).sum(1) for part in model.info.summands)
     torch.testing.assert_close(total, out.score, rtol=1e-5, atol=1e-5)
 
 

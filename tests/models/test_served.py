@@ -50,7 +50,7 @@ def texts(pieces: bool, count: int = 40) -> list[str]:
 
 def made(name: str, **changes: object) -> Ranker:
     model = small_model(name, **changes)
-    if not model.uses_subwords:
+    if not model.info.uses_subwords:
         model.words = EmbeddingTable(
             torch.randn(24, 12), torch.rand(24), trained=False
         )  # with buckets
@@ -62,7 +62,7 @@ def made(name: str, **changes: object) -> Ranker:
 def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
     name, changes, kept = KINDS[request.param]
     model = made(name, **changes)
-    vocabulary = PIECES if model.uses_subwords else WORDS
+    vocabulary = PIECES if model.info.uses_subwords else WORDS
     save_model(tmp_path / "model", model, Usage(8, 14), vocabulary, "# a card\n", **kept)
     yield tmp_path / "model"
 
@@ -138,7 +138,7 @@ def test_documents_are_encoded_no_further_from_the_truth(folder: Path) -> None:
     """Than PyTorch's rounded form, for which the same holds; or by the rounding of weights."""
     served, trained = both(folder)
     plain = Reranker(load_model(folder), exact=True)
-    query, docs = "w3 w4 w5 p3 p4", texts(served.model.uses_subwords)
+    query, docs = "w3 w4 w5 p3 p4", texts(served.model.info.uses_subwords)
     first = np.linspace(3, 1, len(docs)).tolist()
     expected = plain.scores(query, docs, first).values
     off = np.abs(served.scores(query, docs, first).values - expected).max()
@@ -152,7 +152,7 @@ def test_stored_documents_have_the_same_scores_and_reasons(folder: Path, tmp_pat
         trained.encode_query_ids = lambda batch: TokenEmbeddings(  # type: ignore[method-assign]
             *map(torch.from_numpy, served.encode_query_ids(TokenBatch(*map(np.asarray, batch))))
         )
-    docs = [Doc(f"d{n}", text) for n, text in enumerate(texts(served.model.uses_subwords))]
+    docs = [Doc(f"d{n}", text) for n, text in enumerate(texts(served.model.info.uses_subwords))]
     index = Index.build(docs, tmp_path / "index")
     encode_index(index, trained.saved)
     found, expected = (Pipeline(index, model, calibrate=False) for model in (served, trained))
@@ -189,7 +189,7 @@ def agree(found: Any, expected: Any, where: str = "") -> None:
 
 def test_stores_of_both_are_alike(folder: Path, tmp_path: Path) -> None:
     served, trained = both(folder)
-    docs = [Doc(f"d{n}", text) for n, text in enumerate(texts(served.model.uses_subwords))]
+    docs = [Doc(f"d{n}", text) for n, text in enumerate(texts(served.model.info.uses_subwords))]
     index = Index.build(docs, tmp_path / "index")
     numbers = np.arange(len(docs))
     for dtype in ("bf16", "int8", "float16", "float32"):

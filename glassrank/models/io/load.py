@@ -161,7 +161,7 @@ def load_without_torch(files: ChecksummedFiles) -> SavedModel | None:
             return None
         family: type[OnnxModel] = import_object(ONNX_MODELS[stored.model])
         config: Any = check_bounds(
-            from_plain(family.config_type, stored.config, "config"), "config"
+            from_plain(family.info.config_type, stored.config, "config"), "config"
         )
         if not family.can_compute(config):
             return None

@@ -66,7 +66,7 @@ def load_files(files: ChecksummedFiles, trusted: Collection[str] = ()) -> SavedM
             raise InputError(f"it holds a {stored.model!r}, which this version does not know")
         family = find_family(stored.model, trusted)
         config: Any = check_bounds(
-            from_plain(family.config_type, stored.config, "config"), "config"
+            from_plain(family.info.config_type, stored.config, "config"), "config"
         )
         with files.open(WEIGHTS, MOST_BYTES) as file:
             header = read_header(file, files.size(WEIGHTS))

@@ -20,7 +20,7 @@ from glassrank.backends.transformer import (
     through,
 )
 from glassrank.errors import InputError
-from glassrank.models.model import Output, SubwordText, TokenBatch, TokenEmbeddings
+from glassrank.models.model import ModelInfo, Output, SubwordText, TokenBatch, TokenEmbeddings
 from glassrank.models.pretrained import Pretrained
 from glassrank.models.torch_models import EmbeddingTable, SubwordRanker
 
@@ -53,9 +53,15 @@ class Pair(NamedTuple):
 class BERT(SubwordRanker):
     """One linear layer over [CLS] of query and document as one text."""
 
-    name = "bert"
-    config_type = BERTConfig
-    is_cross_encoder = True
+    info = ModelInfo(
+        "bert",
+        BERTConfig,
+        uses_subwords=True,
+        interacts_in_bfloat16=True,
+        uses_intra_op_threads=True,
+        is_cross_encoder=True,
+        encoders=("encoder",),
+    )
 
     def __init__(self, config: BERTConfig, words: EmbeddingTable | None = None) -> None:
         super().__init__(config, words)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from glassrank.backends.match import match_matrix, unit
-from glassrank.models.model import Output, TokenEmbeddings
+from glassrank.models.model import ModelInfo, Output, TokenEmbeddings
 from glassrank.models.torch_models import EmbeddingTable, WordRanker
 
 SAME_WORD = 1 - 1e-4
@@ -79,8 +79,7 @@ class DuetConfig:
 class Duet(WordRanker):
     """A local and a distributed half, added up before the last layers."""
 
-    name = "duet"
-    config_type = DuetConfig
+    info = ModelInfo("duet", DuetConfig)
 
     def __init__(self, config: DuetConfig, words: EmbeddingTable | None = None) -> None:
         super().__init__(config, words)

@@ -8,7 +8,7 @@ used as any other model: its token embeddings are those of its members, side by 
 import math
 import shutil
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from glassrank.errors import InputError
+from glassrank.models.families import ENSEMBLE
 from glassrank.models.io.model_folder import (
     CARD,
     CONFIG,
@@ -29,7 +30,7 @@ from glassrank.models.io.model_folder import (
     load_config,
 )
 from glassrank.models.io.torch_files import FILE_NAMES, load_files, write_config
-from glassrank.models.model import Output, SubwordText, TokenBatch, TokenEmbeddings
+from glassrank.models.model import ModelInfo, Output, SubwordText, TokenBatch, TokenEmbeddings
 from glassrank.models.torch_models import Ranker
 from glassrank.settings import from_plain, to_plain
 from glassrank.storage.atomic_folders import (
@@ -71,8 +72,7 @@ class Ensemble(Ranker):
     """`lengths` are each member's own query and document lengths. Parts carry the member's number,
     as in `0.log`; summands have the member's share in the mean, so that they still add up."""
 
-    name = "ensemble"
-    config_type = EnsembleConfig
+    info = ModelInfo(ENSEMBLE, EnsembleConfig)
 
     def __init__(self, members: Sequence[Ranker], lengths: Sequence[tuple[int, int]]) -> None:
         if not members or any(list(member.rankers()) != [member] for member in members):
@@ -80,11 +80,13 @@ class Ensemble(Ranker):
         described = zip(members, lengths, strict=True)
         super().__init__(EnsembleConfig(tuple(Member(m.name, m.config, *n) for m, n in described)))
         self.members = nn.ModuleList(members).eval()
-        self.uses_subwords = any(member.uses_subwords for member in members)
-        self.exact = all(member.exact for member in members)
-        self.stores_words = all(member.stores_words for member in members)
-        self.summands = tuple(
-            f"{number}.{name}" for number, member in enumerate(members) for name in member.summands
+        infos = [member.info for member in members]
+        self.info = replace(
+            self.info,
+            uses_subwords=any(info.uses_subwords for info in infos),
+            is_additive=all(info.is_additive for info in infos),
+            stores_embeddings=all(info.stores_embeddings for info in infos),
+            summands=tuple(f"{number}.{s}" for number, i in enumerate(infos) for s in i.summands),
         )
         weights = [member.first_stage_weight for member in members]
         if any(weight is not None for weight in weights):
@@ -125,7 +127,7 @@ class Ensemble(Ranker):
             out = member.interact(queries[number], docs[number])
             score = score + share * out.score
             for name, part in out.parts.items():
-                parts[f"{number}.{name}"] = share * part if name in member.summands else part
+                parts[f"{number}.{name}"] = share * part if name in member.info.summands else part
         return Output(score, parts)
 
     def rankers(self) -> Sequence[Ranker]:
@@ -199,7 +201,7 @@ def load_ensemble(folder: Folder, stored: ModelConfig, trusted: Collection[str] 
 def _load_member(folder: Folder, name: str, trusted: Collection[str]) -> SavedModel:
     with folder.child(name) as inner:
         files = open_checksummed_files(inner, "model", "make the ensemble again")
-        if load_config(files).model == Ensemble.name:
+        if load_config(files).model == ENSEMBLE:
             raise InputError(f"{inner.path} is an ensemble, and no ensemble has one in it")
         return load_files(files, trusted)
 
@@ -214,7 +216,7 @@ def save_ensemble(
 ) -> None:
     """`members` are model folders, which are copied as they are: 0, 1, and so on."""
     names = [str(number) for number in range(len(members))]
-    config = {"format": FORMAT, "model": Ensemble.name, "members": names, "usage": to_plain(usage)}
+    config = {"format": FORMAT, "model": ENSEMBLE, "members": names, "usage": to_plain(usage)}
     with write_checksummed_folder(folder, "model", FILE_NAMES, beside=CARD) as part:
         for name, member in zip(names, members, strict=True):
             _copy(member, part / name)

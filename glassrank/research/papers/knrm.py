@@ -23,7 +23,7 @@ from glassrank.backends.match import (
     match_matrix,
     unit,
 )
-from glassrank.models.model import Output, TokenEmbeddings
+from glassrank.models.model import ModelInfo, Output, TokenEmbeddings
 from glassrank.models.torch_models import EmbeddingTable, WordRanker
 
 SCALE = 0.01
@@ -41,10 +41,7 @@ class KNRMConfig:
 class KNRM(WordRanker):
     """One match matrix of plain word vectors, pooled by kernels."""
 
-    name = "knrm"
-    config_type = KNRMConfig
-    exact = True
-    summands = ("log",)
+    info = ModelInfo("knrm", KNRMConfig, is_additive=True, summands=("log",))
 
     def __init__(self, config: KNRMConfig, words: EmbeddingTable | None = None) -> None:
         super().__init__(config, words)
@@ -91,11 +88,9 @@ class ConvKNRMConfig:
 class ConvKNRM(WordRanker):
     """Kernels over every pair of n-gram sizes."""
 
-    name = "conv_knrm"
-    config_type = ConvKNRMConfig
-    exact = True
-    summands = ("log",)
-    stores_words = True
+    info = ModelInfo(
+        "conv_knrm", ConvKNRMConfig, is_additive=True, summands=("log",), stores_embeddings=True
+    )
 
     def __init__(self, config: ConvKNRMConfig, words: EmbeddingTable | None = None) -> None:
         super().__init__(config, words)

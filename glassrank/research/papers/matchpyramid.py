@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from glassrank.backends.match import pair_mask, unit
-from glassrank.models.model import Output, TokenEmbeddings
+from glassrank.models.model import ModelInfo, Output, TokenEmbeddings
 from glassrank.models.torch_models import EmbeddingTable, WordRanker
 
 _LARGEST_POOL = 100_000
@@ -51,8 +51,7 @@ class MatchPyramidConfig:
 class MatchPyramid(WordRanker):
     """Convolutions over the match matrix."""
 
-    name = "matchpyramid"
-    config_type = MatchPyramidConfig
+    info = ModelInfo("matchpyramid", MatchPyramidConfig)
 
     def __init__(self, config: MatchPyramidConfig, words: EmbeddingTable | None = None) -> None:
         super().__init__(config, words)

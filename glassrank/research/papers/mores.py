@@ -28,7 +28,7 @@ from glassrank.backends.attention import (
 )
 from glassrank.backends.transformer import Encoder, EncoderConfig, Layer, joined_maps, start_as_bert
 from glassrank.errors import InputError
-from glassrank.models.model import Output, SubwordText, TokenBatch, TokenEmbeddings
+from glassrank.models.model import ModelInfo, Output, SubwordText, TokenBatch, TokenEmbeddings
 from glassrank.models.pretrained import Pretrained
 from glassrank.models.torch_models import EmbeddingTable, SubwordRanker
 
@@ -256,11 +256,16 @@ class MORESConfig:
 class MORES(SubwordRanker):
     """A document module, a query module, and blocks in which they meet."""
 
-    name = "mores"
-    config_type = MORESConfig
-    stores_words = True
-    encoders = ("document", "query")
-    modular = True
+    info = ModelInfo(
+        "mores",
+        MORESConfig,
+        uses_subwords=True,
+        interacts_in_bfloat16=True,
+        uses_intra_op_threads=True,
+        stores_embeddings=True,
+        encoders=("document", "query"),
+        is_modular=True,
+    )
 
     def __init__(self, config: MORESConfig, words: EmbeddingTable | None = None) -> None:
         super().__init__(config, words)

@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from glassrank.backends.match import match_matrix, ngram_name, pair_mask, unit
-from glassrank.models.model import Output, TokenEmbeddings
+from glassrank.models.model import ModelInfo, Output, TokenEmbeddings
 from glassrank.models.torch_models import EmbeddingTable, WordRanker
 from glassrank.research.papers.ngrams import NGrams, RowsToScore, k_max, masked_softmax
 
@@ -67,8 +67,7 @@ class PACRRConfig:
 class PACRR(WordRanker):
     """The k best n-gram matches of each query word, and dense layers over them."""
 
-    name = "pacrr"
-    config_type = PACRRConfig
+    info = ModelInfo("pacrr", PACRRConfig)
     config: PACRRConfig
 
     def __init__(self, config: PACRRConfig, words: EmbeddingTable | None = None) -> None:
@@ -160,8 +159,7 @@ class CoPACRRConfig(PACRRConfig):
 class CoPACRR(WordRanker):
     """PACRR with context, a cascade, and query words in random order."""
 
-    name = "co_pacrr"
-    config_type = CoPACRRConfig
+    info = ModelInfo("co_pacrr", CoPACRRConfig)
     config: CoPACRRConfig
 
     def __init__(self, config: CoPACRRConfig, words: EmbeddingTable | None = None) -> None:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from glassrank.backends.match import match_matrix, ngram_name, pair_mask, unit
-from glassrank.models.model import Output, TokenEmbeddings
+from glassrank.models.model import ModelInfo, Output, TokenEmbeddings
 from glassrank.models.torch_models import EmbeddingTable, WordRanker
 from glassrank.research.papers.ngrams import (
     NGrams,
@@ -76,8 +76,7 @@ class RPACRRConfig:
 class RPACRR(WordRanker):
     """PACRR with dropout, and what its config switches on."""
 
-    name = "rpacrr"
-    config_type = RPACRRConfig
+    info = ModelInfo("rpacrr", RPACRRConfig)
     config: RPACRRConfig
 
     def __init__(self, config: RPACRRConfig, words: EmbeddingTable | None = None) -> None:

@@ -32,14 +32,16 @@ from glassrank.backends.match import (
     unit,
 )
 from glassrank.models.bi_encoders import two_paths
-from glassrank.models.model import Output, TokenEmbeddings
+from glassrank.models.model import ModelInfo, Output, TokenEmbeddings
 from glassrank.models.torch_models import EmbeddingTable, WordRanker
 from glassrank.research.papers.contextual import ContextualLayers, contextual_for_gpu
-from glassrank.research.papers.tk_config import ContextualConfig, TKConfig, TKFamily
+from glassrank.research.papers.tk_config import TK_INFO, ContextualConfig, TKConfig
 
 
-class TK(TKFamily, WordRanker):
+class TK(WordRanker):
     """Contextual words, one match matrix, kernels on two paths."""
+
+    info = TK_INFO
 
     def __init__(self, config: TKConfig, words: EmbeddingTable | None = None) -> None:
         super().__init__(config, words)
@@ -119,11 +121,13 @@ class TKWindowedConfig:
 class TKWindowed(WordRanker):
     """TK over windows of several sizes, the strongest first."""
 
-    name = "tk_windowed"
-    config_type = TKWindowedConfig
-    exact = True
-    summands = ("sizes",)  # (B, S), by window size: its explainer divides them further
-    stores_words = True
+    info = ModelInfo(
+        "tk_windowed",
+        TKWindowedConfig,
+        is_additive=True,
+        summands=("sizes",),  # (B, S), by window size: its explainer divides them further
+        stores_embeddings=True,
+    )
 
     def __init__(self, config: TKWindowedConfig, words: EmbeddingTable | None = None) -> None:
         super().__init__(config, words)

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.backends.configs import Kernels
-from glassrank.models.model import Model
+from glassrank.models.model import ModelInfo
 
 
 @dataclass(frozen=True)
@@ -51,15 +51,14 @@ class TKConfig:
     counts against a document."""
 
 
-class TKFamily(Model):
-    """Contextual words, one match matrix, kernels on two paths."""
-
-    name = "tk"
-    config_type = TKConfig
-    exact = True
-    summands = ("log", "length")
-    weighs_terms = True
-    stores_words = True
+TK_INFO = ModelInfo(
+    "tk",
+    TKConfig,
+    is_additive=True,
+    summands=("log", "length"),
+    has_term_weights=True,
+    stores_embeddings=True,
+)
 
 
 def sinusoidal_positions(length: int, size: int) -> NDArray[np.float32]:

@@ -16,13 +16,15 @@ from glassrank.models.onnx_models import (
     add_outputs,
     softplus,
 )
-from glassrank.research.papers.tk_config import ContextualConfig, TKFamily, sinusoidal_positions
+from glassrank.research.papers.tk_config import TK_INFO, ContextualConfig, sinusoidal_positions
 
 _EPSILON = 1e-6
 
 
-class OnnxTK(TKFamily, OnnxKernelModel):
+class OnnxTK(OnnxKernelModel):
     """TK."""
+
+    info = TK_INFO
 
     def __init__(self, config: Any, weights: Weights, table: tuple[int, ...] | None = None) -> None:
         rows = table[0] if table else 0

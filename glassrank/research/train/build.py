@@ -33,7 +33,7 @@ def build_model(config: TrainConfig, prepared: Prepared, base: Path = Path()) ->
         model = _trained(config, prepared, start_model(config, base))
         if config.start.bert is not None:
             _begin_anew(model, read_pretrained(config.start.bert, base), prepared)
-    elif family_of(config).uses_subwords:
+    elif family_of(config).info.uses_subwords:
         model = _transformer(config, prepared, base)
     else:
         model = _term_model(config, prepared)
@@ -70,13 +70,13 @@ def _term_model(config: TrainConfig, prepared: Prepared) -> Ranker:
             idf,
             trained=config.vectors.train,
         )
-    return family(from_plain(family.config_type, settings, "config"), table)
+    return family(from_plain(family.info.config_type, settings, "config"), table)
 
 
 def _transformer(config: TrainConfig, prepared: Prepared, base: Path) -> Ranker:
     family = family_of(config)
     # What the file says, checked, as the dataclasses have it; what it does not say is the BERT's.
-    checked: Any = from_plain(family.config_type, config.config, "config")
+    checked: Any = from_plain(family.info.config_type, config.config, "config")
     if config.start.bert is None:
         return family(checked)
     for name in ("encoder", "document", "query"):
@@ -85,7 +85,7 @@ def _transformer(config: TrainConfig, prepared: Prepared, base: Path) -> Ranker:
     settings = {name: getattr(checked, name) for name in config.config}
     bert = read_pretrained(config.start.bert, base)
     _check_pieces(bert, prepared)
-    if family.modular:
+    if family.info.is_modular:
         settings["interaction"] = config.start.interaction
     return start_with(bert, family, **settings)
 
@@ -162,11 +162,11 @@ def whole_model(config: TrainConfig, base: Path) -> Ranker | None:
 def _freeze(model: Ranker, start: StartConfig) -> None:
     if start.parts == "all":
         return
-    if not model.modular:
+    if not model.info.is_modular:
         raise InputError(
             f"start.parts = {start.parts!r} needs a model in modules, that is mores, not a "
             f"{model.name}"
         )
     for name, parameter in model.named_parameters():
-        encodes = name.split(".")[0] in model.encoders
+        encodes = name.split(".")[0] in model.info.encoders
         parameter.requires_grad_(encodes == (start.parts == "representation"))

@@ -157,7 +157,7 @@ def _card(folders: Sequence[Path], selection: Selection, measure: str, usage: Us
 def average(runs: Sequence[SavedModel]) -> SavedModel:
     """The first of them, with the mean of all weights."""
     first = runs[0]
-    if any(run.model.name == Ensemble.name for run in runs):
+    if any(run.model.name == Ensemble.info.name for run in runs):
         raise InputError("an ensemble has no weights of its own; take the mean of its members")
     for run in runs[1:]:
         alike = type(run.model) is type(first.model) and run.model.config == first.model.config

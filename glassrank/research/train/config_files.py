@@ -108,8 +108,8 @@ def read_config(path: str | Path) -> TrainConfig:
         raise InputError(f"{path}: tables are nested too deeply") from None
     for tried in settings_to_try(config):
         family = family_of(tried)
-        from_plain(family.config_type, tried.config, "config")
-        if tried.remove_stop_words and family.uses_subwords:
+        from_plain(family.info.config_type, tried.config, "config")
+        if tried.remove_stop_words and family.info.uses_subwords:
             raise InputError(
                 f"remove_stop_words: a {tried.model} reads pieces of whole texts; leave it out"
             )
@@ -177,7 +177,7 @@ def _merged(base: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
 def preparation(config: TrainConfig) -> dict[str, Any]:
     """What prepared arrays depend on. Runs with several seeds, models or losses may share them."""
     plain = to_plain(config)
-    pieces = family_of(config).uses_subwords
+    pieces = family_of(config).info.uses_subwords
     vectors = {n: v for n, v in plain["vectors"].items() if n not in ("train", "saved")}
     return {
         "units": "pieces" if pieces else "words",
@@ -242,7 +242,7 @@ def example(name: str) -> str:
         *_tables("config", settings, f"The settings of {name}; left out, they are as here."),
     ]
     kinds = typing.get_type_hints(TrainConfig)
-    sections = _PIECE_SECTIONS if family.uses_subwords else _SECTIONS
+    sections = _PIECE_SECTIONS if family.info.uses_subwords else _SECTIONS
     rates = {**sections["optimizer"], **_RATES.get(name, {})}
     for section, values in {**sections, "optimizer": rates}.items():
         keys = _keys(values, _notes(kinds[section]))

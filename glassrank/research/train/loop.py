@@ -167,7 +167,7 @@ def stands_still(history: Sequence[Mapping[str, Any]]) -> bool:
 
 def validation_precision(config: TrainConfig, model: Ranker) -> str:
     """Transformers are measured as they are trained, since they take long."""
-    return config.optimizer.precision if model.uses_subwords else "float32"
+    return config.optimizer.precision if model.info.uses_subwords else "float32"
 
 
 def _record(

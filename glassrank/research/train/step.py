@@ -83,7 +83,7 @@ def met(
     model: Ranker, query: TokenEmbeddings, doc: TokenEmbeddings, first_stage: Tensor, precision: str
 ) -> Tensor:
     """(B,). Soft counts need float32, transformers do not."""
-    rounded = precision if model.interacts_rounded else "float32"
+    rounded = precision if model.info.interacts_in_bfloat16 else "float32"
     with rounding(rounded, first_stage.device):
         score: Tensor = model.rank(query, doc, first_stage).score
     return score
@@ -123,7 +123,7 @@ def make_optimizers(model: Ranker, config: OptimizerConfig) -> dict[str, Optimiz
         if name.startswith("words."):
             words.append(parameter)
             continue
-        key = name.split(".")[0] in model.encoders, parameter.ndim > 1
+        key = name.split(".")[0] in model.info.encoders, parameter.ndim > 1
         groups.setdefault(key, []).append(parameter)
     dense = []
     for (encodes, decays), parameters in sorted(groups.items(), reverse=True):

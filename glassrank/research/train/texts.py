@@ -143,7 +143,7 @@ def trained_encoder(config: TrainConfig, base: Path) -> tuple[list[str], TextEnc
     if config.start.model is not None:
         saved = start_model(config, base)
         return saved.vocabulary, text_encoder(saved, unseen=False)
-    if not family_of(config).uses_subwords:
+    if not family_of(config).info.uses_subwords:
         return None
     if config.start.bert is None:
         raise InputError(
@@ -157,10 +157,10 @@ def subword_text(config: TrainConfig, base: Path) -> SubwordText | None:
     """What a model over pieces reads; one that was trained before keeps its own limits. None of a
     model over words."""
     family = family_of(config)
-    if not family.uses_subwords:
+    if not family.info.uses_subwords:
         return None
     settings: Any = (
-        from_plain(family.config_type, config.config, "config")
+        from_plain(family.info.config_type, config.config, "config")
         if config.start.model is None
         else start_model(config, base).model.config
     )

@@ -157,7 +157,7 @@ def test_one_word_meets_one_word() -> None:
     torch.testing.assert_close(out.parts["similarity"], torch.ones(1, 1, 1))
     assert out.score.shape == (1,)
     assert out.score.isfinite().all()
-    assert not ranker.exact
+    assert not ranker.info.is_additive
 
 
 def test_an_empty_document_has_the_score_of_padding() -> None:

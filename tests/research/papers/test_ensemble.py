@@ -33,7 +33,7 @@ def member(name: str, seed: int = 0) -> Ranker:
     vectors = torch.randn(len(WORDS), 12)
     vectors[0] = 0
     table = EmbeddingTable(vectors, torch.rand(len(WORDS)))
-    model = family(from_plain(family.config_type, CASES[name]), table)
+    model = family(from_plain(family.info.config_type, CASES[name]), table)
     with torch.no_grad():
         for parameter_name, parameter in model.named_parameters():
             if not parameter_name.startswith("words."):
@@ -76,8 +76,8 @@ def test_exact_parts_add_up(sizes: list[tuple[int, int]], seed: int) -> None:
     query, doc = texts([q for q, _ in sizes], seed), texts([d for _, d in sizes], seed + 1)
     with torch.no_grad():
         out = model.interact(model.encode_query(query), model.encode_doc(doc))
-    assert model.exact
-    total = sum(out.parts[name].flatten(1).sum(1) for name in model.summands)
+    assert model.info.is_additive
+    total = sum(out.parts[name].flatten(1).sum(1) for name in model.info.summands)
     torch.testing.assert_close(total, out.score, rtol=1e-5, atol=1e-6)
 
 
@@ -85,8 +85,8 @@ def test_parts_are_the_members_under_their_numbers() -> None:
     model = ensemble("knrm", "co_pacrr")
     query, doc = texts([3], 1), texts([9], 2)
     out = model.interact(model.encode_query(query), model.encode_doc(doc))
-    assert not model.exact
-    assert model.summands == ("0.log",)
+    assert not model.info.is_additive
+    assert model.info.summands == ("0.log",)
     knrm = member("knrm")
     own = knrm.interact(knrm.encode_query(query), knrm.encode_doc(doc)).parts
     torch.testing.assert_close(out.parts["0.log"], own["log"] / 2)

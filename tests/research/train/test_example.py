@@ -29,7 +29,7 @@ def test_an_example_is_read_and_its_model_built(tmp_path: Path, name: str) -> No
     device = torch.device("meta" if name in LARGE else "cpu")
     with device, torch.no_grad():
         model = family(
-            from_plain(family.config_type, config.config), EmbeddingTable(torch.ones(4, 300))
+            from_plain(family.info.config_type, config.config), EmbeddingTable(torch.ones(4, 300))
         )
         model.to(device)  # with the kernels, which are made on the CPU
         query, longest = (
@@ -42,7 +42,7 @@ def test_an_example_is_read_and_its_model_built(tmp_path: Path, name: str) -> No
 @pytest.mark.parametrize("name", MODELS)
 def test_an_example_shows_the_models_defaults(tmp_path: Path, name: str) -> None:
     shown = read(tmp_path, example(name)).config
-    kind = MODELS[name].config_type
+    kind = MODELS[name].info.config_type
     assert from_plain(kind, shown) == replace(kind(), **BETTER.get(name, {}))
 
 

@@ -29,7 +29,7 @@ def is_setting(path: str, kind: Any = TrainConfig) -> bool:
     """Of a training config; behind `config.`, of some model's."""
     name, _, rest = path.partition(".")
     if kind is TrainConfig and name == "config":
-        return any(is_setting(rest, family.config_type) for family in MODELS.values())
+        return any(is_setting(rest, family.info.config_type) for family in MODELS.values())
     if not is_dataclass(kind) or name not in {field.name for field in fields(kind)}:
         return False
     return not rest or is_setting(rest, typing.get_type_hints(kind)[name])

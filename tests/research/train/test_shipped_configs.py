@@ -88,7 +88,7 @@ def test_the_runs_of_trec_2019_differ_in_their_vectors_alone() -> None:
 def test_every_model_of_a_table_has_as_many_settings_to_try(table: str) -> None:
     configs = {name: read(CONFIGS / table / f"{name}.toml") for name in SHARED if name != "mores-2"}
     assert {len(config.search) for config in configs.values()} == {2}
-    words = [config for config in configs.values() if not family_of(config).uses_subwords]
+    words = [config for config in configs.values() if not family_of(config).info.uses_subwords]
     parts = "vectors candidates sampler loss search query_length doc_length".split()
     for part in parts:
         assert all(getattr(config, part) == getattr(words[0], part) for config in words), part
