@@ -128,7 +128,7 @@ class Methods:
         values = np.zeros(len(one.words))
         for term in sorted(wanted):
             places = [place for place, own in enumerate(terms) if term in own]
-            factors = method.term(snapshot.term(term).statistics, snapshot.collection)
+            factors = method.term_factors(snapshot.term(term).statistics, snapshot.collection)
             added = method.score(factors, np.array(len(places)), np.array(method.k1, np.float32))
             values[places] += float(added) / max(1, len(places))
         return values

@@ -31,7 +31,7 @@ from glassrank.models.io.load import load_model
 from glassrank.models.io.model_folder import Passages, named_folder
 from glassrank.models.io.torch_files import save_model
 from glassrank.models.pretrained import our_names, read_pretrained
-from glassrank.text.encoder import PieceEncoder
+from glassrank.text.encoder import WordPieceEncoder
 from glassrank.types import Doc
 
 SHARED = Path(__file__).parents[3] / "shared/data"
@@ -107,7 +107,9 @@ def _rows(rows: Sequence[NDArray[np.int32]], name: str) -> Arrays:
     return {f"{name}_ids": np.concatenate(rows).astype(np.uint16), f"{name}_lengths": lengths}
 
 
-def _encoded(encoder: PieceEncoder, texts: Sequence[str], longest: int) -> list[NDArray[np.int32]]:
+def _encoded(
+    encoder: WordPieceEncoder, texts: Sequence[str], longest: int
+) -> list[NDArray[np.int32]]:
     return [text.ids for text in encoder.encode(texts, longest)]
 
 
@@ -150,7 +152,7 @@ def drawn_list(
     return drawn
 
 
-def write_training(folder: Path, encoder: PieceEncoder) -> None:
+def write_training(folder: Path, encoder: WordPieceEncoder) -> None:
     """Lists of all collections, numbered through."""
     docs_ids, query_ids, query, lists, judged = [], [], [], [], []
     for name in TRAIN:
@@ -188,7 +190,7 @@ def write_training(folder: Path, encoder: PieceEncoder) -> None:
     np.savez(folder / "data.npz", prefix=prefix, **both, **labels)
 
 
-def write_judged(folder: Path, encoder: PieceEncoder) -> None:
+def write_judged(folder: Path, encoder: WordPieceEncoder) -> None:
     """Collections that train nothing: dev queries to choose by, test queries to look at once."""
     arrays: Arrays = {}
     reader = PassageReader(encoder, DOC_LENGTH, None, Passages(first=0.5))
@@ -273,7 +275,7 @@ def main() -> None:
         save(asked.folder, asked.name, asked.save, asked.first_stage_weight)
         return
     write_weights(asked.folder)
-    encoder = PieceEncoder(load_model(named_folder("default")[0]).vocabulary)
+    encoder = WordPieceEncoder(load_model(named_folder("default")[0]).vocabulary)
     write_training(asked.folder, encoder)
     write_judged(asked.folder, encoder)
 

@@ -87,10 +87,10 @@ def index(
         to_json,
         update_stores,
     )
-    from glassrank.corpus import passed_over, read_docs
+    from glassrank.corpus import count_skipped_files, read_docs
     from glassrank.index import Index
     from glassrank.text.detection import looks_foreign
-    from glassrank.text.languages import analyzer_for
+    from glassrank.text.languages import get_analyzer
 
     if docs is None and not delete and not merge:
         raise InputError("nothing to do; give documents to index, --delete or --merge")
@@ -136,7 +136,7 @@ def index(
         added = len(changed)
     else:
         changed = Index(out)
-        if language is not None and analyzer_for(language).language != changed.language:
+        if language is not None and get_analyzer(language).language != changed.language:
             raise InputError(
                 f"{out} has language {changed.language!r}, not {language!r}; leave out --language, "
                 "or build another index"
@@ -188,7 +188,7 @@ def index(
         if reader is not None and reader.skipped:
             bad = "1 bad document" if reader.skipped == 1 else f"{reader.skipped:,} bad documents"
             console.say(f"skipped {bad}; the first: {reader.first_skipped}", quiet=quiet)
-        if docs is not None and (skipped := passed_over(docs, format)):
+        if docs is not None and (skipped := count_skipped_files(docs, format)):
             kinds = ", ".join(f"{count:,} {suffix}" for suffix, count in skipped.most_common(5))
             console.say(
                 f"skipped {skipped.total():,} files of unknown formats ({kinds}); to index them, "

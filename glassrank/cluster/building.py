@@ -31,16 +31,16 @@ from glassrank.embeddings.part import OldRows, Part
 from glassrank.embeddings.writer import changing_store
 from glassrank.errors import BusyError, CorruptError, GlassrankError, InputError, wrap_os_errors
 from glassrank.index import Index
-from glassrank.index.index import check_target, located
+from glassrank.index.index import check_target, locate_duplicates
 from glassrank.index.segment import Segment, SegmentRecord, encode_fields
 from glassrank.index.snapshot import Manifest, open_index
-from glassrank.index.writer import changing
+from glassrank.index.writer import open_writer
 from glassrank.models.io.load import load_for_inference
 from glassrank.models.io.model_folder import SavedModel
 from glassrank.storage.atomic_folders import remove_tree
 from glassrank.storage.checksummed_json import read_json, write_json
 from glassrank.storage.folders import Folder
-from glassrank.text.languages import analyzer_for
+from glassrank.text.languages import get_analyzer
 from glassrank.types import Doc
 
 Tasks = Callable[[Callable[..., Any], Sequence[tuple[Any, ...]]], Iterable[tuple[int, Any]]]
@@ -73,18 +73,18 @@ def build_shards(
     that was stopped goes on only if it is the same. `finished` hears how many shards are there."""
     if count < 1:
         raise InputError(f"an index has one shard at least, not {count}")
-    analyzer = analyzer_for(language)
+    analyzer = get_analyzer(language)
     check_target(path, overwrite=overwrite)
     work = path.absolute().with_name(f"{path.name}.building")
     hint = "what was finished is kept"
-    with located(docs), wrap_os_errors(f"build the index {path}", hint):
+    with locate_duplicates(docs), wrap_os_errors(f"build the index {path}", hint):
         work.mkdir(parents=True, exist_ok=True)
         with Folder.open(work) as folder, folder.lock():
             total = _deal(docs, folder, {"source": source, "shards": count, "language": language})
             calls = [(str(work), number, language) for number in range(count) if total[number]]
             for done, _ in enumerate(tasks(build_shard, calls), 1):
                 finished(done)
-            with changing(path, create=Manifest(analyzer.name)) as writer:
+            with open_writer(path, create=Manifest(analyzer.name)) as writer:
                 for _, number, _ in calls:
                     shard = Index(_shard(work, number), verify=False)
                     with open_index(shard.path) as made:

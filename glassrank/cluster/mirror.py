@@ -18,7 +18,7 @@ from glassrank.embeddings.manifest import manifest_in as store_manifest_in
 from glassrank.embeddings.manifest import stores_of
 from glassrank.errors import CorruptError, InputError, wrap_os_errors
 from glassrank.index.segment import SegmentRecord
-from glassrank.index.snapshot import FILE_NAME, Manifest, manifest_in
+from glassrank.index.snapshot import MANIFEST_FILE, Manifest, load_manifest
 from glassrank.index.writer import remove_leftovers
 from glassrank.integrations import extra
 from glassrank.storage.checksummed_json import FileRecord
@@ -60,7 +60,7 @@ class Mirror:
         with self._writing() as folder, folder.lock():
             content, manifest = self._manifest(folder)
             self._segments(folder, manifest.segments)
-            folder.write(FILE_NAME, content)
+            folder.write(MANIFEST_FILE, content)
             remove_leftovers(folder)
         return self.path
 
@@ -89,12 +89,12 @@ class Mirror:
 
     def _manifest(self, folder: Folder) -> tuple[bytes, Manifest]:
         try:
-            content = self._read(FILE_NAME)
+            content = self._read(MANIFEST_FILE)
         except FileNotFoundError:
-            raise InputError(f"{self.url} is not an index (it has no {FILE_NAME})") from None
+            raise InputError(f"{self.url} is not an index (it has no {MANIFEST_FILE})") from None
         with folder.make_child(_INCOMING, exist_ok=True) as incoming:
-            incoming.write(FILE_NAME, content)
-            return content, manifest_in(incoming)
+            incoming.write(MANIFEST_FILE, content)
+            return content, load_manifest(incoming)
 
     def _stores(self) -> list[str]:
         try:
@@ -160,13 +160,13 @@ def publish(path: Path, url: str) -> None:
     before it names stays until the next time: who reads that is not disturbed."""
     files, root = _opened(url)
     with Folder.open(path) as folder:
-        manifest = manifest_in(folder)
+        manifest = load_manifest(folder)
     named = {record.name for record in manifest.segments}
     before: set[str] = set()
-    if files.exists(f"{root}/{FILE_NAME}"):
+    if files.exists(f"{root}/{MANIFEST_FILE}"):
         with tempfile.TemporaryDirectory() as place, Folder.open(place) as folder:
-            folder.write(FILE_NAME, bytes(files.cat_file(f"{root}/{FILE_NAME}")))
-            before = {record.name for record in manifest_in(folder).segments}
+            folder.write(MANIFEST_FILE, bytes(files.cat_file(f"{root}/{MANIFEST_FILE}")))
+            before = {record.name for record in load_manifest(folder).segments}
     for record in manifest.segments:
         for name, file in record.files.items():
             _put(files, path / record.name / name, f"{root}/{record.name}/{name}", file.size)
@@ -178,7 +178,7 @@ def publish(path: Path, url: str) -> None:
             for name, file in part.files.items():
                 _put(files, store / part.name / name, f"{place}/{part.name}/{name}", file.size)
         _put(files, store / STORE_FILE, f"{place}/{STORE_FILE}")
-    _put(files, path / FILE_NAME, f"{root}/{FILE_NAME}")
+    _put(files, path / MANIFEST_FILE, f"{root}/{MANIFEST_FILE}")
     for entry in files.ls(root, detail=False):
         name = str(entry).rstrip("/").rsplit("/", 1)[-1]
         if name.startswith("segment-") and name not in named | before:

@@ -128,7 +128,7 @@ class _Opened:
                 for record in records
             ]
         self.snapshot = Snapshot(view.manifest, segments)
-        index = Index.at(path, self.snapshot)
+        index = Index.from_snapshot(path, self.snapshot)
         self.stages = [
             IndexStage(
                 model,
@@ -178,9 +178,9 @@ class Shard:
     ) -> list[TopK]:
         """The best k of this shard for each query, by numbers and scores of the whole index, whose
         statistics are given."""
-        snapshot = self._open(view).snapshot.part_of(collection, terms)
+        snapshot = self._open(view).snapshot.with_statistics(collection, terms)
         if masks is not None:
-            snapshot = snapshot.masked(
+            snapshot = snapshot.with_masks(
                 [np.unpackbits(bits, count=count).view(np.bool_) for bits, count in masks]
             )
         tops = search(snapshot, queries, k, method, threads=1)

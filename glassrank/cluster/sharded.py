@@ -21,7 +21,7 @@ from glassrank.embeddings import Store
 from glassrank.index import Index
 from glassrank.index.methods import Method, run_method
 from glassrank.index.scoring import BM25, QL
-from glassrank.index.search import TopK, WeightedQuery, join
+from glassrank.index.search import TopK, WeightedQuery, merge_top_k
 from glassrank.index.segment import SegmentRecord
 from glassrank.index.snapshot import Snapshot
 from glassrank.models.model import TokenEmbeddings
@@ -147,7 +147,7 @@ class _Asked:
             view.name for number, view in enumerate(self._views) if number not in answers
         )
         return [
-            join(snapshot, [answers[number][place] for number in sorted(answers)], k)
+            merge_top_k(snapshot, [answers[number][place] for number in sorted(answers)], k)
             for place in range(len(queries))
         ]
 

@@ -1,6 +1,6 @@
 """Documents, queries, judgments and runs, in the field's file formats; the demo corpus."""
 
-from glassrank.corpus.docs import DocReader, passed_over, read_docs, write_docs
+from glassrank.corpus.docs import DocReader, count_skipped_files, read_docs, write_docs
 from glassrank.corpus.pydocs import CORPUS, PYTHON_QUESTIONS, SAMPLE_QUERIES, python_docs
 from glassrank.corpus.queries import (
     read_folds,
@@ -16,7 +16,7 @@ __all__ = [
     "PYTHON_QUESTIONS",
     "SAMPLE_QUERIES",
     "DocReader",
-    "passed_over",
+    "count_skipped_files",
     "python_docs",
     "read_docs",
     "read_folds",

@@ -16,8 +16,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from glassrank.corpus.records import Read, attempted, check_not_empty
-from glassrank.corpus.trec import title_and_text
+from glassrank.corpus.records import Read, check_not_empty, try_doc
+from glassrank.corpus.trec import extract_title_and_text
 from glassrank.errors import InputError
 from glassrank.storage.files import MAX_LINE_BYTES, MAX_ROW_BYTES, check_encoding, reading
 from glassrank.types import Doc
@@ -58,7 +58,7 @@ def read_warc(path: Path, encoding: str = "utf-8") -> Read:
                 continue
             kind, body = _page(fields, content)
             if _TEXT.match(kind):  # no picture, and no answer of a name server
-                yield number, attempted(_doc, fields, kind, body, encoding, path, number)
+                yield number, try_doc(_doc, fields, kind, body, encoding, path, number)
 
 
 def _records(
@@ -156,7 +156,7 @@ def _doc(
         raise InputError.at(path, number, problem)
     charset = _CHARSET.search(kind) or _CHARSET.search(body, 0, _LOOKED_AT)
     text = _decoded(body, charset[1].decode() if charset else encoding, encoding)
-    title, text = ("", text) if _NO_MARKUP.match(kind) else title_and_text(text)
+    title, text = ("", text) if _NO_MARKUP.match(kind) else extract_title_and_text(text)
     check_not_empty(doc_id, title + text, path, number)
     return Doc(doc_id, text, title, fields.get("warc-target-uri", ""))
 
@@ -179,7 +179,7 @@ def read_trec_car(path: Path, encoding: str = "utf-8") -> Read:
             value = values.next(1)
         number = 1
         while value is not _END:
-            yield number, attempted(_paragraph, value, path, number)
+            yield number, try_doc(_paragraph, value, path, number)
             number += 1
             value = values.next(number)
 

@@ -19,19 +19,19 @@ from glassrank.corpus import irds
 from glassrank.corpus.archives import read_trec_car, read_warc
 from glassrank.corpus.records import (
     Read,
-    attempted,
     check_not_empty,
     read_csv,
     read_jsonl,
+    read_text_lines,
     read_tsv,
-    whole_text,
+    try_doc,
 )
 from glassrank.corpus.trec import read_trec_docs
 from glassrank.errors import InputError
 from glassrank.storage.files import atomic_write
 from glassrank.types import Doc
 
-PlacedDoc = tuple[str, int, Doc | InputError]
+LocatedDoc = tuple[str, int, Doc | InputError]
 """A document, or what is wrong with it, with its file (or collection) and its line there."""
 
 SUFFIXES = {
@@ -66,7 +66,7 @@ class DocReader:
     def __init__(
         self,
         name: str,
-        records: Callable[[], Iterator[PlacedDoc]],
+        records: Callable[[], Iterator[LocatedDoc]],
         n_bytes: int | None = None,
         *,
         skip_bad: bool = False,
@@ -132,11 +132,11 @@ def read_docs(
     path = Path(source)
     if format not in (None, "irds", *READERS):
         raise InputError(f"unknown format {format!r}; expected one of {', '.join(READERS)} or irds")
-    if format == "irds" or (format is None and irds.is_name(source)):
+    if format == "irds" or (format is None and irds.is_dataset_name(source)):
         return _read_irds(name)
     if path.is_dir():
         return DocReader(name, lambda: _read_folder(path, format, encoding), skip_bad=skip_bad)
-    kind = format or suffix_format(path)
+    kind = format or format_of_suffix(path)
     if not path.exists():
         raise InputError(f"{name} does not exist; check the path")
     if kind is None:
@@ -160,9 +160,9 @@ def write_docs(docs: Iterable[Doc], path: str | Path) -> None:
             file.write(json.dumps(fields, ensure_ascii=False) + "\n")
 
 
-def suffix_format(path: Path) -> str | None:
+def format_of_suffix(path: Path) -> str | None:
     """
-    >>> suffix_format(Path("docs.jsonl.gz")), suffix_format(Path("beir/scifact"))
+    >>> format_of_suffix(Path("docs.jsonl.gz")), format_of_suffix(Path("beir/scifact"))
     ('jsonl', None)
     """
     return SUFFIXES.get(_without_gz(path).suffix.lower())
@@ -170,11 +170,11 @@ def suffix_format(path: Path) -> str | None:
 
 def read_text(path: Path, encoding: str = "utf-8") -> Read:
     """The whole file is one document; its title is the first Markdown heading or its name."""
-    yield 1, attempted(_whole, path, encoding)
+    yield 1, try_doc(_whole, path, encoding)
 
 
 def _whole(path: Path, encoding: str) -> Doc:
-    text = whole_text(path, encoding)
+    text = read_text_lines(path, encoding)
     check_not_empty(path.name, text, path, 1)
     bare = _without_gz(path)
     heading = _HEADING.search(text) if bare.suffix.lower() in (".md", ".markdown") else None
@@ -209,15 +209,15 @@ def _read_irds(name: str) -> DocReader:
     return DocReader(name, lambda: ((name, number, doc) for number, doc in irds.irds_docs(name)))
 
 
-def _read_file(path: Path, kind: str, encoding: str) -> Iterator[PlacedDoc]:
+def _read_file(path: Path, kind: str, encoding: str) -> Iterator[LocatedDoc]:
     for line, doc in READERS[kind](path, encoding):
         yield str(path), line, doc
 
 
-def passed_over(source: str | Path, format: str | None = None) -> Counter[str]:  # noqa: A002
+def count_skipped_files(source: str | Path, format: str | None = None) -> Counter[str]:  # noqa: A002
     """How many files of a folder are not read, by their suffix; nothing of any other source."""
     folder = Path(source)
-    if not folder.is_dir() or format == "irds" or (format is None and irds.is_name(source)):
+    if not folder.is_dir() or format == "irds" or (format is None and irds.is_dataset_name(source)):
         return Counter()
     files = _folder_files(folder, format)
     return Counter(path.suffix.lower() or path.name for path, kind in files if kind is None)
@@ -225,13 +225,13 @@ def passed_over(source: str | Path, format: str | None = None) -> Counter[str]: 
 
 def _folder_files(folder: Path, wanted: str | None) -> Iterator[tuple[Path, str | None]]:
     """A folder's files with their formats; None for those that are passed over."""
-    by_suffix = wanted is None or any(suffix_format(path) == wanted for path in _files(folder))
+    by_suffix = wanted is None or any(format_of_suffix(path) == wanted for path in _files(folder))
     for path in _files(folder):
-        kind = suffix_format(path) if by_suffix else wanted
+        kind = format_of_suffix(path) if by_suffix else wanted
         yield path, kind if wanted in (None, kind) else None
 
 
-def _read_folder(folder: Path, wanted: str | None, encoding: str) -> Iterator[PlacedDoc]:
+def _read_folder(folder: Path, wanted: str | None, encoding: str) -> Iterator[LocatedDoc]:
     for path, kind in _folder_files(folder, wanted):
         if kind is None:
             continue

@@ -21,10 +21,10 @@ _TOPIC_FIELDS = {
 }
 
 
-def is_name(source: str | Path) -> bool:
+def is_dataset_name(source: str | Path) -> bool:
     """Whether `source` must be a dataset's name: no such file, and no suffix as files have one.
 
-    >>> is_name("beir/scifact"), is_name("car/v1.5"), is_name("missing.tsv")
+    >>> is_dataset_name("beir/scifact"), is_dataset_name("car/v1.5"), is_dataset_name("missing.tsv")
     (True, True, False)
     """
     if str(source).startswith(PREFIX):
@@ -36,14 +36,18 @@ def is_name(source: str | Path) -> bool:
         raise InputError(f"{str(source)!r} cannot be read: {error}") from None
 
 
-def source_in(folder: Path, source: str) -> str:
+def resolve_source(folder: Path, source: str) -> str:
     """What `source` means in a file of this folder: a path from there, or a dataset's name.
 
-    >>> source_in(Path("configs"), "docs.tsv"), source_in(Path("configs"), "irds:beir/scifact")
-    ('configs/docs.tsv', 'irds:beir/scifact')
+    >>> resolve_source(Path("configs"), "docs.tsv")
+    'configs/docs.tsv'
+    >>> resolve_source(Path("configs"), "irds:beir/scifact")
+    'irds:beir/scifact'
     """
     path = folder / source
-    is_path = not source.startswith(PREFIX) and not (is_name(source) and is_name(path))
+    is_path = not source.startswith(PREFIX) and not (
+        is_dataset_name(source) and is_dataset_name(path)
+    )
     return str(path) if is_path else source
 
 

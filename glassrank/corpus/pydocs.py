@@ -208,7 +208,7 @@ def _members(owner: ModuleType | type, prefix: str, source: str) -> Iterator[Doc
         docstring = getattr(value, "__doc__", None)
         if isinstance(docstring, str) and is_useful(docstring):
             try:
-                signature = without_self(str(inspect.signature(cast(Any, value))))
+                signature = strip_self(str(inspect.signature(cast(Any, value))))
             except Exception:  # C functions need not have one, and some have one that is broken
                 signature = ""
             title = shorten(f"{prefix}{name}{signature}")
@@ -341,13 +341,13 @@ def _signature(node: Definition) -> str:
     for argument in ast.walk(function.args):
         if isinstance(argument, ast.arg):
             argument.annotation = None
-    return without_self(f"({ast.unparse(function.args)})")
+    return strip_self(f"({ast.unparse(function.args)})")
 
 
-def without_self(signature: str) -> str:
+def strip_self(signature: str) -> str:
     """A method's signature as its callers see it.
 
-    >>> without_self("(self, /, sep=None)")
+    >>> strip_self("(self, /, sep=None)")
     '(sep=None)'
     """
     return re.sub(r"^\((self|cls|type|module)\b(, /)?(, )?", "(", signature)

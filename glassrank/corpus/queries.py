@@ -45,7 +45,7 @@ def read_queries(
     if format not in (None, *FORMATS):
         raise InputError(f"unknown format {format!r}; expected one of {', '.join(FORMATS)}")
     path = Path(source)
-    if format == "irds" or (format is None and irds.is_name(source)):
+    if format == "irds" or (format is None and irds.is_dataset_name(source)):
         numbered: Iterator[tuple[int, str, str]] = (
             (number, *query)
             for number, query in enumerate(irds.irds_queries(str(source), field), 1)
@@ -175,7 +175,7 @@ def read_qrels(
     """
     if format not in (None, "trec", "irds"):
         raise InputError(f"unknown format {format!r}; expected trec or irds")
-    if format == "irds" or (format is None and irds.is_name(source)):
+    if format == "irds" or (format is None and irds.is_dataset_name(source)):
         numbered: Iterator[tuple[int, Qrel]] = enumerate(irds.irds_qrels(str(source)), 1)
     else:
         numbered = _judgments_of(Path(source))

@@ -33,7 +33,7 @@ Read = Iterator[tuple[int, Doc | InputError]]
 """Line numbers, with a document or what is wrong with it."""
 
 
-def attempted(make: Callable[..., Doc], *arguments: object) -> Doc | InputError:
+def try_doc(make: Callable[..., Doc], *arguments: object) -> Doc | InputError:
     """What comes of it: a document, or what is wrong with it."""
     try:
         return make(*arguments)
@@ -49,7 +49,7 @@ def read_jsonl(path: Path, encoding: str = "utf-8") -> Read:
 
     for number, line in read_lines(path, encoding):
         if line.strip():
-            yield number, attempted(make, line, number)
+            yield number, try_doc(make, line, number)
 
 
 def read_tsv(path: Path, encoding: str = "utf-8") -> Read:
@@ -73,7 +73,7 @@ def read_tsv(path: Path, encoding: str = "utf-8") -> Read:
                     "correct the line, or name other columns in a header line",
                 )
             names = TSV_COLUMNS[len(cells)]
-        yield number, attempted(_from_cells, names, cells, path, number)
+        yield number, try_doc(_from_cells, names, cells, path, number)
 
 
 def read_csv(path: Path, encoding: str = "utf-8") -> Read:
@@ -96,7 +96,7 @@ def read_csv(path: Path, encoding: str = "utf-8") -> Read:
                         "add or rename the columns",
                     )
             elif cells:
-                yield number, attempted(_from_cells, names, cells, path, number)
+                yield number, try_doc(_from_cells, names, cells, path, number)
             number = rows.line_num + 1
     except csv.Error as error:
         raise InputError.at(
@@ -127,11 +127,11 @@ def make_doc(fields: Mapping[str, object], path: Path, line: int) -> Doc:
     return Doc(doc_id, text, title, source, {**metadata, **rest})
 
 
-def docs_from(given: Iterable[object]) -> Iterator[Doc]:
+def to_docs(given: Iterable[object]) -> Iterator[Doc]:
     """Documents, dicts with the names of a JSONL file's fields, or texts. Without an id, the place
     among them, from 0 on, is one.
 
-    >>> [doc.doc_id for doc in docs_from(["Owls hoot.", {"id": "b", "text": "Dogs bark."}])]
+    >>> [doc.doc_id for doc in to_docs(["Owls hoot.", {"id": "b", "text": "Dogs bark."}])]
     ['0', 'b']
     """
     if isinstance(given, str | bytes | Mapping):
@@ -162,7 +162,7 @@ def check_not_empty(doc_id: str, text: str, path: Path, line: int) -> None:
         )
 
 
-def whole_text(path: Path, encoding: str) -> str:
+def read_text_lines(path: Path, encoding: str) -> str:
     """A file that is one text."""
     lines, size = [], 0
     for number, line in read_lines(path, encoding):

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from glassrank.corpus.records import Read, attempted, check_not_empty, check_size, whole_text
+from glassrank.corpus.records import Read, check_not_empty, check_size, read_text_lines, try_doc
 from glassrank.errors import InputError
 from glassrank.storage.files import read_lines
 from glassrank.types import Doc
@@ -56,7 +56,7 @@ def read_trec_docs(path: Path, encoding: str = "utf-8") -> Read:
                     check_size(size, path, start)
             elif piece.startswith("</"):
                 if start:
-                    yield start, attempted(_parse_doc, "\n".join(parts), path, start)
+                    yield start, try_doc(_parse_doc, "\n".join(parts), path, start)
                 start, parts = 0, []
             elif start:
                 raise _unclosed("DOC", path, start)
@@ -73,15 +73,15 @@ def _parse_doc(markup: str, path: Path, line: int) -> Doc:
         raise InputError.at(
             path, line, "expected <DOCNO>id</DOCNO> in the <DOC>, found none; add it"
         )
-    title, text = title_and_text(markup)
+    title, text = extract_title_and_text(markup)
     check_not_empty(doc_id, title + text, path, line)
     return Doc(doc_id, text, title)
 
 
-def title_and_text(markup: str) -> tuple[str, str]:
+def extract_title_and_text(markup: str) -> tuple[str, str]:
     """Of a TREC document or an HTML page.
 
-    >>> title_and_text("<html><title>Owls</title><script>x()</script><p>They <b>hoot</b></html>")
+    >>> extract_title_and_text("<title>Owls</title><script>x()</script><p>They <b>hoot</b>")
     ('Owls', 'They hoot')
     """
     titled = next(_elements(markup, _TITLE), None)
@@ -162,7 +162,7 @@ def _unescaped(text: str) -> str:
 def read_topics(path: Path, field: str, encoding: str = "utf-8") -> Iterator[tuple[int, str, str]]:
     """(line, query id, text) of each topic; `field` is a key of `TOPIC_FIELDS`."""
     wanted = re.compile(rf"<(?:{TOPIC_FIELDS[field]})>", re.IGNORECASE)
-    text = whole_text(path, encoding)
+    text = read_text_lines(path, encoding)
     openings = [match.start() for match in _TOPIC.finditer(_to_last_bracket(text)[0])]
     if not openings:
         raise InputError(

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from glassrank.explanations.headlines import headline
 from glassrank.explanations.structure import CONTEXT, FIRST_STAGE, Against, Kind, ScorePart
-from glassrank.text.english import MARKERS, folded
+from glassrank.text.english import MARKERS, fold_function_words
 
 
 class Key(NamedTuple):
@@ -99,7 +99,7 @@ def differences(own: Values, others: Values, words: Sequence[str]) -> ScorePart:
         if any(key.term == q for key in keys)
     )
     written = [word for word in words if word not in MARKERS]
-    is_small = dict(zip(written, folded(written), strict=True))
+    is_small = dict(zip(written, fold_function_words(written), strict=True))
     content = [term for term in terms if is_small.get(term.name) is False]
     small = [term for term in terms if is_small.get(term.name) is not False]
     rest = _largest_first(

@@ -17,7 +17,7 @@ from glassrank.explanations.explanation import Explanation
 from glassrank.explanations.structure import FIRST_STAGE, ScorePart
 from glassrank.index import Index
 from glassrank.index.methods import RM3, parse_method
-from glassrank.index.search import term_scores
+from glassrank.index.search import score_terms
 
 _ROUNDING = 1e-4
 """Of a score: what sums of float32 in another order may differ by."""
@@ -46,7 +46,7 @@ class FirstStageTerms:
         where scores are no sums over the query's terms."""
         if isinstance(self._method, RM3):
             return None
-        values = term_scores(self._snapshot, self._query, docs, self._method) @ self._shares
+        values = score_terms(self._snapshot, self._query, docs, self._method) @ self._shares
         totals = np.asarray(scores, np.float64)
         rest = totals - values.sum(1)
         if (np.abs(rest) > _ROUNDING * np.maximum(1, np.abs(totals))).any():

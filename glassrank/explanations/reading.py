@@ -20,7 +20,7 @@ from glassrank.models.model import SubwordText, TokenBatch
 from glassrank.models.text_batches import batch_of
 from glassrank.rerank import Reranker
 from glassrank.text import Vocabulary, split_words
-from glassrank.text.encoder import PieceEncoder
+from glassrank.text.encoder import WordPieceEncoder
 from glassrank.text.english import is_function_word
 from glassrank.text.published_tokenizer import PublishedTokenizer
 from glassrank.types import Doc
@@ -216,7 +216,7 @@ def _reader(vocabulary: tuple[str, ...], lowercase: bool) -> "SubwordReader":
     return SubwordReader(vocabulary, lowercase)
 
 
-class SubwordReader(PieceEncoder):
+class SubwordReader(WordPieceEncoder):
     """An encoder that also tells where the pieces stand in the text."""
 
     def read(self, text: str, longest: int, most_words: int | None) -> Subwords:

@@ -24,11 +24,11 @@ from numpy.typing import NDArray
 from glassrank.errors import InputError, describe_type
 from glassrank.index.segment import Segment
 
-Given = str | Sequence[str] | Mapping[str, Any]
+FilterSpec = str | Sequence[str] | Mapping[str, Any]
 """Conditions as people and programs write them."""
 
-MOST_CONDITIONS = 32
-MOST_VALUES = 1_000
+MAX_CONDITIONS = 32
+MAX_VALUES = 1_000
 _LONGEST = 10_000
 _SHOWN, _SHOWN_OF = 10, 80
 
@@ -38,7 +38,7 @@ _WRITTEN = re.compile(r"\s*([^<>=\s](?:[^<>=]*[^<>=\s])?)\s*(==|<=|>=|=|<|>)(.*)
 _ONE_OF = re.compile(r"\s*([^<>=\s](?:[^<>=]*?[^<>=\s])?)\s+in\s+(.*)", re.DOTALL)
 
 
-class Kind(StrEnum):
+class FieldType(StrEnum):
     """Of what can be compared. Anything else, such as an object, is there but fits nothing."""
 
     FLAG = "true and false"
@@ -62,7 +62,7 @@ class Column(NamedTuple):
         return mask
 
 
-Field = dict[Kind, Column]
+Field = dict[FieldType, Column]
 Columns = dict[str, Field]
 
 _NUMBER = re.compile(r"[+-]?[0-9]{1,30}(\.[0-9]{0,30})?([eE][+-]?[0-9]{1,3})?", re.ASCII)
@@ -70,7 +70,7 @@ _NUMBER = re.compile(r"[+-]?[0-9]{1,30}(\.[0-9]{0,30})?([eE][+-]?[0-9]{1,3})?", 
 
 def columns(segment: Segment) -> Columns:
     """Of all documents, deleted ones too."""
-    rows: dict[str, dict[Kind, tuple[list[int], list[Any]]]] = {}
+    rows: dict[str, dict[FieldType, tuple[list[int], list[Any]]]] = {}
     for doc in np.flatnonzero(np.diff(segment.fields.offsets)).tolist():
         for name, value in segment.metadata(doc).items():
             field = rows.setdefault(name, {})
@@ -83,17 +83,17 @@ def columns(segment: Segment) -> Columns:
     }
 
 
-def _values(value: object) -> Iterator[tuple[Kind, bool | float | str]]:
+def _values(value: object) -> Iterator[tuple[FieldType, bool | float | str]]:
     """One, or those of a list."""
     for single in value if isinstance(value, list) else [value]:
         if isinstance(single, bool):
-            yield Kind.FLAG, single
+            yield FieldType.FLAG, single
         elif isinstance(single, str):
-            yield Kind.TEXT, single
+            yield FieldType.TEXT, single
             if (number := as_number(single)) is not None:
-                yield Kind.TEXT_NUMBER, number
+                yield FieldType.TEXT_NUMBER, number
         elif isinstance(single, int | float):
-            yield Kind.NUMBER, single
+            yield FieldType.NUMBER, single
 
 
 def _column(docs: list[int], values: list[Any]) -> Column:
@@ -128,14 +128,14 @@ class Condition(NamedTuple):
     values: tuple[Value, ...]
 
 
-Where = tuple[Condition, ...]
+Filter = tuple[Condition, ...]
 
 
-def parse_where(given: Given) -> Where:
+def parse_filter(given: FilterSpec) -> Filter:
     """
-    >>> parse_where("year >= 2019") == parse_where(["year>=2019"])
+    >>> parse_filter("year >= 2019") == parse_filter(["year>=2019"])
     True
-    >>> parse_where({"year": {">=": 2019}, "lang": ["en", "de"]})[0].values[0].value
+    >>> parse_filter({"year": {">=": 2019}, "lang": ["en", "de"]})[0].values[0].value
     2019
     """
     if isinstance(given, str):
@@ -151,11 +151,11 @@ def parse_where(given: Given) -> Where:
             'a filter is {"field": value}, or texts such as '
             + f"{_FORMS}, not {describe_type(given)}"
         )
-    if len(conditions) > MOST_CONDITIONS or any(
-        len(each.values) > MOST_VALUES for each in conditions
+    if len(conditions) > MAX_CONDITIONS or any(
+        len(each.values) > MAX_VALUES for each in conditions
     ):
         raise InputError(
-            f"a filter has at most {MOST_CONDITIONS} conditions, of {MOST_VALUES:,} values each"
+            f"a filter has at most {MAX_CONDITIONS} conditions, of {MAX_VALUES:,} values each"
         )
     return conditions
 
@@ -207,11 +207,11 @@ def _value(field: str, value: object) -> Value:
     )
 
 
-Reading = tuple[Kind, Any]
+Reading = tuple[FieldType, Any]
 """As what a value is looked for."""
 
 
-def masks(where: Where, parts: Sequence[tuple[Columns, int]]) -> list[NDArray[np.bool_]]:
+def masks(where: Filter, parts: Sequence[tuple[Columns, int]]) -> list[NDArray[np.bool_]]:
     """Which documents are chosen of each part: its columns, and how many documents it has."""
     chosen = [np.ones(count, np.bool_) for _, count in parts]
     for condition in where:
@@ -237,13 +237,15 @@ def _meant(condition: Condition, parts: Sequence[Columns]) -> list[Reading]:
     for value in condition.values:
         readings = [each for each in _readings(condition.compare, value) if each[0] in held]
         if not readings:
-            known = " and ".join(kind for kind in Kind if kind in held - {Kind.TEXT_NUMBER})
+            known = " and ".join(
+                kind for kind in FieldType if kind in held - {FieldType.TEXT_NUMBER}
+            )
             raise InputError(
                 f"{condition.field!r} holds {known or 'nothing that can be compared'}; it cannot "
                 f"be compared by {condition.compare} with {repr(value.value)[:_SHOWN_OF]}"
             )
-        if any(kind is Kind.TEXT_NUMBER for kind, _ in readings):
-            readings = [each for each in readings if each[0] is not Kind.TEXT]
+        if any(kind is FieldType.TEXT_NUMBER for kind, _ in readings):
+            readings = [each for each in readings if each[0] is not FieldType.TEXT]
         meant += readings
     return meant
 
@@ -269,18 +271,18 @@ def _readings(compare: str, value: Value) -> list[Reading]:
     given = value.value
     if not value.written:
         if isinstance(given, bool):
-            return [(Kind.FLAG, given)] if compare == "=" else []
+            return [(FieldType.FLAG, given)] if compare == "=" else []
         if isinstance(given, str):
-            return [(Kind.TEXT, given)]
-        return [(Kind.NUMBER, given), (Kind.TEXT_NUMBER, given)]
+            return [(FieldType.TEXT, given)]
+        return [(FieldType.NUMBER, given), (FieldType.TEXT_NUMBER, given)]
     text = str(given)
     number = as_number(text)
-    readings: list[Reading] = [] if number is None else [(Kind.NUMBER, number)]
+    readings: list[Reading] = [] if number is None else [(FieldType.NUMBER, number)]
     if compare != "=" and number is not None:
-        readings.append((Kind.TEXT_NUMBER, number))
-    readings.append((Kind.TEXT, text))
+        readings.append((FieldType.TEXT_NUMBER, number))
+    readings.append((FieldType.TEXT, text))
     if compare == "=" and text.lower() in ("true", "false"):
-        readings.append((Kind.FLAG, text.lower() == "true"))
+        readings.append((FieldType.FLAG, text.lower() == "true"))
     return readings
 
 

@@ -27,7 +27,7 @@ class ScoredIds(NamedTuple):
     scores: Sequence[float]
 
 
-class FoundIds(NamedTuple):
+class CandidateIds(NamedTuple):
     """The same of one that may have no scores: then its order says nothing."""
 
     ids: Sequence[Any]
@@ -52,7 +52,7 @@ class DocSource(Protocol):
         """One for each id, in their order: its text, or a dict with a `text`, or a `Doc`."""
 
 
-class IndexSearch:
+class IndexFirstStage:
     """An index of ours as a first stage, to be fused with another, or for its documents."""
 
     def __init__(self, index: Index, method: str | Method = "bm25") -> None:
@@ -69,10 +69,10 @@ class IndexSearch:
         return [self._index.doc(doc_id) for doc_id in doc_ids]
 
 
-def ask(first_stage: FirstStage, query: str, k: int, deadline: Deadline = NEVER) -> ScoredIds:
+def retrieve(first_stage: FirstStage, query: str, k: int, deadline: Deadline = NEVER) -> ScoredIds:
     """The candidates of one query, best first; one sentence where the first stage fails, is late,
     or answers what cannot be ranked."""
-    ids, scores = find(first_stage, query, k, deadline)
+    ids, scores = retrieve_ids(first_stage, query, k, deadline)
     if scores is None:
         raise InputError(
             f"{_name(first_stage)} answered without scores; only a TextPipeline can do without"
@@ -80,10 +80,12 @@ def ask(first_stage: FirstStage, query: str, k: int, deadline: Deadline = NEVER)
     return ScoredIds(ids, scores)
 
 
-def find(first_stage: FirstStage, query: str, k: int, deadline: Deadline = NEVER) -> FoundIds:
+def retrieve_ids(
+    first_stage: FirstStage, query: str, k: int, deadline: Deadline = NEVER
+) -> CandidateIds:
     """The same, where it may do without scores."""
     name = _name(first_stage)
-    answer = in_time(name, lambda: first_stage.search(query, k), deadline)
+    answer = call_by_deadline(name, lambda: first_stage.search(query, k), deadline)
     try:
         given, values = answer
         ids = list(given)[:k]
@@ -99,14 +101,14 @@ def find(first_stage: FirstStage, query: str, k: int, deadline: Deadline = NEVER
             raise InputError(f"{name} answered with a score that is no number")
     if len(set(ids)) < len(ids):
         raise InputError(f"{name} answered with the same id twice; each document may come once")
-    return FoundIds(ids, scores)
+    return CandidateIds(ids, scores)
 
 
 def _name(first_stage: FirstStage) -> str:
     return f"the first stage {type(first_stage).__name__}"
 
 
-def in_time(name: str, call: Callable[[], Result], deadline: Deadline) -> Result:
+def call_by_deadline(name: str, call: Callable[[], Result], deadline: Deadline) -> Result:
     """What somebody else's code answers by the deadline. Nothing stops it if it is late, but nobody
     waits for it either."""
     if isinf(deadline.at):
@@ -201,7 +203,7 @@ class Hybrid:
 
     def search(self, query: str, k: int) -> ScoredIds:
         """The best k of what all have found, k each."""
-        lists = [ask(first_stage, query, k) for first_stage in self._first_stages]
+        lists = [retrieve(first_stage, query, k) for first_stage in self._first_stages]
         if self._by == "rank":
             fused = reciprocal_rank_fusion([ids for ids, _ in lists], self._weights)
         else:

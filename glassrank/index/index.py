@@ -12,16 +12,16 @@ import numpy as np
 
 from glassrank.deadline import NEVER, Deadline
 from glassrank.errors import DuplicateIdError, GlassrankError, InputError, wrap_os_errors
-from glassrank.index.filters import Given, parse_where
+from glassrank.index.filters import FilterSpec, parse_filter
 from glassrank.index.methods import Method, parse_method, run_method
-from glassrank.index.search import TopK, affordable
+from glassrank.index.search import TopK, drop_high_df_terms
 from glassrank.index.segment import SegmentRecord
-from glassrank.index.snapshot import FILE_NAME, Manifest, Snapshot, read_manifest
-from glassrank.index.snippets import Snippets, show_snippet
-from glassrank.index.writer import UNCHANGED, changing, check_names
+from glassrank.index.snapshot import MANIFEST_FILE, Manifest, Snapshot, read_manifest
+from glassrank.index.snippets import SnippetMaker, make_snippet
+from glassrank.index.writer import UNCHANGED, check_is_index, open_writer
 from glassrank.storage.folders import Folder
 from glassrank.text.analysis import Analyzer
-from glassrank.text.languages import analyzer_for, analyzer_like
+from glassrank.text.languages import get_analyzer, get_analyzer_by_name
 from glassrank.tracing import span
 from glassrank.types import Doc, Hit, Query, Ranking, Run
 
@@ -60,7 +60,10 @@ class Index:
         self._move_to(Snapshot.open(self.path, verify=verify, seen=seen))
 
     def _move_to(self, snapshot: Snapshot) -> None:
-        made_with, analyzer = snapshot.manifest.analyzer, analyzer_like(snapshot.manifest.analyzer)
+        made_with, analyzer = (
+            snapshot.manifest.analyzer,
+            get_analyzer_by_name(snapshot.manifest.analyzer),
+        )
         if analyzer.name != made_with:
             raise InputError(
                 f"{self.path} was made with the analyzer {made_with!r}, this version has "
@@ -69,7 +72,7 @@ class Index:
         self._snapshot, self._analyzer = snapshot, analyzer
 
     @classmethod
-    def at(cls, path: str | Path, snapshot: Snapshot) -> "Index":
+    def from_snapshot(cls, path: str | Path, snapshot: Snapshot) -> "Index":
         """One that is open already, or a part of one."""
         index = cls.__new__(cls)
         index.path = Path(path)
@@ -89,9 +92,9 @@ class Index:
         what has no id, as a text, is called by its place among them, from 0 on. `language` is
         theirs, and that of queries: `de`, `fr`, `ja`, …, or `auto` where each has its own."""
         path = Path(path)
-        analyzer = analyzer_for(language)
+        analyzer = get_analyzer(language)
         check_target(path, overwrite=overwrite)
-        with located(docs), changing(path, create=Manifest(analyzer.name)) as writer:
+        with locate_duplicates(docs), open_writer(path, create=Manifest(analyzer.name)) as writer:
             if not writer.add(_docs_from(docs)):
                 raise InputError("there are no documents to index; check the input")
         with _committed(path):
@@ -118,7 +121,7 @@ class Index:
         merge: bool = False,
     ) -> ChangeCounts:
         """First deletes, then adds, then merges, and all of it at once or nothing."""
-        with located(add), changing(self.path) as writer:
+        with locate_duplicates(add), open_writer(self.path) as writer:
             deleted = writer.delete(delete)
             added = 0 if add is None else writer.add(_docs_from(add), replace_existing=replace)
             if merge:
@@ -147,7 +150,7 @@ class Index:
         k: int = 10,
         method: str | Method = "bm25",
         *,
-        where: Given | None = None,
+        where: FilterSpec | None = None,
     ) -> Ranking:
         """One query. `method` is `bm25`, `ql`, `bm25+rm3` or `ql+rm3`, with parameters if need be:
         `bm25(k1=1.2,b=0.75)`. With `where`, among the documents that fit it:
@@ -157,7 +160,7 @@ class Index:
         top = self._run([query], k, method, snapshot, threads=1, where=where)[0]
         hits = tuple(
             Hit(rank, snapshot.doc_id(number), score).with_reader(
-                partial(snapshot.doc, number), self.show_for(query)
+                partial(snapshot.doc, number), self.snippet_function(query)
             )
             for rank, (number, score) in enumerate(
                 zip(top.docs.tolist(), top.scores.tolist(), strict=True), 1
@@ -172,7 +175,7 @@ class Index:
         method: str | Method = "bm25",
         threads: int | None = None,
         *,
-        where: Given | None = None,
+        where: FilterSpec | None = None,
     ) -> Run:
         """Many queries at once, on all cores unless `threads` says otherwise; `where` as in
         `search`."""
@@ -195,7 +198,7 @@ class Index:
         threads: int | None = None,
         deadline: Deadline = NEVER,
         *,
-        where: Given | None = None,
+        where: FilterSpec | None = None,
     ) -> list[TopK]:
         """The same as numbers: what the second stage starts from. See `Snapshot.doc`."""
         return self._run(queries, k, method, self._snapshot, threads, deadline, where)
@@ -204,10 +207,10 @@ class Index:
         """What is looked for: words without endings, and without those that are in every text."""
         return self._analyzer(query)
 
-    def left_out(self, query: str) -> list[str]:
+    def dropped_terms(self, query: str) -> list[str]:
         """The terms of a query that are too common to be looked for by a deadline, if any."""
         terms = dict.fromkeys(self._analyzer(query), 1.0)
-        kept = affordable(self._snapshot, terms)
+        kept = drop_high_df_terms(self._snapshot, terms)
         return [term for term in terms if term not in kept]
 
     def _run(
@@ -218,12 +221,12 @@ class Index:
         snapshot: Snapshot,
         threads: int | None,
         deadline: Deadline = NEVER,
-        where: Given | None = None,
+        where: FilterSpec | None = None,
     ) -> list[TopK]:
         if k < 1:
             raise InputError(f"at least one result must be asked for, not {k}")
-        if where is not None and (conditions := parse_where(where)):
-            snapshot = snapshot.filtered(conditions)
+        if where is not None and (conditions := parse_filter(where)):
+            snapshot = snapshot.with_filter(conditions)
         parsed = parse_method(method) if isinstance(method, str) else method
         with span("tokenize"):
             terms = [self._analyzer(text) for text in queries]
@@ -252,15 +255,15 @@ class Index:
         """All documents that are not deleted."""
         return self._snapshot.docs()
 
-    def snippets(self, query: str) -> Snippets:
+    def snippets(self, query: str) -> SnippetMaker:
         """Makes of texts the parts that show best why they were found."""
-        return Snippets(query, self._analyzer)
+        return SnippetMaker(query, self._analyzer)
 
-    def show_for(self, query: str) -> Callable[[str, tuple[int, int] | None], str]:
+    def snippet_function(self, query: str) -> Callable[[str, tuple[int, int] | None], str]:
         """What makes a hit's snippet of its text and passage."""
-        return partial(show_snippet, query, self._analyzer)
+        return partial(make_snippet, query, self._analyzer)
 
-    def pinned(self) -> "Index":
+    def pin(self) -> "Index":
         """The index as it is now, and stays: all that is read from it belongs together."""
         return copy.copy(self)
 
@@ -300,20 +303,20 @@ class Index:
 
 
 def _docs_from(given: Iterable[Doc | Mapping[str, Any] | str]) -> Iterator[Doc]:
-    from glassrank.corpus.records import docs_from  # who only searches does not wait for it
+    from glassrank.corpus.records import to_docs  # who only searches does not wait for it
 
-    return docs_from(given)
+    return to_docs(given)
 
 
 def check_target(path: Path, *, overwrite: bool) -> None:
     """Whether an index may be built here: nothing else is there, or it may be overwritten."""
     with wrap_os_errors(f"write the index {path}", UNCHANGED):
         there = _names(path)
-    if FILE_NAME in there and not overwrite:
+    if MANIFEST_FILE in there and not overwrite:
         raise InputError(
             f"{path} holds an index already; add to it, or overwrite it, or choose another name"
         )
-    check_names(path, there)
+    check_is_index(path, there)
 
 
 def _names(path: Path) -> list[str]:
@@ -339,7 +342,7 @@ def _committed(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def located(docs: Iterable[Any] | None) -> Iterator[None]:
+def locate_duplicates(docs: Iterable[Any] | None) -> Iterator[None]:
     """Names the lines of a duplicate id, if the documents come from somewhere that can tell."""
     try:
         yield

@@ -12,18 +12,18 @@ import numpy as np
 
 from glassrank.index.scoring import BM25, CollectionStatistics, TermStatistics
 from glassrank.index.search import TopK
-from glassrank.index.snippets import Snippets, show_snippet
+from glassrank.index.snippets import SnippetMaker, make_snippet
 from glassrank.text import EnglishAnalyzer
 from glassrank.text.analysis import Analyzer
 
 ENGLISH = EnglishAnalyzer()  # it remembers the stems of words from one list to the next
 
 
-def show_for(
+def snippet_function(
     query: str, analyzer: Analyzer = ENGLISH
 ) -> Callable[[str, tuple[int, int] | None], str]:
     """What makes the snippet of a text of a list."""
-    return partial(show_snippet, query, analyzer)
+    return partial(make_snippet, query, analyzer)
 
 
 def rank_by_bm25(
@@ -39,16 +39,16 @@ def rank_by_bm25(
     rows = {term: row for row, term in enumerate(weights)}
     sizes = np.array([len(text) for text in texts], np.int64)
     # One search in all of them takes half the time of one in each.
-    matches = Snippets(query, analyzer).matches(" ".join(texts))
+    matches = SnippetMaker(query, analyzer).matches(" ".join(texts))
     ends = np.cumsum(sizes + 1)
     places = np.searchsorted(ends, [start for start, _, _ in matches], side="right")
     counts = np.zeros((len(rows), len(texts)), np.float32)  # (T, N)
     np.add.at(counts, (np.array([rows[term] for *_, term in matches], np.int64), places), 1)
     collection = CollectionStatistics(len(texts), int(sizes.sum()))
-    lengths = method.lengths(sizes, collection)
+    lengths = method.length_norms(sizes, collection)
     scores = np.zeros(len(texts), np.float32)
     for weight, count in zip(weights.values(), counts, strict=True):
         statistics = TermStatistics(int((count > 0).sum()), int(count.sum()))
-        scores += weight * method.score(method.term(statistics, collection), count, lengths)
+        scores += weight * method.score(method.term_factors(statistics, collection), count, lengths)
     order = np.argsort(-scores, kind="stable")
     return TopK(order, scores[order])

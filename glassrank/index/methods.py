@@ -19,7 +19,7 @@ import regex
 from glassrank.deadline import NEVER, Deadline
 from glassrank.errors import InputError
 from glassrank.index.scoring import BM25, QL
-from glassrank.index.search import TopK, WeightedQuery, affordable, search
+from glassrank.index.search import TopK, WeightedQuery, drop_high_df_terms, search
 from glassrank.index.snapshot import Snapshot
 from glassrank.text import EnglishAnalyzer
 
@@ -78,7 +78,7 @@ def _relevance_model(
 def _frequent_terms(snapshot: Snapshot, number: int, n: int, until: Deadline) -> dict[str, float]:
     """A document's n most frequent terms that may join a query, and how often it has them; of those
     that it has as often, the first by their bytes."""
-    segment, local = snapshot.place(number)
+    segment, local = snapshot.locate(number)
     terms, counts = segment.vector(local)
     most_docs = _COMMON * snapshot.collection.docs
     english = snapshot.manifest.analyzer == EnglishAnalyzer.name
@@ -134,7 +134,7 @@ def run_method(
         return (
             queries
             if deadline.at == float("inf")
-            else [affordable(snapshot, query) for query in queries]
+            else [drop_high_df_terms(snapshot, query) for query in queries]
         )
 
     weighted = bounded([Counter(query) for query in queries])

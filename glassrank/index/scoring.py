@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float32]
 
-ALMOST_NOTHING = 1e-30
+MIN_TERM_SCORE = 1e-30
 """A term that matches adds at least this, so that a document of score 0 is a match still."""
 
 
@@ -52,15 +52,15 @@ class BM25:
     rounded: bool = False
     """Lengths as Lucene stores them, for the same ranking to the last document."""
 
-    def term(self, term: TermStatistics, collection: CollectionStatistics) -> TermFactors:
+    def term_factors(self, term: TermStatistics, collection: CollectionStatistics) -> TermFactors:
         """What a term contributes, whatever the document."""
         return TermFactors(
             float(np.log1p((collection.docs - term.docs + 0.5) / (term.docs + 0.5))), 1.0
         )
 
-    def lengths(self, lengths: NDArray[Any], collection: CollectionStatistics) -> Floats:
+    def length_norms(self, lengths: NDArray[Any], collection: CollectionStatistics) -> Floats:
         """What each document's length adds to the denominator."""
-        lengths = rounded_lengths(lengths) if self.rounded else lengths
+        lengths = quantize_lengths(lengths) if self.rounded else lengths
         relative = lengths / max(collection.average_length, 1e-9)
         return np.asarray(self.k1 * (1 - self.b + self.b * relative), np.float32)
 
@@ -79,26 +79,26 @@ class QL:
     mu: float = 1000.0
     rounded: bool = False
 
-    def term(self, term: TermStatistics, collection: CollectionStatistics) -> TermFactors:
+    def term_factors(self, term: TermStatistics, collection: CollectionStatistics) -> TermFactors:
         """What a term contributes, whatever the document."""
         probability = (term.occurrences + 1) / (collection.tokens + 1)
         return TermFactors(1.0, 1 / (self.mu * probability))
 
-    def lengths(self, lengths: NDArray[Any], collection: CollectionStatistics) -> Floats:
+    def length_norms(self, lengths: NDArray[Any], collection: CollectionStatistics) -> Floats:
         """What each document's length adds for each term."""
-        lengths = rounded_lengths(lengths) if self.rounded else lengths
+        lengths = quantize_lengths(lengths) if self.rounded else lengths
         return np.asarray(np.log(self.mu / (lengths + self.mu)), np.float32)
 
     def score(self, term: TermFactors, counts: NDArray[Any], lengths: Floats) -> NDArray[Any]:
         """Of a term that occurs so often; the plain form of what is compiled."""
         matched = term.weight * (np.log1p(term.scale * counts) + lengths)
-        return np.asarray(np.maximum(matched, ALMOST_NOTHING))
+        return np.asarray(np.maximum(matched, MIN_TERM_SCORE))
 
 
-def rounded_lengths(lengths: NDArray[Any]) -> NDArray[np.int64]:
+def quantize_lengths(lengths: NDArray[Any]) -> NDArray[np.int64]:
     """Lucene keeps a length in one byte: exact up to 40, then four leading bits of what passes 24.
 
-    >>> rounded_lengths(np.array([40, 81, 129, 210])).tolist()
+    >>> quantize_lengths(np.array([40, 81, 129, 210])).tolist()
     [40, 80, 128, 200]
     """
     above = np.maximum(lengths.astype(np.int64) - 24, 0)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.backends.compiled import worth_loading
-from glassrank.index.packing import PLAIN_COST, plain_unpack_rows
+from glassrank.index.packed_postings import NUMPY_COST, unpack_postings_numpy
 from glassrank.index.scoring import BM25, QL, Floats
 from glassrank.index.snapshot import Snapshot
 from glassrank.index.topk import (
@@ -30,7 +30,7 @@ WeightedQuery = Mapping[str, float]
 
 _QUERIES_AT_ONCE = 32
 
-MOST_POSTINGS = 30_000_000
+MAX_POSTINGS = 30_000_000
 """That a query with a deadline has looked at: a fraction of a second, on an index of any size."""
 
 
@@ -67,7 +67,7 @@ def search(
     return [result for chunk in results for result in chunk]
 
 
-def term_scores(
+def score_terms(
     snapshot: Snapshot, query: WeightedQuery, docs: NDArray[np.int64], method: BM25 | QL
 ) -> NDArray[np.float64]:
     """What each term of a query adds to the scores of these documents, which are sums over terms:
@@ -77,7 +77,7 @@ def term_scores(
         position = bisect_right(snapshot.bases, number) - 1
         masks[position][number - snapshot.bases[position]] = True
     alone = [{term: weight} for term, weight in query.items()]
-    tops = search(snapshot.masked(masks), alone, max(1, len(docs)), method, threads=1)
+    tops = search(snapshot.with_masks(masks), alone, max(1, len(docs)), method, threads=1)
     scores = np.zeros((len(docs), len(alone)))
     for term, top in enumerate(tops):
         by_doc = dict(zip(top.docs.tolist(), top.scores.tolist(), strict=True))
@@ -85,17 +85,17 @@ def term_scores(
     return scores
 
 
-def affordable(snapshot: Snapshot, query: WeightedQuery) -> WeightedQuery:
+def drop_high_df_terms(snapshot: Snapshot, query: WeightedQuery) -> WeightedQuery:
     """The query's rarest terms, which say most about a document: as many as have MOST_POSTINGS
     together, and one at least. Compiled code looks at no clock, so its work is bounded before."""
     postings = {term: snapshot.term(term).statistics.docs for term in query}
-    if sum(postings.values()) <= MOST_POSTINGS:
+    if sum(postings.values()) <= MAX_POSTINGS:
         return query
     kept: set[str] = set()
     total = 0
     for term in sorted(query, key=lambda term: (postings[term], term)):
         total += postings[term]
-        if kept and total > MOST_POSTINGS:
+        if kept and total > MAX_POSTINGS:
             break
         kept.add(term)
     return {term: weight for term, weight in query.items() if term in kept}
@@ -105,7 +105,7 @@ def _search_chunk(
     snapshot: Snapshot, queries: Sequence[WeightedQuery], k: int, method: BM25 | QL
 ) -> list[TopK]:
     parts: list[list[TopK]] = [[] for _ in queries]
-    lengths = snapshot.lengths(method)
+    lengths = snapshot.length_norms(method)
     for position, segment in enumerate(snapshot.segments):
         best = Best(
             np.empty((len(queries), k), np.uint32),
@@ -127,14 +127,14 @@ def _search_chunk(
             parts, best.sizes.tolist(), best.docs, best.scores, strict=True
         ):
             part.append(TopK(row_docs[:size].astype(np.int64) + base, row_scores[:size].copy()))
-    return [join(snapshot, part, k) for part in parts]
+    return [merge_top_k(snapshot, part, k) for part in parts]
 
 
 def _search_segment(method: BM25 | QL, queries: Queries, postings: Postings, best: Best) -> None:
     if isinstance(method, QL):
         search_segment(KIND_QL, queries, postings, best)
         return
-    matches = PLAIN_COST * int(queries.sizes.sum())
+    matches = NUMPY_COST * int(queries.sizes.sum())
     if worth_loading(matches + len(postings.lengths) * len(best.sizes)):
         search_segment(KIND_BM25, queries, postings, best)
     else:
@@ -149,7 +149,7 @@ def _plain_bm25(queries: Queries, postings: Postings, best: Best) -> None:
         for place in range(first, last):
             row = slice(place, place + 1)
             starts, sizes = queries.starts[row], queries.sizes[row]
-            _, docs, counts = plain_unpack_rows(starts, sizes, postings.words, POSTINGS_BLOCK)
+            _, docs, counts = unpack_postings_numpy(starts, sizes, postings.words, POSTINGS_BLOCK)
             count = counts.astype(np.float32)
             scores[docs] += queries.weights[place] * count / (count + postings.lengths[docs])
         if len(postings.live):
@@ -174,7 +174,7 @@ def _segment_queries(
         for text, weight in query.items():
             term = snapshot.term(text)
             if term.numbers[position] >= 0 and term.statistics.docs:
-                factors = method.term(term.statistics, snapshot.collection)
+                factors = method.term_factors(term.statistics, snapshot.collection)
                 terms.append(term.numbers[position])
                 weights.append(weight * factors.weight)
                 scales.append(factors.scale)
@@ -188,7 +188,7 @@ def _segment_queries(
     )
 
 
-def join(snapshot: Snapshot, parts: Sequence[TopK], k: int) -> TopK:
+def merge_top_k(snapshot: Snapshot, parts: Sequence[TopK], k: int) -> TopK:
     """The best k of several parts of a collection; equal scores go by document id."""
     if len(parts) == 1:
         return parts[0]

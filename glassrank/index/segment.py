@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.errors import CorruptError, InputError
-from glassrank.index.packing import SMALL, PackedRows
+from glassrank.index.packed_postings import SMALL_DTYPES, PackedPostings
 from glassrank.index.segment_checks import check_deleted, check_shapes, check_values
 from glassrank.index.topk import POSTINGS_BLOCK
 from glassrank.storage.checksummed_json import FileRecord
@@ -38,13 +38,13 @@ from glassrank.storage.ragged_arrays import Strings
 from glassrank.types import Doc
 
 VECTORS_BLOCK = 16
-_OFFSETS = (*SMALL, np.int64)
+_OFFSETS = (*SMALL_DTYPES, np.int64)
 ARRAYS: ArrayDtypes = {
     **{f"{name}.offsets": _OFFSETS for name in ("ids", "terms", "texts", "fields")},
     **{f"{name}.data": [np.uint8] for name in ("ids", "terms", "texts", "fields")},
-    "lengths": SMALL,
+    "lengths": SMALL_DTYPES,
     "term_totals": _OFFSETS,
-    **{f"{name}.sizes": SMALL for name in ("vectors", "postings")},
+    **{f"{name}.sizes": SMALL_DTYPES for name in ("vectors", "postings")},
     **{f"{name}.starts": _OFFSETS for name in ("vectors", "postings")},
     **{f"{name}.words": [np.uint32] for name in ("vectors", "postings")},
 }
@@ -134,7 +134,7 @@ class Segment:
         self.lengths: NDArray[np.uint32] = as_readonly(arrays["lengths"].astype(np.uint32))  # (N,)
         self.term_totals: NDArray[Any] = arrays["term_totals"]  # (T,)
         self.vectors, self.postings = (
-            PackedRows(
+            PackedPostings(
                 arrays[f"{name}.sizes"], arrays[f"{name}.starts"], arrays[f"{name}.words"], block
             )
             for name, block in (("vectors", VECTORS_BLOCK), ("postings", POSTINGS_BLOCK))

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from glassrank.backends.compiled import compiled, worth_loading
 from glassrank.errors import CorruptError
-from glassrank.index.packing import SPARE_WORDS
+from glassrank.index.packed_postings import SPARE_WORDS
 from glassrank.storage.mapped_arrays import is_partition
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def check_values(segment: "Segment") -> None:
         ("postings", segment.postings, docs),
     ):
         _expect(segment, f"{name}.starts", is_partition(rows.starts, len(rows.words) - SPARE_WORDS))
-        _expect(segment, f"{name}.words", rows.hold(limit))
+        _expect(segment, f"{name}.words", rows.is_valid(limit))
     frequencies, totals = np.zeros(terms, np.int64), np.zeros(terms, np.int64)
     lengths_agree = True
     for first in range(0, docs, _DOCS_AT_ONCE):

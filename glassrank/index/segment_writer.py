@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.backends.compiled import compiled
-from glassrank.index.packing import (
+from glassrank.index.packed_postings import (
     SPARE_WORDS,
-    CountedRows,
-    PackedRows,
-    pack_rows,
+    PackedPostings,
+    UnpackedPostings,
+    pack_postings,
     smallest_dtype,
 )
 from glassrank.index.segment import VECTORS_BLOCK, SegmentRecord, terms_by_frequency
@@ -103,20 +103,20 @@ class _RowsWriter:
         self._sizes, self._words_of_rows = _Small(), _Small()
         self._words: ArrayWriter = out.writer(f"{name}.words", np.uint32)
 
-    def append(self, rows: CountedRows) -> None:
+    def append(self, rows: UnpackedPostings) -> None:
         """More of them, behind those that were written."""
         offsets, values, counts = rows
-        words_of_rows, words = pack_rows(
+        words_of_rows, words = pack_postings(
             as_readonly(offsets), as_readonly(values), as_readonly(counts), self._block
         )
         self._sizes.append(np.diff(rows.offsets))
         self._words_of_rows.append(words_of_rows)
         self._words.append(words)
 
-    def finish(self) -> PackedRows:
+    def finish(self) -> PackedPostings:
         """Nothing more comes; all of them, as they can be read."""
         self._words.append(np.zeros(SPARE_WORDS, np.uint32))
-        return PackedRows(
+        return PackedPostings(
             self._sizes.write(self._out, f"{self._name}.sizes"),
             self._words_of_rows.write_ends(self._out, f"{self._name}.starts"),
             self._out.finish(f"{self._name}.words"),
@@ -159,18 +159,20 @@ def write_segment(
 
 def _sorted_rows(
     offsets: NDArray[np.int64], values: NDArray[np.uint32], counts: NDArray[np.uint32]
-) -> CountedRows:
+) -> UnpackedPostings:
     both = values.astype(np.uint64) << np.uint64(32) | counts
     _sort_rows(offsets, both)
     sorted_values, sorted_counts = both >> np.uint64(32), both & np.uint64(0xFFFFFFFF)
-    return CountedRows(offsets, sorted_values.astype(np.uint32), sorted_counts.astype(np.uint32))
+    return UnpackedPostings(
+        offsets, sorted_values.astype(np.uint32), sorted_counts.astype(np.uint32)
+    )
 
 
 def _write_postings(
     out: ArrayFolder,
     frequencies: NDArray[np.int64],
     by_frequency: NDArray[np.int64],
-    vectors: PackedRows,
+    vectors: PackedPostings,
 ) -> None:
     """Turns the document vectors round, for as many terms at a time as fit in memory."""
     postings = _RowsWriter(out, "postings", POSTINGS_BLOCK)
@@ -184,7 +186,7 @@ def _write_postings(
             terms = by_frequency[rows.values]
             _invert(rows.offsets, terms, rows.counts, start, first, cursors, docs, counts)
         ends = offsets[first : last + 1] - offsets[first]
-        postings.append(CountedRows(ends, docs, counts))
+        postings.append(UnpackedPostings(ends, docs, counts))
     postings.finish()
 
 

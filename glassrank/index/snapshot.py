@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.errors import CorruptError, GlassrankError, InputError, wrap_os_errors
-from glassrank.index.filters import Columns, Where, columns, masks
+from glassrank.index.filters import Columns, Filter, columns, masks
 from glassrank.index.scoring import BM25, QL, CollectionStatistics, Floats, TermStatistics
 from glassrank.index.segment import (
     ARRAYS,
@@ -31,7 +31,7 @@ from glassrank.storage.checksummed_json import check_integer, parse_records, rea
 from glassrank.storage.folders import Folder
 from glassrank.types import Doc
 
-FILE_NAME = "manifest.json"
+MANIFEST_FILE = "manifest.json"
 FORMAT = 2
 """1 had postings and document vectors as they are, not packed."""
 _KEY = "index"
@@ -71,13 +71,13 @@ def open_index(path: Path) -> Folder:
 def read_manifest(path: Path) -> Manifest:
     """Of the index at this path."""
     with open_index(path) as folder:
-        return manifest_in(folder)
+        return load_manifest(folder)
 
 
-def manifest_in(folder: Folder) -> Manifest:
+def load_manifest(folder: Folder) -> Manifest:
     """Of an open index; what is damaged is named."""
     try:
-        body = read_json(folder, FILE_NAME, "build the index again", _KEY)
+        body = read_json(folder, MANIFEST_FILE, "build the index again", _KEY)
     except FileNotFoundError:
         raise _no_index(folder.path) from None
     try:
@@ -97,19 +97,19 @@ def manifest_in(folder: Folder) -> Manifest:
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CorruptError(
-            f"{folder.path / FILE_NAME} is damaged ({error}); "
+            f"{folder.path / MANIFEST_FILE} is damaged ({error}); "
             "restore it from a copy or build the index again"
         ) from None
 
 
 def write_manifest(folder: Folder, manifest: Manifest) -> None:
     """The commit: until the rename nothing has happened, after it everything has."""
-    write_json(folder, FILE_NAME, {"format": FORMAT, **asdict(manifest)}, _KEY)
+    write_json(folder, MANIFEST_FILE, {"format": FORMAT, **asdict(manifest)}, _KEY)
 
 
 def _no_index(path: Path) -> InputError:
     return InputError(
-        f"{path} is not an index (it has no {FILE_NAME}); "
+        f"{path} is not an index (it has no {MANIFEST_FILE}); "
         f"make one with: glassrank index DOCS --out {path}"
     )
 
@@ -176,7 +176,7 @@ class Snapshot:
         with wrap_os_errors(f"read the index {path}"):
             while True:
                 with open_index(path) as folder:
-                    manifest = manifest_in(folder)
+                    manifest = load_manifest(folder)
                     try:
                         return cls(
                             manifest,
@@ -190,7 +190,7 @@ class Snapshot:
                         if read_manifest(path).state == manifest.state:
                             raise
 
-    def part_of(
+    def with_statistics(
         self, collection: CollectionStatistics, terms: Mapping[str, TermStatistics]
     ) -> "Snapshot":
         """The same documents as a part of a larger collection: scores are what they are there. Of
@@ -201,16 +201,16 @@ class Snapshot:
         part.term = lambda term: IndexTerm(self.term(term).numbers, terms.get(term, nowhere))
         return part
 
-    def lengths(self, method: BM25 | QL) -> tuple[Floats, ...]:
+    def length_norms(self, method: BM25 | QL) -> tuple[Floats, ...]:
         """The part of every document's score that its length decides, for each segment."""
         return self._lengths(method, self.collection)
 
-    def filtered(self, where: Where) -> "Snapshot":
+    def with_filter(self, where: Filter) -> "Snapshot":
         """The same, where nothing but what fits these conditions may be found. Statistics stay
         those of all documents, and so do scores."""
-        return self.masked(self._masks(where))
+        return self.with_masks(self._masks(where))
 
-    def masked(self, masks: Sequence[NDArray[np.bool_]]) -> "Snapshot":
+    def with_masks(self, masks: Sequence[NDArray[np.bool_]]) -> "Snapshot":
         """The same with a mask for each segment."""
         chosen = copy.copy(self)
         chosen.live = tuple(
@@ -227,19 +227,19 @@ class Snapshot:
         """Of its segments, as the manifest has them."""
         return [segment.record for segment in self.segments]
 
-    def place(self, number: int) -> tuple[Segment, int]:
+    def locate(self, number: int) -> tuple[Segment, int]:
         """The segment of a document, and its number there."""
         position = bisect_right(self.bases, number) - 1
         return self.segments[position], number - self.bases[position]
 
     def doc_id(self, number: int) -> str:
         """Of a document's number."""
-        segment, local = self.place(number)
+        segment, local = self.locate(number)
         return segment.ids[local]
 
     def doc(self, number: int, characters: int | None = None) -> Doc:
         """With all of its text, or its first so many characters."""
-        segment, local = self.place(number)
+        segment, local = self.locate(number)
         return segment.doc(local, characters)
 
     def find(self, doc_id: str) -> int:
@@ -272,11 +272,13 @@ def _columns(segments: Sequence[Segment]) -> list[tuple[Columns, int]]:
     return [(columns(segment), len(segment)) for segment in segments]
 
 
-def _masks(parts: Callable[[], list[tuple[Columns, int]]], where: Where) -> list[NDArray[np.bool_]]:
+def _masks(
+    parts: Callable[[], list[tuple[Columns, int]]], where: Filter
+) -> list[NDArray[np.bool_]]:
     return masks(where, parts())
 
 
 def _lengths(
     segments: Sequence[Segment], method: BM25 | QL, collection: CollectionStatistics
 ) -> tuple[Floats, ...]:
-    return tuple(method.lengths(segment.lengths, collection) for segment in segments)
+    return tuple(method.length_norms(segment.lengths, collection) for segment in segments)

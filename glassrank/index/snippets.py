@@ -13,9 +13,9 @@ _PLACES_KEPT = 10_000
 Match = tuple[int, int, str]
 """Start, stop, term."""
 
-LENGTH = 240
+SNIPPET_CHARS = 240
 """Of a snippet, in characters, unless another is asked for."""
-CHARACTERS_READ = 20_000
+MAX_CHARS_READ = 20_000
 """Of a document: a snippet costs no more than this, however long the document is."""
 
 
@@ -41,24 +41,24 @@ class Snippet(NamedTuple):
         return Snippet(prefix + self.text + suffix, matches)
 
 
-class Snippets:
+class SnippetMaker:
     """Snippets for one query: what is known of a word in one document is known in the next."""
 
     def __init__(self, query: str, analyzer: Analyzer) -> None:
         self._analyzer = analyzer
         self._wanted = frozenset(analyzer(query))
-        self._beginnings = {beginning_of_words(term) for term in self._wanted}
+        self._beginnings = {word_prefix(term) for term in self._wanted}
         # language, and what stands between two spaces -> its matches
         self._inside: dict[tuple[str, str], list[Match]] = {}
 
     def __call__(
-        self, text: str, length: int = LENGTH, passage: tuple[int, int] | None = None
+        self, text: str, length: int = SNIPPET_CHARS, passage: tuple[int, int] | None = None
     ) -> Snippet:
         """About `length` characters around the most different words of the query, on word
         boundaries, from the part of the text that is read, or from these characters of it.
 
         >>> from glassrank.text import EnglishAnalyzer
-        >>> Snippets("chasing cat", EnglishAnalyzer())("The dog sleeps. Cats chase mice!", 19)
+        >>> SnippetMaker("chasing cat", EnglishAnalyzer())("The dog sleeps. Cats chase mice!", 19)
         Snippet(text='… Cats chase mice!', matches=((2, 6), (7, 12)))
         """
         if passage is not None:
@@ -66,8 +66,8 @@ class Snippets:
             stop = max(passage[1], start + length)
             inside = self(text[start:stop], length)
             return inside.within(before=start > 0, after=len(text) > stop)
-        cut = len(text) > CHARACTERS_READ
-        text = " ".join(text[:CHARACTERS_READ].split())
+        cut = len(text) > MAX_CHARS_READ
+        text = " ".join(text[:MAX_CHARS_READ].split())
         analyzer = self._analyzer.for_text(text)
         lowered = analyzer.lower_case(text)  # character by character, so positions stay
         matches = self._matches(lowered, analyzer)
@@ -89,7 +89,7 @@ class Snippets:
         """Where the query's terms stand in a text, and which.
 
         >>> from glassrank.text import EnglishAnalyzer
-        >>> Snippets("chasing cat", EnglishAnalyzer()).matches("A cat chases cats.")
+        >>> SnippetMaker("chasing cat", EnglishAnalyzer()).matches("A cat chases cats.")
         [(2, 5, 'cat'), (6, 12, 'chase'), (13, 17, 'cat')]
         """
         analyzer = self._analyzer.for_text(text)
@@ -133,12 +133,12 @@ class Snippets:
         return matches
 
 
-def show_snippet(query: str, analyzer: Analyzer, text: str, passage: tuple[int, int] | None) -> str:
+def make_snippet(query: str, analyzer: Analyzer, text: str, passage: tuple[int, int] | None) -> str:
     """Of one text by itself: nothing is done for a query before it is asked for."""
-    return Snippets(query, analyzer)(text, passage=passage).text
+    return SnippetMaker(query, analyzer)(text, passage=passage).text
 
 
-def beginning_of_words(term: str) -> str:
+def word_prefix(term: str) -> str:
     """What every word of this term begins with: stems end otherwise than their words in two
     characters at most (sensibility, sensibl), short ones in one (eyed, ei)."""
     return term[: max(1, min(len(term) - 1, 2), len(term) - 2)]

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.backends.compiled import Compiled, compiled, inner
-from glassrank.index.packing import HEADER_BITS, WIDTH_BITS
+from glassrank.index.packed_postings import HEADER_BITS, WIDTH_BITS
 
 WINDOW = 4096
 POSTINGS_BLOCK = 128
@@ -51,7 +51,7 @@ class Queries(NamedTuple):
 
 
 class Postings(NamedTuple):
-    """Of a segment: rows of documents, as `packing.py` has them. All are frozen
+    """Of a segment: rows of documents, as `packed_postings.py` has them. All are frozen
     (`arrays.frozen`)."""
 
     words: NDArray[np.uint32]

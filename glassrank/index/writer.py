@@ -21,16 +21,16 @@ from glassrank.index.segment import (
 )
 from glassrank.index.segment_builder import SegmentBuilder, merge_segments
 from glassrank.index.snapshot import (
-    FILE_NAME,
+    MANIFEST_FILE,
     Manifest,
-    manifest_in,
+    load_manifest,
     open_index,
     write_manifest,
 )
 from glassrank.storage.folders import LOCK, Folder, NotDurableError
 from glassrank.storage.mapped_arrays import ArrayWriter
 from glassrank.text.analysis import Analyzer
-from glassrank.text.languages import analyzer_like
+from glassrank.text.languages import get_analyzer_by_name
 from glassrank.types import Doc
 
 SEGMENT_BYTES = 96 << 20
@@ -48,7 +48,7 @@ class IndexWriter:
         self.manifest = manifest
         records = () if empty else manifest.segments
         self._segments = [Segment(folder, record, verify=False) for record in records]
-        self._analyzer = analyzer_like(manifest.analyzer)
+        self._analyzer = get_analyzer_by_name(manifest.analyzer)
         self._id = secrets.token_hex(16)
         self._written = 0
 
@@ -78,12 +78,12 @@ class IndexWriter:
 
     def _write(self, builder: SegmentBuilder) -> None:
         self._segments.append(self._open(builder.write(self.folder, self._name())))
-        self._analyzer = self._analyzer.including(builder.languages)
+        self._analyzer = self._analyzer.with_languages(builder.languages)
 
     def adopt(self, other: Folder, record: SegmentRecord, analyzer: Analyzer) -> None:
         """Takes a segment out of another index with this analyzer, on the same disk; its ids must
         be new here."""
-        self._analyzer = self._analyzer.including(analyzer.languages)
+        self._analyzer = self._analyzer.with_languages(analyzer.languages)
         name = self._name()
         self.folder.take(other, record.name, name)
         self._segments.append(self._open(replace(record, name=name)))
@@ -161,7 +161,7 @@ class IndexWriter:
 
 
 @contextmanager
-def changing(path: Path, *, create: Manifest | None = None) -> Iterator[IndexWriter]:
+def open_writer(path: Path, *, create: Manifest | None = None) -> Iterator[IndexWriter]:
     """A writer with the index to itself; commits when the work inside is done.
 
     With `create`, the index begins empty, and what was there before is replaced at the commit.
@@ -174,10 +174,10 @@ def changing(path: Path, *, create: Manifest | None = None) -> Iterator[IndexWri
         with ExitStack() as stack:
             if create is None:
                 folder = stack.enter_context(open_index(path))
-                manifest_in(folder)  # a folder that is no index gets no lock
+                load_manifest(folder)  # a folder that is no index gets no lock
             else:
                 folder = stack.enter_context(Folder.open(path, follow=not is_new))
-                check_names(path, folder.names())
+                check_is_index(path, folder.names())
             stack.enter_context(folder.lock())
             before = _before(folder, create)
             remove_leftovers(folder)
@@ -201,7 +201,7 @@ def changing(path: Path, *, create: Manifest | None = None) -> Iterator[IndexWri
             _unmake(path)
 
 
-def check_names(path: Path, names: Iterable[str]) -> None:
+def check_is_index(path: Path, names: Iterable[str]) -> None:
     """Raises an error if a folder holds anything that is not an index's."""
     if not all(map(_is_ours, names)):
         raise InputError(f"{path} is something else than an index; choose another name")
@@ -209,7 +209,12 @@ def check_names(path: Path, names: Iterable[str]) -> None:
 
 def _is_ours(name: str) -> bool:
     """What an index has, or a writer left that never came to commit; its stores stand inside."""
-    return is_segment_name(name) or name in (FILE_NAME, f".{FILE_NAME}.part", LOCK, "stores")
+    return is_segment_name(name) or name in (
+        MANIFEST_FILE,
+        f".{MANIFEST_FILE}.part",
+        LOCK,
+        "stores",
+    )
 
 
 def _make(path: Path) -> bool:
@@ -232,9 +237,9 @@ def _before(folder: Folder, create: Manifest | None) -> Manifest:
     """The manifest on disk; for an index that is built anew it may be damaged, or not be there, or
     be of another language."""
     if create is None:
-        return manifest_in(folder)
+        return load_manifest(folder)
     try:
-        return replace(manifest_in(folder), analyzer=create.analyzer)
+        return replace(load_manifest(folder), analyzer=create.analyzer)
     except GlassrankError:
         return create
 
@@ -246,7 +251,7 @@ def remove_leftovers(folder: Folder) -> None:
     As long as it cannot be read, nothing is removed.
     """
     try:
-        segments = manifest_in(folder).segments if folder.kind(FILE_NAME) else ()
+        segments = load_manifest(folder).segments if folder.kind(MANIFEST_FILE) else ()
         names = folder.names()
     except (OSError, GlassrankError):
         return

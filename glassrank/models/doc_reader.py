@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.models.io.model_folder import Passages
-from glassrank.text.encoder import LONGEST_READ, TextEncoder, TextIds
+from glassrank.text.encoder import MAX_TEXT_CHARS, TextEncoder, TextIds
 from glassrank.text.word_splitting import split_words
 from glassrank.types import Doc
 
@@ -213,7 +213,7 @@ class PassageReader:
 
     def spans(self, doc: Doc) -> Iterator[range]:
         """Of a document's passages, in its text without the title; one at least."""
-        text = doc.text[:LONGEST_READ]
+        text = doc.text[:MAX_TEXT_CHARS]
         room = self._room() - self._sizes([self.prefix(doc.title)])[0]
         spans = split(text, self._sizes, room, self.settings.overlap)
         yield next(spans, range(0))
@@ -236,7 +236,7 @@ class PassageReader:
         half = self._room() // 2
         fitting = title
         if (self._sizes([title])[0] > half).any():
-            first = next(split(title[:LONGEST_READ], self._sizes, half.clip(min=1), 0))
+            first = next(split(title[:MAX_TEXT_CHARS], self._sizes, half.clip(min=1), 0))
             fitting = title[: first.stop].rstrip()
         return f"{fitting} "
 

@@ -15,11 +15,11 @@ from glassrank.models.io.model_folder import SavedModel
 from glassrank.models.model import Model, TokenBatch, TokenEmbeddings
 from glassrank.text import Vocabulary, pad
 from glassrank.text.encoder import (
-    PieceEncoder,
     SubwordVocabulary,
     TextEncoder,
     TextIds,
     WordEncoder,
+    WordPieceEncoder,
 )
 from glassrank.text.english import is_function_word
 from glassrank.types import Doc
@@ -59,7 +59,7 @@ def text_encoder(saved: SavedModel, *, unseen: bool = True) -> TextEncoder:
         return saved.tokenizer
     pieces = saved.model.subword_text
     if pieces is not None:
-        return PieceEncoder(saved.vocabulary, pieces.lowercase)
+        return WordPieceEncoder(saved.vocabulary, pieces.lowercase)
     words, buckets = saved.vocabulary[2:], saved.unknown_buckets
     removed = saved.usage.remove_stop_words
     if saved.model.device is None or not unseen:  # the former is served without PyTorch

@@ -14,8 +14,8 @@ from glassrank.deadline import NEVER, Clock, Deadline, now
 from glassrank.embeddings import Store
 from glassrank.errors import InputError
 from glassrank.index import Index
-from glassrank.index.filters import Given
-from glassrank.index.first_stage import FirstStage, ask
+from glassrank.index.filters import FilterSpec
+from glassrank.index.first_stage import FirstStage, retrieve
 from glassrank.index.methods import Method, method_name
 from glassrank.index.search import TopK
 from glassrank.models.io.model_folder import fingerprint
@@ -75,7 +75,7 @@ class Pipeline:
         check_budget(budget_ms)
         rerankers = [models] if isinstance(models, Reranker) else list(models)
         warn_if_index_is_foreign(rerankers, index.analyzer.languages)
-        self.index = index.pinned()
+        self.index = index.pin()
         self.first_stage = first_stage
         self.budget_ms = budget_ms
         usage = rerankers[0].usage if rerankers else None
@@ -157,7 +157,7 @@ class Pipeline:
         *,
         budget_ms: float | None = None,
         method: str | Method | None = None,
-        where: Given | None = None,
+        where: FilterSpec | None = None,
     ) -> Ranking:
         """The best k. `budget_ms` counts from now, and from the call on covers everything. `where`
         chooses documents by their metadata, before candidates are taken: `{"lang": "en"}`."""
@@ -182,7 +182,7 @@ class Pipeline:
         deadline: Deadline = NEVER,
         method: str | Method | None = None,
         first: bool = True,
-        where: Given | None = None,
+        where: FilterSpec | None = None,
     ) -> Iterator[Ranking]:
         """The first stage's ranking as soon as it is there, unless nobody waits for the `first`;
         then the final one. When it is too late for more, the first stage's is the final one."""
@@ -206,7 +206,7 @@ class Pipeline:
         *,
         method: str | Method | None = None,
         deadline: Deadline = NEVER,
-        where: Given | None = None,
+        where: FilterSpec | None = None,
     ) -> TopK:
         """What the first stage finds, by numbers in the index; `method` asks for one of ours."""
         if self.first_stage is None or method is not None:
@@ -215,7 +215,7 @@ class Pipeline:
             )[0]
         if where is not None:
             raise InputError("a first stage of your own knows no filters; give a method of ours")
-        ids, scores = ask(self.first_stage, query, k, deadline)
+        ids, scores = retrieve(self.first_stage, query, k, deadline)
         numbers = [self.index.snapshot.find(str(doc_id)) for doc_id in ids]
         if -1 in numbers:
             raise InputError(
@@ -264,7 +264,9 @@ class Pipeline:
         began = self.scheduler.clock()
         snapshot = self.index.snapshot
         with span("sort"):
-            hits = cascade.hits(k, snapshot.doc_id, snapshot.doc, self.index.show_for(query))
+            hits = cascade.hits(
+                k, snapshot.doc_id, snapshot.doc, self.index.snippet_function(query)
+            )
         took = self.scheduler.clock() - began
         self.scheduler.learn("sorting", len(cascade.places), took)
         cascade.timing[hop] = cascade.timing.get(hop, 0.0) + took
@@ -310,7 +312,7 @@ class Pipeline:
         """The same for a changed index, and stores that follow it, with all that was learned.
         Queries that are running end on what they began with."""
         fresh = copy.copy(self)
-        fresh.index = index.pinned()
+        fresh.index = index.pin()
         fresh.stages = tuple(model.follow(fresh.index, verify=verify) for model in self.stages)
         for model in fresh.stages:
             model.calibrate(self.scheduler.clock)

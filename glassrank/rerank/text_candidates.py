@@ -11,7 +11,7 @@ from glassrank.models.doc_reader import Passage, ReadDoc
 from glassrank.models.model import TokenEmbeddings
 from glassrank.models.text_batches import LeftOut
 from glassrank.rerank.reranker import Reranker
-from glassrank.text.encoder import LONGEST_READ
+from glassrank.text.encoder import MAX_TEXT_CHARS
 from glassrank.types import Doc
 
 _WORDS_PER_TERM = 2.0
@@ -140,7 +140,7 @@ class TextCandidates:
     def _next(self, place: int) -> Passage | None:
         doc = self._long[place]
         if self._rounds == 1 and len(doc.doc.text) == characters_read(self._reranker):
-            (doc,) = self._reranker.read([self._doc(place, LONGEST_READ + 1)])
+            (doc,) = self._reranker.read([self._doc(place, MAX_TEXT_CHARS + 1)])
             self._long[place] = doc
         passage = doc.next()
         self._cut[place] = doc.cut

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from glassrank.deadline import Clock, Deadline, LateError, now
 from glassrank.errors import InputError, describe_type
-from glassrank.index.first_stage import DocSource, FirstStage, find, in_time
-from glassrank.index.list_bm25 import ENGLISH, rank_by_bm25, show_for
+from glassrank.index.first_stage import DocSource, FirstStage, call_by_deadline, retrieve_ids
+from glassrank.index.list_bm25 import ENGLISH, rank_by_bm25, snippet_function
 from glassrank.index.search import TopK
 from glassrank.models.doc_reader import text_of
 from glassrank.models.io.model_folder import PACKAGED
@@ -33,7 +33,7 @@ from glassrank.rerank.reranker import Reranker
 from glassrank.rerank.scheduler import Scheduler
 from glassrank.rerank.stages import TextsStage, warm_up
 from glassrank.text.analysis import Analyzer
-from glassrank.text.languages import analyzer_for
+from glassrank.text.languages import get_analyzer
 from glassrank.tracing import span
 from glassrank.types import Doc, Hit, Ranking
 
@@ -121,7 +121,7 @@ def rank(
             first = _sorted(given)
         cascade = Cascade(first, timing={"first_stage": clock() - began})
         cascade.rerank(query, stages, [len(docs)] * len(stages), deadline, scheduler)
-    show = show_for(query, analyzer)
+    show = snippet_function(query, analyzer)
     hits = _hits(cascade, show, k, names.__getitem__, lambda place, *_: docs[place], scheduler)
     ranking = cascade.ranking(query, hits, len(docs))
     warn_if_few_reached(ranking, budget_ms, caller=2)
@@ -139,7 +139,7 @@ async def arank(
 def _analyzer_of(docs: Sequence[Doc], language: str) -> Analyzer:
     """Of one language; with `auto`, of the one that the first texts are in."""
     beginnings = (doc.text[:_BEGINNING] for doc in docs[:_FIRST_DOCS])
-    return analyzer_for(language).for_text(" ".join(beginnings))
+    return get_analyzer(language).for_text(" ".join(beginnings))
 
 
 def _best_first(
@@ -253,7 +253,7 @@ class TextPipeline:
         budget_ms = budget_ms or self.budget_ms
         deadline = Deadline.after(budget_ms, clock)
         began = clock()
-        ids, scores = find(self.first_stage, query, max(k, self.candidates), deadline)
+        ids, scores = retrieve_ids(self.first_stage, query, max(k, self.candidates), deadline)
         asked = clock()
         due = self.scheduler.scoring_deadline(deadline, len(ids))
         docs = self._docs(ids[: self.candidates], due)
@@ -272,7 +272,7 @@ class TextPipeline:
         def doc(place: int, *_: int) -> Doc:
             return docs[place] if place < len(docs) else self._read([ids[place]])[0]
 
-        hits = _hits(cascade, show_for(query), k, ids.__getitem__, doc, self.scheduler)
+        hits = _hits(cascade, snippet_function(query), k, ids.__getitem__, doc, self.scheduler)
         ranking = cascade.ranking(query, hits, min(self.candidates, len(ids)))
         warn_if_few_reached(ranking, budget_ms, caller=2)
         return ranking
@@ -293,7 +293,7 @@ class TextPipeline:
             return []
         name = f"the source of documents {type(self._source).__name__}"
         try:
-            return in_time(name, lambda: self._read(ids), due)
+            return call_by_deadline(name, lambda: self._read(ids), due)
         except LateError:
             return []
 

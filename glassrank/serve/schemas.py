@@ -6,7 +6,7 @@ from urllib.parse import parse_qsl
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from glassrank.index.filters import MOST_CONDITIONS, parse_where
+from glassrank.index.filters import MAX_CONDITIONS, parse_filter
 from glassrank.index.methods import RM3, parse_method
 from glassrank.serve.error_responses import bad_request
 from glassrank.serve.limits import Limits
@@ -50,8 +50,8 @@ Documents = Annotated[list[DocText | DocFields], _list(_MOST.documents, minItems
 Fields = Annotated[list[Name], _list(_MOST.rank_fields)]
 Ids = Annotated[list[DocId], _list(_MOST.changed_documents, minItems=1, maxItems=2)]
 Models = Annotated[list[Name], _list(_MOST.changed_documents, minItems=1, maxItems=2)]
-Where = Annotated[dict[str, Any], _documented(maxProperties=MOST_CONDITIONS)]
-Conditions = Annotated[list[Name], _list(MOST_CONDITIONS)]
+Where = Annotated[dict[str, Any], _documented(maxProperties=MAX_CONDITIONS)]
+Conditions = Annotated[list[Name], _list(MAX_CONDITIONS)]
 Scores = Annotated[list[Score], _list(_MOST.changed_documents, minItems=1)]
 
 _REPEATABLE = frozenset(("query", "where"))
@@ -100,7 +100,7 @@ class SearchRequest(BaseModel):
         check_budget(self.budget_ms, limits)
         check_names(limits, method=self.method, model=self.model)
         if self.where is not None:
-            parse_where(self.where)
+            parse_filter(self.where)
 
 
 def parse_search(query_string: bytes) -> SearchRequest:

@@ -22,7 +22,7 @@ from glassrank.explanations import (
 )
 from glassrank.explanations.explainers import explain_text
 from glassrank.index import Index
-from glassrank.index.snippets import CHARACTERS_READ, LENGTH, Snippets
+from glassrank.index.snippets import MAX_CHARS_READ, SNIPPET_CHARS, SnippetMaker
 from glassrank.rerank import Pipeline
 from glassrank.serve.error_responses import CODES, HttpError, bad_request
 from glassrank.serve.limits import Limits
@@ -146,7 +146,7 @@ class Searcher:
                     lambda hit: texts[hit.rank - 1]  # noqa: B023
                 ),
             }
-            if left_out := loaded.index.left_out(query):
+            if left_out := loaded.index.dropped_terms(query):
                 result["left_out"] = left_out  # terms that too many documents have
             if line:
                 final = len(ranking.depths) == len(pipeline.stages)
@@ -204,7 +204,7 @@ class HitWriter:
         self.made = len(self._texts) - before
         return texts
 
-    def _write_hit(self, hit: Hit, snippets: Snippets) -> dict[str, Any]:
+    def _write_hit(self, hit: Hit, snippets: SnippetMaker) -> dict[str, Any]:
         key = hit.doc_id, hit.passage
         if key not in self._texts:
             text = self._read_hit(hit, snippets) if self._room.left > 0 else None
@@ -213,8 +213,8 @@ class HitWriter:
             return {"cut": True}
         return self._texts[key]
 
-    def _read_hit(self, hit: Hit, snippets: Snippets) -> dict[str, Any]:
-        most = CHARACTERS_READ if hit.passage is None else hit.passage[1] + LENGTH
+    def _read_hit(self, hit: Hit, snippets: SnippetMaker) -> dict[str, Any]:
+        most = MAX_CHARS_READ if hit.passage is None else hit.passage[1] + SNIPPET_CHARS
         doc = hit.read_prefix(most + 1)
         if doc is None:
             return {}

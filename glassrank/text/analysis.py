@@ -7,7 +7,7 @@ keeps the name of its analyzer, and its queries go through the same.
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 
-from glassrank.text.word_breaks import word_spans, words
+from glassrank.text.word_breaks import split_unicode_words, word_spans
 
 _CACHE_LIMIT = 100_000
 _LONGEST_CACHED = 32
@@ -35,7 +35,7 @@ class Analyzer(ABC):
     def for_text(self, text: str) -> "WordAnalyzer":
         """The analyzer of a document with this text."""
 
-    def including(self, languages: Iterable[str]) -> "Analyzer":
+    def with_languages(self, languages: Iterable[str]) -> "Analyzer":
         """The analyzer of an index that also holds documents in these languages."""
         return self
 
@@ -59,7 +59,7 @@ class WordAnalyzer(Analyzer):
 
     def words(self, text: str) -> list[str]:
         """Lower-cased words, stop words included."""
-        return words(self.lower_case(text))
+        return split_unicode_words(self.lower_case(text))
 
     def spans(self, lowered: str) -> Iterator[tuple[int, int]]:
         """Where the words of a lower-cased text begin and end."""

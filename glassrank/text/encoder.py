@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.errors import InputError
-from glassrank.text.english import without_function_words
+from glassrank.text.english import remove_function_words
 from glassrank.text.word_splitting import split_words
 
 PADDING = 0
@@ -162,19 +162,19 @@ class TextEncoder(Protocol):
         """Ids of each text."""
 
 
-LONGEST_READ = 1 << 20
+MAX_TEXT_CHARS = 1 << 20
 """Characters. A model reads a few hundred words: of a longer text no more than this is split."""
 
 
-def readable(text: str) -> tuple[str, int]:
+def limit_text(text: str) -> tuple[str, int]:
     """What of a text is split into words, and about how many words stand behind that.
 
-    >>> readable("The cat sat.")
+    >>> limit_text("The cat sat.")
     ('The cat sat.', 0)
     """
-    if len(text) <= LONGEST_READ:
+    if len(text) <= MAX_TEXT_CHARS:
         return text, 0
-    return text[:LONGEST_READ], text.count(" ", LONGEST_READ) + 1
+    return text[:MAX_TEXT_CHARS], text.count(" ", MAX_TEXT_CHARS) + 1
 
 
 class WordEncoder:
@@ -195,10 +195,10 @@ class WordEncoder:
         most = longest if most_words is None else min(longest, most_words)
         encoded = []
         for text in texts:
-            read, behind = readable(text)
+            read, behind = limit_text(text)
             words = split_words(read)
             if self.remove_stop_words:
-                words = without_function_words(words)
+                words = remove_function_words(words)
             cut = max(0, len(words) - most) + behind
             encoded.append(TextIds(self.vocabulary.ids(words[:most]), cut_words=cut))
         return encoded
@@ -240,7 +240,7 @@ def pad(
 _SPECIAL_PIECES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
 
 
-class PieceEncoder:
+class WordPieceEncoder:
     """`vocabulary` has the pieces by id, as a BERT's `vocab.txt` does."""
 
     def __init__(self, vocabulary: Sequence[str], lowercase: bool = True) -> None:
@@ -262,7 +262,7 @@ class PieceEncoder:
         and cut there, as the TK paper gives BERT its texts; without, pieces alone are counted."""
         if longest < 2:
             raise InputError(f"a text needs room for [CLS] and [SEP], found a length of {longest}")
-        read = [readable(text) for text in texts]
+        read = [limit_text(text) for text in texts]
         cut_words = [behind for _, behind in read]
         kept = [_sound(text) for text, _ in read]
         if most_words is not None:

@@ -161,18 +161,18 @@ def is_function_word(word: str) -> bool:
     return word in MARKERS or word in FUNCTION_WORDS or not any(map(str.isalnum, word))
 
 
-def without_function_words(words: Iterable[str]) -> list[str]:
+def remove_function_words(words: Iterable[str]) -> list[str]:
     """
-    >>> without_function_words(["how", "to", "read", "a", "file", "?"])
+    >>> remove_function_words(["how", "to", "read", "a", "file", "?"])
     ['read', 'file']
     """
     return [word for word in words if not is_function_word(word)]
 
 
-def folded(words: list[str]) -> list[bool]:
+def fold_function_words(words: list[str]) -> list[bool]:
     """Which of a query's words are told together: none, if there would be nothing else to tell.
 
-    >>> folded(["read", "a", "file", "?"]), folded(["to", "be"])
+    >>> fold_function_words(["read", "a", "file", "?"]), fold_function_words(["to", "be"])
     ([False, True, False, True], [False, False])
     """
     small = [is_function_word(word) for word in words]

@@ -170,7 +170,7 @@ class MixedAnalyzer(Analyzer):
     """Every document in its own language; a query in each that the index holds, since two or three
     words do not tell their language. A word that has one term in all of them counts once.
 
-    >>> mixed = MixedAnalyzer().including(["de", "en"])
+    >>> mixed = MixedAnalyzer().with_languages(["de", "en"])
     >>> mixed("Haus Preise")
     ['haus', 'preis', 'hau']
     """
@@ -197,16 +197,16 @@ class MixedAnalyzer(Analyzer):
         """That of the language which is detected."""
         return _word_analyzer(_code(detect_language(text, _DETECTED)))
 
-    def including(self, languages: Iterable[str]) -> "MixedAnalyzer":
+    def with_languages(self, languages: Iterable[str]) -> "MixedAnalyzer":
         """The same with these languages."""
         return MixedAnalyzer({*self.languages, *languages})
 
 
-def analyzer_for(language: str) -> Analyzer:
+def get_analyzer(language: str) -> Analyzer:
     """The analyzer of a language, by its code (`de`) or its name (`german`); `auto` gives every
     document its own.
 
-    >>> analyzer_for("German").language, analyzer_for("ja").language, analyzer_for("auto").language
+    >>> get_analyzer("German").language, get_analyzer("ja").language, get_analyzer("auto").language
     ('de', 'cjk', 'auto')
     """
     code = _code(language.lower())
@@ -219,13 +219,13 @@ def analyzer_for(language: str) -> Analyzer:
     return _word_analyzer(code)
 
 
-def analyzer_like(name: str) -> Analyzer:
+def get_analyzer_by_name(name: str) -> Analyzer:
     """The analyzer that this version has in place of one that an index names: of the same name, if
     nothing has changed since."""
     if name.startswith("auto-"):
         return MixedAnalyzer(set(name.partition(":")[2].split("+")) & {*LANGUAGES})
     _, _, code = name.partition("-")
-    return analyzer_for(
+    return get_analyzer(
         code if (code := code.partition("-")[0]) in (*LANGUAGES, "english") else "en"
     )
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.errors import InputError
-from glassrank.text.encoder import TextIds, readable
+from glassrank.text.encoder import TextIds, limit_text
 from glassrank.text.word_splitting import split_words
 
 Ids = NDArray[np.int64]
@@ -91,7 +91,7 @@ class PublishedTokenizer:
         self, texts: Sequence[str], longest: int, most_words: int | None = None
     ) -> list[TextIds]:
         """At most `longest` ids for each text, with those around it."""
-        read = [readable(text) for text in texts]
+        read = [limit_text(text) for text in texts]
         cut_words = [behind for _, behind in read]
         kept = [text.encode("utf-8", "replace").decode() for text, _ in read]
         if most_words is not None:

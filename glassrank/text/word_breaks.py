@@ -73,9 +73,9 @@ _LONGEST_CACHED = 64
 _cache: dict[str, list[str]] = {}
 
 
-def words(text: str) -> list[str]:
+def split_unicode_words(text: str) -> list[str]:
     """
-    >>> words("The U.S.A.'s node.js costs $3.99, can't it? x86_64 ____")
+    >>> split_unicode_words("The U.S.A.'s node.js costs $3.99, can't it? x86_64 ____")
     ['The', 'U.S.A', 's', 'node.js', 'costs', '3.99', "can't", 'it', 'x86_64']
     """
     blank = text.translate(_SEPARATORS if text.isascii() else _UNICODE_SEPARATORS)
@@ -102,17 +102,17 @@ def words(text: str) -> list[str]:
 
 
 def word_spans(text: str) -> Iterator[tuple[int, int]]:
-    """Where each word of `words` begins and ends in the text: words stand in it as they are, one
+    """(start, stop) of each word of `split_unicode_words`: words stand in the text as they are, one
     after another."""
     stop = 0
-    for word in words(text):
+    for word in split_unicode_words(text):
         start = text.index(word, stop)
         stop = start + len(word)
         yield start, stop
 
 
 def _words_of(text: str) -> list[str]:
-    """By the rules alone: slower, and what `words` must agree with."""
+    """By the rules alone: slower, and what `split_unicode_words` must agree with."""
     return [part for word in _word().findall(text) for part in _pieces(word, LONGEST_WORD)]
 
 

@@ -127,7 +127,7 @@ def split_words(text: str) -> list[str]:
     ended = text.rstrip(_TRAILING)
     if ended[-3::2] == "..":
         start = len(ended) - len(ended.rsplit(maxsplit=1)[-1])
-        text, last = text[:start], list(by_rules(text[start:], ends=True))
+        text, last = text[:start], list(split_by_rules(text[start:], ends=True))
     words: list[str] = []
     known = _cache.get
     # No rule sees beyond a space, and most of what stands between two was seen before.
@@ -140,7 +140,7 @@ def _remembered(piece: str) -> list[str]:
     if piece.isascii() and len(piece) < LONGEST_WORD and not _OTHER_INSIDE.search(piece):
         words = _SINGLE.findall(piece.lower())
     else:
-        words = list(by_rules(piece, ends=False))
+        words = list(split_by_rules(piece, ends=False))
     if len(piece) <= _LONGEST_CACHED:
         if len(_cache) >= _CACHE_LIMIT:
             _cache.clear()
@@ -148,7 +148,7 @@ def _remembered(piece: str) -> list[str]:
     return words
 
 
-def by_rules(text: str, ends: bool = True) -> Iterator[str]:
+def split_by_rules(text: str, ends: bool = True) -> Iterator[str]:
     """By the rules alone: slower, and what `split_words` must agree with. `ends` where this is the
     end of a whole text."""
     text = _HALF_PAIR.sub("?", text)  # as broken JSON may hold

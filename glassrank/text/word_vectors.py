@@ -136,7 +136,7 @@ def ngram_hashes(word: str, shortest: int, longest: int) -> Iterator[int]:
                 yield value
 
 
-def extra(module: str) -> Any:
+def import_extra(module: str) -> Any:
     """A module that only this job needs, or an error that says how to install it."""
     try:
         return importlib.import_module(module)

@@ -10,7 +10,7 @@ import pytest
 from glassrank import Doc, Index, compiled
 from glassrank.backends.compiled import FUNCTIONS, Compiled
 from glassrank.cli.warmup import compile_modules
-from glassrank.index import packing, segment_checks, topk
+from glassrank.index import packed_postings, segment_checks, topk
 
 SMALL = """
 import sys
@@ -93,7 +93,7 @@ def test_counts_of_any_size_and_deleted_documents_are_searched_by_the_same_code(
         index.delete(["b"])
         Index(index.path).search("cat", method="ql")
     assert kinds(topk.search_segment) == 1
-    assert kinds(packing.unpack_rows) == kinds(packing.rows_hold) == 1
+    assert kinds(packed_postings.unpack_postings) == kinds(packed_postings.postings_are_valid) == 1
     assert kinds(segment_checks._count) == kinds(segment_checks._ascend) == 1
 
 

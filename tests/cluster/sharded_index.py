@@ -7,7 +7,7 @@ from zlib import crc32
 
 from glassrank.corpus import write_run
 from glassrank.index import Index
-from glassrank.index.writer import changing
+from glassrank.index.writer import open_writer
 from glassrank.types import Doc, Query, Run
 
 WORDS = [f"{first}{last}" for first in "bcdfg" for last in ("an", "en", "in", "on", "un", "ar")]
@@ -35,7 +35,7 @@ def build_in_segments(docs: Sequence[Doc], path: Path, count: int) -> Index:
         parts[crc32(doc.doc_id.encode()) % count].append(doc)
     Index.build(parts[0], path)
     for part in parts[1:]:
-        with changing(path) as writer:
+        with open_writer(path) as writer:
             writer.add(part)
     return Index(path)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from glassrank.corpus import read_docs, read_qrels, read_queries
-from glassrank.corpus.irds import source_in
+from glassrank.corpus.irds import resolve_source
 from glassrank.errors import InputError
 from glassrank.index import Index
 from glassrank.types import Doc, Query
@@ -79,10 +79,10 @@ def test_a_missing_file_is_not_taken_for_a_name() -> None:
 def test_a_name_in_a_file_of_another_folder_stays_a_name(owls: str, tmp_path: Path) -> None:
     folder = tmp_path / "configs"
     for name in (owls, f"irds:{owls}", "irds:with/a.suffix"):
-        assert source_in(folder, name) == name
-    assert source_in(folder, "docs.tsv") == str(folder / "docs.tsv")
+        assert resolve_source(folder, name) == name
+    assert resolve_source(folder, "docs.tsv") == str(folder / "docs.tsv")
     (folder / owls).mkdir(parents=True)
-    assert source_in(folder, owls) == str(folder / owls)
+    assert resolve_source(folder, owls) == str(folder / owls)
 
 
 class Failing:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glassrank.corpus import passed_over, read_docs, write_docs
+from glassrank.corpus import count_skipped_files, read_docs, write_docs
 from glassrank.errors import InputError
 from glassrank.types import Doc
 
@@ -121,9 +121,9 @@ def test_a_folder_gives_one_document_for_each_text_file(tmp_path: Path) -> None:
 def test_files_that_are_passed_over_can_be_told(tmp_path: Path) -> None:
     for name in ("a.txt", "b.html", "c.HTML", "sub/d.pdf", "Makefile", ".hidden"):
         write(tmp_path / name, "x")
-    assert passed_over(tmp_path) == {".html": 2, ".pdf": 1, "Makefile": 1}
-    assert passed_over(tmp_path, "text").total() == 4
-    assert not passed_over(tmp_path / "a.txt")
+    assert count_skipped_files(tmp_path) == {".html": 2, ".pdf": 1, "Makefile": 1}
+    assert count_skipped_files(tmp_path, "text").total() == 4
+    assert not count_skipped_files(tmp_path / "a.txt")
 
 
 def test_files_of_a_folder_have_their_own_readers(tmp_path: Path) -> None:

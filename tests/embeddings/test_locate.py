@@ -38,7 +38,7 @@ def test_every_candidate_is_found_once(index: Index, store: Store, numbers: list
     for located in store.locate(snapshot, np.array(numbers, np.int64)):
         columns = (located.which, located.starts, located.lengths)
         for which, start, length in zip(*(column.tolist() for column in columns), strict=True):
-            segment, local = snapshot.place(numbers[which])
+            segment, local = snapshot.locate(numbers[which])
             part = store.part(segment.record.name)
             assert located.part is part
             first = part.passages[local]

@@ -27,7 +27,7 @@ from glassrank.index import Index
 from glassrank.models.io.model_folder import SavedModel, Usage
 from glassrank.rerank import Reranker
 from glassrank.research.papers.ensemble import Ensemble
-from glassrank.text.encoder import PieceEncoder
+from glassrank.text.encoder import WordPieceEncoder
 from glassrank.types import Doc
 
 every_transformer = pytest.mark.parametrize("name", TRANSFORMERS)
@@ -110,7 +110,7 @@ def test_an_ensemble_of_transformers_is_its_members() -> None:
     own = Reranker(
         SavedModel(Ensemble(members, [(16, 40), (16, 48)]), Usage(16, 48), PIECES), exact=True
     )
-    assert isinstance(own.encoder, PieceEncoder)
+    assert isinstance(own.encoder, WordPieceEncoder)
     found = explain(own, QUERY, DEFINITION)
     alone = [
         explain(piece_reranker(model, 16, length), QUERY, DEFINITION)

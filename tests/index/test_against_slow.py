@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from slow_first_stage import Ranked, Scores, bm25, lucene_length, ql, rm3_query
 
 from glassrank.index import Index
-from glassrank.index.scoring import rounded_lengths
+from glassrank.index.scoring import quantize_lengths
 from glassrank.types import Doc, Query
 
 # Terms of themselves: neither stop words nor changed by the stemmer.
@@ -159,4 +159,4 @@ def test_a_match_of_no_weight_is_a_match(small: Index) -> None:
 
 @given(length=st.integers(0, 1 << 31))
 def test_lucene_keeps_lengths_in_one_byte(length: int) -> None:
-    assert rounded_lengths(np.array([length])).tolist() == [lucene_length(length)]
+    assert quantize_lengths(np.array([length])).tolist() == [lucene_length(length)]

@@ -10,7 +10,7 @@ import pytest
 from glassrank.cluster.building import build_shards
 from glassrank.errors import InputError
 from glassrank.index import Index
-from glassrank.index.snapshot import FILE_NAME
+from glassrank.index.snapshot import MANIFEST_FILE
 from glassrank.types import Doc
 
 COLLECTIONS = {
@@ -123,7 +123,7 @@ def test_an_index_without_a_language_is_english(tmp_path: Path) -> None:
     path = tmp_path / "my.index"
     index = Index.build([Doc("d1", "Cats chase mice.")], path)
     assert index.language == "en"
-    manifest = json.loads((path / FILE_NAME).read_text())
+    manifest = json.loads((path / MANIFEST_FILE).read_text())
     assert "lucene-english-1" in json.dumps(manifest)  # as in indexes of earlier versions
 
 

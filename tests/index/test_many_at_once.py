@@ -28,7 +28,7 @@ HOLD_THE_LOCK = """
 import sys
 from pathlib import Path
 from glassrank.index.writer import changing
-with changing(Path(sys.argv[1])):
+with open_writer(Path(sys.argv[1])):
     print("writing", flush=True)
     sys.stdin.readline()
 """

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from glassrank.deadline import Deadline
 from glassrank.errors import InputError
 from glassrank.index import BM25, QL, RM3, Index, Method, method_name, parse_method
-from glassrank.index.search import search, term_scores
+from glassrank.index.search import score_terms, search
 from glassrank.types import Doc
 
 bases = st.one_of(
@@ -110,13 +110,13 @@ def test_a_query_with_a_deadline_looks_at_a_bounded_number_of_postings(
     deadline = Deadline.after(60_000)
     for method in ("bm25", "ql", "bm25+rm3", "ql+rm3"):
         for most, kept in ((64, "ant bee cat"), (63, "bee cat"), (23, "cat"), (3, "cat")):
-            monkeypatch.setattr("glassrank.index.search.MOST_POSTINGS", most)
+            monkeypatch.setattr("glassrank.index.search.MAX_POSTINGS", most)
             (bounded,) = index.top_k(["ant bee cat"], 40, method, deadline=deadline)
             (expected,) = index.top_k([kept], 40, method, deadline=deadline)
             assert bounded.docs.tolist() == expected.docs.tolist()
             assert bounded.scores.tolist() == expected.scores.tolist()
             left_out = [word for word in ("ant", "bee", "cat") if word not in kept]
-            assert index.left_out("ant bee cat") == left_out
+            assert index.dropped_terms("ant bee cat") == left_out
         (free,) = index.top_k(["ant bee cat"], 40, method)
         assert len(free.docs) == 40
 
@@ -130,7 +130,7 @@ def test_a_score_is_the_sum_of_its_terms_scores(tmp_path: Path, method: BM25 | Q
     index.delete(["4"])
     query = {"cat": 1.0, "dog": 2.0, "mous": 1.0, "absent": 1.0}
     (top,) = search(index.snapshot, [query], 10, method)
-    values = term_scores(index.snapshot, query, top.docs, method)
+    values = score_terms(index.snapshot, query, top.docs, method)
     assert values.shape == (len(top.docs), len(query)) and len(top.docs) == 4
     assert values.sum(1) == pytest.approx(top.scores.tolist(), rel=1e-6)
     (both,) = [row for row, n in zip(values, top.docs, strict=True)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from glassrank import Doc, Index
 from glassrank.backends.compiled import load_at_once, worth_loading
-from glassrank.index import packing, search, segment_checks
+from glassrank.index import packed_postings, search, segment_checks
 from glassrank.storage.mapped_arrays import as_readonly
 
 WORDS = "cat dog bird fish tree house river stone cloud wind".split()
@@ -29,14 +29,14 @@ def some_docs(count: int, seed: int = 0) -> list[Doc]:
 def plainly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "worth_loading", lambda numbers: False)
     monkeypatch.setattr(segment_checks, "worth_loading", lambda numbers: False)
-    monkeypatch.setattr(packing, "worth_loading", lambda numbers: False)
+    monkeypatch.setattr(packed_postings, "worth_loading", lambda numbers: False)
 
     def refuse(*_: Any) -> None:
         raise AssertionError("compiled code was called")
 
     monkeypatch.setattr(search, "search_segment", refuse)
-    monkeypatch.setattr(packing, "unpack_rows", refuse)
-    monkeypatch.setattr(packing, "rows_hold", refuse)
+    monkeypatch.setattr(packed_postings, "unpack_postings", refuse)
+    monkeypatch.setattr(packed_postings, "postings_are_valid", refuse)
 
 
 @pytest.mark.parametrize("method", ["bm25", "bm25(k1=1.2,b=0.75)", "bm25(rounded=1)", "bm25+rm3"])
@@ -92,18 +92,20 @@ ROWS = st.lists(
 )
 
 
-def packed_rows(rows: Rows, block: int) -> tuple[packing.CountedRows, packing.PackedRows]:
+def packed_rows(
+    rows: Rows, block: int
+) -> tuple[packed_postings.UnpackedPostings, packed_postings.PackedPostings]:
     pairs = [sorted(row.items()) for row in rows]
     offsets = np.cumsum([0, *map(len, rows)])
     values = np.array([value for row in pairs for value, _ in row], np.uint32)
     counts = np.array([count for row in pairs for _, count in row], np.uint32)
     arrays = map(as_readonly, (offsets, values, counts))
-    words_of_rows, words = packing.pack_rows(*arrays, block)
+    words_of_rows, words = packed_postings.pack_postings(*arrays, block)
     starts = np.cumsum([0, *words_of_rows])
-    words = as_readonly(np.append(words, [np.uint32(0)] * packing.SPARE_WORDS))
+    words = as_readonly(np.append(words, [np.uint32(0)] * packed_postings.SPARE_WORDS))
     return (
-        packing.CountedRows(offsets, values, counts),
-        packing.PackedRows(np.diff(offsets), starts, words, block),
+        packed_postings.UnpackedPostings(offsets, values, counts),
+        packed_postings.PackedPostings(np.diff(offsets), starts, words, block),
     )
 
 
@@ -111,16 +113,20 @@ def packed_rows(rows: Rows, block: int) -> tuple[packing.CountedRows, packing.Pa
 def test_packed_rows_are_unpacked_by_both_forms(rows: Rows, block: int) -> None:
     expected, form = packed_rows(rows, block)
     starts, sizes = form.starts[:-1], form.sizes
-    by_numpy = packing.plain_unpack_rows(starts, sizes, form.words, block)
+    by_numpy = packed_postings.unpack_postings_numpy(starts, sizes, form.words, block)
     values, counts = (np.empty(len(expected.values), np.uint32) for _ in range(2))
-    packing.unpack_rows(starts, expected.offsets, form.words, block, values, counts)
+    packed_postings.unpack_postings(starts, expected.offsets, form.words, block, values, counts)
     for name, array in expected._asdict().items():
         assert np.array_equal(getattr(by_numpy, name), array)
     assert np.array_equal(values, expected.values) and np.array_equal(counts, expected.counts)
     largest = int(expected.values.max(initial=0))
     for limit in (largest, largest + 1):
-        holds = bool(packing.rows_hold(form.starts, sizes, form.words, block, limit))
-        assert holds == packing.plain_rows_hold(form.starts, sizes, form.words, block, limit)
+        holds = bool(
+            packed_postings.postings_are_valid(form.starts, sizes, form.words, block, limit)
+        )
+        assert holds == packed_postings.postings_are_valid_numpy(
+            form.starts, sizes, form.words, block, limit
+        )
         assert holds == (largest < limit or not len(expected.values))
 
 
@@ -134,21 +140,26 @@ def test_both_forms_refuse_the_same_bits(
 ) -> None:
     """Any bits, which neither form reads beyond: compiled code would not say so, numpy does."""
     ends = st.lists(
-        st.integers(0, len(words) - packing.SPARE_WORDS), min_size=len(sizes), max_size=len(sizes)
+        st.integers(0, len(words) - packed_postings.SPARE_WORDS),
+        min_size=len(sizes),
+        max_size=len(sizes),
     )
     starts = np.array([0, *sorted(data.draw(ends))])
     stored = as_readonly(np.array(words, np.uint32))
     for block in (4, 16):
         for limit in (3, 1000, 2**32 - 1):
             arguments = starts, np.array(sizes, np.int64), stored, block, limit
-            assert packing.plain_rows_hold(*arguments) == bool(packing.rows_hold(*arguments))
+            assert packed_postings.postings_are_valid_numpy(*arguments) == bool(
+                packed_postings.postings_are_valid(*arguments)
+            )
 
 
 def test_one_query_loads_no_compiled_code_and_many_do(tmp_path: Path) -> None:
     Index.build(some_docs(300), tmp_path / "my.index")
     code = f"""
 import sys
-from glassrank import Index, Query, compiled
+from glassrank import Index, Query
+from glassrank.backends import compiled
 index = Index({str(tmp_path / "my.index")!r})
 assert index.search("cat dog").hits
 assert "numba" not in sys.modules

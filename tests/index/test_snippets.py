@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glassrank.index import snippets
-from glassrank.index.snippets import Snippet, Snippets, beginning_of_words
+from glassrank.index.snippets import Snippet, SnippetMaker, word_prefix
 from glassrank.text import EnglishAnalyzer
 from glassrank.text.word_breaks import word_spans
 
@@ -17,7 +17,7 @@ ANALYZER = EnglishAnalyzer()
 
 
 def snippet(text: str, query: str, length: int = 240) -> Snippet:
-    return Snippets(query, ANALYZER)(text, length)
+    return SnippetMaker(query, ANALYZER)(text, length)
 
 
 def marked(snippet: Snippet) -> str:
@@ -109,7 +109,7 @@ def test_words_begin_as_their_terms_do() -> None:
         for _ in range(9):
             beginning = "".join(drawn.choices("abeilosty'é", k=drawn.randint(0, 6)))
             word = beginning + "".join(suffixes)
-            assert word.startswith(beginning_of_words(ANALYZER.term(word))), word
+            assert word.startswith(word_prefix(ANALYZER.term(word))), word
 
 
 @given(
@@ -149,7 +149,7 @@ def test_of_a_long_text_little_is_cut_into_words(monkeypatch: pytest.MonkeyPatch
 def test_a_snippet_of_a_passage_stands_within_it() -> None:
     text = "The cat sat. " * 40 + "A dog and a cat ran. " * 20 + "The end. " * 40
     start, stop = 13 * 40, 13 * 40 + 21 * 20
-    snippets = Snippets("cat", ANALYZER)
+    snippets = SnippetMaker("cat", ANALYZER)
     found = snippets(text, 100, (start, stop))
     assert found.text.startswith("… ") and found.text.endswith(" …")
     assert "dog" in found.text and "sat" not in found.text

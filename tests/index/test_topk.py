@@ -54,7 +54,7 @@ def all_scores(index: Index, query: list[str], method: BM25 | QL) -> np.ndarray:
     """Of every document of one segment, from its vectors, in single precision as compiled."""
     snapshot = index.snapshot
     (segment,) = snapshot.segments
-    lengths = method.lengths(segment.lengths, snapshot.collection)
+    lengths = method.length_norms(segment.lengths, snapshot.collection)
     vectors = segment.vectors.unpack(slice(None))
     scores = np.zeros(len(segment), np.float32)
     for word in query:
@@ -64,7 +64,7 @@ def all_scores(index: Index, query: list[str], method: BM25 | QL) -> np.ndarray:
         owners = np.searchsorted(vectors.offsets, where, side="right") - 1
         counts = vectors.counts[where].astype(np.float32)
         total = int(vectors.counts[where].sum(dtype=np.int64))
-        factors = method.term(TermStatistics(docs, total), snapshot.collection)
+        factors = method.term_factors(TermStatistics(docs, total), snapshot.collection)
         scores[owners] += method.score(factors, counts, lengths[owners]).astype(np.float32)
     if len(segment.live):
         scores[~segment.live] = 0

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from glassrank.errors import InputError
 from glassrank.index import Index
-from glassrank.index.filters import parse_where
+from glassrank.index.filters import parse_filter
 from glassrank.types import Doc, Query
 
 DOCS = [
@@ -212,7 +212,7 @@ def test_numbers_compare_as_they_would_one_by_one(
 @settings(max_examples=500, deadline=None)
 def test_whatever_is_written_is_read_or_one_sentence(text: str) -> None:
     try:
-        (condition,) = parse_where(text)
+        (condition,) = parse_filter(text)
     except InputError as error:
         assert "\n" not in str(error)
     else:

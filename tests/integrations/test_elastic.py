@@ -9,7 +9,7 @@ from elastic_server import elastic_server
 
 import glassrank as gr
 from glassrank.errors import GlassrankError, InputError
-from glassrank.index.first_stage import ask
+from glassrank.index.first_stage import retrieve
 from glassrank.integrations.engines import ElasticIndex
 
 
@@ -49,9 +49,9 @@ def test_a_pipeline_within_a_budget(
 
 
 def test_what_is_not_there(client: Any) -> None:
-    assert ask(ElasticIndex(client, "docs"), "xylophone", 3) == ([], [])
+    assert retrieve(ElasticIndex(client, "docs"), "xylophone", 3) == ([], [])
     with pytest.raises(GlassrankError, match=r"ElasticIndex failed \(NotFoundError: .*others"):
-        ask(ElasticIndex(client, "others"), "csv", 3)
+        retrieve(ElasticIndex(client, "others"), "csv", 3)
     with pytest.raises(InputError, match="docs has no document 'none' any more"):
         ElasticIndex(client, "docs").fetch(["csv", "none"])
 
@@ -60,7 +60,7 @@ def test_an_answer_of_some_shards_is_none(package: str, texts: dict[str, str]) -
     with elastic_server(texts, failed=2) as address:
         client = made(package, address)
         with pytest.raises(GlassrankError, match="only some of the shards of docs"):
-            ask(ElasticIndex(client, "docs"), "csv", 3)
+            retrieve(ElasticIndex(client, "docs"), "csv", 3)
         client.close()
 
 
@@ -68,5 +68,5 @@ def test_a_server_that_is_gone_is_a_sentence(package: str, texts: dict[str, str]
     with elastic_server(texts) as address:
         client = made(package, address)
     with pytest.raises(GlassrankError, match=r"the first stage ElasticIndex failed \(Connection"):
-        ask(ElasticIndex(client, "docs"), "csv", 3)
+        retrieve(ElasticIndex(client, "docs"), "csv", 3)
     client.close()

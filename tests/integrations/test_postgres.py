@@ -8,7 +8,7 @@ import pytest
 
 import glassrank as gr
 from glassrank.errors import GlassrankError, InputError
-from glassrank.index.first_stage import ask
+from glassrank.index.first_stage import retrieve
 
 psycopg = pytest.importorskip("psycopg", reason="the package psycopg is not installed")
 from glassrank.integrations.engines import PostgresText  # noqa: E402
@@ -58,7 +58,7 @@ def test_a_pipeline_within_a_budget(
 @pytest.mark.parametrize("text", ["'", "NOT & |", "csv:* <->", "a!(", "\\", "a_b", "%s", "the of"])
 def test_a_query_is_words_and_no_expression(postgres: str, table: str, text: str) -> None:
     with closing(PostgresText(postgres, table)) as stage:
-        ask(stage, text, 5)  # an error of syntax would be raised
+        retrieve(stage, text, 5)  # an error of syntax would be raised
 
 
 def test_a_vector_of_its_own(postgres: str, table: str) -> None:
@@ -77,7 +77,7 @@ def test_statements_are_given_up(postgres: str, table: str) -> None:
     with closing(PostgresText(postgres, table, timeout_ms=1)) as stage:
         stage._search = psycopg.sql.SQL("SELECT pg_sleep(60), %s, %s")
         with pytest.raises(GlassrankError, match=r"PostgresText failed .*statement timeout"):
-            ask(stage, "csv", 3)
+            retrieve(stage, "csv", 3)
 
 
 def test_a_connection_that_was_cut_is_a_sentence_and_then_another(
@@ -91,7 +91,7 @@ def test_a_connection_that_was_cut_is_a_sentence_and_then_another(
                 "WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'"
             )
         with pytest.raises(GlassrankError, match="the first stage PostgresText failed"):
-            ask(stage, "csv", 1)
+            retrieve(stage, "csv", 1)
         assert stage.search("csv", 1).ids == ["csv"]
 
 
@@ -99,9 +99,9 @@ def test_what_is_not_there(postgres: str, table: str, tmp_path: Path) -> None:
     with closing(PostgresText(postgres, table)) as stage, pytest.raises(InputError, match="'none'"):
         stage.fetch(["csv", "none"])
     with pytest.raises(GlassrankError, match="the first stage PostgresText failed"):
-        ask(PostgresText(f"host={tmp_path} user=tester", table), "csv", 3)
+        retrieve(PostgresText(f"host={tmp_path} user=tester", table), "csv", 3)
     with (
         closing(PostgresText(postgres, "others")) as stage,
         pytest.raises(GlassrankError, match=r'relation "others" does not exist'),
     ):
-        ask(stage, "csv", 3)
+        retrieve(stage, "csv", 3)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from glassrank.errors import GlassrankError, InputError
-from glassrank.index.first_stage import ask
+from glassrank.index.first_stage import retrieve
 from glassrank.integrations.engines import Fts5
 from glassrank.rerank import TextPipeline
 
@@ -56,12 +56,12 @@ def test_ids_and_titles_of_another_table(database: Path, query: str, best: str) 
 @pytest.mark.parametrize("text", ['"', "NOT", "read* AND (", "a:b ^c", "csv NEAR file -x", "'; --"])
 def test_a_query_is_words_and_no_expression(database: Path, text: str) -> None:
     with closing(Fts5(database, "docs")) as stage:
-        ask(stage, text, 5)  # an error of syntax would be raised
+        retrieve(stage, text, 5)  # an error of syntax would be raised
 
 
 def test_a_query_without_words_finds_nothing(database: Path) -> None:
     with closing(Fts5(database, "docs")) as stage:
-        assert ask(stage, "?!", 5) == ([], [])
+        assert retrieve(stage, "?!", 5) == ([], [])
 
 
 def test_what_is_not_there(database: Path, tmp_path: Path) -> None:
@@ -73,4 +73,4 @@ def test_what_is_not_there(database: Path, tmp_path: Path) -> None:
         closing(Fts5(database, "others")) as stage,
         pytest.raises(GlassrankError, match=r"the first stage Fts5 failed .*no such table: others"),
     ):
-        ask(stage, "csv", 5)
+        retrieve(stage, "csv", 5)

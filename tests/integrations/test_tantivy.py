@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from glassrank.errors import GlassrankError, InputError
-from glassrank.index.first_stage import ask
+from glassrank.index.first_stage import retrieve
 from glassrank.rerank import TextPipeline
 
 tantivy = pytest.importorskip("tantivy", reason="the package tantivy is not installed")
@@ -56,11 +56,11 @@ def test_what_was_added_since_is_found(texts: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("text", ['"', "NOT", "read AND (", "a:b ^c", "text:csv~2", "[a TO", "+-"])
 def test_a_query_is_words_and_no_expression(texts: dict[str, str], text: str) -> None:
-    ask(Tantivy(filled(texts)), text, 5)  # an error of syntax would be raised
+    retrieve(Tantivy(filled(texts)), text, 5)  # an error of syntax would be raised
 
 
 def test_what_is_not_there(texts: dict[str, str]) -> None:
     with pytest.raises(InputError, match="no document 'none' by its field 'id'"):
         Tantivy(filled(texts)).fetch(["csv", "none"])
     with pytest.raises(GlassrankError, match=r"Tantivy failed \(ValueError: Field `body` is not"):
-        ask(Tantivy(filled(texts), ["body"]), "csv", 5)
+        retrieve(Tantivy(filled(texts), ["body"]), "csv", 5)

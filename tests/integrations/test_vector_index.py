@@ -9,7 +9,7 @@ import pytest
 
 import glassrank as gr
 from glassrank.errors import InputError
-from glassrank.index.first_stage import Hybrid, IndexSearch
+from glassrank.index.first_stage import Hybrid, IndexFirstStage
 
 faiss = pytest.importorskip("faiss", reason="the package faiss-cpu is not installed")
 sys.path.append(str(Path(__file__).parents[1] / "models"))
@@ -65,7 +65,7 @@ def test_a_hybrid_of_words_and_vectors(
     texts: dict[str, str], query: str, best: str, tmp_path: Path
 ) -> None:
     docs = [gr.Doc(doc_id, text) for doc_id, text in texts.items()]
-    by_words = IndexSearch(gr.Index.build(docs, tmp_path / "i"))
+    by_words = IndexFirstStage(gr.Index.build(docs, tmp_path / "i"))
     by_vectors = VectorIndex.build(docs, MeanVectors(gr.load()))
     assert by_vectors.search("spreadsheets with commas", 1).ids == [best]  # no word of it agrees
     search = gr.TextPipeline(Hybrid([by_words, by_vectors]), "fast", docs=by_words)

@@ -14,7 +14,7 @@ from glassrank.errors import InputError
 from glassrank.models.doc_reader import PassageReader, sentence_ends, split
 from glassrank.models.io.model_folder import Passages
 from glassrank.text import Vocabulary
-from glassrank.text.encoder import PieceEncoder, TextEncoder, WordEncoder
+from glassrank.text.encoder import TextEncoder, WordEncoder, WordPieceEncoder
 from glassrank.types import Doc
 
 ROOM = np.array([10])
@@ -114,7 +114,7 @@ def test_settings_that_make_no_sense(wrong: dict[str, int]) -> None:
 ENCODERS = {
     "words": WordEncoder(Vocabulary(["a", "bb", "a.b", "a.b."])),
     "without function words": WordEncoder(Vocabulary(["bb"]), remove_stop_words=True),
-    "pieces": PieceEncoder(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "bb", "##b", ".", "x"]),
+    "pieces": WordPieceEncoder(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "bb", "##b", ".", "x"]),
 }
 
 

@@ -15,7 +15,7 @@ from glassrank.models.io.model_folder import SavedModel
 from glassrank.models.text_batches import text_encoder
 from glassrank.rerank import CostModel, Pipeline, Reranker, stored_candidates
 from glassrank.research.papers.ensemble import Ensemble
-from glassrank.text.encoder import PieceEncoder
+from glassrank.text.encoder import WordPieceEncoder
 
 sys.path.append(str(Path(__file__).parents[1] / "embeddings"))
 from small_mores import PIECES, USAGE, small_bert, small_index, small_mores
@@ -81,7 +81,7 @@ def test_an_ensemble_of_transformers_reads_pieces(index: Index, tmp_path: Path) 
     members = [small_mores(seed=1), small_mores(seed=2)]
     lengths = [(USAGE.query_length, USAGE.doc_length)] * 2
     saved = SavedModel(Ensemble([one.model for one in members], lengths), USAGE, PIECES)
-    assert isinstance(text_encoder(saved), PieceEncoder)
+    assert isinstance(text_encoder(saved), WordPieceEncoder)
     each = [Reranker(one, exact=True).scores("a list", TEXTS).values for one in members]
     found = Reranker(saved, exact=True).scores("a list", TEXTS).values
     np.testing.assert_allclose(found, sum(each) / 2, rtol=1e-5, atol=1e-5)

@@ -12,7 +12,7 @@ from glassrank.deadline import LateError
 from glassrank.errors import GlassrankError, InputError
 from glassrank.explanations import explain
 from glassrank.index import Index
-from glassrank.index.first_stage import FirstStage, IndexSearch, ask
+from glassrank.index.first_stage import FirstStage, IndexFirstStage, retrieve
 from glassrank.rerank import BudgetWarning, Pipeline, Reranker, TextPipeline, rank
 from glassrank.types import Doc
 
@@ -159,11 +159,11 @@ def test_one_that_fails_is_a_sentence(reranker: Reranker, budget_ms: float | Non
 )
 def test_answers_that_cannot_be_ranked(answer: Any, says: str) -> None:
     with pytest.raises(InputError, match=says):
-        ask(Answering(answer), "the cat", 10)
+        retrieve(Answering(answer), "the cat", 10)
 
 
 def test_more_than_was_asked_for_is_cut() -> None:
-    assert ask(Answering((["a", "b"], [2, 1])), "the cat", 1) == (["a"], [2.0])
+    assert retrieve(Answering((["a", "b"], [2, 1])), "the cat", 1) == (["a"], [2.0])
 
 
 def test_documents_that_are_not_there(reranker: Reranker) -> None:
@@ -182,7 +182,7 @@ def test_nothing_was_found(reranker: Reranker) -> None:
 
 def test_an_index_is_one_of_them(reranker: Reranker, tmp_path: Path) -> None:
     index = Index.build([Doc(doc_id, text, "A cat") for doc_id, text in TEXTS.items()], tmp_path)
-    stage = IndexSearch(index, "ql")
+    stage = IndexFirstStage(index, "ql")
     assert isinstance(stage, FirstStage)
     ranking = TextPipeline(stage, reranker)("the cat sat")
     assert ranking.depth == 30 and ranking[0].title == "A cat"

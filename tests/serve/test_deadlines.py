@@ -24,7 +24,7 @@ from glassrank.index import Index
 from glassrank.index.methods import RM3, expand
 from glassrank.index.scoring import BM25
 from glassrank.index.search import search
-from glassrank.index.snippets import CHARACTERS_READ, Snippets
+from glassrank.index.snippets import MAX_CHARS_READ, SnippetMaker
 from glassrank.rerank import Reranker
 from glassrank.research.papers.ensemble import Ensemble
 from glassrank.serve import Options
@@ -157,7 +157,7 @@ def test_words_that_too_many_documents_have_are_left_out_and_named(
 ) -> None:
     asked = {"query": "cat dog", "model": "none", "k": 40}
     assert "left_out" not in client.post("/search", json=asked).json()
-    monkeypatch.setattr("glassrank.index.search.MOST_POSTINGS", 39)
+    monkeypatch.setattr("glassrank.index.search.MAX_POSTINGS", 39)
     answer = client.post("/search", json=asked).json()
     assert answer["left_out"] == ["cat"]
     assert 0 < len(answer["hits"]) < 40
@@ -165,18 +165,18 @@ def test_words_that_too_many_documents_have_are_left_out_and_named(
 
 def test_a_snippet_reads_a_bounded_part() -> None:
     analyzer = EnglishAnalyzer()
-    far = "word " * CHARACTERS_READ + "cat"
-    snippet = Snippets("cat", analyzer)(far)
+    far = "word " * MAX_CHARS_READ + "cat"
+    snippet = SnippetMaker("cat", analyzer)(far)
     assert snippet.matches == () and snippet.text.endswith(" …")
-    near = "cat " + "word " * CHARACTERS_READ
-    assert Snippets("cat", analyzer)(near).matches == ((0, 3),)
+    near = "cat " + "word " * MAX_CHARS_READ
+    assert SnippetMaker("cat", analyzer)(near).matches == ((0, 3),)
 
 
 def test_a_word_that_stands_everywhere_costs_a_snippet_no_more() -> None:
-    text, analyzer = "x " * (CHARACTERS_READ // 2), EnglishAnalyzer()
+    text, analyzer = "x " * (MAX_CHARS_READ // 2), EnglishAnalyzer()
     began = time.process_time()
     for _ in range(10):
-        assert len(Snippets("x", analyzer)(text).matches) > 50
+        assert len(SnippetMaker("x", analyzer)(text).matches) > 50
     assert time.process_time() - began < 1.0
 
 

@@ -14,9 +14,9 @@ from reliability import Recorder
 
 from glassrank.errors import InputError
 from glassrank.text import EnglishAnalyzer, Vocabulary, split_words
-from glassrank.text.encoder import LONGEST_READ, WordEncoder
+from glassrank.text.encoder import MAX_TEXT_CHARS, WordEncoder
 from glassrank.text.vector_files import read_subwords, read_vectors
-from glassrank.text.word_breaks import _LONGEST_CACHED, _cache, _words_of, words
+from glassrank.text.word_breaks import _LONGEST_CACHED, _cache, _words_of, split_unicode_words
 
 VOCABULARY = Vocabulary(["cat", "mat"])
 LYING = "vector files whose numbers lie", "refused before anything is allocated"
@@ -81,17 +81,17 @@ def test_a_token_of_ten_megabytes_fits_in_memory() -> None:
 def test_long_words_are_cut_as_before(letters: str, length: int) -> None:
     """Up to ten thousand characters the rules see the word whole."""
     text = (letters * length)[:length]
-    assert words(text) == _words_of(text)
+    assert split_unicode_words(text) == _words_of(text)
     joined = f"{text[:3000]} {text[:3000]}\u202f{text[:3000]}"
-    assert words(joined) == _words_of(joined)
+    assert split_unicode_words(joined) == _words_of(joined)
 
 
 def test_a_plain_word_of_any_length_is_cut_every_255() -> None:
-    assert [len(word) for word in words("a" * 25_501)] == [255] * 100 + [1]
+    assert [len(word) for word in split_unicode_words("a" * 25_501)] == [255] * 100 + [1]
 
 
 def test_only_short_pieces_are_remembered() -> None:
-    words(" ".join(f"é{'x' * 100}{n}" for n in range(50)))
+    split_unicode_words(" ".join(f"é{'x' * 100}{n}" for n in range(50)))
     assert max(map(len, _cache), default=0) <= _LONGEST_CACHED
     analyzer = EnglishAnalyzer()
     analyzer("y" * 200)
@@ -99,7 +99,7 @@ def test_only_short_pieces_are_remembered() -> None:
 
 
 def test_a_model_splits_no_more_than_it_can_read() -> None:
-    text = "cat mat " * (LONGEST_READ // 4)
+    text = "cat mat " * (MAX_TEXT_CHARS // 4)
     (found,) = WordEncoder(VOCABULARY).encode([text], 4)
     assert found.ids.tolist() == [2, 3, 2, 3]
     assert found.cut_words == pytest.approx(len(text) / 4 - 4, abs=2)

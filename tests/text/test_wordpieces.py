@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from glassrank.errors import InputError
-from glassrank.text.encoder import PieceEncoder, TextEncoder, Vocabulary, WordEncoder
+from glassrank.text.encoder import TextEncoder, Vocabulary, WordEncoder, WordPieceEncoder
 
 pytest.importorskip("tokenizers")
 PIECES = "[PAD] [UNK] [CLS] [SEP] read ##ing a csv - file ? [ ] sep cls the caf ##e Read".split()
@@ -13,7 +13,7 @@ CLS, SEP = PIECES.index("[CLS]"), PIECES.index("[SEP]")
 
 @pytest.fixture
 def encoder() -> TextEncoder:
-    return PieceEncoder(PIECES)
+    return WordPieceEncoder(PIECES)
 
 
 def pieces(encoder: TextEncoder, text: str, longest: int = 20, words: int | None = None) -> str:
@@ -28,7 +28,7 @@ def test_words_become_pieces(encoder: TextEncoder) -> None:
 
 
 def test_case_may_count() -> None:
-    cased = PieceEncoder(PIECES, lowercase=False)
+    cased = WordPieceEncoder(PIECES, lowercase=False)
     assert pieces(cased, "Read read CSV") == "[CLS] Read read [UNK] [SEP]"
 
 
@@ -75,7 +75,7 @@ def test_words_have_the_same_form() -> None:
 )
 def test_a_vocabulary_must_be_a_berts(vocabulary: list[str], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        PieceEncoder(vocabulary)
+        WordPieceEncoder(vocabulary)
 
 
 def test_there_must_be_room(encoder: TextEncoder) -> None:
@@ -91,7 +91,7 @@ def test_as_a_real_bert_tokenizes() -> None:
 
     folder = Path(carried.__file__).parent / "model"
     theirs = transformers.BertTokenizer(str(folder / "vocab.txt"))
-    ours = PieceEncoder((folder / "vocab.txt").read_text("utf-8").split("\n")[:-1])
+    ours = WordPieceEncoder((folder / "vocab.txt").read_text("utf-8").split("\n")[:-1])
     texts = [
         "How do I read a CSV-file?",
         "Żółć naïve café — déjà vu… 42,195 km",

@@ -16,7 +16,7 @@ from glassrank.errors import InputError
 from glassrank.research.evaluate.judged import Judged
 from glassrank.research.evaluate.measures import Floats, Ints
 from glassrank.text import split_words
-from glassrank.text.english import without_function_words
+from glassrank.text.english import remove_function_words
 from glassrank.types import Qrels, Run
 
 _ROUNDS = 100
@@ -234,7 +234,7 @@ def telling_terms(texts: Sequence[str], labels: Sequence[int]) -> list[tuple[str
               for label in range(max(labels) + 1)]  # fmt: skip
     everywhere = _texts_with(words)
     return [
-        _own_terms([without_function_words(w) for w in group], everywhere, len(texts))
+        _own_terms([remove_function_words(w) for w in group], everywhere, len(texts))
         or _own_terms(group, everywhere, len(texts))
         for group in groups
     ]

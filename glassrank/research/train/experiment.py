@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from glassrank.backends.gpu import device_named
-from glassrank.corpus.irds import is_name, source_in
+from glassrank.corpus.irds import is_dataset_name, resolve_source
 from glassrank.errors import InputError
 from glassrank.research.evaluate import (
     Comparison,
@@ -163,8 +163,8 @@ def _queries(path: Path, config: TrainConfig) -> object:
 
 
 def _place(folder: Path, name: str | None) -> str | None:
-    source = None if name is None else source_in(folder, name)
-    return source if source is None or is_name(source) else str(Path(source).resolve())
+    source = None if name is None else resolve_source(folder, name)
+    return source if source is None or is_dataset_name(source) else str(Path(source).resolve())
 
 
 def _files(collection: object) -> list[str | None]:

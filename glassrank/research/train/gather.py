@@ -158,12 +158,12 @@ def _gather(
 ) -> list[str]:
     """Adds one collection to documents and splits. The ids of its documents."""
     from glassrank.corpus import read_docs, read_qrels, read_queries
-    from glassrank.corpus.irds import source_in
+    from glassrank.corpus.irds import resolve_source
     from glassrank.index import Index
-    from glassrank.index.snapshot import FILE_NAME as MANIFEST
+    from glassrank.index.snapshot import MANIFEST_FILE as MANIFEST
 
     query_words, doc_words = splitters(config, base)
-    source = source_in(base, collection.docs)
+    source = resolve_source(base, collection.docs)
     if Path(source, MANIFEST).is_file():
         index = Index(source)
     else:
@@ -188,12 +188,12 @@ def _gather(
         if queries is None or qrels is None:
             continue
         if name == "train" and config.sampler.triples is not None:
-            asked = list(read_queries(source_in(base, queries)))
+            asked = list(read_queries(resolve_source(base, queries)))
             _add_triples(config, index, asked, base, numbers, docs, split)
             continue
         depth = depths.train_depth if name == "train" else depths.dev_depth
-        judgments = read_qrels(source_in(base, qrels))
-        asked = [q for q in read_queries(source_in(base, queries)) if q.query_id in judgments]
+        judgments = read_qrels(resolve_source(base, qrels))
+        asked = [q for q in read_queries(resolve_source(base, queries)) if q.query_id in judgments]
         most = {"train": depths.train_queries, "dev": depths.dev_queries}.get(name)
         rng = np.random.default_rng([config.seed, number])
         if most is not None and most < len(asked):

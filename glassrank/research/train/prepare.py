@@ -185,7 +185,7 @@ def _vectors(
         )
     else:
         grams = (
-            vector_training.subword_vectors(
+            vector_training.train_fasttext(
                 docs,
                 vocabulary,
                 wanted.size,

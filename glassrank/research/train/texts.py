@@ -123,11 +123,11 @@ def splitters(config: TrainConfig, base: Path) -> tuple[Splitter, Splitter]:
 def word_splitter(config: TrainConfig) -> Splitter:
     """All words, or those that are left without stop words."""
     from glassrank.text import split_words
-    from glassrank.text.english import without_function_words
+    from glassrank.text.english import remove_function_words
 
     if not config.remove_stop_words:
         return split_words
-    return lambda text: without_function_words(split_words(text))
+    return lambda text: remove_function_words(split_words(text))
 
 
 def _cut(split: Splitter, longest: int, text: str) -> list[str]:
@@ -138,7 +138,7 @@ def trained_encoder(config: TrainConfig, base: Path) -> tuple[list[str], TextEnc
     """Words or pieces that a model knows already, and what reads them; None where the texts
     themselves say."""
     from glassrank.models.text_batches import text_encoder
-    from glassrank.text.encoder import PieceEncoder
+    from glassrank.text.encoder import WordPieceEncoder
 
     if config.start.model is not None:
         saved = start_model(config, base)
@@ -150,7 +150,7 @@ def trained_encoder(config: TrainConfig, base: Path) -> tuple[list[str], TextEnc
             f"a {config.model} reads pieces of words: say whose, with start.bert or start.model"
         )
     bert = read_pretrained(config.start.bert, base)
-    return bert.vocabulary, PieceEncoder(bert.vocabulary, bert.lowercase)
+    return bert.vocabulary, WordPieceEncoder(bert.vocabulary, bert.lowercase)
 
 
 def subword_text(config: TrainConfig, base: Path) -> SubwordText | None:

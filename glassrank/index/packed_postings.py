@@ -6,7 +6,7 @@ A row begins with a word of 32 bits, and is blocks one after another, all of the
 last. A block is twelve bits, which say how many bits a distance (six) and a count (six) take, and
 then each number's distance from the one before it and its count, both less one. So whatever the
 bits are, numbers ascend and occur at least once; that they stay below a limit, and rows within
-their words, `rows_hold` makes sure of.
+their words, `postings_are_valid` makes sure of.
 
 Compiled code does it, and numpy where little is to be done: to load compiled code takes longer than
 one query on a small index does.
@@ -28,16 +28,16 @@ COUNT_BITS = 31
 SPARE_WORDS = 2
 """Behind all rows: two words are read at once, even where a number of no bits begins."""
 
-SMALL = (np.uint8, np.uint16, np.uint32)
+SMALL_DTYPES = (np.uint8, np.uint16, np.uint32)
 """Types of numbers that are stored in the smallest that holds them; what needs more is int64."""
 
-PLAIN_COST = 8
+NUMPY_COST = 8
 """How much longer plain code takes for a packed number than for one that is as it is."""
 
 _U = np.uint64
 
 
-class CountedRows(NamedTuple):
+class UnpackedPostings(NamedTuple):
     """Row i has `values[offsets[i] : offsets[i + 1]]`, and each value its count."""
 
     offsets: NDArray[np.int64]  # (rows + 1,)
@@ -86,7 +86,7 @@ def _mask(width: Any) -> Any:
 
 
 @compiled
-def pack_rows(offsets: Any, values: Any, counts: Any, block: int) -> Any:
+def pack_postings(offsets: Any, values: Any, counts: Any, block: int) -> Any:
     """(words of each row, all the words): rows of ascending values, with counts above zero."""
     sizes = np.empty(len(offsets) - 1, np.int64)
     for row in range(len(sizes)):
@@ -116,7 +116,7 @@ def pack_rows(offsets: Any, values: Any, counts: Any, block: int) -> Any:
 
 
 @compiled
-def unpack_rows(
+def unpack_postings(
     starts: Any, offsets: Any, words: Any, block: int, values: Any, counts: Any
 ) -> None:
     """Writes the numbers of rows that begin at these words to `offsets` of values and counts."""
@@ -136,7 +136,7 @@ def unpack_rows(
 
 
 @compiled
-def rows_hold(starts: Any, sizes: Any, words: Any, block: int, limit: int) -> bool:
+def postings_are_valid(starts: Any, sizes: Any, words: Any, block: int, limit: int) -> bool:
     """Whether rows are as long as their words, and numbers below a limit. `starts` ascend, and the
     last is that of the spare words behind all rows."""
     for row in range(len(sizes)):
@@ -165,24 +165,24 @@ def rows_hold(starts: Any, sizes: Any, words: Any, block: int, limit: int) -> bo
     return True
 
 
-def plain_unpack_rows(
+def unpack_postings_numpy(
     starts: NDArray[np.int64], sizes: NDArray[np.int64], words: NDArray[np.uint32], block: int
-) -> CountedRows:
-    """As `unpack_rows`, in numpy."""
+) -> UnpackedPostings:
+    """As `unpack_postings`, in numpy."""
     rows = _plain_rows(starts, sizes, words, block)
     assert rows is not None  # where no ends are given
     offsets, values, counts = rows
-    return CountedRows(offsets, values.astype(np.uint32), counts.astype(np.uint32))
+    return UnpackedPostings(offsets, values.astype(np.uint32), counts.astype(np.uint32))
 
 
-def plain_rows_hold(
+def postings_are_valid_numpy(
     starts: NDArray[np.int64],
     sizes: NDArray[np.int64],
     words: NDArray[np.uint32],
     block: int,
     limit: int,
 ) -> bool:
-    """As `rows_hold`, in numpy."""
+    """As `postings_are_valid`, in numpy."""
     if not (sizes <= limit).all():
         return False
     rows = _plain_rows(starts[:-1], sizes, words, block, starts[1:])
@@ -238,7 +238,7 @@ def _bits(words: NDArray[np.uint32], bits: NDArray[np.int64], widths: Any) -> ND
     return values
 
 
-class PackedRows(NamedTuple):
+class PackedPostings(NamedTuple):
     """As they stand in files."""
 
     sizes: NDArray[Any]  # (rows,) numbers in each
@@ -247,23 +247,23 @@ class PackedRows(NamedTuple):
     block: int
     """Numbers in a block."""
 
-    def unpack(self, rows: NDArray[Any] | slice) -> CountedRows:
+    def unpack(self, rows: NDArray[Any] | slice) -> UnpackedPostings:
         """Some of the rows, as numbers; in plain code where little is to be done."""
         starts, sizes = self.starts[:-1][rows].astype(np.int64), self.sizes[rows]
         offsets = np.zeros(len(sizes) + 1, np.int64)
         np.cumsum(sizes, out=offsets[1:])
-        if not worth_loading(PLAIN_COST * int(offsets[-1])):
-            return plain_unpack_rows(starts, np.diff(offsets), self.words, self.block)
+        if not worth_loading(NUMPY_COST * int(offsets[-1])):
+            return unpack_postings_numpy(starts, np.diff(offsets), self.words, self.block)
         values, counts = (np.empty(offsets[-1], np.uint32) for _ in range(2))
-        unpack_rows(starts, offsets, self.words, self.block, values, counts)
-        return CountedRows(offsets, values, counts)
+        unpack_postings(starts, offsets, self.words, self.block, values, counts)
+        return UnpackedPostings(offsets, values, counts)
 
-    def hold(self, limit: int) -> bool:
+    def is_valid(self, limit: int) -> bool:
         """Whether each row is as long as its words, and has nothing but numbers below a limit."""
         starts, sizes = self.starts.astype(np.int64), self.sizes.astype(np.int64)
-        if worth_loading(PLAIN_COST * int(sizes.sum())):
-            return bool(rows_hold(starts, sizes, self.words, self.block, limit))
-        return plain_rows_hold(starts, sizes, self.words, self.block, limit)
+        if worth_loading(NUMPY_COST * int(sizes.sum())):
+            return bool(postings_are_valid(starts, sizes, self.words, self.block, limit))
+        return postings_are_valid_numpy(starts, sizes, self.words, self.block, limit)
 
 
 def smallest_dtype(largest: int) -> DTypeLike:
@@ -272,4 +272,4 @@ def smallest_dtype(largest: int) -> DTypeLike:
     >>> [np.dtype(smallest_dtype(n)).name for n in (255, 256, 1 << 40)]
     ['uint8', 'uint16', 'int64']
     """
-    return next((dtype for dtype in SMALL if largest <= np.iinfo(dtype).max), np.int64)
+    return next((dtype for dtype in SMALL_DTYPES if largest <= np.iinfo(dtype).max), np.int64)
