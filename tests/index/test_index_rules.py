@@ -71,7 +71,7 @@ def test_a_duplicate_within_an_addition_leaves_the_index_as_it_was(index: Index)
 
 def test_a_duplicate_of_an_indexed_document_leaves_the_index_as_it_was(index: Index) -> None:
     before = contents(index.path)
-    with pytest.raises(DuplicateIdError, match="id 'c1' is in the index already; with --replace"):
+    with pytest.raises(DuplicateIdError, match="id 'c1' is in the index already; use --replace"):
         index.add([Doc("new", "1"), Doc("c1", "2")])
     assert contents(index.path) == before
 
@@ -290,7 +290,7 @@ def test_several_changes_are_one_commit(index: Index) -> None:
 
 def test_several_changes_are_all_refused_if_one_is(index: Index) -> None:
     before = contents(index.path)
-    with pytest.raises(DuplicateIdError, match="'c2' is in the index already; with --replace"):
+    with pytest.raises(DuplicateIdError, match="'c2' is in the index already; use --replace"):
         index.change(delete=["c1"], add=[Doc("c2", "There already.")])
     with pytest.raises(InputError, match="no document has the id 'x'"):
         index.change(delete=["x"], add=[Doc("n", "Newt.")])
