@@ -38,10 +38,10 @@ def of(language: str) -> list[tuple[str, str]]:
 PYTHON_RUN_BY = {
     "README.md": "test_readme_example.py",
     "docs/index.md": "test_docs.py",
-    "docs/explanations.md": "test_docs.py",
-    "docs/service.md": "serve/test_rerank_clients.py",
-    "docs/adapters.md": "adapters/test_examples.py",
-    "docs/research.md": "test_research_page.py",
+    "docs/reference/explanations.md": "test_docs.py",
+    "docs/reference/http.md": "serve/test_rerank_clients.py",
+    "docs/guides/integrations.md": "adapters/test_examples.py",
+    "docs/guides/train.md": "test_research_page.py",
 }
 COMMANDS_RUN = {
     "glassrank encode my.index --model my.model": "test_commands_are_run",
@@ -72,7 +72,7 @@ COMMANDS_NOT_RUN = {
 def test_every_block_is_run_or_named_with_a_reason() -> None:
     assert {page for page, _ in of("python")} == set(PYTHON_RUN_BY)
     known = (*COMMANDS_RUN, *COMMANDS_NOT_RUN)
-    shown = [(page, text) for page, text in of("sh") if page != "docs/research.md"]  # run whole
+    shown = [(page, text) for page, text in of("sh") if page != "docs/guides/train.md"]  # run whole
     left = [text for _, text in shown if not text.startswith(known)]
     assert not left
     assert all(any(text.startswith(name) for _, text in of("sh")) for name in known)
@@ -122,7 +122,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_explanations_are_made_as_the_page_says(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ((_, text),) = [block for block in of("python") if block[0] == "docs/explanations.md"]
+    ((_, text),) = [block for block in of("python") if block[0] == "docs/reference/explanations.md"]
     names: dict[str, Any] = {}  # it defines all that it uses
     exec(text, names)
     assert "androgen" in capsys.readouterr().out and len(names["hits"]) == 2

@@ -31,7 +31,7 @@ BLOCK_DOCS = 2048
 """Documents in a block, or passages of long ones, if their rows do not take more than this:"""
 BLOCK_BYTES = 256 << 20
 DEFAULT_DTYPE = "int8"
-"""Half of what bf16 takes, with hardly a loss (docs/document-stores.md)."""
+"""Half of what bf16 takes, with hardly a loss (docs/reference/stores.md)."""
 _TRIED = 200
 """Documents that an estimate goes by."""
 _PASSAGE_BYTES = 8 + 8 + 17

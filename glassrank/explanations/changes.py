@@ -69,7 +69,7 @@ class WhatIf:
     moved: tuple[Moved, ...]  # one for each document
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data, as `docs/explanations.md` describes it."""
+        """Plain data, as `docs/reference/explanations.md` describes it."""
         plain: dict[str, Any] = to_plain(self)
         return {"schema": SCHEMA, **plain}
 

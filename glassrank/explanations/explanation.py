@@ -36,7 +36,7 @@ class Explanation(ExplanationData):
     """Why a document has its score."""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data in full precision, as `docs/explanations.md` describes it."""
+        """Plain data in full precision, as `docs/reference/explanations.md` describes it."""
         plain: dict[str, Any] = to_plain(self)
         return {"schema": SCHEMA, **plain}
 

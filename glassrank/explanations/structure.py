@@ -137,7 +137,7 @@ class Mark:
     similarity: float | None
     """To that term, which is the query word it is closest to."""
     share: float
-    """What it adds, by a rule of its model: `docs/explanations.md` has them all."""
+    """What it adds, by a rule of its model: `docs/reference/explanations.md` has them all."""
     by_term: tuple[float, ...]  # (Q,) or none
     by_signal: tuple[float, ...]  # (S,) or none
     stands_out: bool = False

@@ -1,6 +1,6 @@
 """Every limit of the service. Whatever a client can make grow has a bound here.
 
-`glassrank serve --help` and docs/service.md list them; `--limit NAME=VALUE` changes one.
+`glassrank serve --help` and docs/reference/http.md list them; `--limit NAME=VALUE` changes one.
 """
 
 from collections.abc import Iterable

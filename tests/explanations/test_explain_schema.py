@@ -20,7 +20,7 @@ from glassrank.explanations import (
     what_if,
 )
 
-DOCS = Path(__file__).parents[2] / "docs" / "explanations.md"
+DOCS = Path(__file__).parents[2] / "docs" / "reference" / "explanations.md"
 DOCUMENTED = [
     *(
         explanation.Explanation,

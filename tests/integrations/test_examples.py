@@ -1,4 +1,4 @@
-"""The blocks of docs/adapters.md, run as they stand."""
+"""The blocks of docs/guides/integrations.md, run as they stand."""
 
 import re
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from elastic_server import elastic_server
 
-PAGE = (Path(__file__).parents[2] / "docs" / "adapters.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "guides" / "integrations.md").read_text("utf-8")
 SECTIONS = re.split(r"^##+ ", PAGE, flags=re.MULTILINE)[1:]
 EXAMPLES = {
     section.partition("\n")[0]: example

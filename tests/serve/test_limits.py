@@ -371,7 +371,7 @@ def test_at_its_limit_others_are_answered(options: Options, shared: str, name: s
 
 
 def test_the_page_and_the_command_list_every_limit() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "service.md").read_text("utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "http.md").read_text("utf-8")
     command = [sys.executable, "-c", "from glassrank.cli import main; main()", "serve", "--help"]
     printed = subprocess.run(command, capture_output=True, text=True).stdout
     for name, value, about in describe_limits():

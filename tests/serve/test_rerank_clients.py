@@ -34,7 +34,7 @@ def order(options: Options) -> list[int]:
 
 
 def test_the_example_in_the_docs(guarded: str) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "service.md").read_text("utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "http.md").read_text("utf-8")
     [example] = re.findall("```python\n(.*?)```", page, re.DOTALL)
     langchain = pytest.importorskip("langchain_cohere", reason="langchain-cohere is not there")
     code = example.replace("http://localhost:8000", guarded).replace('"KEY"', repr(KEY))

@@ -7,7 +7,7 @@ import { characters, count, number, steps } from "./printing.js";
 export const CALM = matchMedia("(prefers-reduced-motion: reduce)");
 
 // A bar of five steps and no percentage, which would say more than is known: see "Probabilities" in
-// docs/explanations.md, which says what each step is worth.
+// docs/reference/explanations.md, which says what each step is worth.
 function relevanceBar(probability) {
   if (typeof probability !== "number") return null;
   const label = `relevance ${steps(probability)} of 5`;

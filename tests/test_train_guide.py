@@ -1,4 +1,4 @@
-"""docs/research.md from beginning to end: files written, commands run, outputs compared."""
+"""docs/guides/train.md from beginning to end: files written, commands run, outputs compared."""
 
 import re
 import runpy
@@ -10,7 +10,7 @@ import pytest
 
 from glassrank.cli import main
 
-PAGE = (Path(__file__).parents[1] / "docs" / "research.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[1] / "docs" / "guides" / "train.md").read_text("utf-8")
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"# (\w+\.(?:py|toml))\n")
 NUMBER = re.compile(r"\d+\.\d+")
