@@ -133,7 +133,7 @@ FIGURES: dict[str, list[list[str]]] = {
 }  # fmt: skip
 
 
-def drawn(levels: list[list[str]]) -> str:
+def draw(levels: list[list[str]]) -> str:
     """The figure as SVG."""
     widest = max(map(len, levels))
     width = widest * (_WIDTH + _GAP) + _GAP
@@ -183,7 +183,7 @@ def main() -> None:
     """Writes them all."""
     folder = Path(__file__).parent / "models"
     for name, levels in FIGURES.items():
-        (folder / f"{name}.svg").write_text(drawn(levels), "utf-8")
+        (folder / f"{name}.svg").write_text(draw(levels), "utf-8")
 
 
 if __name__ == "__main__":

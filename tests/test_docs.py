@@ -1,155 +1,209 @@
-"""What the documentation says is run: its Python and its commands, and the site is built."""
+"""The documentation is true: its Python and its commands run, its links and names lead somewhere,
+and the site builds."""
 
+import json
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 import tomllib
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
+from page_runner import ROOT, PageRunner, check_output, find_reason, read_blocks, split_commands
 
-import glassrank as gr
-from glassrank.cli import make_app
-from glassrank.embeddings import encode_index
-from glassrank.models import MODELS
-from glassrank.models.io.model_folder import PACKAGED
-from glassrank.research.papers.ensemble import Ensemble
+from glassrank.cli import application
+from glassrank.models import MODELS, Ensemble
 
-ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *DOCS.rglob("*.md")]
+PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
 BLOCKS = [
     (page.relative_to(ROOT).as_posix(), language, text)
     for page in PAGES
-    for language, text in re.findall(r"^```(\w+)\n(.*?)^```", page.read_text("utf-8"), re.M | re.S)
+    for language, text in read_blocks(page)
+]
+RUN = (
+    *("README.md", "docs/index.md", "docs/quickstart.md", "docs/guides/search.md"),
+    *("docs/guides/rerank.md", "docs/guides/serve.md", "docs/guides/explain.md"),
+    *("docs/guides/budgets.md", "docs/guides/train.md", "docs/reference/stores.md"),
+    *("docs/reference/first-stage.md",),
+)
+"""Pages that are run from beginning to end."""
+RUN_ELSEWHERE = {
+    "docs/guides/integrations.md": "integrations/test_examples.py",
+    "docs/reference/http.md": "serve/test_rerank_clients.py",
+}
+COLLECTION = [
+    {"id": "csv", "title": "csv", "text": "csv.reader reads a CSV file row by row.", "year": 2020},
+    {"id": "json", "title": "json", "text": "json.load parses a JSON file.", "year": 2021},
+    {"id": "list.sort", "title": "list.sort", "text": "Sorts a list in place.", "year": 2019},
 ]
 
 
-def of(language: str) -> list[tuple[str, str]]:
-    """A page and a block of it."""
+def list_blocks(language: str) -> list[tuple[str, str]]:
+    """Every block of a language, with its page."""
     return [(page, text) for page, known, text in BLOCKS if known == language]
 
 
-PYTHON_RUN_BY = {
-    "README.md": "test_readme_example.py",
-    "docs/index.md": "test_docs.py",
-    "docs/reference/explanations.md": "test_docs.py",
-    "docs/reference/http.md": "serve/test_rerank_clients.py",
-    "docs/guides/integrations.md": "adapters/test_examples.py",
-    "docs/guides/train.md": "test_research_page.py",
-}
-COMMANDS_RUN = {
-    "glassrank encode my.index --model my.model": "test_commands_are_run",
-    "glassrank index docs.jsonl --out my.index --model default": "test_commands_are_run",
-    'glassrank explain my.index "androgen receptor define" d1 d2': "test_commands_are_run",
-}
-COMMANDS_NOT_RUN = {
-    "./scripts/demo": "makes an environment from the network; test_scripts.py runs its parts",
-    "./scripts/setup test": "installs, and pushes to a repository",
-    "glassrank index docs.jsonl --out my.index --language de": "tests/cli/test_language_option.py",
-    "glassrank serve my.index --budget-ms 50": "serves until it is stopped; tests/serve asks it",
-    "glassrank serve my.index --model my.model": "serves until it is stopped; tests/serve asks it",
-    "curl localhost:8000/v1/rerank": "needs that server; tests/serve/test_rerank_endpoint.py",
-    "pip install '.[adapters]'": "installs from the network",
-    "pip install '.[ray]'": "needs a cluster; tests/cluster/test_cluster.py",
-    "glassrank experiment configs/papers/tk-2.toml": "hours on a GPU, and a collection",
-    "pip install torch": "installs from the network, and needs a GPU",
-    "glassrank experiment configs/insuranceqa/tk-2.toml": "minutes on a GPU, and a collection",
-    "python benchmarks/long_documents.py": "minutes on a GPU, and a collection",
-    "glassrank experiment configs/trec-2019/p1.toml": "minutes on a GPU, and collections",
-    "glassrank prepare configs/insuranceqa/bert.toml": "hours on a GPU, and a collection",
-    "glassrank prepare configs/adapt/wiki-sections-mores.toml": "a GPU, and a collection",
-    "glassrank adapt configs/adapt/nfcorpus-bert.toml": "a GPU; tests/cli/test_adapt_command.py",
-}
-"""By their beginnings, and why; what is glassrank's in them is held against its options."""
+def test_every_block_is_run_or_has_a_reason() -> None:
+    assert {language for _, language, _ in BLOCKS} <= {"python", "sh", "text", "toml", "json"}
+    assert {page for page, _ in list_blocks("python")} <= {*RUN, *RUN_ELSEWHERE}
+    lines = [(page, line) for page, text in list_blocks("sh") for line in split_commands(text)]
+    assert not [(page, line) for page, line in lines if page not in RUN and not find_reason(line)]
 
 
-def test_every_block_is_run_or_named_with_a_reason() -> None:
-    assert {page for page, _ in of("python")} == set(PYTHON_RUN_BY)
-    known = (*COMMANDS_RUN, *COMMANDS_NOT_RUN)
-    shown = [(page, text) for page, text in of("sh") if page != "docs/guides/train.md"]  # run whole
-    left = [text for _, text in shown if not text.startswith(known)]
-    assert not left
-    assert all(any(text.startswith(name) for _, text in of("sh")) for name in known)
-    assert {language for _, language, _ in BLOCKS} <= {"python", "sh", "text", "toml"}
-
-
-@pytest.mark.parametrize(("page", "text"), of("toml"))
+@pytest.mark.parametrize(("page", "text"), list_blocks("toml"))
 def test_settings_are_toml(page: str, text: str) -> None:
     assert tomllib.loads(text)
 
 
-COMMAND_LINES = [
-    (page, line)
-    for page, text in of("sh")
-    for line in text.replace("\\\n", " ").splitlines()
-    if line.startswith("glassrank ")
-]
+@pytest.mark.parametrize(("page", "text"), list_blocks("json"))
+def test_documents_are_json(page: str, text: str) -> None:
+    assert [json.loads(line) for line in text.splitlines()] == COLLECTION
 
 
-@pytest.mark.parametrize(("page", "line"), COMMAND_LINES)
+@pytest.mark.parametrize(
+    ("page", "line"),
+    [
+        (page, line)
+        for page, text in list_blocks("sh")
+        for line in split_commands(text)
+        if line.startswith("glassrank ")
+    ],
+)
 def test_every_command_has_the_options_that_it_is_shown_with(page: str, line: str) -> None:
-    name, *arguments = shlex.split(line, comments=True)[1:]
-    command = typer.main.get_command(make_app()).commands[name]  # type: ignore[attr-defined]
-    command.make_context(name, arguments)  # which parses, and runs nothing
-
-
-def test_the_first_page_is_run(capsys: pytest.CaptureFixture[str]) -> None:
-    ((_, text),) = [block for block in of("python") if block[0] == "docs/index.md"]
-    exec(text, {})
-    assert capsys.readouterr().out == "A csv file is read by csv.reader.\n"
-
-
-@pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with all that examples speak of."""
-    monkeypatch.chdir(tmp_path)
-    docs = [
-        gr.Doc("d1", "An androgen receptor is a protein that binds androgen."),
-        gr.Doc("d2", "To define a receptor, say what it binds."),
-    ]
-    shutil.copytree(PACKAGED["fast"], tmp_path / "my.model")
-    index = gr.Index.build(docs, "my.index")
-    encode_index(index, gr.load("fast").saved)
-    return tmp_path
-
-
-def test_explanations_are_made_as_the_page_says(
-    place: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    ((_, text),) = [block for block in of("python") if block[0] == "docs/reference/explanations.md"]
-    names: dict[str, Any] = {}  # it defines all that it uses
-    exec(text, names)
-    assert "androgen" in capsys.readouterr().out and len(names["hits"]) == 2
+    name, *arguments = shlex.split(line)[1:]
+    command = typer.main.get_command(application()).commands[name]  # type: ignore[attr-defined]
+    command.make_context(name, arguments)  # parses, and runs nothing
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("beginning", COMMANDS_RUN)
-def test_commands_are_run(beginning: str, place: Path) -> None:
-    if "--out my.index" in beginning:
-        shutil.rmtree(place / "my.index")
-        line = '{"id": "a", "text": "A csv file is read by csv.reader."}\n'
-        (place / "docs.jsonl").write_text(line)
-    ((_, block),) = [block for block in of("sh") if block[1].startswith(beginning)]
-    for line in block.splitlines():
-        command = [sys.executable, "-m", *shlex.split(line, comments=True)]
-        done = subprocess.run(command, capture_output=True, text=True, cwd=place, timeout=300)
-        assert done.returncode == 0, done.stderr
+@pytest.mark.parametrize("page", RUN)
+def test_a_page_runs_and_prints_what_it_shows(
+    page: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "soft_tf", raising=False)
+    write_files()
+    runner = PageRunner(monkeypatch, capfd)
+    if page not in ("README.md", "docs/quickstart.md", "docs/guides/search.md"):
+        make_index(runner)
+    runner.run(ROOT / page)
+
+
+def write_files() -> None:
+    """What the pages speak of: documents, queries and qrels."""
+    for name, docs in {
+        "docs.jsonl": COLLECTION,
+        "more.jsonl": [{"id": "tuple", "text": "A tuple cannot be changed.", "lang": "en"}],
+    }.items():
+        Path(name).write_text("".join(json.dumps(doc) + "\n" for doc in docs))
+    Path("queries.tsv").write_text("1\thow do I read a csv file?\n2\tsort a list\n")
+    Path("qrels.txt").write_text("1 0 csv 1\n2 0 list.sort 1\n")
+
+
+def make_index(runner: PageRunner) -> None:
+    runner.run_commands("glassrank index docs.jsonl --out my.index --model default\n")
+    runner.run_commands("glassrank encode my.index --model fast\n")
+
+
+def test_another_output_would_be_noticed() -> None:
+    check_output("a 1.50 … c\n", "a 1.51 b\n c \n")
+    for other in ("a 1.53 b c\n", "x 1.50 b c\n", "a 1.50 b d\n"):
+        with pytest.raises(AssertionError):
+            check_output("a 1.50 … c\n", other)
+
+
+# Links and names
+
+LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+CODE = re.compile(r"```.*?^```|`[^`\n]*`", re.MULTILINE | re.DOTALL)
+
+
+def slugify(heading: str) -> str:
+    """The anchor of a heading, as GitHub and the site make it."""
+    plain = re.sub(r"[`*]|\]\([^)]*\)|\[", "", heading).strip().lower()
+    return re.sub(r"[\s-]+", "-", re.sub(r"[^\w\s-]", "", plain))
+
+
+def list_anchors(page: Path) -> set[str]:
+    text = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+    return {slugify(heading) for heading in re.findall(r"^#+ (.*)$", text, re.MULTILINE)}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in LINK.findall(CODE.sub("", page.read_text("utf-8"))):
+        if "://" in target:
+            continue
+        path, _, anchor = target.partition("#")
+        there = (page.parent / path).resolve() if path else page
+        assert there.exists(), f"{page.name} links to {target}"
+        assert not anchor or anchor in list_anchors(there), f"{page.name} links to {target}"
+
+
+NAMED = sorted(
+    {
+        name
+        for page in PAGES
+        if page.name not in ("CHANGELOG.md", "experiments.md")  # these tell of the past
+        for name in re.findall(
+            r"`((?:glassrank|tests|docs|configs|benchmarks|scripts)[/.][\w./-]*\w/?)(?:\(\))?`",
+            page.read_text("utf-8"),
+        )
+    }
+)
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_names_of_ours_exist(name: str) -> None:
+    if "/" in name or name.endswith((".py", ".md")):
+        assert (ROOT / name).exists()
+        return
+    parts = name.split(".")
+    for end in range(len(parts), 0, -1):
+        try:
+            found: Any = import_module(".".join(parts[:end]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[end:]:
+            found = getattr(found, part)
+        return
+    raise AssertionError(name)
+
+
+def test_the_glossary_names_what_is_in_the_code() -> None:
+    source = "\n".join(
+        path.read_text("utf-8") for path in (ROOT / "glassrank").rglob("*.py")
+    ) + "\n".join(path.as_posix() for path in (ROOT / "glassrank").rglob("*"))
+    rows = re.findall(
+        r"^\|[^|]+\|[^|]+\| (.+) \|$", (DOCS / "glossary.md").read_text("utf-8"), re.MULTILINE
+    )
+    names = [name for row in rows for name in re.findall(r"`([^`]+)`", row)]
+    assert len(names) > 60
+    assert not [name for name in names if not re.search(rf"\b{re.escape(name)}", source)]
 
 
 # The site
 
 
+def test_every_page_of_the_site_is_in_its_menu() -> None:
+    menu = (ROOT / "mkdocs.yml").read_text("utf-8")
+    pages = {page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md")}
+    assert pages == set(re.findall(r"[\w/-]+\.md\b", menu.partition("\nnav:")[2]))
+
+
 def test_every_family_has_a_page_with_its_figure() -> None:
     for name in (*MODELS, Ensemble.info.name):
         page = (DOCS / "models" / f"{name}.md").read_text("utf-8")
-        assert f"({name}.svg)" in page and "\n::: glassrank.models." in page
-        assert f"models/{name}.md" in (ROOT / "mkdocs.yml").read_text("utf-8")
+        assert f"({name}.svg)" in page and "\n::: glassrank." in page
 
 
 def test_figures_are_as_their_script_draws_them() -> None:
@@ -157,7 +211,7 @@ def test_figures_are_as_their_script_draws_them() -> None:
     exec((DOCS / "make_figures.py").read_text("utf-8"), names)
     assert set(names["FIGURES"]) == {path.stem for path in (DOCS / "models").glob("*.svg")}
     for name, levels in names["FIGURES"].items():
-        assert names["drawn"](levels) == (DOCS / "models" / f"{name}.svg").read_text("utf-8")
+        assert names["draw"](levels) == (DOCS / "models" / f"{name}.svg").read_text("utf-8")
 
 
 def test_the_gallery_shows_every_view() -> None:
@@ -180,8 +234,8 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
         path.parent.relative_to(site).as_posix(): path.read_text("utf-8")
         for path in site.rglob("index.html")
     }
-    assert "Contextual words, one match matrix" in pages["models/tk"]
-    assert 'id="glassrank.rerank.text_pipeline.rank"' in pages["api"]
-    # Whoever reads it fetches nothing from elsewhere.
+    assert 'id="glassrank.rerank.text_pipeline.rank"' in pages["reference/api"]
+    assert "--budget-ms" in pages["reference/cli"] and "scheduler.py" in pages["architecture"]
+    # Readers fetch nothing from elsewhere.
     fetched = re.compile(r'(?:src|href)="https?://[^"]+\.(?:js|css|png|svg|woff2?)"')
     assert not [page for page, text in pages.items() if fetched.search(text)]

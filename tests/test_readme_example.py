@@ -1,43 +1,41 @@
-"""The README's Python, run as it stands, and what a new user tries first."""
+"""The README, run as it stands, and what a new user tries first."""
 
 import inspect
-import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from page_runner import ROOT, PageRunner, read_blocks
 
 import glassrank as gr
 from glassrank.embeddings import encode_index
 from glassrank.models.io.load import load_named
 
-ROOT = Path(__file__).parents[1]
-README = (ROOT / "README.md").read_text("utf-8")
-[EXAMPLE] = re.findall("```python\n(.*?)```", README, re.DOTALL)
-TEXTS = [f"The reader of module {n} reads a csv file, {'row ' * n}" for n in range(30)]
+README = ROOT / "README.md"
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def test_the_readme_is_short() -> None:
+    assert len(README.read_text("utf-8").splitlines()) <= 130
+    [example] = [text for language, text in read_blocks(README) if language == "python"]
+    assert len([line for line in example.splitlines() if line]) <= 6
+
+
+def test_the_example_prints_what_the_readme_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
-    docs = [gr.Doc(f"d{n}", text, f"Module {n}") for n, text in enumerate(TEXTS)]
-    encode_index(gr.Index.build(docs, "my.index"), load_named("default"))
-    return tmp_path
+    text = README.read_text("utf-8")
+    Path("part.md").write_text(text[: text.index("## Why")], "utf-8")
+    runner = PageRunner(monkeypatch, capfd)
+    runner.run(Path("part.md"))
+    assert not runner.names["ranking"].cut_short
 
 
-def test_the_example_runs_and_is_short(folder: Path) -> None:
-    names: dict = {"texts": TEXTS}
-    exec(EXAMPLE.replace("budget_ms=50)", "budget_ms=5000)").replace("=500)", "=60_000)"), names)
-    search, ranking = names["search"], names["ranking"]
-    assert search.store is not None  # found without being named
-    assert ranking.depth == len(TEXTS) and not ranking.cut_short and not ranking.num_encoded
-    assert ranking[0].title.startswith("Module ")
-    assert len([line for line in EXAMPLE.splitlines() if line]) == 5
-
-
-def test_a_pipeline_finds_the_store_of_its_model(folder: Path) -> None:
-    index = gr.Index("my.index")
+def test_a_pipeline_finds_the_store_of_its_model(tmp_path: Path) -> None:
+    docs = [gr.Doc(f"d{n}", f"Module {n} reads a csv file.") for n in range(3)]
+    index = gr.Index.build(docs, tmp_path / "my.index")
+    encode_index(index, load_named("default"))
     assert gr.Pipeline(index, gr.load(), budget_ms=50).store is not None
     for none in (False, None):
         assert gr.Pipeline(index, gr.load(), store=none, calibrate=False).store is None
