@@ -34,7 +34,11 @@ def _write_command(name: str, command: Any) -> str:
     lines = [f"## {name}", "", _one_line(command.help), "", f"    {usage} [OPTIONS]", ""]
     rows = [(f"`{_placeholder(each)}`", each.help, "") for each in arguments]
     rows += [
-        (", ".join(f"`{flag}`" for flag in [*each.opts, *each.secondary_opts]), each.help, _default(each))
+        (
+            ", ".join(f"`{flag}`" for flag in [*each.opts, *each.secondary_opts]),
+            each.help,
+            _default(each),
+        )
         for each in options
         if not getattr(each, "hidden", False)
     ]
