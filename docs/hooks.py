@@ -21,9 +21,9 @@ def write_commands() -> str:
     sys.path.insert(0, str(ROOT))
     import typer
 
-    from glassrank.cli import application
+    from glassrank.cli import make_app
 
-    commands = typer.main.get_command(application()).commands  # type: ignore[attr-defined]
+    commands = typer.main.get_command(make_app()).commands  # type: ignore[attr-defined]
     return "\n".join(_write_command(name, command) for name, command in sorted(commands.items()))
 
 

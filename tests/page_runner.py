@@ -1,5 +1,5 @@
-"""Runs the blocks of a Markdown page in order, in one folder: files are written, Python and commands
-run, and the output that the page shows is compared with what was printed."""
+"""Runs the blocks of a Markdown page in order, in one folder: files are written, Python and
+commands run, and the output that the page shows is compared with what was printed."""
 
 import os
 import re
