@@ -38,9 +38,27 @@ RUN_ELSEWHERE = {
     "docs/reference/http.md": "serve/test_rerank_clients.py",
 }
 COLLECTION = [
-    {"id": "csv", "title": "csv", "text": "csv.reader reads a CSV file row by row.", "year": 2020},
-    {"id": "json", "title": "json", "text": "json.load parses a JSON file.", "year": 2021},
-    {"id": "list.sort", "title": "list.sort", "text": "Sorts a list in place.", "year": 2019},
+    {
+        "id": "csv",
+        "title": "csv",
+        "text": "csv.reader reads a CSV file row by row.",
+        "year": 2020,
+        "lang": "en",
+    },
+    {
+        "id": "json",
+        "title": "json",
+        "text": "json.load parses a JSON file.",
+        "year": 2021,
+        "lang": "en",
+    },
+    {
+        "id": "list.sort",
+        "title": "list.sort",
+        "text": "Sorts a list in place.",
+        "year": 2019,
+        "lang": "en",
+    },
 ]
 
 

@@ -184,5 +184,5 @@ class _TextPassages:
 
 def index_sizes(snapshot: Snapshot, numbers: Sequence[int]) -> NDArray[np.float64]:
     """About how many words each of these documents has."""
-    places = map(snapshot.place, numbers)
+    places = map(snapshot.locate, numbers)
     return _WORDS_PER_TERM * np.array([segment.lengths[doc] for segment, doc in places], np.float64)

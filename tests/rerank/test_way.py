@@ -21,8 +21,8 @@ PACKAGE = Path(glassrank.__file__).parent
 PAGE = (PACKAGE.parent / "docs" / "architecture.md").read_text("utf-8")
 WAY = re.findall(r"`([\w/]+\.py)`", PAGE.split("<!-- way -->")[1])
 OTHERS = {
-    True: {"ranking/text_candidates.py"},
-    False: {"ranking/stored_candidates.py"},
+    True: {"rerank/text_candidates.py"},
+    False: {"rerank/stored_candidates.py"},
 }
 """Where texts go, and where stored words go."""
 
@@ -60,4 +60,4 @@ def test_a_query_runs_through_the_documented_files(tmp_path: Path, stored: bool)
     files = followed(Pipeline(index, Reranker(saved)))
     assert [file for file in files if file in WAY] == [f for f in WAY if f not in OTHERS[stored]]
     # Of what is ours to arrange, nothing else is on the way.
-    assert {file for file in files if file.startswith("ranking/")} <= set(WAY)
+    assert {file for file in files if file.startswith("rerank/")} <= set(WAY)
