@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from glassrank.backends.compiled import load_at_once
-from glassrank.backends.threads import processors
+from glassrank.backends.compiled import use_compiled_code
+from glassrank.backends.threads import num_processors
 
 sys.path.append(str(Path(__file__).parent / "tests"))
 from reliability import Recorder
@@ -21,7 +21,7 @@ settings.register_profile("any machine", deadline=None)
 settings.load_profile("any machine")
 
 # Small indexes are searched by compiled code here, too; tests of its plain forms ask for these.
-load_at_once()
+use_compiled_code()
 
 # A conftest is read before the tests beside it; as one module among others it would be read twice.
 collect_ignore_glob = ["tests/*/conftest.py"]
@@ -53,7 +53,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """One more than there are cores: some tests wait, for a time, a disk or another process."""
-    return processors() + 1
+    return num_processors() + 1
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -38,13 +38,13 @@ from glassrank.index import Index
 from glassrank.models.calibration import (
     Calibration,
     JudgedScores,
+    concatenate,
     fit,
-    join,
-    quality,
-    rank_weights,
+    measure_quality,
+    weigh_ranks,
 )
 from glassrank.models.io.model_folder import best_passages
-from glassrank.models.text_batches import batch_of, like_length
+from glassrank.models.text_batches import batch_by_length, make_batch
 from glassrank.rerank import Reranker
 from glassrank.types import Doc, Qrels
 
@@ -79,10 +79,10 @@ def main() -> None:
     }
     parts = [judged(loaded[spec], spec) for spec in options.fit]
     weighted = [
-        JudgedScores(part.scores, part.relevant, part.weights * rank_weights(loaded[spec].rank))
+        JudgedScores(part.scores, part.relevant, part.weights * weigh_ranks(loaded[spec].rank))
         for part, spec in zip(parts, options.fit, strict=True)
     ]
-    calibration = fit(join(weighted))
+    calibration = fit(concatenate(weighted))
     if calibration is None:
         sys.exit("these scores do not tell what is relevant")
     print(json.dumps({"calibration": asdict(calibration)}, indent=1))
@@ -120,9 +120,9 @@ def report(calibration: Calibration, candidates: Candidates, spec: str, mix: flo
         which = np.flatnonzero(candidates.rank <= length)
         part = JudgedScores(all_of.scores[which], all_of.relevant[which], all_of.weights[which])
         chances = probabilities[which]
-        found = quality(chances, part)
+        found = measure_quality(chances, part)
         drawn = [
-            quality(
+            measure_quality(
                 chances,
                 JudgedScores(part.scores, random.random(len(which)) < chances, part.weights),
             )
@@ -248,8 +248,8 @@ def own_scores(
         owner = np.repeat(np.arange(len(read)), [len(doc.passages) for doc in read])
         ids = [passage.ids for doc in read for passage in doc.passages]
         scores: dict[int, dict[int, float]] = defaultdict(dict)  # by pair and passage
-        for batch in like_length(np.array([len(passage) for passage in ids]), TOKENS_AT_ONCE):
-            words = reranker.encode_doc(batch_of([ids[at] for at in batch], reranker.device))
+        for batch in batch_by_length(np.array([len(passage) for passage in ids]), TOKENS_AT_ONCE):
+            words = reranker.encode_doc(make_batch([ids[at] for at in batch], reranker.device))
             asked = defaultdict(list)
             for row, at in enumerate(batch.tolist()):
                 for pair in pairs[some[owner[at]]]:

@@ -26,7 +26,7 @@ import torch
 from glassrank_bench.measuring import processor
 from torch import Tensor
 
-from glassrank.backends.transformer import EncoderConfig
+from glassrank.backends.configs import EncoderConfig
 from glassrank.models import TokenBatch, TokenEmbeddings
 from glassrank.research.papers.bert import BERT, BERTConfig
 from glassrank.research.papers.mores import MORES, MORESConfig

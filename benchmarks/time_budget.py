@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from glassrank.backends.threads import threads_set
+from glassrank.backends.threads import num_threads
 from glassrank.cli.budget_report import draw
 from glassrank.corpus import read_docs, read_queries
 from glassrank.embeddings import Store, encode_index
@@ -174,7 +174,7 @@ def main() -> None:
         judged=tables[0]["queries"],
         deepest=DEPTH,
         chosen_on="dev",
-        machine={"device": options.device, "threads": threads_set()},
+        machine={"device": options.device, "threads": num_threads()},
         most_ms=options.max_ms or default_most_ms(lines),
         lines=lines,
     )

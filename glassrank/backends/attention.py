@@ -21,7 +21,7 @@ NEVER = -1e32
 """Added to the scores of padding: finite, so that a row of padding alone attends evenly."""
 
 
-def key_bias(mask: Tensor, like: Tensor) -> Tensor | None:
+def make_key_bias(mask: Tensor, like: Tensor) -> Tensor | None:
     """What is added to scores so that nobody attends to padding: (B, L) to (B, 1, 1, L).
 
     None where nothing is padding, which lets attention take its fastest way. Only a mask that is on

@@ -80,7 +80,7 @@ def inner(function: Callable[..., Any]) -> Compiled:
     return Compiled(function, inner=True)
 
 
-def when_compiling(listener: Listener) -> None:
+def on_compile(listener: Listener) -> None:
     """Calls this with a function's name before it is compiled, which takes seconds."""
     _listeners.append(listener)
 
@@ -105,7 +105,7 @@ def _log_compiling() -> None:
     _log.warning(COMPILING)
 
 
-def worth_loading(numbers: int) -> bool:
+def is_worth_compiling(numbers: int) -> bool:
     """Whether compiled code is the right form to look at so many numbers: it is once it is loaded,
     and once plain forms have done in this process what takes as long as to load it."""
     global _looked_at
@@ -113,6 +113,6 @@ def worth_loading(numbers: int) -> bool:
     return _looked_at > LOADING or "glassrank.backends.code_cache" in sys.modules
 
 
-def load_at_once() -> None:
+def use_compiled_code() -> None:
     """For a process that is about to do much: from now on compiled code is always used."""
     from glassrank.backends.code_cache import CodeCache  # noqa: F401

@@ -75,7 +75,7 @@ class Kernels:
         return len(self.centers)
 
 
-def kernel_value(
+def compute_kernel(
     similarity: NDArray[np.float32], kernels: Kernels, number: int
 ) -> NDArray[np.float32]:
     """exp(-(m - mu)^2 / 2 sigma^2) of each similarity and one kernel, in the shape of these. One
@@ -242,7 +242,7 @@ class EncoderConfig:
         return self.size if self.head_size is None else self.heads * self.head_size
 
 
-def distance_kinds(longest: int, kinds: int) -> NDArray[np.int64]:
+def relative_position_buckets(longest: int, kinds: int) -> NDArray[np.int64]:
     """Of two pieces in a text of up to `longest`, by where the one that is looked at stands: from
     as far before as can be to as far after, (2 * longest - 1,). Half of the kinds are for pieces
     that come later; half of those for small distances, one for each, and the rest for larger ones

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-def bits_of(values: NDArray[np.float32]) -> NDArray[np.uint16]:
+def to_bfloat16(values: NDArray[np.float32]) -> NDArray[np.uint16]:
     """Rounded to the nearest value, and to the even one where two are as near; values are numbers.
 
     >>> float(values_of(bits_of(np.array([1.01], np.float32)))[0])
@@ -27,7 +27,7 @@ def bits_of(values: NDArray[np.float32]) -> NDArray[np.uint16]:
     return rounded.astype(np.uint16)
 
 
-def values_of(bits: NDArray[Any]) -> NDArray[np.float32]:
+def from_bfloat16(bits: NDArray[Any]) -> NDArray[np.float32]:
     """The numbers that they stand for."""
     wide = bits.astype(np.uint32)
     wide <<= np.uint32(16)
@@ -43,7 +43,7 @@ _SMALLEST = 1e-300
 _PLACES = np.arange(GROUP)
 
 
-def quantized(vectors: NDArray[np.float32]) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
+def quantize_int3(vectors: NDArray[np.float32]) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
     """(..., E) to codes from 0 to 7, (..., E), and scales (...): a value is `code - 3.5` scales."""
     exact = vectors.astype(np.float64)  # in which no square is too large, or nothing
     squares = (exact * exact).sum(-1, keepdims=True)  # (..., 1)
@@ -62,7 +62,7 @@ def _levels(vectors: NDArray[np.float64], steps: NDArray[np.float64]) -> NDArray
     return whole.clip(-_HALF, _HALF - 1) + 0.5
 
 
-def packed_codes(codes: NDArray[np.uint8]) -> NDArray[np.uint8]:
+def pack_codes(codes: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """(T, S) codes to (T, S / 16 * 6) bytes."""
     words, count = len(codes), codes.shape[1] // GROUP
     groups = codes.reshape(words, count, GROUP)
@@ -75,7 +75,7 @@ def packed_codes(codes: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return np.concatenate(parts, 2).reshape(words, count * GROUP_BYTES)
 
 
-def codes_of(rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
+def unpack_codes(rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """(..., S / 16 * 6) bytes to (..., S) codes."""
     *shape, size = rows.shape
     count = size // GROUP_BYTES

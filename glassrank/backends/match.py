@@ -1,32 +1,15 @@
-"""The match matrix, how alike each query word and each document word are, and how it is pooled: by
-the strongest signals, by kernels, or by n-grams, and how rows of signals become one score.
+"""The match matrix, how alike each query token and each document token are, and kernel pooling.
 
-k-max pooling takes the strongest signals of each row, strongest first. Kernel pooling gives soft
-counts of how many document words are how similar to a query word (Xiong et al., "End-to-end neural
-ad-hoc ranking with kernel pooling", SIGIR 2017): a kernel is a Gaussian around a similarity, and
-its sum over the document counts the words near that similarity. Kernels as data, and how fast forms
-share their exponentials, are in `configs.py`. N-grams, and the score of rows, are what the
-PACRR family shares.
+Kernel pooling gives soft counts of how many document tokens are how similar to a query token (Xiong
+et al., "End-to-end neural ad-hoc ranking with kernel pooling", SIGIR 2017): a kernel is a Gaussian
+around a similarity, and its sum over the document counts the tokens near that similarity.
 """
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from glassrank.backends.configs import FLOOR, Kernels, ScoringHead
-
-__all__ = [
-    "FLOOR",
-    "KernelBank",
-    "Kernels",
-    "ScoringHead",
-    "kernel_pool",
-    "kernel_values",
-    "match_matrix",
-    "pair_mask",
-    "rising",
-    "unit",
-]
+from glassrank.backends.configs import Kernels
 
 _EPSILON = 1e-13
 
@@ -48,7 +31,7 @@ def pair_mask(query_mask: Tensor, doc_mask: Tensor) -> Tensor:
     return query_mask[:, :, None] * doc_mask[:, None, :]  # (B, Q, D)
 
 
-def rising(weights: Tensor) -> Tensor:
+def non_negative(weights: Tensor) -> Tensor:
     """Weights that are never negative: with kernels that rise with similarity, a closer match then
     never counts against a document."""
     return functional.softplus(weights)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from glassrank.backends.configs import EncoderConfig, distance_kinds
+from glassrank.backends.configs import EncoderConfig, relative_position_buckets
 from glassrank.backends.onnx_file import CONTRIB, Graph
 from glassrank.errors import InputError
 
@@ -240,7 +240,7 @@ def _look_up(graph: Graph, ids: str, table: Weight) -> str:
 
 def _relative_positions(graph: Graph, config: EncoderConfig, weights: Weights, length: str) -> str:
     """What heads add to scores by how far apart two subwords stand: (1, heads, L, L)."""
-    kinds = distance_kinds(config.positions, config.distances)  # (2 * positions - 1,)
+    kinds = relative_position_buckets(config.positions, config.distances)  # (2 * positions - 1,)
     table = weights.floats("distances.bias.weight", config.distances, config.heads)[kinds]
     count = graph.add("Squeeze", length)
     start, step = (graph.weight(f"range {n}", np.array(n, np.int64)) for n in (0, 1))

@@ -24,7 +24,7 @@ def _threads() -> ThreadPoolExecutor:
     return _pool[0]
 
 
-def together(work: Callable[[int], None], count: int) -> None:
+def run_parallel(work: Callable[[int], None], count: int) -> None:
     """Runs `work(0)` to `work(count - 1)` in parallel, the first of them in this thread, and waits
     for all. If one of them raises an exception, it is raised here after that."""
     if count == 1:
@@ -39,22 +39,22 @@ def together(work: Callable[[int], None], count: int) -> None:
         raise error
 
 
-def threads_set() -> int:
+def num_threads() -> int:
     """How many threads this one may compute with: PyTorch's number where it is imported, else as
     many as there are processors, `OMP_NUM_THREADS` says, or `set_threads` was told."""
     torch = _torch()
     if torch is not None:
         return int(torch.get_num_threads())
-    return getattr(_own, "count", None) or _set.get("count") or _threads_told() or processors()
+    return getattr(_own, "count", None) or _set.get("count") or _threads_told() or num_processors()
 
 
 def set_threads(count: int) -> None:
     """For all threads that begin from now on, and for this one; PyTorch's too, once it is there."""
     _set["count"] = count
-    pass_on_threads()
+    apply_threads_to_torch()
 
 
-def pass_on_threads() -> None:
+def apply_threads_to_torch() -> None:
     """Tells PyTorch what `set_threads` was told before it was imported."""
     torch = _torch()
     if torch is not None and "count" in _set:
@@ -62,9 +62,9 @@ def pass_on_threads() -> None:
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
+def single_thread() -> Iterator[None]:
     """What computes with several threads, PyTorch above all, computes in this thread alone."""
-    threads = threads_set()
+    threads = num_threads()
     _give_thread(1)
     try:
         yield
@@ -72,7 +72,7 @@ def one_thread() -> Iterator[None]:
         _give_thread(threads)
 
 
-def apart(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+def map_parallel(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
     """`work`, which computes with tensors or arrays, for each of these in parallel. PyTorch's own
     thread pool is not used meanwhile: each of its threads keeps a processor busy for some
     milliseconds after its last step, waiting for the next."""
@@ -85,8 +85,8 @@ def apart(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]
         with ending(deadline), nullcontext() if torch is None else torch.no_grad():
             made[number] = work(items[number])
 
-    with one_thread():
-        together(alone, len(items))
+    with single_thread():
+        run_parallel(alone, len(items))
     return [made[number] for number in range(len(items))]
 
 
@@ -104,7 +104,7 @@ def _give_thread(count: int) -> None:
         torch.set_num_threads(count)
 
 
-def processors() -> int:
+def num_processors() -> int:
     """As many as this process may use, where the system tells, else all."""
     usable = getattr(os, "sched_getaffinity", None)
     return len(usable(0)) if usable else os.cpu_count() or 1

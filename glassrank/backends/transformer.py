@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from glassrank.backends.attention import SelfAttention, key_bias
-from glassrank.backends.configs import EncoderConfig, distance_kinds
+from glassrank.backends.attention import SelfAttention, make_key_bias
+from glassrank.backends.configs import EncoderConfig, relative_position_buckets
 from glassrank.errors import InputError
 
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -51,9 +51,9 @@ class Embeddings(nn.Module):
         return result
 
 
-class Distances(nn.Module):
+class RelativePositions(nn.Module):
     """What a head adds for the distance of two pieces, the same in all layers; which distances
-    are of one kind, `distance_kinds` says."""
+    are of one kind, `relative_position_buckets` says."""
 
     kinds: Tensor
 
@@ -61,7 +61,7 @@ class Distances(nn.Module):
         super().__init__()
         self.longest = config.positions
         self.bias = nn.Embedding(config.distances, config.heads)
-        kinds = torch.from_numpy(distance_kinds(self.longest, config.distances))
+        kinds = torch.from_numpy(relative_position_buckets(self.longest, config.distances))
         self.register_buffer("kinds", kinds, persistent=False)  # (2 * longest - 1,)
 
     def forward(self, length: int) -> Tensor:
@@ -101,7 +101,7 @@ class Layer(nn.Module):
         self.feed_forward = FeedForward(config)
 
     def forward(self, x: Tensor, bias: Tensor | None, maps: list[Tensor] | None = None) -> Tensor:
-        """(B, L, H) to (B, L, H); `bias` as `key_bias` gives it."""
+        """(B, L, H) to (B, L, H); `bias` as `make_key_bias` gives it."""
         result: Tensor = self.feed_forward(self.attention(x, bias, maps))
         return result
 
@@ -118,9 +118,9 @@ class Encoder(nn.Module):
         super().__init__()
         self.config = config
         self.embeddings = Embeddings(config)
-        self.distances = Distances(config) if config.distances else None
+        self.distances = RelativePositions(config) if config.distances else None
         self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
-        start_as_bert(self)
+        init_bert(self)
 
     def forward(
         self,
@@ -138,11 +138,11 @@ class Encoder(nn.Module):
             )
         x: Tensor = self.embeddings(ids)
         stack = self.stack() if layers is None else layers
-        return through(stack, x, self.bias(mask, x), maps)
+        return run_layers(stack, x, self.bias(mask, x), maps)
 
     def bias(self, mask: Tensor, x: Tensor) -> Tensor | None:
         """What is added to scores of attention within texts (B, L): for padding, and distances."""
-        bias = key_bias(mask, x)
+        bias = make_key_bias(mask, x)
         if self.distances is None:
             return bias
         by_distance: Tensor = self.distances(mask.shape[1]).to(x)
@@ -153,7 +153,7 @@ class Encoder(nn.Module):
         return [layer for layer in self.layers if isinstance(layer, Layer)]
 
 
-def through(
+def run_layers(
     layers: Sequence[Layer], x: Tensor, bias: Tensor | None, maps: list[Tensor] | None = None
 ) -> Tensor:
     """One layer after another."""
@@ -162,7 +162,7 @@ def through(
     return x
 
 
-def start_as_bert(module: nn.Module) -> None:
+def init_bert(module: nn.Module) -> None:
     """Fresh weights as BERT's are drawn: normal and small, no bias, norms that change nothing."""
     for part in module.modules():
         if isinstance(part, nn.Linear | nn.Embedding):
@@ -171,6 +171,6 @@ def start_as_bert(module: nn.Module) -> None:
             nn.init.zeros_(part.bias)
 
 
-def joined_maps(maps: list[Tensor]) -> Tensor:
+def stack_maps(maps: list[Tensor]) -> Tensor:
     """One tensor of all layers' attention: (B, layers, heads, Q, L)."""
     return torch.stack(maps, 1)

@@ -8,7 +8,7 @@ from importlib import import_module
 
 import typer
 
-from glassrank.backends.compiled import when_compiling
+from glassrank.backends.compiled import on_compile
 from glassrank.cli import console
 from glassrank.errors import GlassrankError, disk_error
 
@@ -69,7 +69,7 @@ def _say_compiling() -> None:
 def main() -> None:
     """Run a command. Errors of ours are printed as one line; any other is a bug with a trace."""
     signal.signal(signal.SIGINT, _interrupt)
-    when_compiling(lambda _: _say_compiling())
+    on_compile(lambda _: _say_compiling())
     try:
         # Importing the other commands would take longer than a search does.
         make_app([name for name in COMMANDS if name in sys.argv[1:2]] or COMMANDS)()

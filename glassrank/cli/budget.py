@@ -216,6 +216,6 @@ class _Measured:
 
 
 def _machine(device: str) -> dict[str, Any]:
-    from glassrank.backends.threads import threads_set
+    from glassrank.backends.threads import num_threads
 
-    return {"device": device, "threads": threads_set()}
+    return {"device": device, "threads": num_threads()}

@@ -112,12 +112,12 @@ def query_vectors(reranker: "Reranker", texts: list[str], *, quiet: bool) -> "Fl
     """The mean of each query's word vectors, as the model encodes them."""  # (N, E)
     import numpy as np
 
-    from glassrank.models.model import as_array
+    from glassrank.models.model import to_array
 
     means = []
     for text in console.track(texts, "Encoding queries", total=len(texts), quiet=quiet):
         words = reranker.encode_query(text)
-        vectors, mask = as_array(words.vectors[0]), as_array(words.mask[0])
+        vectors, mask = to_array(words.vectors[0]), to_array(words.mask[0])
         if vectors.dtype.kind != "f":
             raise InputError(
                 f"a {reranker.model.name} reads a query together with each document and has no "

@@ -291,8 +291,8 @@ def push(
     """Send a model folder to the hub, from where `--model ORG/NAME` loads it."""
     from glassrank.models.hub import push as send
     from glassrank.models.io.load import load_for_inference
-    from glassrank.models.io.model_folder import named_folder
+    from glassrank.models.io.model_folder import resolve_folder
 
     load_for_inference(Path(model))  # what cannot be loaded is of no use to anybody
-    folder, _ = named_folder(model)
+    folder, _ = resolve_folder(model)
     console.say(f"{folder}: sent, {send(folder, name, private=private)}", quiet=quiet)

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import glassrank
-from glassrank.backends.compiled import load_at_once
+from glassrank.backends.compiled import use_compiled_code
 from glassrank.cli import console
 from glassrank.index import Index
 from glassrank.types import Doc
@@ -35,7 +35,7 @@ def warmup(quiet: console.Quiet = False) -> None:
 
 def compile_all() -> None:
     """Index, search, change, merge, encode and re-rank once."""
-    load_at_once()
+    use_compiled_code()
     with tempfile.TemporaryDirectory(prefix="glassrank-") as folder:
         for times in reversed(_TERM_FREQUENCIES):
             path = Path(folder) / f"{times}.index"

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from glassrank.backends.compiled import load_at_once
+from glassrank.backends.compiled import use_compiled_code
 from glassrank.cluster.mirror import Mirror
 from glassrank.deadline import NEVER, Deadline, now
 from glassrank.embeddings import Store
@@ -157,7 +157,7 @@ class Shard:
         self._scheduler = Scheduler()
         self._opened: dict[tuple[object, ...], _Opened] = {}
         self._lock = threading.Lock()
-        load_at_once()
+        use_compiled_code()
 
     def prepare(self, view: View, *, calibrate: bool) -> None:
         """Opens it, so that nobody waits for that later; with `calibrate` all is compiled, and what

@@ -4,7 +4,7 @@ from glassrank.embeddings.encode import DEFAULT_DTYPE, Estimate, Progress, Repor
 from glassrank.embeddings.manifest import DTYPES, store_folder
 from glassrank.embeddings.part import Located, Part
 from glassrank.embeddings.store import Store
-from glassrank.models.doc_reader import text_of
+from glassrank.models.doc_reader import join_title
 
 __all__ = [
     "DEFAULT_DTYPE",
@@ -16,6 +16,6 @@ __all__ = [
     "Report",
     "Store",
     "encode_index",
+    "join_title",
     "store_folder",
-    "text_of",
 ]

@@ -13,8 +13,8 @@ from glassrank.embeddings.rows import EncodedPassages, Rows, pack, pack_tensor
 from glassrank.errors import InputError
 from glassrank.models.doc_reader import ReadDoc
 from glassrank.models.io.model_folder import SavedModel, fingerprint
-from glassrank.models.model import Model, TokenEmbeddings, as_array, no_gradients
-from glassrank.models.text_batches import LeftOut, TextReader, batch_of, in_batches
+from glassrank.models.model import Model, TokenEmbeddings, no_gradients, to_array
+from glassrank.models.text_batches import TextReader, TokenFilter, make_batch, map_batches
 from glassrank.types import Doc
 
 _TOKENS_AT_ONCE = {"cpu": 4_096, "cuda": 131_072}
@@ -52,7 +52,9 @@ class DocEncoder:
         self._device = self._model.device
         self._encoder = reusing(self._encoder, reuse)
         self._reader = TextReader(saved)
-        self._left_out = LeftOut(leave_out, self._model, saved.vocabulary) if leave_out else None
+        self._left_out = (
+            TokenFilter(leave_out, self._model, saved.vocabulary) if leave_out else None
+        )
         self.layout = replace(self._layout(saved, dtype), left_out=leave_out)
 
     def _layout(self, saved: SavedModel, dtype: str) -> Layout:
@@ -96,10 +98,10 @@ class DocEncoder:
             words = self._encode([ids[i] for i in batch])
             # By the model's own mask: it may read fewer words than it was given, or add some.
             vectors = words.vectors.reshape(*words.mask.shape, -1)[words.mask > 0]  # (T, E)
-            counts = as_array(words.mask).sum(1).astype(np.int64)
+            counts = to_array(words.mask).sum(1).astype(np.int64)
             return EncodedPassages(batch, counts, _packed(vectors, self.layout))
 
-        yield from in_batches(encoded, lengths, self._at_once, self._encoder)
+        yield from map_batches(encoded, lengths, self._at_once, self._encoder)
 
     def rows(self, ids: NDArray[np.int32]) -> int:
         """About how many rows a passage has."""
@@ -112,11 +114,11 @@ class DocEncoder:
 
     def _encode(self, ids: Sequence[NDArray[np.int32]]) -> TokenEmbeddings:
         with no_gradients(self._encoder):
-            batch = batch_of(ids, self._device)
+            batch = make_batch(ids, self._device)
             words: TokenEmbeddings = self._encoder.encode_doc(batch)
             if self._left_out is None:
                 return words
-            return self._left_out.without(words, as_array(batch.ids))
+            return self._left_out.without(words, to_array(batch.ids))
 
 
 def _packed(vectors: Any, layout: Layout) -> Rows:
@@ -128,7 +130,7 @@ def _packed(vectors: Any, layout: Layout) -> Rows:
 def word_axes(encoder: Model) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Of a word's vector and of its idf: one word, to see what the model makes of it."""
     with no_gradients(encoder):
-        words = encoder.encode_doc(batch_of([np.ones(1, np.int32)], encoder.device))
+        words = encoder.encode_doc(make_batch([np.ones(1, np.int32)], encoder.device))
     return tuple(words.vectors.shape[2:]), tuple(words.idf.shape[2:])
 
 

@@ -13,11 +13,11 @@ from glassrank.backends.compiled import compiled
 from glassrank.backends.few_bits import (
     GROUP,
     GROUP_BYTES,
-    bits_of,
-    codes_of,
-    packed_codes,
-    quantized,
-    values_of,
+    from_bfloat16,
+    pack_codes,
+    quantize_int3,
+    to_bfloat16,
+    unpack_codes,
 )
 from glassrank.embeddings.manifest import IDS, SCALED, Layout, array_names
 from glassrank.errors import InputError
@@ -136,12 +136,12 @@ def pack(vectors: NDArray[np.float32], layout: Layout) -> Rows:
         return {"vectors": full.astype(np.int8), "scales": scales}
     if layout.dtype == "int3":
         each = vectors.reshape(len(vectors), layout.scales, layout.width // layout.scales)
-        codes, scales = quantized(each)
+        codes, scales = quantize_int3(each)
         whole = np.zeros(full.shape, np.uint8)
         whole[:, : layout.width] = codes.reshape(vectors.shape)
-        return {"vectors": packed_codes(whole), "scales": scales}
+        return {"vectors": pack_codes(whole), "scales": scales}
     if layout.dtype == "bf16":
-        return {"vectors": bits_of(full)}
+        return {"vectors": to_bfloat16(full)}
     return {"vectors": full.astype(np.float16) if layout.dtype == "float16" else full}
 
 
@@ -149,10 +149,10 @@ def unpack(rows: Rows, layout: Layout) -> NDArray[np.float32]:
     """Copied rows (..., S) to floats (..., E)."""
     stored = rows["vectors"]
     if layout.dtype == "int3":
-        stored = codes_of(stored) - np.float32(3.5)
+        stored = unpack_codes(stored) - np.float32(3.5)
     stored = stored[..., : layout.width]
     if layout.dtype == "bf16":
-        return values_of(stored)
+        return from_bfloat16(stored)
     vectors: NDArray[np.float32] = stored.astype(np.float32)
     if layout.dtype in SCALED:
         axes = (*vectors.shape[:-1], layout.scales, layout.width // layout.scales)

@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 
 from glassrank.deadline import NEVER, Deadline
 from glassrank.explanations.structure import Mark, Matrix, QueryTerm, ScorePart, Side, Signal
-from glassrank.models.model import Output, TokenBatch, TokenEmbeddings, as_array, no_gradients
+from glassrank.models.model import Output, TokenBatch, TokenEmbeddings, no_gradients, to_array
 
 Values = NDArray[np.float64]
 
 
 def to_float64(values: Any) -> Values:
     """A tensor's numbers, or an array's, in 64 bits."""
-    return as_array(values).astype(np.float64)
+    return to_array(values).astype(np.float64)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from glassrank.backends.threads import one_thread
+from glassrank.backends.threads import single_thread
 from glassrank.deadline import NEVER, Deadline, LateError, ending, late_error
 from glassrank.explanations.against import Key, Rival, Values, against, values_of
 from glassrank.explanations.explainers import (
@@ -30,8 +30,8 @@ from glassrank.explanations.leave_one_out import iter_ablated
 from glassrank.explanations.reading import ReadPassage, read
 from glassrank.explanations.structure import FIRST_STAGE, ScorePart
 from glassrank.explanations.subword_merging import group_query_words, number_words
-from glassrank.models.model import TokenEmbeddings, as_array, no_gradients
-from glassrank.models.text_batches import batch_of, like_length
+from glassrank.models.model import TokenEmbeddings, no_gradients, to_array
+from glassrank.models.text_batches import batch_by_length, make_batch
 from glassrank.rerank.stages import IndexStage
 from glassrank.rerank.text_candidates import index_sizes
 
@@ -83,7 +83,9 @@ class CandidateBaseline:
         self._declares = self._model.info.is_additive and self._model.name not in EXPLAINERS
         # A stored batch of a small model is over before a second thread has woken up.
         encodes = stage.store is None or stage.num_missing > 0
-        with nullcontext() if encodes or self._model.info.uses_intra_op_threads else one_thread():
+        with (
+            nullcontext() if encodes or self._model.info.uses_intra_op_threads else single_thread()
+        ):
             self._docs, own = self._values()
         self._table = {**self._by_words(own), **self._first_stage(first_stage)}
 
@@ -214,7 +216,7 @@ class CandidateBaseline:
         words = min(len(self._asked.words), int(self._encoded.mask.sum()))
         found: Table = {}
         for name in model.info.summands:
-            part = as_array(parts[name]).astype(np.float64)
+            part = to_array(parts[name]).astype(np.float64)
             if part.ndim == 1 or part.shape[1] != padded:
                 found[Key(None, name, None, name)] = part.reshape(count, -1).sum(1)
                 continue
@@ -241,7 +243,7 @@ class CandidateBaseline:
 
         def scores(query: TokenEmbeddings) -> NDArray[np.float64]:
             found = model.interact(model.expand(query, count), docs).score
-            return as_array(found).astype(np.float64)
+            return to_array(found).astype(np.float64)
 
         whole = scores(self._encoded)
         units = group_query_words(self._asked.text)
@@ -355,7 +357,7 @@ def _words(
             lacking = np.setdiff1d(lacking, located.which)
             read(located.which[located.counts > 1])
             starts, lengths = located.part.passage_rows(located.first + best[located.which])
-            for some in like_length(lengths, _PLACES_AT_ONCE):
+            for some in batch_by_length(lengths, _PLACES_AT_ONCE):
                 places = located.which[some]
                 yield (
                     places,
@@ -368,9 +370,9 @@ def _words(
     # They are encoded live, as in a search.
     read(lacking[[not doc.is_whole for doc in docs]])
     found = [doc.all().passages[best[place]].ids for doc, place in zip(docs, lacking, strict=True)]
-    for some in like_length(np.array([len(ids) for ids in found]), _PLACES_AT_ONCE):
-        batch = batch_of([found[place] for place in some], reranker.device)
+    for some in batch_by_length(np.array([len(ids) for ids in found]), _PLACES_AT_ONCE):
+        batch = make_batch([found[place] for place in some], reranker.device)
         words = reranker.encode_doc(batch)
         out = stage.left_out
-        words = words if out is None else out.without(words, as_array(batch.ids))
+        words = words if out is None else out.without(words, to_array(batch.ids))
         yield lacking[some], words, further[lacking[some]]

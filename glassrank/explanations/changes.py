@@ -20,7 +20,7 @@ from glassrank.explanations.reading import (
 )
 from glassrank.explanations.structure import Side, Word
 from glassrank.explanations.subword_merging import merge_text_subwords
-from glassrank.models.doc_reader import text_of
+from glassrank.models.doc_reader import join_title
 from glassrank.rerank import Reranker
 from glassrank.rerank.reranker import as_doc
 from glassrank.settings import to_plain
@@ -101,13 +101,13 @@ def what_if(
         after = before.copy()
         after[doc : doc + 1], _ = _scores(reranker, query, [given[doc]], own_first, deadline)
     columns = before.tolist(), after.tolist(), _ranks(before), _ranks(after)
-    text = text_of(given[doc])
+    text = join_title(given[doc])
     return WhatIf(query, text, doc, tuple(Moved(*row) for row in zip(*columns, strict=True)))
 
 
 def _changed(doc: Doc, change: Change, numbered: Spans | None) -> Doc:
     """With its title still apart from its text, whichever of them has changed."""
-    changed = apply_change(text_of(doc), change, numbered)
+    changed = apply_change(join_title(doc), change, numbered)
     if not doc.title:
         return replace(doc, text=changed)
     if changed.startswith(f"{doc.title} "):

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassrank.backends.threads import one_thread
+from glassrank.backends.threads import single_thread
 from glassrank.deadline import NEVER, Deadline
 from glassrank.explanations.attribution import Attribution, Explainer, ScoredPair
 from glassrank.explanations.explanation import Explanation
@@ -29,8 +29,8 @@ from glassrank.explanations.reading import ReadPassage, TokenizedText, read, rea
 from glassrank.explanations.structure import FIRST_STAGE, Mark, QueryTerm, ScorePart, Text
 from glassrank.explanations.subword_merging import merge_subwords
 from glassrank.explanations.summands import explain_ensemble, explain_summands
-from glassrank.models.model import Model, TokenEmbeddings, as_array, no_gradients
-from glassrank.models.text_batches import LeftOut
+from glassrank.models.model import Model, TokenEmbeddings, no_gradients, to_array
+from glassrank.models.text_batches import TokenFilter
 from glassrank.rerank import Reranker
 from glassrank.rerank.best_passages import ScoredDocs, Scoring
 from glassrank.rerank.reranker import WORDS_AT_ONCE, as_doc
@@ -55,7 +55,7 @@ def explain_text(
     first_stage: float | None = None,
     words: TokenEmbeddings | None = None,
     passage: ReadPassage | None = None,
-    left_out: LeftOut | None = None,
+    left_out: TokenFilter | None = None,
     pieces: bool = False,
     deadline: Deadline = NEVER,
 ) -> Explanation:
@@ -66,7 +66,7 @@ def explain_text(
     out here as well. Where a model reads pieces of words, they are joined to words again, unless
     `pieces` are asked for. An explanation that is not there by the deadline ends with a LateError.
     """
-    with one_thread() if reranker.alone else nullcontext():
+    with single_thread() if reranker.alone else nullcontext():
         doc = as_doc(text)
         if words is None and passage is None:
             passage = find_best_passage(reranker, query, doc, deadline)
@@ -131,14 +131,14 @@ def _explained(
     first_stage: float | None,
     words: TokenEmbeddings | None,
     passage: ReadPassage | None,
-    left_out: LeftOut | None,
+    left_out: TokenFilter | None,
     deadline: Deadline,
 ) -> Explanation:
     model = reranker.model
     asked, given = read(reranker, query, "query"), read_doc(reranker, doc, passage)
     ranked = reranker.encode_doc(given.batch) if words is None else words
     if left_out is not None:
-        kept = left_out.kept(as_array(given.batch.ids)[0])
+        kept = left_out.kept(to_array(given.batch.ids)[0])
         given = given.only(kept)
         if words is None:
             ranked = TokenEmbeddings(*(values[:, kept] for values in ranked))

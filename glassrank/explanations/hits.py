@@ -26,7 +26,7 @@ from glassrank.explanations.reading import ReadPassage, read
 from glassrank.explanations.subword_merging import merge_text_subwords
 from glassrank.index.search import TopK
 from glassrank.models.model import TokenEmbeddings
-from glassrank.models.text_batches import LeftOut
+from glassrank.models.text_batches import TokenFilter
 from glassrank.rerank import Pipeline, Reranker, TextPipeline
 from glassrank.types import Doc, Hit, Ranking
 
@@ -289,7 +289,7 @@ def explain(
     first_stage: float | None = None,
     words: TokenEmbeddings | None = None,
     passage: ReadPassage | None = None,
-    left_out: LeftOut | None = None,
+    left_out: TokenFilter | None = None,
     pieces: bool = False,
     deadline: Deadline = NEVER,
 ) -> Explanation: ...

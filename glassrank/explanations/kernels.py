@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassrank.backends.configs import FLOOR, Kernels, ScoringHead, kernel_value
+from glassrank.backends.configs import FLOOR, Kernels, ScoringHead, compute_kernel
 from glassrank.explanations.attribution import (
     Attribution,
     ScoredPair,
@@ -35,7 +35,7 @@ from glassrank.explanations.attribution import (
     to_matrix,
 )
 from glassrank.explanations.structure import PathShare, ScorePart, Signal
-from glassrank.models.model import Model, as_array
+from glassrank.models.model import Model, to_array
 from glassrank.text.english import MARKERS
 
 TOGETHER, WITHOUT_WORDS = "together", "without words"
@@ -72,7 +72,7 @@ def explain_kernels(case: ScoredPair) -> Attribution:
     for number, readout in enumerate(scoring_heads):
         similarity = _similarity(case, readout)  # (Q, D)
         # In the model's precision: a narrow kernel sees the last bit of a similarity.
-        each = [kernel_value(similarity, kernels, number) for number in range(len(kernels))]
+        each = [compute_kernel(similarity, kernels, number) for number in range(len(kernels))]
         values = np.stack(each, axis=2).astype(np.float64)  # (Q, D, K)
         paths += _paths(case, readout, number, values)
         similarities.append(to_float64(similarity))
@@ -112,7 +112,7 @@ def _similarity(case: ScoredPair, readout: ScoringHead) -> NDArray[np.float32]:
     query = case.query.vectors[0].reshape(case.query.mask.shape[1], -1)
     doc = case.doc.vectors[0].reshape(case.doc.mask.shape[1], -1)
     read = query[: len(case.query_tokens), readout.query_columns]
-    return as_array(read @ doc[: case.num_doc_tokens, readout.doc_columns].T)
+    return to_array(read @ doc[: case.num_doc_tokens, readout.doc_columns].T)
 
 
 def _paths(

@@ -14,8 +14,8 @@ import numpy as np
 from glassrank.explanations.attribution import Attribution, ScoredPair, scale_columns, to_matrix
 from glassrank.explanations.structure import Mark, PathShare, QueryTerm, ScorePart, Signal
 from glassrank.explanations.subword_merging import group_subwords, merge_runs, share_evenly
-from glassrank.models.model import TokenBatch, as_array, no_gradients
-from glassrank.models.text_batches import batch_of
+from glassrank.models.model import TokenBatch, no_gradients, to_array
+from glassrank.models.text_batches import make_batch
 
 APPROXIMATE = (
     "Approximate: a word's value is what the score loses without it; what the words do together "
@@ -63,7 +63,7 @@ def ablate_query(case: ScoredPair, units: Units | None = None) -> list[float]:
         same = case.doc.rows([0] * len(part.ids))
         with no_gradients(case.model):
             left = case.model.interact(case.model.encode_query(part), same).score
-        lost += (score - as_array(left).astype(np.float64)).tolist()
+        lost += (score - to_array(left).astype(np.float64)).tolist()
     return lost
 
 
@@ -77,7 +77,7 @@ def ablate_doc(case: ScoredPair, units: Units | None = None) -> list[float]:
         same = case.model.expand(case.query, len(part.ids))
         with no_gradients(case.model):
             left = case.model.interact(same, case.model.encode_doc(part)).score
-        lost += (score - as_array(left).astype(np.float64)).tolist()
+        lost += (score - to_array(left).astype(np.float64)).tolist()
     return lost
 
 
@@ -85,12 +85,12 @@ def iter_ablated(batch: TokenBatch, units: Units, beside: int) -> Iterator[Token
     """The text without its first unit, without its second, and so on, some at a time, as another
     text of so many words stands beside each. A text of one word becomes one of padding, since a
     model cannot read nothing."""
-    ids = as_array(batch.ids)[0, as_array(batch.mask)[0] > 0]
+    ids = to_array(batch.ids)[0, to_array(batch.mask)[0] > 0]
     device = None if isinstance(batch.ids, np.ndarray) else batch.ids.device
     step = max(1, _TOKENS_AT_ONCE // (len(ids) + beside))
     for start in range(0, len(units), step):
         some = units[start : start + step]
-        yield batch_of([np.delete(ids, list(places)) for places in some], device)
+        yield make_batch([np.delete(ids, list(places)) for places in some], device)
 
 
 def make_ablation_signal(lost: Sequence[float]) -> Signal:

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.explanations.structure import Side, Text, Word
-from glassrank.models.doc_reader import text_of
+from glassrank.models.doc_reader import join_title
 from glassrank.models.model import SubwordText, TokenBatch
-from glassrank.models.text_batches import batch_of
+from glassrank.models.text_batches import make_batch
 from glassrank.rerank import Reranker
 from glassrank.text import Vocabulary, split_words
 from glassrank.text.encoder import WordPieceEncoder
@@ -108,9 +108,9 @@ def read_doc(reranker: Reranker, doc: Doc, passage: ReadPassage | None) -> Token
     """A document, or one of its passages with the title before it; words have their places in the
     whole text."""
     if passage is None:
-        return read(reranker, text_of(doc), "document")
+        return read(reranker, join_title(doc), "document")
     prefix = reranker.passages.prefix(doc.title)
-    before = passage.start + len(text_of(doc)) - len(doc.text)
+    before = passage.start + len(join_title(doc)) - len(doc.text)
     reading = read(reranker, prefix + doc.text[passage.start : passage.stop], "document")
     shift = before - len(prefix)
 
@@ -119,7 +119,7 @@ def read_doc(reranker: Reranker, doc: Doc, passage: ReadPassage | None) -> Token
             return word
         return replace(word, start=word.start + shift, stop=word.stop + shift)
 
-    whole = text_of(doc).encode("utf-8", "replace").decode()
+    whole = join_title(doc).encode("utf-8", "replace").decode()
     text = Text(
         whole,
         tuple(map(moved, reading.text.words)),
@@ -181,7 +181,7 @@ def _tokens(
 
 
 def _batch(reranker: Reranker, ids: list[int]) -> TokenBatch:
-    return batch_of([np.array(ids, np.int32)], reranker.device)
+    return make_batch([np.array(ids, np.int32)], reranker.device)
 
 
 def _count(words: tuple[Word, ...]) -> int:

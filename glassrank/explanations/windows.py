@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from glassrank.backends.match import FLOOR, Kernels, kernel_values
+from glassrank.backends.configs import FLOOR, Kernels
+from glassrank.backends.match import kernel_values
 from glassrank.explanations.attribution import Attribution, ScoredPair, make_marks, to_matrix
 from glassrank.explanations.kernels import find_nearest_kernels, make_kernel_signals, make_remainder
 from glassrank.explanations.structure import PathShare, ScorePart

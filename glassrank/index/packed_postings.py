@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from glassrank.backends.compiled import compiled, inner, worth_loading
+from glassrank.backends.compiled import compiled, inner, is_worth_compiling
 from glassrank.storage.mapped_arrays import concat_ranges
 
 WIDTH_BITS = 6
@@ -252,7 +252,7 @@ class PackedPostings(NamedTuple):
         starts, sizes = self.starts[:-1][rows].astype(np.int64), self.sizes[rows]
         offsets = np.zeros(len(sizes) + 1, np.int64)
         np.cumsum(sizes, out=offsets[1:])
-        if not worth_loading(NUMPY_COST * int(offsets[-1])):
+        if not is_worth_compiling(NUMPY_COST * int(offsets[-1])):
             return unpack_postings_numpy(starts, np.diff(offsets), self.words, self.block)
         values, counts = (np.empty(offsets[-1], np.uint32) for _ in range(2))
         unpack_postings(starts, offsets, self.words, self.block, values, counts)
@@ -261,7 +261,7 @@ class PackedPostings(NamedTuple):
     def is_valid(self, limit: int) -> bool:
         """Whether each row is as long as its words, and has nothing but numbers below a limit."""
         starts, sizes = self.starts.astype(np.int64), self.sizes.astype(np.int64)
-        if worth_loading(NUMPY_COST * int(sizes.sum())):
+        if is_worth_compiling(NUMPY_COST * int(sizes.sum())):
             return bool(postings_are_valid(starts, sizes, self.words, self.block, limit))
         return postings_are_valid_numpy(starts, sizes, self.words, self.block, limit)
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from glassrank.backends.compiled import worth_loading
+from glassrank.backends.compiled import is_worth_compiling
 from glassrank.index.packed_postings import NUMPY_COST, unpack_postings_numpy
 from glassrank.index.scoring import BM25, QL, Floats
 from glassrank.index.snapshot import Snapshot
@@ -135,7 +135,7 @@ def _search_segment(method: BM25 | QL, queries: Queries, postings: Postings, bes
         search_segment(KIND_QL, queries, postings, best)
         return
     matches = NUMPY_COST * int(queries.sizes.sum())
-    if worth_loading(matches + len(postings.lengths) * len(best.sizes)):
+    if is_worth_compiling(matches + len(postings.lengths) * len(best.sizes)):
         search_segment(KIND_BM25, queries, postings, best)
     else:
         _plain_bm25(queries, postings, best)

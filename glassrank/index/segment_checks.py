@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from glassrank.backends.compiled import compiled, worth_loading
+from glassrank.backends.compiled import compiled, is_worth_compiling
 from glassrank.errors import CorruptError
 from glassrank.index.packed_postings import SPARE_WORDS
 from glassrank.storage.mapped_arrays import is_partition
@@ -49,7 +49,7 @@ def check_shapes(segment: "Segment") -> None:
 def check_values(segment: "Segment") -> None:
     """Reads the numbers, not the texts."""
     docs, terms = len(segment), len(segment.terms)
-    forms = _COMPILED if worth_loading(10 * (docs + terms)) else _PLAIN
+    forms = _COMPILED if is_worth_compiling(10 * (docs + terms)) else _PLAIN
     for name, strings in (
         ("ids", segment.ids),
         ("terms", segment.terms),

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from glassrank.errors import InputError
 from glassrank.index.first_stage import ScoredIds
 from glassrank.integrations import extra
-from glassrank.models.model import as_array
-from glassrank.models.text_batches import batch_of, in_batches
+from glassrank.models.model import to_array
+from glassrank.models.text_batches import make_batch, map_batches
 from glassrank.rerank.reranker import TOKENS_AT_ONCE, Reranker
 from glassrank.types import Doc
 
@@ -46,15 +46,15 @@ class MeanVectors:
         vectors: dict[int, NDArray[np.float32]] = {}
 
         def encode(part: NDArray[np.int64]) -> None:
-            batch = batch_of([ids[i] for i in part], self._reranker.device)
+            batch = make_batch([ids[i] for i in part], self._reranker.device)
             words = self._reranker.encode_doc(batch)  # (B, L, d)
-            mask = as_array(words.mask).astype(np.float32)  # (B, L)
-            means = np.einsum("bld,bl->bd", as_array(words.vectors).astype(np.float32), mask)
+            mask = to_array(words.mask).astype(np.float32)  # (B, L)
+            means = np.einsum("bld,bl->bd", to_array(words.vectors).astype(np.float32), mask)
             lengths = np.linalg.norm(means, axis=1, keepdims=True)  # (B, 1)
             vectors.update(zip(part.tolist(), means / np.maximum(lengths, 1e-9), strict=True))
 
         sizes = np.array([len(text) for text in ids], np.int64)
-        for _ in in_batches(encode, sizes, TOKENS_AT_ONCE, self._reranker.fast_model):
+        for _ in map_batches(encode, sizes, TOKENS_AT_ONCE, self._reranker.fast_model):
             pass
         return np.stack([vectors[place] for place in range(len(texts))])
 

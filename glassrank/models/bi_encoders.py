@@ -21,17 +21,16 @@ from typing import Any, Literal, Self
 import torch
 from torch import Tensor, nn
 
+from glassrank.backends.configs import FLOOR, EncoderConfig, ScoringHead
 from glassrank.backends.match import (
-    FLOOR,
     KernelBank,
-    ScoringHead,
     kernel_pool,
     match_matrix,
+    non_negative,
     pair_mask,
-    rising,
     unit,
 )
-from glassrank.backends.transformer import Encoder, EncoderConfig
+from glassrank.backends.transformer import Encoder
 from glassrank.models.configs import (
     KERNEL_BERT,
     MAXSIM,
@@ -123,12 +122,12 @@ class LateInteraction(SubwordRanker):
     def start(cls, bert: Pretrained, **settings: object) -> Self:
         """With the weights of a pretrained encoder; projection and weights are fresh."""
         given = {"text": SubwordText(lowercase=bert.lowercase), **settings}
-        model = cls(cls.config_type(bert.config, **given))
+        model = cls(cls.info.config_type(bert.config, **given))
         model.encoder.load_state_dict(bert.encoder_weights())
         return model
 
 
-def two_paths(
+def sum_paths(
     similarity: Tensor, signals: tuple[Tensor, Tensor], weights: tuple[Tensor, Tensor]
 ) -> Output:
     """The score as the sum of both paths: signals (B, Q, K) times the weights (K,) of kernels."""
@@ -195,12 +194,12 @@ class KernelBERT(LateInteraction):
         readout = self.scoring_heads()[0]
         log_signal = counts.clamp(min=FLOOR).log() * weight  # (B, Q, K)
         length_signal = counts / length * weight  # (B, Q, K)
-        return two_paths(similarity, (log_signal, length_signal), (readout.log, readout.length))
+        return sum_paths(similarity, (log_signal, length_signal), (readout.log, readout.length))
 
     def scoring_heads(self) -> list[ScoringHead]:
         if not self.config.monotone:
             return [ScoringHead(self.log_weights, self.length_weights)]
-        return [ScoringHead(rising(self.log_weights), rising(self.length_weights))]
+        return [ScoringHead(non_negative(self.log_weights), non_negative(self.length_weights))]
 
 
 @dataclass(frozen=True)

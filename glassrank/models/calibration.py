@@ -84,7 +84,7 @@ def fit(judged: JudgedScores) -> Calibration | None:
     return Calibration(slope, bias)
 
 
-def quality(probabilities: NDArray[np.float64], judged: JudgedScores) -> Quality:
+def measure_quality(probabilities: NDArray[np.float64], judged: JudgedScores) -> Quality:
     """Of these probabilities of the judged documents."""
     truth = judged.relevant.astype(np.float64)
     weights = judged.weights / judged.weights.sum()
@@ -98,7 +98,7 @@ def quality(probabilities: NDArray[np.float64], judged: JudgedScores) -> Quality
     return Quality(brier, mean * (1 - mean), float(error))
 
 
-def join(parts: Sequence[JudgedScores]) -> JudgedScores:
+def concatenate(parts: Sequence[JudgedScores]) -> JudgedScores:
     """Several queries, or collections, as one: each counts the same."""
     return JudgedScores(
         np.concatenate([part.scores for part in parts]),
@@ -107,7 +107,7 @@ def join(parts: Sequence[JudgedScores]) -> JudgedScores:
     )
 
 
-def rank_weights(ranks: NDArray[np.integer]) -> NDArray[np.float64]:
+def weigh_ranks(ranks: NDArray[np.integer]) -> NDArray[np.float64]:
     """What candidates count by their first-stage rank: the first ten as much as the first hundred,
     so that neither what people see nor what they do not see decides alone."""
     weights: NDArray[np.float64] = (ranks <= 10) / 10 + (ranks <= 100) / 100

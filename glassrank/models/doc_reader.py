@@ -46,7 +46,7 @@ class Unit(NamedTuple):
     size: NDArray[np.int64]  # (c,)
 
 
-def sentence_ends(text: str) -> Iterator[int]:
+def find_sentence_ends(text: str) -> Iterator[int]:
     """Each with the white space behind it; the last is the text's own. What goes on for longer than
     sentences do ends with a word.
 
@@ -64,7 +64,9 @@ def sentence_ends(text: str) -> Iterator[int]:
             yield stop
 
 
-def split(text: str, sizes: Sizes, room: NDArray[np.int64], overlap: int) -> Iterator[range]:
+def split_passages(
+    text: str, sizes: Sizes, room: NDArray[np.int64], overlap: int
+) -> Iterator[range]:
     """Passages from the text's beginning to its end, each a range of characters; none where the
     text is empty.
 
@@ -114,7 +116,7 @@ class _Units:
         self._text = text
         self._sizes = sizes
         self._room = room
-        self._ends = sentence_ends(text)
+        self._ends = find_sentence_ends(text)
         self._at = 0
         self._ready: deque[Unit] = deque()
         self._words: set[int] = set()  # where a unit ends that cannot be divided
@@ -171,7 +173,7 @@ class Passage(NamedTuple):
     """Whether even so some of it was not read."""
 
 
-def text_of(doc: Doc) -> str:
+def join_title(doc: Doc) -> str:
     """What the models read of a document, if it fits."""
     return f"{doc.title} {doc.text}" if doc.title else doc.text
 
@@ -196,7 +198,7 @@ class PassageReader:
 
     def read(self, docs: Sequence[Doc]) -> "list[ReadDoc]":
         """Documents, of which the first passages are read."""
-        texts = [text_of(doc) for doc in docs]
+        texts = [join_title(doc) for doc in docs]
         beginnings = self._encode([self._beginning(text) for text in texts])
         read = []
         for doc, text, whole in zip(docs, texts, beginnings, strict=True):
@@ -215,7 +217,7 @@ class PassageReader:
         """Of a document's passages, in its text without the title; one at least."""
         text = doc.text[:MAX_TEXT_CHARS]
         room = self._room() - self._sizes([self.prefix(doc.title)])[0]
-        spans = split(text, self._sizes, room, self.settings.overlap)
+        spans = split_passages(text, self._sizes, room, self.settings.overlap)
         yield next(spans, range(0))
         yield from islice(spans, self.settings.most - 1)
 
@@ -236,7 +238,7 @@ class PassageReader:
         half = self._room() // 2
         fitting = title
         if (self._sizes([title])[0] > half).any():
-            first = next(split(title[:MAX_TEXT_CHARS], self._sizes, half.clip(min=1), 0))
+            first = next(split_passages(title[:MAX_TEXT_CHARS], self._sizes, half.clip(min=1), 0))
             fitting = title[: first.stop].rstrip()
         return f"{fitting} "
 
@@ -291,7 +293,7 @@ class ReadDoc:
     def texts(self) -> list[str]:
         """What each passage is of, the title before it, as far as they are read."""
         if self.is_whole:
-            return [text_of(self.doc)]
+            return [join_title(self.doc)]
         prefix = self._reader.prefix(self.doc.title)
         return [prefix + self.doc.text[passage.start : passage.stop] for passage in self.passages]
 

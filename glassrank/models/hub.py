@@ -34,7 +34,7 @@ FILES = (*OURS, *(f"{place}/{name}" for place in _MEMBERS for name in OURS), *_T
 _NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*", re.ASCII)
 
 
-def local_or_fetched(folder: Path, name: str) -> Path:
+def find_or_fetch(folder: Path, name: str) -> Path:
     """A folder that is there; else, if its name is like that of a model on the hub, the hub's."""
     return fetch(name) if not folder.exists() and _NAME.fullmatch(name) else folder
 

@@ -162,7 +162,7 @@ class Model(Protocol):
         return []
 
 
-def as_array(values: Any) -> NDArray[Any]:
+def to_array(values: Any) -> NDArray[Any]:
     """An array's numbers, or a tensor's, wherever it is; at least in 32 bits."""
     if hasattr(values, "detach"):
         values = (values.detach().float() if values.element_size() < 4 else values.detach()).cpu()

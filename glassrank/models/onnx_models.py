@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassrank.backends.configs import FLOOR, ScoringHead, kernel_value
+from glassrank.backends.configs import FLOOR, ScoringHead, compute_kernel
 from glassrank.backends.cpu.kernels import StoredRows, pool_cpu
 from glassrank.backends.onnx_encoders import (
     Quantized,
@@ -42,7 +42,8 @@ class StoredTable:
     has_buckets = True
 
     def __init__(self, weight: Weight) -> None:
-        self._vectors, self._scales = weight if isinstance(weight, Quantized) else (weight, None)
+        self._vectors: Array = weight.values if isinstance(weight, Quantized) else weight
+        self._scales = weight.scales if isinstance(weight, Quantized) else None
 
     @property
     def vector_count(self) -> int:
@@ -90,8 +91,8 @@ class OnnxModel(Model):
     def weight_chunks(self) -> Iterator[tuple[str, Iterator[NDArray[np.generic]]]]:
         """By name, as floats."""
         for name, weight in self.weights.arrays.items():
-            is_quantized = isinstance(weight, Quantized)
-            yield name, StoredTable(weight).chunks() if is_quantized else iter([weight])
+            is_table = isinstance(weight, Quantized)
+            yield name, StoredTable(weight).chunks() if is_table else iter([np.asarray(weight)])
 
     def encode_query(self, batch: TokenBatch) -> TokenEmbeddings:
         """One query, (1, L)."""
@@ -166,7 +167,7 @@ class OnnxKernelModel(OnnxModel):
         similarity, real = _match(query, doc)  # (B, Q, D)
         counts = np.stack(
             [
-                (kernel_value(similarity, kernels, number) * real).sum(2)
+                (compute_kernel(similarity, kernels, number) * real).sum(2)
                 for number in range(len(kernels))
             ],
             axis=2,

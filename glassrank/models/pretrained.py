@@ -16,12 +16,12 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from glassrank.backends.configs import Activation
-from glassrank.backends.transformer import Encoder, EncoderConfig
+from glassrank.backends.configs import Activation, EncoderConfig
+from glassrank.backends.transformer import Encoder
 from glassrank.errors import InputError, wrap_file_errors, wrap_os_errors
 from glassrank.models.hub import fetch
-from glassrank.models.io.model_folder import check_pieces
-from glassrank.models.io.weight_files import build, check_finite, header_of, read_tensors
+from glassrank.models.io.model_folder import check_subwords
+from glassrank.models.io.weight_files import build, check_finite, make_header, read_tensors
 from glassrank.settings import check_bounds, from_plain, shorten_repr
 from glassrank.storage.checksummed_json import parse_json
 from glassrank.storage.folders import Folder
@@ -106,7 +106,7 @@ def read_pretrained(source: str, base: Path = Path()) -> Pretrained:
                 f"{folder} has no model.safetensors; a pytorch_model.bin is a pickle, which is "
                 "never opened: convert it with safetensors first"
             )
-        weights = our_names(_tensors(folder / "model.safetensors"))
+        weights = rename_weights(_tensors(folder / "model.safetensors"))
         if "embeddings.pieces.weight" not in weights:
             raise InputError(f"{folder / 'model.safetensors'} has no weights under BERT's names")
         vocabulary, lowercase = _vocabulary(folder)
@@ -137,8 +137,8 @@ def _check(bert: Pretrained) -> None:
     """All that a config promises is there, before anything of that size is made."""
     if not bert.config.layers:
         raise InputError("num_hidden_layers: expected one or more, found 0")
-    check_pieces(bert.vocabulary)
-    build(lambda: Encoder(bert.config), header_of(bert.encoder_weights()))
+    check_subwords(bert.vocabulary)
+    build(lambda: Encoder(bert.config), make_header(bert.encoder_weights()))
     check_finite(bert.weights)
     if len(bert.vocabulary) > bert.config.vocabulary:
         raise InputError(
@@ -195,7 +195,7 @@ def local_folder(source: str, base: Path = Path()) -> Path:
     return Path(spec.origin).parent / inside
 
 
-def our_names(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def rename_weights(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Parts that have no place in an encoder, such as what predicts masked words, are left out.
     A prefix (`bert.`) may stand before the names, and old files call a norm's weight gamma."""
     renamed: dict[str, Tensor] = {}
@@ -206,10 +206,12 @@ def our_names(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
         for theirs, ours in _NAMES:
             if re.match(theirs, plain):
                 renamed[re.sub(theirs, ours, plain)] = tensor
-    return with_fused(renamed, ("query", "key", "value"), "query_key_value")
+    return fuse_weights(renamed, ("query", "key", "value"), "query_key_value")
 
 
-def with_fused(weights: dict[str, Tensor], parts: tuple[str, ...], name: str) -> dict[str, Tensor]:
+def fuse_weights(
+    weights: dict[str, Tensor], parts: tuple[str, ...], name: str
+) -> dict[str, Tensor]:
     """Layers that read the same are one here: their weights stand one below the other."""
     fused: dict[str, Tensor] = {}
     for full_name, tensor in weights.items():

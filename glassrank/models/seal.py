@@ -9,7 +9,13 @@ from pathlib import Path
 
 from glassrank.errors import GlassrankError, wrap_os_errors
 from glassrank.models.io.load import load_files
-from glassrank.models.io.model_folder import CONFIG, VOCABULARY, WEIGHTS, load_config, named_folder
+from glassrank.models.io.model_folder import (
+    CONFIG,
+    VOCABULARY,
+    WEIGHTS,
+    load_config,
+    resolve_folder,
+)
 from glassrank.storage.atomic_folders import ChecksummedFiles, write_checksums
 from glassrank.storage.checksummed_json import checksum_file
 from glassrank.storage.folders import Folder
@@ -37,7 +43,7 @@ def main() -> None:
         sys.exit(__doc__)
     for name in sys.argv[1:]:
         try:
-            seal_model(*named_folder(name))
+            seal_model(*resolve_folder(name))
         except GlassrankError as error:
             print(f"error: {error}", file=sys.stderr)
             sys.exit(error.exit_status)

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from glassrank.backends.threads import apart, threads_set
+from glassrank.backends.threads import map_parallel, num_threads
 from glassrank.errors import InputError
 from glassrank.models.doc_reader import PassageReader, ReadDoc
 from glassrank.models.io.model_folder import SavedModel
@@ -31,7 +31,7 @@ class TextReader:
     """What a model reads of queries and of documents."""
 
     def __init__(self, saved: SavedModel) -> None:
-        self.encoder = text_encoder(saved)
+        self.encoder = make_text_encoder(saved)
         self._usage = saved.usage
         self._pieces = saved.model.subword_text
         usage, pieces = saved.usage, saved.model.subword_text
@@ -52,7 +52,7 @@ class TextReader:
         return self.passages.read(docs)
 
 
-def text_encoder(saved: SavedModel, *, unseen: bool = True) -> TextEncoder:
+def make_text_encoder(saved: SavedModel, *, unseen: bool = True) -> TextEncoder:
     """What turns texts into the ids that a model reads: words, or pieces of words. Without
     `unseen`, ids that last: words which are made of n-grams have none outside the vocabulary."""
     if saved.tokenizer is not None:
@@ -70,7 +70,7 @@ def text_encoder(saved: SavedModel, *, unseen: bool = True) -> TextEncoder:
     return WordEncoder(vocabulary, remove_stop_words=removed)
 
 
-def batch_of(ids: Sequence[NDArray[np.int32]], device: Any) -> TokenBatch:
+def make_batch(ids: Sequence[NDArray[np.int32]], device: Any) -> TokenBatch:
     """Padded to the longest, which has one place at least; arrays, unless there is a device."""
     padded = pad(ids, min_length=1)
     if device is None:
@@ -82,7 +82,7 @@ def batch_of(ids: Sequence[NDArray[np.int32]], device: Any) -> TokenBatch:
     )
 
 
-def like_length(lengths: NDArray[np.int64], at_once: int) -> Iterator[NDArray[np.int64]]:
+def batch_by_length(lengths: NDArray[np.int64], at_once: int) -> Iterator[NDArray[np.int64]]:
     """Numbers of texts, shortest first, in batches of about `at_once` places with padding.
 
     >>> [batch.tolist() for batch in like_length(np.array([3, 1, 2, 9]), at_once=6)]
@@ -98,7 +98,7 @@ def like_length(lengths: NDArray[np.int64], at_once: int) -> Iterator[NDArray[np
         start += size
 
 
-def in_batches(
+def map_batches(
     work: Callable[[NDArray[np.int64]], Result],
     lengths: NDArray[np.int64],
     at_once: int,
@@ -107,18 +107,18 @@ def in_batches(
     alone: bool = False,
 ) -> Iterator[Result]:
     """What `work` makes of texts of like length, given by their numbers, in the order of
-    `like_length`. Small models on a CPU take a batch in each thread; large ones, and GPUs, have
+    `batch_by_length`. Small models on a CPU take a batch in each thread; large ones, and GPUs, have
     enough to do with one. With `alone` every text is a batch of its own, in one thread: what is
     made of it does not depend on its neighbours, nor on how many threads there are."""
     on_cpu = model.device is None or model.device.type == "cpu"
     small = on_cpu and (alone or not model.info.uses_intra_op_threads)
-    threads = threads_set() if small else 1
+    threads = num_threads() if small else 1
     fair = -(-int(lengths.sum()) // threads)
-    batches = list(like_length(lengths, 1 if alone else max(1, min(at_once, fair))))
+    batches = list(batch_by_length(lengths, 1 if alone else max(1, min(at_once, fair))))
     for start in range(0, len(batches), threads):
         group = batches[start : start + threads]
         if small:
-            yield from apart(work, group)
+            yield from map_parallel(work, group)
         else:
             yield work(group[0])
 
@@ -130,7 +130,7 @@ KINDS: dict[str, Callable[[str], bool]] = {
 """What can be left out; function words have punctuation among them."""
 
 
-class LeftOut:
+class TokenFilter:
     """Which ids of a vocabulary are left out."""
 
     def __init__(self, kind: str, model: Model, vocabulary: Sequence[str]) -> None:

@@ -14,15 +14,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from glassrank.backends.gpu import device_named
-from glassrank.backends.threads import pass_on_threads
+from glassrank.backends.gpu import get_device
+from glassrank.backends.threads import apply_threads_to_torch
 from glassrank.errors import InputError
 from glassrank.models.model import Model, Output, TokenBatch, TokenEmbeddings
 
 if TYPE_CHECKING:
     from glassrank.models.pretrained import Pretrained
 
-pass_on_threads()  # a process that needs no PyTorch has not told it how many threads to use
+apply_threads_to_torch()  # a process that needs no PyTorch has not told it how many threads to use
 
 
 class GPUInteraction(Protocol):
@@ -196,7 +196,7 @@ class SubwordRanker(Ranker):
 
 def to_device(model: Ranker, device: str, *, exact: bool) -> tuple[Ranker, Ranker]:
     """A model on a device, and the form in which it encodes documents there, and scores them."""
-    there = model.to(device_named(device)).eval()
+    there = model.to(get_device(device)).eval()
     return there, there if exact else fast_form(there)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassrank.backends.compiled import load_at_once
+from glassrank.backends.compiled import use_compiled_code
 from glassrank.deadline import NEVER, Clock, Deadline, now
 from glassrank.embeddings import Store
 from glassrank.errors import InputError
@@ -294,7 +294,7 @@ class Pipeline:
     def calibrate(self) -> None:
         """Finds, scores and sorts a few documents, so that all is compiled or loaded and the first
         query is predicted as well as the tenth."""
-        load_at_once()
+        use_compiled_code()
         snapshot = self.index.snapshot
         docs = sample_docs(snapshot, max(CALIBRATION_DOCS))
         if len(docs):

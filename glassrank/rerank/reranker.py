@@ -18,8 +18,8 @@ from glassrank.deadline import must_end
 from glassrank.models.doc_reader import PassageReader, ReadDoc
 from glassrank.models.io.load import load_for_inference
 from glassrank.models.io.model_folder import PACKAGED, SavedModel, best_passages
-from glassrank.models.model import Model, TokenBatch, TokenEmbeddings, as_array
-from glassrank.models.text_batches import LeftOut, TextReader, batch_of, in_batches
+from glassrank.models.model import Model, TokenBatch, TokenEmbeddings, to_array
+from glassrank.models.text_batches import TextReader, TokenFilter, make_batch, map_batches
 from glassrank.rerank.cost_model import CostModel
 from glassrank.text import Vocabulary
 from glassrank.text.encoder import WordEncoder
@@ -82,7 +82,7 @@ def choose_backend(saved: SavedModel, device: str, *, exact: bool) -> Backend:
 
 def query_batch(ids: NDArray[np.int32], backend: Backend) -> TokenBatch:
     """One query, on the CPU."""
-    return batch_of([ids], None if backend.device is None else "cpu")
+    return make_batch([ids], None if backend.device is None else "cpu")
 
 
 WORDS_AT_ONCE = 16_384.0
@@ -241,7 +241,7 @@ class Reranker:
         query: TokenEmbeddings,
         ids: Sequence[NDArray[np.int32]],
         first_stage: NDArray[np.float32] | None = None,
-        left_out: LeftOut | None = None,
+        left_out: TokenFilter | None = None,
     ) -> NDArray[np.float32]:
         """A score for each passage, by its ids, with some words left out."""
         values = np.zeros(len(ids), np.float32)
@@ -249,19 +249,19 @@ class Reranker:
 
         def score(part: NDArray[np.int64]) -> None:
             must_end().check("these texts")
-            batch = batch_of([ids[i] for i in part], self.device)
+            batch = make_batch([ids[i] for i in part], self.device)
             doc = self.encode_doc(batch)
             if left_out is not None:
-                doc = left_out.without(doc, as_array(batch.ids))
+                doc = left_out.without(doc, to_array(batch.ids))
             own = None if first_stage is None else first_stage[part]
             values[part] = self.score_embeddings(query, doc, own)
 
-        for _ in in_batches(score, lengths, TOKENS_AT_ONCE, self.fast_model, alone=self.alone):
+        for _ in map_batches(score, lengths, TOKENS_AT_ONCE, self.fast_model, alone=self.alone):
             pass
         return values
 
     def best_passage(
-        self, query: TokenEmbeddings, doc: ReadDoc, left_out: LeftOut | None = None
+        self, query: TokenEmbeddings, doc: ReadDoc, left_out: TokenFilter | None = None
     ) -> int:
         """The number of the passage that a document is ranked by."""
         if doc.is_whole:

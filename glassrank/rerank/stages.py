@@ -13,7 +13,7 @@ from glassrank.index import Index
 from glassrank.index.snapshot import Snapshot
 from glassrank.models.calibration import Calibration
 from glassrank.models.model import TokenEmbeddings
-from glassrank.models.text_batches import LeftOut
+from glassrank.models.text_batches import TokenFilter
 from glassrank.rerank.best_passages import DocCandidates, ScoredDocs, Scoring
 from glassrank.rerank.cost_model import CostModel
 from glassrank.rerank.model_language import warn_if_texts_are_foreign
@@ -316,10 +316,10 @@ class IndexStage(Stage):
         return fresh
 
 
-def _left_out(reranker: Reranker, store: Store | None) -> LeftOut | None:
+def _left_out(reranker: Reranker, store: Store | None) -> TokenFilter | None:
     if store is None or not store.layout.left_out:
         return None
-    return LeftOut(store.layout.left_out, reranker.model, reranker.saved.vocabulary)
+    return TokenFilter(store.layout.left_out, reranker.model, reranker.saved.vocabulary)
 
 
 def sample_docs(snapshot: Snapshot, count: int) -> NDArray[np.int64]:

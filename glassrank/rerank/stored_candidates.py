@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from glassrank.backends.few_bits import GROUP
 from glassrank.embeddings import Part, Store
 from glassrank.index.snapshot import Snapshot
-from glassrank.models.model import Model, TokenEmbeddings, as_array
-from glassrank.models.text_batches import in_batches, like_length
+from glassrank.models.model import Model, TokenEmbeddings, to_array
+from glassrank.models.text_batches import batch_by_length, map_batches
 from glassrank.rerank.reranker import Reranker
 from glassrank.rerank.text_candidates import TextCandidates
 
@@ -60,7 +60,7 @@ class FusedPooling:
         self._weighs_terms = model.info.has_term_weights
         self._kernels = model.config.kernels
         self._readouts = [
-            (as_array(r.log), as_array(r.length), r.query_columns, r.doc_columns)
+            (to_array(r.log), to_array(r.length), r.query_columns, r.doc_columns)
             for r in model.scoring_heads()
         ]
         weight = model.first_stage_weight
@@ -80,8 +80,8 @@ class FusedPooling:
             pool_cpu,
         )
 
-        vectors = as_array(query.vectors[0]).reshape(query.mask.shape[1], -1)  # (Q, E)
-        weights = as_array((query.idf if self._weighs_terms else query.mask)[0])  # (Q,)
+        vectors = to_array(query.vectors[0]).reshape(query.mask.shape[1], -1)  # (Q, E)
+        weights = to_array((query.idf if self._weighs_terms else query.mask)[0])  # (Q,)
         rows = StoredRows(part.vectors, part.scales)
         total = self._first_stage_weight * first_stage
         for log, length, query_columns, doc_columns in self._readouts:
@@ -248,10 +248,10 @@ class _StoredScorer:
             values[batch] = reranker.score_embeddings(self._query, words, first[batch])
 
         if reranker.alone:
-            for _ in in_batches(score, rows.lengths, 1, reranker.fast_model, alone=True):
+            for _ in map_batches(score, rows.lengths, 1, reranker.fast_model, alone=True):
                 pass
             return values
-        for batch in like_length(rows.lengths, self._at_once):
+        for batch in batch_by_length(rows.lengths, self._at_once):
             score(batch)
         return values
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from glassrank.index.snapshot import Snapshot
 from glassrank.models.doc_reader import Passage, ReadDoc
 from glassrank.models.model import TokenEmbeddings
-from glassrank.models.text_batches import LeftOut
+from glassrank.models.text_batches import TokenFilter
 from glassrank.rerank.reranker import Reranker
 from glassrank.text.encoder import MAX_TEXT_CHARS
 from glassrank.types import Doc
@@ -46,7 +46,7 @@ class TextCandidates:
         doc: Callable[[int, int], Doc],
         sizes: NDArray[np.floating],
         first_stage: NDArray[np.float32] | None = None,
-        left_out: LeftOut | None = None,
+        left_out: TokenFilter | None = None,
     ) -> None:
         """`doc(place, characters)` reads so much of a document."""
         self._left_out = left_out
@@ -92,7 +92,7 @@ class TextCandidates:
         snapshot: Snapshot,
         numbers: NDArray[np.int64],
         first_stage: NDArray[np.float32],
-        left_out: LeftOut | None = None,
+        left_out: TokenFilter | None = None,
     ) -> "TextCandidates":
         """Texts of an index's documents, read when they are scored."""
         docs = numbers.tolist()

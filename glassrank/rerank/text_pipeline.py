@@ -16,7 +16,7 @@ from glassrank.errors import InputError, describe_type
 from glassrank.index.first_stage import DocSource, FirstStage, call_by_deadline, retrieve_ids
 from glassrank.index.list_bm25 import ENGLISH, rank_by_bm25, snippet_function
 from glassrank.index.search import TopK
-from glassrank.models.doc_reader import text_of
+from glassrank.models.doc_reader import join_title
 from glassrank.models.io.model_folder import PACKAGED
 from glassrank.rerank.cascade import Cascade
 from glassrank.rerank.inputs import (
@@ -151,7 +151,7 @@ def _best_first(
 ) -> TopK:
     """By BM25 over the list; of long texts only the beginnings, if there is no time for more."""
     most = scheduler.bm25_characters(deadline, len(docs))
-    contents = [text_of(doc) for doc in docs]
+    contents = [join_title(doc) for doc in docs]
     if most < max(map(len, contents), default=0):
         contents = [text[: int(most)] for text in contents]
     began = scheduler.clock()

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from glassrank.backends.threads import one_thread
+from glassrank.backends.threads import single_thread
 from glassrank.embeddings import Store
-from glassrank.models.model import TokenBatch, TokenEmbeddings, as_array
+from glassrank.models.model import TokenBatch, TokenEmbeddings, to_array
 from glassrank.models.torch_models import Ranker, to_device
 
 Result = TypeVar("Result")
@@ -116,7 +116,7 @@ class QueryEncoder:
         if self._replayed is not None:
             return self._replay(self._replayed, query)
         # A few words are no work for two threads, and on a busy machine one waits long for another.
-        with one_thread():
+        with single_thread():
             return self._encode(*(tensor.to(self._device) for tensor in query))
 
     def _replay(self, replayed: Replayed[TokenEmbeddings], query: TokenBatch) -> TokenEmbeddings:
@@ -167,7 +167,7 @@ class TorchBackend:
         same = self.model.expand(query, len(docs.mask))
         docs = TokenEmbeddings(*(tensor.to(self.device) for tensor in docs))
         given = None if first_stage is None else torch.from_numpy(first_stage).to(self.device)
-        return as_array(self.fast_model.rank(same, docs, given).score).astype(np.float32)
+        return to_array(self.fast_model.rank(same, docs, given).score).astype(np.float32)
 
 
 class StoredPart(Protocol):

@@ -29,7 +29,7 @@ from typing import Any
 import uvicorn
 from starlette.types import ASGIApp
 
-from glassrank.backends.threads import processors, set_threads
+from glassrank.backends.threads import num_processors, set_threads
 from glassrank.errors import GlassrankError
 from glassrank.serve.app import make_app
 from glassrank.serve.connections import Connection, Connections
@@ -89,7 +89,7 @@ def prepare_process(options: Options) -> None:
     """The machine's cores, divided among workers, and one of each worker's left to the thread that
     talks to clients: threads that compute in step with each other all wait for one that has to
     share its core, and a query of 2 ms then takes 200."""
-    cores = processors() // options.workers - 1
+    cores = num_processors() // options.workers - 1
     threads = max(1, cores // options.threads)
     os.environ.setdefault("OMP_NUM_THREADS", str(threads))  # for workers, which begin anew
     set_threads(threads)

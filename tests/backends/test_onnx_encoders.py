@@ -9,6 +9,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from glassrank.backends.configs import EncoderConfig
 from glassrank.backends.onnx_encoders import (
     Quantized,
     Weights,
@@ -18,7 +19,7 @@ from glassrank.backends.onnx_encoders import (
 )
 from glassrank.backends.onnx_file import CONTRIB, Graph
 from glassrank.backends.onnx_session import OnnxSession
-from glassrank.backends.transformer import Encoder, EncoderConfig
+from glassrank.backends.transformer import Encoder
 from glassrank.errors import InputError
 from glassrank.research.papers.contextual import ContextualLayers
 from glassrank.research.papers.tk_config import ContextualConfig, sinusoidal_positions

@@ -14,7 +14,7 @@ from torch import Tensor
 from glassrank.backends.configs import FLOOR, Kernels, kernel_runs
 from glassrank.backends.cpu import amx
 from glassrank.backends.cpu.kernels import StoredRows, pool_cpu
-from glassrank.backends.few_bits import packed_codes, quantized
+from glassrank.backends.few_bits import pack_codes, quantize_int3
 from glassrank.backends.match import KernelBank, kernel_pool, match_matrix, unit
 from glassrank.errors import InputError
 from glassrank.models import MODELS, TokenEmbeddings
@@ -81,10 +81,10 @@ def test_three_bits_agree_with_the_plain_form(size: int, first_column: int) -> N
     generator = torch.Generator().manual_seed(size)
     query = unit(torch.randn(20, size, generator=generator))
     rows = unit(torch.randn(400, first_column + -(-size // 16) * 16, generator=generator))
-    codes, scales = quantized(rows.numpy())
+    codes, scales = quantize_int3(rows.numpy())
     values = torch.from_numpy(codes.astype(np.float32) - 3.5) * torch.from_numpy(scales)[:, None]
     case = Case(query, rows, [257, 0, 16, 1, 33], Kernels.eleven())
-    scores = case.pooled(StoredRows(packed_codes(codes), scales), first_column=first_column)
+    scores = case.pooled(StoredRows(pack_codes(codes), scales), first_column=first_column)
     expected, _, sizes = case.plain(values, first_column)
     assert ((torch.from_numpy(scores) - expected).abs() <= 1e-4 * sizes).all()
 

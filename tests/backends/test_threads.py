@@ -6,20 +6,20 @@ import threading
 import pytest
 import torch
 
-from glassrank.backends.threads import apart, together
+from glassrank.backends.threads import map_parallel, run_parallel
 
 
 @pytest.mark.parametrize("count", [1, 2, 7])
 def test_each_share_is_done_once(count: int) -> None:
     done: list[int] = []
     for _ in range(20):
-        together(done.append, count)
+        run_parallel(done.append, count)
     assert sorted(done) == sorted(list(range(count)) * 20)
 
 
 def test_the_first_share_is_this_threads_own() -> None:
     names: dict[int, str] = {}
-    together(lambda number: names.update({number: threading.current_thread().name}), 2)
+    run_parallel(lambda number: names.update({number: threading.current_thread().name}), 2)
     assert names[0] == threading.current_thread().name != names[1]
 
 
@@ -33,14 +33,14 @@ def test_an_error_comes_out_when_all_have_ended(failing: int) -> None:
         ended.append(number)
 
     with pytest.raises(ValueError, match=f"share {failing}"):
-        together(work, 2)
+        run_parallel(work, 2)
     assert ended == [1 - failing]
 
 
 def test_callers_do_not_wait_for_each_other_for_ever() -> None:
     def caller() -> None:
         for _ in range(50):
-            together(lambda _: None, 3)
+            run_parallel(lambda _: None, 3)
 
     callers = [threading.Thread(target=caller) for _ in range(6)]
     for one in callers:
@@ -52,11 +52,11 @@ def test_callers_do_not_wait_for_each_other_for_ever() -> None:
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_forked_process_has_helpers_of_its_own() -> None:
-    together(lambda _: None, 2)
+    run_parallel(lambda _: None, 2)
     child = os.fork()
     if child == 0:
         done: list[int] = []
-        together(done.append, 2)
+        run_parallel(done.append, 2)
         os._exit(0 if sorted(done) == [0, 1] else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
@@ -68,10 +68,10 @@ def test_work_apart_leaves_torchs_threads_as_they_were() -> None:
     def work(number: int) -> None:
         seen[number] = torch.get_num_threads(), torch.is_grad_enabled()
 
-    apart(work, [0, 1])
+    map_parallel(work, [0, 1])
     assert seen == {0: (1, False), 1: (1, False)}
-    assert apart(str.upper, ["a", "b", "c"]) == ["A", "B", "C"]
+    assert map_parallel(str.upper, ["a", "b", "c"]) == ["A", "B", "C"]
     assert torch.get_num_threads() == before and torch.is_grad_enabled()
     with pytest.raises(ZeroDivisionError):
-        apart(lambda number: 1 // number, [0, 1])
+        map_parallel(lambda number: 1 // number, [0, 1])
     assert torch.get_num_threads() == before

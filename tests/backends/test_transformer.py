@@ -6,8 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from glassrank.backends.attention import key_bias
-from glassrank.backends.transformer import Encoder, EncoderConfig, Layer
+from glassrank.backends.attention import make_key_bias
+from glassrank.backends.configs import EncoderConfig
+from glassrank.backends.transformer import Encoder, Layer
 from glassrank.errors import InputError
 from glassrank.research.papers.mores import CrossAttention
 
@@ -51,7 +52,7 @@ def test_a_layer_is_pytorchs_own() -> None:
     )
     x, mask = rows([7, 4, 1])
     with torch.no_grad():
-        found = ours(x, key_bias(mask, x))
+        found = ours(x, make_key_bias(mask, x))
         wanted = theirs(x, src_key_padding_mask=mask == 0)
     real = mask.bool()
     torch.testing.assert_close(found[real], wanted[real], rtol=1e-5, atol=1e-5)
@@ -62,7 +63,7 @@ def test_a_layer_is_pytorchs_own() -> None:
 def test_the_first_row_alone_is_the_first_row(lengths: list[int], seed: int) -> None:
     layer = with_larger_weights(Layer(SMALL), seed)
     x, mask = rows(lengths, seed=seed)
-    bias = key_bias(mask, x)
+    bias = make_key_bias(mask, x)
     with torch.no_grad():
         torch.testing.assert_close(
             layer.first_row(x, bias), layer(x, bias)[:, 0], rtol=1e-5, atol=1e-5
@@ -82,7 +83,7 @@ def test_a_document_may_be_projected_before_or_not_at_all(
     cross = with_larger_weights(CrossAttention(24, 16, 4, 0.0, 1e-12), seed)
     doc, mask = rows(lengths, 16, seed)
     x, _ = rows([query] * (1 if shared else len(lengths)), seed=seed + 1)
-    bias = key_bias(mask, x)
+    bias = make_key_bias(mask, x)
     with torch.no_grad():
         searched = cross(x, doc, bias)  # without a projection where the query is short
         projected = cross(x, cross.project(doc), bias)

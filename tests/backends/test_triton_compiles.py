@@ -13,10 +13,9 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
 
+from glassrank.backends.configs import EncoderConfig, Kernels
 from glassrank.backends.gpu import few_rows
 from glassrank.backends.gpu.kernels import pool_triton
-from glassrank.backends.match import Kernels
-from glassrank.backends.transformer import EncoderConfig
 from glassrank.models import TokenBatch
 from glassrank.research.papers.contextual import ContextualLayers
 from glassrank.research.papers.gpu_contextual import ContextualOnGPU

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from glassrank.backends.configs import FLOOR, Kernels
 from glassrank.backends.gpu.kernels import Tuning, pool_triton
-from glassrank.backends.match import FLOOR, KernelBank, Kernels, kernel_pool, match_matrix, unit
+from glassrank.backends.match import KernelBank, kernel_pool, match_matrix, unit
 from glassrank.errors import InputError
 from glassrank.research.papers.contextual import ContextualLayers, Norm
 from glassrank.research.papers.gpu_attention import attend

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from glassrank.backends.transformer import EncoderConfig
+from glassrank.backends.configs import EncoderConfig
 from glassrank.models import TokenBatch
 from glassrank.models.bi_encoders import KernelBERT, KernelBERTConfig
 

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from glassrank.backends.attention import SelfAttention, attend_unprojected, key_bias
+from glassrank.backends.attention import SelfAttention, attend_unprojected, make_key_bias
+from glassrank.backends.configs import EncoderConfig
 from glassrank.backends.gpu.few_rows import Folded, Rows, attended, linear
-from glassrank.backends.transformer import EncoderConfig
 from glassrank.models import TokenBatch
 from glassrank.research.papers.gpu_attention import cross_attend, look_at_rows
 from glassrank.research.papers.gpu_contextual import add_norm
@@ -126,7 +126,7 @@ def test_attention_of_few_rows(words: int) -> None:
     norm = made(nn.LayerNorm(24, eps=1e-6))
     x, short = torch.randn(1, words, 24), max(1, words - 2)
     mask = (torch.arange(words) < short).float()[None]
-    exact = own(norm(x), key_bias(mask, x))
+    exact = own(norm(x), make_key_bias(mask, x))
     own.to(DEVICE), norm.to(DEVICE)
     rows = x[0].to(DEVICE)
     three, spread = linear(rows, Folded(own.query_key_value, norm))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from glassrank.backends.transformer import EncoderConfig
+from glassrank.backends.configs import EncoderConfig
 from glassrank.corpus import python_docs
 from glassrank.index import Index
 from glassrank.models import SubwordRanker

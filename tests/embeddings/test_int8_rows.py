@@ -7,9 +7,9 @@ import pytest
 import torch
 from small_store import ANIMALS, LONGEST, WORDS, some_docs
 
+from glassrank.backends.configs import Kernels
 from glassrank.backends.cpu import amx, kernels
 from glassrank.backends.cpu.kernels import StoredRows, pool_cpu
-from glassrank.backends.match import Kernels
 from glassrank.embeddings import Store, encode_index
 from glassrank.embeddings.manifest import stride
 from glassrank.index import Index

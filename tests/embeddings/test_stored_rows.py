@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glassrank.backends.few_bits import codes_of, packed_codes
+from glassrank.backends.few_bits import pack_codes, unpack_codes
 from glassrank.embeddings import rows as plain
 from glassrank.embeddings.manifest import DTYPES, Layout, stride
 from glassrank.embeddings.rows import pack_tensor as pack
@@ -55,7 +55,7 @@ def test_arrays_are_stored_as_tensors_are(vectors: torch.Tensor, dtype: str) -> 
 def test_rows_are_padded_with_zeros_to_what_tiles_take(vectors: torch.Tensor, dtype: str) -> None:
     width, multiple = vectors.shape[1], {"int8": 64, "int3": 16}.get(dtype, 32)
     rows = pack(vectors, layout(dtype, width))["vectors"]
-    rows = codes_of(rows) if dtype == "int3" else rows
+    rows = unpack_codes(rows) if dtype == "int3" else rows
     assert rows.shape == (len(vectors), -(-width // multiple) * multiple)
     assert not rows[:, width:].any()
 
@@ -103,9 +103,9 @@ def test_int8_is_within_half_a_step(vectors: torch.Tensor) -> None:
     )
 )
 def test_codes_of_three_bits_are_packed_and_unpacked(codes: np.ndarray) -> None:
-    packed = packed_codes(codes)
+    packed = pack_codes(codes)
     assert packed.shape == (len(codes), codes.shape[1] * 3 // 8)
-    assert np.array_equal(codes_of(packed), codes)
+    assert np.array_equal(unpack_codes(packed), codes)
 
 
 def test_int3_keeps_a_words_cosine_with_itself_and_nearly_those_with_others() -> None:

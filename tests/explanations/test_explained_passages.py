@@ -19,7 +19,7 @@ from glassrank.explanations import (
 )
 from glassrank.explanations.structure import gaps
 from glassrank.index import Index
-from glassrank.models.doc_reader import text_of
+from glassrank.models.doc_reader import join_title
 from glassrank.models.io.model_folder import Passages, SavedModel
 from glassrank.rerank import Pipeline, Reranker
 from glassrank.settings import from_plain
@@ -66,7 +66,7 @@ def test_the_passage_that_earned_the_score_is_explained(
     assert explanation.score == pytest.approx(hit.score, rel=1e-4, abs=1e-5)
     before = len(TITLE) + 1
     assert explanation.doc.passage == (hit.passage[0] + before, hit.passage[1] + before)
-    assert explanation.doc.text == text_of(LONG)
+    assert explanation.doc.text == join_title(LONG)
     assert explanation.doc.cut == 0
     assert "its best passage, number" in " ".join(explanation.notes)
     placed = [word for word in explanation.doc.words if word.start is not None]
@@ -148,6 +148,6 @@ def test_a_word_of_a_passage_is_changed_by_its_number(tmp_path: Path) -> None:
 def test_a_changed_title_is_still_the_title(word: str, expected: Doc) -> None:
     alone = Reranker(shortened("tk", 25), exact=True)
     changed = what_if(alone, QUERY, [LONG], Change("document", word, "house"))
-    assert changed.text == text_of(expected)
+    assert changed.text == join_title(expected)
     score = float(alone.scores(QUERY, [expected]).values[0])
     assert changed.moved[0].score_after == pytest.approx(score, rel=1e-5)

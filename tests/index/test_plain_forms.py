@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glassrank import Doc, Index
-from glassrank.backends.compiled import load_at_once, worth_loading
+from glassrank.backends.compiled import is_worth_compiling, use_compiled_code
 from glassrank.index import packed_postings, search, segment_checks
 from glassrank.storage.mapped_arrays import as_readonly
 
@@ -172,5 +172,5 @@ assert "numba" in sys.modules
 
 
 def test_who_is_about_to_do_much_can_say_so() -> None:
-    load_at_once()
-    assert worth_loading(0)
+    use_compiled_code()
+    assert is_worth_compiling(0)

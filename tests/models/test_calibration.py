@@ -19,10 +19,10 @@ from glassrank.index import Index
 from glassrank.models.calibration import (
     Calibration,
     JudgedScores,
+    concatenate,
     fit,
-    join,
-    quality,
-    rank_weights,
+    measure_quality,
+    weigh_ranks,
 )
 from glassrank.models.io.load import load_model
 from glassrank.models.io.model_folder import CONFIG, PACKAGED, Usage
@@ -49,7 +49,7 @@ def test_a_fit_finds_the_probabilities_that_judgments_were_drawn_by() -> None:
     assert found is not None
     assert (found.slope, found.bias) == pytest.approx((OWN.slope, OWN.bias), abs=0.05)
     others = drawn(10_000, 1)
-    measured = quality(found.probabilities(others.scores), others)
+    measured = measure_quality(found.probabilities(others.scores), others)
     assert measured.brier < 0.8 * measured.brier_of_mean
     assert measured.error < 0.02
 
@@ -68,17 +68,17 @@ def test_a_document_that_stands_for_three_counts_as_three() -> None:
 
 
 def test_queries_that_are_joined_count_the_same() -> None:
-    assert join([drawn(10), drawn(30)]).weights.sum() == pytest.approx(2)
-    assert join([drawn(10), drawn(30)]).weights[:10].sum() == pytest.approx(1)
-    assert rank_weights(np.arange(1, 11)).sum() == pytest.approx(1.1)
-    assert rank_weights(np.arange(1, 101)).sum() == pytest.approx(2)
+    assert concatenate([drawn(10), drawn(30)]).weights.sum() == pytest.approx(2)
+    assert concatenate([drawn(10), drawn(30)]).weights[:10].sum() == pytest.approx(1)
+    assert weigh_ranks(np.arange(1, 11)).sum() == pytest.approx(1.1)
+    assert weigh_ranks(np.arange(1, 101)).sum() == pytest.approx(2)
 
 
 def test_the_calibration_error_is_the_gap_in_bins_of_as_many_documents() -> None:
     """Ten bins of two documents, told 0.05, 0.15, …, of which one each is relevant."""
     told = np.repeat(np.arange(10) / 10 + 0.05, 2)
     relevant = np.arange(20) % 2 == 0
-    measured = quality(told, JudgedScores(told, relevant, np.ones(20)))
+    measured = measure_quality(told, JudgedScores(told, relevant, np.ones(20)))
     assert measured.error == pytest.approx(np.abs(np.arange(10) / 10 + 0.05 - 0.5).mean())
     assert measured.brier == pytest.approx(((told - relevant) ** 2).mean())
     assert measured.brier_of_mean == pytest.approx(0.25)

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from model_cases import piece_batch, small_model, widened_ids
 from torch.nn import functional
 
-from glassrank.backends.match import Kernels
-from glassrank.backends.transformer import EncoderConfig
+from glassrank.backends.configs import EncoderConfig, Kernels
 from glassrank.models import MODELS, SubwordRanker, TokenBatch, TokenEmbeddings
 from glassrank.models.bi_encoders import KernelBERT, KernelBERTConfig
 from glassrank.models.io.load import load_model

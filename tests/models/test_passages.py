@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from glassrank.errors import InputError
-from glassrank.models.doc_reader import PassageReader, sentence_ends, split
+from glassrank.models.doc_reader import PassageReader, find_sentence_ends, split_passages
 from glassrank.models.io.model_folder import Passages
 from glassrank.text import Vocabulary
 from glassrank.text.encoder import TextEncoder, WordEncoder, WordPieceEncoder
@@ -31,7 +31,7 @@ def seconds(work: Callable[..., object], *given: object) -> float:
 
 
 def passages(text: str, room: int = 10, overlap: int = 0) -> list[str]:
-    return [text[p.start : p.stop] for p in split(text, words, np.array([room]), overlap)]
+    return [text[p.start : p.stop] for p in split_passages(text, words, np.array([room]), overlap)]
 
 
 @given(text=st.text(alphabet="ab.!? \n\N{IDEOGRAPHIC FULL STOP}", max_size=400))
@@ -43,7 +43,7 @@ def test_nothing_is_lost_and_nothing_is_too_long(text: str) -> None:
 
 @given(text=st.text(alphabet="ab. ", max_size=400), overlap=st.integers(0, 12))
 def test_passages_that_overlap_go_on_and_end_where_the_text_does(text: str, overlap: int) -> None:
-    found = list(split(text, words, ROOM, overlap))
+    found = list(split_passages(text, words, ROOM, overlap))
     if not text:
         assert found == []
         return
@@ -69,7 +69,7 @@ def test_a_sentence_that_is_too_long_is_divided_between_words() -> None:
 
 def test_paragraphs_end_sentences_and_numbers_do_not() -> None:
     text = "A title\n\nIt has 3.5 m. of e.g. cable. Bien\N{IDEOGRAPHIC FULL STOP}more"
-    ends = [0, *sentence_ends(text)]
+    ends = [0, *find_sentence_ends(text)]
     parts = [text[a:b].strip() for a, b in itertools.pairwise(ends)]
     assert parts[:2] == ["A title", "It has 3.5 m. of e.g. cable."]
     assert parts[-1] == "more"
@@ -83,9 +83,9 @@ def test_the_first_passage_is_found_without_reading_the_rest() -> None:
         return words(texts)
 
     text = "One two three. " * 100_000
-    assert next(split(text, sizes, ROOM, 0)).stop == 45
+    assert next(split_passages(text, sizes, ROOM, 0)).stop == 45
     assert sum(map(len, read)) < 10_000
-    assert seconds(next, sentence_ends(text)) * 50 < seconds(list, sentence_ends(text))
+    assert seconds(next, find_sentence_ends(text)) * 50 < seconds(list, find_sentence_ends(text))
 
 
 @pytest.mark.parametrize(
@@ -93,13 +93,13 @@ def test_the_first_passage_is_found_without_reading_the_rest() -> None:
     ["." * 200_000, ". " * 100_000, "\n" * 200_000, "a" * 200_000, ".) " * 70_000, " " * 200_000],
 )
 def test_time_is_linear(text: str) -> None:
-    assert seconds(list, sentence_ends(text)) < 2
+    assert seconds(list, find_sentence_ends(text)) < 2
 
 
 def test_what_has_no_ends_is_passed_over_quickly() -> None:
     text = "one two three " * 100_000
     looked_for = [seconds(re.findall, "[.!?]", text) for _ in range(3)]
-    assert seconds(list, sentence_ends(text)) < 5 * max(looked_for)
+    assert seconds(list, find_sentence_ends(text)) < 5 * max(looked_for)
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,12 @@ import torch
 from model_folders import watched
 from safetensors.torch import save_file
 
-from glassrank.backends.attention import key_bias
-from glassrank.backends.transformer import Encoder, EncoderConfig, through
+from glassrank.backends.attention import make_key_bias
+from glassrank.backends.configs import EncoderConfig
+from glassrank.backends.transformer import Encoder, run_layers
 from glassrank.errors import GlassrankError, InputError
 from glassrank.models.bi_encoders import KernelBERT
-from glassrank.models.pretrained import find_folder, our_names, read_pretrained
+from glassrank.models.pretrained import find_folder, read_pretrained, rename_weights
 from glassrank.research.papers.bert import BERT
 from glassrank.research.papers.mores import MORES
 
@@ -91,10 +92,10 @@ def test_a_folder_is_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("prefix", ["bert.", "electra."])
 def test_prefixes_old_names_and_other_parts_do_not_matter(prefix: str) -> None:
-    plain = our_names(bert_weights())
+    plain = rename_weights(bert_weights())
     old = bert_weights(prefix, norm=("gamma", "beta"))
     other = {"cls.predictions.bias": torch.ones(30), "bert.embeddings.position_ids": torch.ones(20)}
-    found = our_names(old | other)
+    found = rename_weights(old | other)
     assert found.keys() == plain.keys()
     assert all(torch.equal(found[name], plain[name]) for name in plain)
 
@@ -180,7 +181,7 @@ def test_it_computes_what_transformers_computes(tmp_path: Path) -> None:
     with torch.no_grad():
         pair = theirs(input_ids=ids, attention_mask=mask, token_type_ids=types)
         x = ours.encoder.embeddings(ids, types=types)
-        found = through(ours.encoder.stack(), x, key_bias(mask, x))
+        found = run_layers(ours.encoder.stack(), x, make_key_bias(mask, x))
         torch.testing.assert_close(found, pair.last_hidden_state, rtol=1e-5, atol=1e-5)
         assert ours.pooler is not None
         pooled = ours.pooler(found[:, 0]).tanh()

@@ -6,9 +6,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glassrank.backends.transformer import EncoderConfig
+from glassrank.backends.configs import EncoderConfig
 from glassrank.models import EmbeddingTable
-from glassrank.models.text_batches import in_batches, like_length
+from glassrank.models.text_batches import batch_by_length, map_batches
 from glassrank.research.papers.bert import BERT, BERTConfig
 from glassrank.research.papers.knrm import KNRM, KNRMConfig
 
@@ -22,7 +22,7 @@ def test_every_text_once(lengths: list[int], at_once: int, threads: int) -> None
     torch.set_num_threads(threads)
     try:
         counts = np.array(lengths, np.int64)
-        found = list(in_batches(lambda batch: batch, counts, at_once, SMALL))
+        found = list(map_batches(lambda batch: batch, counts, at_once, SMALL))
         assert torch.get_num_threads() == threads
     finally:
         torch.set_num_threads(before)
@@ -33,8 +33,8 @@ def test_every_text_once(lengths: list[int], at_once: int, threads: int) -> None
 
 def test_a_large_model_takes_one_batch_at_a_time() -> None:
     lengths = np.array([3, 1, 2, 9])
-    found = list(in_batches(lambda batch: batch.tolist(), lengths, 6, LARGE))
-    assert found == [batch.tolist() for batch in like_length(lengths, 6)]
+    found = list(map_batches(lambda batch: batch.tolist(), lengths, 6, LARGE))
+    assert found == [batch.tolist() for batch in batch_by_length(lengths, 6)]
 
 
 def test_an_error_comes_out() -> None:
@@ -42,4 +42,4 @@ def test_an_error_comes_out() -> None:
         raise ValueError("this batch")
 
     with pytest.raises(ValueError, match="this batch"):
-        list(in_batches(fail, np.array([1, 2]), 10, SMALL))
+        list(map_batches(fail, np.array([1, 2]), 10, SMALL))

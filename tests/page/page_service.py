@@ -13,7 +13,7 @@ import page_needs  # noqa: F401
 import torch
 import uvicorn
 
-from glassrank.backends.transformer import EncoderConfig
+from glassrank.backends.configs import EncoderConfig
 from glassrank.cli import main
 from glassrank.index import Index
 from glassrank.models import EmbeddingTable

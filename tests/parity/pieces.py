@@ -7,9 +7,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from glassrank.backends.transformer import EncoderConfig
+from glassrank.backends.configs import EncoderConfig
 from glassrank.models.model import TokenBatch
-from glassrank.models.pretrained import Pretrained, our_names, with_fused
+from glassrank.models.pretrained import Pretrained, fuse_weights, rename_weights
 from glassrank.research.papers.bert import BERT, BERTConfig
 from glassrank.research.papers.mores import MORES, MORESConfig
 from tests.parity.authors import Description, Weights
@@ -20,7 +20,7 @@ CLS = 101
 
 def compare_bert(description: Description, seed: Weights) -> Compared:
     weights = _below(seed, "weights")
-    ours = our_names(weights)
+    ours = rename_weights(weights)
     pooler = {name: ours.pop(f"pooler.{name}") for name in ("weight", "bias")}
     model = BERT(BERTConfig(_encoder(description))).eval()
     model.encoder.load_state_dict(ours)
@@ -51,8 +51,8 @@ def compare_mores(description: Description, seed: Weights) -> Compared:
     weights = _below(seed, "weights")
     blocks = description["hyper"]["n_ibs"]
     config = MORESConfig.like(_encoder(description), blocks, two_logits=True)
-    query = _without_pooler(our_names(_below(weights, "q_bert")))
-    document = _without_pooler(our_names(_below(weights, "bert")))
+    query = _without_pooler(rename_weights(_below(weights, "q_bert")))
+    document = _without_pooler(rename_weights(_below(weights, "bert")))
     tied = all(torch.equal(query[n], document[n]) for n in query if n.startswith("layers."))
     for tie in (False, True) if tied else (False,):
         model = MORES(replace(config, tie_encoders=tie)).eval()
@@ -65,7 +65,7 @@ def compare_mores(description: Description, seed: Weights) -> Compared:
             for name, ours in _every_way(model, inputs).items():
                 yield f"{case}.{name}{', tied' * tie}", ours, expected[name.split(",")[0]]
     if "source_bert" in {name.split(".")[0] for name in seed}:
-        source = our_names(_below(seed, "source_bert"))
+        source = rename_weights(_below(seed, "source_bert"))
         bert = Pretrained(_encoder(description), _without_pooler(source), [], True)
         started = MORES.start(bert, blocks, two_logits=True, tie_encoders=tied)
         theirs = {
@@ -110,7 +110,9 @@ def _interaction(weights: Weights) -> Weights:
         for name, tensor in _below(weights, "interaction_module").items()
         if "crossattention" not in name
     }
-    found = {re.sub(r"layers\.(\d)", r"blocks.\1.layer", n): t for n, t in our_names(own).items()}
+    found = {
+        re.sub(r"layers\.(\d)", r"blocks.\1.layer", n): t for n, t in rename_weights(own).items()
+    }
     rules = ((r"self\.", ""), (r"output\.dense", "output"), (r"output\.LayerNorm", "norm"))
     cross = {}
     for name, tensor in _below(weights, "interaction_module").items():
@@ -119,7 +121,7 @@ def _interaction(weights: Weights) -> Weights:
             for theirs, ours in rules:
                 rest = re.sub(theirs, ours, rest)
             cross[f"blocks.{number}.cross.{rest}"] = tensor
-    found |= with_fused(cross, ("key", "value"), "key_value")
+    found |= fuse_weights(cross, ("key", "value"), "key_value")
     return found | {f"head.{name}": tensor for name, tensor in _below(weights, "proj").items()}
 
 

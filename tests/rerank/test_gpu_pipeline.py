@@ -14,7 +14,7 @@ from glassrank.index import Index
 from glassrank.models.io.load import load_model
 from glassrank.models.io.model_folder import PACKAGED, SavedModel
 from glassrank.models.io.torch_files import save_model
-from glassrank.models.text_batches import batch_of
+from glassrank.models.text_batches import make_batch
 from glassrank.rerank import Pipeline, Reranker, rank
 from glassrank.rerank.stored_candidates import fused_pooling
 from glassrank.rerank.torch_backend import GPUInteraction, GPUPooling
@@ -109,7 +109,7 @@ def test_replayed_queries_are_encoded_as_plain_ones(name: str, tmp_path: Path) -
         found = there.encode_query(query)
         ids = [there._reader.query(query).ids]
         with torch.no_grad():
-            expected = there.model.encode_query(batch_of(ids, torch.device("cuda")))
+            expected = there.model.encode_query(make_batch(ids, torch.device("cuda")))
         for ours, own in zip(found, expected, strict=True):
             np.testing.assert_allclose(ours.cpu(), own.cpu(), rtol=1e-3, atol=1e-4)
 

@@ -12,7 +12,7 @@ from glassrank.embeddings import Store, encode_index
 from glassrank.errors import InputError
 from glassrank.index import Index
 from glassrank.models.io.model_folder import SavedModel
-from glassrank.models.text_batches import text_encoder
+from glassrank.models.text_batches import make_text_encoder
 from glassrank.rerank import CostModel, Pipeline, Reranker, stored_candidates
 from glassrank.research.papers.ensemble import Ensemble
 from glassrank.text.encoder import WordPieceEncoder
@@ -81,7 +81,7 @@ def test_an_ensemble_of_transformers_reads_pieces(index: Index, tmp_path: Path) 
     members = [small_mores(seed=1), small_mores(seed=2)]
     lengths = [(USAGE.query_length, USAGE.doc_length)] * 2
     saved = SavedModel(Ensemble([one.model for one in members], lengths), USAGE, PIECES)
-    assert isinstance(text_encoder(saved), WordPieceEncoder)
+    assert isinstance(make_text_encoder(saved), WordPieceEncoder)
     each = [Reranker(one, exact=True).scores("a list", TEXTS).values for one in members]
     found = Reranker(saved, exact=True).scores("a list", TEXTS).values
     np.testing.assert_allclose(found, sum(each) / 2, rtol=1e-5, atol=1e-5)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 pytest.importorskip("numba")
-from glassrank.backends.transformer import EncoderConfig
+from glassrank.backends.configs import EncoderConfig
 from glassrank.explanations.explainers import explain_text
 from glassrank.models import EmbeddingTable, Ranker, TokenBatch
 from glassrank.models.bi_encoders import KernelBERT, KernelBERTConfig, MaxSim

@@ -13,7 +13,7 @@ from glassrank.backends.cpu.simd import LANES, LINE
 from glassrank.backends.cpu.soft_counts import Pooling, score_documents
 from glassrank.backends.cpu.stored_products import Stored
 from glassrank.backends.few_bits import GROUP, GROUP_BYTES
-from glassrank.backends.threads import threads_set, together
+from glassrank.backends.threads import num_threads, run_parallel
 from glassrank.errors import InputError
 from glassrank.storage.mapped_arrays import as_readonly
 
@@ -62,14 +62,14 @@ def pool_cpu(
 
     Document i is the rows `starts[i]` to `starts[i] + lengths[i]`, of which the columns from
     `first_column` on meet the query's unit vectors (Q, E) with weights (Q,). `threads` are as many
-    as `threads_set` says, or fewer where there is little to do. `tiles` says whether to use the
+    as `num_threads` says, or fewer where there is little to do. `tiles` says whether to use the
     processor's matrix tiles: None is yes, where there are any and the rows are padded for them.
     """
     starts, lengths = _whole_numbers(starts), _whole_numbers(lengths)
     _check(query, rows, starts, lengths, first_column)
     kind = _kind(rows, first_column, query.shape[1], tiles)
     scores = np.empty(len(starts), np.float32)
-    threads = _threads(threads or threads_set(), len(query), int(lengths.sum()))
+    threads = _threads(threads or num_threads(), len(query), int(lengths.sum()))
     job = (
         np.ascontiguousarray(query, np.float32),
         np.ascontiguousarray(weights, np.float32),
@@ -79,7 +79,7 @@ def pool_cpu(
         starts,
         lengths,
     )
-    together(lambda number: score_documents(*job, number, threads, scores), threads)
+    run_parallel(lambda number: score_documents(*job, number, threads, scores), threads)
     return scores
 
 

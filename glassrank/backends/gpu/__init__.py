@@ -15,7 +15,7 @@ def usable() -> bool:
     return find_spec("triton") is not None
 
 
-def device_named(name: "str | torch.device") -> "torch.device":
+def get_device(name: "str | torch.device") -> "torch.device":
     """`cpu`, `cuda`, `cuda:1`: what torch can use here."""
     import torch
 

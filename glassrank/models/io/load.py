@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glassrank.backends.onnx_encoders import Weights
-from glassrank.backends.threads import one_thread
+from glassrank.backends.threads import single_thread
 from glassrank.errors import InputError, wrap_file_errors
 from glassrank.models.families import ONNX_MODELS, import_object
-from glassrank.models.hub import local_or_fetched
+from glassrank.models.hub import find_or_fetch
 from glassrank.models.io.model_folder import (
     PACKAGED,
     WEIGHTS,
@@ -32,17 +32,17 @@ from glassrank.models.io.model_folder import (
     SavedModel,
     Usage,
     check_count,
-    check_pieces,
+    check_subwords,
     check_words,
     load_config,
     load_vocabulary,
-    named_folder,
+    resolve_folder,
 )
 from glassrank.models.io.weight_files import (
     MOST_BYTES,
-    arrays_in,
+    dequantized_header,
+    read_arrays,
     read_header,
-    whole_header,
 )
 from glassrank.models.model import TokenBatch
 from glassrank.models.published import GRAPHS, find_graph, load_published
@@ -78,9 +78,9 @@ def load_for_inference(
 
 
 def _located(model: str | Path) -> tuple[Path, list[str]]:
-    folder, trusted = named_folder(model)
+    folder, trusted = resolve_folder(model)
     if isinstance(model, str):
-        folder = local_or_fetched(folder, folder.as_posix())
+        folder = find_or_fetch(folder, folder.as_posix())
     return folder, trusted
 
 
@@ -94,7 +94,7 @@ def load_model(folder: Path, *, trusted: Collection[str] = ()) -> SavedModel:
 def _read(folder: Path, load: Callable[[ChecksummedFiles], SavedModel]) -> SavedModel:
     if _is_published(folder):
         return _load_published(folder)
-    with one_thread():  # for steps as short as these, a second one costs more than it does
+    with single_thread():  # for steps as short as these, a second one costs more than it does
         return read_checksummed_folder(
             folder,
             "model",
@@ -169,8 +169,8 @@ def load_without_torch(files: ChecksummedFiles) -> SavedModel | None:
             header = read_header(file, files.size(WEIGHTS))
             if "words.ngrams" in header:  # vectors that are made of character n-grams
                 return None
-            whole_header(header)
-            arrays = arrays_in(files.rest(WEIGHTS, file))
+            dequantized_header(header)
+            arrays = read_arrays(files.rest(WEIGHTS, file))
         weights = Weights(arrays)
         model = family(config, weights, stored.words)
         if stored.first_stage_weight:
@@ -184,7 +184,7 @@ def load_without_torch(files: ChecksummedFiles) -> SavedModel | None:
 
 def _check_vocabulary(stored: ModelConfig, config: Any, vocabulary: list[str]) -> None:
     if stored.words is None:
-        check_pieces(vocabulary)
+        check_subwords(vocabulary)
         check_count(len(vocabulary), config.encoder.vocabulary)
     else:
         check_words(vocabulary)

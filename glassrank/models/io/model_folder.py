@@ -178,7 +178,7 @@ class ModelConfig:
     members: tuple[str, ...] = ()
 
 
-def named_folder(model: str | Path) -> tuple[Path, list[str]]:
+def resolve_folder(model: str | Path) -> tuple[Path, list[str]]:
     """The folder that a name stands for, and the class outside this package that it trusts.
 
     >>> named_folder("runs/tk"), named_folder("mine:Siamese@runs/siamese")
@@ -223,7 +223,7 @@ def fingerprint(model: Model) -> str:
 
 
 SPECIAL_WORDS = ("<pad>", "<unk>")
-SPECIAL_PIECES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
+SPECIAL_SUBWORDS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
 
 
 def check_words(words: Sequence[str]) -> None:
@@ -234,11 +234,11 @@ def check_words(words: Sequence[str]) -> None:
         raise InputError("its words are no vocabulary: one of them appears twice")
 
 
-def check_pieces(pieces: Sequence[str]) -> None:
+def check_subwords(pieces: Sequence[str]) -> None:
     """Pieces by id, as a BERT has them."""
     known = set(pieces)
-    missing = [piece for piece in SPECIAL_PIECES if piece not in known]
-    if missing or pieces[0] != SPECIAL_PIECES[0]:
+    missing = [piece for piece in SPECIAL_SUBWORDS if piece not in known]
+    if missing or pieces[0] != SPECIAL_SUBWORDS[0]:
         raise InputError(
             f"its pieces are no vocabulary of a BERT: {missing[0] if missing else '[PAD]'} is "
             f"missing{'' if missing else ' at the beginning'}"

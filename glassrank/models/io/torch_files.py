@@ -30,7 +30,7 @@ from glassrank.models.io.model_folder import (
     SavedModel,
     Usage,
     check_count,
-    check_pieces,
+    check_subwords,
     check_words,
     load_config,
     load_vocabulary,
@@ -40,11 +40,11 @@ from glassrank.models.io.weight_files import (
     TensorInfo,
     build,
     check_finite,
+    dequantize,
+    dequantized_header,
     fill,
+    quantize,
     read_header,
-    smaller,
-    whole_header,
-    whole_weights,
     write_tensors,
 )
 from glassrank.models.model import TokenBatch
@@ -78,9 +78,9 @@ def load_files(files: ChecksummedFiles, trusted: Collection[str] = ()) -> SavedM
                     model.mix_first_stage()
                 return model
 
-            model = build(make, whole_header(header))
+            model = build(make, dequantized_header(header))
             tensors = load(files.rest(WEIGHTS, file))
-        fill(model, whole_weights(tensors))
+        fill(model, dequantize(tensors))
         if model.words is not None:
             model.words.check()
         words = load_vocabulary(files)
@@ -93,7 +93,7 @@ def check_vocabulary(model: Ranker, vocabulary: Sequence[str]) -> None:
     """Whether every word or piece has a vector."""
     table = model.words
     if table is None:
-        check_pieces(vocabulary)
+        check_subwords(vocabulary)
         rows = min(
             part.num_embeddings
             for name, part in model.named_modules()
@@ -156,7 +156,7 @@ def save_model(
         "first_stage_weight": model.first_stage_weight is not None,
     }
     with write_checksummed_folder(folder, "model", FILE_NAMES, beside=CARD) as part:
-        write_tensors(smaller(weights, vectors, layers), part / WEIGHTS)
+        write_tensors(quantize(weights, vectors, layers), part / WEIGHTS)
         write_config(part, config)
         (part / VOCABULARY).write_text("".join(f"{w}\n" for w in vocabulary), "utf-8")
         (part / CARD).write_text(card, "utf-8")

@@ -17,7 +17,7 @@ import safetensors
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 
-from glassrank.backends.few_bits import values_of
+from glassrank.backends.few_bits import from_bfloat16
 from glassrank.backends.onnx_encoders import Quantized, Weight
 from glassrank.errors import GlassrankError, InputError
 from glassrank.storage.checksummed_json import check_integer, parse_json
@@ -102,10 +102,10 @@ def check_header(header: Mapping[str, TensorInfo], expected: Mapping[str, Tensor
             )
 
 
-def whole_header(header: dict[str, TensorInfo]) -> dict[str, TensorInfo]:
-    """The header of what `whole_weights` gives."""
+def dequantized_header(header: dict[str, TensorInfo]) -> dict[str, TensorInfo]:
+    """The header of what `dequantize` gives."""
     restored = dict(header)
-    for name, scales in scaled_in(header):
+    for name, scales in find_scales(header):
         numbers = restored.get(name)
         if (
             numbers is None
@@ -117,14 +117,14 @@ def whole_header(header: dict[str, TensorInfo]) -> dict[str, TensorInfo]:
     return restored
 
 
-def scaled_in(names: Iterable[str]) -> list[tuple[str, str]]:
+def find_scales(names: Iterable[str]) -> list[tuple[str, str]]:
     """Which of these weights are whole numbers, and the names of their scales."""
     return [
         (f"{name.removesuffix(_SCALES)}.weight", name) for name in names if name.endswith(_SCALES)
     ]
 
 
-def arrays_in(content: bytes) -> dict[str, Weight]:
+def read_arrays(content: bytes) -> dict[str, Weight]:
     """All weights of a file whose header was checked: as float32, which must be numbers, but for
     matrices in int8, which are left as they are, with their scales."""
     try:
@@ -137,12 +137,14 @@ def arrays_in(content: bytes) -> dict[str, Weight]:
         array = np.frombuffer(facts["data"], _DTYPES[kind]).reshape(facts["shape"])
         if kind in _FLOATS:
             with np.errstate(over="ignore"):
-                array = values_of(array) if kind == "BF16" else array.astype(np.float32, copy=False)
+                array = (
+                    from_bfloat16(array) if kind == "BF16" else array.astype(np.float32, copy=False)
+                )
             _check_numbers(name, array)
         arrays[name] = array
     quantized = {
         name: Quantized(arrays.pop(name), arrays.pop(scales))
-        for name, scales in scaled_in(list(arrays))
+        for name, scales in find_scales(list(arrays))
     }
     for name, (values, scales) in quantized.items():
         largest = np.maximum(values.max(1), -values.min(1).astype(np.float32))  # of each row
@@ -192,7 +194,7 @@ def write_tensors(tensors: "Mapping[str, Tensor]", path: Path) -> None:
         raise GlassrankError(f"cannot write {path.name}: {error}") from error
 
 
-def header_of(tensors: "Mapping[str, Tensor]") -> dict[str, TensorInfo]:
+def make_header(tensors: "Mapping[str, Tensor]") -> dict[str, TensorInfo]:
     """What the header of a file with these says, as far as it matters."""
     return {
         name: TensorInfo("F32" if tensor.is_floating_point() else "I64", tuple(tensor.shape))
@@ -228,7 +230,7 @@ def build(make: Callable[[], Module], header: Mapping[str, TensorInfo]) -> Modul
     with torch.device("meta"), _bounded(_CALLS * (len(header) + 10)):
         module = make()
     expected = module.state_dict()
-    check_header(header, header_of(expected))
+    check_header(header, make_header(expected))
     if sum(tensor.numel() for tensor in (*expected.values(), *module.buffers())) > MOST_NUMBERS:
         raise InputError(f"it has more than {MOST_NUMBERS:,} weights, which is not read here")
     return module
@@ -255,10 +257,10 @@ def check_finite(tensors: "Mapping[str, Tensor]") -> None:
             )
 
 
-def smaller(
+def quantize(
     weights: "dict[str, Tensor]", vectors: str = "float32", layers: str = "float32"
 ) -> "dict[str, Tensor]":
-    """Vectors and other matrices as they are kept; `whole_weights` is the way back. Whole numbers
+    """Vectors and other matrices as they are kept; `dequantize` is the way back. Whole numbers
     are for vectors and for what layers multiply with: other matrices are few."""
     import torch
 
@@ -281,8 +283,8 @@ def smaller(
     return kept
 
 
-def whole_weights(weights: "dict[str, Tensor]") -> "dict[str, Tensor]":
-    """What `smaller` kept, as float32 again."""
-    for name, scales in scaled_in(list(weights)):
+def dequantize(weights: "dict[str, Tensor]") -> "dict[str, Tensor]":
+    """What `quantize` kept, as float32 again."""
+    for name, scales in find_scales(list(weights)):
         weights[name] = weights[name].float().mul_(weights.pop(scales)[:, None])
     return weights

@@ -12,13 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from glassrank.backends.transformer import (
-    Encoder,
-    EncoderConfig,
-    joined_maps,
-    start_as_bert,
-    through,
-)
+from glassrank.backends.configs import EncoderConfig
+from glassrank.backends.transformer import Encoder, init_bert, run_layers, stack_maps
 from glassrank.errors import InputError
 from glassrank.models.model import ModelInfo, Output, SubwordText, TokenBatch, TokenEmbeddings
 from glassrank.models.pretrained import Pretrained
@@ -71,7 +66,7 @@ class BERT(SubwordRanker):
         self.score = nn.Linear(size, 1)
         for fresh in (self.pooler, self.score):
             if fresh is not None:
-                start_as_bert(fresh)
+                init_bert(fresh)
 
     @classmethod
     def start(cls, bert: Pretrained, **settings: object) -> "BERT":
@@ -95,24 +90,24 @@ class BERT(SubwordRanker):
         self, query: TokenEmbeddings, doc: TokenEmbeddings, explain: bool = False
     ) -> Output:
         """The part `cut` says how many of the document's last pieces had no place."""
-        pair = joined(query, doc, self.config.encoder.positions)
+        pair = join_pair(query, doc, self.config.encoder.positions)
         x = self.encoder.embeddings(pair.ids, pair.positions, pair.types)  # (B, L, H)
         bias = self.encoder.bias(pair.mask, x)
         *before, last = self.encoder.stack()
         parts = {"cut": pair.cut}
         if explain:
             maps: list[Tensor] = []
-            first = through([*before, last], x, bias, maps)[:, 0]  # (B, H)
-            parts |= {"attention": joined_maps(maps), "types": pair.types, "mask": pair.mask}
+            first = run_layers([*before, last], x, bias, maps)[:, 0]  # (B, H)
+            parts |= {"attention": stack_maps(maps), "types": pair.types, "mask": pair.mask}
         else:  # no other row of the last layer is read
-            first = last.first_row(through(before, x, bias), bias)  # (B, H)
+            first = last.first_row(run_layers(before, x, bias), bias)  # (B, H)
         if self.pooler is not None:
             first = self.pooler(first).tanh()
         weight, own_bias = self.score.weight.float(), self.score.bias.float()
         return Output(functional.linear(first.float(), weight, own_bias).squeeze(-1), parts)
 
 
-def joined(query: TokenEmbeddings, doc: TokenEmbeddings, longest: int) -> Pair:
+def join_pair(query: TokenEmbeddings, doc: TokenEmbeddings, longest: int) -> Pair:
     """Both texts come with [CLS] and [SEP]; the document's [CLS] is left out. What lies beyond
     `longest` is cut off at the end, as the TK paper's authors do."""
     batch = len(doc.mask)

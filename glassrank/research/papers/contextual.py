@@ -110,4 +110,6 @@ def contextual_for_gpu(model: TransformerRanker) -> TransformerRanker:
         return model
     from glassrank.research.papers.gpu_contextual import ContextualOnGPU
 
-    return model.with_modules(contextual=ContextualOnGPU(model.contextual, torch.bfloat16))
+    layers = model.contextual
+    assert isinstance(layers, ContextualLayers)
+    return model.with_modules(contextual=ContextualOnGPU(layers, torch.bfloat16))

@@ -14,15 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from glassrank.backends.match import (
-    FLOOR,
-    KernelBank,
-    Kernels,
-    ScoringHead,
-    kernel_pool,
-    match_matrix,
-    unit,
-)
+from glassrank.backends.configs import FLOOR, Kernels, ScoringHead
+from glassrank.backends.match import KernelBank, kernel_pool, match_matrix, unit
 from glassrank.models.model import ModelInfo, Output, TokenEmbeddings
 from glassrank.models.torch_models import EmbeddingTable, WordRanker
 

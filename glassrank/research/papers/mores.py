@@ -23,10 +23,11 @@ from glassrank.backends.attention import (
     attend,
     attend_unprojected,
     join_heads,
-    key_bias,
+    make_key_bias,
     split_heads,
 )
-from glassrank.backends.transformer import Encoder, EncoderConfig, Layer, joined_maps, start_as_bert
+from glassrank.backends.configs import EncoderConfig
+from glassrank.backends.transformer import Encoder, Layer, init_bert, stack_maps
 from glassrank.errors import InputError
 from glassrank.models.model import ModelInfo, Output, SubwordText, TokenBatch, TokenEmbeddings
 from glassrank.models.pretrained import Pretrained
@@ -157,7 +158,7 @@ class Interaction(nn.Module):
             InteractionBlock(config.layer, config.doc_size) for _ in range(config.blocks)
         )
         self.head = nn.Linear(config.layer.size, 2 if config.two_logits else 1)
-        start_as_bert(self)
+        init_bert(self)
 
     def project(self, states: Tensor) -> Tensor:
         """Each block's keys and values of a document: (B, D, X) to (B, D, blocks, 2, H)."""
@@ -170,8 +171,8 @@ class Interaction(nn.Module):
         query for each, or one for all."""
         weight = self.head.weight
         x, vectors = query.vectors.to(weight), doc.vectors.to(weight)
-        query_bias = key_bias(query.mask, weight)
-        doc_bias = key_bias(doc.mask, weight)
+        query_bias = make_key_bias(query.mask, weight)
+        doc_bias = make_key_bias(doc.mask, weight)
         docs = [self._seen_by(number, vectors) for number in range(self.config.blocks)]
         cross_maps: list[Tensor] = []
         own_maps: list[Tensor] = []
@@ -189,8 +190,8 @@ class Interaction(nn.Module):
         score = logits[:, 1] - logits[:, 0] if self.config.two_logits else logits[:, 0]
         parts = {"logits": logits}
         if explain:
-            parts["cross_attention"] = joined_maps(cross_maps)  # (B, blocks, heads, Q, D)
-            parts["interaction_attention"] = joined_maps(own_maps)  # (B, blocks, heads, Q, Q)
+            parts["cross_attention"] = stack_maps(cross_maps)  # (B, blocks, heads, Q, D)
+            parts["interaction_attention"] = stack_maps(own_maps)  # (B, blocks, heads, Q, Q)
         return Output(score, parts)
 
     def _seen_by(self, block: int, doc: Tensor) -> Tensor:
@@ -347,7 +348,7 @@ class MORES(SubwordRanker):
         encoded_doc = _encoded(self.document, doc, self.document.stack(), doc_maps)
         out = self.interact(encoded_query, encoded_doc, explain=True)
         maps = {"query_attention": query_maps, "doc_attention": doc_maps}
-        attention = {name: joined_maps(layers) for name, layers in maps.items() if layers}
+        attention = {name: stack_maps(layers) for name, layers in maps.items() if layers}
         return Output(out.score, {**out.parts, **attention})
 
 

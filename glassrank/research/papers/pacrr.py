@@ -82,7 +82,7 @@ class PACRR(WordRanker):
 
     def query_words(self, words: TokenEmbeddings) -> TokenEmbeddings:
         """Unit vectors; shares of the query's idf in the place of idf."""
-        words = with_idf_shares(cut(words, self.config.query_length))
+        words = share_idf(cut(words, self.config.query_length))
         return words.with_vectors(unit(words.vectors))
 
     def doc_words(self, words: TokenEmbeddings) -> TokenEmbeddings:
@@ -124,7 +124,7 @@ def fill(words: TokenEmbeddings, length: int) -> TokenEmbeddings:
     return TokenEmbeddings(vectors, torch.ones_like(mask), idf)
 
 
-def with_idf_shares(words: TokenEmbeddings) -> TokenEmbeddings:
+def share_idf(words: TokenEmbeddings) -> TokenEmbeddings:
     """A softmax over the query's real words, which needs the query alone."""
     return TokenEmbeddings(words.vectors, words.mask, masked_softmax(words.idf, words.mask))
 
@@ -174,7 +174,7 @@ class CoPACRR(WordRanker):
 
     def query_words(self, words: TokenEmbeddings) -> TokenEmbeddings:
         """(B, Q, 2, E): each word's unit vector, and the whole query's; idf shares as in PACRR."""
-        words = with_idf_shares(cut(words, self.config.query_length))
+        words = share_idf(cut(words, self.config.query_length))
         # The sum has the direction of the mean, and only directions count.
         whole = self._visible(words).sum(1, keepdim=True).expand_as(words.vectors)  # (B, Q, E)
         return words.with_vectors(unit(torch.stack([words.vectors, whole], 2)))
@@ -220,11 +220,11 @@ class CoPACRR(WordRanker):
         parts |= {"idf": query.idf, "context": context}
         features = torch.cat(rows, -1)  # (B, Q, features)
         if config.shuffle and self.training:
-            features = shuffled(features, query.mask)
+            features = shuffle_rows(features, query.mask)
         return Output(self.combine(features), parts)
 
 
-def shuffled(rows: Tensor, mask: Tensor) -> Tensor:
+def shuffle_rows(rows: Tensor, mask: Tensor) -> Tensor:
     """The rows (B, Q, F) of real words in random order, another for each query; padding stays
     behind them."""
     keys = torch.rand_like(mask).masked_fill(mask == 0, 2.0)  # (B, Q)

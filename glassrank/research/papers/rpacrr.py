@@ -27,7 +27,7 @@ from glassrank.research.papers.ngrams import (
     masked_softmax,
     window_padding,
 )
-from glassrank.research.papers.pacrr import cut, fill, with_idf_shares
+from glassrank.research.papers.pacrr import cut, fill, share_idf
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class RPACRR(WordRanker):
 
     def query_words(self, words: TokenEmbeddings) -> TokenEmbeddings:
         """Unit vectors or channels, phrases, attention: (B, Q, sum of pieces); idf shares."""
-        words = with_idf_shares(cut(words, self.config.query_length))
+        words = share_idf(cut(words, self.config.query_length))
         return self._encode(words, self.attend_query if self.config.row_attention else None)
 
     def doc_words(self, words: TokenEmbeddings) -> TokenEmbeddings:

@@ -19,19 +19,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from glassrank.backends.configs import FLOOR, Kernels, ScoringHead
 from glassrank.backends.match import (
-    FLOOR,
     KernelBank,
-    Kernels,
-    ScoringHead,
     kernel_pool,
     kernel_values,
     match_matrix,
+    non_negative,
     pair_mask,
-    rising,
     unit,
 )
-from glassrank.models.bi_encoders import two_paths
+from glassrank.models.bi_encoders import sum_paths
 from glassrank.models.model import ModelInfo, Output, TokenEmbeddings
 from glassrank.models.torch_models import EmbeddingTable, WordRanker
 from glassrank.research.papers.contextual import ContextualLayers, contextual_for_gpu
@@ -81,7 +79,7 @@ class TK(WordRanker):
         weight = query.idf[..., None]  # (B, Q, 1)
         log_signal = self.scale * counts.clamp(min=FLOOR).log2() * weight  # (B, Q, K)
         length_signal = self.scale * (counts / length) * weight  # (B, Q, K)
-        return two_paths(similarity, (log_signal, length_signal), self._weights())
+        return sum_paths(similarity, (log_signal, length_signal), self._weights())
 
     def scoring_heads(self) -> list[ScoringHead]:
         log_weights, length_weights = self._weights()
@@ -91,7 +89,8 @@ class TK(WordRanker):
         """Of kernels on each path, (K,): the path's weight times the kernel's."""
         log, length = self.path_weights
         if self.config.monotone:
-            return log.abs() * rising(self.log_weights), length.abs() * rising(self.length_weights)
+            by_log, by_length = non_negative(self.log_weights), non_negative(self.length_weights)
+            return log.abs() * by_log, length.abs() * by_length
         return log * self.log_weights, length * self.length_weights
 
 

@@ -12,7 +12,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from glassrank.backends.gpu import device_named
+from glassrank.backends.gpu import get_device
 from glassrank.errors import InputError
 from glassrank.models import Ranker
 from glassrank.research.evaluate import Evaluation, evaluate
@@ -107,7 +107,7 @@ def _scored(
     queries: NDArray[np.int64],
     device: str,
 ) -> NDArray[np.float32]:
-    target = device_named(device)
+    target = get_device(device)
     docs = Tokens.of(prepared.docs, config.doc_length, target)
     data = SplitTensors.of(prepared.train, docs, config.query_length, target)
     precision = validation_precision(config, model)

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from glassrank.backends.gpu import device_named
+from glassrank.backends.gpu import get_device
 from glassrank.errors import InputError
 from glassrank.models.io.load import load_model, load_named
 from glassrank.models.io.model_folder import SavedModel, Usage
@@ -118,7 +118,7 @@ def _at_all(by_depth: dict[int, float]) -> float:
 
 def _tensors(saved: SavedModel, prepared: Prepared, split: Split, device: str) -> SplitTensors:
     """Texts as long as this model reads them."""
-    target = device_named(device)
+    target = get_device(device)
     docs = Tokens.of(prepared.docs, saved.usage.doc_length, target)
     return SplitTensors.of(split, docs, saved.usage.query_length, target)
 

@@ -229,7 +229,7 @@ def example(name: str) -> str:
     if name not in MODELS and not is_outside(name):
         raise InputError(f"there is no model {name!r}; {suggest_name(name)}")
     family = find_family(name, trusted=[name])
-    settings = dataclasses.replace(family.config_type(), **BETTER.get(name, {}))
+    settings = dataclasses.replace(family.info.config_type(), **BETTER.get(name, {}))
     parts = [
         _comment(f"Training {name}. Paths are relative to this file. Change what you need, then:")
         + "#   glassrank prepare CONFIG.toml\n#   glassrank train CONFIG.toml\n"

@@ -16,7 +16,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor, distributed, nn
 
-from glassrank.backends.gpu import device_named
+from glassrank.backends.gpu import get_device
 from glassrank.errors import InputError
 from glassrank.research.train.batches import BatchRows
 
@@ -132,7 +132,7 @@ def joined(device: str, address: str = "env://") -> Iterator[Team]:
         yield Team(device=device)
         return
     rank, local = int(os.environ["RANK"]), int(os.environ.get("LOCAL_RANK", "0"))
-    target = device_named(device)
+    target = get_device(device)
     if target.type == "cuda":
         if local >= torch.cuda.device_count():
             raise InputError(

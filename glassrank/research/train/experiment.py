@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from glassrank.backends.gpu import device_named
+from glassrank.backends.gpu import get_device
 from glassrank.corpus.irds import is_dataset_name, resolve_source
 from glassrank.errors import InputError
 from glassrank.research.evaluate import (
@@ -233,7 +233,7 @@ def _measured(
     device: str,
 ) -> tuple[SeedResult, Evaluation]:
     split = prepared.dev if prepared.test is None else prepared.test
-    target = device_named(device)
+    target = get_device(device)
     docs = Tokens.of(prepared.docs, config.doc_length, target)
     data = SplitTensors.of(split, docs, config.query_length, target)
     queries = np.arange(len(split.queries))

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.errors import InputError
-from glassrank.models.doc_reader import text_of
+from glassrank.models.doc_reader import join_title
 from glassrank.research.train.config import Collection, FoldsConfig, Say, TrainConfig
 from glassrank.research.train.given import (
     Grouped,
@@ -177,10 +177,10 @@ def _gather(
     numbers: dict[str, int] = {}
     for doc in index.docs():
         numbers[doc.doc_id] = len(docs) if divider is None else len(divider)
-        for text in [text_of(doc)] if divider is None else divider.add(doc):
+        for text in [join_title(doc)] if divider is None else divider.add(doc):
             docs.append(doc_words(text))
         if counts is not None:
-            counts.add(word_splitter(config)(text_of(doc)))
+            counts.add(word_splitter(config)(join_title(doc)))
     depths = config.candidates
     for name, split in splits.items():
         queries = getattr(collection, f"{name}_queries")

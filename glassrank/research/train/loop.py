@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from glassrank.backends.gpu import device_named
+from glassrank.backends.gpu import get_device
 from glassrank.errors import InputError
 from glassrank.models import Ranker
 from glassrank.models.io.load import load_model
@@ -69,7 +69,7 @@ def train(
             f"{team.size} processes cannot share a batch of {config.sampler.batch}; "
             "raise sampler.batch or start fewer"
         )
-    target = device_named(device)
+    target = get_device(device)
     model = build_model(config, prepared, base).to(target)
     docs = Tokens.of(prepared.docs, config.doc_length, target)
     whole = whole_model(config, base)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.errors import InputError
-from glassrank.models.hub import local_or_fetched
+from glassrank.models.hub import find_or_fetch
 from glassrank.models.pretrained import local_folder
 from glassrank.research.train.config import Say, TrainConfig
 from glassrank.research.train.config_files import preparation
@@ -115,7 +115,7 @@ def _teacher(
     """The one that is named, or the mean of several."""
 
     def named(name: str) -> Teacher:
-        return find_teacher(local_or_fetched(local_folder(name, base), name), docs, device)
+        return find_teacher(find_or_fetch(local_folder(name, base), name), docs, device)
 
     if config.candidates.teacher is not None:
         return named(config.candidates.teacher)

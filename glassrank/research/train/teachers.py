@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from glassrank.backends.gpu import device_named
+from glassrank.backends.gpu import get_device
 from glassrank.research.train.gather import GatheredSplit
 from glassrank.research.train.prepared import Split
 from glassrank.storage.ragged_arrays import Ragged
@@ -64,13 +64,13 @@ class ModelTeacher:
 
     def __init__(self, folder: Path, docs: Sequence[Sequence[str]], device: str) -> None:
         from glassrank.models.io.load import load_model
-        from glassrank.models.text_batches import text_encoder
+        from glassrank.models.text_batches import make_text_encoder
         from glassrank.research.train.batches import Tokens
 
         saved = load_model(folder)
-        self._encoder = text_encoder(saved)
+        self._encoder = make_text_encoder(saved)
         self._usage = saved.usage
-        self._device = device_named(device)
+        self._device = get_device(device)
         self._model = saved.model.to(self._device)
         self._docs = Tokens.of(
             self._ids(docs, saved.usage.doc_length), saved.usage.doc_length, self._device

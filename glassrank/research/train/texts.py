@@ -137,12 +137,12 @@ def _cut(split: Splitter, longest: int, text: str) -> list[str]:
 def trained_encoder(config: TrainConfig, base: Path) -> tuple[list[str], TextEncoder] | None:
     """Words or pieces that a model knows already, and what reads them; None where the texts
     themselves say."""
-    from glassrank.models.text_batches import text_encoder
+    from glassrank.models.text_batches import make_text_encoder
     from glassrank.text.encoder import WordPieceEncoder
 
     if config.start.model is not None:
         saved = start_model(config, base)
-        return saved.vocabulary, text_encoder(saved, unseen=False)
+        return saved.vocabulary, make_text_encoder(saved, unseen=False)
     if not family_of(config).info.uses_subwords:
         return None
     if config.start.bert is None:

@@ -13,10 +13,10 @@ from glassrank.models import Ranker
 from glassrank.models.calibration import (
     JudgedScores,
     Quality,
+    concatenate,
     fit,
-    join,
-    quality,
-    rank_weights,
+    measure_quality,
+    weigh_ranks,
 )
 from glassrank.models.io.model_folder import Usage
 from glassrank.research.train.batches import SplitTensors
@@ -189,11 +189,11 @@ def with_calibration(
     lists = judged(dev, queries, scores)
     if len(lists) < 2:
         return usage, ""
-    fitted_on, measured_on = join(lists[::2]), join(lists[1::2])
+    fitted_on, measured_on = concatenate(lists[::2]), concatenate(lists[1::2])
     calibration = fit(fitted_on)
     if calibration is None:
         return usage, ""
-    measured = quality(calibration.probabilities(measured_on.scores), measured_on)
+    measured = measure_quality(calibration.probabilities(measured_on.scores), measured_on)
     return replace(usage, calibration=calibration), card_paragraph(measured, len(lists) // 2)
 
 
@@ -209,7 +209,7 @@ def judged(
         listed = ranks > 0
         if listed.any():
             relevant = split.grades[begin:end][listed] > 0
-            weights = rank_weights(ranks[listed])
+            weights = weigh_ranks(ranks[listed])
             lists.append(JudgedScores(scores[begin:end][listed], relevant, weights))
     return lists
 

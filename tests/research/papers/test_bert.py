@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from models.model_cases import piece_batch, small_model, widened_ids
 
-from glassrank.backends.transformer import EncoderConfig
+from glassrank.backends.configs import EncoderConfig
 from glassrank.errors import InputError
 from glassrank.models import TokenBatch, TokenEmbeddings, WordRanker
 from glassrank.models.io.load import load_model
@@ -16,7 +16,7 @@ from glassrank.models.io.model_folder import Usage, fingerprint
 from glassrank.models.io.torch_files import save_model
 from glassrank.models.model import SubwordText
 from glassrank.models.pretrained import Pretrained
-from glassrank.research.papers.bert import BERT, BERTConfig, joined
+from glassrank.research.papers.bert import BERT, BERTConfig, join_pair
 
 lengths = st.integers(2, 9)
 
@@ -100,7 +100,7 @@ def test_an_encoded_text_is_its_ids() -> None:
     assert encoded.vectors.dtype == torch.int64
     assert torch.equal(encoded.vectors[..., 0], doc.ids)
     narrow = TokenEmbeddings(encoded.vectors.int(), encoded.mask, encoded.idf)
-    assert torch.equal(joined(narrow, narrow, 24).ids, joined(encoded, encoded, 24).ids)
+    assert torch.equal(join_pair(narrow, narrow, 24).ids, join_pair(encoded, encoded, 24).ids)
 
 
 def test_an_explanation_is_of_the_same_score() -> None:

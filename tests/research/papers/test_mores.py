@@ -11,7 +11,8 @@ from models.model_cases import piece_batch, small_model, widened_ids
 from models.model_folders import PIECES
 from torch.utils.flop_counter import FlopCounterMode
 
-from glassrank.backends.transformer import Encoder, EncoderConfig
+from glassrank.backends.configs import EncoderConfig
+from glassrank.backends.transformer import Encoder
 from glassrank.errors import InputError
 from glassrank.models import TokenBatch
 from glassrank.models.io.load import load_model

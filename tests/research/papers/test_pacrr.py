@@ -13,7 +13,7 @@ from torch import Tensor
 from glassrank.models.model import Output, TokenEmbeddings
 from glassrank.models.torch_models import Ranker
 from glassrank.research.papers.ngrams import k_max
-from glassrank.research.papers.pacrr import PACRR, CoPACRR, CoPACRRConfig, PACRRConfig, shuffled
+from glassrank.research.papers.pacrr import PACRR, CoPACRR, CoPACRRConfig, PACRRConfig, shuffle_rows
 
 PARITY = Path(__file__).resolve().parents[3].parent / "shared" / "parity"
 SIZE = 8
@@ -197,7 +197,7 @@ def test_the_order_does_not_matter_to_weights_that_treat_places_alike() -> None:
 def test_only_real_words_are_shuffled() -> None:
     rows = torch.arange(1, 6).float()[None, :, None].expand(50, 5, 2)
     mask = torch.tensor([1.0, 1, 1, 0, 0]).expand(50, 5)
-    mixed = shuffled(rows, mask)
+    mixed = shuffle_rows(rows, mask)
     assert (mixed[:, 3:] == rows[:, 3:]).all()
     assert (mixed[:, :3].sort(1).values == rows[:, :3]).all()
     assert len({tuple(row) for row in mixed[:, :3, 0].tolist()}) == 6

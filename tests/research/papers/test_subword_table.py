@@ -14,7 +14,7 @@ from glassrank.models import Ranker, TokenBatch
 from glassrank.models.io.load import load_model
 from glassrank.models.io.model_folder import SavedModel, Usage, fingerprint
 from glassrank.models.io.torch_files import save_model
-from glassrank.models.text_batches import text_encoder
+from glassrank.models.text_batches import make_text_encoder
 from glassrank.rerank.reranker import Reranker
 from glassrank.research.papers.ensemble import Ensemble
 from glassrank.research.papers.knrm import KNRM, KNRMConfig
@@ -182,7 +182,7 @@ def test_words_that_nobody_saw_are_not_alike(members: int, tmp_path: Path) -> No
     assert fingerprint(model) == before
     with pytest.raises(InputError, match="it ranks without a store"):
         DocEncoder(saved, "int8")
-    lasting = text_encoder(saved, unseen=False).encode(["cancerz ward"], 5)[0]
+    lasting = make_text_encoder(saved, unseen=False).encode(["cancerz ward"], 5)[0]
     assert lasting.ids.tolist() == [UNKNOWN, 3]
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from glassrank.backends.transformer import EncoderConfig
+from glassrank.backends.configs import EncoderConfig
 from glassrank.models.bi_encoders import KernelBERT, KernelBERTConfig
 from glassrank.models.model import TokenBatch, TokenEmbeddings
 

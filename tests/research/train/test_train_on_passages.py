@@ -17,7 +17,7 @@ from small_mores import COMMON, small_mores
 import glassrank.research.train.validate as validating
 from glassrank.corpus import read_docs, read_queries
 from glassrank.errors import InputError
-from glassrank.models.doc_reader import text_of
+from glassrank.models.doc_reader import join_title
 from glassrank.models.io.model_folder import SavedModel, Usage
 from glassrank.models.io.torch_files import save_model
 from glassrank.rerank import Reranker
@@ -167,7 +167,7 @@ def test_what_is_rare_is_counted_in_documents(whole: bool, base: Path) -> None:
     run = config(**KNRM, passages={"overlap": 5})
     run = replace(run, vectors=replace(run.vectors, whole_documents=whole))
     prepared = prepared_for(run, base)
-    texts = [text_of(doc).lower().replace(".", " ").split() for doc in docs_of(base)]
+    texts = [join_title(doc).lower().replace(".", " ").split() for doc in docs_of(base)]
     for word in COMMON:
         frequency = sum(word in text for text in texts)
         rarity = prepared.idf[prepared.words.index(word)]
