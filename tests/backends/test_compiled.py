@@ -7,21 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from glassrank import Doc, Index, compiled
+from glassrank import Doc, Index
+from glassrank.backends import compiled
 from glassrank.backends.compiled import FUNCTIONS, Compiled
 from glassrank.cli.warmup import compile_modules
 from glassrank.index import packed_postings, segment_checks, topk
 
 SMALL = """
 import sys
-from glassrank.backends.compiled import compiled, when_compiling
+from glassrank.backends.compiled import compiled, on_compile
 
 @compiled
 def add(a, b):
     return a + b
 
 heard = []
-when_compiling(heard.append)
+on_compile(heard.append)
 assert add(2, 3) == 5 and add(3, 4) == 7
 print(*heard)
 """
@@ -104,7 +105,7 @@ def test_nothing_is_compiled_that_the_setup_has_not_compiled(tmp_path: Path) -> 
 
 
 def test_every_compiled_function_is_declared_in_one_way() -> None:
-    package = Path(__file__).parents[1] / "glassrank"
+    package = Path(__file__).parents[2] / "glassrank"
     for path in package.rglob("*.py"):
         if path.name not in ("compiled.py", "code_cache.py"):
             assert "cache=True" not in path.read_text("utf-8"), path
@@ -163,7 +164,7 @@ def test_code_that_somebody_else_left_beside_the_package_is_used(tmp_path: Path)
 @pytest.mark.slow
 def test_a_read_only_package_without_a_home_is_searched(tmp_path: Path) -> None:
     """The real one: its folders of compiled code are files here, so that nobody can write there."""
-    package = Path(__file__).parents[1] / "glassrank"
+    package = Path(__file__).parents[2] / "glassrank"
     for path in package.rglob("*.py"):
         copy = tmp_path / "glassrank" / path.relative_to(package)
         copy.parent.mkdir(parents=True, exist_ok=True)
@@ -208,6 +209,6 @@ def test_a_program_that_compiles_says_so_once(
     ]
     assert "glassrank warmup" in caplog.text
     heard: list[str] = []
-    compiled.when_compiling(heard.append)
+    compiled.on_compile(heard.append)
     compiled._tell("three")
     assert heard == ["three"] and len(caplog.records) == 1  # a command tells it in its own way

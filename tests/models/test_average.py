@@ -8,7 +8,7 @@ import torch
 from model_folders import word_model
 from typer.testing import CliRunner
 
-from glassrank.cli import application
+from glassrank.cli import make_app
 from glassrank.errors import InputError
 from glassrank.models.io.load import load_model
 from glassrank.models.io.torch_files import save_model
@@ -24,7 +24,7 @@ def test_the_weights_are_means(tmp_path: Path) -> None:
             weights.add_(torch.rand_like(weights))
     save_model(tmp_path / "other", other.model, other.usage, other.vocabulary, "")
     folders = [str(tmp_path / name) for name in ("one", "other")]
-    made = CliRunner().invoke(application(), ["average", *folders, "--out", str(tmp_path / "mean")])
+    made = CliRunner().invoke(make_app(), ["average", *folders, "--out", str(tmp_path / "mean")])
     assert made.exit_code == 0, made.output
     mean = load_model(tmp_path / "mean").model.state_dict()
     for name, weights in one.model.state_dict().items():
@@ -51,7 +51,7 @@ def test_bits_that_there_are_not(what: str, tmp_path: Path) -> None:
     one = word_model(tmp_path / "one")
     options = ["average", str(one), "--out", str(tmp_path / "mean"), what, "int4"]
     with pytest.raises(InputError, match="float32, float16, int8, not in int4"):
-        CliRunner().invoke(application(), options, catch_exceptions=False)
+        CliRunner().invoke(make_app(), options, catch_exceptions=False)
     assert not (tmp_path / "mean").exists()
 
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from glassrank.backends.configs import ScoringHead
 from glassrank.backends.onnx_encoders import Builder, Weights, add_term_weights
 from glassrank.backends.onnx_file import Graph
+from glassrank.errors import InputError
 from glassrank.models.onnx_models import (
     Array,
     OnnxKernelModel,
@@ -27,10 +28,10 @@ class OnnxTK(OnnxKernelModel):
     info = TK_INFO
 
     def __init__(self, config: Any, weights: Weights, table: tuple[int, ...] | None = None) -> None:
-        rows = table[0] if table else 0
-        self.words = self._table = StoredTable(
-            weights.take("words.embedding.weight", rows, config.size)
-        )
+        rows, size = table or (0, 0)
+        if size != config.size:
+            raise InputError(f"it reads words of {config.size} values, and its table has {size}")
+        self.words = self._table = StoredTable(weights.take("words.embedding.weight", rows, size))
         weights.take("words.idf", rows)
         self._positions = sinusoidal_positions(16, config.size)
         super().__init__(config, weights, table)
