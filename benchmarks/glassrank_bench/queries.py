@@ -13,7 +13,7 @@ import torch
 
 from glassrank.backends.cpu.amx import usable as multiplies_bf16
 from glassrank.deadline import now
-from glassrank.embeddings import Store, encode_index, text_of
+from glassrank.embeddings import Store, encode_index, join_title
 from glassrank.index import Index
 from glassrank.rerank import Pipeline, Reranker, load
 from glassrank.research.evaluate import evaluate
@@ -47,7 +47,7 @@ def against_cross_encoder() -> Sequence[Result]:
     turns = iter(questions(200))
     query = next(turns)
     first = pipeline.index.search(query, CANDIDATES)
-    ranked = [text_of(pipeline.index.doc(hit.doc_id)) for hit in first]
+    ranked = [join_title(pipeline.index.doc(hit.doc_id)) for hit in first]
     (ours,) = medians_ms([lambda: pipeline(next(turns), 10)], repeats=50, warm_ups=10)
     (theirs,) = medians_ms(
         [lambda: cross_encoder.rank(query, ranked, show_progress_bar=False)],

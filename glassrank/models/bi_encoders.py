@@ -16,7 +16,7 @@ re-ranker is compared with: a sentence transformer's weights rank here as they d
 import copy
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -39,21 +39,8 @@ from glassrank.models.configs import (
 )
 from glassrank.models.model import ModelInfo, Output, SubwordText, TokenBatch, TokenEmbeddings
 from glassrank.models.pretrained import Pretrained
+from glassrank.models.published_files import Pooling
 from glassrank.models.torch_models import EmbeddingTable, SubwordRanker
-
-__all__ = [
-    "KernelBERT",
-    "KernelBERTConfig",
-    "LateInteraction",
-    "LateInteractionConfig",
-    "MaxSim",
-    "Pooling",
-    "SingleVector",
-    "SingleVectorConfig",
-]
-
-Pooling = Literal["mean", "cls"]
-"""The mean of all pieces, or the first one."""
 
 
 class LateInteraction(SubwordRanker):

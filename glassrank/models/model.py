@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.backends.configs import ScoringHead
+from glassrank.errors import InputError
 
 
 class TokenBatch(NamedTuple):
@@ -176,3 +177,17 @@ def no_gradients(model: Model) -> AbstractContextManager[Any]:
     import torch
 
     return torch.no_grad()
+
+
+def check_score(model: Model, query: NDArray[np.integer], doc: NDArray[np.integer]) -> None:
+    """Scores one short pair of ids (L,): settings that fit the weights may still make no sense."""
+    batches = [TokenBatch(ids[None], np.ones((1, len(ids)), np.float32)) for ids in (query, doc)]
+    if model.device is not None:
+        import torch
+
+        batches = [TokenBatch(*map(torch.from_numpy, batch)) for batch in batches]
+    with no_gradients(model):
+        encoded = model.encode_query(batches[0]), model.encode_doc(batches[1])
+        score = to_array(model.interact(*encoded).score)
+    if score.shape != (1,) or not np.isfinite(score).all():
+        raise InputError("the model gives no finite score")

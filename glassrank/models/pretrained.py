@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -20,13 +20,10 @@ from glassrank.backends.configs import Activation, EncoderConfig
 from glassrank.backends.transformer import Encoder
 from glassrank.errors import InputError, wrap_file_errors, wrap_os_errors
 from glassrank.models.hub import fetch
-from glassrank.models.io.model_folder import check_subwords
+from glassrank.models.io.model_folder import check_vocabulary
 from glassrank.models.io.weight_files import build, check_finite, make_header, read_tensors
+from glassrank.models.published_files import open_file, read_bytes, read_json
 from glassrank.settings import check_bounds, from_plain, shorten_repr
-from glassrank.storage.checksummed_json import parse_json
-from glassrank.storage.folders import Folder
-
-_TEXT_BYTES = 1 << 26
 
 _KINDS = ("bert", "electra", "mpnet")
 _ACTIVATIONS: dict[str, Activation] = {
@@ -137,37 +134,17 @@ def _check(bert: Pretrained) -> None:
     """All that a config promises is there, before anything of that size is made."""
     if not bert.config.layers:
         raise InputError("num_hidden_layers: expected one or more, found 0")
-    check_subwords(bert.vocabulary)
+    check_vocabulary(bert.vocabulary, bert.config.vocabulary, subwords=True)
     build(lambda: Encoder(bert.config), make_header(bert.encoder_weights()))
     check_finite(bert.weights)
-    if len(bert.vocabulary) > bert.config.vocabulary:
-        raise InputError(
-            f"its vocabulary has {len(bert.vocabulary):,} pieces, the model "
-            f"{bert.config.vocabulary:,}"
-        )
 
 
 def _tensors(path: Path) -> dict[str, Tensor]:
-    with _opened(path) as file:
+    with open_file(path) as file:
         try:
             return read_tensors(file, file.seek(0, os.SEEK_END))
         except (InputError, SafetensorError) as error:
             raise InputError(f"{path} is damaged: {error}") from None
-
-
-def _opened(path: Path) -> IO[bytes]:
-    """A plain file, or a link to one: the hub's folders consist of links."""
-    real = path.resolve()
-    with Folder.open(real.parent) as folder:
-        return folder.open_file(real.name)
-
-
-def _content(path: Path, limit: int) -> bytes:
-    with _opened(path) as file:
-        content = file.read(limit + 1)
-    if len(content) > limit:
-        raise InputError(f"{path} has more than {limit:,} bytes, which is not read")
-    return content
 
 
 def find_folder(source: str, base: Path = Path()) -> Path:
@@ -257,10 +234,10 @@ def _config(stored: dict[str, Any], folder: Path) -> EncoderConfig:
 
 def _vocabulary(folder: Path) -> tuple[list[str], bool]:
     """The pieces by id, and whether texts are lower-cased first."""
-    settings = folder / "tokenizer_config.json"
-    lowercase = bool(read_json(settings).get("do_lower_case", True)) if settings.exists() else True
+    settings = read_json(folder / "tokenizer_config.json", optional=True)
+    lowercase = bool(settings.get("do_lower_case", True))
     if (folder / "vocab.txt").exists():
-        pieces = _content(folder / "vocab.txt", _TEXT_BYTES).decode("utf-8").split("\n")
+        pieces = read_bytes(folder / "vocab.txt").decode("utf-8").split("\n")
         return pieces[:-1] if pieces[-1] == "" else pieces, lowercase
     stored = read_json(folder / "tokenizer.json")
     numbers: dict[str, int] = stored["model"]["vocab"]
@@ -269,16 +246,3 @@ def _vocabulary(folder: Path) -> tuple[list[str], bool]:
     if [numbers[piece] for piece in pieces] != list(range(len(pieces))):
         raise InputError(f"{folder / 'tokenizer.json'} does not number its pieces one by one")
     return pieces, bool(normalizer.get("lowercase", lowercase))
-
-
-def read_json(path: Path, kind: type = dict) -> Any:
-    """A table, or a list, of a BERT's folder."""
-    try:
-        stored = parse_json(_content(path, _TEXT_BYTES))
-    except FileNotFoundError:
-        raise InputError(f"{path.parent} is not a BERT's folder: {path.name} is missing") from None
-    except ValueError as error:
-        raise InputError(f"{path} is not valid JSON: {str(error)[:200]}") from None
-    if not isinstance(stored, kind):
-        raise InputError(f"{path} is not a {'table' if kind is dict else kind.__name__}")
-    return stored

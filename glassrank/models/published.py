@@ -31,9 +31,9 @@ from glassrank.models.model import (
     SubwordText,
     TokenBatch,
     TokenEmbeddings,
+    check_score,
 )
-from glassrank.storage.checksummed_json import parse_json
-from glassrank.storage.folders import Folder
+from glassrank.models.published_files import read_bytes, read_json, read_pooling
 
 if TYPE_CHECKING:
     from glassrank.text.published_tokenizer import PublishedTokenizer
@@ -44,7 +44,7 @@ GRAPHS = (
 )
 """Where a folder may have its graph; the first that is there is taken."""
 TOKENIZER = "tokenizer.json"
-_GRAPH_BYTES, _TEXT_BYTES = 1 << 31, 1 << 26
+_GRAPH_BYTES = 1 << 31
 _LONGEST, _LONGEST_QUERY = 512, 64
 _SCALE = np.float32(20.0)
 """Of cosines, which are small numbers: as sentence-transformers trains with them."""
@@ -270,13 +270,13 @@ def load_published(folder: Path, graph: str) -> SavedModel:
         wrap_os_errors(f"read {folder}"),
         wrap_file_errors(folder, "it does not hold a model that can be used"),
     ):
-        content = _content(folder / graph, _GRAPH_BYTES)
-        tokenizer = PublishedTokenizer(_content(folder / TOKENIZER, _TEXT_BYTES))
+        content = read_bytes(folder / graph, _GRAPH_BYTES)
+        tokenizer = PublishedTokenizer(read_bytes(folder / TOKENIZER))
         session = OnnxSession(content)
         config = _config(folder, graph, session)
         model = _KINDS[config.kind](config, content, session, tokenizer)
         usage = _usage(model)
-        _try_out(model)
+        check_score(model, *(text.ids for text in tokenizer.encode(["a", "a"], 8)))
         return SavedModel(model, usage, tokenizer.vocabulary, tokenizer=tokenizer)
 
 
@@ -287,8 +287,8 @@ def _config(folder: Path, graph: str, session: OnnxSession) -> PublishedConfig:
             f"its graph takes {', '.join(unknown or session.inputs)[:80]}; expected input_ids, and "
             "of attention_mask, token_type_ids and position_ids what it needs"
         )
-    theirs = _json(folder / "config.json")
-    sentence = _json(folder / "config_sentence_transformers.json")
+    theirs = read_json(folder / "config.json", optional=True)
+    sentence = read_json(folder / "config_sentence_transformers.json", optional=True)
     longest = _longest(folder, theirs)
     shapes = {name: list(value.shape) for name, value in session.outputs.items()}
     if "logits" in shapes and len(shapes["logits"]) == 2:
@@ -298,7 +298,7 @@ def _config(folder: Path, graph: str, session: OnnxSession) -> PublishedConfig:
             )
         return PublishedConfig(graph, "logits", "cross-encoder", longest)
     tokens = [name for name, shape in shapes.items() if len(shape) == 3]
-    artifact = _json(folder / "artifact.metadata")
+    artifact = read_json(folder / "artifact.metadata", optional=True)
     query, doc = _prompts(sentence, artifact)
     if tokens and (artifact or sentence.get("similarity_fn_name") == "MaxSim"):
         expanded = sentence.get("query_length", artifact.get("query_maxlen", 0))
@@ -315,7 +315,8 @@ def _config(folder: Path, graph: str, session: OnnxSession) -> PublishedConfig:
     if len(shapes.get("sentence_embedding", ())) == 2:
         output, pooling = "sentence_embedding", _NONE
     elif tokens:
-        output, pooling = tokens[0], _pooling(folder)
+        output = tokens[0]
+        pooling = read_pooling(folder / "1_Pooling" / "config.json") or "mean"
     else:
         raise InputError(
             f"its graph gives {', '.join(shapes)[:80]}; expected logits, sentence_embedding, or a "
@@ -339,25 +340,12 @@ def _prompts(sentence: dict[str, Any], artifact: dict[str, Any]) -> tuple[str, s
 def _longest(folder: Path, config: dict[str, Any]) -> int:
     """The first of these that says so; tables of positions may be longer than what is used."""
     settings = (
-        _json(folder / "sentence_bert_config.json").get("max_seq_length"),
-        _json(folder / "tokenizer_config.json").get("model_max_length"),
+        read_json(folder / "sentence_bert_config.json", optional=True).get("max_seq_length"),
+        read_json(folder / "tokenizer_config.json", optional=True).get("model_max_length"),
         config.get("max_position_embeddings"),
     )
     known = [value for value in settings if type(value) is int and 8 <= value <= 10_000]
     return known[0] if known else _LONGEST
-
-
-def _pooling(folder: Path) -> Pooled:
-    """The mean, unless `1_Pooling/config.json` says otherwise. Older folders have a switch for each
-    kind, newer ones its name."""
-    stored = _json(folder / "1_Pooling" / "config.json")
-    named = stored.get("pooling_mode")
-    on = [name for name in stored if name.startswith("pooling_mode_") and stored[name] is True]
-    if named == "cls" or on == ["pooling_mode_cls_token"]:
-        return "cls"
-    if (not named and not on) or named == "mean" or on == ["pooling_mode_mean_tokens"]:
-        return "mean"
-    raise InputError(f"it pools its tokens by {str(named or on)[:80]}; known are mean and cls")
 
 
 def _usage(model: PublishedRanker) -> Usage:
@@ -371,34 +359,3 @@ def _usage(model: PublishedRanker) -> Usage:
     prompts = max(map(len, model._prompts.values()))
     query = model.config.expanded_to or query
     return Usage(query_length=query - prompts, doc_length=longest - prompts)
-
-
-def _try_out(model: PublishedRanker) -> None:
-    """One short pair: a graph may take and give what it says, and make no sense."""
-    (query, doc) = (
-        TokenBatch(text.ids[None], np.ones((1, len(text.ids)), np.float32))
-        for text in model.tokenizer.encode(["a", "a"], 8)
-    )
-    score = model.interact(model.encode_query(query), model.encode_doc(doc)).score
-    if score.shape != (1,) or not np.isfinite(score).all():
-        raise InputError("the model gives no finite score")
-
-
-def _json(path: Path) -> dict[str, Any]:
-    """A table of settings; empty where there is none."""
-    if not path.exists():
-        return {}
-    table = parse_json(_content(path, 1 << 22))
-    if not isinstance(table, dict):
-        raise InputError(f"{path.name} is not a table")
-    return table
-
-
-def _content(path: Path, most: int) -> bytes:
-    """Of a plain file, or a link to one: the hub's folders consist of links."""
-    real = path.resolve()
-    with Folder.open(real.parent) as folder, folder.open_file(real.name) as file:
-        content = file.read(most + 1)
-    if len(content) > most:
-        raise InputError(f"{path} has more than {most:,} bytes, which is not read")
-    return content

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from glassrank.errors import InputError
-from glassrank.models.bi_encoders import Pooling, SingleVector
+from glassrank.models.bi_encoders import SingleVector
 from glassrank.models.families import MODELS
 from glassrank.models.io.model_folder import SavedModel, Usage
-from glassrank.models.pretrained import Pretrained, read_json, read_pretrained
+from glassrank.models.pretrained import Pretrained, read_pretrained
+from glassrank.models.published_files import read_json, read_pooling
 from glassrank.models.torch_models import start_with
 from glassrank.text.vector_training import check_folder
 
@@ -35,9 +36,7 @@ def load_transformers_folder(folder: Path) -> SavedModel:
 
 def is_cross_encoder(folder: Path) -> bool:
     """Whether it gives a pair of texts a score, as its config says."""
-    if not (folder / "config.json").exists():
-        return False
-    kinds = read_json(folder / "config.json").get("architectures")
+    kinds = read_json(folder / "config.json", optional=True).get("architectures")
     return isinstance(kinds, list) and any("ForSequenceClassification" in str(k) for k in kinds)
 
 
@@ -61,31 +60,19 @@ def _cross_encoder(folder: Path, bert: Pretrained) -> SavedModel:
 def _sentence_transformer(folder: Path, bert: Pretrained) -> SavedModel:
     modules: Any = read_json(folder / "modules.json", list)
     by_class = {str(module["type"]).rpartition(".")[2]: module["path"] for module in modules}
-    settings = folder / "config_sentence_transformers.json"
-    used = read_json(settings) if settings.exists() else {}
+    used = read_json(folder / "config_sentence_transformers.json", optional=True)
     if "Pooling" not in by_class or "LayerNorm" in by_class:
         raise InputError(f"{folder} makes no vector of a text as is known here; expected a Pooling")
     if used.get("default_prompt_name") is not None:
         raise InputError(f"{folder} wants a prompt before every text, which is not done here")
     if "Normalize" not in by_class and used.get("similarity_fn_name") not in (None, "cosine"):
         raise InputError(f"{folder} compares vectors by other than their cosine")
-    pooling = _pooling(folder / by_class["Pooling"] / "config.json", folder)
+    pooling = read_pooling(folder / by_class["Pooling"] / "config.json")
+    if pooling is None:
+        raise InputError(f"{folder} does not say how it pools; known are mean and cls")
     positions = bert.config.positions
-    lengths = folder / "sentence_bert_config.json"
-    longest = read_json(lengths).get("max_seq_length") if lengths.exists() else None
+    lengths = read_json(folder / "sentence_bert_config.json", optional=True)
+    longest = lengths.get("max_seq_length")
     most = min(longest, positions) if type(longest) is int and longest > 0 else positions
     model = SingleVector.start(bert, pooling=pooling)
     return SavedModel(model.eval(), Usage(query_length=most, doc_length=most), bert.vocabulary)
-
-
-def _pooling(path: Path, folder: Path) -> Pooling:
-    """Older folders have a switch for each kind, newer ones its name."""
-    stored = read_json(path)
-    prefix = "pooling_mode_"
-    on = [name.removeprefix(prefix) for name in stored if name.startswith(prefix) and stored[name]]
-    named = stored.get("pooling_mode")
-    if named == "mean" or (named is None and on == ["mean_tokens"]):
-        return "mean"
-    if named == "cls" or (named is None and on == ["cls_token"]):
-        return "cls"
-    raise InputError(f"{folder} pools its pieces by {str(named or on)[:80]}; known: mean and cls")

@@ -11,7 +11,7 @@ from piece_cases import piece_ranker, piece_reranker
 
 import glassrank
 from glassrank.deadline import Deadline, LateError, must_end
-from glassrank.embeddings import Store, encode_index, text_of
+from glassrank.embeddings import Store, encode_index, join_title
 from glassrank.explanations import Explanation, ScorePart, explain_docs
 from glassrank.explanations.structure import number
 from glassrank.index import Index
@@ -137,7 +137,7 @@ def test_without_exact_parts_words_are_left_out(index: Index, name: str) -> None
     found = glassrank.explain(pipeline, QUERY, hits[0])
     assert found.against is not None and not found.against.is_additive
     told = told_terms(found, with_first_stage=False)
-    texts = [text_of(index.doc(hit.doc_id)) for hit in hits]
+    texts = [join_title(index.doc(hit.doc_id)) for hit in hits]
     with_it, without = (
         ranks.scores(query, texts).values.astype(float)
         for query in (QUERY, QUERY.replace("receptor ", ""))

@@ -104,11 +104,11 @@ def test_the_first_piece_alone_is_another_vector(case: str, tmp_path: Path) -> N
 
 
 REFUSED: dict[str, tuple[str, Any, str]] = {
-    "weighted mean": ("1_Pooling/config.json", {"pooling_mode": "weightedmean"}, "known: mean"),
+    "weighted mean": ("1_Pooling/config.json", {"pooling_mode": "weightedmean"}, "known are mean"),
     "two at once": (
         "1_Pooling/config.json",
         {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": True},
-        "known: mean",
+        "known are mean",
     ),
     "a prompt": ("config_sentence_transformers.json", {"default_prompt_name": "q"}, "a prompt"),
 }

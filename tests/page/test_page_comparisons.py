@@ -7,7 +7,7 @@ from page_service import DEFINITION, QUERY, THERAPY, Site
 from playwright.sync_api import Locator, Page, Route, expect
 from test_page_explanation import open_explanation
 
-from glassrank.embeddings import text_of
+from glassrank.embeddings import join_title
 from glassrank.explanations import (
     Change,
     ExplanationPair,
@@ -205,7 +205,7 @@ def test_before_and_after_stand_side_by_side(page: Page, site: Site) -> None:
     panel = open_explanation(page, more="&change=document.0.some")
     panel.get_by_role("button", name="Before and after, side by side").click()
     open_differences(page)
-    before = text_of(site.index.doc("ar"))
+    before = join_title(site.index.doc("ar"))
     after = apply_change(before, Change("document", 0, "some"))
     first = {hit.doc_id: hit.score for hit in site.index.search(QUERY, 100, "bm25")}["ar"]
     sides = [explain(site.models["tk"], QUERY, text, first_stage=first) for text in (before, after)]

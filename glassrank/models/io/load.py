@@ -28,12 +28,8 @@ from glassrank.models.hub import find_or_fetch
 from glassrank.models.io.model_folder import (
     PACKAGED,
     WEIGHTS,
-    ModelConfig,
     SavedModel,
-    Usage,
-    check_count,
-    check_subwords,
-    check_words,
+    check_vocabulary,
     load_config,
     load_vocabulary,
     resolve_folder,
@@ -44,7 +40,7 @@ from glassrank.models.io.weight_files import (
     read_arrays,
     read_header,
 )
-from glassrank.models.model import TokenBatch
+from glassrank.models.model import check_score
 from glassrank.models.published import GRAPHS, find_graph, load_published
 from glassrank.settings import check_bounds, from_plain
 from glassrank.storage.atomic_folders import MANIFEST, ChecksummedFiles, read_checksummed_folder
@@ -150,9 +146,6 @@ def _need_torch(folder: Path, kind: str) -> None:
         )
 
 
-_TRIED = 8
-
-
 def load_without_torch(files: ChecksummedFiles) -> SavedModel | None:
     """The model whose files these are; None where only PyTorch computes it."""
     with wrap_file_errors(files.path, "it does not hold a model that can be used"):
@@ -177,26 +170,7 @@ def load_without_torch(files: ChecksummedFiles) -> SavedModel | None:
             model.first_stage_weight = np.float32(weights.floats("first_stage_weight"))
         weights.check_all_taken()
         vocabulary = load_vocabulary(files)
-        _check_vocabulary(stored, config, vocabulary)
-        _try_out(model, stored.usage)
+        rows = config.encoder.vocabulary if stored.words is None else stored.words[0]
+        check_vocabulary(vocabulary, rows, subwords=stored.words is None)
+        check_score(model, *stored.usage.short_ids())
         return SavedModel(model, stored.usage, vocabulary)
-
-
-def _check_vocabulary(stored: ModelConfig, config: Any, vocabulary: list[str]) -> None:
-    if stored.words is None:
-        check_subwords(vocabulary)
-        check_count(len(vocabulary), config.encoder.vocabulary)
-    else:
-        check_words(vocabulary)
-        check_count(len(vocabulary), stored.words[0])
-
-
-def _try_out(model: Any, usage: Usage) -> None:
-    """One short pair: settings that fit the weights may still make no sense."""
-    lengths = min(usage.query_length, _TRIED), min(usage.doc_length, _TRIED)
-    query, doc = (
-        TokenBatch(np.ones((1, n), np.int32), np.ones((1, n), np.float32)) for n in lengths
-    )
-    score = model.interact(model.encode_query(query), model.encode_doc(doc)).score
-    if not np.isfinite(score).all():
-        raise InputError("the model gives no finite score")

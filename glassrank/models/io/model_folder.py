@@ -102,6 +102,7 @@ VOCABULARY, CARD = "vocabulary.txt", "card.md"
 _CONFIG_BYTES, _VOCABULARY_BYTES = 1 << 20, 1 << 26
 _LONGEST_TEXT = 10_000
 _FINGERPRINT_DIGITS = 32
+_TRIED = 8
 
 
 @dataclass(frozen=True)
@@ -130,6 +131,11 @@ class Usage:
                 )
         if self.depth is not None and self.depth < 1:
             raise InputError(f"usage.depth: expected 1 or more documents, found {self.depth}")
+
+    def short_ids(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """A query and a document of a few words, to try a model with."""
+        lengths = min(self.query_length, _TRIED), min(self.doc_length, _TRIED)
+        return np.ones(lengths[0], np.int64), np.ones(lengths[1], np.int64)
 
 
 @dataclass(frozen=True)
@@ -226,28 +232,23 @@ SPECIAL_WORDS = ("<pad>", "<unk>")
 SPECIAL_SUBWORDS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
 
 
-def check_words(words: Sequence[str]) -> None:
-    """Words by id, the special ones first."""
-    if tuple(words[:2]) != SPECIAL_WORDS:
-        raise InputError(f"its words are no vocabulary: {' and '.join(SPECIAL_WORDS)} come first")
-    if len(set(words)) < len(words):
-        raise InputError("its words are no vocabulary: one of them appears twice")
-
-
-def check_subwords(pieces: Sequence[str]) -> None:
-    """Pieces by id, as a BERT has them."""
-    known = set(pieces)
-    missing = [piece for piece in SPECIAL_SUBWORDS if piece not in known]
-    if missing or pieces[0] != SPECIAL_SUBWORDS[0]:
-        raise InputError(
-            f"its pieces are no vocabulary of a BERT: {missing[0] if missing else '[PAD]'} is "
-            f"missing{'' if missing else ' at the beginning'}"
-        )
-    if len(known) < len(pieces):
-        raise InputError("its pieces are no vocabulary of a BERT: one of them appears twice")
-
-
-def check_count(words: int, rows: int, *, all_known: bool = False) -> None:
-    """Whether every word or piece has a vector, and where `all_known`, every vector one."""
-    if words > rows or (all_known and words < rows):
-        raise InputError(f"its vocabulary has {words:,} words, the model {rows:,}")
+def check_vocabulary(
+    vocabulary: Sequence[str], rows: int, *, subwords: bool, all_known: bool = False
+) -> None:
+    """Raises an InputError unless the special tokens are there, no token is there twice, and each
+    has one of the model's vectors; with `all_known`, each vector has a token too."""
+    known = set(vocabulary)
+    kind = "subwords are no vocabulary of a BERT" if subwords else "words are no vocabulary"
+    if subwords:
+        missing = [token for token in SPECIAL_SUBWORDS if token not in known]
+        if missing or vocabulary[0] != SPECIAL_SUBWORDS[0]:
+            raise InputError(
+                f"its {kind}: {missing[0] if missing else '[PAD]'} is missing"
+                f"{'' if missing else ' at the beginning'}"
+            )
+    elif tuple(vocabulary[:2]) != SPECIAL_WORDS:
+        raise InputError(f"its {kind}: {' and '.join(SPECIAL_WORDS)} come first")
+    if len(known) < len(vocabulary):
+        raise InputError(f"its {kind}: one of them appears twice")
+    if len(vocabulary) > rows or (all_known and len(vocabulary) < rows):
+        raise InputError(f"its vocabulary has {len(vocabulary):,} words, the model {rows:,}")

@@ -29,9 +29,7 @@ from glassrank.models.io.model_folder import (
     WEIGHTS,
     SavedModel,
     Usage,
-    check_count,
-    check_subwords,
-    check_words,
+    check_vocabulary,
     load_config,
     load_vocabulary,
 )
@@ -47,12 +45,10 @@ from glassrank.models.io.weight_files import (
     read_header,
     write_tensors,
 )
-from glassrank.models.model import TokenBatch
+from glassrank.models.model import check_score
 from glassrank.models.torch_models import EmbeddingTable, Ranker
 from glassrank.settings import check_bounds, from_plain, to_plain
 from glassrank.storage.atomic_folders import ChecksummedFiles, write_checksummed_folder
-
-_TRIED = 8
 
 
 def load_files(files: ChecksummedFiles, trusted: Collection[str] = ()) -> SavedModel:
@@ -84,35 +80,21 @@ def load_files(files: ChecksummedFiles, trusted: Collection[str] = ()) -> SavedM
         if model.words is not None:
             model.words.check()
         words = load_vocabulary(files)
-        check_vocabulary(model, words)
-        _try_out(model.eval(), stored.usage)
+        _check_vocabulary(model, words)
+        check_score(model.eval(), *stored.usage.short_ids())
         return SavedModel(model, stored.usage, words)
 
 
-def check_vocabulary(model: Ranker, vocabulary: Sequence[str]) -> None:
-    """Whether every word or piece has a vector."""
+def _check_vocabulary(model: Ranker, vocabulary: Sequence[str]) -> None:
     table = model.words
-    if table is None:
-        check_subwords(vocabulary)
-        rows = min(
-            part.num_embeddings
-            for name, part in model.named_modules()
-            if isinstance(part, nn.Embedding) and name.endswith("pieces")
-        )
-    else:
-        check_words(vocabulary)
-        rows = len(table.idf)
-    # Of other tables, what is left is for unknown words.
-    check_count(len(vocabulary), rows, all_known=table is not None and table.has_ngrams)
-
-
-@torch.no_grad()
-def _try_out(model: Ranker, usage: Usage) -> None:
-    """One short pair: settings that fit the weights may still make no sense."""
-    lengths = min(usage.query_length, _TRIED), min(usage.doc_length, _TRIED)
-    query, doc = (TokenBatch(torch.ones(1, n).long(), torch.ones(1, n)) for n in lengths)
-    if not model(query, doc).isfinite().all():
-        raise InputError("the model gives no finite score")
+    if table is not None:  # vectors behind the vocabulary are for unknown words
+        rows, has_ngrams = len(table.idf), table.has_ngrams
+        check_vocabulary(vocabulary, rows, subwords=False, all_known=has_ngrams)
+        return
+    modules = model.named_modules()
+    tables = [part for name, part in modules if name.endswith("embeddings.pieces")]
+    rows = min(part.num_embeddings for part in tables if isinstance(part, nn.Embedding))
+    check_vocabulary(vocabulary, rows, subwords=True)
 
 
 def _empty_table(shape: Sequence[int], header: dict[str, TensorInfo]) -> EmbeddingTable:
@@ -137,7 +119,7 @@ def save_model(
     vectors: str = "float32",
     layers: str = "float32",
 ) -> None:
-    """`vectors` says how vectors of words or pieces are kept: float32, float16, or int8 with a
+    """`vectors` says how vectors of words or subwords are stored: float32, float16, or int8 with a
     scale for each, which takes a quarter of the room; `layers`, how other matrices are: float32,
     float16, or int8 for those of layers, by which queries are encoded soonest."""
     if model.name == ENSEMBLE:
@@ -146,7 +128,7 @@ def save_model(
         name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()
     }
     check_finite(weights)
-    check_vocabulary(model, vocabulary)
+    _check_vocabulary(model, vocabulary)
     config = {
         "format": FORMAT,
         "model": name_of(type(model)),

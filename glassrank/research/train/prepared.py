@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.errors import InputError
-from glassrank.models.io.model_folder import best_passages, check_words
+from glassrank.models.io.model_folder import best_passages, check_vocabulary
 from glassrank.storage.ragged_arrays import Ragged, Strings, pack_strings
 from glassrank.types import Run
 
@@ -194,7 +194,7 @@ class Prepared:
         rows = len(self.vectors)
         words = len(self.idf) if rows else len(self.words)  # pieces have vectors of the model's own
         if rows:
-            check_words(self.words)
+            check_vocabulary(self.words, len(self.words), subwords=False)
         check_fits(bool(np.isfinite(self.vectors).all()), "vectors")
         check_fits(bool(np.isfinite(self.idf).all()), "idf")
         if self.subwords is None:

@@ -1,0 +1,59 @@
+"""Files of a published model's folder, as transformers and sentence-transformers write them."""
+
+from pathlib import Path
+from typing import IO, Any, Literal
+
+from glassrank.errors import InputError
+from glassrank.storage.checksummed_json import parse_json
+from glassrank.storage.folders import Folder
+
+Pooling = Literal["mean", "cls"]
+"""The mean of all subwords, or the first one."""
+TEXT_BYTES = 1 << 26
+
+
+def open_file(path: Path) -> IO[bytes]:
+    """A plain file, or a link to one: the hub's folders consist of links."""
+    real = path.resolve()
+    with Folder.open(real.parent) as folder:
+        return folder.open_file(real.name)
+
+
+def read_bytes(path: Path, limit: int = TEXT_BYTES) -> bytes:
+    """A whole file of at most `limit` bytes."""
+    with open_file(path) as file:
+        content = file.read(limit + 1)
+    if len(content) > limit:
+        raise InputError(f"{path} has more than {limit:,} bytes, which is not read")
+    return content
+
+
+def read_json(path: Path, kind: type = dict, *, optional: bool = False) -> Any:
+    """A table, or a list; an `optional` file that is not there is an empty one."""
+    if optional and not path.exists():
+        return kind()
+    try:
+        stored = parse_json(read_bytes(path))
+    except FileNotFoundError:
+        raise InputError(f"{path.parent} is not a BERT's folder: {path.name} is missing") from None
+    except ValueError as error:
+        raise InputError(f"{path} is not valid JSON: {str(error)[:200]}") from None
+    if not isinstance(stored, kind):
+        raise InputError(f"{path} is not a {'table' if kind is dict else kind.__name__}")
+    return stored
+
+
+def read_pooling(path: Path) -> Pooling | None:
+    """How a text's vector is made of its subwords' vectors; None where the file does not say. Older
+    files have a switch for each kind, newer ones its name."""
+    stored = read_json(path, optional=True)
+    prefix = "pooling_mode_"
+    on = [name.removeprefix(prefix) for name in stored if name.startswith(prefix) and stored[name]]
+    named = stored.get("pooling_mode")
+    if named == "mean" or (not named and on == ["mean_tokens"]):
+        return "mean"
+    if named == "cls" or (not named and on == ["cls_token"]):
+        return "cls"
+    if named or on:
+        raise InputError(f"{path} pools by {str(named or on)[:80]}; known are mean and cls")
+    return None
