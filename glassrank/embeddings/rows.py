@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.backends.compiled import compiled
-from glassrank.backends.few_bits import (
+from glassrank.backends.quantization import (
     GROUP,
     GROUP_BYTES,
     from_bfloat16,
@@ -34,7 +34,7 @@ and for int8 and int3 also `scales` (T, V): a row is one vector, or several side
 _ARRAYS: dict[str, type[np.generic]] = {
     "bf16": np.uint16,  # numpy has no bf16: its bits
     "int8": np.int8,
-    "int3": np.uint8,  # six bytes for sixteen values: `backends/few_bits.py`
+    "int3": np.uint8,  # six bytes for sixteen values: `backends/quantization.py`
     "float16": np.float16,
     "float32": np.float32,
     IDS: np.int32,

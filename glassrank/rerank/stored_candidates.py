@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from glassrank.backends.few_bits import GROUP
+from glassrank.backends.quantization import GROUP
 from glassrank.embeddings import Part, Store
 from glassrank.index.snapshot import Snapshot
 from glassrank.models.model import Model, TokenEmbeddings, to_array

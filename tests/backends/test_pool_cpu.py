@@ -14,8 +14,8 @@ from torch import Tensor
 from glassrank.backends.configs import FLOOR, Kernels, kernel_runs
 from glassrank.backends.cpu import amx
 from glassrank.backends.cpu.kernels import StoredRows, pool_cpu
-from glassrank.backends.few_bits import pack_codes, quantize_int3
 from glassrank.backends.match import KernelBank, kernel_pool, match_matrix, unit
+from glassrank.backends.quantization import pack_codes, quantize_int3
 from glassrank.errors import InputError
 from glassrank.models import MODELS, TokenEmbeddings
 from glassrank.settings import from_plain

@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from glassrank.backends.attention import SelfAttention, attend_unprojected, make_key_bias
 from glassrank.backends.configs import EncoderConfig
-from glassrank.backends.gpu.few_rows import Folded, Rows, attended, linear
+from glassrank.backends.gpu.folded_layers import Folded, Rows, attended, linear
 from glassrank.models import TokenBatch
 from glassrank.research.papers.gpu_attention import cross_attend, look_at_rows
 from glassrank.research.papers.gpu_contextual import add_norm

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glassrank.backends.few_bits import pack_codes, unpack_codes
+from glassrank.backends.quantization import pack_codes, unpack_codes
 from glassrank.embeddings import rows as plain
 from glassrank.embeddings.manifest import DTYPES, Layout, stride
 from glassrank.embeddings.rows import pack_tensor as pack

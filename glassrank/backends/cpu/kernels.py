@@ -12,7 +12,7 @@ from glassrank.backends.cpu.packed_query import AT_ONCE, Kind, layout
 from glassrank.backends.cpu.simd import LANES, LINE
 from glassrank.backends.cpu.soft_counts import Pooling, score_documents
 from glassrank.backends.cpu.stored_products import Stored
-from glassrank.backends.few_bits import GROUP, GROUP_BYTES
+from glassrank.backends.quantization import GROUP, GROUP_BYTES
 from glassrank.backends.threads import num_threads, run_parallel
 from glassrank.errors import InputError
 from glassrank.storage.mapped_arrays import as_readonly

@@ -1,5 +1,5 @@
 """A transformer over one query on a GPU, in fewer steps: layers whose norms are folded into what
-follows them (`few_rows.py` has the steps). The plain form is `backends/transformer.py`, and gives
+follows them (`folded_layers.py` has the steps). The plain form is `backends/transformer.py`, and gives
 the same, but for rounding.
 
 Needs Triton: nothing imports this file unless the model is on a GPU.
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from glassrank.backends.gpu.few_rows import Folded, Rows, attended, linear
+from glassrank.backends.gpu.folded_layers import Folded, Rows, attended, linear
 from glassrank.backends.match import unit
 from glassrank.backends.transformer import Embeddings, Encoder, Layer
 

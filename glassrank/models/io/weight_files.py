@@ -17,8 +17,8 @@ import safetensors
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 
-from glassrank.backends.few_bits import from_bfloat16
 from glassrank.backends.onnx_encoders import Quantized, Weight
+from glassrank.backends.quantization import from_bfloat16
 from glassrank.errors import GlassrankError, InputError
 from glassrank.storage.checksummed_json import check_integer, parse_json
 
