@@ -1,15 +1,17 @@
-"""What the parts of a score are on the average, and what the best of them are, over candidates of
-the same query.
+"""The baseline that an explanation is compared with: the mean of each part of the score over the
+candidates of the query, and the best candidate.
 
-Where a model declares its summands, candidates are read in batches, from the store if there is one:
-`interact` gives the parts of all at once. Of other exact models each is explained by itself, and of
-models without exact parts each query word is left out, so that means are over fewer documents.
+Three ways to get a candidate's parts, by what the model allows. Models that declare their summands
+are read in batches, from the store if there is one: `interact` gives the parts of all. Other
+additive models are explained one document at a time. Of all others each query word is left out, so
+means are over fewer documents.
 """
 
 import math
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,14 +22,14 @@ from glassrank.explanations.against import Key, Rival, Values, against, values_o
 from glassrank.explanations.explainers import (
     EXPLAINERS,
     OTHER_PASSAGES,
-    explain_text,
+    explain_passage,
     get_passage,
 )
 from glassrank.explanations.explanation import Explanation
 from glassrank.explanations.first_stage_terms import OTHER_WORDS, FirstStageTerms
 from glassrank.explanations.kernels import has_kernels, name_kernels, name_paths
-from glassrank.explanations.leave_one_out import iter_ablated
-from glassrank.explanations.reading import ReadPassage, read
+from glassrank.explanations.leave_one_out import TOGETHER, iter_ablated
+from glassrank.explanations.reading import ReadPassage, TokenizedText, read
 from glassrank.explanations.structure import FIRST_STAGE, ScorePart
 from glassrank.explanations.subword_merging import group_query_words, number_words
 from glassrank.models.model import TokenEmbeddings, no_gradients, to_array
@@ -35,299 +37,316 @@ from glassrank.models.text_batches import batch_by_length, make_batch
 from glassrank.rerank.stages import IndexStage
 from glassrank.rerank.text_candidates import index_sizes
 
-_MOST = {"declared": 1000, "explained": 16, "left out": 16}
-"""Documents that means are over: the more, the cheaper each is. Always the same, so that an
-explanation is the same tomorrow, unless a deadline cuts it short."""
-_MOST_LIVE = 64
-"""Passages of documents that no store has: what is not stored is encoded."""
-_AT_ONCE, _LIVE_AT_ONCE = 256, 8
-"""Documents, and passages that are encoded, between two looks at the clock."""
-_PLACES_AT_ONCE = 4096
-"""Words with padding, of documents of like length."""
-_FEWEST = 2
-"""With fewer there are no others."""
+_MAX_DOCS = {"summands": 1000, "explained": 16, "ablated": 16}
+"""Documents that means are over: the more, the cheaper each is. Fixed, so that an explanation stays
+the same, unless a deadline cuts it short."""
+_MAX_ENCODED = 64
+"""Passages that are encoded because no store has them."""
+_DOCS_AT_ONCE, _PASSAGES_AT_ONCE = 256, 8
+"""Stored documents, and encoded passages, between two looks at the clock."""
+_TOKENS_AT_ONCE = 4096
+"""With padding, of documents of like length."""
+_MIN_DOCS = 2
+"""With fewer there is nothing to compare with."""
 
 
 @dataclass(frozen=True)
 class RankedDocs:
-    """What was re-ranked, in the first stage's order."""
+    """The re-ranked documents, in the first stage's order."""
 
     numbers: NDArray[np.int64]
     first_scores: NDArray[np.float32]
 
 
-_IN_ONE_PIECE = Key(None, "", None, FIRST_STAGE)
+_WHOLE_FIRST_STAGE = Key(None, "", None, FIRST_STAGE)
+_TOGETHER = Key(None, "", None, TOGETHER)
 Table = dict[Key, NDArray[np.float64]]
-"""Of each part, the values of all documents."""
+"""The values of each part, for all documents."""
 
 
+@dataclass(frozen=True)
+class _Query:
+    """A query as one stage of a pipeline reads it."""
+
+    stage: IndexStage
+    text: str
+    tokens: TokenizedText
+    embeddings: TokenEmbeddings
+
+    @property
+    def model(self) -> Any:
+        return self.stage.reranker.model
+
+
+@dataclass(frozen=True)
 class CandidateBaseline:
-    """One model on the candidates of one query: what is usual, and what the best of them has."""
+    """The parts of one model's scores for the candidates of one query."""
 
-    def __init__(
-        self,
+    _query: _Query
+    _candidates: RankedDocs
+    _docs: int
+    """How many of the candidates have values."""
+    _table: Table
+
+    @classmethod
+    def compute(
+        cls,
         stage: IndexStage,
-        query: str,
+        text: str,
         candidates: RankedDocs,
         deadline: Deadline,
         first_stage: FirstStageTerms | None = None,
-    ) -> None:
-        self._stage = stage
-        self._query = query
-        self._candidates = candidates
-        self._deadline = deadline
+    ) -> "CandidateBaseline":
+        """Reads as many candidates as there is time for, the first stage's best first."""
         reranker = stage.reranker
-        self._model = reranker.model
-        self._asked = read(reranker, query, "query")
-        self._encoded = reranker.encode_query(query)
-        self._declares = self._model.info.is_additive and self._model.name not in EXPLAINERS
-        # A stored batch of a small model is over before a second thread has woken up.
+        query = _Query(stage, text, read(reranker, text, "query"), reranker.encode_query(text))
+        # A stored batch of a small model is over before a second thread wakes up.
         encodes = stage.store is None or stage.num_missing > 0
-        with (
-            nullcontext() if encodes or self._model.info.uses_intra_op_threads else single_thread()
-        ):
-            self._docs, own = self._values()
-        self._table = {**self._by_words(own), **self._first_stage(first_stage)}
+        uses_threads = encodes or query.model.info.uses_intra_op_threads
+        with nullcontext() if uses_threads else single_thread():
+            docs, table = _collect(_iter_tables(query, candidates, deadline), deadline)
+        table = _merge_words(query, table)
+        table |= _split_first_stage(query.model, candidates, docs, first_stage)
+        return cls(query, candidates, docs, table)
 
     def annotate(self, explanation: Explanation) -> Explanation:
-        """The explanation of one document, with what puts it above these or below."""
-        if self._docs < _FEWEST:
+        """Adds to the explanation of one document what puts it above the candidates or below."""
+        if self._docs < _MIN_DOCS:
             return explanation
-        words = [word.text for word in explanation.query.words]
-        own = self._own(explanation)
-        table = self._divided_alike(own)
-        if _IN_ONE_PIECE not in table:  # one that the first stage does not find has nothing of it
-            own = {key: value for key, value in own.items() if key != _IN_ONE_PIECE}
-        found = against(
-            own,
-            {key: float(values.mean()) for key, values in table.items()},
-            words,
-            docs=self._docs,
-            of=len(self._candidates.numbers),
-            is_additive=self._model.info.is_additive,
-            rival=self._rival(explanation.doc_id, table),
+        own = self._get_values(explanation)
+        table = self._table
+        if any(key.path == FIRST_STAGE for key in table) and own.get(_WHOLE_FIRST_STAGE):
+            table = _merge_first_stage(table)
+        if _WHOLE_FIRST_STAGE not in table:  # the first stage does not find this document
+            own = {key: value for key, value in own.items() if key != _WHOLE_FIRST_STAGE}
+        return replace(
+            explanation,
+            against=against(
+                own,
+                {key: float(values.mean()) for key, values in table.items()},
+                [word.text for word in explanation.query.words],
+                docs=self._docs,
+                of=len(self._candidates.numbers),
+                is_additive=self._query.model.info.is_additive,
+                rival=self._find_rival(explanation.doc_id, table),
+            ),
         )
-        return replace(explanation, against=found)
 
-    def _rival(self, doc_id: str, table: Table) -> Rival | None:
-        """The best of the documents but this one."""
-        snapshot = self._stage.snapshot
+    def _find_rival(self, doc_id: str, table: Table) -> Rival | None:
+        """The best of the other documents."""
+        snapshot = self._query.stage.snapshot
         totals = np.sum(list(table.values()), axis=0)  # (docs,)
         own = self._candidates.numbers[: self._docs] == snapshot.find(doc_id)
         if own.all():
             return None
         best = int(np.where(own, -np.inf, totals).argmax())
-        number = int(self._candidates.numbers[best])
-        return Rival(
-            snapshot.doc_id(number), {key: float(values[best]) for key, values in table.items()}
-        )
+        values = {key: float(column[best]) for key, column in table.items()}
+        return Rival(snapshot.doc_id(int(self._candidates.numbers[best])), values)
 
-    def _divided_alike(self, own: Values) -> Table:
-        """With the first stage's share in one piece, where the document has it so."""
-        divided = [key for key in self._table if key.path == FIRST_STAGE]
-        if not divided or not own.get(_IN_ONE_PIECE):
-            return self._table
-        whole = np.sum([self._table[key] for key in divided], axis=0)
-        kept = {key: values for key, values in self._table.items() if key.path != FIRST_STAGE}
-        return {**kept, _IN_ONE_PIECE: whole}
-
-    def _own(self, explanation: Explanation) -> Values:
-        """Its leaves; of a model without exact parts, what is lost without each query word."""
-        if self._model.info.is_additive:
+    def _get_values(self, explanation: Explanation) -> Values:
+        """The leaves of the explanation; of a model that is not additive, what is lost without each
+        query word."""
+        if self._query.model.info.is_additive:
             return values_of(explanation.parts)
-        number = self._stage.snapshot.find(explanation.doc_id)
-        ((_, lost),) = self._each(np.array([number]), self._left_out)
-        terms = {
-            key: float(v[0]) for key, v in self._by_words(lost).items() if key.term is not None
-        }
+        number = self._query.stage.snapshot.find(explanation.doc_id)
+        ((_, lost),) = _iter_batches(self._query, np.array([number]), _ablate_terms)
+        by_word = _merge_words(self._query, lost)
+        terms = {key: float(value[0]) for key, value in by_word.items() if key.term is not None}
         shares = [part for part in explanation.parts.children if part.kind == FIRST_STAGE]
         first = values_of(ScorePart.total("", "score", shares)) if shares else {}
         rest = explanation.parts.value - math.fsum([*terms.values(), *first.values()])
-        return {**terms, **first, Key(None, "", None, "together"): rest}
+        return {**terms, **first, _TOGETHER: rest}
 
-    def _values(self) -> tuple[int, Table]:
-        """Of as many documents as there is time for, the first stage's best first."""
-        steps = (
-            self._explained()
-            if self._model.info.is_additive and not self._declares
-            else self._in_batches()
-        )
-        tables: list[tuple[int, Table]] = []
-        docs = 0
-        for count, table in steps:
-            tables.append((count, table))
-            docs += count
-            if docs >= _FEWEST and self._deadline.has_passed():
-                break
-        keys = dict.fromkeys(key for _, table in tables for key in table)
-        return docs, {
-            key: np.concatenate([table.get(key, np.zeros(count)) for count, table in tables])
-            for key in keys
-        }
 
-    def _in_batches(self) -> Iterator[tuple[int, Table]]:
-        way = self._declared if self._declares else self._left_out
-        most = _MOST["declared" if self._declares else "left out"]
-        for some in _in_steps(self._stage, self._candidates.numbers[:most]):
-            table: Table = {}
-            try:
-                with ending(self._deadline):
-                    for places, parts in self._each(some, way):
-                        for key, values in parts.items():
-                            table.setdefault(key, np.zeros(len(some)))[places] = values
-            except LateError:
-                return
-            yield len(some), table
+def _collect(tables: Iterator[tuple[int, Table]], deadline: Deadline) -> tuple[int, Table]:
+    """Joins the tables of chunks of documents until the deadline."""
+    kept: list[tuple[int, Table]] = []
+    docs = 0
+    for count, table in tables:
+        kept.append((count, table))
+        docs += count
+        if docs >= _MIN_DOCS and deadline.has_passed():
+            break
+    keys = dict.fromkeys(key for _, table in kept for key in table)
+    return docs, {
+        key: np.concatenate([table.get(key, np.zeros(count)) for count, table in kept])
+        for key in keys
+    }
 
-    def _first_stage(self, terms: FirstStageTerms | None) -> Table:
-        """What the first stage adds, by query word where it can be told."""
-        weight = self._model.first_stage_weight
-        if weight is None or not self._docs:
-            return {}
-        scores = self._candidates.first_scores[: self._docs]
-        values = (
-            None if terms is None else terms.by_word(self._candidates.numbers[: self._docs], scores)
-        )
-        counts = weight.item()
-        if values is None:
-            return {_IN_ONE_PIECE: counts * scores.astype(np.float64)}
-        *own, rest = (counts * values).T
-        table = {Key(q, FIRST_STAGE, None, ""): column for q, column in enumerate(own)}
-        table[Key(None, FIRST_STAGE, None, OTHER_WORDS)] = rest
-        return {key: column for key, column in table.items() if column.any()}
 
-    def _each(
-        self, numbers: NDArray[np.int64], way: Callable[[TokenEmbeddings], Table]
-    ) -> Iterator[tuple[NDArray[np.int64], Table]]:
-        """Some documents at a time: their places among these, and their values."""
-        for places, docs, further in _words(self._stage, self._encoded, numbers):
-            with no_gradients(self._model):
-                parts = way(docs)
-            if further.any():
-                parts[Key(None, "", None, OTHER_PASSAGES)] = further
-            yield places, parts
-
-    def _declared(self, docs: TokenEmbeddings) -> Table:
-        """The model's own parts of each query word, path and kernel."""
-        count = len(docs.mask)
-        model = self._model
-        parts = model.interact(model.expand(self._encoded, count), docs).parts
-        padded = self._encoded.mask.shape[1]
-        words = min(len(self._asked.words), int(self._encoded.mask.sum()))
-        found: Table = {}
-        for name in model.info.summands:
-            part = to_array(parts[name]).astype(np.float64)
-            if part.ndim == 1 or part.shape[1] != padded:
-                found[Key(None, name, None, name)] = part.reshape(count, -1).sum(1)
-                continue
-            for q in range(words):
-                found.update(self._leaves(name, q, part[:, q]))
-        return found
-
-    def _leaves(
-        self, name: str, q: int, part: NDArray[np.float64]
-    ) -> Iterator[tuple[Key, NDArray[np.float64]]]:
-        """Of one query word: (B, K) or (B, matrices, K) by kernel, else in one."""
-        if not has_kernels(self._model):
-            yield Key(q, name, None, ""), part.reshape(len(part), -1).sum(1)
+def _iter_tables(
+    query: _Query, candidates: RankedDocs, deadline: Deadline
+) -> Iterator[tuple[int, Table]]:
+    """(count, values) of chunks of candidates, in the way that the model allows."""
+    if not query.model.info.is_additive:
+        most, split = _MAX_DOCS["ablated"], _ablate_terms
+    elif query.model.name not in EXPLAINERS:
+        most, split = _MAX_DOCS["summands"], _split_summands
+    else:
+        yield from _explain_each(query, candidates, deadline)
+        return
+    for some in _chunk(query.stage, candidates.numbers[:most]):
+        table: Table = {}
+        try:
+            with ending(deadline):
+                for places, parts in _iter_batches(query, some, split):
+                    for key, values in parts.items():
+                        table.setdefault(key, np.zeros(len(some)))[places] = values
+        except LateError:
             return
-        kernels = name_kernels(self._model.config.kernels)
-        matrices = part.reshape(len(part), -1, len(kernels))
-        for number, path in enumerate(name_paths(self._model, name)):
-            for k, kernel in enumerate(kernels):
-                yield Key(q, path, k, kernel), matrices[:, number, k]
+        yield len(some), table
 
-    def _left_out(self, docs: TokenEmbeddings) -> Table:
-        """What scores lose without each query word, and what is left."""
-        model, count = self._model, len(docs.mask)
 
-        def scores(query: TokenEmbeddings) -> NDArray[np.float64]:
-            found = model.interact(model.expand(query, count), docs).score
-            return to_array(found).astype(np.float64)
-
-        whole = scores(self._encoded)
-        units = group_query_words(self._asked.text)
-        rows = (
-            model.encode_query(type(batch)(batch.ids[row : row + 1], batch.mask[row : row + 1]))
-            for batch in iter_ablated(self._asked.batch, units, docs.mask.shape[1])
-            for row in range(len(batch.ids))
-        )
-        lost = {
-            Key(unit[0], "", None, ""): whole - scores(query)
-            for unit, query in zip(units, rows, strict=True)
-        }
-        rest = whole - np.sum([np.zeros(count), *lost.values()], axis=0)
-        return {**lost, Key(None, "", None, "together"): rest}
-
-    def _explained(self) -> Iterator[tuple[int, Table]]:
-        """Each by itself, without the first stage's share."""
-        stage, most = self._stage, _MOST["explained"]
-        pairs = zip(self._candidates.numbers, self._candidates.first_scores, strict=True)
-        for number, first_score in list(pairs)[:most]:
-            doc = stage.snapshot.doc(int(number))
-            try:
-                passage = ranked_passage(
-                    stage, self._query, doc.doc_id, float(first_score), self._deadline
-                )
-            except LateError:
-                return
-            explanation = explain_text(
-                stage.reranker,
-                self._query,
-                doc,
-                words=stage.words(doc.doc_id, passage.number if passage else 0),
-                passage=passage,
-                left_out=stage.left_out,
-                pieces=True,
+def _explain_each(
+    query: _Query, candidates: RankedDocs, deadline: Deadline
+) -> Iterator[tuple[int, Table]]:
+    """Explains one document after the other, without the first stage's share."""
+    stage = query.stage
+    pairs = zip(candidates.numbers, candidates.first_scores, strict=True)
+    for number, first_score in list(pairs)[: _MAX_DOCS["explained"]]:
+        doc = stage.snapshot.doc(int(number))
+        try:
+            passage = find_ranked_passage(
+                stage, query.text, doc.doc_id, float(first_score), deadline
             )
-            values = values_of(explanation.parts)
-            yield 1, {key: np.array([value]) for key, value in values.items()}
+        except LateError:
+            return
+        explanation = explain_passage(
+            stage.reranker,
+            query.text,
+            doc,
+            passage,
+            embeddings=stage.words(doc.doc_id, passage.number if passage else 0),
+            left_out=stage.left_out,
+            subwords=True,
+        )
+        values = values_of(explanation.parts)
+        yield 1, {key: np.array([value]) for key, value in values.items()}
 
-    def _by_words(self, table: Table) -> Table:
-        """Those of pieces of one query word together."""
-        number = number_words(self._asked.text)
-        found: dict[Key, list[NDArray[np.float64]]] = {}
-        for key, values in table.items():
-            word = None if key.term is None else number.get(key.term, key.term)
-            found.setdefault(key._replace(term=word), []).append(values)
-        return {key: np.sum(own, axis=0) for key, own in found.items()}
+
+def _iter_batches(
+    query: _Query, numbers: NDArray[np.int64], split: Callable[[_Query, TokenEmbeddings], Table]
+) -> Iterator[tuple[NDArray[np.int64], Table]]:
+    """Batches of documents: their places among these, and their values."""
+    for places, docs, further in _iter_embeddings(query, numbers):
+        with no_gradients(query.model):
+            parts = split(query, docs)
+        if further.any():
+            parts[Key(None, "", None, OTHER_PASSAGES)] = further
+        yield places, parts
 
 
-def ranked_passage(
+def _split_summands(query: _Query, docs: TokenEmbeddings) -> Table:
+    """The model's own parts of each query word, path and kernel."""
+    count, model = len(docs.mask), query.model
+    parts = model.interact(model.expand(query.embeddings, count), docs).parts
+    padded = query.embeddings.mask.shape[1]
+    words = min(len(query.tokens.words), int(query.embeddings.mask.sum()))
+    kernels = name_kernels(model.config.kernels) if has_kernels(model) else []
+    table: Table = {}
+    for name in model.info.summands:
+        part = to_array(parts[name]).astype(np.float64)
+        if part.ndim == 1 or part.shape[1] != padded:
+            table[Key(None, name, None, name)] = part.reshape(count, -1).sum(1)
+            continue
+        for q in range(words):
+            if not kernels:
+                table[Key(q, name, None, "")] = part[:, q].reshape(count, -1).sum(1)
+                continue
+            matrices = part[:, q].reshape(count, -1, len(kernels))
+            for number, path in enumerate(name_paths(model, name)):
+                for k, kernel in enumerate(kernels):
+                    table[Key(q, path, k, kernel)] = matrices[:, number, k]
+    return table
+
+
+def _ablate_terms(query: _Query, docs: TokenEmbeddings) -> Table:
+    """What scores lose without each query word, and what is left."""
+    model, count = query.model, len(docs.mask)
+
+    def score(embeddings: TokenEmbeddings) -> NDArray[np.float64]:
+        scores = model.interact(model.expand(embeddings, count), docs).score
+        return to_array(scores).astype(np.float64)
+
+    whole = score(query.embeddings)
+    units = group_query_words(query.tokens.text)
+    lost: Table = {}
+    numbers = iter(units)
+    for batch in iter_ablated(query.tokens.batch, units, docs.mask.shape[1]):
+        for row in range(len(batch.ids)):
+            one = type(batch)(batch.ids[row : row + 1], batch.mask[row : row + 1])
+            lost[Key(next(numbers)[0], "", None, "")] = whole - score(model.encode_query(one))
+    rest = whole - np.sum([np.zeros(count), *lost.values()], axis=0)
+    return {**lost, _TOGETHER: rest}
+
+
+def _split_first_stage(
+    model: Any, candidates: RankedDocs, docs: int, terms: FirstStageTerms | None
+) -> Table:
+    """What the first stage adds, by query word if its score is a sum over them."""
+    if model.first_stage_weight is None or not docs:
+        return {}
+    weight = model.first_stage_weight.item()
+    scores = candidates.first_scores[:docs]
+    values = None if terms is None else terms.by_word(candidates.numbers[:docs], scores)
+    if values is None:
+        return {_WHOLE_FIRST_STAGE: weight * scores.astype(np.float64)}
+    *own, rest = (weight * values).T
+    table = {Key(q, FIRST_STAGE, None, ""): column for q, column in enumerate(own)}
+    table[Key(None, FIRST_STAGE, None, OTHER_WORDS)] = rest
+    return {key: column for key, column in table.items() if column.any()}
+
+
+def _merge_first_stage(table: Table) -> Table:
+    """With the first stage's share as one part."""
+    whole = np.sum([table[key] for key in table if key.path == FIRST_STAGE], axis=0)
+    kept = {key: values for key, values in table.items() if key.path != FIRST_STAGE}
+    return {**kept, _WHOLE_FIRST_STAGE: whole}
+
+
+def _merge_words(query: _Query, table: Table) -> Table:
+    """Sums the values of the subwords of one query word."""
+    number = number_words(query.tokens.text)
+    merged: dict[Key, list[NDArray[np.float64]]] = {}
+    for key, values in table.items():
+        word = None if key.term is None else number.get(key.term, key.term)
+        merged.setdefault(key._replace(term=word), []).append(values)
+    return {key: np.sum(own, axis=0) for key, own in merged.items()}
+
+
+def find_ranked_passage(
     stage: IndexStage,
     query: str,
     doc_id: str,
     first_score: float | None,
-    due: Deadline = NEVER,
+    deadline: Deadline = NEVER,
 ) -> ReadPassage | None:
-    """The passage of a document that a search ranks it by, of those that can be read in time; None
-    where that is all of it."""
+    """The passage that a search ranks a document by, of those that can be read in time; None if the
+    model reads the whole document."""
     number = np.array([stage.snapshot.find(doc_id)])
-    encoded = stage.reranker.encode_query(query)
     first = np.array([first_score or 0.0], np.float32)
-    placed = stage.score_docs(encoded, number, first, due)
-    if not len(placed.which):
+    scored = stage.score_docs(stage.reranker.encode_query(query), number, first, deadline)
+    if not len(scored.which):
         raise late_error("this explanation")
-    return get_passage(placed)
+    return get_passage(scored)
 
 
-def _in_steps(stage: IndexStage, numbers: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
-    """The first of these documents, as many as may be encoded where they are not stored, and two at
-    least; some at a time."""
-    passages = live_passages(stage, numbers).cumsum()  # (n,) up to each
-    end = max(_FEWEST, int(np.searchsorted(passages, _MOST_LIVE, "right")))
+def _chunk(stage: IndexStage, numbers: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+    """Chunks of documents: as many as may be encoded if they are not stored, and at least two."""
+    passages = count_encoded_passages(stage, numbers).cumsum()  # (n,) up to each
+    end = max(_MIN_DOCS, int(np.searchsorted(passages, _MAX_ENCODED, "right")))
     numbers, passages = numbers[:end], passages[:end]
     start = 0
     while start < len(numbers):
-        most = passages[start] + _LIVE_AT_ONCE - 1
-        stop = min(start + _AT_ONCE, int(np.searchsorted(passages, most, "right")))
+        most = passages[start] + _PASSAGES_AT_ONCE - 1
+        stop = min(start + _DOCS_AT_ONCE, int(np.searchsorted(passages, most, "right")))
         stop = max(stop, start + 1)
         yield numbers[start:stop]
         start = stop
 
 
-def live_passages(stage: IndexStage, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-    """(n,) about how many passages of each document must be encoded: none where it is stored."""
+def count_encoded_passages(stage: IndexStage, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+    """(n,) about how many passages of each document must be encoded: 0 if it is stored."""
     usage = stage.reranker.usage
     sizes = index_sizes(stage.snapshot, numbers.tolist())
     passages = np.ceil(sizes / usage.doc_length).astype(np.int64).clip(1, usage.passages.most)
@@ -337,42 +356,40 @@ def live_passages(stage: IndexStage, numbers: NDArray[np.int64]) -> NDArray[np.i
     return passages
 
 
-def _words(
-    stage: IndexStage, query: TokenEmbeddings, numbers: NDArray[np.int64]
+def _iter_embeddings(
+    query: _Query, numbers: NDArray[np.int64]
 ) -> Iterator[tuple[NDArray[np.int64], TokenEmbeddings, NDArray[np.float64]]]:
     """Documents as they are ranked, of long ones the best passage: their places among these, their
-    words, and what their other passages add."""
+    embeddings, and what their other passages add."""
+    stage = query.stage
     reranker = stage.reranker
-    lacking = np.arange(len(numbers))
+    missing = np.arange(len(numbers))
     best, further = np.zeros(len(numbers), np.int64), np.zeros(len(numbers))
 
-    def read(places: NDArray[np.int64]) -> None:
+    def choose_passages(places: NDArray[np.int64]) -> None:
         if len(places):
-            none = np.zeros(len(places), np.float32)
-            placed = stage.score_docs(query, numbers[places], none)
-            best[places], further[places] = placed.numbers, placed.further
+            no_scores = np.zeros(len(places), np.float32)
+            scored = stage.score_docs(query.embeddings, numbers[places], no_scores)
+            best[places], further[places] = scored.numbers, scored.further
 
     if stage.store is not None:
         for located in stage.store.locate(stage.snapshot, numbers, partial=True):
-            lacking = np.setdiff1d(lacking, located.which)
-            read(located.which[located.counts > 1])
+            missing = np.setdiff1d(missing, located.which)
+            choose_passages(located.which[located.counts > 1])
             starts, lengths = located.part.passage_rows(located.first + best[located.which])
-            for some in batch_by_length(lengths, _PLACES_AT_ONCE):
+            for some in batch_by_length(lengths, _TOKENS_AT_ONCE):
                 places = located.which[some]
-                yield (
-                    places,
-                    stage.store.words(located.part, starts[some], lengths[some]),
-                    further[places],
-                )
-    if not len(lacking):
+                stored = stage.store.words(located.part, starts[some], lengths[some])
+                yield places, stored, further[places]
+    if not len(missing):
         return
-    docs = reranker.read([stage.snapshot.doc(number) for number in numbers[lacking].tolist()])
-    # They are encoded live, as in a search.
-    read(lacking[[not doc.is_whole for doc in docs]])
-    found = [doc.all().passages[best[place]].ids for doc, place in zip(docs, lacking, strict=True)]
-    for some in batch_by_length(np.array([len(ids) for ids in found]), _PLACES_AT_ONCE):
-        batch = make_batch([found[place] for place in some], reranker.device)
-        words = reranker.encode_doc(batch)
-        out = stage.left_out
-        words = words if out is None else out.without(words, to_array(batch.ids))
-        yield lacking[some], words, further[lacking[some]]
+    docs = reranker.read([stage.snapshot.doc(number) for number in numbers[missing].tolist()])
+    # Encoded on the fly, as in a search.
+    choose_passages(missing[[not doc.is_whole for doc in docs]])
+    ids = [doc.all().passages[best[place]].ids for doc, place in zip(docs, missing, strict=True)]
+    for some in batch_by_length(np.array(list(map(len, ids))), _TOKENS_AT_ONCE):
+        batch = make_batch([ids[place] for place in some], reranker.device)
+        encoded = reranker.encode_doc(batch)
+        if stage.left_out is not None:
+            encoded = stage.left_out.without(encoded, to_array(batch.ids))
+        yield missing[some], encoded, further[missing[some]]

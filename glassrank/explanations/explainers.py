@@ -1,8 +1,8 @@
-"""`explain`: one document's score, taken apart by the explainer of its model.
+"""Explains one document's score with the explainer of its model.
 
-A model says by its properties how it is explained: by its kernels, by the summands that it
-declares, or, marked approximate, by leaving words out. Families of which more can be shown have an
-explainer of their own in `EXPLAINERS`.
+The explainer follows from the model's properties: additive models are explained by their kernels or
+by the summands that they declare, others, approximately, by ablation (leaving words out). Families
+that have an explainer of their own are in `EXPLAINERS`.
 """
 
 import math
@@ -25,11 +25,11 @@ from glassrank.explanations.leave_one_out import (
     explain_leave_one_out_subwords,
     select_salient,
 )
-from glassrank.explanations.reading import ReadPassage, TokenizedText, read, read_doc
+from glassrank.explanations.reading import ReadPassage, read, read_doc
 from glassrank.explanations.structure import FIRST_STAGE, Mark, QueryTerm, ScorePart, Text
 from glassrank.explanations.subword_merging import merge_subwords
-from glassrank.explanations.summands import explain_ensemble, explain_summands
-from glassrank.models.model import Model, TokenEmbeddings, no_gradients, to_array
+from glassrank.explanations.summands import explain_summands
+from glassrank.models.model import TokenEmbeddings, no_gradients, to_array
 from glassrank.models.text_batches import TokenFilter
 from glassrank.rerank import Reranker
 from glassrank.rerank.best_passages import ScoredDocs, Scoring
@@ -40,9 +40,9 @@ from glassrank.text.english import is_function_word
 from glassrank.types import Doc
 
 OTHER_PASSAGES = "other passages"
-WORTH_A_COLOUR = 0.1
-"""Of what the content word adds that adds most."""
-FOR_PASSAGES = 0.5
+MIN_COLOURED_SHARE = 0.1
+"""Of what the strongest content word adds: words that add less get no colour."""
+PASSAGE_TIME_SHARE = 0.5
 """Of the time for an explanation: to find the passage that a long document is ranked by."""
 
 
@@ -53,66 +53,89 @@ def explain_text(
     *,
     doc_id: str = "",
     first_stage: float | None = None,
-    words: TokenEmbeddings | None = None,
+    embeddings: TokenEmbeddings | None = None,
     passage: ReadPassage | None = None,
     left_out: TokenFilter | None = None,
-    pieces: bool = False,
+    subwords: bool = False,
     deadline: Deadline = NEVER,
 ) -> Explanation:
-    """Why `text` has its score for `query`. `first_stage` is the first stage's score of it, which
-    counts if the model mixes it in. `words` are the text's, as a store has them, or those of its
-    `passage`: then the very score is explained that they were ranked with. Of a text that is longer
-    than what the model reads, the best passage is explained. What a store has `left_out` is left
-    out here as well. Where a model reads pieces of words, they are joined to words again, unless
-    `pieces` are asked for. An explanation that is not there by the deadline ends with a LateError.
+    """Why `text` has its score for `query`.
+
+    `first_stage` is the first stage's score, which counts if the model interpolates it.
+    `embeddings` are those of the text, or of its `passage`, in a store: the explained score is then
+    the one that the stored document was ranked with. `left_out` are the tokens that the store does
+    not keep. Of a text that is longer than the model reads, the best passage is explained.
+    Subwords are merged to words, unless `subwords` is true. Raises a LateError at the deadline.
     """
-    with single_thread() if reranker.alone else nullcontext():
-        doc = as_doc(text)
-        if words is None and passage is None:
+    doc = as_doc(text)
+    if embeddings is None and passage is None:
+        with single_thread() if reranker.alone else nullcontext():
             passage = find_best_passage(reranker, query, doc, deadline)
-        explanation = _explained(
-            reranker, query, doc, doc_id, first_stage, words, passage, left_out, deadline
-        )
-    return _by_content(explanation if pieces else merge_subwords(explanation))
-
-
-def _by_content(explanation: Explanation) -> Explanation:
-    """With function words and punctuation marked as such, unless the query has nothing else, and
-    document words by the content word of the query that they are closest to."""
-    if all(is_function_word(word.text) for word in explanation.query.words):
-        return explanation
-
-    def described(text: Text) -> Text:
-        words = (replace(word, is_content=not is_function_word(word.text)) for word in text.words)
-        return replace(text, words=tuple(words))
-
-    query, doc = described(explanation.query), described(explanation.doc)
-    content = [q for q, word in enumerate(query.words) if word.is_content]
-    marks = [
-        _closest_content(explanation, mark, place, content)
-        for place, mark in enumerate(explanation.marks)
-    ]
-    added = [m.share if w.is_content else 0.0 for w, m in zip(doc.words, marks, strict=True)]
-    return replace(
-        explanation,
-        query=query,
-        doc=doc,
-        marks=tuple(
-            replace(mark, stands_out=adds)
-            for mark, adds in zip(marks, select_salient(added, WORTH_A_COLOUR), strict=True)
-        ),
+    return explain_passage(
+        reranker,
+        query,
+        doc,
+        passage,
+        doc_id=doc_id,
+        first_stage=first_stage,
+        embeddings=embeddings,
+        left_out=left_out,
+        subwords=subwords,
+        deadline=deadline,
     )
 
 
-def _closest_content(
+def explain_passage(
+    reranker: Reranker,
+    query: str,
+    doc: Doc,
+    passage: ReadPassage | None,
+    *,
+    doc_id: str = "",
+    first_stage: float | None = None,
+    embeddings: TokenEmbeddings | None = None,
+    left_out: TokenFilter | None = None,
+    subwords: bool = False,
+    deadline: Deadline = NEVER,
+) -> Explanation:
+    """`explain_text` of this passage, or of the whole document."""
+    with single_thread() if reranker.alone else nullcontext():
+        explanation = _explain_tokens(
+            reranker, query, doc, doc_id, first_stage, embeddings, passage, left_out, deadline
+        )
+    return _mark_content(explanation if subwords else merge_subwords(explanation))
+
+
+def _mark_content(explanation: Explanation) -> Explanation:
+    """Marks function words and punctuation, unless the query has nothing else, and assigns document
+    words to the closest content word of the query."""
+    if all(is_function_word(word.text) for word in explanation.query.words):
+        return explanation
+
+    def mark_words(text: Text) -> Text:
+        words = (replace(word, is_content=not is_function_word(word.text)) for word in text.words)
+        return replace(text, words=tuple(words))
+
+    query, doc = mark_words(explanation.query), mark_words(explanation.doc)
+    content = [q for q, word in enumerate(query.words) if word.is_content]
+    marks = [
+        _find_closest_content(explanation, mark, place, content)
+        for place, mark in enumerate(explanation.marks)
+    ]
+    added = [m.share if w.is_content else 0.0 for w, m in zip(doc.words, marks, strict=True)]
+    salient = zip(marks, select_salient(added, MIN_COLOURED_SHARE), strict=True)
+    marked = tuple(replace(mark, stands_out=adds) for mark, adds in salient)
+    return replace(explanation, query=query, doc=doc, marks=marked)
+
+
+def _find_closest_content(
     explanation: Explanation, mark: Mark, place: int, content: Sequence[int]
 ) -> Mark:
-    """Where a word is closest to a function word, or to what an encoder makes of the whole query:
-    the content word instead."""
+    """Replaces a function word, or [CLS], as a word's closest query word by a content word."""
     matrix = next(iter(explanation.matrices), None)
     if mark.term in content or mark.term is None or mark.similarity is None or matrix is None:
         return mark
-    if matrix.values[mark.term][place] != mark.similarity:  # another member of an ensemble's
+    if matrix.values[mark.term][place] != mark.similarity:  # of another member of an ensemble
         return mark
     term = max(content, key=lambda q: matrix.values[q][place])
     similarity = matrix.values[term][place]
@@ -123,128 +146,130 @@ def _closest_content(
     return replace(mark, term=term, similarity=similarity, signal=signal)
 
 
-def _explained(
+def _explain_tokens(
     reranker: Reranker,
     query: str,
     doc: Doc,
     doc_id: str,
     first_stage: float | None,
-    words: TokenEmbeddings | None,
+    embeddings: TokenEmbeddings | None,
     passage: ReadPassage | None,
     left_out: TokenFilter | None,
     deadline: Deadline,
 ) -> Explanation:
     model = reranker.model
-    asked, given = read(reranker, query, "query"), read_doc(reranker, doc, passage)
-    ranked = reranker.encode_doc(given.batch) if words is None else words
+    query_text, doc_text = read(reranker, query, "query"), read_doc(reranker, doc, passage)
+    ranked = reranker.encode_doc(doc_text.batch) if embeddings is None else embeddings
     if left_out is not None:
-        kept = left_out.kept(to_array(given.batch.ids)[0])
-        given = given.only(kept)
-        if words is None:
+        kept = left_out.kept(to_array(doc_text.batch.ids)[0])
+        doc_text = doc_text.only(kept)
+        if embeddings is None:
             ranked = TokenEmbeddings(*(values[:, kept] for values in ranked))
     # On a GPU, what `interact` takes of the model as it was trained is not what was ranked.
     on_cpu = reranker.device is None or reranker.device.type == "cpu"
-    query_tokens = reranker.encode_query_ids(asked.batch) if on_cpu else None
-    case = ScoredPair.of(
-        model, asked.batch, given.batch, asked.words, given.words, ranked, query_tokens, deadline
+    pair = ScoredPair.of(
+        model,
+        query_text.batch,
+        doc_text.batch,
+        query_text.words,
+        doc_text.words,
+        ranked,
+        reranker.encode_query_ids(query_text.batch) if on_cpu else None,
+        deadline,
     )
-    case = replace(case, score=_score(reranker, case, None))
-    findings = explain_pair(case)
-    mixed = [*_first_stage(case, first_stage), *_further(passage)]
-    root = ScorePart.total("score", "score", (*findings.parts, *mixed))
-    asked, given = asked.cut_to(len(case.query_tokens)), given.cut_to(case.num_doc_tokens)
+    pair = replace(pair, score=_score(reranker, pair, None))
+    attribution = explain_pair(pair)
+    added = []
+    if model.first_stage_weight is not None and first_stage is not None:
+        value = model.first_stage_weight.item() * first_stage
+        added.append(ScorePart(FIRST_STAGE, FIRST_STAGE, value))
+    if passage is not None and passage.further:
+        added.append(ScorePart(OTHER_PASSAGES, "constant", passage.further))
+    root = ScorePart.total("score", "score", (*attribution.parts, *added))
+    query_text = query_text.cut_to(len(pair.query_tokens))
+    doc_text = doc_text.cut_to(pair.num_doc_tokens)
+    terms = attribution.terms
     return Explanation(
-        query=asked.text,
+        query=query_text.text,
         doc_id=doc_id,
-        doc=given.text,
+        doc=doc_text.text,
         model=model.name,
-        score=_score(reranker, case, first_stage) + (passage.further if passage else 0.0),
-        is_additive=findings.is_additive,
+        score=_score(reranker, pair, first_stage) + (passage.further if passage else 0.0),
+        is_additive=attribution.is_additive,
         parts=root,
-        terms=_terms(root, case.query_tokens) if findings.terms is None else findings.terms,
-        signals=findings.signals,
-        marks=findings.marks,
-        rest=(*findings.rest, *mixed),
-        matrices=findings.matrices,
+        terms=_sum_terms(root, len(pair.query_tokens)) if terms is None else terms,
+        signals=attribution.signals,
+        marks=attribution.marks,
+        rest=(*attribution.rest, *added),
+        matrices=attribution.matrices,
         notes=(
-            *findings.notes,
+            *attribution.notes,
             *_passage_notes(reranker, passage),
-            *_notes(reranker, asked, given, first_stage, words),
+            *query_text.notes("query"),
+            *doc_text.notes("document"),
+            *_score_notes(reranker, first_stage, is_stored=embeddings is not None),
         ),
     )
 
 
-def explain_pair(case: ScoredPair) -> Attribution:
-    """By the explainer that the model's properties ask for."""
-    return _explainer(case.model)(case)
-
-
-def _explainer(model: Model) -> Explainer:
+def explain_pair(pair: ScoredPair) -> Attribution:
+    """Applies the explainer that fits the model."""
+    model = pair.model
     if model.name in EXPLAINERS:
-        return EXPLAINERS[model.name]
+        return EXPLAINERS[model.name](pair)
     if model.info.is_additive:
-        return explain_kernels if has_kernels(model) else explain_summands
-    return explain_leave_one_out_subwords if model.info.uses_subwords else explain_leave_one_out
+        return (explain_kernels if has_kernels(model) else explain_summands)(pair)
+    explain = explain_leave_one_out_subwords if model.info.uses_subwords else explain_leave_one_out
+    return explain(pair)
 
 
-def _of(module: str, function: str) -> Explainer:
-    """Of a family that PyTorch computes, imported when it is first asked for."""
+def _load_explainer(module: str, function: str) -> Explainer:
+    """An explainer of a paper's model, imported when it is first called: it needs PyTorch."""
 
-    def explain(case: ScoredPair) -> Attribution:
-        explainer: Explainer = getattr(
-            import_module(f"glassrank.explanations.{module}"), f"explain_{function}"
-        )
-        return explainer(case)
+    def explain(pair: ScoredPair) -> Attribution:
+        papers = import_module(f"glassrank.research.papers.explainers.{module}")
+        explainer: Explainer = getattr(papers, function)
+        return explainer(pair)
 
     return explain
 
 
 EXPLAINERS: dict[str, Explainer] = {
-    "tk_windowed": _of("windows", "windows"),
-    "pacrr": _of("gradients", "ngrams"),
-    "co_pacrr": _of("gradients", "ngrams"),
-    "rpacrr": _of("gradients", "ngrams"),
-    "matchpyramid": _of("gradients", "pyramid"),
-    "duet": _of("gradients", "duet"),
-    "bert": _of("transformers", "bert"),
-    "mores": _of("transformers", "mores"),
-    "ensemble": lambda case: explain_ensemble(case, explain_pair),
+    "tk_windowed": _load_explainer("windows", "explain_windows"),
+    **dict.fromkeys(
+        ("pacrr", "co_pacrr", "rpacrr"), _load_explainer("gradients", "explain_ngrams")
+    ),
+    "matchpyramid": _load_explainer("gradients", "explain_pyramid"),
+    "duet": _load_explainer("gradients", "explain_duet"),
+    "bert": _load_explainer("transformers", "explain_bert"),
+    "mores": _load_explainer("transformers", "explain_mores"),
+    "ensemble": _load_explainer("members", "explain_ensemble"),
 }
 
 
-def _score(reranker: Reranker, case: ScoredPair, first_stage: float | None) -> float:
-    """As ranking has it, the first stage's share added in the model's own precision."""
-    given: Any = None
+def _score(reranker: Reranker, pair: ScoredPair, first_stage: float | None) -> float:
+    """The ranked score, with the first stage's share added in the model's precision."""
+    first_scores: Any = None
     if first_stage is not None:
-        like = case.query.mask
-        given = np.full(1, first_stage, np.float32)
-        given = given if isinstance(like, np.ndarray) else like.new_tensor(given)
+        like = pair.query.mask
+        first_scores = np.full(1, first_stage, np.float32)
+        if not isinstance(like, np.ndarray):
+            first_scores = like.new_tensor(first_scores)
     with no_gradients(reranker.fast_model):
-        return float(reranker.fast_model.rank(case.query, case.doc, given).score.item())
-
-
-def _first_stage(case: ScoredPair, first_stage: float | None) -> list[ScorePart]:
-    weight = case.model.first_stage_weight
-    if weight is None or first_stage is None:
-        return []
-    return [ScorePart(FIRST_STAGE, FIRST_STAGE, weight.item() * first_stage)]
-
-
-def _further(passage: ReadPassage | None) -> list[ScorePart]:
-    if passage is None or not passage.further:
-        return []
-    return [ScorePart(OTHER_PASSAGES, "constant", passage.further)]
+        return float(reranker.fast_model.rank(pair.query, pair.doc, first_scores).score.item())
 
 
 def find_best_passage(
     reranker: Reranker, query: str, doc: Doc, deadline: Deadline = NEVER
 ) -> ReadPassage | None:
-    """Of those that can be read in half of the time; None where the document is read as a whole."""
+    """The best passage that is read in half of the time; None if the model reads the whole text."""
     (found,) = reranker.read([doc])
     if found.is_whole:
         return None
-    encoded = reranker.encode_query(query)
-    return get_passage(score_texts(reranker, encoded, [doc], due=deadline.share(FOR_PASSAGES)))
+    deadline = deadline.share(PASSAGE_TIME_SHARE)
+    return get_passage(
+        score_texts(reranker, reranker.encode_query(query), [doc], deadline=deadline)
+    )
 
 
 def score_texts(
@@ -252,49 +277,48 @@ def score_texts(
     query: TokenEmbeddings,
     docs: Sequence[Doc],
     first_stage: NDArray[np.float32] | None = None,
-    due: Deadline = NEVER,
+    deadline: Deadline = NEVER,
 ) -> ScoredDocs:
-    """Documents, encoded live, however long it takes, with all of their passages that can be read
-    in time."""
-    ready = TextCandidates.of_texts(reranker, query, docs, first_stage)
+    """Encodes and scores documents: their first passages however long it takes, then as many
+    further passages as the deadline allows."""
+    candidates = TextCandidates.of_texts(reranker, query, docs, first_stage)
     passages = reranker.usage.passages
-    scoring = Scoring(ready, Scheduler(), reranker.cost, WORDS_AT_ONCE, passages)
+    scoring = Scoring(candidates, Scheduler(), reranker.cost, WORDS_AT_ONCE, passages)
     scoring.first(NEVER)
-    scoring.further(due)
+    scoring.further(deadline)
     return scoring.placed(live=True)
 
 
-def get_passage(placed: ScoredDocs, place: int = 0) -> ReadPassage | None:
-    """The passage that a document was ranked by, or None where it was read as a whole."""
-    start, stop = placed.spans[place].tolist()
+def get_passage(scored: ScoredDocs, place: int = 0) -> ReadPassage | None:
+    """The passage that a document was ranked by; None if the model read the whole text."""
+    start, stop = scored.spans[place].tolist()
     if stop < 0:
         return None
-    further, truncated = float(placed.further[place]), bool(placed.truncated[place])
-    return ReadPassage(int(placed.numbers[place]), int(start), int(stop), further, truncated)
+    further, truncated = float(scored.further[place]), bool(scored.truncated[place])
+    return ReadPassage(int(scored.numbers[place]), int(start), int(stop), further, truncated)
 
 
 def _passage_notes(reranker: Reranker, passage: ReadPassage | None) -> Iterator[str]:
-    if passage is not None:
+    if passage is None:
+        return
+    yield (
+        f"The document is longer than the {reranker.usage.doc_length} words that the model reads "
+        f"at once: this explains its best passage, number {passage.number + 1}"
+        + (", of those that were read." if passage.truncated else ".")
+    )
+    if passage.further and reranker.usage.passages.first:
         yield (
-            f"The document is longer than the {reranker.usage.doc_length} words that the model "
-            f"reads at once; what is explained is its best passage, number {passage.number + 1}"
-            + (", of those that were read." if passage.truncated else ".")
+            f"The first passage counts for {reranker.usage.passages.first:g} of the score: the "
+            "difference is in what other passages add."
         )
-        if passage.further and reranker.usage.passages.first:
-            yield (
-                f"So much as {reranker.usage.passages.first:g} of the score is the first passage's "
-                "instead: the difference is what other passages add."
-            )
 
 
-def _terms(root: ScorePart, words: tuple[str, ...]) -> tuple[QueryTerm, ...]:
-    """What each query word added: the same parts, summed the other way."""
-    paths = list(_paths(root, ""))
-    by_path = [(name, _by_term(path, len(words))) for name, path in paths]
-    whole = _by_term(root, len(words))
+def _sum_terms(root: ScorePart, count: int) -> tuple[QueryTerm, ...]:
+    """What each query word adds: the same parts, summed by word."""
+    by_path = [(name, _sum_by_term(path, count)) for name, path in _paths(root, "")]
+    whole = _sum_by_term(root, count)
     return tuple(
-        QueryTerm(q, whole[q], {name: values[q] for name, values in by_path})
-        for q in range(len(words))
+        QueryTerm(q, whole[q], {name: values[q] for name, values in by_path}) for q in range(count)
     )
 
 
@@ -306,7 +330,7 @@ def _paths(part: ScorePart, prefix: str) -> Iterator[tuple[str, ScorePart]]:
             yield from _paths(child, f"{child.name}: ")
 
 
-def _by_term(part: ScorePart, terms: int) -> list[float]:
+def _sum_by_term(part: ScorePart, terms: int) -> list[float]:
     by_term: list[list[float]] = [[] for _ in range(terms)]
     waiting = [part]
     while waiting:
@@ -318,27 +342,18 @@ def _by_term(part: ScorePart, terms: int) -> list[float]:
     return [math.fsum(values) for values in by_term]
 
 
-def _notes(
-    reranker: Reranker,
-    query: TokenizedText,
-    doc: TokenizedText,
-    first_stage: float | None,
-    stored: TokenEmbeddings | None,
+def _score_notes(
+    reranker: Reranker, first_stage: float | None, *, is_stored: bool
 ) -> Iterator[str]:
-    yield from query.notes("query")
-    yield from doc.notes("document")
-    if reranker.model.first_stage_weight is not None and first_stage is None:
-        yield "The model mixes in the first stage's score, which was not given: it is left out."
-    yield from _precision(reranker, stored)
-    if reranker.fast_model.info.uses_subwords and reranker.fast_model is not reranker.model:
-        yield "Layers are rounded for speed: beside other documents the score's last digits differ."
-
-
-def _precision(reranker: Reranker, stored: TokenEmbeddings | None) -> Iterator[str]:
     """Which of the scores that a document can have is explained, where there is more than one."""
-    if stored is not None:
-        yield "What is explained is the score of the document's words as the store has them."
+    if reranker.model.first_stage_weight is not None and first_stage is None:
+        yield "The model adds the first stage's score, which was not given: it is left out."
+    is_rounded = reranker.fast_model is not reranker.model
+    if is_stored:
+        yield "This explains the score of the document's embeddings in the store."
     elif reranker.exact:
-        yield "What is explained is the exact score, of unrounded layers."
-    elif reranker.fast_model is not reranker.model or reranker.device is None:
-        yield "What is explained is the score as ranked, of layers rounded for speed."
+        yield "This explains the exact score, of unrounded layers."
+    elif is_rounded or reranker.device is None:
+        yield "This explains the score as ranked, of layers that are rounded for speed."
+    if reranker.fast_model.info.uses_subwords and is_rounded:
+        yield "Layers are rounded for speed: beside other documents the score's last digits differ."

@@ -61,32 +61,32 @@ def has_kernels(model: Model) -> bool:
     return bool(model.scoring_heads()) and set(model.info.summands) <= {"log", "length"}
 
 
-def explain_kernels(case: ScoredPair) -> Attribution:
+def explain_kernels(pair: ScoredPair) -> Attribution:
     """By the model's own sums over paths, query words and kernels."""
-    kernels: Kernels = case.model.config.kernels
-    scoring_heads = case.model.scoring_heads()
+    kernels: Kernels = pair.model.config.kernels
+    scoring_heads = pair.model.scoring_heads()
     names = _matrix_names(len(scoring_heads))
     paths: list[KernelPath] = []
     similarities: list[Values] = []
-    strength = np.zeros((case.num_doc_tokens, len(kernels)))  # (D, K)
+    strength = np.zeros((pair.num_doc_tokens, len(kernels)))  # (D, K)
     for number, readout in enumerate(scoring_heads):
-        similarity = _similarity(case, readout)  # (Q, D)
+        similarity = _similarity(pair, readout)  # (Q, D)
         # In the model's precision: a narrow kernel sees the last bit of a similarity.
         each = [compute_kernel(similarity, kernels, number) for number in range(len(kernels))]
         values = np.stack(each, axis=2).astype(np.float64)  # (Q, D, K)
-        paths += _paths(case, readout, number, values)
+        paths += _paths(pair, readout, number, values)
         similarities.append(to_float64(similarity))
         if len(values):
             strength = np.maximum(strength, values.max(0))
     shares = np.stack([path.shares for path in paths]).sum(0)  # (Q, D, K)
     nearest = find_nearest_kernels(similarities[0], kernels)
-    parts = tuple(_tree(path, case.query_tokens, kernels) for path in paths)
+    parts = tuple(_tree(path, pair.query_tokens, kernels) for path in paths)
     return Attribution(
         is_additive=True,
         parts=parts,
         signals=make_kernel_signals(kernels, [_column(path) for path in paths], strength, nearest),
         marks=make_marks(shares, similarities[0], nearest),
-        rest=(make_remainder(parts, shares, WITHOUT_WORDS if markers(case) else TOGETHER),),
+        rest=(make_remainder(parts, shares, WITHOUT_WORDS if markers(pair) else TOGETHER),),
         matrices=tuple(map(to_matrix, names, similarities)),
     )
 
@@ -107,20 +107,20 @@ def name_paths(model: Model, summand: str) -> list[str]:
     return names if summand == "log" and len(names) > 1 else [summand]
 
 
-def _similarity(case: ScoredPair, readout: ScoringHead) -> NDArray[np.float32]:
+def _similarity(pair: ScoredPair, readout: ScoringHead) -> NDArray[np.float32]:
     """(Q, D)."""
-    query = case.query.vectors[0].reshape(case.query.mask.shape[1], -1)
-    doc = case.doc.vectors[0].reshape(case.doc.mask.shape[1], -1)
-    read = query[: len(case.query_tokens), readout.query_columns]
-    return to_array(read @ doc[: case.num_doc_tokens, readout.doc_columns].T)
+    query = pair.query.vectors[0].reshape(pair.query.mask.shape[1], -1)
+    doc = pair.doc.vectors[0].reshape(pair.doc.mask.shape[1], -1)
+    read = query[: len(pair.query_tokens), readout.query_columns]
+    return to_array(read @ doc[: pair.num_doc_tokens, readout.doc_columns].T)
 
 
 def _paths(
-    case: ScoredPair, readout: ScoringHead, number: int, values: Values
+    pair: ScoredPair, readout: ScoringHead, number: int, values: Values
 ) -> Iterator[KernelPath]:
     """The log path of one match matrix, and the length path where the model has one."""
-    model, parts = case.model, case.output.parts
-    weight = to_float64((case.query.idf if model.info.has_term_weights else case.query.mask)[0])
+    model, parts = pair.model, pair.output.parts
+    weight = to_float64((pair.query.idf if model.info.has_term_weights else pair.query.mask)[0])
     weight = weight[: len(values), None]  # (Q, 1)
     counts = values.sum(1)  # (Q, K)
     matrices = len(model.scoring_heads())
@@ -128,7 +128,7 @@ def _paths(
     ngram = number % math.isqrt(matrices) + 1
 
     left = np.maximum(counts[:, None] - values, 0)  # (Q, D, K), counts without each word
-    empty = markers(case)
+    empty = markers(pair)
 
     log = to_float64(readout.log)  # (K,)
     signal = weight * log_counts(counts)  # (Q, K)
@@ -145,11 +145,11 @@ def _paths(
         log,
         signal,
         _own(parts["log"], number)[: len(values)],
-        spread_over_windows(shares, 0, ngram - 1, case.num_doc_tokens)[0],
+        spread_over_windows(shares, 0, ngram - 1, pair.num_doc_tokens)[0],
     )
     if "length" in model.info.summands:
         by_length = to_float64(readout.length)  # (K,)
-        words = case.num_doc_tokens
+        words = pair.num_doc_tokens
         signal = weight * counts / (words + 1)  # (Q, K)
         if empty:
             shares = by_length * weight[:, None] * values / (words + 1)
@@ -165,9 +165,9 @@ def _paths(
         )
 
 
-def markers(case: ScoredPair) -> list[int]:
+def markers(pair: ScoredPair) -> list[int]:
     """The places of [CLS] and [SEP] in the document: all that is left of it without words."""
-    return [place for place, piece in enumerate(case.doc_tokens) if piece in MARKERS]
+    return [place for place, piece in enumerate(pair.doc_tokens) if piece in MARKERS]
 
 
 def log_counts(counts: Values) -> Values:

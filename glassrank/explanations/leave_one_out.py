@@ -1,90 +1,131 @@
-"""Any model: what the score loses when a word is left out, of a model over pieces all of a word.
+"""Ablation, for any model: what the score loses when a word is left out.
 
-This needs nothing but scores, so it works for models that nobody has written an explainer for. It
-sees each word alone: of two words that do the same job each seems worth little, because the other
-stays. What the words do together is kept as a part of its own.
+This needs only scores, so it works for every model. It sees each word alone: of two words that do
+the same job each seems worth little, because the other stays. What the words add together is a part
+of its own.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from glassrank.explanations.attribution import Attribution, ScoredPair, scale_columns, to_matrix
-from glassrank.explanations.structure import Mark, PathShare, QueryTerm, ScorePart, Signal
+from glassrank.explanations.attribution import (
+    Attribution,
+    ScoredPair,
+    make_part,
+    make_signal,
+    scale_columns,
+    to_matrix,
+)
+from glassrank.explanations.structure import Mark, QueryTerm, ScorePart, Signal
 from glassrank.explanations.subword_merging import group_subwords, merge_runs, share_evenly
-from glassrank.models.model import TokenBatch, no_gradients, to_array
+from glassrank.models.model import TokenBatch, TokenEmbeddings, no_gradients, to_array
 from glassrank.models.text_batches import make_batch
 
 APPROXIMATE = (
-    "Approximate: a word's value is what the score loses without it; what the words do together "
+    "Approximate: a word's value is what the score loses without it; what the words add together "
     "is a part of its own."
 )
-ENOUGH = 0.25
-"""Of what the most important word is worth: words below are not coloured."""
+SUBWORDS_APPROXIMATE = (
+    "Approximate: a word's value is what the score loses without it, in either text; subwords of a "
+    "word share evenly, and what words add together is a part of its own."
+)
+MIN_SALIENT_SHARE = 0.25
+"""Of the most important word's value: words below get no colour."""
+MAX_ABLATIONS = 64
+"""Each costs as much as ranking one document."""
+TOGETHER = "together"
 _TOKENS_AT_ONCE = 2048
 
 Units = Sequence[Sequence[int]]
-"""What is left out at once: the places of one word each, or of several pieces."""
+"""The places of the tokens that are left out together: a word, its subwords, or a run of words."""
 
 
-def explain_leave_one_out(case: ScoredPair) -> Attribution:
+def explain_leave_one_out(pair: ScoredPair) -> Attribution:
     """The score as a sum over query words; marks by leaving out document words."""
-    terms, words = ablate_query(case), ablate_doc(case)
-    score = case.output.score.item()
-    similarity = case.output.parts.get("similarity")
-    matrix = None if similarity is None else case.trim_padding(similarity)
+    terms, words = ablate_query(pair), ablate_doc(pair)
+    score = pair.output.score.item()
+    similarity = pair.output.parts.get("similarity")
+    matrix = None if similarity is None else pair.trim_padding(similarity)
     return Attribution(
         is_additive=False,
         parts=(
-            *(ScorePart(case.query_tokens[q], "term", value, q) for q, value in enumerate(terms)),
-            ScorePart("together", "constant", score - math.fsum(terms)),
+            *(ScorePart(pair.query_tokens[q], "term", value, q) for q, value in enumerate(terms)),
+            make_part(TOGETHER, score, terms),
         ),
         signals=(make_ablation_signal(words),),
         marks=make_ablation_marks(words, matrix),
-        rest=(ScorePart("together", "constant", score - math.fsum(words)),),
+        rest=(make_part(TOGETHER, score, words),),
         matrices=() if matrix is None else (to_matrix("similarity", matrix),),
         notes=(APPROXIMATE,),
     )
 
 
-def _one_by_one(words: int) -> Units:
-    return [[place] for place in range(words)]
+def explain_leave_one_out_subwords(pair: ScoredPair) -> Attribution:
+    """For a model that keeps no token apart, such as a bi-encoder: leaves out whole words."""
+    runs = merge_runs(group_subwords(pair.doc_tokens), MAX_ABLATIONS)
+    shares = share_evenly(ablate_doc(pair, runs), runs, pair.num_doc_tokens)
+    parts = ablate_query_parts(pair)
+    no_attention = np.zeros((len(pair.query_tokens), pair.num_doc_tokens))
+    return Attribution(
+        is_additive=False,
+        parts=parts,
+        signals=(make_ablation_signal(shares),),
+        marks=make_subword_marks(pair, runs, [shares], no_attention),
+        rest=(make_part(TOGETHER, pair.score, shares),),
+        matrices=(),
+        terms=make_terms(parts),
+        notes=(SUBWORDS_APPROXIMATE,),
+    )
 
 
-def ablate_query(case: ScoredPair, units: Units | None = None) -> list[float]:
-    """Word by word, or unit by unit."""
-    score = case.output.score.item()
+def ablate_query(pair: ScoredPair, units: Units | None = None) -> list[float]:
+    """What the score loses without each word of the query, or each unit."""
+    model = pair.model
+    units = _list_places(len(pair.query_tokens)) if units is None else units
+    return _ablate(
+        pair,
+        iter_ablated(pair.query_batch, units, pair.doc.mask.shape[1]),
+        lambda batch: (model.encode_query(batch), pair.doc.rows([0] * len(batch.ids))),
+    )
+
+
+def ablate_doc(pair: ScoredPair, units: Units | None = None) -> list[float]:
+    """What the score loses without each word of the document, or each unit; encodes the others
+    again."""
+    model = pair.model
+    units = _list_places(pair.num_doc_tokens) if units is None else units
+    return _ablate(
+        pair,
+        iter_ablated(pair.doc_batch, units, pair.query.mask.shape[1]),
+        lambda batch: (model.expand(pair.query, len(batch.ids)), model.encode_doc(batch)),
+    )
+
+
+def _ablate(
+    pair: ScoredPair,
+    batches: Iterator[TokenBatch],
+    encode: Callable[[TokenBatch], tuple[TokenEmbeddings, TokenEmbeddings]],
+) -> list[float]:
+    score = pair.output.score.item()
     lost: list[float] = []
-    units = _one_by_one(len(case.query_tokens)) if units is None else units
-    for part in iter_ablated(case.query_batch, units, case.doc.mask.shape[1]):
-        case.check_deadline()
-        same = case.doc.rows([0] * len(part.ids))
-        with no_gradients(case.model):
-            left = case.model.interact(case.model.encode_query(part), same).score
+    for batch in batches:
+        pair.check_deadline()
+        with no_gradients(pair.model):
+            left = pair.model.interact(*encode(batch)).score
         lost += (score - to_array(left).astype(np.float64)).tolist()
     return lost
 
 
-def ablate_doc(case: ScoredPair, units: Units | None = None) -> list[float]:
-    """The same for document words, of which the others are encoded anew."""
-    score = case.output.score.item()
-    lost: list[float] = []
-    units = _one_by_one(case.num_doc_tokens) if units is None else units
-    for part in iter_ablated(case.doc_batch, units, case.query.mask.shape[1]):
-        case.check_deadline()
-        same = case.model.expand(case.query, len(part.ids))
-        with no_gradients(case.model):
-            left = case.model.interact(same, case.model.encode_doc(part)).score
-        lost += (score - to_array(left).astype(np.float64)).tolist()
-    return lost
+def _list_places(count: int) -> Units:
+    return [[place] for place in range(count)]
 
 
 def iter_ablated(batch: TokenBatch, units: Units, beside: int) -> Iterator[TokenBatch]:
-    """The text without its first unit, without its second, and so on, some at a time, as another
-    text of so many words stands beside each. A text of one word becomes one of padding, since a
-    model cannot read nothing."""
+    """Batches of the text without its first unit, without its second, and so on. `beside` is the
+    length of the other text. A text of one unit becomes padding: models read no empty text."""
     ids = to_array(batch.ids)[0, to_array(batch.mask)[0] > 0]
     device = None if isinstance(batch.ids, np.ndarray) else batch.ids.device
     step = max(1, _TOKENS_AT_ONCE // (len(ids) + beside))
@@ -94,10 +135,8 @@ def iter_ablated(batch: TokenBatch, units: Units, beside: int) -> Iterator[Token
 
 
 def make_ablation_signal(lost: Sequence[float]) -> Signal:
-    """One kind of evidence: that the score is lower without a word."""
-    total = math.fsum(lost)
-    strength = scale_columns(np.array([lost]))
-    return Signal("left out", None, None, (PathShare("words", None, None, total),), total, strength)
+    """The one kind of evidence: the score is lower without a word."""
+    return make_signal("left out", {"words": math.fsum(lost)}, scale_columns(np.array([lost])))
 
 
 def make_ablation_marks(lost: Sequence[float], similarity: Any) -> tuple[Mark, ...]:
@@ -112,75 +151,44 @@ def make_ablation_marks(lost: Sequence[float], similarity: Any) -> tuple[Mark, .
     )
 
 
-def select_salient(lost: Sequence[float], share: float = ENOUGH) -> list[bool]:
-    """Whether a word is worth a colour: it adds to the score, and not little beside the others."""
-    enough = max(lost, default=0.0) * share
-    return [share > 0 and share >= enough for share in lost]
+def select_salient(values: Sequence[float], share: float = MIN_SALIENT_SHARE) -> list[bool]:
+    """Whether each word adds to the score, and at least this share of what the best word adds."""
+    least = max(values, default=0.0) * share
+    return [value > 0 and value >= least for value in values]
 
 
-PIECES_APPROXIMATE = (
-    "Approximate: a word's value is what the score loses without it, in either text; pieces of a "
-    "word share evenly, and what words do together is a part of its own."
-)
-MOST_TEXTS = 64
-"""Each is as much work as ranking one document."""
-
-
-def explain_leave_one_out_subwords(case: ScoredPair) -> Attribution:
-    """For a model that keeps no pieces apart, as one of single vectors: texts without a word."""
-    runs = merge_runs(group_subwords(case.doc_tokens), MOST_TEXTS)
-    shares = share_evenly(ablate_doc(case, runs), runs, case.num_doc_tokens)
-    parts = ablate_query_parts(case)
-    nowhere = np.zeros((len(case.query_tokens), case.num_doc_tokens))
-    return Attribution(
-        is_additive=False,
-        parts=parts,
-        signals=(make_ablation_signal(shares),),
-        marks=make_subword_marks(case, runs, [shares], nowhere),
-        rest=(together(case, shares),),
-        matrices=(),
-        terms=make_terms(parts),
-        notes=(PIECES_APPROXIMATE,),
-    )
-
-
-def ablate_query_parts(case: ScoredPair) -> tuple[ScorePart, ...]:
-    """The score as a sum over the query's pieces, without [CLS] and [SEP], which cannot be left
-    out, and what they do together."""
-    words = group_subwords(case.query_tokens)
-    lost = ablate_query(case, words)
-    shares = share_evenly(lost, words, len(case.query_tokens))
+def ablate_query_parts(pair: ScoredPair) -> tuple[ScorePart, ...]:
+    """The score as a sum over the query's subwords, without [CLS] and [SEP], and what they add
+    together."""
+    words = group_subwords(pair.query_tokens)
+    lost = ablate_query(pair, words)
+    shares = share_evenly(lost, words, len(pair.query_tokens))
     terms = [
-        ScorePart(case.query_tokens[place], "term", shares[place], place)
+        ScorePart(pair.query_tokens[place], "term", shares[place], place)
         for word in words
         for place in word
     ]
-    return (*terms, together(case, [term.value for term in terms]))
+    return (*terms, make_part(TOGETHER, pair.score, (term.value for term in terms)))
 
 
 def make_terms(parts: Sequence[ScorePart]) -> tuple[QueryTerm, ...]:
-    """What each query word added, where the parts say so at their top."""
+    """What each query word adds, where the parts are those of query words."""
     return tuple(QueryTerm(p.number, p.value, {}) for p in parts if p.number is not None)
 
 
-def together(case: ScoredPair, shares: Sequence[float]) -> ScorePart:
-    """What is left of the score when each word has its share."""
-    return ScorePart("together", "constant", case.score - math.fsum(shares))
-
-
 def make_subword_marks(
-    case: ScoredPair,
+    pair: ScoredPair,
     units: Units,
     by_signal: Sequence[Sequence[float]],  # (S, D)
     attention: Any,  # (Q, D)
 ) -> tuple[Mark, ...]:
-    """A piece is coloured by the signal that adds most to it, where its word stands out. Attention
-    is no similarity: it only says which query piece looks at it most."""
+    """A subword has the colour of the signal that adds most to it, if its word is salient.
+    `attention` only says which query subword attends to it most."""
     shares = [math.fsum(values) for values in zip(*by_signal, strict=True)]  # (D,)
     whole = [math.fsum(shares[place] for place in unit) for unit in units]
-    chosen = zip(units, select_salient(whole), strict=True)
-    coloured = {place for unit, stands_out in chosen if stands_out for place in unit}
-    terms = _closest(case, attention)
+    salient = zip(units, select_salient(whole), strict=True)
+    coloured = {place for unit, is_salient in salient if is_salient for place in unit}
+    terms = _find_closest(pair, attention)
     return tuple(
         Mark(
             terms[place],
@@ -194,24 +202,24 @@ def make_subword_marks(
     )
 
 
-def _closest(case: ScoredPair, attention: Any) -> list[int | None]:
-    """Of each document piece the query piece that looks at it most. [CLS] and [SEP], which look at
-    everything and are looked at by everyone, are left out on both sides."""
-    rows = _own_places(case.query_tokens)
-    terms: list[int | None] = [None] * case.num_doc_tokens
-    for place in _own_places(case.doc_tokens) if rows else ():
+def _find_closest(pair: ScoredPair, attention: Any) -> list[int | None]:
+    """For each document subword the query subword that attends to it most, without [CLS] and [SEP],
+    which attend to everything."""
+    rows = _list_subwords(pair.query_tokens)
+    terms: list[int | None] = [None] * pair.num_doc_tokens
+    for place in _list_subwords(pair.doc_tokens) if rows else ():
         terms[place] = rows[int(attention[rows, place].argmax())]
     return terms
 
 
-def scale_subwords(weights: Any, pieces: Sequence[str]) -> tuple[float, ...]:
-    """Weights (D,) as parts of the largest that a piece of the text has: [CLS] and [SEP] would
-    leave all others pale."""
-    places = _own_places(pieces)
+def scale_subwords(weights: Any, tokens: Sequence[str]) -> tuple[float, ...]:
+    """Divides weights (D,) by the largest of a subword: [CLS] and [SEP] would leave all others
+    pale."""
+    places = _list_subwords(tokens)
     values = np.asarray(weights)
     largest = values[places].max() if places else 0.0
     return tuple((values / largest if largest > 0 else values).clip(0, 1).tolist())
 
 
-def _own_places(pieces: Sequence[str]) -> list[int]:
-    return [place for word in group_subwords(pieces) for place in word]
+def _list_subwords(tokens: Sequence[str]) -> list[int]:
+    return [place for word in group_subwords(tokens) for place in word]

@@ -122,7 +122,7 @@ def test_what_is_explained_is_the_score_that_search_lists(call: Call, index: Pat
         for hit in listed:
             found = json.loads(call("explain", "my.index", QUERY, hit["doc_id"], *options).stdout)
             scores.append(found["score"])
-            said[way] = [note for note in found["notes"] if "What is explained" in note]
+            said[way] = [note for note in found["notes"] if "This explains the" in note]
         assert scores == pytest.approx([hit["score"] for hit in listed], abs=2e-5)
     assert len(listed) == 3
     assert "unrounded" in said["exact"][0] and "store" in said["stored"][0]

@@ -46,7 +46,7 @@ SMALL_PIECES: dict[str, dict[str, object]] = {
     "maxsim": {"encoder": _ENCODER, "size": 8},
     "single_vector": {"encoder": _ENCODER},
 }
-explain_pieces = partial(explain, pieces=True)
+explain_pieces = partial(explain, subwords=True)
 """By pieces, as the models read them: what is measured, before it is added up for words."""
 
 TRANSFORMERS = ("bert", "mores")

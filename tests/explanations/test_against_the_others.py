@@ -265,8 +265,8 @@ def test_models_that_rank_all_need_not_rank_to_say_who_placed_a_document(
     pipeline = Pipeline(index, [made("knrm"), made("tk")], calibrate=False)
     assert {hit.stage for hit in pipeline(QUERY, k=10)} == {2}
     expected = explain_docs(pipeline, QUERY, ["0"])
-    monkeypatch.setattr("glassrank.explanations.hits._MOST_ENCODED", 0)
-    monkeypatch.setattr(pipeline, "stages", None)
+    monkeypatch.setattr("glassrank.explanations.hits._MAX_ENCODED", 0)
+    monkeypatch.setattr(pipeline, "stream", None)
     found = explain_docs(pipeline, QUERY, ["0"])
     assert [one.model for one in found] == ["tk"] and found == expected
     (missed,) = explain_docs(pipeline, QUERY, ["5"])  # which the first stage does not find
@@ -278,7 +278,7 @@ def test_a_deadline_cuts_the_others_short_and_the_count_says_so(
 ) -> None:
     index = Index.build([Doc(str(n), TEXTS[n % 5]) for n in range(100)], tmp_path / "index")
     pipeline = Pipeline(index, made("tk"), calibrate=False)
-    monkeypatch.setattr("glassrank.explanations.candidate_baseline._MOST_LIVE", 1000)
+    monkeypatch.setattr("glassrank.explanations.candidate_baseline._MAX_ENCODED", 1000)
     (found,) = explain_docs(pipeline, QUERY, ["0"])
     assert found.against is not None and (found.against.docs, found.against.of) == (100, 100)
     time = ticking(monkeypatch)
@@ -318,7 +318,7 @@ def test_of_long_documents_few_are_encoded_to_compare_with(
     assert passages > 10
     counts = []
     for most in (1, 6 * passages, 1000):
-        monkeypatch.setattr("glassrank.explanations.candidate_baseline._MOST_LIVE", most)
+        monkeypatch.setattr("glassrank.explanations.candidate_baseline._MAX_ENCODED", most)
         (found,) = explain_docs(pipeline, QUERY, ["0"])
         assert found.against is not None
         counts.append(found.against.docs)

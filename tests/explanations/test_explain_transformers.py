@@ -18,10 +18,10 @@ from piece_cases import (
     texts,
 )
 
-from glassrank.explanations import transformers
 from glassrank.explanations.subword_merging import group_subwords
 from glassrank.models.io.model_folder import SavedModel, Usage
 from glassrank.rerank import Reranker
+from glassrank.research.papers.explainers import transformers
 from glassrank.research.papers.mores import MORES
 
 every_transformer = pytest.mark.parametrize("name", TRANSFORMERS)
@@ -166,7 +166,7 @@ def test_how_much_is_computed_at_once_does_not_matter(
 ) -> None:
     own = own_reranker(name)
     found = explain_pieces(own, QUERY, DEFINITION)
-    monkeypatch.setattr(transformers, "_PIECES_AT_ONCE", 80)
+    monkeypatch.setattr(transformers, "_TOKENS_AT_ONCE", 80)
     monkeypatch.setattr("glassrank.explanations.leave_one_out._TOKENS_AT_ONCE", 80)
     again = explain_pieces(own, QUERY, DEFINITION)
     for mark, other in zip(found.marks, again.marks, strict=True):
@@ -176,7 +176,7 @@ def test_how_much_is_computed_at_once_does_not_matter(
 
 
 def test_long_documents_are_left_out_in_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transformers, "MOST_TEXTS", 2)
+    monkeypatch.setattr(transformers, "MAX_ABLATIONS", 2)
     own = own_reranker("bert")
     found = explain_pieces(own, QUERY, "androgen therapy of cells")
     shares = [mark.share for mark in found.marks]
@@ -184,5 +184,5 @@ def test_long_documents_are_left_out_in_runs(monkeypatch: pytest.MonkeyPatch) ->
         lost = found.score - own.scores(QUERY, [rest]).values[0]
         for place in places:
             assert shares[place] == pytest.approx(lost / len(places), abs=1e-5)
-    assert any("4 words were left out in 2 runs" in note for note in found.notes)
+    assert any("4 words are left out in 2 runs" in note for note in found.notes)
     assert not any("runs" in note for note in explain_pieces(own, QUERY, "of cells").notes)

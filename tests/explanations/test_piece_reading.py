@@ -128,15 +128,15 @@ def test_what_was_cut_is_said() -> None:
     text = "receptor define androgen cells 😀"  # six pieces and an unknown one
     assert "cut" not in notes(piece_reranker(piece_ranker("mores")), text=text)
     own = piece_reranker(piece_ranker("mores"), doc_length=6, most_passages=1)
-    assert "first 4 pieces of the document; 3 pieces were cut." in notes(own, text=text)
+    assert "first 4 subwords of the document; 3 subwords were cut." in notes(own, text=text)
     own = piece_reranker(piece_ranker("mores", text={"doc_words": 3}), most_passages=1)
-    assert "first 5 pieces of the document; 2 words were cut." in notes(own, text=text)
+    assert "first 5 subwords of the document; 2 words were cut." in notes(own, text=text)
     own = piece_reranker(
         piece_ranker("mores", text={"doc_words": 3}), doc_length=6, most_passages=1
     )
-    assert "first 4 pieces of the document; 1 pieces and 2 words were cut." in notes(own, text=text)
+    assert "first 4 subwords of the document; 1 subwords and 2 words were cut." in notes(own, text=text)
     own = piece_reranker(piece_ranker("mores"), query_length=4)
-    assert "first 2 pieces of the query; 5 pieces were cut." in notes(own, query=text)
+    assert "first 2 subwords of the query; 5 subwords were cut." in notes(own, query=text)
     own = piece_reranker(piece_ranker("mores"))
     assert "document's pieces 1 are not in the vocabulary" in notes(own, text=text)
 
@@ -149,7 +149,7 @@ def test_what_berts_positions_cut_is_said_too() -> None:
     found = explain_pieces(own, query, text)
     assert len(found.doc.words) == len(found.marks) == 32
     assert (found.doc.cut, found.doc.words[-1].text) == (3, "define")
-    assert "first 32 pieces of the document; 3 pieces were cut." in " ".join(found.notes)
+    assert "first 32 subwords of the document; 3 subwords were cut." in " ".join(found.notes)
     just_fits = explain_pieces(own, query, " ".join(["define"] * 31))
     assert (just_fits.doc.cut, just_fits.doc.words[-1].text) == (0, "[SEP]")
     without_end = explain_pieces(own, query, " ".join(["define"] * 32))

@@ -15,7 +15,7 @@ from piece_cases import (
     texts,
 )
 
-from glassrank.explanations import transformers
+from glassrank.research.papers.explainers import transformers
 
 every_variant = pytest.mark.parametrize(("name", "changes"), VARIANTS)
 
@@ -100,7 +100,7 @@ def test_attention_is_to_the_document_as_it_was_ranked() -> None:
     _, doc = texts(live)
     encoded = own.model.encode_doc(batch_of(doc))
     rounded = encoded._replace(vectors=encoded.vectors.detach().round())
-    found = explain_pieces(own, QUERY, DEFINITION, words=rounded)
+    found = explain_pieces(own, QUERY, DEFINITION, embeddings=rounded)
     with torch.no_grad():
         asked = own.model.encode_query(batch_of(texts(live)[0]))
         out = own.model.interact(asked, rounded, explain=True)  # type: ignore[call-arg]
@@ -114,7 +114,7 @@ def test_the_largest_matrix_is_left_out_where_nobody_could_read_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     own = own_reranker("mores")
-    monkeypatch.setattr(transformers, "LARGEST", 12)
+    monkeypatch.setattr(transformers, "MAX_DRAWN", 12)
     short, long = explain_pieces(own, QUERY, "therapy"), explain_pieces(own, QUERY, DEFINITION)
     assert "document module, layer 2" in by_name(short)
     assert "document module, layer 2" not in by_name(long)

@@ -19,7 +19,6 @@ from glassrank.explanations.attribution import Attribution, ScoredPair
 from glassrank.explanations.changes import apply_change
 from glassrank.explanations.leave_one_out import explain_leave_one_out
 from glassrank.explanations.reading import read, word_spans
-from glassrank.explanations.summands import explain_ensemble
 from glassrank.index import Index
 from glassrank.index.methods import RM3, expand
 from glassrank.index.scoring import BM25
@@ -27,6 +26,7 @@ from glassrank.index.search import search
 from glassrank.index.snippets import MAX_CHARS_READ, SnippetMaker
 from glassrank.rerank import Reranker
 from glassrank.research.papers.ensemble import Ensemble
+from glassrank.research.papers.explainers.members import explain_ensemble
 from glassrank.serve import Options
 from glassrank.text import EnglishAnalyzer
 from glassrank.types import Doc

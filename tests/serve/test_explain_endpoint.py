@@ -8,7 +8,7 @@ from small_service import COUNT, message
 from starlette.testclient import TestClient
 
 from glassrank.explanations import Change, Explanation, compare, explain, explain_docs, what_if
-from glassrank.explanations.candidate_baseline import ranked_passage
+from glassrank.explanations.candidate_baseline import find_ranked_passage
 from glassrank.index import Index
 from glassrank.rerank import Pipeline, Reranker
 from glassrank.serve import Options
@@ -52,7 +52,7 @@ def own(
 ) -> Explanation:
     """What Python says, by the words that the store has."""
     (found,) = explain_docs(pipeline, QUERY, [doc_id], method=method)
-    passage = ranked_passage(pipeline.stages[0], QUERY, doc_id, first_stage)
+    passage = find_ranked_passage(pipeline.stages[0], QUERY, doc_id, first_stage)
     alone = explain(
         pipeline.reranker,
         QUERY,

@@ -1,9 +1,9 @@
 """TK windowed: the score is a sum over window sizes and windows.
 
 A window's strength is an exponential of a sum over query words and kernels. It is divided exactly:
-a window in which that sum is zero would have the strength 1, its base, and what differs from the
-base is divided in proportion to the summands. A document word's share is what the score would lose
-if the word were not counted, as in TK; windows then find new ranks.
+a window whose sum is zero has the strength 1, its base, and the difference to the base is divided
+in proportion to the summands. A document word's share is what the score loses if the word is not
+counted, as in TK; windows then get new ranks.
 """
 
 import math
@@ -33,19 +33,19 @@ class Size:
     shares: Tensor  # (Q, D, K)
 
 
-def explain_windows(case: ScoredPair) -> Attribution:
+def explain_windows(pair: ScoredPair) -> Attribution:
     """By window sizes, windows and query words."""
-    model = case.model
+    model = pair.model
     assert isinstance(model, TKWindowed)
     kernels: Kernels = model.config.kernels
-    similarity = case.output.parts["similarity"][0, : len(case.query_tokens), : case.num_doc_tokens]
+    similarity = pair.output.parts["similarity"][0, : len(pair.query_tokens), : pair.num_doc_tokens]
     with torch.no_grad():
         values = kernel_values(similarity, model.kernels).cpu().double()  # (Q, D, K)
     similarity = similarity.cpu().double()
-    size_values = case.output.parts["sizes"][0].tolist()
+    size_values = pair.output.parts["sizes"][0].tolist()
     sizes = [_size(model, number, values, value) for number, value in enumerate(size_values)]
     shares = torch.stack([size.shares for size in sizes]).sum(0)  # (Q, D, K)
-    parts = tuple(_tree(size, case) for size in sizes)
+    parts = tuple(_tree(size, pair) for size in sizes)
     nearest = find_nearest_kernels(similarity, kernels)
     strength = values.amax(0) if len(values) else values.sum(0)  # (D, K)
     columns = [
@@ -63,8 +63,8 @@ def explain_windows(case: ScoredPair) -> Attribution:
 
 
 def _size(model: TKWindowed, number: int, values: Tensor, value: float) -> Size:
-    """`value` is the model's own, of this size. Exponentials magnify the rounding of 32-bit sums:
-    the last digits are the model's, too."""
+    """`value` is the model's own, of this size. Exponentials magnify the rounding of float32 sums:
+    the parts are corrected so that the last digits are the model's, too."""
     size = model.config.windows[number]
     kernel_weights = model.kernel_weights[number].detach().cpu().double()  # (K,)
     scale = model.scales[number].item()
@@ -93,9 +93,9 @@ def _size(model: TKWindowed, number: int, values: Tensor, value: float) -> Size:
 def _shares(
     model: TKWindowed, number: int, values: Tensor, counts: Tensor, score: Tensor
 ) -> Tensor:
-    """What is lost without each word (Q, D, K): its window's score changes, then the window's
-    strength, then perhaps the ranks of all windows. The loss is divided in proportion to what the
-    window's score loses."""
+    """What the score loses without each word (Q, D, K): its window's score changes, then the
+    window's strength, then perhaps the ranks of all windows. The loss is divided in proportion to
+    what the window's score loses."""
     scale = model.scales[number].item()
     kernel_weights = model.kernel_weights[number].detach().cpu().double()  # (K,)
     places = torch.arange(values.shape[1])  # (D,)
@@ -112,7 +112,7 @@ def _shares(
 
 
 def _logs(counts: Tensor) -> Tensor:
-    """Nothing from query words with no count at all."""
+    """Logarithms; zero for query words without any count."""
     return counts.clamp(min=FLOOR).log() * (counts.sum(-1, keepdim=True) != 0)
 
 
@@ -131,14 +131,14 @@ def _rank_weights(model: TKWindowed, number: int, scores: Tensor) -> Tensor:
     return torch.zeros_like(scores).scatter(1, order, weights)
 
 
-def _tree(size: Size, case: ScoredPair) -> ScorePart:
+def _tree(size: Size, pair: ScoredPair) -> ScorePart:
     windows = []
     by_term = size.summands.sum(2).T.tolist()  # (W, Q)
     for number, base in enumerate(size.base.tolist()):
-        start, stop = number * size.size, min((number + 1) * size.size, case.num_doc_tokens)
+        start, stop = number * size.size, min((number + 1) * size.size, pair.num_doc_tokens)
         terms = [
             ScorePart(term, "term", value, q)
-            for q, (term, value) in enumerate(zip(case.query_tokens, by_term[number], strict=True))
+            for q, (term, value) in enumerate(zip(pair.query_tokens, by_term[number], strict=True))
         ]
         name = f"words {start + 1} to {stop}"
         windows.append(
