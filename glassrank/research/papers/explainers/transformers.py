@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from glassrank.backends.attention import key_bias
+from glassrank.backends.attention import make_key_bias
 from glassrank.explanations.attribution import (
     Attribution,
     ScoredPair,
@@ -226,10 +226,10 @@ def _scores(pair: ScoredPair, model: MORES, masks: list[Tensor]) -> Tensor:
     doc = pair.doc if pair.doc.vectors.dim() == 5 else model.project(pair.doc)
     vectors = doc.vectors.to(head.weight)  # (1, D, blocks, 2, H)
     vectors = vectors.expand(max(map(len, masks)), *vectors.shape[1:])
-    query_bias = key_bias(pair.query.mask, vectors)
+    query_bias = make_key_bias(pair.query.mask, vectors)
     x = pair.query.vectors.to(head.weight)  # (1, Q, H)
     for number, (block, mask) in enumerate(zip(interaction.stack(), masks, strict=True)):
-        x = block(x, vectors[:, :, number], query_bias, key_bias(mask, vectors))  # (B, Q, H)
+        x = block(x, vectors[:, :, number], query_bias, make_key_bias(mask, vectors))  # (B, Q, H)
     logits = functional.linear(x[:, 0].float(), head.weight.float(), head.bias.float())
     score = logits[:, 1] - logits[:, 0] if interaction.config.two_logits else logits[:, 0]
     return score.double()
