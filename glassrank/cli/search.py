@@ -227,7 +227,7 @@ def _what_if(pipeline: "Pipeline", query: str, doc_id: str, change: "Change", js
     from rich.table import Table
 
     from glassrank.explanations import what_if_doc
-    from glassrank.explanations.structure import number
+    from glassrank.explanations.structure import format_number
 
     answer, ids = what_if_doc(pipeline, query, doc_id, change)
     if json:
@@ -236,7 +236,7 @@ def _what_if(pipeline: "Pipeline", query: str, doc_id: str, change: "Change", js
     moved = answer.moved[answer.doc]
     console.out.print(Text(f"query: {sanitize(answer.query)}\n\n{sanitize(answer.text)}\n"))
     console.out.print(
-        f"score {number(moved.score_before)} -> {number(moved.score_after)}, "
+        f"score {format_number(moved.score_before)} -> {format_number(moved.score_after)}, "
         f"rank {moved.rank_before} -> {moved.rank_after} of {len(ids)}"
     )
     others = [
@@ -250,8 +250,8 @@ def _what_if(pipeline: "Pipeline", query: str, doc_id: str, change: "Change", js
             str(row.rank_before),
             str(row.rank_after),
             Text(sanitize(doc_id)),
-            number(row.score_before),
-            number(row.score_after),
+            format_number(row.score_before),
+            format_number(row.score_after),
         )
     if others:
         console.out.print(table)

@@ -16,9 +16,9 @@ from glassrank.explanations.structure import (
     ExplanationData,
     Group,
     PairData,
-    colour,
-    line,
-    number,
+    format_number,
+    pick_colour,
+    pick_line_style,
 )
 from glassrank.explanations.terminal import draw, render_text
 from glassrank.settings import from_plain, to_plain
@@ -168,7 +168,7 @@ def _article(explanation: ExplanationData) -> str:
     kind = "an exact sum" if explanation.is_additive else "approximate parts"
     maps = "\n".join(parts.heat_map(matrix, explanation) for matrix in explanation.matrices)
     notes = "".join(f"<li>{parts.escaped(note)}</li>" for note in explanation.notes)
-    score = f"score <strong>{number(explanation.score)}</strong>, {kind}"
+    score = f"score <strong>{format_number(explanation.score)}</strong>, {kind}"
     differences = ""
     if explanation.against is not None:
         heading = parts.escaped(explanation.against.heading)
@@ -237,10 +237,10 @@ def style(marks: int) -> str:
     """With a colour and a line for each of so many signals or query words."""
     rules = [_STYLE.strip()]
     for place in range(marks):
-        tint = " ".join(str(int(colour(place)[at : at + 2], 16)) for at in (1, 3, 5))
+        tint = " ".join(str(int(pick_colour(place)[at : at + 2], 16)) for at in (1, 3, 5))
         rules.append(
             f"#by-signal:checked ~ main .s{place}, #by-term:checked ~ main .t{place}, "
             f".key.s{place}, .key.t{place} {{ background: rgb({tint} / .25); "
-            f"text-decoration: underline 2px {line(place)} {colour(place)}; }}"
+            f"text-decoration: underline 2px {pick_line_style(place)} {pick_colour(place)}; }}"
         )
     return "\n".join(rules)

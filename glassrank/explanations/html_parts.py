@@ -15,11 +15,11 @@ from glassrank.explanations.structure import (
     PairData,
     ScorePart,
     Word,
-    gaps,
+    format_number,
+    format_signed,
     is_coloured,
-    letter,
-    number,
-    signed,
+    iter_gaps,
+    to_letter,
 )
 
 _ARROWS = {"up": "▲", "down": "▼", "": ""}
@@ -37,7 +37,7 @@ def marked_text(explanation: ExplanationData) -> str:
     worth a first look are coloured, underlined, and followed by a letter or number."""
     between = (
         f'<span class="cut">{gap}</span>' if unread else gap
-        for start, stop, unread in gaps(explanation.doc)
+        for start, stop, unread in iter_gaps(explanation.doc)
         for gap in [escaped(explanation.doc.text[start:stop])]
     )
     pieces = ['<p class="text" dir="auto">']
@@ -54,7 +54,7 @@ def _word(explanation: ExplanationData, word: Word, mark: Mark) -> str:
     classes, cues = "w", ""
     if mark.signal is not None and is_coloured(explanation, word, mark):
         classes += f" s{mark.signal}"
-        cues += f'<sup class="bs">{letter(mark.signal)}</sup>'
+        cues += f'<sup class="bs">{to_letter(mark.signal)}</sup>'
         if mark.term is not None:
             classes += f" t{mark.term}"
             cues += f'<sup class="bt">{mark.term + 1}</sup>'
@@ -67,17 +67,17 @@ def _hover(explanation: ExplanationData, mark: Mark) -> str:
     pieces = []
     if mark.term is not None and mark.similarity is not None:
         near = explanation.query.words[mark.term].text
-        pieces.append(f"similarity {number(mark.similarity)} to “{near}”")
+        pieces.append(f"similarity {format_number(mark.similarity)} to “{near}”")
     if mark.signal is not None:
         pieces.append(explanation.signals[mark.signal].name)
-    pieces.append(f"adds {signed(mark.share)}")
+    pieces.append(f"adds {format_signed(mark.share)}")
     return ", ".join(pieces)
 
 
 def legend(explanation: ExplanationData) -> str:
     """Which colour, letter or number means what."""
     signals = (
-        f'<span class="key s{place}">{escaped(signal.name)}<sup>{letter(place)}</sup></span>'
+        f'<span class="key s{place}">{escaped(signal.name)}<sup>{to_letter(place)}</sup></span>'
         for place, signal in enumerate(explanation.signals)
         if signal.is_highlighted
     )
@@ -96,10 +96,15 @@ def signal_table(explanation: ExplanationData) -> str:
         heads += [f"{path} weight", f"{path} signal", path]
     rows = []
     for place, signal in enumerate(explanation.signals):
-        cells = [letter(place), escaped(signal.name), _maybe(signal.center), _maybe(signal.width)]
+        cells = [
+            to_letter(place),
+            escaped(signal.name),
+            _maybe(signal.center),
+            _maybe(signal.width),
+        ]
         for share in signal.paths if paths else ():
-            cells += [_maybe(share.weight), _maybe(share.signal), number(share.value)]
-        rows.append([*cells, number(signal.value)])
+            cells += [_maybe(share.weight), _maybe(share.signal), format_number(share.value)]
+        rows.append([*cells, format_number(signal.value)])
     return table("Signals, raw values", [*map(escaped, heads), "total"], rows)
 
 
@@ -110,7 +115,7 @@ def term_table(explanation: ExplanationData) -> str:
     for term in explanation.terms:
         word = escaped(explanation.query.words[term.word].text)
         values = (*term.paths.values(), term.value)
-        rows.append([str(term.word + 1), word, *map(number, values)])
+        rows.append([str(term.word + 1), word, *map(format_number, values)])
     heads = ["", "query word", *map(escaped, paths), "total"]
     return table("Query words, raw values", heads, rows)
 
@@ -121,8 +126,12 @@ def word_table(explanation: ExplanationData) -> str:
     for word, mark in zip(explanation.doc.words, explanation.marks, strict=True):
         near = "" if mark.term is None else escaped(explanation.query.words[mark.term].text)
         signal = "" if mark.signal is None else escaped(explanation.signals[mark.signal].name)
-        rows.append([escaped(word.text), near, _maybe(mark.similarity), signal, signed(mark.share)])
-    rows += [[escaped(part.name), "", "", "", signed(part.value)] for part in explanation.rest]
+        rows.append(
+            [escaped(word.text), near, _maybe(mark.similarity), signal, format_signed(mark.share)]
+        )
+    rows += [
+        [escaped(part.name), "", "", "", format_signed(part.value)] for part in explanation.rest
+    ]
     heads = ["word", "closest query word", "similarity", "signal", "adds"]
     return table(WORDS_ADD, heads, rows)
 
@@ -146,7 +155,9 @@ def heat_map(matrix: Matrix, explanation: ExplanationData) -> str:
 
 def _shaded(value: float, largest: float) -> str:
     less = ' class="less"' if value < 0 else ""
-    return f'<td{less} style="--v:{STRONGEST * abs(value) / largest:.2f}">{number(value)}</td>'
+    return (
+        f'<td{less} style="--v:{STRONGEST * abs(value) / largest:.2f}">{format_number(value)}</td>'
+    )
 
 
 def tree(part: ScorePart) -> str:
@@ -155,7 +166,7 @@ def tree(part: ScorePart) -> str:
 
 
 def _branch(part: ScorePart, depth: int) -> str:
-    line = f"{escaped(part.name)} <b>{number(part.value)}</b>"
+    line = f"{escaped(part.name)} <b>{format_number(part.value)}</b>"
     if not part.children:
         return f'<li data-kind="{part.kind}">{line}</li>'
     inside = "".join(_branch(child, depth + 1) for child in part.children)
@@ -199,7 +210,7 @@ def _bar(part: ScorePart, low: float, high: float) -> str:
 
 
 def _differing(value: float) -> str:
-    text = signed(value)
+    text = format_signed(value)
     way = "up" if text.startswith("+") else "down" if text.startswith("-") else ""
     return f'<span class="{way}">{text} {_ARROWS[way]}</span>'
 
@@ -240,4 +251,4 @@ def _framed(caption: str, heads: Iterable[str], rows: Iterable[str], kind: str) 
 
 
 def _maybe(value: float | None) -> str:
-    return "" if value is None else number(value)
+    return "" if value is None else format_number(value)

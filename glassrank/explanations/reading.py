@@ -1,8 +1,7 @@
-"""A text as the model reads it: words or pieces, ids, and where they stand for a person.
+"""A text as the model reads it: its tokens, their ids, and their places in the text.
 
-The tokenizer has a function that tells where words stand, but it fails an assertion on empty texts
-and on characters that it leaves out. It changes no character of a word, though: words are found one
-after the other.
+The word tokenizer changes no character of a word but its case, so words are found one after the
+other.
 """
 
 import unicodedata
@@ -27,33 +26,33 @@ from glassrank.types import Doc
 
 Span = tuple[int, int]
 
-_MISSED, _NEAR = 100, 1_000
+_MAX_MISSES, _NEAR = 100, 1_000
 
 
 @dataclass(frozen=True)
 class TokenizedText:
-    """A text, the words that the model reads of it, and their ids."""
+    """A text, the tokens that the model reads of it, and their ids."""
 
     text: Text
-    batch: TokenBatch  # of one text; one place of padding if it has no words
-    unit: Literal["words", "pieces"] = "words"
+    batch: TokenBatch  # of one text; one place of padding if it has no tokens
+    unit: Literal["words", "subwords"] = "words"
     cut_words: int = 0
-    """Of what was cut, the words that never became pieces."""
+    """Words that were cut before they became subwords."""
     left_out: int = 0
-    """Stop words of the whole text, where the model reads none."""
+    """Stop words of the whole text, if the model reads none."""
 
     @property
     def words(self) -> tuple[str, ...]:
-        """As the model has them."""
+        """The tokens."""
         return tuple(word.text for word in self.text.words)
 
     def cut_to(self, count: int) -> "TokenizedText":
-        """For models that read less than they are given."""
+        """For models that read only the first `count` tokens."""
         cut = self.text.cut + _count(self.text.words[count:])
         return replace(self, text=replace(self.text, words=self.text.words[:count], cut=cut))
 
     def only(self, kept: NDArray[np.bool_]) -> "TokenizedText":
-        """Without words that a store leaves out."""
+        """Without the tokens that a store leaves out."""
         words = tuple(word for word, stays in zip(self.text.words, kept, strict=False) if stays)
         return replace(
             self,
@@ -62,14 +61,14 @@ class TokenizedText:
         )
 
     def notes(self, side: Side) -> Iterator[str]:
-        """What was not read, and what was read without being known."""
+        """What the model did not read, and unknown words."""
         read, cut = _count(self.text.words), self.text.cut
         if cut and self.unit == "words":
             yield f"The model read the first {read} words of the {side}; {cut} were cut."
         elif cut:
-            kinds = {"pieces": cut - self.cut_words, "words": self.cut_words}
+            kinds = {"subwords": cut - self.cut_words, "words": self.cut_words}
             missing = " and ".join(f"{number} {kind}" for kind, number in kinds.items() if number)
-            yield f"The model read the first {read} pieces of the {side}; {missing} were cut."
+            yield f"The model read the first {read} subwords of the {side}; {missing} were cut."
         if self.left_out:
             count = f"{self.left_out} of the {side}"
             yield f"The model reads no function words and no punctuation: it left out {count}."
@@ -80,33 +79,33 @@ class TokenizedText:
 
 
 def read(reranker: Reranker, text: str, side: Side) -> TokenizedText:
-    """As much of a text as the model reads of it."""
-    # Half a surrogate pair can be neither read nor printed; the tokenizer sees a question mark.
+    """Tokenizes as much of a text as the model reads."""
+    # Half a surrogate pair becomes a question mark: it cannot be printed.
     text = text.encode("utf-8", "replace").decode()
     usage, pieces = reranker.usage, reranker.model.subword_text
     longest = usage.query_length if side == "query" else usage.doc_length
     if pieces is None:
-        return _words(reranker, text, longest)
-    return _pieces(reranker, pieces, text, longest, side)
+        return _read_words(reranker, text, longest)
+    return _read_subwords(reranker, pieces, text, longest, side)
 
 
 class ReadPassage(NamedTuple):
     """The passage that a document is ranked by."""
 
     number: int
-    """Among the document's passages, from 0 on."""
+    """Among the document's passages, from 0."""
     start: int
     stop: int
-    """Characters of its text, without the title."""
+    """Characters of the text, without the title."""
     further: float = 0.0
-    """What others of its passages add to its score."""
+    """What the document's other passages add to its score."""
     truncated: bool = False
-    """Whether there are passages that were not read."""
+    """Whether some passages were not read."""
 
 
 def read_doc(reranker: Reranker, doc: Doc, passage: ReadPassage | None) -> TokenizedText:
-    """A document, or one of its passages with the title before it; words have their places in the
-    whole text."""
+    """Tokenizes a document, or one of its passages after the title; places are those in the whole
+    text."""
     if passage is None:
         return read(reranker, join_title(doc), "document")
     prefix = reranker.passages.prefix(doc.title)
@@ -114,7 +113,7 @@ def read_doc(reranker: Reranker, doc: Doc, passage: ReadPassage | None) -> Token
     reading = read(reranker, prefix + doc.text[passage.start : passage.stop], "document")
     shift = before - len(prefix)
 
-    def moved(word: Word) -> Word:
+    def shift_word(word: Word) -> Word:
         if word.start is None or word.stop is None or word.start < len(prefix):
             return word
         return replace(word, start=word.start + shift, stop=word.stop + shift)
@@ -122,20 +121,20 @@ def read_doc(reranker: Reranker, doc: Doc, passage: ReadPassage | None) -> Token
     whole = join_title(doc).encode("utf-8", "replace").decode()
     text = Text(
         whole,
-        tuple(map(moved, reading.text.words)),
+        tuple(map(shift_word, reading.text.words)),
         reading.text.cut,
         (before, before + passage.stop - passage.start),
     )
     return replace(reading, text=text)
 
 
-def _words(reranker: Reranker, text: str, longest: int) -> TokenizedText:
+def _read_words(reranker: Reranker, text: str, longest: int) -> TokenizedText:
     vocabulary = reranker.vocabulary
     words = split_words(text)
     removed = reranker.usage.remove_stop_words
     places = [n for n, word in enumerate(words) if not (removed and is_function_word(word))]
     kept = places[:longest]
-    # All words have their places first: one that is left out may have another in it.
+    # Place all words first: a word that is left out may contain another.
     spans = word_spans(text, words[: kept[-1] + 1] if kept else [])
     shown = tuple(_word(words[place], spans[place], vocabulary) for place in kept)
     batch = _batch(reranker, vocabulary.ids([word.text for word in shown]).tolist())
@@ -148,26 +147,26 @@ def _word(word: str, span: Span | None, vocabulary: Vocabulary) -> Word:
     return Word(word, start, stop, word in vocabulary)
 
 
-def _pieces(
+def _read_subwords(
     reranker: Reranker, settings: SubwordText, text: str, longest: int, side: Side
 ) -> TokenizedText:
     if reranker.saved.tokenizer is not None:
-        return _tokens(reranker, reranker.saved.tokenizer, text, longest)
+        return _read_published(reranker, reranker.saved.tokenizer, text, longest)
     most = settings.query_words if side == "query" else settings.doc_words
     vocabulary = tuple(reranker.saved.vocabulary)
     pieces = read_subwords(vocabulary, settings.lowercase, text, longest, most)
-    # Where both texts are read as one, there is a single [CLS]: the query's.
+    # A cross-encoder reads both texts as one, with a single [CLS]: the query's.
     joined = side == "document" and reranker.model.info.is_cross_encoder
     shown = Text(
-        text, pieces.words[1:] if joined else pieces.words, pieces.cut_words + pieces.cut_pieces
+        text, pieces.words[1:] if joined else pieces.words, pieces.cut_words + pieces.cut_subwords
     )
-    return TokenizedText(shown, _batch(reranker, pieces.ids), "pieces", pieces.cut_words)
+    return TokenizedText(shown, _batch(reranker, pieces.ids), "subwords", pieces.cut_words)
 
 
-def _tokens(
+def _read_published(
     reranker: Reranker, tokenizer: PublishedTokenizer, text: str, longest: int
 ) -> TokenizedText:
-    """Of a published model's own tokenizer; tokens that go on with a word are shown as pieces."""
+    """With a published model's own tokenizer; a token that continues a word is shown as `##…`."""
     (encoded,) = tokenizer.encode([text], longest)
     before, after = tokenizer.around
     kept = tokenizer.tokens(text)[: len(encoded.ids) - before - after]
@@ -177,7 +176,9 @@ def _tokens(
     ]
     marks = [Word(FIRST, None, None, True)] * before, [Word(LAST, None, None, True)] * after
     read = Text(text, (*marks[0], *shown, *marks[1]), encoded.cut)
-    return TokenizedText(read, _batch(reranker, encoded.ids.tolist()), "pieces", encoded.cut_words)
+    return TokenizedText(
+        read, _batch(reranker, encoded.ids.tolist()), "subwords", encoded.cut_words
+    )
 
 
 def _batch(reranker: Reranker, ids: list[int]) -> TokenBatch:
@@ -185,8 +186,7 @@ def _batch(reranker: Reranker, ids: list[int]) -> TokenBatch:
 
 
 def _count(words: tuple[Word, ...]) -> int:
-    """Without [CLS] and [SEP], which nobody wrote. No text can have a word of that name: its own
-    brackets are words, or pieces, by themselves."""
+    """Without [CLS] and [SEP]. No text has a token of that name: its own brackets are tokens."""
     return sum(word.text not in (FIRST, LAST) for word in words)
 
 
@@ -194,35 +194,35 @@ FIRST, LAST, UNKNOWN = "[CLS]", "[SEP]", "[UNK]"
 
 
 class Subwords(NamedTuple):
-    """A text's pieces, with [CLS] and [SEP], and how much was cut."""
+    """A text's subwords, with [CLS] and [SEP], and how much was cut."""
 
-    words: tuple[Word, ...]  # (L,) each a piece
+    words: tuple[Word, ...]  # (L,) each a subword
     ids: list[int]  # (L,)
     cut_words: int
-    cut_pieces: int
+    cut_subwords: int
     """Of the words that were kept."""
 
 
 def read_subwords(
     vocabulary: tuple[str, ...], lowercase: bool, text: str, longest: int, most_words: int | None
 ) -> Subwords:
-    """`longest` counts [CLS] and [SEP]; `text` must be free of halves of surrogate pairs."""
-    return _reader(vocabulary, lowercase).read(text, longest, most_words)
+    """`longest` counts [CLS] and [SEP]; `text` has no halves of surrogate pairs."""
+    return _make_reader(vocabulary, lowercase).read(text, longest, most_words)
 
 
 @lru_cache(maxsize=4)
-def _reader(vocabulary: tuple[str, ...], lowercase: bool) -> "SubwordReader":
-    """Making one takes as long as reading hundreds of texts."""
+def _make_reader(vocabulary: tuple[str, ...], lowercase: bool) -> "SubwordReader":
+    """Cached: making one takes as long as reading hundreds of texts."""
     return SubwordReader(vocabulary, lowercase)
 
 
 class SubwordReader(WordPieceEncoder):
-    """An encoder that also tells where the pieces stand in the text."""
+    """An encoder that also returns the places of subwords in the text."""
 
     def read(self, text: str, longest: int, most_words: int | None) -> Subwords:
-        """The pieces that the encoder gives, each with its place."""
+        """The encoder's subwords, each with its place."""
         (encoded,) = self.encode([text], longest, most_words)
-        spans = self._spans(text, most_words)
+        spans = self._find_spans(text, most_words)
         ids = encoded.ids.tolist()
         inside = [self.vocabulary[number] for number in ids[1:-1]]
         places = (span or (None, None) for span in spans)
@@ -233,9 +233,9 @@ class SubwordReader(WordPieceEncoder):
         words = (Word(FIRST, None, None, True), *shown, Word(LAST, None, None, True))
         return Subwords(words, ids, encoded.cut_words, encoded.cut_pieces)
 
-    def _spans(self, text: str, most_words: int | None) -> list[Span | None]:
-        """Of all pieces. Where words are counted, pieces are made of these, with a space between
-        any two: then it takes two steps back to the text."""
+    def _find_spans(self, text: str, most_words: int | None) -> list[Span | None]:
+        """Of all subwords. With `most_words`, subwords are made of words that are joined by spaces:
+        then it takes two steps back to the text."""
         if most_words is None:
             origins: Sequence[int | None] = range(len(text))
             joined = text
@@ -243,22 +243,21 @@ class SubwordReader(WordPieceEncoder):
             kept = split_words(text)[:most_words]
             origins, joined = joined_origins(text, kept), " ".join(kept)
         pieces = self._tokenizer.encode(joined, add_special_tokens=False)
-        return _apart([_origin(span, origins) for span in pieces.offsets], text)
+        return _separate([_find_origin(span, origins) for span in pieces.offsets], text)
 
 
-def _origin(span: Span, origins: Sequence[int | None]) -> Span | None:
+def _find_origin(span: Span, origins: Sequence[int | None]) -> Span | None:
     if span[0] >= span[1]:
         return None
     start, last = origins[span[0]], origins[span[1] - 1]
     return None if start is None or last is None else (start, last + 1)
 
 
-def _apart(spans: Sequence[Span | None], text: str) -> list[Span | None]:
-    """One after the other. Of one character that makes several pieces, as a Korean syllable does,
-    the last piece has it. An accent that is a character of its own belongs to what it stands on.
-    """
+def _separate(spans: Sequence[Span | None], text: str) -> list[Span | None]:
+    """Makes spans follow each other. A character that becomes several subwords (a Korean syllable)
+    belongs to the last. A combining accent belongs to its letter."""
     apart: list[Span | None] = []
-    begin = len(text)  # of the next piece
+    begin = len(text)  # of the next subword
     for span in reversed(spans):
         start, stop = span or (begin, begin)
         while stop < begin and unicodedata.combining(text[stop]):
@@ -269,41 +268,41 @@ def _apart(spans: Sequence[Span | None], text: str) -> list[Span | None]:
 
 
 def word_spans(text: str, words: Sequence[str]) -> list[Span | None]:
-    """Start and stop of each lower-cased word, in order; None for one that is not there.
+    """Start and stop of each lower-cased word, in order; None if it is not in the text.
 
     >>> word_spans("The cat: CATS!", ["the", "cat", ":", "cats", "!"])
     [(0, 3), (4, 7), (7, 8), (9, 13), (13, 14)]
     >>> word_spans("one", ["two", "one"])
     [None, (0, 3)]
     """
-    lowered, origins = _lowered(text)
+    lowered, origins = _lower(text)
     return [
         None if span is None else (origins[span[0]], origins[span[1] - 1] + 1)
-        for span in _found(lowered, words)
+        for span in _find_words(lowered, words)
     ]
 
 
 def joined_origins(text: str, words: Sequence[str]) -> list[int | None]:
-    """From where in the text each character of `" ".join(words)` comes; None for the spaces, and
-    for words that are not there.
+    """The place in the text of each character of `" ".join(words)`; None for the spaces, and for
+    words that are not in the text.
 
     >>> joined_origins("A-b", ["a", "-", "b"])
     [0, None, 1, None, 2]
     """
-    lowered, origins = _lowered(text)
+    lowered, origins = _lower(text)
     places: list[int | None] = []
-    for word, span in zip(words, _found(lowered, words), strict=True):
+    for word, span in zip(words, _find_words(lowered, words), strict=True):
         places += [None] * len(word) if span is None else [origins[at] for at in range(*span)]
         places.append(None)
     return places[:-1]
 
 
-def _found(lowered: str, words: Sequence[str]) -> Iterator[Span | None]:
+def _find_words(lowered: str, words: Sequence[str]) -> Iterator[Span | None]:
     at = missed = 0
     for word in words:
         wanted = _plain_sigma(word)
-        # A text in which many words are missing is not searched to its end for each of them.
-        stop = len(lowered) if missed < _MISSED else at + _NEAR
+        # Once many words are missing, do not search the whole text for each of them.
+        stop = len(lowered) if missed < _MAX_MISSES else at + _NEAR
         start = lowered.find(wanted, at, stop)
         if start < 0 or not wanted:
             missed += 1
@@ -313,24 +312,24 @@ def _found(lowered: str, words: Sequence[str]) -> Iterator[Span | None]:
         yield start, at
 
 
-def _lowered(text: str) -> tuple[str, Sequence[int]]:
-    """The text as words have it, and from where in the text each of its characters comes: some
-    capital letters become two small ones."""
+def _lower(text: str) -> tuple[str, Sequence[int]]:
+    """The text in lower case, and the place of each of its characters in the text: some capital
+    letters become two small ones."""
     # Half a surrogate pair reaches the tokenizer as a question mark.
     text = text.encode("utf-8", "replace").decode()
     lowered = _plain_sigma(text.lower())
     if len(lowered) == len(text):  # no letter became two, and only sigmas look at their neighbours
         return lowered, range(len(text))
-    return _lowered_one_by_one(text)
+    return _lower_one_by_one(text)
 
 
-def _lowered_one_by_one(text: str) -> tuple[str, Sequence[int]]:
-    """By the rule alone: slower, and what the short way must agree with."""
+def _lower_one_by_one(text: str) -> tuple[str, Sequence[int]]:
+    """The slow form, which the fast one must equal."""
     pieces = [character.lower() for character in text]
     origins = [place for place, piece in enumerate(pieces) for _ in piece]
     return _plain_sigma("".join(pieces)), origins
 
 
 def _plain_sigma(text: str) -> str:
-    """A small sigma looks different at the end of a word, which a single letter cannot know."""
+    """A small sigma has another form at the end of a word, which a single letter cannot know."""
     return text.replace("\N{GREEK SMALL LETTER FINAL SIGMA}", "\N{GREEK SMALL LETTER SIGMA}")

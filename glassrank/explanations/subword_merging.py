@@ -1,8 +1,7 @@
-"""Which pieces make up a word: a piece that begins with ## goes on with the word before it.
+"""Merges subwords to words: a subword that begins with ## continues the word before it.
 
-A person would leave out a word, not half of one, and would read words, not halves. What is found
-for a whole word is divided evenly among its pieces; what is found for pieces is added up for the
-word, and that is what explanations show.
+Ablation leaves out whole words, and divides their values evenly among the subwords. Explanations
+show words: the values of subwords are summed.
 """
 
 import math
@@ -24,20 +23,20 @@ from glassrank.explanations.structure import (
 
 Explained = TypeVar("Explained", bound=ExplanationData)
 Places = Sequence[int]
-"""Of pieces that belong together."""
+"""Of subwords that belong together."""
 
 
-def group_subwords(pieces: Sequence[str]) -> list[Places]:
-    """The places of each word's pieces; [CLS] and [SEP] belong to none.
+def group_subwords(tokens: Sequence[str]) -> list[Places]:
+    """The places of each word's subwords, without [CLS] and [SEP].
 
     >>> group_subwords(["[CLS]", "read", "##ing", "csv", "[SEP]"])
     [[1, 2], [3]]
     """
     words: list[list[int]] = []
-    for place, piece in enumerate(pieces):
-        if piece in (FIRST, LAST):
+    for place, token in enumerate(tokens):
+        if token in (FIRST, LAST):
             continue
-        if piece.startswith("##") and words and words[-1][-1] == place - 1:
+        if token.startswith("##") and words and words[-1][-1] == place - 1:
             words[-1].append(place)
         else:
             words.append([place])
@@ -45,7 +44,7 @@ def group_subwords(pieces: Sequence[str]) -> list[Places]:
 
 
 def merge_runs(words: Sequence[Places], most: int) -> list[Places]:
-    """At most so many runs of neighbouring words, as short as can be.
+    """At most `most` runs of neighbouring words, as short as possible.
 
     >>> merge_runs([[1, 2], [3], [4]], most=2)
     [[1, 2, 3], [4]]
@@ -56,7 +55,7 @@ def merge_runs(words: Sequence[Places], most: int) -> list[Places]:
 
 
 def share_evenly(values: Sequence[float], units: Sequence[Places], count: int) -> list[float]:
-    """The value of each unit, divided among its places; 0 for places of none.
+    """Divides the value of each unit among its places; other places get 0.
 
     >>> share_evenly([4.0, 1.0], [[1, 2], [3]], count=5)
     [0.0, 2.0, 2.0, 1.0, 0.0]
@@ -68,64 +67,61 @@ def share_evenly(values: Sequence[float], units: Sequence[Places], count: int) -
     return shares
 
 
-def uses_subwords(explanation: ExplanationData) -> bool:
-    """Whether its words are pieces of words: each query then begins with [CLS], which no text can
-    say by itself."""
-    return _is_in_pieces(explanation.query)
-
-
-def _is_in_pieces(query: Text) -> bool:
+def _has_subwords(query: Text) -> bool:
+    """Whether its words are subwords: the query then begins with [CLS], which no text contains."""
     return [word.text for word in query.words[:1]] == [FIRST]
 
 
 def group_query_words(query: Text) -> list[Places]:
-    """What is left out of a query at once: each word, or all pieces of it."""
+    """The places of each query word, or of its subwords: what ablation leaves out together."""
     words = [word.text for word in query.words]
     return (
-        group_subwords(words) if _is_in_pieces(query) else [[place] for place in range(len(words))]
+        group_subwords(words) if _has_subwords(query) else [[place] for place in range(len(words))]
     )
 
 
 def number_words(query: Text) -> dict[int, int]:
-    """Of each place in a query, the number of its word when pieces are joined."""
-    if not _is_in_pieces(query):
+    """For each place in a query, the number of its word after merging."""
+    if not _has_subwords(query):
         return {place: place for place in range(len(query.words))}
     return {place: word for word, unit in enumerate(_units(query)) for place in unit}
 
 
 def merge_subwords(explanation: Explained) -> Explained:
-    """The same explanation by whole words, where a model reads pieces. Every value is the sum of
-    its pieces' values, so that all sums are what they were."""
-    if not uses_subwords(explanation):
+    """The same explanation by whole words, if the model reads subwords. Every value is the sum of
+    its subwords' values, so all sums stay the same."""
+    if not _has_subwords(explanation.query):
         return explanation
     query, doc = _units(explanation.query), _units(explanation.doc)
-    asked, given = merge_text_subwords(explanation.query), merge_text_subwords(explanation.doc)
+    query_text = merge_text_subwords(explanation.query)
     number = number_words(explanation.query)
     return replace(
         explanation,
-        query=asked,
-        doc=given,
-        parts=_joined_part(explanation.parts, number, asked.words),
-        terms=_terms(explanation.terms, number),
+        query=query_text,
+        doc=merge_text_subwords(explanation.doc),
+        parts=_merge_part(explanation.parts, number, query_text.words),
+        terms=_merge_terms(explanation.terms, number),
         signals=tuple(
             replace(signal, strength=tuple(max(signal.strength[p] for p in unit) for unit in doc))
             for signal in explanation.signals
         ),
-        marks=tuple(_mark([explanation.marks[p] for p in unit], query, number) for unit in doc),
+        marks=tuple(
+            _merge_marks([explanation.marks[p] for p in unit], query, number) for unit in doc
+        ),
         matrices=tuple(
-            _joined_matrix(matrix, {"query": query, "document": doc})
+            _merge_matrix(matrix, {"query": query, "document": doc})
             for matrix in explanation.matrices
         ),
     )
 
 
 def merge_text_subwords(text: Text) -> Text:
-    """A text of pieces with whole words in their place."""
-    return replace(text, words=tuple(_word(text, unit) for unit in _units(text)))
+    """A text with words instead of subwords."""
+    return replace(text, words=tuple(_merge_word(text, unit) for unit in _units(text)))
 
 
 def _units(text: Text) -> list[Places]:
-    """The pieces of each word in the text's order; [CLS] and [SEP] are units of their own."""
+    """The subwords of each word in the text's order; [CLS] and [SEP] are units of their own."""
     pieces = [word.text for word in text.words]
     words = {unit[0]: unit for unit in group_subwords(pieces)}
     inside = {place for unit in words.values() for place in unit}
@@ -133,7 +129,7 @@ def _units(text: Text) -> list[Places]:
     return [words.get(place, [place]) for place in starts]
 
 
-def _word(text: Text, unit: Places) -> Word:
+def _merge_word(text: Text, unit: Places) -> Word:
     pieces = [text.words[place] for place in unit]
     spelled = pieces[0].text + "".join(piece.text.removeprefix("##") for piece in pieces[1:])
     starts = [piece.start for piece in pieces if piece.start is not None]
@@ -146,12 +142,12 @@ def _word(text: Text, unit: Places) -> Word:
     )
 
 
-def _joined_part(part: ScorePart, number: Mapping[int, int], names: Sequence[Word]) -> ScorePart:
-    """Its query pieces that are of one word as one part, here and below."""
+def _merge_part(part: ScorePart, number: Mapping[int, int], names: Sequence[Word]) -> ScorePart:
+    """Merges the parts of one query word, here and below."""
     children: list[ScorePart] = []
     groups: dict[int, list[ScorePart]] = {}
     for child in part.children:
-        child = _joined_part(child, number, names)
+        child = _merge_part(child, number, names)
         if child.kind != "term" or child.number is None:
             children.append(child)
             continue
@@ -172,7 +168,7 @@ def _joined_part(part: ScorePart, number: Mapping[int, int], names: Sequence[Wor
 
 
 def _sum_of(word: ScorePart, pieces: Sequence[ScorePart]) -> ScorePart:
-    """Subwords have the same children, one for each kernel, or none."""
+    """Sums subwords, which have the same children: one for each kernel, or none."""
     columns = zip(*(piece.children for piece in pieces), strict=True)
     return replace(
         word,
@@ -181,7 +177,7 @@ def _sum_of(word: ScorePart, pieces: Sequence[ScorePart]) -> ScorePart:
     )
 
 
-def _terms(terms: Sequence[QueryTerm], number: Mapping[int, int]) -> tuple[QueryTerm, ...]:
+def _merge_terms(terms: Sequence[QueryTerm], number: Mapping[int, int]) -> tuple[QueryTerm, ...]:
     groups: dict[int, list[QueryTerm]] = {}
     for term in terms:
         groups.setdefault(number[term.word], []).append(term)
@@ -195,9 +191,11 @@ def _terms(terms: Sequence[QueryTerm], number: Mapping[int, int]) -> tuple[Query
     )
 
 
-def _mark(pieces: Sequence[Mark], query: Sequence[Places], number: Mapping[int, int]) -> Mark:
-    """What the closest piece is to the query, the whole word is; where a model has no
-    similarities, the piece that adds most."""
+def _merge_marks(
+    pieces: Sequence[Mark], query: Sequence[Places], number: Mapping[int, int]
+) -> Mark:
+    """A word has the closest query word and the signal of its closest subword, or, without
+    similarities, of the subword that adds most."""
     leader = max(
         pieces,
         key=lambda m: (
@@ -215,9 +213,9 @@ def _mark(pieces: Sequence[Mark], query: Sequence[Places], number: Mapping[int, 
     )
 
 
-def _joined_matrix(matrix: Matrix, units: Mapping[Side, Sequence[Places]]) -> Matrix:
-    """Similarities of words are those of their closest pieces. Attention is a share: what a word
-    gets is the sum over its pieces, what it gives their mean."""
+def _merge_matrix(matrix: Matrix, units: Mapping[Side, Sequence[Places]]) -> Matrix:
+    """The similarity of words is that of their closest subwords. Attention is a share: a word
+    receives the sum over its subwords, and gives their mean."""
     across = [
         [
             (math.fsum if matrix.attention else max)(row[place] for place in unit)

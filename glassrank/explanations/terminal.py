@@ -21,14 +21,14 @@ from glassrank.explanations.structure import (
     PairData,
     ScorePart,
     Signal,
-    colour,
-    gaps,
+    format_number,
+    format_signed,
     is_coloured,
-    letter,
-    number,
-    raised,
-    raised_number,
-    signed,
+    iter_gaps,
+    pick_colour,
+    superscript_letter,
+    superscript_number,
+    to_letter,
 )
 
 MOST_CHILDREN = 12
@@ -166,7 +166,7 @@ def marked_text(explanation: ExplanationData, by_term: bool = False) -> RichText
     lettered, or numbered by query word. What the model did not read is dim."""
     text = explanation.doc.text
     drawn = RichText()
-    between = gaps(explanation.doc)
+    between = iter_gaps(explanation.doc)
     for word, mark in zip(explanation.doc.words, explanation.marks, strict=True):
         if word.start is None or word.stop is None:
             continue
@@ -178,8 +178,11 @@ def marked_text(explanation: ExplanationData, by_term: bool = False) -> RichText
         else:
             by_word = by_term and mark.term is not None
             place = mark.term if by_word and mark.term is not None else mark.signal
-            drawn.append(shown, style=f"bold underline {colour(place)}")
-            drawn.append((raised_number if by_word else raised)(place), style=colour(place))
+            drawn.append(shown, style=f"bold underline {pick_colour(place)}")
+            drawn.append(
+                (superscript_number if by_word else superscript_letter)(place),
+                style=pick_colour(place),
+            )
     start, stop, unread = next(between)
     drawn.append(sanitize(text[start:stop]), style="dim" if unread else "")
     return drawn
@@ -191,7 +194,7 @@ def _head(explanation: ExplanationData) -> RichText:
         head.append(sanitize(explanation.doc_id), style="bold")
         head.append("  ")
     head.append(f"{explanation.model}  score ")
-    head.append(number(explanation.score), style="bold cyan")
+    head.append(format_number(explanation.score), style="bold cyan")
     head.append("  exact sum" if explanation.is_additive else "  approximate parts", style="dim")
     head.append(f"\nquery: {sanitize(explanation.query.text)}", style="dim")
     return head
@@ -202,14 +205,16 @@ def _legend(explanation: ExplanationData, by_term: bool = False) -> Iterator[Ric
     if by_term and any(mark.term is not None for mark in explanation.marks):
         for place, word in enumerate(explanation.query.words):
             if word.is_content:
-                text = f"{sanitize(word.text)}{raised_number(place)}"
-                legend.append(text, style=f"underline {colour(place)}")
+                text = f"{sanitize(word.text)}{superscript_number(place)}"
+                legend.append(text, style=f"underline {pick_colour(place)}")
                 legend.append("   ")
         yield legend
         return
     for place, signal in enumerate(explanation.signals):
         if signal.is_highlighted:
-            legend.append(f"{signal.name}{raised(place)}", style=f"underline {colour(place)}")
+            legend.append(
+                f"{signal.name}{superscript_letter(place)}", style=f"underline {pick_colour(place)}"
+            )
             legend.append("   ")
     if legend:
         yield legend
@@ -231,7 +236,7 @@ def _signal_table(explanation: ExplanationData) -> Iterator[RenderableType]:
         table.add_column("total", justify="right")
         for place, signal in enumerate(signals):
             cells = _cells(signal, full) if paths else []
-            table.add_row(f"{letter(place)} {signal.name}", *cells, number(signal.value))
+            table.add_row(f"{to_letter(place)} {signal.name}", *cells, format_number(signal.value))
         tables.append(table)
     known = all(share.weight is not None for share in signals[0].paths)
     yield _FirstThatFits(*tables) if known else tables[1]
@@ -260,8 +265,8 @@ def _table(title: str, *numbers: str) -> Table:
 def _cells(signal: Signal, full: bool) -> Iterator[str]:
     for share in signal.paths:
         if full and share.weight is not None and share.signal is not None:
-            yield from (number(share.weight), number(share.signal))
-        yield number(share.value)
+            yield from (format_number(share.weight), format_number(share.signal))
+        yield format_number(share.value)
 
 
 def _term_table(explanation: ExplanationData) -> Iterator[RenderableType]:
@@ -273,7 +278,7 @@ def _term_table(explanation: ExplanationData) -> Iterator[RenderableType]:
     for term in explanation.terms:
         word = sanitize(explanation.query.words[term.word].text)
         values = [*(term.paths[name] for name in names), term.value]
-        table.add_row(RichText(word), *map(number, values))
+        table.add_row(RichText(word), *map(format_number, values))
     yield table
 
 
@@ -282,7 +287,9 @@ def _largest_words(explanation: ExplanationData) -> Iterator[RichText]:
     described = zip(explanation.doc.words, explanation.marks, strict=True)
     found = [(word, mark) for word, mark in described if word.is_content]
     found.sort(key=lambda pair: -abs(pair[1].share))
-    told = (f"{sanitize(word.text)} {signed(mark.share)}" for word, mark in found[:MOST_WORDS])
+    told = (
+        f"{sanitize(word.text)} {format_signed(mark.share)}" for word, mark in found[:MOST_WORDS]
+    )
     if found:
         yield RichText(f"{WORDS_ADD}. The largest: {', '.join(told)}.")
 
@@ -299,8 +306,8 @@ def _word_table(explanation: ExplanationData) -> Iterator[RenderableType]:
         near = "" if mark.term is None else explanation.query.words[mark.term].text
         table.add_row(
             RichText(sanitize(word.text)),
-            signed(mark.share),
-            "" if mark.similarity is None else number(mark.similarity),
+            format_signed(mark.share),
+            "" if mark.similarity is None else format_number(mark.similarity),
             RichText(sanitize(near)),
             "" if mark.signal is None else explanation.signals[mark.signal].name,
         )
@@ -312,10 +319,12 @@ def _sums(root: ScorePart) -> Table:
     """Two levels of the tree below its root; the rest is in the tables, in HTML and in JSON."""
     table = _table("Sums", "value")
     for part in [root, *root.children]:
-        table.add_row(RichText(("" if part is root else "  ") + part.name), number(part.value))
+        table.add_row(
+            RichText(("" if part is root else "  ") + part.name), format_number(part.value)
+        )
         if part is not root:
             for name, value in _largest(part.children):
-                table.add_row(RichText(f"    {name}"), number(value))
+                table.add_row(RichText(f"    {name}"), format_number(value))
     return table
 
 
@@ -335,7 +344,7 @@ def _notes(explanation: ExplanationData) -> Iterator[RichText]:
 
 def _differing(value: float) -> Iterator[RichText]:
     """With a sign and an arrow: nothing is said by colour alone."""
-    text = signed(value)
+    text = format_signed(value)
     up, down = text.startswith("+"), text.startswith("-")
     style = _style(value)
     yield RichText(text, style=style)
@@ -350,5 +359,5 @@ def _difference(row: Difference) -> Iterator[RichText]:
     indent = "  " if row.path else ""
     yield RichText(f"{indent}{sanitize(row.name)}{f' ({row.path})' if row.path else ''}")
     for value in (row.left, row.right):
-        yield RichText("-" if value is None else number(value))
+        yield RichText("-" if value is None else format_number(value))
     yield from _differing(row.difference)

@@ -8,7 +8,7 @@ import torch
 from command_line import DOCS, Call
 
 from glassrank.explanations import Explanation
-from glassrank.explanations.structure import number
+from glassrank.explanations.structure import format_number
 from glassrank.index import Index
 from glassrank.models import EmbeddingTable
 from glassrank.models.io.load import load_model
@@ -41,7 +41,7 @@ def score(index: Path, model: Path) -> float:
 def test_a_document_is_explained_on_the_terminal(call: Call, score: float) -> None:
     done = call("explain", "my.index", QUERY, "dogs", "--model", "model")
     assert done.returncode == 0, done.stderr
-    assert f"score {number(score)}" in done.stdout
+    assert f"score {format_number(score)}" in done.stdout
     assert "Against the mean of the" in done.stdout and "the others" in done.stdout
     assert "chase² cats¹" in done.stdout and "kernel" not in done.stdout  # by query word
     done = call("explain", "my.index", QUERY, "dogs", "--model", "model", "--full")
@@ -83,7 +83,10 @@ def test_what_if_shows_how_the_document_moves(call: Call, index: Path, model: Pa
     assert answer["doc_ids"][answer["doc"]] == "fish"
     moved = answer["moved"][answer["doc"]]
     done = call(*arguments, "sea=cheese")
-    assert f"{number(moved['score_before'])} -> {number(moved['score_after'])}" in done.stdout
+    assert (
+        f"{format_number(moved['score_before'])} -> {format_number(moved['score_after'])}"
+        in done.stdout
+    )
     assert f"rank {moved['rank_before']} -> {moved['rank_after']} of 4" in done.stdout
     done = call(*arguments, "query:mice")
     assert "query: cats chase " in done.stdout

@@ -11,11 +11,12 @@ from piece_cases import piece_ranker, piece_reranker
 
 import glassrank
 from glassrank.deadline import Deadline, LateError, must_end
-from glassrank.embeddings import Store, encode_index, join_title
+from glassrank.embeddings import Store, encode_index
 from glassrank.explanations import Explanation, ScorePart, explain_docs
-from glassrank.explanations.structure import number
+from glassrank.explanations.structure import format_number
 from glassrank.index import Index
 from glassrank.models import Ranker
+from glassrank.models.doc_reader import join_title
 from glassrank.rerank import Pipeline, Reranker
 from glassrank.research.papers.ensemble import Ensemble
 from glassrank.types import Doc
@@ -101,7 +102,7 @@ def test_differences_add_up_to_the_score_less_the_mean_score(index: Index, name:
         difference = found.parts.value - against.mean
         size = math.fsum(abs(leaf.value) for leaf in found.parts.leaves())
         assert against.parts.value == pytest.approx(difference, rel=0, abs=1e-12 * max(1, size))
-        assert number(against.parts.value) == number(difference)
+        assert format_number(against.parts.value) == format_number(difference)
         check_sums(against.parts)
         total.append(against.parts.value)
     assert math.fsum(total) == pytest.approx(0, abs=1e-4)  # the mean is of these, and no others

@@ -10,7 +10,13 @@ from html_reader import Page
 from rich.console import Console
 
 from glassrank.explanations import compare, explain, html_page
-from glassrank.explanations.structure import WORDS_ADD, is_coloured, number, raised, signed
+from glassrank.explanations.structure import (
+    WORDS_ADD,
+    format_number,
+    format_signed,
+    is_coloured,
+    superscript_letter,
+)
 from glassrank.explanations.terminal import draw, render_text
 from glassrank.models import Ranker
 
@@ -21,7 +27,7 @@ def expected_parts(model: Ranker) -> list[str]:
     """The model's own parts, printed: path, query word, kernel."""
     own = own_output(model, QUERY, DEFINITION).parts
     return [
-        number(value)
+        format_number(value)
         for path in ("log", "length")
         for row in own[path][0].tolist()
         for value in row
@@ -32,18 +38,19 @@ def test_html_shows_the_models_own_numbers() -> None:
     model = small_ranker("tk")
     own = own_output(model, QUERY, DEFINITION)
     page = Page(html_page(explain(reranker(model), QUERY, DEFINITION, doc_id="d1")))
-    assert f"score {number(own.score.item())}" in page.text
+    assert f"score {format_number(own.score.item())}" in page.text
     leaves = [value for depth, _, value in page.tree if depth == 4]
     assert leaves == expected_parts(model)
     similarity = page.tables["similarity"][1:]
     assert [row[1:] for row in similarity] == [
-        [number(value) for value in column] for column in own.parts["similarity"][0].T.tolist()
+        [format_number(value) for value in column]
+        for column in own.parts["similarity"][0].T.tolist()
     ]
     kernels = page.tables["Signals, raw values"]
     for path in ("log", "length"):
         place = kernels[0].index(path)
         sums = own.parts[path][0].double().sum(0).tolist()
-        assert [row[place] for row in kernels[1:]] == [number(value) for value in sums]
+        assert [row[place] for row in kernels[1:]] == [format_number(value) for value in sums]
 
 
 def test_json_html_and_terminal_agree() -> None:
@@ -54,23 +61,25 @@ def test_json_html_and_terminal_agree() -> None:
     for place, signal in enumerate(plain["signals"]):
         shares = signal["paths"]
         values = [value for s in shares for value in (s["weight"], s["signal"], s["value"])]
-        printed = [number(value) for value in [*values, signal["value"]]]
+        printed = [format_number(value) for value in [*values, signal["value"]]]
         assert page.tables["Signals, raw values"][place + 1][4:] == printed
         assert [chr(97 + place), *signal["name"].split(), *printed] in lines
     for term in plain["terms"]:
-        printed = [number(value) for value in [*term["paths"].values(), term["value"]]]
+        printed = [format_number(value) for value in [*term["paths"].values(), term["value"]]]
         word = plain["query"]["words"][term["word"]]["text"]
         assert page.tables["Query words, raw values"][term["word"] + 1][2:] == printed
         assert [word, *printed] in lines
     words = page.tables[WORDS_ADD][1:]
-    shares = [signed(mark["share"]) for mark in plain["marks"]]
-    assert [row[4] for row in words] == shares + [signed(part["value"]) for part in plain["rest"]]
+    shares = [format_signed(mark["share"]) for mark in plain["marks"]]
+    assert [row[4] for row in words] == shares + [
+        format_signed(part["value"]) for part in plain["rest"]
+    ]
     for mark, hover in zip(plain["marks"], page.hovers, strict=True):
         near = plain["query"]["words"][mark["term"]]["text"]
         kernel = plain["signals"][mark["signal"]]["name"]
         assert hover == (
-            f"similarity {number(mark['similarity'])} to “{near}”, {kernel}, "
-            f"adds {signed(mark['share'])}"
+            f"similarity {format_number(mark['similarity'])} to “{near}”, {kernel}, "
+            f"adds {format_signed(mark['share'])}"
         )
 
 
@@ -114,7 +123,7 @@ def test_the_text_is_whole_and_every_coloured_word_has_a_second_cue() -> None:
     assert any(coloured)
     assert not all(coloured)
     plain = render_text(draw(found, full=True), width=300)
-    letters = "".join(raised(place) for place in range(len(found.signals)))
+    letters = "".join(superscript_letter(place) for place in range(len(found.signals)))
     assert len(re.findall(f"[{letters}]", plain.split("kernel 1.0")[0])) == sum(coloured)
 
 
@@ -143,7 +152,7 @@ def test_no_number_is_cut_on_a_narrow_terminal(width: int) -> None:
     terminal = render_text(draw(found, full=True), width)
     assert "…" not in terminal
     for signal in found.signals:
-        assert re.search(rf"{signal.name} .*{re.escape(number(signal.value))}", terminal)
+        assert re.search(rf"{signal.name} .*{re.escape(format_number(signal.value))}", terminal)
 
 
 def test_colours_are_there_for_those_who_see_them() -> None:
@@ -154,5 +163,5 @@ def test_colours_are_there_for_those_who_see_them() -> None:
 
 
 def test_printed_numbers_are_the_same_for_numbers_of_any_kind() -> None:
-    assert number(float(torch.tensor(0.12345))) == "0.1235"
-    assert signed(-0.00004) == number(0.0) == "0.0000"
+    assert format_number(float(torch.tensor(0.12345))) == "0.1235"
+    assert format_signed(-0.00004) == format_number(0.0) == "0.0000"

@@ -17,7 +17,7 @@ from glassrank.explanations import (
     what_if,
     what_if_doc,
 )
-from glassrank.explanations.structure import gaps
+from glassrank.explanations.structure import iter_gaps
 from glassrank.index import Index
 from glassrank.models.doc_reader import join_title
 from glassrank.models.io.model_folder import Passages, SavedModel
@@ -101,7 +101,9 @@ def test_several_passages_add_up(how: dict[str, float], tmp_path: Path) -> None:
 
 def test_what_was_not_read_is_faint(tmp_path: Path) -> None:
     _, explanation = explained(shortened("tk", 25), tmp_path, stored=False)
-    unread = [explanation.doc.text[a:b] for a, b, is_unread in gaps(explanation.doc) if is_unread]
+    unread = [
+        explanation.doc.text[a:b] for a, b, is_unread in iter_gaps(explanation.doc) if is_unread
+    ]
     assert explanation.doc.passage is not None
     start, stop = explanation.doc.passage
     assert "".join(unread).strip() in explanation.doc.text

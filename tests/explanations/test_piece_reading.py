@@ -102,7 +102,7 @@ def test_what_is_read_is_the_begin_of_the_whole(
     kept = len(part.words) - 2
     assert kept == min(longest - 2, len(whole.words) - 2)
     assert part.words[1:-1] == whole.words[1 : 1 + kept]
-    assert part.cut_pieces == len(whole.words) - 2 - kept
+    assert part.cut_subwords == len(whole.words) - 2 - kept
 
 
 @sides
@@ -134,7 +134,9 @@ def test_what_was_cut_is_said() -> None:
     own = piece_reranker(
         piece_ranker("mores", text={"doc_words": 3}), doc_length=6, most_passages=1
     )
-    assert "first 4 subwords of the document; 1 subwords and 2 words were cut." in notes(own, text=text)
+    assert "first 4 subwords of the document; 1 subwords and 2 words were cut." in notes(
+        own, text=text
+    )
     own = piece_reranker(piece_ranker("mores"), query_length=4)
     assert "first 2 subwords of the query; 5 subwords were cut." in notes(own, query=text)
     own = piece_reranker(piece_ranker("mores"))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from glassrank.explanations.reading import _lowered, _lowered_one_by_one, joined_origins, word_spans
+from glassrank.explanations.reading import _lower, _lower_one_by_one, joined_origins, word_spans
 from glassrank.text import split_words
 
 any_text = st.text(alphabet=st.characters(), max_size=60) | st.text(
@@ -54,8 +54,8 @@ def test_words_of_another_text_are_no_error(text: str, words: list[str]) -> None
 def test_the_short_way_to_small_letters_is_the_long_way(text: str) -> None:
     """Where no letter becomes two."""
     sound = text.encode("utf-8", "replace").decode()
-    lowered, origins = _lowered(text)
-    slowly, slow_origins = _lowered_one_by_one(sound)
+    lowered, origins = _lower(text)
+    slowly, slow_origins = _lower_one_by_one(sound)
     assert (lowered, list(origins)) == (slowly, slow_origins)
 
 

@@ -21,7 +21,7 @@ from piece_cases import (
 from glassrank.cli import main
 from glassrank.errors import InputError
 from glassrank.explanations import Change, Explanation, compare, explain, html_page, what_if
-from glassrank.explanations.structure import WORDS_ADD, number, signed
+from glassrank.explanations.structure import WORDS_ADD, format_number, format_signed
 from glassrank.explanations.terminal import draw, render_text
 from glassrank.index import Index
 from glassrank.models.io.model_folder import SavedModel, Usage
@@ -58,14 +58,14 @@ def test_json_html_and_terminal_agree(name: str) -> None:
     found = explain(own_reranker(name), QUERY, DEFINITION)
     plain, page = found.to_json(), Page(html_page(found))
     lines = [line.split() for line in render_text(draw(found, full=True), width=200).splitlines()]
-    assert f"score {number(plain['score'])}" in page.text
+    assert f"score {format_number(plain['score'])}" in page.text
     for place, signal in enumerate(plain["signals"]):
-        printed = [number(signal["paths"][0]["value"]), number(signal["value"])]
+        printed = [format_number(signal["paths"][0]["value"]), format_number(signal["value"])]
         row = page.tables["Signals, raw values"][place + 1]
         assert [row[6], row[7]] == printed
         assert [chr(97 + place), *signal["name"].split(), *printed] in lines
     for place, term in enumerate(plain["terms"]):
-        piece, value = plain["query"]["words"][term["word"]]["text"], number(term["value"])
+        piece, value = plain["query"]["words"][term["word"]]["text"], format_number(term["value"])
         row = page.tables["Query words, raw values"][place + 1]
         assert row == [str(term["word"] + 1), piece, value]
         assert [piece, value] in lines
@@ -73,10 +73,12 @@ def test_json_html_and_terminal_agree(name: str) -> None:
         rows = page.tables[matrix["name"]][1:]
         turned = (matrix["rows"], matrix["columns"]) == ("query", "document")
         values = zip(*matrix["values"], strict=True) if turned else matrix["values"]
-        assert [row[1:] for row in rows] == [[number(v) for v in own] for own in values]
+        assert [row[1:] for row in rows] == [[format_number(v) for v in own] for own in values]
     words = page.tables[WORDS_ADD][1:]
-    shares = [signed(mark["share"]) for mark in plain["marks"]]
-    assert [row[4] for row in words] == shares + [signed(part["value"]) for part in plain["rest"]]
+    shares = [format_signed(mark["share"]) for mark in plain["marks"]]
+    assert [row[4] for row in words] == shares + [
+        format_signed(part["value"]) for part in plain["rest"]
+    ]
     in_text = [
         m
         for w, m in zip(plain["doc"]["words"], plain["marks"], strict=True)
@@ -84,7 +86,7 @@ def test_json_html_and_terminal_agree(name: str) -> None:
     ]
     for mark, hover in zip(in_text, page.hovers, strict=True):
         signal = "" if mark["signal"] is None else f"{plain['signals'][mark['signal']]['name']}, "
-        assert hover == f"{signal}adds {signed(mark['share'])}"
+        assert hover == f"{signal}adds {format_signed(mark['share'])}"
     assert DEFINITION in page.text
 
 
@@ -192,7 +194,7 @@ def test_by_command(
             assert not ended.code
         return capsys.readouterr().out
 
-    assert f"score {number(score)}" in call("ar")
+    assert f"score {format_number(score)}" in call("ar")
     assert Explanation.from_json(json.loads(call("ar", "--json"))).score == score
     call("ar", "therapy", "--html", "why.html")
     assert (tmp_path / "why.html").read_text("utf-8").count("<article>") == 2

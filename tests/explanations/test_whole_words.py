@@ -17,7 +17,13 @@ from piece_cases import (
 )
 
 from glassrank.explanations import Explanation, compare, explain, html_page
-from glassrank.explanations.structure import WORDS_ADD, ScorePart, Word, number, signed
+from glassrank.explanations.structure import (
+    WORDS_ADD,
+    ScorePart,
+    Word,
+    format_number,
+    format_signed,
+)
 from glassrank.explanations.terminal import draw, render_text
 from glassrank.models.io.model_folder import SavedModel, Usage
 from glassrank.rerank import Reranker
@@ -104,11 +110,13 @@ def test_terminal_and_html_show_words(name: str) -> None:
     rows = page.tables["Query words, raw values"][1:]
     for term, row in zip(whole.terms, rows, strict=True):
         word = whole.query.words[term.word].text
-        assert row[1] == word and row[-1] == number(term.value)
-        assert any(line[:1] == [word] and line[-1] == number(term.value) for line in lines)
+        assert row[1] == word and row[-1] == format_number(term.value)
+        assert any(line[:1] == [word] and line[-1] == format_number(term.value) for line in lines)
     words = page.tables[WORDS_ADD][1:]
     assert [row[0] for row in words][: len(whole.doc.words)] == [w.text for w in whole.doc.words]
-    assert [row[4] for row in words][: len(whole.marks)] == [signed(m.share) for m in whole.marks]
+    assert [row[4] for row in words][: len(whole.marks)] == [
+        format_signed(m.share) for m in whole.marks
+    ]
 
 
 @every_model
@@ -118,7 +126,9 @@ def test_two_documents_are_compared_by_words(name: str) -> None:
     text, page = render_text(draw(shown), width=200), Page(html_page(shown))
     assert "##" not in text and "##" not in page.text
     pieces = [row for row in compare(*apart).differences if row.group == "term" and not row.path]
-    expected = signed(math.fsum(row.difference for row in pieces if row.name in ("andro", "##gen")))
+    expected = format_signed(
+        math.fsum(row.difference for row in pieces if row.name in ("andro", "##gen"))
+    )
     rows = [row for row in page.tables["Left less right"] if row[:2] == ["androgen", ""]]
     assert {row[4].split()[0] for row in rows} == {expected}
 

@@ -17,7 +17,7 @@ from glassrank.explanations import (
     what_if,
 )
 from glassrank.explanations.changes import apply_change
-from glassrank.explanations.structure import number, signed
+from glassrank.explanations.structure import format_number, format_signed
 from glassrank.rerank import Pipeline
 
 
@@ -38,9 +38,9 @@ def open_differences(page: Page) -> None:
 def expected_differences(comparison: ExplanationPair) -> list[list[str]]:
     rows = []
     for row in comparison.differences:
-        text = signed(row.difference)
+        text = format_signed(row.difference)
         sign = {"+": " ▲", "-": " ▼"}.get(text[0], "")
-        values = ["" if value is None else number(value) for value in (row.left, row.right)]
+        values = ["" if value is None else format_number(value) for value in (row.left, row.right)]
         rows.append([f"{row.name}, {row.path}" if row.path else row.name, *values, text + sign])
     return rows
 
@@ -157,7 +157,7 @@ def test_removing_and_replacing_a_word_moves_score_and_rank(page: Page, site: Si
         score = moved.score_after - moved.score_before
         rank = moved.rank_before - moved.rank_after
         signs = ["▲" if gain > 0 else "▼" if gain < 0 else "=" for gain in (score, rank)]
-        before, after = number(moved.score_before), number(moved.score_after)
+        before, after = format_number(moved.score_before), format_number(moved.score_after)
         return [
             f"score {before} → {after} {signs[0]}",
             f"rank {moved.rank_before} → {moved.rank_after} {signs[1]}",

@@ -11,7 +11,14 @@ from glassrank.errors import sanitize
 from glassrank.explanations import Explanation, explain_docs, html_page
 from glassrank.explanations.explainers import find_best_passage
 from glassrank.explanations.reading import read_doc
-from glassrank.explanations.structure import colour, is_coloured, letter, line, number, signed
+from glassrank.explanations.structure import (
+    format_number,
+    format_signed,
+    is_coloured,
+    pick_colour,
+    pick_line_style,
+    to_letter,
+)
 from glassrank.rerank import Pipeline
 
 OPEN_ALL = """async root => {
@@ -46,7 +53,7 @@ def own_explanation(page: Page, site: Site, doc_id: str, model: str = "tk") -> E
     assert found.against is not None
     query, doc = reranker.encode_query(QUERY), reranker.encode_doc(reading.batch)
     (alone,) = reranker.score_embeddings(query, doc, np.array([hit["first_score"]], np.float32))
-    assert number(found.score) == number(float(alone))
+    assert format_number(found.score) == format_number(float(alone))
     return found
 
 
@@ -70,7 +77,7 @@ def test_the_page_the_html_file_and_the_model_print_the_same_numbers(
     page.set_content(html_page(own))
     page.evaluate("document.querySelectorAll('sup').forEach(cue => cue.remove())")
     written = dict(page.locator("body").evaluate(TABLES))
-    assert score == number(own.score) == page.locator("strong").inner_text()
+    assert score == format_number(own.score) == page.locator("strong").inner_text()
     assert page.locator(".sentence").inner_text() == own.against.sentence
     assert set(shown) == set(written) and len(shown) == len(own.matrices) + 4
     for caption, rows in written.items():
@@ -96,8 +103,8 @@ def test_words_have_the_colour_line_and_letter_of_their_kernel(page: Page, site:
     for seen, word, mark in zip(looks, own.doc.words, own.marks, strict=True):
         assert bool(seen) == is_coloured(own, word, mark)
         if seen:
-            rgb = ", ".join(str(int(colour(mark.signal)[at : at + 2], 16)) for at in (1, 3, 5))
-            assert seen == [f"rgb({rgb})", line(mark.signal), letter(mark.signal)]
+            rgb = ", ".join(str(int(pick_colour(mark.signal)[at : at + 2], 16)) for at in (1, 3, 5))
+            assert seen == [f"rgb({rgb})", pick_line_style(mark.signal), to_letter(mark.signal)]
 
 
 def test_switches_take_colours_away_and_tell_what_is_left(page: Page, site: Site) -> None:
@@ -121,7 +128,7 @@ def test_switches_take_colours_away_and_tell_what_is_left(page: Page, site: Site
         for leaf in part.leaves()
         if leaf.kind != "signal" or leaf.number not in off
     )
-    expect(panel.locator(".subtotal b")).to_have_text(number(rest))
+    expect(panel.locator(".subtotal b")).to_have_text(format_number(rest))
     page.reload()
     expect(cues).to_have_count(len(left))
 
@@ -137,9 +144,9 @@ def test_a_word_tells_similarity_kernel_and_contribution(page: Page, site: Site)
     expect(card.locator(".card-title")).to_have_text("androgen")
     near = own.query.words[mark.term].text
     assert card.locator("li").all_inner_texts() == [
-        f"similarity {number(mark.similarity)} to “{near}”",
+        f"similarity {format_number(mark.similarity)} to “{near}”",
         own.signals[mark.signal].name,
-        f"adds {signed(mark.share)}",
+        f"adds {format_signed(mark.share)}",
     ]
     page.mouse.move(0, 0)
     expect(card).to_be_hidden()
@@ -154,7 +161,9 @@ def test_cells_of_the_matrix_tell_their_words_and_number(page: Page, site: Site)
     for key in ("ArrowDown", "ArrowDown", "ArrowRight", "ArrowRight"):  # the first enters
         page.keyboard.press(key)
     values = own.matrices[0].values
-    told = f"“{own.query.words[1].text}” and “{own.doc.words[2].text}”: {number(values[1][2])}"
+    told = (
+        f"“{own.query.words[1].text}” and “{own.doc.words[2].text}”: {format_number(values[1][2])}"
+    )
     expect(panel.locator(".readout")).to_have_text(told)
     expect(panel.locator(".w.pointed")).to_have_attribute("data-place", "2")
     drawn = canvas.evaluate(
@@ -172,7 +181,7 @@ def test_the_tree_adds_up_as_it_is_opened(page: Page, site: Site) -> None:
     panel.get_by_text("Kernels and raw values").click()
     tree = panel.locator(".tree").last
     names = [part.name for part in own.parts.children]
-    values = [number(part.value) for part in own.parts.children]
+    values = [format_number(part.value) for part in own.parts.children]
     inner = tree.locator(":scope > li > details > ul > li")
     expect(inner).to_have_count(len(values))  # drawn as it is opened
     assert [line.locator("b").first.inner_text() for line in inner.all()] == values
@@ -182,7 +191,7 @@ def test_the_tree_adds_up_as_it_is_opened(page: Page, site: Site) -> None:
     expect(below).to_have_count(len(terms))
     assert names[0] in inner.first.inner_text()
     assert [line.locator("b").first.inner_text() for line in below.all()] == [
-        number(part.value) for part in terms
+        format_number(part.value) for part in terms
     ]
 
 
@@ -202,13 +211,15 @@ def test_what_puts_it_above_the_others_comes_first(page: Page, site: Site) -> No
     rows = dict(panel.evaluate(TABLES))[own.against.heading][1:]
     parts = (*own.against.parts.children, own.against.parts)
     assert [row[0] for row in rows] == [part.name for part in parts]
-    assert [row[1].split()[0] for row in rows] == [signed(part.value) for part in parts]
+    assert [row[1].split()[0] for row in rows] == [format_signed(part.value) for part in parts]
     first = parts[0]
     chips = panel.get_by_role("group", name="Query words")
-    expect(chips.locator(".chip").nth(first.number or 0)).to_contain_text(signed(first.value))
+    expect(chips.locator(".chip").nth(first.number or 0)).to_contain_text(
+        format_signed(first.value)
+    )
     panel.locator(".query-text .w").nth(first.number or 0).hover()
     told = page.locator(".card li").all_inner_texts()
-    assert told == [f"{signed(first.value)} against the others"]
+    assert told == [f"{format_signed(first.value)} against the others"]
     expect(panel.locator("canvas")).to_have_count(0)  # kernels and raw values are a click further
     expect(panel.get_by_role("group", name="Kernels")).to_be_hidden()
 

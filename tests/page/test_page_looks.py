@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 
 import glassrank.serve
 from glassrank.errors import sanitize
-from glassrank.explanations.structure import letter, number, signed
+from glassrank.explanations.structure import format_number, format_signed, to_letter
 
 PAGE = Path(glassrank.serve.__file__).parent / "page"
 BRIGHTNESS = """name => {
@@ -91,15 +91,15 @@ def test_numbers_and_texts_are_printed_as_in_python(page: Page) -> None:
           const {letter} = await import('./palette.js');
           return {
             number: values.map(number), signed: values.map(signed), safe: texts.map(safe),
-            letter: Array.from({length: 60}, (_, place) => letter(place)),
+            letter: Array.from({length: 60}, (_, place) => to_letter(place)),
           };
         }""",
         json.loads(json.dumps([numbers(), texts])),
     )
-    assert printed["number"] == list(map(number, numbers()))
-    assert printed["signed"] == list(map(signed, numbers()))
+    assert printed["number"] == list(map(format_number, numbers()))
+    assert printed["signed"] == list(map(format_signed, numbers()))
     assert printed["safe"] == list(map(sanitize, texts))
-    assert printed["letter"] == list(map(letter, range(60)))
+    assert printed["letter"] == list(map(to_letter, range(60)))
 
 
 def test_every_module_is_fetched_at_once() -> None:

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from glassrank.explanations import Explanation, compare, explain
-from glassrank.explanations.structure import Matrix, number
+from glassrank.explanations.structure import Matrix, format_number
 
 _SPEC = importlib.util.spec_from_file_location(
     "explain_cases_for_the_page", Path(__file__).parents[1] / "explanations" / "explain_cases.py"
@@ -71,7 +71,7 @@ def draws(page: Page, found: Explanation, other: Explanation) -> None:
     beside = compare(found, other)
     page.evaluate(DRAW, [found.to_json(), beside.to_json()])
     panel = page.locator(".explanation")
-    expect(panel.locator(".score")).to_have_text(number(found.score))
+    expect(panel.locator(".score")).to_have_text(format_number(found.score))
     shown = [word for word in found.doc.words if word.start is not None]
     expect(panel.locator(".document-text .w")).to_have_count(len(shown))
     expect(panel.locator("table.signals tbody tr")).to_have_count(len(found.signals))

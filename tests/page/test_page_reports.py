@@ -5,7 +5,7 @@ import re
 from page_service import QUERIES, Site
 from playwright.sync_api import Page, expect
 
-from glassrank.explanations.structure import number, signed
+from glassrank.explanations.structure import format_number, format_signed
 
 
 def names(page: Page) -> list[str]:
@@ -61,7 +61,7 @@ def test_curves_are_drawn_and_read_at_a_time(page: Page, site: Site) -> None:
         values = model["measures"][measure]
         depth = min(model["depth"][ms], len(values["at_depth"]) - 1)
         gain = values["at_ms"][ms] - report["first_stage"][measure]
-        return [model["label"], str(depth), number(values["at_ms"][ms]), signed(gain)]
+        return [model["label"], str(depth), format_number(values["at_ms"][ms]), format_signed(gain)]
 
     row = page.locator(".readouts tbody tr").nth(1)
     assert row.locator("th, td").all_inner_texts() == expected(1)

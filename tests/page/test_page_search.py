@@ -9,7 +9,7 @@ from page_service import QUERY
 from playwright.sync_api import Error, Page, Response, Route, expect
 
 from glassrank.errors import sanitize
-from glassrank.explanations.structure import number
+from glassrank.explanations.structure import format_number
 
 
 def search(page: Page, query: str = QUERY) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def test_enter_shows_and_announces_results_with_both_ranks(page: Page) -> None:
         assert arrow.replace("\u2009", "") == (
             f"▲{gain}" if gain > 0 else f"▼{-gain}" if gain else "="
         )
-        assert row.locator(".hit-score").inner_text().endswith(number(hit["score"]))
+        assert row.locator(".hit-score").inner_text().endswith(format_number(hit["score"]))
 
 
 def test_snippets_have_the_matched_words_marked(page: Page) -> None:

@@ -7,7 +7,7 @@ from page_service import DEFINITION, QUERY, Site
 from playwright.sync_api import Page, expect
 
 from glassrank.explanations import Change, compare, explain, what_if
-from glassrank.explanations.structure import number
+from glassrank.explanations.structure import format_number
 
 DRAWN = """canvas => {
   const pixels = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
@@ -25,7 +25,7 @@ def open_mores(page: Page, more: str = "") -> Any:
 def test_words_are_drawn_where_they_stand(page: Page, site: Site) -> None:
     panel = open_mores(page)
     own = explain(site.models["mores"], QUERY, site.index.doc("ar"))
-    expect(panel.locator(".score")).to_have_text(number(own.score))
+    expect(panel.locator(".score")).to_have_text(format_number(own.score))
     page.evaluate("document.querySelectorAll('.w sup').forEach(cue => cue.remove())")
     in_text = [word for word in own.doc.words if word.start is not None]
     assert len(in_text) == len(own.doc.words) - 2  # without [CLS] and [SEP]
@@ -61,7 +61,7 @@ def test_a_word_of_several_pieces_changes_whole(page: Page, site: Site) -> None:
     assert "androgen mice" in answer.text
     moved = panel.locator(".move").first.inner_text().replace("\xa0", " ")
     before, after = answer.moved[doc].score_before, answer.moved[doc].score_after
-    assert moved.startswith(f"score {number(before)} → {number(after)}")
+    assert moved.startswith(f"score {format_number(before)} → {format_number(after)}")
 
 
 def test_a_transformer_stands_beside_another_model(page: Page, site: Site) -> None:
@@ -84,4 +84,4 @@ def test_a_transformer_stands_beside_another_model(page: Page, site: Site) -> No
     rows = page.locator("table.differences tr[data-group]")
     expect(rows).to_have_count(len(answer["differences"]))
     for side, one in zip(page.locator("article").all(), pair, strict=True):
-        expect(side.locator(".score")).to_have_text(number(one.score))
+        expect(side.locator(".score")).to_have_text(format_number(one.score))
