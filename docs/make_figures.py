@@ -89,7 +89,7 @@ FIGURES: dict[str, list[list[str]]] = {
     ],
     "bert": [
         ["[CLS] query [SEP] document [SEP]"],
-        ["pieces, positions,\nwhich text"],
+        ["subwords, positions,\nwhich text"],
         ["transformer, all layers"],
         ["vector of [CLS]"],
         ["pooling layer, one linear\nlayer: score"],
@@ -104,7 +104,7 @@ FIGURES: dict[str, list[list[str]]] = {
     "maxsim": [
         _TEXTS,
         ["pretrained encoder", "the same encoder"],
-        ["unit vectors of pieces,\nand weights", "unit vectors of pieces\n(stored)"],
+        ["unit vectors of subwords,\nand weights", "unit vectors of subwords\n(stored)"],
         ["one match matrix of cosines"],
         ["maximum for each query piece"],
         ["weighted sum: score"],
@@ -112,16 +112,16 @@ FIGURES: dict[str, list[list[str]]] = {
     "kernel_bert": [
         _TEXTS,
         ["pretrained encoder", "the same encoder"],
-        ["unit vectors of pieces,\nand weights", "unit vectors of pieces\n(stored)"],
+        ["unit vectors of subwords,\nand weights", "unit vectors of subwords\n(stored)"],
         ["one match matrix of cosines"],
-        ["kernels that count pieces\nof at least some similarity"],
+        ["kernels that count subwords\nof at least some similarity"],
         ["logarithms of the counts", "counts by\ndocument length"],
         ["weighted sum, weights of 0\nor more: score"],
     ],
     "single_vector": [
         _TEXTS,
         ["pretrained encoder", "the same encoder"],
-        ["mean of the pieces,\nor the first", "mean of the pieces,\nor the first (stored)"],
+        ["mean of the subwords,\nor the first", "mean of the subwords,\nor the first (stored)"],
         ["cosine: score"],
     ],
     "ensemble": [
