@@ -76,7 +76,7 @@ def onnx_encoder(linear: Linear, threads: int) -> Encode:
     ids = graph.input("ids", "int64", [1, "length"])
     states = add_bert(graph, ids, model.config.encoder, Weights(weights), linear)
     graph.output("states", states, "float32", [1, "length", model.config.encoder.size])
-    session = OnnxSession(graph.serialized(), optimised=True, threads=threads)
+    session = OnnxSession(graph.serialize(), optimised=True, threads=threads)
     return lambda ids: session.run({"ids": ids[None]})[0][0]
 
 

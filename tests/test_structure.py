@@ -55,7 +55,7 @@ SAME_IDEA = frozenset(
     # A command and what it calls; the plain maths and its fast forms; the manifest and the writer
     # of an index and of a store.
     "adapt budget clusters encode evaluate experiment index prepare search select tune "
-    "attention contextual few_rows kernels soft_counts transformer "
+    "attention contextual kernels soft_counts transformer "
     "manifest writer cascade_plan".split()
 )
 

@@ -1,2 +1,2 @@
-"""The maths that several models share, each written once. Nothing is imported here: compiled forms
-need no torch."""
+"""How models are computed: by ONNX Runtime, PyTorch layers, and kernels for a CPU and a GPU.
+Importing this package imports nothing else: compiled code needs no PyTorch."""

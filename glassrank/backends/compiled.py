@@ -1,12 +1,12 @@
-"""Functions that are compiled once and kept: how they are declared, and who hears of it.
+"""Functions that numba compiles once and caches on disk.
 
     @compiled
     def add(values: Any) -> Any: ...
 
-Numba is imported when the first of them is called, not before: a process that calls none does not
-wait for it. Called with other types of arrays, numba compiles a function once more, which takes
-seconds; so arrays are given the same form where they are opened or made (`arrays.frozen`), and
-`tests/test_compiled.py` counts. Where the code is kept, `code_cache.py` says.
+Numba is imported when the first of them is called: a process that calls none does not wait for it.
+Numba compiles a function again for each new combination of argument types, which takes seconds; so
+arrays are given one form where they are opened or made, and a test counts the combinations.
+`code_cache.py` says where the code is cached.
 """
 
 import functools
@@ -19,13 +19,13 @@ from typing import Any
 Listener = Callable[[str], None]
 
 FUNCTIONS: list["Compiled"] = []
-"""All that are declared so far."""
+"""All functions declared so far."""
 
 LOADING = 20_000_000
-"""Numbers that plain code looks at in about the time that it takes to load compiled code."""
+"""Values that plain code reads in about the time that it takes to load compiled code."""
 
 _lock = threading.RLock()
-_looked_at = 0
+_values_read = 0
 _listeners: list[Listener] = []
 
 
@@ -36,20 +36,20 @@ class Compiled:
         functools.update_wrapper(self, function)
         self.py_func = function
         self.inner = inner
-        self._made: Any = None
+        self._dispatcher: Any = None
         FUNCTIONS.append(self)
 
     def __call__(self, *arguments: Any) -> Any:
         """Run the compiled function."""
-        return (self._made or self.dispatcher)(*arguments)
+        return (self._dispatcher or self.dispatcher)(*arguments)
 
     @property
     def dispatcher(self) -> Any:
-        """What numba makes of it."""
+        """Numba's dispatcher."""
         with _lock:
-            if self._made is None:
-                self._made = self._make()
-            return self._made
+            if self._dispatcher is None:
+                self._dispatcher = self._make()
+            return self._dispatcher
 
     def _make(self) -> Any:
         import numba
@@ -59,29 +59,29 @@ class Compiled:
         njit: Any = numba.njit
         if self.inner:
             return njit(nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)(self.py_func)
-        made = njit(nogil=True)(self.py_func)
-        made._cache = CodeCache(self.py_func, _tell)
-        return made
+        dispatcher = njit(nogil=True)(self.py_func)
+        dispatcher._cache = CodeCache(self.py_func, _notify)
+        return dispatcher
 
     @property
     def _numba_type_(self) -> Any:
-        """By which numba knows it inside of other functions."""
+        """Lets other compiled functions call this one."""
         return self.dispatcher._numba_type_
 
 
 def compiled(function: Callable[..., Any]) -> Compiled:
-    """For a function that Python calls."""
+    """Declares a function that Python calls."""
     return Compiled(function)
 
 
 def inner(function: Callable[..., Any]) -> Compiled:
-    """For a function of the same file that compiled ones call, and nobody else: its code is part of
-    theirs, and not kept apart."""
+    """Declares a function that only compiled functions of the same file call: its code is part of
+    theirs, and is not cached by itself."""
     return Compiled(function, inner=True)
 
 
 def on_compile(listener: Listener) -> None:
-    """Calls this with a function's name before it is compiled, which takes seconds."""
+    """Registers a listener, which gets a function's name before it is compiled."""
     _listeners.append(listener)
 
 
@@ -92,27 +92,28 @@ COMPILING = (
 _log = logging.getLogger("glassrank")
 
 
-def _tell(name: str) -> None:
+def _notify(name: str) -> None:
     for listener in _listeners:
         listener(name)
     if not _listeners:
-        _log_compiling()
+        _warn_once()
 
 
 @functools.cache
-def _log_compiling() -> None:
-    """A warning: who has not set up logging sees it on stderr, and does not think that it hangs."""
+def _warn_once() -> None:
+    """Warns once; on stderr where logging is not set up, so that nobody thinks the program
+    hangs."""
     _log.warning(COMPILING)
 
 
-def is_worth_compiling(numbers: int) -> bool:
-    """Whether compiled code is the right form to look at so many numbers: it is once it is loaded,
-    and once plain forms have done in this process what takes as long as to load it."""
-    global _looked_at
-    _looked_at += numbers
-    return _looked_at > LOADING or "glassrank.backends.code_cache" in sys.modules
+def is_worth_compiling(values: int) -> bool:
+    """Whether to read so many values by compiled code: yes once it is loaded, and once plain code
+    has read as many in this process as take as long as loading it."""
+    global _values_read
+    _values_read += values
+    return _values_read > LOADING or "glassrank.backends.code_cache" in sys.modules
 
 
 def use_compiled_code() -> None:
-    """For a process that is about to do much: from now on compiled code is always used."""
+    """Uses compiled code from now on, however little there is to do."""
     from glassrank.backends.code_cache import CodeCache  # noqa: F401

@@ -1,8 +1,7 @@
-"""ONNX graphs, written: nodes and weights in, the bytes of a `.onnx` file out.
+"""Writes ONNX graphs: nodes and weights in, the bytes of a `.onnx` file out.
 
-The format is a protocol buffer of a few messages, whose numbers are those of `onnx.proto`. What
-writes them here is smaller than the package `onnx`, which only tests need: they hold each graph
-against its checker.
+The format is a protocol buffer of a few messages, with the field numbers of `onnx.proto`. Writing
+them here avoids a dependency on the package `onnx`; tests check each graph with it.
 """
 
 import struct
@@ -18,7 +17,7 @@ _IR_VERSION, _OPSET = 9, 19
 _TYPES = {"float32": 1, "uint8": 2, "int8": 3, "int32": 6, "int64": 7}
 
 Shape = Sequence[int | str]
-"""Sizes, or names of those that differ from call to call."""
+"""Sizes, or names of sizes that differ from call to call."""
 Attribute = float | int | str | tuple[int, ...]
 
 
@@ -33,22 +32,22 @@ class Graph:
         self._outputs: list[bytes] = []
 
     def input(self, name: str, dtype: str, shape: Shape) -> str:
-        """A value that is given with each call."""
+        """Declares an input."""
         self._inputs.append(_value(name, dtype, shape))
         return name
 
     def output(self, name: str, value: str, dtype: str, shape: Shape) -> None:
-        """A value that each call returns, under a name of its own."""
+        """Declares an output, under a name of its own."""
         self.add("Identity", value, outputs=[name])
         self._outputs.append(_value(name, dtype, shape))
 
     def weight(self, name: str, array: NDArray[Any]) -> str:
-        """A constant."""
+        """Adds a constant."""
         self._weights[name] = _tensor(name, array)
         return name
 
     def constant(self, *values: float | int) -> str:
-        """The same for a few numbers: integers, or float32."""
+        """Adds a few numbers as a constant: int64, or float32."""
         dtype: Any = np.int64 if all(isinstance(value, int) for value in values) else np.float32
         name = f"constant {' '.join(map(repr, values))}"
         return self.weight(name, np.array(values, dtype))
@@ -61,7 +60,8 @@ class Graph:
         domain: str = "",
         **attributes: Attribute,
     ) -> str:
-        """One node; an input that is left out is an empty name. Gives its first output's name."""
+        """Adds a node; an optional input that is left out is an empty name. Returns its first
+        output."""
         outputs = outputs or [f"{operator} {len(self._nodes)}"]
         fields = [_bytes(1, _text(name)) for name in inputs]
         fields += [_bytes(2, _text(name)) for name in outputs]
@@ -70,7 +70,7 @@ class Graph:
         self._nodes.append(b"".join([*fields, _bytes(7, _text(domain))]))
         return outputs[0]
 
-    def serialized(self) -> bytes:
+    def serialize(self) -> bytes:
         """The content of a `.onnx` file."""
         graph = [
             *(_bytes(1, node) for node in self._nodes),
@@ -108,7 +108,7 @@ def _tensor(name: str, array: NDArray[Any]) -> bytes:
 def _attribute(name: str, value: Attribute) -> bytes:
     named = _bytes(1, _text(name))
     if isinstance(value, tuple):
-        return named + b"".join(_integer(8, one) for one in value) + _integer(20, 7)
+        return named + b"".join(_integer(8, number) for number in value) + _integer(20, 7)
     if isinstance(value, str):
         return named + _bytes(4, _text(value)) + _integer(20, 3)
     if isinstance(value, int):
@@ -129,9 +129,9 @@ def _integer(number: int, value: int) -> bytes:
 
 
 def _varint(value: int) -> bytes:
-    made = bytearray()
+    encoded = bytearray()
     while value > 0x7F:
-        made.append(value & 0x7F | 0x80)
+        encoded.append(value & 0x7F | 0x80)
         value >>= 7
-    made.append(value)
-    return bytes(made)
+    encoded.append(value)
+    return bytes(encoded)

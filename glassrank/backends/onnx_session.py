@@ -1,7 +1,7 @@
-"""A graph that ONNX Runtime computes, in the thread that asks.
+"""A graph that ONNX Runtime computes, in the calling thread.
 
-Each text is computed by one thread, and several threads may ask at once: none waits for another,
-and a text gives the same bytes however many there are.
+One thread computes one text, and several threads may call at once: a text gives the same bytes
+however many there are.
 """
 
 from collections.abc import Sequence
@@ -13,14 +13,15 @@ from numpy.typing import NDArray
 from glassrank.errors import InputError, sanitize
 
 _FATAL = 4
-"""What the library writes to the terminal by itself: what happens is raised as an error too."""
+"""Log level: the library prints only fatal errors, since others are raised too."""
 
 
 class OnnxSession:
     """Inputs by name in, outputs in the order of `outputs` out."""
 
     def __init__(self, graph: bytes, *, optimised: bool = False, threads: int = 1) -> None:
-        """A graph that is `optimised` already is opened in a tenth of the time."""
+        """`optimised` graphs are not optimised again, which takes nine tenths of the opening
+        time."""
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
@@ -34,7 +35,7 @@ class OnnxSession:
                 graph, options, providers=["CPUExecutionProvider"]
             )
         except Exception as error:  # the library has a class for each kind, and no common one
-            raise InputError(f"it is no graph that ONNX Runtime opens: {_reason(error)}") from None
+            raise InputError(f"ONNX Runtime cannot open this graph: {_reason(error)}") from None
         self._session: Any = session
         self.inputs = {value.name: value for value in session.get_inputs()}
         self.outputs = {value.name: value for value in session.get_outputs()}
@@ -42,10 +43,9 @@ class OnnxSession:
     def run(
         self, inputs: dict[str, NDArray[Any]], outputs: Sequence[str] | None = None
     ) -> list[NDArray[np.float32]]:
-        """Those that are asked for, or all."""
-        options = None
+        """The named outputs, or all."""
         try:
-            made: list[NDArray[np.float32]] = self._session.run(outputs, inputs, options)
+            made: list[NDArray[np.float32]] = self._session.run(outputs, inputs)
         except Exception as error:
             raise InputError(
                 f"ONNX Runtime could not compute this text: {_reason(error)}"

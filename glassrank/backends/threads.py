@@ -1,4 +1,5 @@
-"""A thread pool: to wake one of its threads takes less than half the time of starting one."""
+"""A thread pool, and how many threads computations use. Waking a pool's thread takes less than half
+the time of starting one."""
 
 import os
 import sys
@@ -18,7 +19,7 @@ _set: dict[str, int] = {}
 _own = threading.local()
 
 
-def _threads() -> ThreadPoolExecutor:
+def _get_pool() -> ThreadPoolExecutor:
     if not _pool:
         _pool.append(ThreadPoolExecutor(os.cpu_count() or 1, "glassrank"))
     return _pool[0]
@@ -30,7 +31,7 @@ def run_parallel(work: Callable[[int], None], count: int) -> None:
     if count == 1:
         work(0)
         return
-    others = [_threads().submit(work, number) for number in range(1, count)]
+    others = [_get_pool().submit(work, number) for number in range(1, count)]
     try:
         work(0)
     finally:
@@ -40,22 +41,22 @@ def run_parallel(work: Callable[[int], None], count: int) -> None:
 
 
 def num_threads() -> int:
-    """How many threads this one may compute with: PyTorch's number where it is imported, else as
-    many as there are processors, `OMP_NUM_THREADS` says, or `set_threads` was told."""
+    """How many threads this thread may compute with: PyTorch's number where it is imported, else
+    what `set_threads` or `OMP_NUM_THREADS` says, else one for each processor."""
     torch = _torch()
     if torch is not None:
         return int(torch.get_num_threads())
-    return getattr(_own, "count", None) or _set.get("count") or _threads_told() or num_processors()
+    return getattr(_own, "count", None) or _set.get("count") or _env_threads() or num_processors()
 
 
 def set_threads(count: int) -> None:
-    """For all threads that begin from now on, and for this one; PyTorch's too, once it is there."""
+    """Sets it for this thread and all that start later; for PyTorch too, once it is imported."""
     _set["count"] = count
     apply_threads_to_torch()
 
 
 def apply_threads_to_torch() -> None:
-    """Tells PyTorch what `set_threads` was told before it was imported."""
+    """Passes the number of `set_threads` on to PyTorch, which may have been imported later."""
     torch = _torch()
     if torch is not None and "count" in _set:
         torch.set_num_threads(_set["count"])
@@ -63,24 +64,24 @@ def apply_threads_to_torch() -> None:
 
 @contextmanager
 def single_thread() -> Iterator[None]:
-    """What computes with several threads, PyTorch above all, computes in this thread alone."""
+    """PyTorch and this package compute in this thread alone."""
     threads = num_threads()
-    _give_thread(1)
+    _set_own_threads(1)
     try:
         yield
     finally:
-        _give_thread(threads)
+        _set_own_threads(threads)
 
 
 def map_parallel(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-    """`work`, which computes with tensors or arrays, for each of these in parallel. PyTorch's own
+    """Calls `work`, which computes with tensors or arrays, for each item in parallel. PyTorch's own
     thread pool is not used meanwhile: each of its threads keeps a processor busy for some
-    milliseconds after its last step, waiting for the next."""
+    milliseconds after its last step."""
     made: dict[int, Result] = {}
     deadline = Deadline.after(must_end().remaining())  # its clock may be this thread's own
 
     def alone(number: int) -> None:
-        _give_thread(1)
+        _set_own_threads(1)
         torch = _torch()
         with ending(deadline), nullcontext() if torch is None else torch.no_grad():
             made[number] = work(items[number])
@@ -91,13 +92,13 @@ def map_parallel(work: Callable[[Item], Result], items: Sequence[Item]) -> list[
 
 
 def _torch() -> Any:
-    """PyTorch, if somebody has imported it: nobody has to, in order to rank."""
+    """PyTorch, if it is imported: ranking may not need it."""
     torch = sys.modules.get("torch")
     return torch if hasattr(torch, "set_num_threads") else None  # not while it is being imported
 
 
-def _give_thread(count: int) -> None:
-    """To the thread that says so."""
+def _set_own_threads(count: int) -> None:
+    """Sets the number for the calling thread."""
     _own.count = count
     torch = _torch()
     if torch is not None:
@@ -105,14 +106,14 @@ def _give_thread(count: int) -> None:
 
 
 def num_processors() -> int:
-    """As many as this process may use, where the system tells, else all."""
+    """Processors that this process may use, where the system says so, else all."""
     usable = getattr(os, "sched_getaffinity", None)
     return len(usable(0)) if usable else os.cpu_count() or 1
 
 
-def _threads_told() -> int:
-    told = os.environ.get("OMP_NUM_THREADS", "")
-    return int(told) if told.isdecimal() else 0
+def _env_threads() -> int:
+    setting = os.environ.get("OMP_NUM_THREADS", "")
+    return int(setting) if setting.isdecimal() else 0
 
 
 # A forked process has no threads but the one that forked: it starts its own.

@@ -31,7 +31,7 @@ from glassrank.backends.match import (
     unit,
 )
 from glassrank.backends.transformer import Encoder
-from glassrank.models.configs import (
+from glassrank.models.late_interaction import (
     KERNEL_BERT,
     MAXSIM,
     KernelBERTConfig,

@@ -29,7 +29,7 @@ from glassrank.backends.onnx_file import Graph
 from glassrank.backends.onnx_session import OnnxSession
 from glassrank.deadline import must_end
 from glassrank.errors import InputError
-from glassrank.models.configs import KERNEL_BERT, MAXSIM
+from glassrank.models.late_interaction import KERNEL_BERT, MAXSIM
 from glassrank.models.model import Model, Output, TokenBatch, TokenEmbeddings
 
 Array = NDArray[Any]
@@ -76,7 +76,7 @@ class OnnxModel(Model):
         self.config = config
         self.weights = weights
         self.first_stage_weight: np.float32 | None = None
-        self._session = OnnxSession(self.graph().serialized(), optimised=True)
+        self._session = OnnxSession(self.graph().serialize(), optimised=True)
         self.scoring_heads()  # takes its weights
 
     @classmethod

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 apply_threads_to_torch()  # a process that needs no PyTorch has not told it how many threads to use
 
 
-class GPUInteraction(Protocol):
+class StoredInteraction(Protocol):
     """Scores one query and documents whose token embeddings are runs of rows on a GPU."""
 
     def scores(
@@ -119,7 +119,7 @@ class Ranker(nn.Module, Model):
         """A faster `encode_query` for one query (1, Q) on a GPU with Triton, where there is one."""
         return None
 
-    def gpu_interaction(self) -> GPUInteraction | None:
+    def gpu_interaction(self) -> StoredInteraction | None:
         """A faster `interact` with stored embeddings on a GPU with Triton, where there is one."""
         return None
 

@@ -200,15 +200,15 @@ def test_a_program_that_compiles_says_so_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Through `logging`, whose warnings are on stderr unless somebody has set it up."""
-    compiled._log_compiling.cache_clear()
+    compiled._warn_once.cache_clear()
     monkeypatch.setattr(compiled, "_listeners", [])
-    compiled._tell("one")
-    compiled._tell("two")
+    compiled._notify("one")
+    compiled._notify("two")
     assert [(record.name, record.levelname) for record in caplog.records] == [
         ("glassrank", "WARNING")
     ]
     assert "glassrank warmup" in caplog.text
     heard: list[str] = []
     compiled.on_compile(heard.append)
-    compiled._tell("three")
+    compiled._notify("three")
     assert heard == ["three"] and len(caplog.records) == 1  # a command tells it in its own way

@@ -14,7 +14,7 @@ from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
 
 from glassrank.backends.configs import EncoderConfig, Kernels
-from glassrank.backends.gpu import few_rows
+from glassrank.backends.gpu import folded_layers
 from glassrank.backends.gpu.kernels import pool_triton
 from glassrank.models import TokenBatch
 from glassrank.research.papers.contextual import ContextualLayers
@@ -68,7 +68,7 @@ def compiled(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
         names.add(self.fn.__name__)
 
     early = {"early": True, "launch_pdl": True} if request.param is HOPPER else {"early": False}
-    monkeypatch.setattr(few_rows, "_launched_early", lambda x: early)
+    monkeypatch.setattr(folded_layers, "_launched_early", lambda x: early)
     monkeypatch.setattr(JITFunction, "run", run)
     yield names
 

@@ -121,7 +121,7 @@ def _group_place(builder: Any, at: Any) -> Any:
 
 
 def _three_bits(builder: Any, start: Any, at: Any) -> Any:
-    """Sixteen values of three bits, as `backends.quantization` has them in six bytes, without scale."""
+    """Sixteen values of three bits from six bytes (see `backends.quantization`), without scale."""
     place = builder.gep(start, [_group_place(builder, at)])
     lower = builder.load(builder.bitcast(place, INT.as_pointer()))
     half = ir.IntType(16)

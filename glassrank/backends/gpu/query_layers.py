@@ -1,6 +1,6 @@
-"""A transformer over one query on a GPU, in fewer steps: layers whose norms are folded into what
-follows them (`folded_layers.py` has the steps). The plain form is `backends/transformer.py`, and gives
-the same, but for rounding.
+"""A transformer over one query on a GPU, in fewer steps: its norms are folded into the layers
+behind them (`folded_layers.py`). The plain form is `backends/transformer.py`; results differ by
+rounding.
 
 Needs Triton: nothing imports this file unless the model is on a GPU.
 """
@@ -20,12 +20,13 @@ LONGEST_QUERY = 128
 
 
 def is_foldable(encoder: Encoder) -> bool:
-    """Whether it is of the one kind that is made here."""
+    """Whether this encoder has a form here: GELU, and no relative positions."""
     return encoder.config.activation == "gelu" and not encoder.config.distances
 
 
 class QueryLayers:
-    """Copies of weights: what the model learns later is not seen here."""
+    """An encoder's layers over one query. Its weights are copies: later training does not change
+    them."""
 
     def __init__(self, embeddings: Embeddings, layers: Sequence[Layer]) -> None:
         self._pieces = embeddings.pieces.weight  # (V, H)
@@ -40,7 +41,8 @@ class QueryLayers:
         """Of the last rows."""
 
     def before_norm(self, ids: Tensor, length: Tensor) -> Tensor:
-        """(Q,), of which the first `length` (1,) are meant, to (Q, H) in float32."""
+        """Ids (Q,), of which the first `length` (1,) count, to rows before the last norm, (Q, H) in
+        float32."""
         rows = self._pieces[ids] + self._where[: len(ids)]  # (Q, H)
         for layer in self._layers:
             rows = layer(rows, length)
@@ -54,7 +56,7 @@ class QueryLayers:
 
 
 class _QueryLayer:
-    """A layer over one query's rows, from before one norm to before the next."""
+    """A layer over one query's rows, from before one norm to before the next one."""
 
     def __init__(self, layer: Layer, norm: nn.LayerNorm) -> None:
         attention, feed = layer.attention, layer.feed_forward
@@ -74,8 +76,9 @@ class _QueryLayer:
         return made
 
 
-def side_by_side(*linears: nn.Linear) -> nn.Linear:
-    """One layer for several that read the same, their outputs behind one another."""
+def concat_linears(*linears: nn.Linear) -> nn.Linear:
+    """One linear layer for several with the same input; their outputs stand one behind the
+    other."""
     weight = torch.cat([each.weight.detach() for each in linears])  # (sum of N, K)
     made = nn.Linear(weight.shape[1], len(weight), device=weight.device, dtype=weight.dtype)
     with torch.no_grad():
@@ -96,7 +99,7 @@ class QueryEmbedder:
 
     def __init__(self, encoder: Encoder, projection: nn.Linear, term_weight: nn.Linear) -> None:
         self._layers = QueryLayers(encoder.embeddings, encoder.stack())
-        self._projected = Folded(side_by_side(projection, term_weight), self._layers.norm)
+        self._projected = Folded(concat_linears(projection, term_weight), self._layers.norm)
 
     @torch.no_grad()
     def __call__(self, ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
