@@ -3,12 +3,9 @@
 J. Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers for Language
 Understanding", NAACL 2019. Each sub-layer is norm(x + what was attended to).
 
-Usually every row is projected to a key and a value. Where few rows ask, it costs less to bring the
-question to the rows: q · (W x) is (W' q) · x, and a mean of projected rows is the projection of
-their mean. The result is the same; `attend_unprojected` does it.
-
-A document may come to `CrossAttention` already projected to its keys and values, which do not
-depend on the query and can be stored.
+Usually every row is projected to a key and a value. For few query rows it costs less to project the
+queries instead: q · (W x) is (W' q) · x, and a mean of projected rows is the projection of their
+mean. The result is the same; `attend_unprojected` does it.
 """
 
 import math
@@ -18,15 +15,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 NEVER = -1e32
-"""Added to the scores of padding: finite, so that a row of padding alone attends evenly."""
+"""Added to the scores of padding. It is finite, so that a row of padding alone gives no NaN."""
 
 
 def make_key_bias(mask: Tensor, like: Tensor) -> Tensor | None:
-    """What is added to scores so that nobody attends to padding: (B, L) to (B, 1, 1, L).
+    """What is added to scores so that no row attends to padding: (B, L) to (B, 1, 1, L).
 
-    None where nothing is padding, which lets attention take its fastest way. Only a mask that is on
-    the CPU is asked, and it may stay there while the rest is on a GPU, whose answer would have to
-    be waited for.
+    None where there is no padding, which is the fastest case. Only a mask on the CPU is tested, and
+    it may stay there while the rest is on a GPU: testing it there would wait for the GPU.
     """
     if mask.device.type == "cpu" and bool(mask.all()):
         return None
@@ -51,8 +47,8 @@ def attend(
     dropout: float = 0.0,
     maps: list[Tensor] | None = None,
 ) -> Tensor:
-    """(B, heads, Q, A) of (B, heads, L, A). `maps` collects how much each row attended to each
-    other one, (B, heads, Q, L); where it is not asked for, it is never formed."""
+    """(B, heads, Q, A) of (B, heads, L, A). `maps` collects the attention weights
+    (B, heads, Q, L); without it they are never formed."""
     query = query.expand(len(key), -1, -1, -1)
     if maps is None:
         return functional.scaled_dot_product_attention(
@@ -73,7 +69,7 @@ def attend_unprojected(
 ) -> Tensor:
     """What `attend` gives for the keys and values that `weight` (2H, X) makes of rows (B, L, X).
 
-    The keys' own bias is not needed: it adds the same to all scores of a question.
+    The keys' own bias is not needed: it adds the same to all scores of a query.
     """
     heads, size = query.shape[1], query.shape[-1]
     key, value = weight.view(2, heads, size, -1)  # each (heads, A, X)
@@ -126,8 +122,7 @@ class SelfAttention(nn.Module):
         return self._added(x, join_heads(attended))
 
     def first_row(self, x: Tensor, bias: Tensor | None) -> Tensor:
-        """Only the first row of what `forward` gives, (B, H): one row asks, and no other row is
-        projected."""
+        """Only the first row of what `forward` gives, (B, H): no other row is projected."""
         size = self.output.in_features  # of all heads
         weight, own_bias = self.query_key_value.weight, self.query_key_value.bias
         first = x[:, 0]  # (B, H)

@@ -1,16 +1,15 @@
-"""Kernels and encoders as data, without PyTorch: kernels' centers and widths, how their counts are
-read out, and which of them share their exponentials in the fast forms (`backends/cpu/kernels.py`,
-`backends/gpu/kernels.py`); the encoders' settings, and the waves that tell places apart.
+"""Settings of kernels and encoders, without PyTorch; and which kernels share their exponentials in
+the fast forms (`backends/cpu/kernels.py`, `backends/gpu/kernels.py`).
 
 Neighbours of one width s whose centers lie h apart differ, at a similarity x away from a kernel in
 the middle of them, by a factor that is the same at every step but for a constant:
 
-    exp(-(x - jh)^2 / 2s^2) = exp(-x^2 / 2s^2) * exp(xh / s^2)^j * exp(-(jh)^2 / 2s^2)
+exp(-(x - jh)^2 / 2s^2) = exp(-x^2 / 2s^2) * exp(xh / s^2)^j * exp(-(jh)^2 / 2s^2)
 
 So one exponential for the kernel in the middle, one for the factor and one for its inverse give a
-whole run; the constants wait until everything is summed. A kernel half a step above the run, as
-the one at 1.0 of the usual eleven, takes the root of the factor. Starting in the middle keeps
-every number within float32.
+whole run; the constants wait until everything is summed. A kernel half a step above the run, as the
+one at 1.0 of the usual eleven, takes the root of the factor. Starting in the middle keeps every
+number within float32.
 """
 
 import math
@@ -43,12 +42,12 @@ Activation = Literal["gelu", "gelu_tanh", "relu"]
 
 @dataclass(frozen=True)
 class Kernels:
-    """Centers and widths, as data: any number of them, evenly spaced or not."""
+    """Centers and widths of any number of kernels, evenly spaced or not."""
 
     centers: tuple[float, ...]
     widths: tuple[float, ...]
     at_least: bool = False
-    """A kernel counts the words that are at least as similar as its center, and those below the
+    """A kernel counts the tokens that are at least as similar as its center, and those below the
     less, the farther they are. Its value then never falls as similarity rises. Otherwise it counts
     those around its center, as in the papers."""
 
@@ -78,8 +77,8 @@ class Kernels:
 def compute_kernel(
     similarity: NDArray[np.float32], kernels: Kernels, number: int
 ) -> NDArray[np.float32]:
-    """exp(-(m - mu)^2 / 2 sigma^2) of each similarity and one kernel, in the shape of these. One
-    that counts what is at least as similar is 1 from its center on."""
+    """exp(-(m - mu)^2 / 2 sigma^2) of each similarity for one kernel. An `at_least` kernel is 1
+    from its center on."""
     distance: NDArray[np.float32] = similarity - np.float32(kernels.centers[number])
     if kernels.at_least:
         np.minimum(distance, 0, out=distance)
@@ -94,10 +93,10 @@ def compute_kernel(
 class ScoringHead:
     """How the soft counts of one match matrix become its share of the score:
 
-        sum over words q and kernels k of weight_q (log_k ln max(count, FLOOR)
+        sum over tokens q and kernels k of weight_q (log_k ln max(count, FLOOR)
                                                     + length_k count / (document length + 1))
 
-    The columns say which part of the encoded words takes part in this matrix: all of them, or one
+    The columns say which part of the token embeddings this matrix compares: all of them, or one
     size of n-grams.
     """
 
@@ -204,7 +203,7 @@ def _in_reach(centers: list[float], middle: int, width: float) -> bool:
 
 @dataclass(frozen=True)
 class EncoderConfig:
-    """As large as BERT-base unless told otherwise."""
+    """The size of BERT-base by default."""
 
     vocabulary: int = field(default=30_522, metadata={"largest": 1 << 22})
     size: int = 768
@@ -212,16 +211,16 @@ class EncoderConfig:
     heads: int = 12
     feed_forward: int = 3072
     positions: int = 512
-    """The longest text, in pieces."""
+    """The longest text, in subwords."""
     types: int = 2
     dropout: float = 0.1
     epsilon: float = 1e-12
     activation: Activation = "gelu"
     distances: int = 0
-    """How many kinds of distance between two pieces a head tells apart; a BERT's tells none."""
+    """Relative position buckets of a head's bias, as MPNet has them; none in a BERT."""
     head_size: int | None = None
-    """Values of each head. All heads of a BERT have as many together as a piece has; a model with
-    fewer heads than the one it is made of has not."""
+    """Values of each head. All heads of a BERT have `size` values together; a pruned model with
+    fewer heads has fewer."""
 
     def __post_init__(self) -> None:
         if self.heads < 1 or (self.head_size is None and self.size % self.heads):
@@ -242,15 +241,15 @@ class EncoderConfig:
         return self.size if self.head_size is None else self.heads * self.head_size
 
 
-def relative_position_buckets(longest: int, kinds: int) -> NDArray[np.int64]:
-    """Of two pieces in a text of up to `longest`, by where the one that is looked at stands: from
-    as far before as can be to as far after, (2 * longest - 1,). Half of the kinds are for pieces
-    that come later; half of those for small distances, one for each, and the rest for larger ones
-    by their logarithm, up to 128."""
+def relative_position_buckets(longest: int, buckets: int) -> NDArray[np.int64]:
+    """The bucket of each relative position in a text of up to `longest` subwords, from the farthest
+    before to the farthest after: (2 * longest - 1,). Half of the buckets are for later subwords;
+    half of those for small distances, one for each, and the rest for the logarithm of larger ones,
+    up to 128."""
     after = np.arange(1 - longest, longest)
-    far, side = np.abs(after), kinds // 2
+    far, side = np.abs(after), buckets // 2
     near = side // 2
     steps = np.log(np.maximum(far, 1) / np.float32(near), dtype=np.float32)
     steps *= np.float32((side - near) / math.log(128 / near))
-    kind = np.where(far < near, far, np.minimum(near + steps.astype(np.int64), side - 1))
-    return np.asarray(kind + side * (after > 0), np.int64)
+    bucket = np.where(far < near, far, np.minimum(near + steps.astype(np.int64), side - 1))
+    return np.asarray(bucket + side * (after > 0), np.int64)

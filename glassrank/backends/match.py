@@ -27,19 +27,19 @@ def match_matrix(query: Tensor, doc: Tensor, query_mask: Tensor, doc_mask: Tenso
 
 
 def pair_mask(query_mask: Tensor, doc_mask: Tensor) -> Tensor:
-    """1 where a query word (B, Q) meets a document word (B, D), else 0."""
+    """1 where a query token (B, Q) meets a document token (B, D), else 0."""
     return query_mask[:, :, None] * doc_mask[:, None, :]  # (B, Q, D)
 
 
 def non_negative(weights: Tensor) -> Tensor:
-    """Weights that are never negative: with kernels that rise with similarity, a closer match then
-    never counts against a document."""
+    """Weights by a softplus: with kernels that rise with similarity, a closer match never counts
+    against a document."""
     return functional.softplus(weights)
 
 
 class KernelBank(nn.Module):
-    """Kernels as tensors that move with the model and are not trained, and so not saved: they are
-    made on the CPU even where a model is first built without memory."""
+    """Kernels as tensors that move with the model, and are neither trained nor saved: they are made
+    on the CPU even where a model is first built on the meta device."""
 
     centers: Tensor
     widths: Tensor

@@ -1,9 +1,9 @@
-"""Values in few bits: bfloat16 as its bits in uint16, as numpy has no such type, and three bits.
+"""Quantization of vectors: bfloat16, as bits in uint16 since numpy has no such type, and int3.
 
-In three bits there are four levels on either side of zero, the first half a step away from it, and
-a step for each vector. The step is the one that is nearest to the vector, found in a few rounds
-from what suits a normal distribution, and then made so large that a word still has a cosine of one
-with itself: kernels that count exact matches go on counting them. Sixteen values are six bytes: two
+In int3 there are four levels on either side of zero, the first half a step away from it, and
+a step for each vector. The step with the least error is found in a few rounds from what suits a
+normal distribution, and then made so large that a token still has a cosine of one with itself:
+kernels that count exact matches go on counting them. Sixteen values are six bytes: two
 bits of each in the first four, and the third in the last two.
 """
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 
 def to_bfloat16(values: NDArray[np.float32]) -> NDArray[np.uint16]:
-    """Rounded to the nearest value, and to the even one where two are as near; values are numbers.
+    """float32 to bfloat16, rounded to the nearest, and to the even one of two; no NaN.
 
     >>> float(values_of(bits_of(np.array([1.01], np.float32)))[0])
     1.0078125
@@ -28,7 +28,7 @@ def to_bfloat16(values: NDArray[np.float32]) -> NDArray[np.uint16]:
 
 
 def from_bfloat16(bits: NDArray[Any]) -> NDArray[np.float32]:
-    """The numbers that they stand for."""
+    """bfloat16 to float32."""
     wide = bits.astype(np.uint32)
     wide <<= np.uint32(16)
     return wide.view(np.float32)
@@ -45,15 +45,15 @@ _PLACES = np.arange(GROUP)
 
 def quantize_int3(vectors: NDArray[np.float32]) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
     """(..., E) to codes from 0 to 7, (..., E), and scales (...): a value is `code - 3.5` scales."""
-    exact = vectors.astype(np.float64)  # in which no square is too large, or nothing
-    squares = (exact * exact).sum(-1, keepdims=True)  # (..., 1)
-    steps = _NORMAL_STEP * np.sqrt(squares / exact.shape[-1])
+    wide = vectors.astype(np.float64)  # whose squares neither overflow nor vanish
+    squares = (wide * wide).sum(-1, keepdims=True)  # (..., 1)
+    steps = _NORMAL_STEP * np.sqrt(squares / wide.shape[-1])
     for _ in range(_ROUNDS):
-        levels = _levels(exact, steps)
-        steps = (exact * levels).sum(-1, keepdims=True) / (levels * levels).sum(-1, keepdims=True)
-    levels = _levels(exact, steps)
+        levels = _levels(wide, steps)
+        steps = (wide * levels).sum(-1, keepdims=True) / (levels * levels).sum(-1, keepdims=True)
+    levels = _levels(wide, steps)
     # A vector of zeros has the scale 0, and so may one of the smallest numbers there are.
-    scales = squares / np.maximum((exact * levels).sum(-1, keepdims=True), _SMALLEST)
+    scales = squares / np.maximum((wide * levels).sum(-1, keepdims=True), _SMALLEST)
     return (levels + (_HALF - 0.5)).astype(np.uint8), scales[..., 0].astype(np.float32)
 
 

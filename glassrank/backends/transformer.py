@@ -3,7 +3,7 @@
 J. Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers for Language
 Understanding", NAACL 2019. Norms come after each residual, and the activation is the exact GELU.
 
-MPNet's encoder is the same with one thing more: heads look at how far apart two pieces stand.
+MPNet's encoder adds a bias for the relative position of two subwords.
 K. Song et al., "MPNet: Masked and Permuted Pre-training for Language Understanding", NeurIPS 2020.
 """
 
@@ -26,7 +26,7 @@ _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class Embeddings(nn.Module):
-    """What stands where: the sum of a piece's, a position's and a segment's vector, normalised."""
+    """The sum of a subword's, a position's and a segment's vector, normalised."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
@@ -39,8 +39,7 @@ class Embeddings(nn.Module):
     def forward(
         self, ids: Tensor, positions: Tensor | None = None, types: Tensor | None = None
     ) -> Tensor:
-        """(B, L) to (B, L, H). Positions count from 0 and all is one segment, unless told
-        otherwise."""
+        """(B, L) to (B, L, H). By default positions count from 0 and all is one segment."""
         where = (
             self.positions.weight[: ids.shape[1]]
             if positions is None
@@ -52,8 +51,8 @@ class Embeddings(nn.Module):
 
 
 class RelativePositions(nn.Module):
-    """What a head adds for the distance of two pieces, the same in all layers; which distances
-    are of one kind, `relative_position_buckets` says."""
+    """What each head adds for the relative position of two subwords, the same in all layers; see
+    `relative_position_buckets`."""
 
     kinds: Tensor
 
@@ -67,7 +66,7 @@ class RelativePositions(nn.Module):
     def forward(self, length: int) -> Tensor:
         """(1, heads, L, L)."""
         place = torch.arange(length, device=self.kinds.device)
-        after = place - place[:, None]  # (L, L): how far behind it the other piece stands
+        after = place - place[:, None]  # (L, L)
         result: Tensor = self.bias(self.kinds[after + self.longest - 1]).permute(2, 0, 1)[None]
         return result
 
@@ -106,7 +105,7 @@ class Layer(nn.Module):
         return result
 
     def first_row(self, x: Tensor, bias: Tensor | None) -> Tensor:
-        """Only [CLS]'s row, (B, H): all that is read of a last layer."""
+        """Computes only [CLS]'s row, (B, H): nothing else is read of a last layer."""
         result: Tensor = self.feed_forward(self.attention.first_row(x, bias))
         return result
 
@@ -129,19 +128,19 @@ class Encoder(nn.Module):
         maps: list[Tensor] | None = None,
         layers: Sequence[Layer] | None = None,
     ) -> Tensor:
-        """One text in each row: (B, L) to (B, L, H). Another encoder's layers may stand in for its
-        own."""
+        """(B, L) to (B, L, H), by its own layers or those of another encoder."""
         if ids.shape[1] > self.config.positions:
             raise InputError(
-                f"a text of {ids.shape[1]} pieces is longer than the {self.config.positions} that "
-                "this model has positions for; cut it before it is encoded"
+                f"a text of {ids.shape[1]} subwords is longer than the {self.config.positions} "
+                "positions of this model; cut it before it is encoded"
             )
         x: Tensor = self.embeddings(ids)
         stack = self.stack() if layers is None else layers
         return run_layers(stack, x, self.bias(mask, x), maps)
 
     def bias(self, mask: Tensor, x: Tensor) -> Tensor | None:
-        """What is added to scores of attention within texts (B, L): for padding, and distances."""
+        """What is added to scores of attention within texts (B, L): for padding and relative
+        positions."""
         bias = make_key_bias(mask, x)
         if self.distances is None:
             return bias
@@ -149,21 +148,21 @@ class Encoder(nn.Module):
         return by_distance if bias is None else bias + by_distance
 
     def stack(self) -> list[Layer]:
-        """The layers, first to last, with their type."""
+        """The layers, with their type."""
         return [layer for layer in self.layers if isinstance(layer, Layer)]
 
 
 def run_layers(
     layers: Sequence[Layer], x: Tensor, bias: Tensor | None, maps: list[Tensor] | None = None
 ) -> Tensor:
-    """One layer after another."""
+    """Runs one layer after another."""
     for layer in layers:
         x = layer(x, bias, maps)
     return x
 
 
 def init_bert(module: nn.Module) -> None:
-    """Fresh weights as BERT's are drawn: normal and small, no bias, norms that change nothing."""
+    """Initialises weights as BERT does: normal and small, no bias, norms that change nothing."""
     for part in module.modules():
         if isinstance(part, nn.Linear | nn.Embedding):
             nn.init.normal_(part.weight, std=0.02)

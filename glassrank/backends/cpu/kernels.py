@@ -1,5 +1,5 @@
 """Kernel pooling over stored document words on the CPU, by compiled code: the same scores as
-`nn.match.kernel_pool` and a model's readout of its counts."""
+`backends.match.kernel_pool` and a model's readout of its counts."""
 
 from typing import Any, NamedTuple
 

@@ -5,7 +5,7 @@ processor's cache; while they are computed, the next document is on its way from
 
 Sixteen query words stand side by side in a vector, document words come one after another, so
 nothing is ever summed across a vector. Two document words share each visit to the sums. The plain
-form is `nn.match.kernel_pool` and a `ScoringHead`.
+form is `backends.match.kernel_pool` and a `ScoringHead`.
 """
 
 from typing import Any, NamedTuple

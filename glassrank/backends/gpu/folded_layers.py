@@ -1,5 +1,5 @@
 """BERT's layers for the few rows of one query on a GPU, in four steps each: the plain form is
-`nn.transformer.Layer`.
+`backends.transformer.Layer`.
 
 One query is so little work that a GPU spends its time between the steps. So a step takes rows as
 they were before their norm: gains and biases of the norm are part of the weights beforehand, and

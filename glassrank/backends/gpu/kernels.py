@@ -1,5 +1,5 @@
 """Kernel pooling over stored document words on a GPU: each stored vector is read once. The plain
-form is `nn.match.kernel_pool` and a model's readout of its counts.
+form is `backends.match.kernel_pool` and a model's readout of its counts.
 
 Documents are runs of rows in one tensor of unit vectors. A program takes a document: blocks of its
 words are copied into fast memory while the block before is multiplied with the query, run through
@@ -126,7 +126,7 @@ def kernel_values(
     at_least: tl.constexpr, centers: tl.constexpr, tops: tl.constexpr,
 ) -> tl.tensor:  # fmt: skip
     """A tensor like the cosines for each kernel, run by run, without the constants of the runs
-    (see `nn.configs`). With `at_least`, kernels keep their top values from their
+    (see `backends.configs`). With `at_least`, kernels keep their top values from their
     centers on."""
     never = tl.where(inside, 0.0, NEVER)[None, :]
     values: tl.tuple = ()

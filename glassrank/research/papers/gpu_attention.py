@@ -1,7 +1,7 @@
 """Attention on a GPU, in Triton: `attend` within texts of any length, `cross_attend` of a query's
 rows to stored documents, and `look_at_rows` of a text's first row to all of them. None of them
-writes the matrix of attention to memory. `nn.attention` has the plain forms: `attend` the first
-two, the middle of `attend_unprojected` the third.
+writes the matrix of attention to memory. `backends.attention` has the plain forms: `attend` the
+first two, the middle of `attend_unprojected` the third.
 
 Needs Triton: nothing imports this file unless the rows are on a GPU.
 """

@@ -4,7 +4,7 @@ What the plain layers spend their time on is not arithmetic but memory. Here wei
 are multiplied with are in bfloat16; vectors get columns of zeros until their products suit the
 matrix units; sums and norms take one pass (`add_norm`, for BERT's layers too), and attention
 neither writes its matrix nor looks at padding. Takes the place of trained layers; the plain forms
-are `nn.transformer.ContextualLayers` and PyTorch's LayerNorm.
+are `backends.transformer.ContextualLayers` and PyTorch's LayerNorm.
 
 Needs Triton: nothing imports this file unless the words are on a GPU.
 """
