@@ -150,7 +150,7 @@ def test_attention_in_short_floats_is_near_that_in_long_ones() -> None:
 
 def test_a_text_that_is_too_long_is_refused() -> None:
     encoder = Encoder(SMALL)
-    with pytest.raises(InputError, match="21 pieces is longer than the 20"):
+    with pytest.raises(InputError, match="21 subwords is longer than the 20"):
         encoder(torch.ones(1, 21).long(), torch.ones(1, 21))
 
 

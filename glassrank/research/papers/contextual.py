@@ -5,18 +5,12 @@ from the usual block: the feed-forward layer comes first, has a residual and a n
 the norm divides by the standard deviation plus epsilon.
 """
 
-from typing import TypeVar
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from glassrank.backends import gpu
 from glassrank.backends.attention import NEVER
-from glassrank.models.torch_models import Ranker
 from glassrank.research.papers.tk_config import ContextualConfig, sinusoidal_positions
-
-TransformerRanker = TypeVar("TransformerRanker", bound=Ranker)
 
 _FUSED_SIZES = 8
 """A head's size on a GPU is a multiple of this, or attention forms each head's (L, L) shares."""
@@ -102,14 +96,3 @@ class ContextualLayers(nn.Module):
         for layer in self.layers:
             context = layer(context, allowed)
         return (self.mix * words + (1 - self.mix) * context) * mask[..., None]
-
-
-def contextual_for_gpu(model: TransformerRanker) -> TransformerRanker:
-    """A model whose contextual layers Triton computes in bfloat16; as it is where Triton is not."""
-    if not gpu.usable():
-        return model
-    from glassrank.research.papers.gpu_contextual import ContextualOnGPU
-
-    layers = model.contextual
-    assert isinstance(layers, ContextualLayers)
-    return model.with_modules(contextual=ContextualOnGPU(layers, torch.bfloat16))

@@ -9,6 +9,7 @@ Needs Triton: nothing imports this file unless the model is on a GPU.
 
 import math
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -20,13 +21,15 @@ from glassrank.backends.transformer import FeedForward, Layer
 from glassrank.models.model import TokenBatch, TokenEmbeddings
 from glassrank.research.papers.gpu_attention import attend, cross_attend, look_at_rows
 from glassrank.research.papers.gpu_contextual import add_norm
-from glassrank.research.papers.mores import MORES, InteractionBlock
+
+if TYPE_CHECKING:
+    from glassrank.research.papers.mores import MORES, InteractionBlock
 
 
 class StoredMORES:
     """A model's query and interaction modules, for one query at a time."""
 
-    def __init__(self, model: MORES) -> None:
+    def __init__(self, model: "MORES") -> None:
         self._embeddings, self._query_layers = model.query.embeddings, model.query_layers()
         self._blocks, head = model.interaction.stack(), model.interaction.head
         self._head = head.weight.detach().float(), head.bias.detach().float()
@@ -68,7 +71,7 @@ class StoredMORES:
 
 
 def _crossed(
-    block: InteractionBlock,
+    block: "InteractionBlock",
     x: Tensor,
     rows: Tensor,
     scales: Tensor | None,

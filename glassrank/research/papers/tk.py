@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from glassrank.backends import gpu
 from glassrank.backends.configs import FLOOR, Kernels, ScoringHead
 from glassrank.backends.match import (
     KernelBank,
@@ -32,11 +33,25 @@ from glassrank.backends.match import (
 from glassrank.models.bi_encoders import sum_paths
 from glassrank.models.model import ModelInfo, Output, TokenEmbeddings
 from glassrank.models.torch_models import EmbeddingTable, WordRanker
-from glassrank.research.papers.contextual import ContextualLayers, contextual_for_gpu
+from glassrank.research.papers.contextual import ContextualLayers
 from glassrank.research.papers.tk_config import TK_INFO, ContextualConfig, TKConfig
 
 
-class TK(WordRanker):
+class ContextualRanker(WordRanker):
+    """A model over words that contextual layers have read."""
+
+    contextual: ContextualLayers
+
+    def for_gpu(self) -> Self:
+        """With contextual layers in bfloat16, where Triton is installed."""
+        if not gpu.usable():
+            return self
+        from glassrank.research.papers.gpu_contextual import ContextualOnGPU
+
+        return self.with_modules(contextual=ContextualOnGPU(self.contextual, torch.bfloat16))
+
+
+class TK(ContextualRanker):
     """Contextual words, one match matrix, kernels on two paths."""
 
     info = TK_INFO
@@ -67,10 +82,6 @@ class TK(WordRanker):
 
     def _encode(self, words: TokenEmbeddings) -> TokenEmbeddings:
         return words.with_vectors(unit(self.contextual(words.vectors, words.mask)))
-
-    def for_gpu(self) -> Self:
-        """With contextual layers in bfloat16, where Triton is there."""
-        return contextual_for_gpu(self)
 
     def interact(self, query: TokenEmbeddings, doc: TokenEmbeddings) -> Output:
         similarity = match_matrix(query.vectors, doc.vectors, query.mask, doc.mask)  # (B, Q, D)
@@ -117,7 +128,7 @@ class TKWindowedConfig:
         return math.ceil(self.longest_doc / size)
 
 
-class TKWindowed(WordRanker):
+class TKWindowed(ContextualRanker):
     """TK over windows of several sizes, the strongest first."""
 
     info = ModelInfo(
@@ -145,10 +156,6 @@ class TKWindowed(WordRanker):
         return words.with_vectors(unit(self.contextual(words.vectors, words.mask)))
 
     doc_words = query_words
-
-    def for_gpu(self) -> Self:
-        """With contextual layers in bfloat16, where Triton is there."""
-        return contextual_for_gpu(self)
 
     def interact(self, query: TokenEmbeddings, doc: TokenEmbeddings) -> Output:
         # tanh flattens the top: the authors' choice, kept because trained weights depend on it
