@@ -33,7 +33,7 @@ def everything(folder, docs, path):
     search = gr.open(path, folder)
     found = search("cat mat", k=2)
     assert found.depth == 12 and found.num_encoded == 0
-    assert "exact sum" in str(gr.explain(search, found.query, *found))
+    assert "additive parts" in str(gr.explain(search, found.query, *found))
     assert gr.Pipeline(index, model, store=False)("cat mat").num_encoded == 12
 
     texts = ["dogs bark at night", "the cat sat on the mat", ""]

@@ -1,8 +1,8 @@
-"""This document against the others: what a person asks first.
+"""One document against the others, as users ask first.
 
-A part's value alone says little: logarithms of soft counts are below zero even for words that match
-well. Less its mean over the candidates that were re-ranked, it says what puts the document above
-them or below. The differences of all parts add up to the score less the mean score.
+A part's value alone says little: logarithms of soft counts are negative even for words that match
+well. Minus its mean over the re-ranked candidates, it says what puts the document above or below
+them. The differences of all parts add up to the score minus the mean score.
 """
 
 import math
@@ -15,28 +15,28 @@ from glassrank.text.english import MARKERS, fold_function_words
 
 
 class Key(NamedTuple):
-    """What a value is of, whichever document has it: windows of documents have no names in
-    common, and count together."""
+    """Names a value in every document. Windows of documents have no names in common, and count
+    together."""
 
     term: int | None
     path: str
     signal: int | None
     name: str
-    """Of the kernel, or of what belongs to no query word."""
+    """Of the kernel, or of a part that belongs to no query word."""
 
 
 Values = Mapping[Key, float]
 
 
 class Rival(NamedTuple):
-    """The best of the other documents."""
+    """The best of the other candidates."""
 
     doc_id: str
     values: Values
 
 
 def values_of(root: ScorePart) -> dict[Key, float]:
-    """The leaves of a score's tree."""
+    """The leaves of a score's tree, by their keys."""
     found: dict[Key, list[float]] = {}
     for key, value in _leaves(root, "", None):
         found.setdefault(key, []).append(value)
@@ -70,8 +70,8 @@ def against(
     is_additive: bool,
     rival: Rival | None = None,
 ) -> Against:
-    """`own` are the document's values and `mean` those of `docs` others; a part that one of them
-    does not have is zero there. `words` are the query's."""
+    """Compares the document's values with the mean of `docs` candidates; a missing part counts as
+    zero. `words` are the query's."""
     root = differences(own, mean, words)
     above = None if rival is None else differences(own, rival.values, words)
     name = "" if rival is None else rival.doc_id
@@ -89,8 +89,8 @@ def against(
 
 
 def differences(own: Values, others: Values, words: Sequence[str]) -> ScorePart:
-    """As a tree: content words of the query, largest first; the context as one part; then what is
-    of no query word."""
+    """A tree: content words of the query, largest first; the context as one part; then what belongs
+    to no query word."""
     keys = [*own, *(key for key in others if key not in own)]
     values = {key: own.get(key, 0.0) - others.get(key, 0.0) for key in keys}
     terms = _largest_first(
@@ -117,7 +117,7 @@ def _heading(docs: int, of: int, is_additive: bool) -> str:
     'Against the mean of the first 64 of the 1,000 candidates'
     """
     which = f"{docs:,}" if docs == of else f"first {docs:,} of the {of:,}"
-    way = "" if is_additive else ", by leaving words of the query out"
+    way = "" if is_additive else ", by leaving query words out"
     return f"Against the mean of the {which} candidates{way}"
 
 
@@ -126,7 +126,7 @@ def _largest_first(parts: Iterator[ScorePart]) -> list[ScorePart]:
 
 
 def _term(q: int, word: str, values: Values) -> ScorePart:
-    """By path and kernel, where the model has them."""
+    """By path and kernel, if the model has them."""
     paths: dict[str, list[ScorePart]] = {}
     for key, value in values.items():
         kind: Kind = "signal" if key.signal is not None else "constant"

@@ -1,6 +1,5 @@
-"""What `explain` and `compare` give: an explanation, or two, as text and as plain data; and as one
-HTML file that needs nothing else. It works without scripts and without a network, and a policy in
-the file forbids both.
+"""One explanation, or two side by side, as text, as JSON and as one HTML file. The file works
+without scripts and without a network, and its content security policy forbids both.
 """
 
 from collections import Counter
@@ -24,7 +23,7 @@ from glassrank.explanations.terminal import draw, render_text
 from glassrank.settings import from_plain, to_plain
 
 SCHEMA, COMPARISON_SCHEMA = "glassrank.explanation/1", "glassrank.comparison/1"
-"""Names and versions of the JSON forms; a number changes when a reader would have to."""
+"""Names and versions of the JSON formats; the number changes when readers have to."""
 
 _Key = tuple[Group, str, str, int]
 
@@ -36,13 +35,13 @@ class Explanation(ExplanationData):
     """Why a document has its score."""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data in full precision, as `docs/reference/explanations.md` describes it."""
+        """In full precision; `docs/reference/explanations.md` describes the fields."""
         plain: dict[str, Any] = to_plain(self)
         return {"schema": SCHEMA, **plain}
 
     @classmethod
     def from_json(cls, plain: dict[str, Any]) -> "Explanation":
-        """What `to_json` was given."""
+        """The inverse of `to_json`."""
         return from_plain(cls, {name: v for name, v in plain.items() if name != "schema"})
 
     def __str__(self) -> str:
@@ -57,7 +56,7 @@ class ExplanationPair(PairData):
     right: Explanation
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data, both explanations whole."""
+        """Both explanations, and their differences."""
         return {
             "schema": COMPARISON_SCHEMA,
             "left": self.left.to_json(),
@@ -72,9 +71,9 @@ class ExplanationPair(PairData):
 
 
 def compare(left: Explanation, right: Explanation) -> ExplanationPair:
-    """What each path, kernel and query word adds to the left document more than to the right."""
+    """Puts two explanations side by side, with what adds more to the left document."""
     listed = _differences(left, right)
-    # What two models make of one document is on no common scale.
+    # The scores of two models have no common scale.
     if left.model != right.model or (left.doc_id and left.doc_id == right.doc_id):
         return ExplanationPair(left, right, listed)
     words = [word.text for word in left.query.words]
@@ -99,18 +98,18 @@ def _differences(left: ExplanationData, right: ExplanationData) -> tuple[Differe
 
 
 def _values(explanation: ExplanationData) -> dict[_Key, float]:
-    """Named values in the order in which they are shown. A name that comes twice, as a word may in
-    a query, has a number."""
+    """Named values in the order of display. A name that occurs twice, as a query word may, gets a
+    number."""
     seen: Counter[tuple[Group, str, str]] = Counter()
     values: dict[_Key, float] = {}
-    for group, name, path, value in _listed(explanation):
+    for group, name, path, value in _iter_values(explanation):
         key = group, name, path
         values[(*key, seen[key])] = value
         seen[key] += 1
     return values
 
 
-def _listed(explanation: ExplanationData) -> Iterator[tuple[Group, str, str, float]]:
+def _iter_values(explanation: ExplanationData) -> Iterator[tuple[Group, str, str, float]]:
     yield "score", "score", "", explanation.score
     for part in explanation.parts.children:
         yield "part", part.name, "", part.value
@@ -128,11 +127,11 @@ def _listed(explanation: ExplanationData) -> Iterator[tuple[Group, str, str, flo
 
 
 def html_page(shown: ExplanationData | PairData) -> str:
-    """The whole file."""
+    """The whole HTML file."""
     sides = (shown,) if isinstance(shown, ExplanationData) else (shown.left, shown.right)
     marks = max(max(len(side.signals), len(side.query.words)) for side in sides)
-    query = parts.escaped(sides[0].query.text)
-    articles = "\n".join(map(_article, sides))
+    query = parts.escape(sides[0].query.text)
+    articles = "\n".join(map(_render_article, sides))
     compared = sentence = ""
     if isinstance(shown, PairData):
         sentence = parts.pair(shown)
@@ -146,7 +145,7 @@ def html_page(shown: ExplanationData | PairData) -> str:
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Why: {query}</title>
 <style>
-{style(marks)}
+{make_style(marks)}
 </style>
 </head>
 <body>
@@ -164,18 +163,18 @@ def html_page(shown: ExplanationData | PairData) -> str:
 """
 
 
-def _article(explanation: ExplanationData) -> str:
-    kind = "an exact sum" if explanation.is_additive else "approximate parts"
+def _render_article(explanation: ExplanationData) -> str:
+    kind = "additive parts" if explanation.is_additive else "approximate parts"
     maps = "\n".join(parts.heat_map(matrix, explanation) for matrix in explanation.matrices)
-    notes = "".join(f"<li>{parts.escaped(note)}</li>" for note in explanation.notes)
+    notes = "".join(f"<li>{parts.escape(note)}</li>" for note in explanation.notes)
     score = f"score <strong>{format_number(explanation.score)}</strong>, {kind}"
     differences = ""
     if explanation.against is not None:
-        heading = parts.escaped(explanation.against.heading)
+        heading = parts.escape(explanation.against.heading)
         differences = f"<h3>{heading}</h3>\n{parts.tree(explanation.against.parts)}"
     return f"""<article>
-<h2>{parts.escaped(explanation.doc_id or "document")}</h2>
-<p>{parts.escaped(explanation.model)}, {score}</p>
+<h2>{parts.escape(explanation.doc_id or "document")}</h2>
+<p>{parts.escape(explanation.model)}, {score}</p>
 {parts.against(explanation)}
 {parts.marked_text(explanation)}
 {parts.legend(explanation)}
@@ -233,8 +232,8 @@ summary { cursor: pointer; }
 """
 
 
-def style(marks: int) -> str:
-    """With a colour and a line for each of so many signals or query words."""
+def make_style(marks: int) -> str:
+    """CSS with a colour and a line style for each of `marks` signals or query words."""
     rules = [_STYLE.strip()]
     for place in range(marks):
         tint = " ".join(str(int(pick_colour(place)[at : at + 2], 16)) for at in (1, 3, 5))

@@ -1,24 +1,24 @@
-"""What decides, in a sentence: the words that put a document where it is, and what the best of the
-others lacks; or why one of two documents stands above the other.
+"""What decides, in a sentence: the words that put a document where it is, and what the best other
+candidate lacks; or why one of two documents is above the other.
 
-Only content words are named, each once, those that differ most. Where what differs most is the
-context, the sentence says so.
+It names only content words, each once, those that differ most. If the context differs most, the
+sentence says so.
 """
 
 from collections.abc import Sequence
 
 from glassrank.explanations.structure import CONTEXT, FIRST_STAGE, ScorePart
 
-_WORTH_TELLING = 0.25
-"""Of the largest difference: what is smaller is not in the sentence."""
-_MOST, _MOST_OF_RIVAL = 3, 2
-_MOSTLY = 0.6
-"""Of all that words add: a word that has more decides alone."""
+_MIN_SHARE = 0.25
+"""Of the largest difference: smaller ones are not in the sentence."""
+_MAX_WORDS, _MAX_RIVAL_WORDS = 3, 2
+_MAIN_SHARE = 0.6
+"""Of all that words add: a word that adds more is the main one."""
 
 
-def quoted(names: Sequence[str]) -> str:
+def quote(names: Sequence[str]) -> str:
     """
-    >>> quoted(["csv", "read", "csv", "file"])
+    >>> quote(["csv", "read", "csv", "file"])
     '“csv”, “read” and “file”'
     """
     each = [f"“{name}”" for name in dict.fromkeys(names)]
@@ -41,48 +41,50 @@ def headline(parts: ScorePart, rival: str = "", above_rival: ScorePart | None = 
 
 
 def _against_mean(parts: ScorePart, leads: bool) -> str:
-    more, less = _content(parts, 1, _MOST), _content(parts, -1, _MOST)
+    more, less = _content(parts, 1, _MAX_WORDS), _content(parts, -1, _MAX_WORDS)
     if parts.value < 0:
         if not less:
             return "It fits the query less than the others do, by no word alone."
-        return f"It has less of {quoted(less)} than the others{_though(more, 'more')}."
+        return f"It has less of {quote(less)} than the others{_though(more, 'more')}."
     if _context(parts) > _sum(parts, more):
-        told = f", more than by {quoted(more)}" if more else ""
-        return f"It fits the query as a whole{told}."
+        other = f", more than by {quote(more)}" if more else ""
+        return f"It fits the query as a whole{other}."
     if not more:
         return "No word sets it apart from the others."
     one = len(set(more)) == 1
     alone = "" if one else _mostly(parts, more)
     where = "put it first" if leads else "lift it above the others"
     verb = where.replace("put", "puts", 1).replace("lift", "lifts", 1) if one else where
-    return f"{quoted(more)} {verb}{alone}{_though(less, 'less')}."
+    return f"{quote(more)} {verb}{alone}{_though(less, 'less')}."
 
 
 def _though(names: Sequence[str], how: str) -> str:
-    return f", though it has {how} of {quoted(names[:2])}" if names else ""
+    return f", though it has {how} of {quote(names[:2])}" if names else ""
 
 
 def _mostly(parts: ScorePart, more: Sequence[str]) -> str:
-    return f", mostly “{more[0]}”" if _sum(parts, more[:1]) > _MOSTLY * _sum(parts, more) else ""
+    return (
+        f", mostly “{more[0]}”" if _sum(parts, more[:1]) > _MAIN_SHARE * _sum(parts, more) else ""
+    )
 
 
 def _against_rival(rival: str, parts: ScorePart) -> str:
-    """What the next document lacks; or, of one that is not first, what the first has more of."""
+    """What the next document lacks; or, if this one is not first, what the first has more of."""
     if parts.value >= 0:
-        lacks = _content(parts, 1, _MOST_OF_RIVAL)
+        lacks = _content(parts, 1, _MAX_RIVAL_WORDS)
         if _context(parts) > _sum(parts, lacks):
             return f"{rival}, the next, fits the query as a whole less."
         if lacks:
-            return f"{rival}, the next, has less of {quoted(lacks)}."
+            return f"{rival}, the next, has less of {quote(lacks)}."
         return f"{rival}, the next, is as good by every word."
-    has = _content(parts, -1, _MOST_OF_RIVAL)
+    has = _content(parts, -1, _MAX_RIVAL_WORDS)
     if -_context(parts) > -_sum(parts, has) or not has:
         return f"{rival} is ahead of it: it fits the query as a whole better."
-    return f"{rival} is ahead of it for {quoted(has)}."
+    return f"{rival} is ahead of it for {quote(has)}."
 
 
 def pair_headline(left: str, right: str, parts: ScorePart) -> str:
-    """Of left less right.
+    """`parts` are left minus right.
 
     >>> place, sort = ScorePart("place", "term", 1.25, 0), ScorePart("sort", "term", -0.4, 1)
     >>> pair_headline("list.sort", "sorted", ScorePart.total("", "score", [place, sort]))
@@ -93,27 +95,26 @@ def pair_headline(left: str, right: str, parts: ScorePart) -> str:
     if parts.value < 0:
         turned = [child.scaled(-1) for child in parts.children]
         return pair_headline(right, left, ScorePart.total("", "score", turned))
-    more, less = (_largest(parts, sign, _MOST) for sign in (1, -1))
+    more, less = (_largest(parts, sign, _MAX_WORDS) for sign in (1, -1))
     context = _context(parts)
-    reasons = [f"for {_told(more)}"] if more else []
-    if context > 0 and (not more or context >= _WORTH_TELLING * more[0].value):
+    reasons = [f"for {_quote_values(more)}"] if more else []
+    if context > 0 and (not more or context >= _MIN_SHARE * more[0].value):
         reasons.append(f"as it fits the query as a whole (+{context:.2f})")
     why = ", and ".join(reasons) or "by no word alone"
-    other = f"; {right} has more of {_told(less)}" if less else ""
+    other = f"; {right} has more of {_quote_values(less)}" if less else ""
     return f"{left} stands above {right} {why}{other}."
 
 
-def _told(parts: Sequence[ScorePart]) -> str:
+def _quote_values(parts: Sequence[ScorePart]) -> str:
     each = [f"“{part.name}” (+{abs(part.value):.2f})" for part in parts]
     return " and ".join(filter(None, [", ".join(each[:-1]), *each[-1:]]))
 
 
 def _largest(parts: ScorePart, sign: int, most: int) -> list[ScorePart]:
-    """Content words, and the first stage where its share is in one piece, that are above zero, or
-    below, and not small beside the largest of all."""
-    told = [part for part in parts.children if part.kind == "term"]
-    least = _WORTH_TELLING * max((abs(part.value) for part in told), default=0.0)
-    kept = [part for part in told if sign * part.value > 0 and abs(part.value) >= least]
+    """Content words that are above zero, or below, and not small compared with the largest."""
+    terms = [part for part in parts.children if part.kind == "term"]
+    least = _MIN_SHARE * max((abs(part.value) for part in terms), default=0.0)
+    kept = [part for part in terms if sign * part.value > 0 and abs(part.value) >= least]
     return sorted(kept, key=lambda part: -sign * part.value)[:most]
 
 
@@ -126,5 +127,5 @@ def _sum(parts: ScorePart, names: Sequence[str]) -> float:
 
 
 def _context(parts: ScorePart) -> float:
-    """Of all that is of no content word."""
+    """The sum of what belongs to no content word."""
     return sum(part.value for part in parts.children if part.name in (CONTEXT, FIRST_STAGE))

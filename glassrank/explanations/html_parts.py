@@ -1,6 +1,6 @@
-"""The pieces of the HTML file: marked text, tables, heat maps, the tree of sums.
+"""The parts of the HTML file: marked text, tables, heat maps, the tree of sums.
 
-Whatever comes from a text goes through `escaped`: documents are shown, never executed.
+Everything that comes from a text goes through `escape`: documents are shown, never executed.
 """
 
 import html
@@ -24,21 +24,21 @@ from glassrank.explanations.structure import (
 
 _ARROWS = {"up": "▲", "down": "▼", "": ""}
 STRONGEST = 0.6
-"""The deepest shade of a heat map: numbers stay readable on it."""
+"""The darkest shade of a heat map: numbers stay readable on it."""
 
 
-def escaped(text: str) -> str:
-    """Text that no browser takes for anything else."""
+def escape(text: str) -> str:
+    """Text without markup or control characters."""
     return html.escape(sanitize(text), quote=True)
 
 
 def marked_text(explanation: ExplanationData) -> str:
-    """The whole text. Every word tells on hover what it is to the query; words of signals that are
-    worth a first look are coloured, underlined, and followed by a letter or number."""
+    """The whole text. Hovering over a word shows how it relates to the query; salient words are
+    coloured, underlined, and followed by a letter or number."""
     between = (
         f'<span class="cut">{gap}</span>' if unread else gap
         for start, stop, unread in iter_gaps(explanation.doc)
-        for gap in [escaped(explanation.doc.text[start:stop])]
+        for gap in [escape(explanation.doc.text[start:stop])]
     )
     pieces = ['<p class="text" dir="auto">']
     for word, mark in zip(explanation.doc.words, explanation.marks, strict=True):
@@ -50,7 +50,7 @@ def marked_text(explanation: ExplanationData) -> str:
 
 
 def _word(explanation: ExplanationData, word: Word, mark: Mark) -> str:
-    shown = escaped(explanation.doc.text[word.start : word.stop])
+    shown = escape(explanation.doc.text[word.start : word.stop])
     classes, cues = "w", ""
     if mark.signal is not None and is_coloured(explanation, word, mark):
         classes += f" s{mark.signal}"
@@ -58,12 +58,11 @@ def _word(explanation: ExplanationData, word: Word, mark: Mark) -> str:
         if mark.term is not None:
             classes += f" t{mark.term}"
             cues += f'<sup class="bt">{mark.term + 1}</sup>'
-    return (
-        f'<span class="{classes}" title="{escaped(_hover(explanation, mark))}">{shown}{cues}</span>'
-    )
+    title = escape(_describe_mark(explanation, mark))
+    return f'<span class="{classes}" title="{title}">{shown}{cues}</span>'
 
 
-def _hover(explanation: ExplanationData, mark: Mark) -> str:
+def _describe_mark(explanation: ExplanationData, mark: Mark) -> str:
     pieces = []
     if mark.term is not None and mark.similarity is not None:
         near = explanation.query.words[mark.term].text
@@ -75,21 +74,21 @@ def _hover(explanation: ExplanationData, mark: Mark) -> str:
 
 
 def legend(explanation: ExplanationData) -> str:
-    """Which colour, letter or number means what."""
+    """What each colour, letter and number means."""
     signals = (
-        f'<span class="key s{place}">{escaped(signal.name)}<sup>{to_letter(place)}</sup></span>'
+        f'<span class="key s{place}">{escape(signal.name)}<sup>{to_letter(place)}</sup></span>'
         for place, signal in enumerate(explanation.signals)
         if signal.is_highlighted
     )
     terms = (
-        f'<span class="key t{place}">{escaped(word.text)}<sup>{place + 1}</sup></span>'
+        f'<span class="key t{place}">{escape(word.text)}<sup>{place + 1}</sup></span>'
         for place, word in enumerate(explanation.query.words)
     )
     return f'<p class="faint">Signals: {" ".join(signals)}. Query words: {" ".join(terms)}.</p>'
 
 
 def signal_table(explanation: ExplanationData) -> str:
-    """What each signal added, on each path."""
+    """What each signal adds on each path."""
     paths = explanation.signal_paths
     heads = ["", "signal", "center", "width"]
     for path in paths:
@@ -98,62 +97,72 @@ def signal_table(explanation: ExplanationData) -> str:
     for place, signal in enumerate(explanation.signals):
         cells = [
             to_letter(place),
-            escaped(signal.name),
-            _maybe(signal.center),
-            _maybe(signal.width),
+            escape(signal.name),
+            _format_optional(signal.center),
+            _format_optional(signal.width),
         ]
         for share in signal.paths if paths else ():
-            cells += [_maybe(share.weight), _maybe(share.signal), format_number(share.value)]
+            cells += [
+                _format_optional(share.weight),
+                _format_optional(share.signal),
+                format_number(share.value),
+            ]
         rows.append([*cells, format_number(signal.value)])
-    return table("Signals, raw values", [*map(escaped, heads), "total"], rows)
+    return table("Signals, raw values", [*map(escape, heads), "total"], rows)
 
 
 def term_table(explanation: ExplanationData) -> str:
-    """What each query word added, on each path."""
+    """What each query word adds on each path."""
     paths = list(explanation.terms[0].paths) if explanation.terms else []
     rows = []
     for term in explanation.terms:
-        word = escaped(explanation.query.words[term.word].text)
+        word = escape(explanation.query.words[term.word].text)
         values = (*term.paths.values(), term.value)
         rows.append([str(term.word + 1), word, *map(format_number, values)])
-    heads = ["", "query word", *map(escaped, paths), "total"]
+    heads = ["", "query word", *map(escape, paths), "total"]
     return table("Query words, raw values", heads, rows)
 
 
 def word_table(explanation: ExplanationData) -> str:
-    """Every document word's share, and what belongs to none."""
+    """Every document word's share, and what belongs to no word."""
     rows = []
     for word, mark in zip(explanation.doc.words, explanation.marks, strict=True):
-        near = "" if mark.term is None else escaped(explanation.query.words[mark.term].text)
-        signal = "" if mark.signal is None else escaped(explanation.signals[mark.signal].name)
+        near = "" if mark.term is None else escape(explanation.query.words[mark.term].text)
+        signal = "" if mark.signal is None else escape(explanation.signals[mark.signal].name)
         rows.append(
-            [escaped(word.text), near, _maybe(mark.similarity), signal, format_signed(mark.share)]
+            [
+                escape(word.text),
+                near,
+                _format_optional(mark.similarity),
+                signal,
+                format_signed(mark.share),
+            ]
         )
     rows += [
-        [escaped(part.name), "", "", "", format_signed(part.value)] for part in explanation.rest
+        [escape(part.name), "", "", "", format_signed(part.value)] for part in explanation.rest
     ]
     heads = ["word", "closest query word", "similarity", "signal", "adds"]
     return table(WORDS_ADD, heads, rows)
 
 
 def heat_map(matrix: Matrix, explanation: ExplanationData) -> str:
-    """Words of the document downwards, as there are more of them."""
+    """A table with the document's words as rows, since there are more of them."""
     words = {"query": explanation.query.words, "document": explanation.doc.words}
     rows, columns, values = matrix.rows, matrix.columns, matrix.values
     if (rows, columns) == ("query", "document"):
         rows, columns, values = columns, rows, tuple(zip(*values, strict=True))
     largest = max((abs(value) for row in values for value in row), default=0.0) or 1.0
-    heads = ["", *(escaped(word.text) for word in words[columns])]
+    heads = ["", *(escape(word.text) for word in words[columns])]
     body = [
-        f'<tr><th scope="row">{escaped(word.text)}</th>'
-        + "".join(_shaded(value, largest) for value in row)
+        f'<tr><th scope="row">{escape(word.text)}</th>'
+        + "".join(_render_cell(value, largest) for value in row)
         + "</tr>"
         for word, row in zip(words[rows], values, strict=False)
     ]
-    return _framed(escaped(matrix.name), heads, body, "heat")
+    return _render_frame(escape(matrix.name), heads, body, "heat")
 
 
-def _shaded(value: float, largest: float) -> str:
+def _render_cell(value: float, largest: float) -> str:
     less = ' class="less"' if value < 0 else ""
     return (
         f'<td{less} style="--v:{STRONGEST * abs(value) / largest:.2f}">{format_number(value)}</td>'
@@ -161,15 +170,15 @@ def _shaded(value: float, largest: float) -> str:
 
 
 def tree(part: ScorePart) -> str:
-    """The score as a tree of parts, the first levels open."""
-    return f'<ul class="tree">{_branch(part, 0)}</ul>'
+    """The score as a tree of parts; the first levels are open."""
+    return f'<ul class="tree">{_render_branch(part, 0)}</ul>'
 
 
-def _branch(part: ScorePart, depth: int) -> str:
-    line = f"{escaped(part.name)} <b>{format_number(part.value)}</b>"
+def _render_branch(part: ScorePart, depth: int) -> str:
+    line = f"{escape(part.name)} <b>{format_number(part.value)}</b>"
     if not part.children:
         return f'<li data-kind="{part.kind}">{line}</li>'
-    inside = "".join(_branch(child, depth + 1) for child in part.children)
+    inside = "".join(_render_branch(child, depth + 1) for child in part.children)
     opened = " open" if depth < 2 else ""
     return (
         f'<li data-kind="{part.kind}"><details{opened}><summary>{line}</summary>'
@@ -178,30 +187,30 @@ def _branch(part: ScorePart, depth: int) -> str:
 
 
 def against(explanation: ExplanationData) -> str:
-    """What puts it above the others: a sentence, and the table that it is made from."""
+    """What puts the document above the others: a sentence and a table."""
     found = explanation.against
     if found is None:
         return ""
-    return _decisive(found.sentence, found.heading, found.parts)
+    return _render_contrast(found.sentence, found.heading, found.parts)
 
 
 def pair(comparison: PairData) -> str:
-    """Why one of two documents stands above the other."""
+    """Why one of two documents is above the other: a sentence and a table."""
     if comparison.parts is None:
         return ""
-    return _decisive(comparison.sentence, "Left less right", comparison.parts)
+    return _render_contrast(comparison.sentence, "Left minus right", comparison.parts)
 
 
-def _decisive(sentence: str, heading: str, parts: ScorePart) -> str:
+def _render_contrast(sentence: str, heading: str, parts: ScorePart) -> str:
     shown = (*parts.children, parts)
     low, high = (sign * max(0.0, *(sign * part.value for part in shown)) for sign in (-1, 1))
-    rows = [[escaped(p.name), _differing(p.value), _bar(p, low, high)] for p in shown]
-    drawn = table(escaped(heading), ["", "difference", ""], rows, "differing")
-    return f'<p class="sentence">{escaped(sentence)}</p>\n{drawn}'
+    rows = [[escape(p.name), _render_difference(p.value), _render_bar(p, low, high)] for p in shown]
+    drawn = table(escape(heading), ["", "difference", ""], rows, "differing")
+    return f'<p class="sentence">{escape(sentence)}</p>\n{drawn}'
 
 
-def _bar(part: ScorePart, low: float, high: float) -> str:
-    """All of one table on one scale, from the lowest value to the highest."""
+def _render_bar(part: ScorePart, low: float, high: float) -> str:
+    """The bars of a table share one scale, from the lowest value to the highest."""
     whole = (high - low) or 1.0
     kind = part.name if part.kind == "words" else "less" if part.value < 0 else "more"
     start = 100 * (min(part.value, 0.0) - low) / whole
@@ -209,31 +218,30 @@ def _bar(part: ScorePart, low: float, high: float) -> str:
     return f'<span class="bar {kind}" style="{place}"></span>'
 
 
-def _differing(value: float) -> str:
+def _render_difference(value: float) -> str:
     text = format_signed(value)
     way = "up" if text.startswith("+") else "down" if text.startswith("-") else ""
     return f'<span class="{way}">{text} {_ARROWS[way]}</span>'
 
 
 def difference_table(comparison: PairData) -> str:
-    """What adds more to the left side than to the right."""
-    rows = []
-    for row in comparison.differences:
-        rows.append(
-            [
-                escaped(row.name),
-                escaped(row.path),
-                _maybe(row.left),
-                _maybe(row.right),
-                _differing(row.difference),
-            ]
-        )
-    return table("Left less right", ["", "path", "left", "right", "difference"], rows)
+    """What adds more to the left document than to the right."""
+    rows = [
+        [
+            escape(row.name),
+            escape(row.path),
+            _format_optional(row.left),
+            _format_optional(row.right),
+            _render_difference(row.difference),
+        ]
+        for row in comparison.differences
+    ]
+    return table("Left minus right", ["", "path", "left", "right", "difference"], rows)
 
 
 def table(caption: str, heads: Iterable[str], rows: Iterable[Iterable[str]], kind: str = "") -> str:
-    """Cells are HTML already."""
-    return _framed(caption, heads, (f"<tr>{''.join(_cells(row))}</tr>" for row in rows), kind)
+    """A table of cells that are HTML already."""
+    return _render_frame(caption, heads, (f"<tr>{''.join(_cells(row))}</tr>" for row in rows), kind)
 
 
 def _cells(row: Iterable[str]) -> Iterator[str]:
@@ -241,7 +249,7 @@ def _cells(row: Iterable[str]) -> Iterator[str]:
         yield f'<th scope="row">{cell}</th>' if place == 0 else f"<td>{cell}</td>"
 
 
-def _framed(caption: str, heads: Iterable[str], rows: Iterable[str], kind: str) -> str:
+def _render_frame(caption: str, heads: Iterable[str], rows: Iterable[str], kind: str) -> str:
     head = "".join(f'<th scope="col">{name}</th>' for name in heads)
     return (
         f'<div class="scroll" tabindex="0" role="region" aria-label="{caption}">'
@@ -250,5 +258,5 @@ def _framed(caption: str, heads: Iterable[str], rows: Iterable[str], kind: str) 
     )
 
 
-def _maybe(value: float | None) -> str:
+def _format_optional(value: float | None) -> str:
     return "" if value is None else format_number(value)

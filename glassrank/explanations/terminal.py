@@ -1,6 +1,6 @@
-"""Explanations on a terminal: coloured and underlined words, and tables of what added up.
+"""Explanations on a terminal: coloured and underlined words, and tables of values.
 
-It reads without colours, too: a marked word carries its signal's letter, as in `receptorᵇ`.
+It can be read without colours: a marked word has the letter of its signal, as in `receptorᵇ`.
 """
 
 import io
@@ -31,32 +31,32 @@ from glassrank.explanations.structure import (
     to_letter,
 )
 
-MOST_CHILDREN = 12
-"""Of a part, those with the largest values; the others are shown as one sum."""
-MOST_WORDS = 6
-"""Of a document, where they stand in one line."""
+MAX_CHILDREN = 12
+"""Shown of a part, the largest; the others are shown as one sum."""
+MAX_WORDS = 6
+"""Of a document, in one line."""
 _BAR = 30
 """Characters of the longest bar."""
-MOST_PATHS = 3
-"""More have no room side by side; HTML and JSON have them."""
+MAX_PATHS = 3
+"""More do not fit side by side; HTML and JSON have them."""
 
 
 def render_text(drawn: RenderableType, width: int = 100) -> str:
-    """Without colours, for logs and for `print`."""
+    """Text without colours, for logs and for `print`."""
     file = io.StringIO()
     Console(file=file, width=width, no_color=True, highlight=False).print(drawn)
     return file.getvalue()
 
 
 def draw(shown: ExplanationData | PairData, full: bool = False) -> Group:
-    """For a `rich` console. First what decides, by query word; `full` adds paths, kernels and raw
+    """For a `rich` console. Shows what decides, by query word; `full` adds paths, kernels and raw
     values."""
     if isinstance(shown, PairData):
-        return _side_by_side(shown, full)
-    return _one(shown, full)
+        return _draw_pair(shown, full)
+    return _draw_one(shown, full)
 
 
-def _one(explanation: ExplanationData, full: bool) -> Group:
+def _draw_one(explanation: ExplanationData, full: bool) -> Group:
     alone = explanation.against is None  # then raw values are all there is
     return Group(
         _head(explanation),
@@ -79,7 +79,7 @@ def _tables(explanation: ExplanationData) -> Iterator[RenderableType]:
 
 
 def _against(explanation: ExplanationData, full: bool) -> Iterator[RenderableType]:
-    """The sentence, and what it is made of: in full, by path and kernel as well."""
+    """The sentence and its table; with `full`, by path and kernel as well."""
     against = explanation.against
     if against is None:
         return
@@ -90,7 +90,7 @@ def _against(explanation: ExplanationData, full: bool) -> Iterator[RenderableTyp
 
 
 def _bars(root: ScorePart, levels: int = 0) -> Table:
-    """What a difference is made of, its sum last."""
+    """The parts of a difference, its sum last."""
     table = _table("", "difference")
     table.title = None
     for _ in ("arrow", "bar"):
@@ -109,7 +109,7 @@ def _bars(root: ScorePart, levels: int = 0) -> Table:
 
 
 def _bar(part: ScorePart, most: float) -> RichText:
-    """To scale; the context's is paler."""
+    """A bar to scale; that of the context is paler."""
     length = round(_BAR * abs(part.value) / most) if most else 0
     return RichText("█" * length, style="dim" if part.kind == "words" else _style(part.value))
 
@@ -120,9 +120,8 @@ def _levels(part: ScorePart, depth: int, most: int) -> Iterator[tuple[int, Score
         yield from _levels(child, depth + 1, most)
 
 
-def _side_by_side(comparison: PairData, full: bool) -> Group:
-    """Why one stands above the other; both texts in columns; the differences between what they got,
-    by query word, or in full."""
+def _draw_pair(comparison: PairData, full: bool) -> Group:
+    """Why one document is above the other, both texts in columns, and the differences."""
     sides = (comparison.left, comparison.right)
     texts = Table.grid(expand=True, padding=(0, 2))
     texts.add_column(ratio=1)
@@ -134,7 +133,7 @@ def _side_by_side(comparison: PairData, full: bool) -> Group:
     differences = (
         _difference_table(comparison)
         if full or comparison.parts is None
-        else Group(RichText("Left less right:"), _bars(comparison.parts))
+        else Group(RichText("Left minus right:"), _bars(comparison.parts))
     )
     legends = {line.plain: line for side in sides for line in _legend(side, by_term=not full)}
     notes = {line.plain: line for side in sides for line in _notes(side)}
@@ -162,8 +161,8 @@ def _difference_table(comparison: PairData) -> Table:
 
 
 def marked_text(explanation: ExplanationData, by_term: bool = False) -> RichText:
-    """The whole text; words of the signals that are worth a first look are coloured, underlined and
-    lettered, or numbered by query word. What the model did not read is dim."""
+    """The whole text; salient words are coloured and underlined, with the letter of their signal or
+    the number of their query word. What the model did not read is dim."""
     text = explanation.doc.text
     drawn = RichText()
     between = iter_gaps(explanation.doc)
@@ -195,7 +194,9 @@ def _head(explanation: ExplanationData) -> RichText:
         head.append("  ")
     head.append(f"{explanation.model}  score ")
     head.append(format_number(explanation.score), style="bold cyan")
-    head.append("  exact sum" if explanation.is_additive else "  approximate parts", style="dim")
+    head.append(
+        "  additive parts" if explanation.is_additive else "  approximate parts", style="dim"
+    )
     head.append(f"\nquery: {sanitize(explanation.query.text)}", style="dim")
     return head
 
@@ -221,11 +222,11 @@ def _legend(explanation: ExplanationData, by_term: bool = False) -> Iterator[Ric
 
 
 def _signal_table(explanation: ExplanationData) -> Iterator[RenderableType]:
-    """With the weight and signal of each path where there is room, else with values alone."""
+    """With the weight and signal of each path if there is room, else with values alone."""
     signals, paths = explanation.signals, explanation.signal_paths
     if not signals:
         return
-    if len(paths) > MOST_PATHS:
+    if len(paths) > MAX_PATHS:
         paths = []
     tables = []
     for full in (True, False):
@@ -243,7 +244,7 @@ def _signal_table(explanation: ExplanationData) -> Iterator[RenderableType]:
 
 
 class _FirstThatFits:
-    """A wide table, or a narrow one on a narrow terminal: a number cut short is a wrong one."""
+    """A wide table, or a narrow one on a narrow terminal: a truncated number would be wrong."""
 
     def __init__(self, wide: Table, narrow: Table) -> None:
         self.wide, self.narrow = wide, narrow
@@ -273,7 +274,7 @@ def _term_table(explanation: ExplanationData) -> Iterator[RenderableType]:
     if not explanation.terms:
         return
     names = list(explanation.terms[0].paths)
-    names = names if len(names) <= MOST_PATHS else []
+    names = names if len(names) <= MAX_PATHS else []
     table = _table("Query words, raw values", *names, "total")
     for term in explanation.terms:
         word = sanitize(explanation.query.words[term.word].text)
@@ -283,25 +284,25 @@ def _term_table(explanation: ExplanationData) -> Iterator[RenderableType]:
 
 
 def _largest_words(explanation: ExplanationData) -> Iterator[RichText]:
-    """In one line, without function words."""
-    described = zip(explanation.doc.words, explanation.marks, strict=True)
-    found = [(word, mark) for word, mark in described if word.is_content]
+    """The largest content words, in one line."""
+    marked = zip(explanation.doc.words, explanation.marks, strict=True)
+    found = [(word, mark) for word, mark in marked if word.is_content]
     found.sort(key=lambda pair: -abs(pair[1].share))
     told = (
-        f"{sanitize(word.text)} {format_signed(mark.share)}" for word, mark in found[:MOST_WORDS]
+        f"{sanitize(word.text)} {format_signed(mark.share)}" for word, mark in found[:MAX_WORDS]
     )
     if found:
         yield RichText(f"{WORDS_ADD}. The largest: {', '.join(told)}.")
 
 
 def _word_table(explanation: ExplanationData) -> Iterator[RenderableType]:
-    """The document words with the largest shares, as they stand in the text."""
+    """The document words with the largest shares, in the order of the text."""
     described = list(zip(explanation.doc.words, explanation.marks, strict=True))
     order = sorted(range(len(described)), key=lambda word: -abs(described[word][1].share))
     table = _table(f"{WORDS_ADD}: the largest", "adds", "similarity")
     table.add_column("closest query word")
     table.add_column("signal")
-    for place in sorted(order[:MOST_CHILDREN]):
+    for place in sorted(order[:MAX_CHILDREN]):
         word, mark = described[place]
         near = "" if mark.term is None else explanation.query.words[mark.term].text
         table.add_row(
@@ -316,7 +317,7 @@ def _word_table(explanation: ExplanationData) -> Iterator[RenderableType]:
 
 
 def _sums(root: ScorePart) -> Table:
-    """Two levels of the tree below its root; the rest is in the tables, in HTML and in JSON."""
+    """Two levels of the tree below its root; tables, HTML and JSON have the rest."""
     table = _table("Sums", "value")
     for part in [root, *root.children]:
         table.add_row(
@@ -329,7 +330,7 @@ def _sums(root: ScorePart) -> Table:
 
 
 def _largest(parts: Sequence[ScorePart]) -> Iterator[tuple[str, float]]:
-    kept = sorted(parts, key=lambda part: -abs(part.value))[:MOST_CHILDREN]
+    kept = sorted(parts, key=lambda part: -abs(part.value))[:MAX_CHILDREN]
     chosen = {id(part) for part in kept}
     others = [part for part in parts if id(part) not in chosen]
     yield from ((sanitize(part.name), part.value) for part in parts if id(part) in chosen)
@@ -343,7 +344,7 @@ def _notes(explanation: ExplanationData) -> Iterator[RichText]:
 
 
 def _differing(value: float) -> Iterator[RichText]:
-    """With a sign and an arrow: nothing is said by colour alone."""
+    """With a sign and an arrow: nothing depends on colour alone."""
     text = format_signed(value)
     up, down = text.startswith("+"), text.startswith("-")
     style = _style(value)

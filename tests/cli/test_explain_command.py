@@ -66,7 +66,7 @@ def test_two_documents_become_one_html_file(
     assert done.returncode == 0, done.stderr
     page = (files / "why.html").read_text("utf-8")
     assert page.count("<article>") == 2
-    assert "Left less right" in page
+    assert "Left minus right" in page
     done = call(*arguments, "--json")
     both = json.loads(done.stdout)
     assert (both["left"]["doc_id"], both["right"]["doc_id"]) == ("dogs", "fish")

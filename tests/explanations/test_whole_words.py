@@ -129,7 +129,7 @@ def test_two_documents_are_compared_by_words(name: str) -> None:
     expected = format_signed(
         math.fsum(row.difference for row in pieces if row.name in ("andro", "##gen"))
     )
-    rows = [row for row in page.tables["Left less right"] if row[:2] == ["androgen", ""]]
+    rows = [row for row in page.tables["Left minus right"] if row[:2] == ["androgen", ""]]
     assert {row[4].split()[0] for row in rows} == {expected}
 
 

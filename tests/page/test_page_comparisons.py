@@ -70,12 +70,12 @@ def test_two_results_are_compared_with_signed_differences(page: Page, site: Site
                            arg=expected_differences(compare(*sides[::-1]))[0][3])  # fmt: skip
 
 
-@pytest.mark.parametrize("placed", [("knrm", "knrm"), ("tk", "knrm")])
+@pytest.mark.parametrize("rankers", [("knrm", "knrm"), ("tk", "knrm")])
 def test_documents_are_compared_by_the_scores_of_the_list(
-    page: Page, placed: tuple[str, str]
+    page: Page, rankers: tuple[str, str]
 ) -> None:
-    """By the models of a cascade that placed them there, whatever another search would do."""
-    by = dict(zip(("ar", "therapy"), placed, strict=True))
+    """By the models of a cascade that ranked them there, whatever another search would do."""
+    by = dict(zip(("ar", "therapy"), rankers, strict=True))
     searches: list[str] = []
 
     def cascaded(route: Route) -> None:
@@ -86,18 +86,18 @@ def test_documents_are_compared_by_the_scores_of_the_list(
 
     page.route("**/search", cascaded)
     page.goto(f"?q={QUERY}")
-    expect(page.locator('[data-doc="ar"] .placed')).to_have_text(f"by {by['ar']}")
+    expect(page.locator('[data-doc="ar"] .ranked-by')).to_have_text(f"ranked by {by['ar']}")
     for doc_id in by:
         page.locator(f'[data-doc="{doc_id}"]').get_by_role("checkbox").check()
     with page.expect_request("**/explain") as asked:
         page.get_by_role("button", name="Compare side by side").click()
     form = asked.value.post_data_json
-    assert form["model"] == ([by[doc_id] for doc_id in form["doc_id"]] if len(set(placed)) > 1
-                             else [placed[0]])  # fmt: skip
+    assert form["model"] == ([by[doc_id] for doc_id in form["doc_id"]] if len(set(rankers)) > 1
+                             else [rankers[0]])  # fmt: skip
     expect(page.locator(".side")).to_have_count(2)
     assert searches == [QUERY]
     # What two models say is on no common scale.
-    expect(page.locator(".shared .sentence")).to_have_count(1 if len(set(placed)) == 1 else 0)
+    expect(page.locator(".shared .sentence")).to_have_count(1 if len(set(rankers)) == 1 else 0)
 
 
 def test_two_models_show_both_rankings_and_one_document(page: Page, site: Site) -> None:

@@ -55,7 +55,7 @@ def test_it_says_that_documents_are_being_encoded_until_they_are(
 ) -> None:
     index = tmp_path / "index"  # the site's other tests have no store, either
     shutil.copytree(site.index.path, index)
-    line = page.get_by_text("being encoded behind this page")
+    line = page.get_by_text("being encoded in the background")
     with running(replace(demo_options(site, tmp_path), index=index)) as address:
         page.goto(address)
         expect(line).to_be_visible()

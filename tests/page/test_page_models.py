@@ -78,7 +78,7 @@ def draws(page: Page, found: Explanation, other: Explanation) -> None:
     rows = len(found.marks) + len(found.rest)
     expect(panel.locator("table.words tbody tr")).to_have_count(rows)
     expect(panel.locator("canvas")).to_have_count(4)
-    kind = "an exact sum" if found.is_additive else "approximate parts"
+    kind = "additive parts" if found.is_additive else "approximate parts"
     expect(panel.locator(".score-line")).to_contain_text(kind)
     expect(page.locator("table.differences tr[data-group]")).to_have_count(len(beside.differences))
     heights = panel.locator("canvas").evaluate_all("all => all.map(one => one.clientHeight)")

@@ -73,11 +73,11 @@ def test_the_depth_is_told_of_what_was_found(page: Page) -> None:
     assert answer["depth"] == answer["found"] < answer["candidates"]
     depth = page.locator(".time .depth")
     expect(depth).to_contain_text(f"Re-ranked {answer['found']} of {answer['found']} candidates")
-    expect(depth).not_to_contain_text("granted")
+    expect(depth).not_to_contain_text("used up")
 
 
 @pytest.mark.parametrize(
-    ("others", "why"), [(2, "others were searching"), (0, "this machine was busy with other work")]
+    ("others", "why"), [(2, "others are searching"), (0, "this machine is busy with other work")]
 )
 def test_a_search_that_had_less_time_says_why(page: Page, others: int, why: str) -> None:
     def shared(route: Route) -> None:
@@ -88,7 +88,8 @@ def test_a_search_that_had_less_time_says_why(page: Page, others: int, why: str)
     search(page)
     depth = page.locator(".time .depth")
     expect(depth).to_contain_text("Re-ranked 3 of")
-    expect(depth).to_contain_text(f"{why}, so it was granted 12 ms")
+    expect(depth).to_contain_text("budget used up at depth 3")
+    expect(depth).to_contain_text(f"{why}, so it got 12 ms")
 
 
 def test_the_slider_ranks_anew_and_the_address_follows(page: Page) -> None:

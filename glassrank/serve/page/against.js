@@ -8,7 +8,7 @@ import { table } from "./tables.js";
 
 const ARROWS = { up: "▲", down: "▼", "": "" };
 const CONTEXT =
-  "What the encoder makes of the query as a whole, function words and punctuation: of no single word.";
+  "[CLS] and [SEP], function words and punctuation: it belongs to no content word.";
 
 // Nothing where there are no others.
 export function againstOthers(explanation) {
@@ -17,10 +17,10 @@ export function againstOthers(explanation) {
   return decisive(against.sentence, against.heading, against.parts, "Against the others");
 }
 
-// Why one of two documents stands above the other; nothing of two models.
+// Why one of two documents is above the other; nothing for two models.
 export function againstEachOther(comparison) {
   if (!comparison.parts) return null;
-  return decisive(comparison.sentence, "Left less right", comparison.parts, "Against each other");
+  return decisive(comparison.sentence, "Left minus right", comparison.parts, "Against each other");
 }
 
 function decisive(sentence, heading, root, label) {

@@ -1,15 +1,15 @@
-// What the page asks the service for. Nothing else knows its addresses.
+// Requests to the service. Nothing else knows its endpoints.
 
 const KEY = "glassrank.key";
 const KEPT = 40;
 const BUSY = [429, 503];
-const MOST_MS = 3000; // that a second try is waited for
+const MAX_WAIT_MS = 3000; // before a second try
 
-export class Refused extends Error {
+export class ServiceError extends Error {
   constructor(message, status, retryAfter = null) {
     super(message);
     this.status = status;
-    this.waitMs = Math.min(1000 * Number(retryAfter ?? 1), MOST_MS);
+    this.waitMs = Math.min(1000 * Number(retryAfter ?? 1), MAX_WAIT_MS);
   }
 }
 
@@ -22,21 +22,21 @@ async function ask(path, body, signal) {
     headers["Content-Type"] = "application/json";
     Object.assign(request, { method: "POST", body: JSON.stringify(body) });
   }
-  let answer;
+  let response;
   try {
-    answer = await fetch(path, request);
+    response = await fetch(path, request);
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Refused("The service cannot be reached; is it still running?", 0);
+    throw new ServiceError("The service cannot be reached; is it still running?", 0);
   }
-  if (answer.ok) return answer.json();
-  let message = `The service answered with status ${answer.status}.`;
+  if (response.ok) return response.json();
+  let message = `The service responded with status ${response.status}.`;
   try {
-    message = (await answer.json()).message ?? message;
+    message = (await response.json()).message ?? message;
   } catch {
-    // Not one of its own sentences; the status has to do.
+    // No error response of the service: keep the status.
   }
-  throw new Refused(message, answer.status, answer.headers.get("Retry-After"));
+  throw new ServiceError(message, response.status, response.headers.get("Retry-After"));
 }
 
 export function keepKey(key) {
@@ -47,7 +47,7 @@ export function getInfo() {
   return ask("info");
 }
 
-// A service that has too much to do refuses, and says when to come again: the page does so once.
+// Under load the service refuses a request and says when to try again: the page tries once more.
 export async function search(form, signal) {
   try {
     return await ask("search", form, signal);
@@ -69,39 +69,39 @@ export function forget() {
 export async function explain(form, signal) {
   const name = JSON.stringify(form);
   if (!kept.has(name)) {
-    const answer = await ask("explain", form, signal);
+    const response = await ask("explain", form, signal);
     if (kept.size >= KEPT) kept.delete(kept.keys().next().value);
-    kept.set(name, answer);
+    kept.set(name, response);
   }
   return kept.get(name);
 }
 
-// A report may still be in the making: whoever asked is told so, until it is there.
+// A report may be pending: `tell` shows the message of the service until it is there.
 const reports = new Map();
-const MOST_TRIES = 200;
+const MAX_TRIES = 200;
 
 export function getReport(name, tell) {
   if (!reports.has(name)) {
-    const coming = awaited(name, tell);
+    const coming = waitForReport(name, tell);
     reports.set(name, coming);
     coming.catch(() => reports.delete(name));
   }
   return reports.get(name);
 }
 
-async function awaited(name, tell) {
+async function waitForReport(name, tell) {
   for (let tries = 1; ; tries += 1) {
     try {
       return await ask(name);
     } catch (error) {
-      if (!BUSY.includes(error.status) || tries === MOST_TRIES) throw error;
+      if (!BUSY.includes(error.status) || tries === MAX_TRIES) throw error;
       tell(error.message);
       await new Promise((done) => setTimeout(done, error.waitMs));
     }
   }
 }
 
-// Only the last of several questions is answered: what is stale is dropped, and resolves to null.
+// Runs only the last of several requests: a stale one is aborted, and resolves to null.
 export function latest() {
   let running = null;
   return async (question) => {
@@ -109,8 +109,8 @@ export function latest() {
     const own = new AbortController();
     running = own;
     try {
-      const answer = await question(own.signal);
-      return own.signal.aborted ? null : answer;
+      const response = await question(own.signal);
+      return own.signal.aborted ? null : response;
     } catch (error) {
       if (own.signal.aborted) return null;
       throw error;

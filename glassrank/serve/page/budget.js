@@ -21,7 +21,7 @@ export class BudgetView {
     this._about = make(
       "p",
       { class: "lead" },
-      "How good the results are when re-ranking may take so long.",
+      "The quality of the results for each time limit of re-ranking.",
     );
     this.root = make(
       "div",

@@ -46,15 +46,15 @@ export class ChangeStrip {
     replace(this.root, head);
     try {
       const asked = { ...this._form, change };
-      const answer = await this._ask((signal) => explain(asked, signal));
-      if (answer) this._tell(`${title}${whose}`, change, answer);
+      const response = await this._ask((signal) => explain(asked, signal));
+      if (response) this._tell(`${title}${whose}`, change, response);
     } catch (error) {
       replace(this.root, make("p", { class: "message" }, error.message), this._putBack());
     }
   }
 
-  _tell(title, change, answer) {
-    const moved = answer.moved[answer.doc];
+  _tell(title, change, response) {
+    const moved = response.moved[response.doc];
     replace(
       this.root,
       make("p", { class: "what-if-title" }, title),
@@ -67,11 +67,11 @@ export class ChangeStrip {
           number(moved.score_after),
           moved.score_after - moved.score_before,
         ),
-        ...ranked(answer),
+        ...ranked(response),
         rounded(moved, this._explanation),
       ),
-      make("p", { class: "actions" }, this._putBack(), this._sideBySide(change, answer)),
-      others(answer),
+      make("p", { class: "actions" }, this._putBack(), this._sideBySide(change, response)),
+      others(response),
     );
   }
 
@@ -81,12 +81,12 @@ export class ChangeStrip {
   }
 
   // Both texts under the same query; a changed query has nothing to stand beside.
-  _sideBySide(change, answer) {
+  _sideBySide(change, response) {
     if (change.side === "query") return null;
     const click = () => {
       const first = this._form.first_score?.[0];
       this._go({
-        ...{ view: "texts", q: answer.query, a: this._explanation.doc.text, b: answer.text },
+        ...{ view: "texts", q: response.query, a: this._explanation.doc.text, b: response.text },
         ...{ doc: null, change: null, firsts: first === undefined ? null : `${first},${first}` },
       });
     };
@@ -95,10 +95,10 @@ export class ChangeStrip {
 }
 
 // Alone, it has no rank: there was no time to score others again.
-function ranked(answer) {
-  const { rank_before, rank_after } = answer.moved[answer.doc];
-  const others = answer.moved.length;
-  if (others < 2 && answer.doc_ids.length > 0) {
+function ranked(response) {
+  const { rank_before, rank_after } = response.moved[response.doc];
+  const others = response.moved.length;
+  if (others < 2 && response.doc_ids.length > 0) {
     return [make("span", { class: "faint" }, "there was no time to rank the others anew")];
   }
   return [
@@ -132,10 +132,10 @@ function move(name, before, after, gain) {
 }
 
 // Documents that change places with it.
-function others(answer) {
-  const rows = answer.moved
-    .map((row, place) => ({ ...row, doc_id: answer.doc_ids[place], place }))
-    .filter((row) => row.rank_before !== row.rank_after && row.place !== answer.doc)
+function others(response) {
+  const rows = response.moved
+    .map((row, place) => ({ ...row, doc_id: response.doc_ids[place], place }))
+    .filter((row) => row.rank_before !== row.rank_after && row.place !== response.doc)
     .sort((one, other) => one.rank_after - other.rank_after);
   if (rows.length === 0) return null;
   const cells = rows

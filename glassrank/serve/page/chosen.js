@@ -3,10 +3,10 @@
 import { make, replace } from "./dom.js";
 
 export class Chosen {
-  // `answerNow()` gives the results that are shown; `onChange(ids)` is told what is chosen.
-  constructor(context, answerNow, onChange) {
+  // `getResponse()` gives the results that are shown; `onChange(ids)` is told what is chosen.
+  constructor(context, getResponse, onChange) {
     this._context = context;
-    this._answerNow = answerNow;
+    this._answerNow = getResponse;
     this._onChange = onChange;
     this._ids = [];
     this.root = make("div", { class: "chosen", hidden: true });
@@ -42,7 +42,7 @@ export class Chosen {
 
   compare() {
     if (this._ids.length < 2) return;
-    // The higher one to the left, where "left less right" says what puts it there.
+    // The higher one to the left, where "left minus right" says what puts it there.
     const rank = (id) => this._answerNow()?.hits.find((hit) => hit.doc_id === id)?.rank ?? Infinity;
     const [left, right] = [...this._ids].sort((one, other) => rank(one) - rank(other));
     this._context.address.go({ view: "compare", left, right, doc: null, change: null, flip: null });

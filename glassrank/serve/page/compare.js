@@ -58,12 +58,12 @@ export class CompareView {
     this._sides = null;
     replace(this._place, make("p", { class: "faint loading" }, "Comparing …"));
     try {
-      const answer = await this._ask(async (signal) => {
+      const response = await this._ask(async (signal) => {
         const found = await this._ranks(asked, state, signal);
         const form = explainForm(asked, [left, right], found);
         return { comparison: await explain(form, signal), found };
       });
-      if (answer) this._draw(answer.comparison, answer.found);
+      if (response) this._draw(response.comparison, response.found);
     } catch (error) {
       this._name = "";
       replace(this._place, make("p", { class: "message", role: "alert" }, error.message));
@@ -77,7 +77,7 @@ export class CompareView {
     const budget_ms = state.budget ?? info.budget_ms;
     const ids = [state.left, state.right];
     if (listed && isSame(listed.form, asked, budget_ms)) {
-      const found = byId(listed.answer);
+      const found = byId(listed.response);
       if (ids.every((id) => found.has(id))) return found;
     }
     const k = Math.min(AMONG, info.limits.k);
@@ -108,7 +108,7 @@ export class CompareView {
   }
 }
 
-// Each by the model that placed it in the list, so that its score is the same here.
+// Each by the model that ranked it in the list, so that its score is the same here.
 function explainForm(asked, ids, found) {
   const hits = ids.map((id) => found.get(id));
   const models = hits.map((hit) => hit?.ranked_by ?? asked.model).filter(Boolean);
@@ -122,8 +122,8 @@ function explainForm(asked, ids, found) {
   };
 }
 
-function byId(answer) {
-  return new Map(answer.hits.map((hit) => [hit.doc_id, hit]));
+function byId(response) {
+  return new Map(response.hits.map((hit) => [hit.doc_id, hit]));
 }
 
 function isSame(form, asked, budget) {

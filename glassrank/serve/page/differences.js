@@ -21,7 +21,7 @@ export function differenceTable(comparison, names) {
   const table = make(
     "table",
     { class: "differences" },
-    make("caption", {}, "Left less right"),
+    make("caption", {}, "Left minus right"),
     make(
       "thead",
       {},
@@ -46,7 +46,7 @@ export function differenceTable(comparison, names) {
         class: "scroll",
         tabindex: "0",
         role: "region",
-        "aria-label": "Differences, left less right",
+        "aria-label": "Differences, left minus right",
       },
       table,
     ),

@@ -13,7 +13,7 @@ import { Switches } from "./switches.js";
 import { signalTable, termTable, wordTable } from "./tables.js";
 
 export function scoreLine(explanation) {
-  const kind = explanation.is_additive ? "an exact sum" : "approximate parts";
+  const kind = explanation.is_additive ? "additive parts" : "approximate parts";
   return make(
     "p",
     { class: "score-line" },
@@ -78,7 +78,7 @@ export class ExplanationPanel {
           make(
             "p",
             { class: "faint small" },
-            "Point at a word to see what it is to the query. Choose it to remove or replace it.",
+            "Point at a word to see how it relates to the query. Choose it to remove or replace it.",
           ),
           noteList(explanation),
         ),

@@ -74,16 +74,16 @@ export class ModelsView {
   async _search(forms) {
     this._searched = JSON.stringify(forms);
     // One after the other: at the same time, each would take time from the other.
-    const answers = await this._ask(async (signal) => [
+    const responses = await this._ask(async (signal) => [
       await search(forms[0], signal),
       await search(forms[1], signal),
     ]);
-    if (!answers) return;
-    answers.forEach((answer, side) => {
-      const other = new Map(answers[1 - side].hits.map((hit) => [hit.doc_id, hit.rank]));
-      const spent = milliseconds(answer.timing_ms.total);
-      replace(this._notes[side], `${count(answer.depth)} re-ranked in ${spent}`);
-      replace(this._lists[side], ...answer.hits.map((hit) => this._line(hit, other)));
+    if (!responses) return;
+    responses.forEach((response, side) => {
+      const other = new Map(responses[1 - side].hits.map((hit) => [hit.doc_id, hit.rank]));
+      const spent = milliseconds(response.timing_ms.total);
+      replace(this._notes[side], `${count(response.depth)} re-ranked in ${spent}`);
+      replace(this._lists[side], ...response.hits.map((hit) => this._line(hit, other)));
     });
     this._context.say("Two rankings side by side");
   }

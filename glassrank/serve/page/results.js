@@ -14,18 +14,18 @@ export class ResultList {
   }
 
   // Rows of documents that stay are kept and glide to their new places, with what is open in them.
-  show(answer, state) {
+  show(response, state) {
     const before = this._places();
     const focused = document.activeElement;
     const rows = new Map();
-    for (const hit of answer.hits) {
+    for (const hit of response.hits) {
       rows.set(hit.doc_id, this._rows.get(hit.doc_id) ?? new Row(this._handlers));
-      rows.get(hit.doc_id).show(hit, answer, state);
+      rows.get(hit.doc_id).show(hit, response, state);
     }
     this._rows = rows;
     replace(this.root, ...[...rows.values()].map((row) => row.root));
-    const last = answer.hits.findLast((hit) => hit.reranked);
-    if (last && last !== answer.hits.at(-1)) {
+    const last = response.hits.findLast((hit) => hit.reranked);
+    if (last && last !== response.hits.at(-1)) {
       rows.get(last.doc_id).root.classList.add("last-reranked");
     }
     if (focused !== document.activeElement && this.root.contains(focused)) focused.focus();

@@ -48,9 +48,9 @@ export class Row {
     );
   }
 
-  show(hit, answer, state) {
+  show(hit, response, state) {
     this.docId = hit.doc_id;
-    const alone = answer.model === "none";
+    const alone = response.model === "none";
     const title = hit.title || hit.doc_id;
     this.root.className = hit.reranked || alone ? "hit" : "hit waiting";
     this.root.dataset.doc = hit.doc_id;
@@ -60,13 +60,13 @@ export class Row {
     replace(this._snippet, ...marked(hit.snippet));
     replace(this._ranks, ...ranks(hit, alone));
     const shown = hit.reranked || alone ? hit.score : hit.first_score;
-    const kind = hit.reranked ? "score" : `${answer.method} score`;
+    const kind = hit.reranked ? "score" : `${response.method} score`;
     replace(
       this._score,
       make("span", { class: "unseen" }, `${kind} `),
       number(shown),
       relevanceBar(hit.probability),
-      placed(hit, answer),
+      rankedBy(hit, response),
     );
     this._score.title = kind;
     this._why.setAttribute("aria-label", `Explain ${title}`);
@@ -92,14 +92,14 @@ export class Row {
   }
 }
 
-// Which model of a cascade gave it its score: with less time it is another one, and the score too.
-function placed(hit, answer) {
-  if (!hit.ranked_by || hit.ranked_by === answer.model) return null;
-  const title = "the model that gave this score; with another budget it may be another";
-  return make("span", { class: "placed", title }, `by ${hit.ranked_by}`);
+// The model of a cascade that ranked the hit: with less time it may be another, with another score.
+function rankedBy(hit, response) {
+  if (!hit.ranked_by || hit.ranked_by === response.model) return null;
+  const title = "the model that ranked this hit; with another budget it may be another";
+  return make("span", { class: "ranked-by", title }, `ranked by ${hit.ranked_by}`);
 }
 
-// Where it stands now, and how far it came from where the first stage had it.
+// Its rank, and how far it moved from its rank in the first stage.
 export function ranks(hit, alone = false) {
   const now = make("span", { class: "rank" }, String(hit.rank));
   if (alone || hit.first_rank === null) return [now];

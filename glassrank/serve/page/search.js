@@ -19,7 +19,7 @@ export class SearchView {
     this._context = context;
     this._info = context.info;
     this._asked = "";
-    this._answer = null;
+    this._response = null;
     this._panel = null; // {name, place, shown}
     this._arrived = false;
     this._ask = latest();
@@ -41,7 +41,7 @@ export class SearchView {
     });
     this._chosen = new Chosen(
       context,
-      () => this._answer,
+      () => this._response,
       (ids) => this.list.choose(ids),
     );
     this._message = make("div", { class: "message-slot" });
@@ -128,15 +128,15 @@ export class SearchView {
 
   async _search(form, state) {
     this._asked = JSON.stringify(form);
-    if (!this._answer) this._time.clear();
+    if (!this._response) this._time.clear();
     this._found.classList.add("busy");
     try {
-      const answer = await this._ask((signal) => search(form, signal));
-      if (answer === null) return; // another search has begun meanwhile
-      if (answer.generation !== this._answer?.generation) forget();
-      this._answer = answer;
-      this._context.listed = { form, answer }; // what a comparison is of
-      this._tell(answer, form, state);
+      const response = await this._ask((signal) => search(form, signal));
+      if (response === null) return; // another search has begun meanwhile
+      if (response.generation !== this._response?.generation) forget();
+      this._response = response;
+      this._context.listed = { form, response }; // what a comparison is of
+      this._tell(response, form, state);
     } catch (error) {
       this._asked = "";
       replace(this._message, make("p", { class: "message", role: "alert" }, error.message));
@@ -144,29 +144,29 @@ export class SearchView {
     this._found.classList.remove("busy");
   }
 
-  _tell(answer, form, state) {
-    this._time.show(answer, form.budget_ms);
+  _tell(response, form, state) {
+    this._time.show(response, form.budget_ms);
     const both = { view: "models", doc: null, change: null, flip: null, model: null };
     this._twoModels.href = addressOf({ ...state, ...both });
-    this.list.show(answer, state);
+    this.list.show(response, state);
     this._chosen.show();
-    this._more.hidden = answer.hits.length < form.k || form.k >= this._info.limits.k;
-    const none = answer.hits.length === 0;
+    this._more.hidden = response.hits.length < form.k || form.k >= this._info.limits.k;
+    const none = response.hits.length === 0;
     const sentence = "Nothing found: no document has a word of this query.";
     replace(this._message, none ? make("p", { class: "message" }, sentence) : null);
-    const deep = answer.model === "none" ? "" : `, ${count(answer.depth)} re-ranked`;
-    const spent = milliseconds(answer.timing_ms.total);
-    this._context.say(none ? sentence : `${answer.hits.length} results${deep}, in ${spent}`);
+    const deep = response.model === "none" ? "" : `, ${count(response.depth)} re-ranked`;
+    const spent = milliseconds(response.timing_ms.total);
+    this._context.say(none ? sentence : `${response.hits.length} results${deep}, in ${spent}`);
   }
 
   // The explanation stands in its result's row, or above the list if it is of another document.
   async _showPanel(state) {
     const docId = state.doc ?? null;
-    const hit = this._answer?.hits.find((one) => one.doc_id === docId);
+    const hit = this._response?.hits.find((one) => one.doc_id === docId);
     const form = docId === null ? null : this._explainForm(state, docId, hit);
     const name = JSON.stringify(form);
     const row = hit ? this.list.row(docId) : null;
-    for (const one of this._answer?.hits ?? [])
+    for (const one of this._response?.hits ?? [])
       this.list.row(one.doc_id)?.open(one.doc_id === docId);
     this._elsewhere.hidden = docId === null || Boolean(row);
     const place = row?.panel ?? this._elsewhere;
@@ -213,8 +213,8 @@ export class SearchView {
   }
 }
 
-// Ranking is fast by rounding vectors, so that a score in the list may differ in its last digits;
-// one that differs by more stands below those that a later model ranked, or was ranked in less time.
+// Ranking rounds vectors for speed, so a score in the list may differ in its last digits. One that
+// differs by more keeps the hit below those of a later model, or was computed in less time.
 const ROUNDING = 0.02;
 
 function roundedNote(hit, explanation) {
@@ -223,6 +223,6 @@ function roundedNote(hit, explanation) {
   const why =
     Math.abs(hit.score - explanation.score) < ROUNDING
       ? "vectors are rounded for speed"
-      : "to stand below what a later model ranked, or because less of it was read in time";
+      : "it keeps the hit below those of a later model, or less of the text was read in time";
   return make("span", { class: "faint small" }, ` · the list has ${listed}: ${why}`);
 }

@@ -20,8 +20,8 @@ export function askForKey(place, again) {
     make(
       "form",
       { class: "key-form", on: { submit } },
-      make("h1", {}, "A key, please"),
-      make("p", { class: "faint" }, "This service answers only to those who have its API key."),
+      make("h1", {}, "Sign in"),
+      make("p", { class: "faint" }, "This service needs an API key."),
       make("label", { for: "api-key" }, "API key"),
       make(
         "div",

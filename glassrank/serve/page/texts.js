@@ -79,20 +79,20 @@ export class TextsView {
     this._name = name;
     replace(this._place, make("p", { class: "faint loading" }, "Explaining …"));
     try {
-      const answer = await this._ask((signal) => explain(form, signal));
-      if (answer) this._draw(answer, form);
+      const response = await this._ask((signal) => explain(form, signal));
+      if (response) this._draw(response, form);
     } catch (error) {
       this._name = "";
       replace(this._place, make("p", { class: "message", role: "alert" }, error.message));
     }
   }
 
-  _draw(answer, form) {
+  _draw(response, form) {
     const go = (changes, quietly) => this._context.address.go(changes, quietly);
     const heads = ["Left text", "Right text"].map((title) => [make("h2", {}, title)]);
-    this._shown = answer.left
-      ? new Sides(answer, { heads, names: ["left", "right"], go })
-      : new ExplanationPanel(answer, form, go);
+    this._shown = response.left
+      ? new Sides(response, { heads, names: ["left", "right"], go })
+      : new ExplanationPanel(response, form, go);
     replace(this._place, this._shown.root);
     this._shown.show(this._context.address.state);
     this._context.say("Explained");

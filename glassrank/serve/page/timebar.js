@@ -32,9 +32,9 @@ export class TimeBar {
     replace(this._legend, make("li", {}, "\u00a0"));
   }
 
-  show(answer, budgetMs) {
-    const stages = answer.stages.map(named);
-    const total = answer.timing_ms.total;
+  show(response, budgetMs) {
+    const stages = response.stages.map(named);
+    const total = response.timing_ms.total;
     const whole = Math.max(total, budgetMs);
     const pieces = stages.map((stage) => piece(`stage ${stage.kind}`, stage.ms / whole));
     const limit = make("i", { class: "limit" });
@@ -54,10 +54,10 @@ export class TimeBar {
     const over = total > budgetMs;
     replace(
       this._depth,
-      ...depthLine(answer),
+      ...depthLine(response),
       over ? "over" : "within",
       ` ${budgetText(budgetMs)}`,
-      shared(answer, budgetMs),
+      shared(response, budgetMs),
     );
   }
 }
@@ -69,35 +69,34 @@ function named(stage) {
   return { ...stage, kind, label: number ? `${label} ${number}` : label };
 }
 
-function depthLine(answer) {
-  const spent = make("b", {}, milliseconds(answer.timing_ms.total));
-  if (answer.model === "none") return ["First stage alone: ", spent, ", "];
+function depthLine(response) {
+  const spent = make("b", {}, milliseconds(response.timing_ms.total));
+  if (response.model === "none") return ["First stage alone: ", spent, ", "];
   return [
     "Re-ranked ",
-    make("b", {}, count(answer.depth)),
-    ` of ${count(answer.found)} candidates`,
-    ...furtherDepths(answer),
+    make("b", {}, count(response.depth)),
+    ` of ${count(response.found)} candidates`,
+    ...furtherDepths(response),
     " in ",
     spent,
-    ", ",
+    response.cut_short ? ` (budget used up at depth ${count(response.depth)}), ` : ", ",
   ];
 }
 
-// How many of them the later models of a cascade came to: it changes with the time that there was,
-// and with it the scores.
-function furtherDepths(answer) {
-  return answer.stages
+// How many of them the later models of a cascade re-ranked, which depends on the time.
+function furtherDepths(response) {
+  return response.stages
     .filter((stage) => /^scoring_\d+$/.test(stage.name))
-    .map((stage) => `, the best ${count(stage.documents ?? 0)} once more`);
+    .map((stage) => `, the best ${count(stage.documents ?? 0)} again`);
 }
 
-// A search that others had to wait for, or that had to wait, has less than its budget.
+// Under load a search gets less than its budget.
 const MUCH_LESS = 0.8;
 
-function shared(answer, budgetMs) {
-  if (!answer.cut_short || answer.granted_ms >= MUCH_LESS * budgetMs) return "";
-  const why = answer.shared ? "others were searching" : "this machine was busy with other work";
-  return `; ${why}, so it was granted ${milliseconds(answer.granted_ms)}`;
+function shared(response, budgetMs) {
+  if (!response.cut_short || response.granted_ms >= MUCH_LESS * budgetMs) return "";
+  const why = response.shared ? "others are searching" : "this machine is busy with other work";
+  return `; ${why}, so it got ${milliseconds(response.granted_ms)}`;
 }
 
 function piece(name, share) {

@@ -5,7 +5,7 @@ import { make } from "./dom.js";
 import { count } from "./printing.js";
 
 const ENCODING =
-  "Documents are being encoded behind this page; results get deeper until that is done.";
+  "Documents are being encoded in the background; results get deeper until that is done.";
 
 export function welcome(info) {
   const documents = `${count(info.index.documents)} documents`;
