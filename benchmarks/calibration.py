@@ -43,9 +43,9 @@ from glassrank.models.calibration import (
     measure_quality,
     weigh_ranks,
 )
-from glassrank.models.io.model_folder import best_passages
-from glassrank.models.text_batches import batch_by_length, make_batch
+from glassrank.models.text_batches import make_batch, batch_by_length
 from glassrank.rerank import Reranker
+from glassrank.rerank.passages import aggregate_passages
 from glassrank.types import Doc, Qrels
 
 DEPTH, FIRST, LISTS = 100, 10, (1, 2, 10, 100)
@@ -263,7 +263,7 @@ def own_scores(
             values = np.array([found[at] for at in sorted(found)], np.float32)
             none = np.zeros(1, np.float32)
             whose = np.zeros(len(values), np.int64)
-            own[pair] = best_passages(values, whose, none, how.best, how.first).values[0]
+            own[pair] = aggregate_passages(values, whose, none, how.best, how.first).scores[0]
     return own
 
 

@@ -82,7 +82,7 @@ def our_speeds(models: dict[str, str], repeats: int) -> dict[str, Speed]:
             reranker = Reranker.load(model)
             encode_index(index, reranker.saved, index.path / "stores" / f"model-{number}")
             stored.append(TimedModel(name, [Way("stored", Pipeline(index, reranker))]))
-            live.append(TimedModel(name, [Way("live", Pipeline(index, reranker, store=False))]))
+            live.append(TimedModel(name, [Way("live", Pipeline(index, reranker, use_store=False))]))
         speeds = {}
         for timed, depth in ((stored, CANDIDATES), (live, FEW)):
             asked = (_candidates(index, query, depth) for query in questions(200))

@@ -86,8 +86,8 @@ def all_ways(index: Index, model: Path, folder: Path) -> Iterator[Way]:
     if not isinstance(saved.model, MORES):
         raise InputError(f"{model} holds a {saved.model.name}, a MORES was expected")
     exact, fast = Reranker(saved, exact=True), Reranker(saved)
-    yield Way("live float32", Pipeline(index, exact, store=False))
-    yield Way("live", Pipeline(index, fast, store=False))
+    yield Way("live float32", Pipeline(index, exact, use_store=False))
+    yield Way("live", Pipeline(index, fast, use_store=False))
     for reuse in ("s1", "s2"):
         for dtype in DTYPES:
             name = f"{reuse.upper()} {dtype}"

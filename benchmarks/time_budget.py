@@ -90,7 +90,7 @@ def timed(index: Index, folders: dict[str, Path], device: str) -> list[TimedMode
     models = []
     for name, folder in folders.items():
         reranker = Reranker.load(folder, device)
-        live = Pipeline(index, reranker, store=False, candidates=DEPTH, calibrate=False)
+        live = Pipeline(index, reranker, use_store=False, candidates=DEPTH, calibrate=False)
         ways = [Way("live", live)]
         if not reranker.model.info.is_cross_encoder:
             saved = load_model(folder)

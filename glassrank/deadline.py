@@ -1,9 +1,7 @@
 """The moment by which work must be done. Whatever computes in steps looks at it between them."""
 
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from glassrank.errors import GlassrankError
@@ -83,23 +81,3 @@ class Deadline:
 
 NEVER = Deadline(now, float("inf"))
 """Of work that may take as long as it takes."""
-
-_own = threading.local()
-
-
-@contextmanager
-def ending(deadline: Deadline) -> Iterator[None]:
-    """What this thread begins is of no use later, or when that is so of what it is a part of: long
-    steps, which look at `must_end` themselves, end with a LateError."""
-    before = must_end()
-    _own.deadline = min(before, deadline, key=Deadline.remaining)
-    try:
-        yield
-    finally:
-        _own.deadline = before
-
-
-def must_end() -> Deadline:
-    """When what this thread computes is of no use any more."""
-    deadline: Deadline = getattr(_own, "deadline", NEVER)
-    return deadline

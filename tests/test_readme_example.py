@@ -37,8 +37,7 @@ def test_a_pipeline_finds_the_store_of_its_model(tmp_path: Path) -> None:
     index = gr.Index.build(docs, tmp_path / "my.index")
     encode_index(index, load_named("default"))
     assert gr.Pipeline(index, gr.load(), budget_ms=50).store is not None
-    for none in (False, None):
-        assert gr.Pipeline(index, gr.load(), store=none, calibrate=False).store is None
+    assert gr.Pipeline(index, gr.load(), use_store=False, calibrate=False).store is None
 
 
 def test_every_name_is_what_it_says() -> None:

@@ -34,7 +34,7 @@ def everything(folder, docs, path):
     found = search("cat mat", k=2)
     assert found.depth == 12 and found.num_encoded == 0
     assert "additive parts" in str(gr.explain(search, found.query, *found))
-    assert gr.Pipeline(index, model, store=False)("cat mat").num_encoded == 12
+    assert gr.Pipeline(index, model, use_store=False)("cat mat").num_encoded == 12
 
     texts = ["dogs bark at night", "the cat sat on the mat", ""]
     assert gr.rank("where did the cat sit?", texts, model=model, budget_ms=5000).depth == 3

@@ -111,7 +111,7 @@ def budget_kept(stored: bool) -> Sequence[Result]:
         pipeline = stored_pipeline(BUDGET_PASSAGES)
         pipeline = Pipeline(index, pipeline.reranker, store=pipeline.store, candidates=len(index))
     else:
-        pipeline = Pipeline(index, Reranker.load("fast"), store=False, candidates=CANDIDATES)
+        pipeline = Pipeline(index, Reranker.load("fast"), use_store=False, candidates=CANDIDATES)
     kind = "stored" if stored else "live"
     results: list[Result] = []
     for budget in (50.0, 10.0):

@@ -9,8 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from typing import Any, TypeVar
 
-from glassrank.deadline import Deadline, ending, must_end
-
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -78,12 +76,11 @@ def map_parallel(work: Callable[[Item], Result], items: Sequence[Item]) -> list[
     thread pool is not used meanwhile: each of its threads keeps a processor busy for some
     milliseconds after its last step."""
     made: dict[int, Result] = {}
-    deadline = Deadline.after(must_end().remaining())  # its clock may be this thread's own
 
     def alone(number: int) -> None:
         _set_own_threads(1)
         torch = _torch()
-        with ending(deadline), nullcontext() if torch is None else torch.no_grad():
+        with nullcontext() if torch is None else torch.no_grad():
             made[number] = work(items[number])
 
     with single_thread():

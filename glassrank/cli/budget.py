@@ -128,7 +128,7 @@ def _open_models(
     for model, label in zip(models, labels(models), strict=True):
         reranker = Reranker.load(model, device)
         store = Store.find(index, reranker.model)
-        last = Pipeline(index, reranker, store=False, candidates=deepest, calibrate=False)
+        last = Pipeline(index, reranker, use_store=False, candidates=deepest, calibrate=False)
         ways = [Way("live", last)]
         if store is not None:
             store.require(index.snapshot)  # what is encoded on the way would be measured as stored

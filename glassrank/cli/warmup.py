@@ -56,7 +56,7 @@ def _rerank(index: Index) -> None:
 
     saved = load_for_inference("default")
     reranker = Reranker(saved)
-    Pipeline(index, reranker, store=None)("cat dog")
+    Pipeline(index, reranker, use_store=False)("cat dog")
     for dtype in _DTYPES:
         path = store_folder(index.path, dtype)
         encode_index(index, saved, path, dtype)

@@ -31,7 +31,7 @@ from glassrank.index.search import TopK, WeightedQuery, search
 from glassrank.index.segment import Segment
 from glassrank.index.snapshot import Manifest, Snapshot, open_index
 from glassrank.models.model import TokenEmbeddings
-from glassrank.rerank.best_passages import ScoredDocs
+from glassrank.rerank.candidates import ScoredDocs
 from glassrank.rerank.reranker import Reranker
 from glassrank.rerank.scheduler import Scheduler
 from glassrank.rerank.stages import IndexStage
@@ -134,7 +134,7 @@ class _Opened:
                 model,
                 self.snapshot,
                 Store.find(index, model.model, verify=verify, without=view.others),
-                found=True,
+                is_own_store=True,
             )
             for model in models
         ]
@@ -143,7 +143,7 @@ class _Opened:
 class ShardScores(NamedTuple):
     """Which of its candidates a shard has scored, and the milliseconds that took there."""
 
-    placed: ScoredDocs
+    scored: ScoredDocs
     took: float
 
 
@@ -200,8 +200,8 @@ class Shard:
         deadline = Deadline.after(within_ms, self._scheduler.clock)
         stage = self._open(view).stages[model]
         candidates = stage.prepare_candidates(query, docs - view.base, first_stage)
-        placed = stage.score(candidates, self._scheduler, deadline)
-        return ShardScores(placed, self._scheduler.clock() - began)
+        scored = stage.score(candidates, self._scheduler, deadline)
+        return ShardScores(scored, self._scheduler.clock() - began)
 
     def _open(self, view: View) -> _Opened:
         with self._lock:

@@ -7,7 +7,6 @@ shards together are the candidates, and each shard scores those of them that it 
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import reduce
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 
 from glassrank.cluster.mirror import Mirror, as_url
 from glassrank.cluster.shard import Masks, Shards, View, views
-from glassrank.deadline import Clock, Deadline
+from glassrank.deadline import NEVER, Clock, Deadline
 from glassrank.embeddings import Store
 from glassrank.index import Index
 from glassrank.index.methods import Method, run_method
@@ -25,13 +24,13 @@ from glassrank.index.search import TopK, WeightedQuery, merge_top_k
 from glassrank.index.segment import SegmentRecord
 from glassrank.index.snapshot import Snapshot
 from glassrank.models.model import TokenEmbeddings
-from glassrank.rerank.best_passages import ScoredDocs
+from glassrank.rerank.candidates import ScoredDocs, merge_scored
 from glassrank.rerank.cascade import Cascade
 from glassrank.rerank.cost_model import CostModel
 from glassrank.rerank.pipeline import Pipeline
 from glassrank.rerank.reranker import Reranker
-from glassrank.rerank.scheduler import Scheduler, spare_ms
-from glassrank.rerank.stages import CALIBRATION_DOCS, IndexStage, joined, sample_docs
+from glassrank.rerank.scheduler import Scheduler, scoring_reserve_ms
+from glassrank.rerank.stages import CALIBRATION_DOCS, IndexStage, sample_docs
 from glassrank.types import Ranking
 
 _QUERIES_AT_ONCE = 256
@@ -178,7 +177,7 @@ class ShardedStage(IndexStage):
         number: int,
     ) -> None:
         """`number` is the model's among those of the shards."""
-        super().__init__(reranker, index.snapshot, store, found=True)
+        super().__init__(reranker, index.snapshot, store, is_own_store=True)
         self._index = index
         self._number = number
         self._way = CostModel()  # of questions and answers, by their number
@@ -190,12 +189,18 @@ class ShardedStage(IndexStage):
         """What shards will be sent."""
         return _Candidates(query, docs, first_stage)
 
-    def score(self, candidates: Any, scheduler: Scheduler, due: Deadline) -> ScoredDocs:
+    def score(
+        self,
+        candidates: Any,
+        scheduler: Scheduler,
+        deadline: Deadline,
+        abort_at: Deadline = NEVER,
+    ) -> ScoredDocs:
         """Each shard its own, by the same deadline, less the time for the way there and back: what
         arrives too late was done for nothing."""
         query, docs, first_stage = candidates
-        left = due.remaining()
-        way = min(spare_ms(left) + self._way.predict(1), _MOST_FOR_THE_WAY * left)
+        left = deadline.remaining()
+        way = min(scoring_reserve_ms(left) + self._way.predict(1), _MOST_FOR_THE_WAY * left)
         within = left - way if left < float("inf") else None
         questions, places = {}, {}
         for number, view in enumerate(self._index.views):
@@ -205,17 +210,20 @@ class ShardedStage(IndexStage):
                 asked = (self._number, query, docs[mine], first_stage[mine], within)
                 questions[number] = (view, *asked)
         began = scheduler.clock()
-        answers = self._index.shards.ask("score", questions, due)
+        answers = self._index.shards.ask("score", questions, deadline)
         if answers:
             longest = max(answer.took for answer in answers.values())
             self._way.learn(1, max(0.0, scheduler.clock() - began - longest))
         elif questions:  # longer than was thought
-            self._way.learn(1, way + spare_ms(left))
+            self._way.learn(1, way + scoring_reserve_ms(left))
         missing = tuple(
             self._index.views[number].name for number in questions if number not in answers
         )
-        parts = [answers[number].placed.at(places[number]) for number in sorted(answers)]
-        return reduce(joined, parts, _nothing())._replace(missing=missing)
+        parts = [_NOTHING]
+        for number in sorted(answers):
+            scored = answers[number].scored
+            parts.append(scored._replace(places=places[number][scored.places]))
+        return merge_scored(parts, missing)
 
     def calibrate(self, clock: Clock) -> None:
         """Has all shards do so; then asks them as a query would."""
@@ -243,11 +251,9 @@ class ShardedStage(IndexStage):
         return fresh
 
 
-def _nothing() -> ScoredDocs:
-    none = np.empty(0, np.int64)
-    values = np.empty(0, np.float32)
-    spans, cut = np.empty((0, 2), np.int64), np.empty(0, np.bool_)
-    return ScoredDocs(none, values, 0, none, spans, cut, values)
+_NONE, _NO_SCORES = np.empty(0, np.int64), np.empty(0, np.float32)
+_NO_SPANS, _NOT_CUT = np.empty((0, 2), np.int64), np.empty(0, np.bool_)
+_NOTHING = ScoredDocs(_NONE, _NO_SCORES, _NONE, _NO_SPANS, _NOT_CUT, _NO_SCORES)
 
 
 class ShardedPipeline(Pipeline):

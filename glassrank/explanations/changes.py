@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassrank.deadline import NEVER, Deadline, LateError, ending, late_error
+from glassrank.deadline import NEVER, Deadline, LateError, late_error
 from glassrank.errors import InputError
 from glassrank.explanations.explainers import get_passage, score_texts
 from glassrank.explanations.reading import (
@@ -136,12 +136,11 @@ def _scores(
         some = slice(start, start + _DOCS_AT_ONCE)
         own = None if first is None else first[some]
         try:
-            with ending(deadline):
-                placed = score_texts(reranker, encoded, docs[some], own)
+            placed = score_texts(reranker, encoded, docs[some], own, abort_at=deadline)
         except LateError:
             raise late_error("this change") from None
-        scores.append(placed.values)
-        passages += (get_passage(placed, place) for place in range(len(placed.which)))
+        scores.append(placed.scores)
+        passages += (get_passage(placed, place) for place in range(len(placed.places)))
     return np.concatenate(scores), passages
 
 
@@ -172,8 +171,10 @@ def what_if_among(
         some = others[start : start + _OTHERS_AT_ONCE]
         given, own = [docs[number] for number in some], None if first is None else first[some]
         try:
-            with ending(deadline):
-                scores = [score_texts(reranker, words, given, own).values for words in encoded]
+            scores = [
+                score_texts(reranker, words, given, own, abort_at=deadline).scores
+                for words in encoded
+            ]
         except LateError:
             break
         if any(len(values) < len(some) for values in scores):  # some there was no time for

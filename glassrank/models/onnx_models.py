@@ -27,7 +27,7 @@ from glassrank.backends.onnx_encoders import (
 )
 from glassrank.backends.onnx_file import Graph
 from glassrank.backends.onnx_session import OnnxSession
-from glassrank.deadline import must_end
+from glassrank.deadline import NEVER, Deadline
 from glassrank.errors import InputError
 from glassrank.models.late_interaction import KERNEL_BERT, MAXSIM
 from glassrank.models.model import Model, Output, TokenBatch, TokenEmbeddings
@@ -103,12 +103,13 @@ class OnnxModel(Model):
             made[0, :length], weight[0, :length] = self._encode(batch.ids[0, :length])
         return TokenEmbeddings(made, batch.mask, weight)
 
-    def encode_doc(self, batch: TokenBatch) -> TokenEmbeddings:
-        """Some documents, (B, L), one after another; ends between two of them if it is late."""
+    def encode_doc(self, batch: TokenBatch, deadline: Deadline = NEVER) -> TokenEmbeddings:
+        """Some documents, (B, L), one after another. Raises a LateError between two of them when
+        the deadline has passed."""
         vectors = np.zeros((*batch.mask.shape, self.config.size), np.float32)  # (B, L, E)
         lengths = batch.mask.sum(1).astype(np.int64)  # (B,)
         for row, length in enumerate(lengths.tolist()):
-            must_end().check("these texts")
+            deadline.check("these texts")
             if length:
                 vectors[row, :length] = self._encode(batch.ids[row, :length])[0]
         return TokenEmbeddings(vectors, batch.mask, batch.mask)

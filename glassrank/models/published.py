@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.backends.onnx_session import OnnxSession
-from glassrank.deadline import must_end
+from glassrank.deadline import NEVER, Deadline
 from glassrank.errors import InputError, wrap_file_errors, wrap_os_errors
 from glassrank.models.io.model_folder import SavedModel, Usage
 from glassrank.models.model import (
@@ -146,17 +146,15 @@ class PublishedCrossEncoder(PublishedRanker):
     def encode_query(self, batch: TokenBatch) -> TokenEmbeddings:
         return TokenEmbeddings(batch.ids[..., None], batch.mask, batch.mask)
 
-    def encode_doc(self, batch: TokenBatch) -> TokenEmbeddings:
+    def encode_doc(self, batch: TokenBatch, deadline: Deadline = NEVER) -> TokenEmbeddings:
         return self.encode_query(batch)
 
     def interact(self, query: TokenEmbeddings, doc: TokenEmbeddings) -> Output:
-        """Of two classes, by how much the second is the likelier one. One document after another;
-        ends between two of them if it is late."""
+        """Of two classes, by how much the second is the likelier one; one document at a time."""
         lengths = [values.mask.sum(1).astype(int).tolist() for values in (query, doc)]
         scores = np.zeros(len(doc.mask), np.float32)
         cut = np.zeros(len(doc.mask), np.int64)
         for row, length in enumerate(lengths[1]):
-            must_end().check("these texts")
             asked = row if len(lengths[0]) > 1 else 0
             ids = query.vectors[asked, : lengths[0][asked], 0], doc.vectors[row, :length, 0]
             pair = self.tokenizer.joined(*ids, self.config.longest)
@@ -174,15 +172,15 @@ class _Encoder(PublishedRanker):
         return self.compute(self.tokenizer.with_prompt(self._prompts[side], ids))
 
     def encode_query(self, batch: TokenBatch) -> TokenEmbeddings:
-        return self._encode(batch, "query")
+        return self._encode(batch, "query", NEVER)
 
-    def encode_doc(self, batch: TokenBatch) -> TokenEmbeddings:
-        return self._encode(batch, "doc")
+    def encode_doc(self, batch: TokenBatch, deadline: Deadline = NEVER) -> TokenEmbeddings:
+        return self._encode(batch, "doc", deadline)
 
-    def _encode(self, batch: TokenBatch, side: str) -> TokenEmbeddings:
+    def _encode(self, batch: TokenBatch, side: str, deadline: Deadline) -> TokenEmbeddings:
         made = []
         for row, length in enumerate(batch.mask.sum(1).astype(int).tolist()):
-            must_end().check("these texts")
+            deadline.check("these texts")
             made.append(self._rows(batch.ids[row, :length], side))
         longest = max((len(rows) for rows in made), default=1)
         size = made[0].shape[1] if made else 1

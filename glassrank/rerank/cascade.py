@@ -1,7 +1,7 @@
-"""Models one after the other: the first orders all candidates, each further one the best of them.
+"""A cascade: the first model orders all candidates, each further one re-orders the best of them.
 
-What the time does not allow a model keeps the order of those before it, below what it has placed.
-A pipeline over an index and a list of texts both go this way.
+What a model has no time for keeps its order, below what the model has scored. A pipeline over an
+index and a list of texts both go this way.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from glassrank.deadline import Deadline
 from glassrank.index.search import TopK
-from glassrank.rerank.best_passages import ScoredDocs
+from glassrank.rerank.candidates import ScoredDocs
 from glassrank.rerank.default_plan import plan_depths
-from glassrank.rerank.reranker import best_first
 from glassrank.rerank.scheduler import Scheduler
+from glassrank.rerank.sort import sort_scored
 from glassrank.rerank.stages import Stage
 from glassrank.tracing import span
 from glassrank.types import Doc, Hit, Ranking, query_step_name, scoring_step_name
@@ -31,18 +31,18 @@ class Cascade:
     first: TopK
     places: NDArray[np.int64] = field(init=False)  # (n,) in the first stage's order, best first
     scores: NDArray[np.float64] = field(init=False)  # (n,)
-    probabilities: NDArray[np.float64] = field(init=False)  # (n,) of being relevant, or nan
-    spans: NDArray[np.int64] = field(init=False)  # (n, 2) best passages; -1: no part of a text
+    probabilities: NDArray[np.float64] = field(init=False)  # (n,) of relevance, or nan
+    spans: NDArray[np.int64] = field(init=False)  # (n, 2) best passages; -1: the whole text
     truncated: NDArray[np.bool_] = field(init=False)  # (n,) whether something was not read
     depths: tuple[int, ...] = ()
-    """How many each model has scored."""
+    """How many candidates each model has scored."""
     models: tuple[str, ...] = ()
     """Their names."""
     timing: dict[str, float] = field(default_factory=dict)
     cut_short: bool = False
-    """Whether a model has scored fewer than it was to."""
-    live: int = 0
-    """How many documents were encoded on the way."""
+    """Whether a model has scored fewer than planned."""
+    num_encoded: int = 0
+    """How many documents were encoded on the fly."""
     missing: set[str] = field(init=False)
     """Shards that have not answered, in any stage."""
 
@@ -64,58 +64,52 @@ class Cascade:
         *,
         planned: bool = False,
     ) -> None:
-        """Each stage in its turn, no deeper than `depths` says and the time allows. Where these are
-        not a plan's, how time is shared is decided here, from what each model costs: the last one
-        takes all that is left, and what it was thought to need is kept for it."""
+        """Each stage in turn, no deeper than `depths` and the time allow. Unless the depths are
+        `planned`, time is shared here by what each model costs: the last one takes all that is
+        left, and what it is expected to need is reserved for it."""
         asked = [min(depth, len(self.places)) for depth in depths]
         if planned or len(stages) < 2:
             self._rerank(query, stages, asked, [deadline] * len(stages), scheduler)
             return
         left = scheduler.scoring_deadline(deadline, len(self.places)).remaining()
         plan = plan_depths(stages, asked, left)
-        needs = [
-            stage.expected_ms(depth) if depth else 0.0
-            for stage, depth in zip(stages, plan, strict=True)
-        ]
+        needs = []
         for stage, depth in zip(stages, plan, strict=True):
+            needs.append(stage.expected_ms(depth) if depth else 0.0)
             if not depth:
                 stage.cost.relax()  # it may have been slow for a moment only
-        dues = [deadline.earlier(sum(needs[number + 1 :])) for number in range(len(stages))]
+        deadlines = [deadline.earlier(sum(needs[number + 1 :])) for number in range(len(stages))]
         last = asked[-1] if plan[-1] else 0
-        self._rerank(query, stages, [*plan[:-1], last], dues, scheduler)
-        if not any(self.depths):  # the last one, that was to do without the others, has no time
+        self._rerank(query, stages, [*plan[:-1], last], deadlines, scheduler)
+        if not any(self.depths):  # the last model was to work alone, and has no time
             self.depths = self.models = ()
             self._rerank(query, stages, asked, [deadline] * len(stages), scheduler)
-        last_was_cut, some_were_not_read = (
-            self.depths[-1] < asked[-1],
-            max(self.depths) < max(asked),
-        )
-        self.cut_short = last_was_cut or some_were_not_read
+        self.cut_short = self.depths[-1] < asked[-1] or max(self.depths) < max(asked)
 
     def _rerank(
         self,
         query: str,
         stages: Sequence[Stage],
         depths: Sequence[int],
-        dues: Sequence[Deadline],
+        deadlines: Sequence[Deadline],
         scheduler: Scheduler,
     ) -> None:
         within = len(self.places)
-        for stage, depth, due in zip(stages, depths, dues, strict=True):
+        for stage, depth, deadline in zip(stages, depths, deadlines, strict=True):
             wanted = min(depth, within)
             if depth:
-                within = self._stage(query, stage, wanted, due, scheduler)
+                within = self._run_stage(query, stage, wanted, deadline, scheduler)
                 self.cut_short |= within < wanted
             self.depths += (within if depth else 0,)
             self.models += (stage.reranker.name,)
 
-    def _stage(
+    def _run_stage(
         self, query: str, stage: Stage, depth: int, deadline: Deadline, scheduler: Scheduler
     ) -> int:
-        """How many of the best so far have been placed anew."""
+        """How many of the best so far have a new score."""
         if not depth:
             return 0
-        # A model begins if it is likely to come to a document: the query alone is of no use.
+        # A model starts only if it is likely to score a document: the query alone is of no use.
         if deadline.remaining() <= stage.least_ms():
             stage.cost.relax()
             stage.query_cost.relax()
@@ -123,46 +117,46 @@ class Cascade:
         began = scheduler.clock()
         name = stage.reranker.model.name
         with span("batch", model=name, documents=depth):
-            words = stage.reranker.encode_query(query)
+            encoded = stage.reranker.encode_query(query)
             best = self.places[:depth]
             candidates = stage.prepare_candidates(
-                words, self.first.docs[best], self.first.scores[best]
+                encoded, self.first.docs[best], self.first.scores[best]
             )
-        ready = scheduler.clock()
-        stage.query_cost.learn(depth, ready - began)
-        due = scheduler.scoring_deadline(deadline, len(self.places))
+        prepared = scheduler.clock()
+        stage.query_cost.learn(depth, prepared - began)
+        scoring_deadline = scheduler.scoring_deadline(deadline, len(self.places))
         with span("interact", model=name, documents=depth):
-            placed = stage.score(candidates, scheduler, due)
-        self.missing.update(placed.missing)
+            scored = stage.score(candidates, scheduler, scoring_deadline)
+        self.missing.update(scored.missing)
         number = len(self.depths)
-        self.timing[query_step_name(number)] = ready - began
-        self.timing[scoring_step_name(number)] = took = scheduler.clock() - ready
-        stage.learn_depth(depth, len(placed.which), took)
-        if len(placed.which):
-            first_stage = self.first.scores[best[placed.which]]
-            self._place(placed, stage.probabilities(placed.values, first_stage))
-        return len(placed.which)
+        self.timing[query_step_name(number)] = prepared - began
+        self.timing[scoring_step_name(number)] = took = scheduler.clock() - prepared
+        stage.learn_depth(depth, len(scored.places), took)
+        if len(scored.places):
+            first_stage = self.first.scores[best[scored.places]]
+            self._sort(scored, stage.probabilities(scored.scores, first_stage))
+        return len(scored.places)
 
-    def _place(self, placed: ScoredDocs, probabilities: NDArray[np.float64]) -> None:
-        """These of the best so far have new scores; the rest stays below them, as it was."""
-        scores, count = placed.values, len(placed.which)
-        self.live = max(self.live, placed.live)
-        left = np.delete(np.arange(len(self.places)), placed.which)
-        order, values = best_first(scores, len(self.places))
+    def _sort(self, scored: ScoredDocs, probabilities: NDArray[np.float64]) -> None:
+        """Sorts candidates with new scores; the rest stay below them, in their order."""
+        count = len(scored.places)
+        self.num_encoded = max(self.num_encoded, scored.num_encoded)
+        left = np.delete(np.arange(len(self.places)), scored.places)
+        order, scores = sort_scored(scored.scores, len(self.places))
         if any(self.depths) and len(left):
             # Another model's scores keep their differences, and fall below the lowest of these.
             rest = self.scores[left]
-            highest = values[count - 1] - 1
-            values[count:] = rest - max(0.0, rest[0] - highest)
-        moved = np.concatenate([placed.which, left])[order]
-        self.probabilities[placed.which] = probabilities
-        self.spans[placed.which], self.truncated[placed.which] = placed.spans, placed.truncated
+            highest = scores[count - 1] - 1
+            scores[count:] = rest - max(0.0, rest[0] - highest)
+        moved = np.concatenate([scored.places, left])[order]
+        self.probabilities[scored.places] = probabilities
+        self.spans[scored.places], self.truncated[scored.places] = scored.spans, scored.truncated
         self.places, self.probabilities = self.places[moved], self.probabilities[moved]
         self.spans, self.truncated = self.spans[moved], self.truncated[moved]
-        self.scores = values
+        self.scores = scores
 
     def ranking(self, query: str, hits: tuple[Hit, ...], found: int) -> Ranking:
-        """These hits, with how far the stages came and what time they took."""
+        """These hits, with the depths that the stages reached and the time they took."""
         timing = {**self.timing, "total": sum(self.timing.values())}
         return Ranking(
             query,
@@ -172,7 +166,7 @@ class Cascade:
             found,
             self.depths,
             self.cut_short,
-            self.live,
+            self.num_encoded,
             int(self.truncated.sum()),
             missing=tuple(sorted(self.missing)),
         )
@@ -188,7 +182,7 @@ class Cascade:
         snippet."""
         ranked_by = np.zeros(len(self.places), np.int64)
         for number, depth in enumerate(self.depths, 1):
-            ranked_by[:depth] = number  # the last model that came as far as this
+            ranked_by[:depth] = number  # the last model that scored it
         names = (None, *self.models)
         best = self.places[:k]
         columns = (
@@ -203,13 +197,13 @@ class Cascade:
                 score,
                 place + 1,
                 first_score,
-                names[placed],
+                names[stage],
                 None if isnan(probability) else probability,
                 None if span[1] < 0 else (span[0], span[1]),
                 truncated,
-                placed,
+                stage,
             ).with_reader(partial(doc, number), show)
             for rank, (
-                *(place, number, first_score, score, placed, probability, span, truncated),
+                *(place, number, first_score, score, stage, probability, span, truncated),
             ) in enumerate(rows, 1)
         )

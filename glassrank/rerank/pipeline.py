@@ -1,4 +1,4 @@
-"""The whole query within one budget: first stage, query encoding, scoring, sorting."""
+"""One query within one budget: first stage, query encoding, scoring, sorting."""
 
 import asyncio
 import copy
@@ -38,13 +38,14 @@ class Pipeline:
     search = Pipeline(index, Reranker.load(), budget_ms=50)
     ranking = search("how do I read a csv file?", k=10)
 
-    With several models, the first orders all candidates, and each further one the best of them, as
-    many as the time left allows or a plan says.
+    Retrieves candidates with the first stage, and re-ranks them with one or more models: the first
+    one orders all candidates, each further one the best of them, as many as the time or a plan
+    allows. What there is no time for keeps its order, below what was re-ranked. Without a model,
+    the first stage's ranking is the final one.
 
-    Where the index has a store of the model, the documents' words are read from it; what it lacks
-    is encoded live, within the same budget. What the time does not allow keeps the first stage's
-    order below what was re-ranked. A pipeline never changes, and threads may share it: it stays
-    on the index as it was when it was made.
+    Documents' embeddings come from the model's store in the index; documents that it lacks are
+    encoded on the fly, within the same budget. A pipeline never changes, and threads may share it:
+    it stays on the index as it was when it was made.
     """
 
     def __init__(
@@ -52,7 +53,8 @@ class Pipeline:
         index: Index,
         models: Reranker | Sequence[Reranker] = (),
         *,
-        store: Store | bool | None = True,
+        store: Store | None = None,
+        use_store: bool = True,
         budget_ms: float | None = None,
         method: str | Method | None = None,
         first_stage: FirstStage | None = None,
@@ -62,16 +64,15 @@ class Pipeline:
         calibrate: bool = True,
         verify: bool = True,
     ) -> None:
-        """How models are used is decided here, for everybody: the first stage is the one that the
-        (first) model was trained on, unless `method` names another; a model ranks with its own
-        store in the index if there is one, unless `store` is another one, or False; as deep as it
-        was best on dev queries, unless `candidates` says otherwise; and rounded where that is
-        faster, unless it was loaded as exact. `plan` says how deep each of several models goes.
-        `verify` reads every byte of a store once.
+        """`store` is the index's own store of each model, if there is one, unless it is given;
+        without `use_store` all documents are encoded on the fly. `verify` reads every byte of a
+        store once. `method` is the first stage that the first model was trained on, and
+        `candidates` the depth at which it was best on dev queries, unless they are given. `plan`
+        says how deep each of several models goes.
 
-        `first_stage` finds candidates in place of the index, which has their texts and stores; its
-        ids are the index's. A model that mixes our first stage's score into its own does without
-        that share: it was learned for other scores."""
+        `first_stage` retrieves candidates in place of the index, which has their texts and stores;
+        its ids are the index's. A model then does not interpolate with first-stage scores: it was
+        trained on other ones."""
         check_budget(budget_ms)
         rerankers = [models] if isinstance(models, Reranker) else list(models)
         warn_if_index_is_foreign(rerankers, index.analyzer.languages)
@@ -90,15 +91,14 @@ class Pipeline:
         ]
         self.plan = plan
         self.scheduler = Scheduler(clock)
+        finds_store, given = use_store and store is None, store if use_store else None
         self.stages = tuple(
             self._index_stage(
                 number,
                 reranker,
-                Store.find(self.index, reranker.model, verify=verify)
-                if store is True
-                else store or None,
-                found=store is True,
-                mixes=first_stage is None,
+                Store.find(self.index, reranker.model, verify=verify) if finds_store else given,
+                is_own_store=finds_store,
+                interpolates=first_stage is None,
             )
             for number, reranker in enumerate(rerankers)
         )
@@ -108,9 +108,21 @@ class Pipeline:
             self.calibrate()
 
     def _index_stage(
-        self, number: int, reranker: Reranker, store: Store | None, *, found: bool, mixes: bool
+        self,
+        number: int,
+        reranker: Reranker,
+        store: Store | None,
+        *,
+        is_own_store: bool,
+        interpolates: bool,
     ) -> IndexStage:
-        return IndexStage(reranker, self.index.snapshot, store, found=found, mixes=mixes)
+        return IndexStage(
+            reranker,
+            self.index.snapshot,
+            store,
+            is_own_store=is_own_store,
+            interpolates=interpolates,
+        )
 
     @classmethod
     def open(
@@ -126,12 +138,11 @@ class Pipeline:
         exact: bool = False,
         calibrate: bool = True,
     ) -> "Pipeline":
-        """From folders; without a model, the first stage alone. `plan` is a file that `glassrank
-        budget` wrote, `exact` as in `Reranker`."""
-        opened = Index(index)
+        """Opens folders; without a model, the first stage alone. `plan` is a file that `glassrank
+        budget` wrote; `exact` as in `Reranker`."""
         names = [model] if isinstance(model, str | Path) else model or []
         return cls(
-            opened,
+            Index(index),
             [Reranker.load(name, device, exact=exact) for name in names],
             budget_ms=budget_ms,
             method=method,
@@ -159,8 +170,8 @@ class Pipeline:
         method: str | Method | None = None,
         where: FilterSpec | None = None,
     ) -> Ranking:
-        """The best k. `budget_ms` counts from now, and from the call on covers everything. `where`
-        chooses documents by their metadata, before candidates are taken: `{"lang": "en"}`."""
+        """The best k. `budget_ms` starts now and covers everything. `where` filters documents by
+        their metadata, before candidates are taken: `{"lang": "en"}`."""
         deadline = self._deadline(budget_ms)
         with span("query", k=k):
             *_, final = self.stream(
@@ -170,8 +181,7 @@ class Pipeline:
         return final
 
     async def aquery(self, query: str, k: int = 10, **options: Any) -> Ranking:
-        """The same with `await`: in a thread, so that others are served meanwhile. The budget
-        begins when a thread is free."""
+        """The same with `await`, in a thread. The budget starts when a thread is free."""
         return await asyncio.to_thread(self, query, k, **options)
 
     def stream(
@@ -184,12 +194,12 @@ class Pipeline:
         first: bool = True,
         where: FilterSpec | None = None,
     ) -> Iterator[Ranking]:
-        """The first stage's ranking as soon as it is there, unless nobody waits for the `first`;
-        then the final one. When it is too late for more, the first stage's is the final one."""
+        """Yields the first stage's ranking if `first`, then the final one, which is the first
+        stage's when there is no time for more."""
         check_query(query)
         check_k(k)
         clock = self.scheduler.clock
-        depths = self._planned(deadline)
+        depths = self._depths_within(deadline)
         began = clock()
         depth = max(k, self.candidates)
         with span("retrieve", documents=depth):
@@ -208,13 +218,15 @@ class Pipeline:
         deadline: Deadline = NEVER,
         where: FilterSpec | None = None,
     ) -> TopK:
-        """What the first stage finds, by numbers in the index; `method` asks for one of ours."""
+        """The first stage's best k, by numbers in the index; a `method` is one of the index."""
         if self.first_stage is None or method is not None:
             return self.index.top_k(
                 [query], k, method or self.method, deadline=deadline, where=where
             )[0]
         if where is not None:
-            raise InputError("a first stage of your own knows no filters; give a method of ours")
+            raise InputError(
+                "an external first stage cannot filter; leave out where, or give a method of ours"
+            )
         ids, scores = retrieve(self.first_stage, query, k, deadline)
         numbers = [self.index.snapshot.find(str(doc_id)) for doc_id in ids]
         if -1 in numbers:
@@ -232,10 +244,12 @@ class Pipeline:
         *,
         budget_ms: float | None = None,
     ) -> Ranking:
-        """Candidates that are there already, by their numbers in the index, best first."""
+        """Re-ranks given candidates, by their numbers in the index, best first."""
         first = TopK(docs, scores.astype(np.float32))
         deadline = self._deadline(budget_ms)
-        return self._final(query, Cascade(first), len(docs), self._planned(deadline), deadline)
+        return self._final(
+            query, Cascade(first), len(docs), self._depths_within(deadline), deadline
+        )
 
     def _deadline(self, budget_ms: float | None) -> Deadline:
         check_budget(budget_ms)
@@ -243,11 +257,11 @@ class Pipeline:
 
     @property
     def depths(self) -> Sequence[int]:
-        """How deep each model goes at most, where there is no end to the time."""
-        return self._planned(NEVER)
+        """How deep each model goes at most, without a budget."""
+        return self._depths_within(NEVER)
 
-    def _planned(self, deadline: Deadline) -> Sequence[int]:
-        """How deep each model goes at most, in the time that the whole query has."""
+    def _depths_within(self, deadline: Deadline) -> Sequence[int]:
+        """How deep each model goes at most, in the time of the whole query."""
         if self.plan is None:
             return self._depths
         return [min(depth, self.candidates) for depth in self.plan.depths(deadline.remaining())]
@@ -260,7 +274,7 @@ class Pipeline:
         return self._ranking(query, cascade, k, "sorting" if self.stages else "first_stage")
 
     def _ranking(self, query: str, cascade: Cascade, k: int, hop: str) -> Ranking:
-        """What the stages so far have made of it; the time to build it belongs to this hop."""
+        """The ranking after the stages so far; the time to build it counts for this hop."""
         began = self.scheduler.clock()
         snapshot = self.index.snapshot
         with span("sort"):
@@ -280,8 +294,7 @@ class Pipeline:
         method: str | Method | None = None,
         deadline: Deadline = NEVER,
     ) -> list[float]:
-        """The first stage's scores of documents. One that it does not find has no word of the
-        query, and the score 0."""
+        """The first stage's scores of documents; 0 where it does not find one."""
         numbers = [self.index.snapshot.find(doc_id) for doc_id in doc_ids]
         for depth in (max(1, self.candidates), len(self.index)):
             found = self.index.top_k([query], depth, method or self.method, deadline=deadline)[0]
@@ -292,36 +305,36 @@ class Pipeline:
         return [scores.get(number, 0.0) for number in numbers]
 
     def calibrate(self) -> None:
-        """Finds, scores and sorts a few documents, so that all is compiled or loaded and the first
-        query is predicted as well as the tenth."""
+        """Retrieves, scores and sorts a few documents: code is compiled, and costs are learned, so
+        that the first query is predicted as well as the tenth."""
         use_compiled_code()
         snapshot = self.index.snapshot
         docs = sample_docs(snapshot, max(CALIBRATION_DOCS))
         if len(docs):
             words = snapshot.doc(int(docs[0])).text.split()[:5]
-            ample = Deadline.after(_AMPLE_MS)  # with one, as queries have it
+            ample = Deadline.after(_AMPLE_MS)  # queries have a deadline, too
             deepest = max(1, self.candidates)
             self.index.top_k([" ".join(words)], deepest, self.method, deadline=ample)
-        for model in self.stages:
-            model.calibrate(self.scheduler.clock)
+        for stage in self.stages:
+            stage.calibrate(self.scheduler.clock)
         for size in CALIBRATION_DOCS if self.stages and len(docs) else ():
             few = Cascade(TopK(docs[:size], np.zeros(len(docs[:size]), np.float32)))
             self._ranking("", few, 10, "sorting")
 
     def follow(self, index: Index, *, verify: bool = False) -> "Pipeline":
-        """The same for a changed index, and stores that follow it, with all that was learned.
-        Queries that are running end on what they began with."""
+        """The same on a changed index, with stores as they are now and all that was learned.
+        Running queries end on what they began with."""
         fresh = copy.copy(self)
         fresh.index = index.pin()
-        fresh.stages = tuple(model.follow(fresh.index, verify=verify) for model in self.stages)
-        for model in fresh.stages:
-            model.calibrate(self.scheduler.clock)
+        fresh.stages = tuple(stage.follow(fresh.index, verify=verify) for stage in self.stages)
+        for stage in fresh.stages:
+            stage.calibrate(self.scheduler.clock)
         return fresh
 
 
 def _check_plan(plan: CascadePlan, rerankers: Sequence[Reranker]) -> None:
     if list(plan.models) != [fingerprint(reranker.model) for reranker in rerankers]:
         raise InputError(
-            "this plan was made for other models, or for these in another order; give those, or "
-            "make a plan for these with: glassrank budget … --plan FILE"
+            "this plan was made for other models, or for these in another order; give those "
+            "models, or make a plan for these: glassrank budget … --plan FILE"
         )

@@ -255,8 +255,9 @@ class TextPipeline:
         began = clock()
         ids, scores = retrieve_ids(self.first_stage, query, max(k, self.candidates), deadline)
         asked = clock()
-        due = self.scheduler.scoring_deadline(deadline, len(ids))
-        docs = self._docs(ids[: self.candidates], due)
+        docs = self._docs(
+            ids[: self.candidates], self.scheduler.scoring_deadline(deadline, len(ids))
+        )
         read = clock()
         first = TopK(np.arange(len(ids)), np.array(scores or [0.0] * len(ids), np.float32))
         if docs and scores_of(scores, len(ids)) is None:
@@ -286,14 +287,14 @@ class TextPipeline:
         """One document of the source."""
         return self._read([doc_id])[0]
 
-    def _docs(self, ids: Sequence[Any], due: Deadline) -> list[Doc]:
+    def _docs(self, ids: Sequence[Any], deadline: Deadline) -> list[Doc]:
         """None at all where they are not there in time: half of them could not be told apart from
         those that were not scored for another reason."""
         if not ids:
             return []
         name = f"the source of documents {type(self._source).__name__}"
         try:
-            return call_by_deadline(name, lambda: self._read(ids), due)
+            return call_by_deadline(name, lambda: self._read(ids), deadline)
         except LateError:
             return []
 

@@ -1,16 +1,14 @@
-"""Words and scores as PyTorch computes them: any family, on a CPU or a GPU, exact or rounded; and
-stored words on a GPU, in whose memory rows stay, and are read once for a query.
+"""Models as PyTorch computes them: any family, on a CPU or a GPU.
 
-On a GPU one query is encoded by a replayed graph. A query is a few words: its encoding takes less
-time than asking for each of the steps. So the steps are recorded once for each shape of the inputs,
-and from then on replayed as a whole.
+On a GPU, queries are encoded by CUDA graphs: a query has a few tokens, and launching each kernel
+takes longer than computing it. So the kernels are recorded once for each shape of the inputs, and
+replayed as a whole from then on.
 """
 
 import threading
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -19,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from glassrank.backends.threads import single_thread
-from glassrank.embeddings import Store
+from glassrank.deadline import Deadline
 from glassrank.models.model import TokenBatch, TokenEmbeddings, to_array
 from glassrank.models.torch_models import Ranker, to_device
 
@@ -27,9 +25,6 @@ Result = TypeVar("Result")
 
 _WARM_UPS = 3
 """Plain calls before recording: they compile what must be compiled and fill the caches."""
-
-_BYTES_AT_ONCE = 1 << 26
-_DTYPES = ("bf16", "int8", "float32", "float16")
 
 
 class _Recording(NamedTuple):
@@ -53,7 +48,7 @@ class Replayed(Generic[Result]):
 
     @torch.no_grad()
     def __call__(self, *inputs: Tensor) -> Result:
-        """Replay the recording for these shapes; record it first if there is none."""
+        """Replays the recording for these shapes; records it first if there is none."""
         if self._device.type != "cuda":
             return self._function(*(given.to(self._device) for given in inputs))
         shapes = tuple((given.shape, given.dtype) for given in inputs)
@@ -102,7 +97,7 @@ class QueryEncoder:
         self._lock = threading.Lock()
         self._lengths = sorted({min(length, longest) for length in _LENGTHS} | {longest})
         self._replayed: Replayed[TokenEmbeddings] | None = None
-        # Other models only look words up: one step, which a recording would not shorten. Words of
+        # Other models only look tokens up: one step, which a recording would not shorten. Words of
         # n-grams cannot be recorded: how many there are is asked for, and unseen ones come later.
         fixed = not any(getattr(part, "has_ngrams", False) for part in model.modules())
         if self._device.type == "cuda" and model.info.stores_embeddings and fixed:
@@ -154,164 +149,21 @@ class TorchBackend:
         self.encode_query = QueryEncoder(encodes, longest, exact=exact)
 
     @torch.no_grad()
-    def encode_doc(self, batch: TokenBatch) -> TokenEmbeddings:
-        """Without gradients."""
+    def encode_doc(self, batch: TokenBatch, deadline: Deadline) -> TokenEmbeddings:
+        """All at once: PyTorch cannot be interrupted."""
         words: TokenEmbeddings = self.fast_model.encode_doc(batch)
         return words
 
     @torch.no_grad()
     def scores(
-        self, query: TokenEmbeddings, docs: TokenEmbeddings, first_stage: NDArray[np.float32] | None
+        self,
+        query: TokenEmbeddings,
+        docs: TokenEmbeddings,
+        first_stage: NDArray[np.float32] | None,
+        deadline: Deadline,
     ) -> NDArray[np.float32]:
         """By the model's own `interact`."""
         same = self.model.expand(query, len(docs.mask))
         docs = TokenEmbeddings(*(tensor.to(self.device) for tensor in docs))
         given = None if first_stage is None else torch.from_numpy(first_stage).to(self.device)
         return to_array(self.fast_model.rank(same, docs, given).score).astype(np.float32)
-
-
-class StoredPart(Protocol):
-    """As a store has it."""
-
-    vectors: NDArray[np.generic]  # (T, S)
-    scales: NDArray[np.float32] | None  # (T * V,)
-
-
-class Copies:
-    """A part's rows on a GPU, copied there when they are first needed."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-        self._kept: dict[int, tuple[StoredPart, Tensor, Tensor | None]] = {}
-
-    def of(self, part: StoredPart) -> tuple[Tensor, Tensor | None]:
-        """A part's rows, and their scales if it has any."""
-        if id(part) not in self._kept:  # the part is kept too, so that its id stays its own
-            scales = None if part.scales is None else self._copied(part.scales)
-            self._kept[id(part)] = (part, self._copied(part.vectors), scales)
-        return self._kept[id(part)][1:]
-
-    def _copied(self, rows: NDArray[np.generic]) -> Tensor:
-        """Some rows at a time: they are on a disk, and may be more than the memory holds."""
-        bits = rows.view(np.int16) if rows.dtype == np.uint16 else rows  # of bf16
-        like = torch.from_numpy(bits[:0].copy())
-        made = torch.empty(bits.shape, dtype=like.dtype, device=self._device)
-        step = max(1, _BYTES_AT_ONCE // max(1, bits[:1].nbytes))
-        for start in range(0, len(bits), step):
-            made[start : start + step] = torch.from_numpy(bits[start : start + step].copy())
-        return made.view(torch.bfloat16) if rows.dtype == np.uint16 else made
-
-
-class OnGPU(ABC):
-    """What both ways share: rows, and the first stage's share of a score."""
-
-    def __init__(self, model: Ranker) -> None:
-        self._device = next(model.parameters()).device
-        self._copies = Copies(self._device)
-        weight = model.first_stage_weight
-        self._first_stage_weight = 0.0 if weight is None else weight.item()
-
-    @torch.no_grad()
-    def scores(
-        self,
-        query: TokenEmbeddings,
-        part: StoredPart,
-        starts: NDArray[np.int64],
-        lengths: NDArray[np.int64],
-        first_stage: NDArray[np.float32],
-    ) -> NDArray[np.float32]:
-        """Of documents that are runs of a part's rows."""
-        first, count = (
-            torch.from_numpy(one).to(self._device) for one in (starts, lengths.astype(np.int32))
-        )
-        found = self._score(query, *self._copies.of(part), first, count)
-        own: NDArray[np.float32] = found.float().cpu().numpy()
-        return own + self._first_stage_weight * first_stage
-
-    @abstractmethod
-    def _score(
-        self,
-        query: TokenEmbeddings,
-        rows: Tensor,
-        scales: Tensor | None,
-        starts: Tensor,
-        lengths: Tensor,
-    ) -> Tensor:
-        """Without the first stage's share: (n,)."""
-
-
-class GPUPooling(OnGPU):
-    """Soft counts by one kernel, as a model's readouts say."""
-
-    def __init__(self, model: Ranker) -> None:
-        super().__init__(model)
-        self._weighs_terms = model.info.has_term_weights
-        self._kernels = model.config.kernels
-        with torch.no_grad():
-            self._readouts = model.scoring_heads()
-
-    def _score(
-        self,
-        query: TokenEmbeddings,
-        rows: Tensor,
-        scales: Tensor | None,
-        starts: Tensor,
-        lengths: Tensor,
-    ) -> Tensor:
-        from glassrank.backends.gpu.kernels import pool_triton
-
-        vectors = query.vectors[0].flatten(1)  # (Q, E)
-        weights = (query.idf if self._weighs_terms else query.mask)[0]  # (Q,)
-        found: list[Tensor] = [
-            pool_triton(
-                vectors[:, readout.query_columns], weights, rows, scales, starts, lengths,
-                self._kernels, readout.log, readout.length,
-                first_column=readout.doc_columns.start or 0,
-            )
-            for readout in self._readouts
-        ]  # fmt: skip
-        return torch.stack(found).sum(0) if len(found) > 1 else found[0]
-
-
-class GPUInteraction(OnGPU):
-    """MORES's interaction over stored keys and values."""
-
-    def __init__(self, model: Ranker, interaction: Any) -> None:
-        super().__init__(model)
-        self._interaction = interaction
-
-    def _score(
-        self,
-        query: TokenEmbeddings,
-        rows: Tensor,
-        scales: Tensor | None,
-        starts: Tensor,
-        lengths: Tensor,
-    ) -> Tensor:
-        each = None if scales is None else scales.view(len(rows), -1)  # (T, V)
-        found: Tensor = self._interaction.scores(query.vectors, rows, each, starts, lengths)
-        return found
-
-
-def fused_on_gpu(model: Any, store: Store) -> OnGPU | None:
-    """None where a GPU's memory does not hold the store, or its rows are of another kind."""
-    if store.dtype not in _DTYPES or store.bytes > _room(model.device):
-        return None
-    return on_gpu(model, store.layout.reuse == "s2")
-
-
-def _room(device: torch.device) -> float:
-    """Bytes of a GPU's memory that rows may take, with some left for what is computed."""
-    return 0.8 * torch.cuda.mem_get_info(device)[0]
-
-
-def on_gpu(model: Ranker, projected: bool) -> OnGPU | None:
-    """The way for this model; `projected` says that MORES's keys and values are stored."""
-    if not next(model.parameters()).is_cuda or not find_spec("triton"):
-        return None
-    if model.scoring_heads():
-        return GPUPooling(model)
-    if not projected:
-        return None
-    interaction = model.gpu_interaction()
-    return None if interaction is None else GPUInteraction(model, interaction)

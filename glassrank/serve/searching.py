@@ -97,7 +97,7 @@ class Searcher:
         if emit is None:
             body = to_bytes(results[0] if isinstance(params.query, str) else {"results": results})
         made = sum("snippet" in hit for result in results for hit in result["hits"])
-        self._scheduler.learn("answer", made, now() - began - sum(map(_model_ms, results)))
+        self._scheduler.learn("response", made, now() - began - sum(map(_model_ms, results)))
         return body
 
     def _search(

@@ -63,7 +63,7 @@ for times in (3, 700, 90_000):
         encode_index(made, model.saved, store_path, dtype)
         store = Store.open(store_path, model.model, made.snapshot)
         gr.Pipeline(made, model, store=store, budget_ms=100)("where is the cat", 3)
-    gr.Pipeline(made, model, store=None, budget_ms=100)("where is the cat", 3)
+    gr.Pipeline(made, model, use_store=False, budget_ms=100)("where is the cat", 3)
 gr.rank("cat", ["a cat", "a dog", ""])
 after = kinds()
 assert after == before, {name: (before[name], n) for name, n in after.items() if n != before[name]}

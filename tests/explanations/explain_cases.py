@@ -72,7 +72,7 @@ def small_ensemble() -> Ensemble:
     return Ensemble(members, [(6, 14), (2, 20), (4, 9)])
 
 
-def batch_of(text: str) -> TokenBatch:
+def make_batch(text: str) -> TokenBatch:
     ids = [WORDS.index(word) if word in WORDS else 1 for word in split_words(text)]
     return TokenBatch(torch.tensor([ids]), torch.ones(1, len(ids)))
 
@@ -80,7 +80,7 @@ def batch_of(text: str) -> TokenBatch:
 def own_output(model: Ranker, query: str, text: str) -> Output:
     """The contract's three calls, with nothing in between."""
     with torch.no_grad():
-        return model.interact(model.encode_query(batch_of(query)), model.encode_doc(batch_of(text)))
+        return model.interact(model.encode_query(make_batch(query)), model.encode_doc(make_batch(text)))
 
 
 def size_of(explanation: Explanation) -> float:

@@ -111,6 +111,6 @@ def by_name(found: Explanation) -> dict[str, Matrix]:
     return {matrix.name: matrix for matrix in found.matrices}
 
 
-def batch_of(pieces: list[str]) -> TokenBatch:
+def make_batch(pieces: list[str]) -> TokenBatch:
     ids = torch.tensor([[PIECES.index(piece) for piece in pieces]])
     return TokenBatch(ids, torch.ones(ids.shape))

@@ -8,7 +8,7 @@ from explain_cases import (
     DEFINITION,
     QUERY,
     THERAPY,
-    batch_of,
+    make_batch,
     own_output,
     reranker,
     size_of,
@@ -111,7 +111,7 @@ def test_the_pyramids_shares_say_how_the_score_answers_to_similarities() -> None
     model = small_ranker("matchpyramid").double()
     found = explain(reranker(model), QUERY, DEFINITION)
     with torch.no_grad():
-        query, doc = model.encode_query(batch_of(QUERY)), model.encode_doc(batch_of(DEFINITION))
+        query, doc = model.encode_query(make_batch(QUERY)), model.encode_doc(make_batch(DEFINITION))
     step = 1e-7
     with torch.no_grad():
         grown = model.interact(query, doc._replace(vectors=doc.vectors * (1 + step))).score

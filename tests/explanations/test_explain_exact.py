@@ -9,7 +9,7 @@ from explain_cases import (
     DEFINITION,
     QUERY,
     SMALL,
-    batch_of,
+    make_batch,
     own_output,
     reranker,
     size_of,
@@ -115,7 +115,7 @@ def test_a_kernels_value_is_its_weight_times_its_signal(name: str) -> None:
 def scores_without_each_word(model: Ranker, text: str) -> list[float]:
     """The model's own, with one word of the encoded document masked and all others as they are."""
     with torch.no_grad():
-        query, doc = model.encode_query(batch_of(QUERY)), model.encode_doc(batch_of(text))
+        query, doc = model.encode_query(make_batch(QUERY)), model.encode_doc(make_batch(text))
         words = doc.mask.shape[1]
         many = doc.rows(torch.zeros(words, dtype=torch.long))
         mask = 1 - torch.eye(words, dtype=doc.mask.dtype)

@@ -9,7 +9,7 @@ from piece_cases import (
     PIECES,
     TRANSFORMERS,
     VARIANTS,
-    batch_of,
+    make_batch,
     by_name,
     explain_pieces,
     own_reranker,
@@ -104,7 +104,7 @@ def test_a_document_words_value_is_what_mores_loses_when_it_is_out_of_sight(
     words = group_subwords(doc)
     assert max(map(len, words)) > 1
     with torch.no_grad():
-        asked, encoded = model.encode_query(batch_of(query)), model.encode_doc(batch_of(doc))
+        asked, encoded = model.encode_query(make_batch(query)), model.encode_doc(make_batch(doc))
         for places in words:
             mask = encoded.mask.clone()
             mask[0, list(places)] = 0
@@ -123,7 +123,7 @@ def test_blocks_are_kept_from_looking_one_after_the_other() -> None:
     found = explain_pieces(piece_reranker(model), QUERY, DEFINITION)
     query, doc = texts(found)
     with torch.no_grad():
-        asked, encoded = model.encode_query(batch_of(query)), model.encode_doc(batch_of(doc))
+        asked, encoded = model.encode_query(make_batch(query)), model.encode_doc(make_batch(doc))
         first, second = model.interaction.stack()
         for place, piece in enumerate(doc):
             if [place] not in group_subwords(doc):

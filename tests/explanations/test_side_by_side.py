@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from explain_cases import DEFINITION, QUERY, THERAPY, batch_of, reranker, small_ranker
+from explain_cases import DEFINITION, QUERY, THERAPY, make_batch, reranker, small_ranker
 
 from glassrank.explanations import ExplanationPair, compare, explain, html_page
 from glassrank.explanations.terminal import draw, render_text
@@ -15,7 +15,7 @@ def trained() -> Reranker:
     """A TK that has learned from one pair that a definition is what this query asks for."""
     model = small_ranker("tk")
     weights = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    query, definition, therapy = map(batch_of, (QUERY, DEFINITION, THERAPY))
+    query, definition, therapy = map(make_batch, (QUERY, DEFINITION, THERAPY))
     for _ in range(100):
         margin = (model(query, definition) - model(query, therapy)).sum()
         if margin > 0.5:

@@ -6,7 +6,7 @@ from explain_cases import DEFINITION, QUERY
 from piece_cases import (
     PIECES,
     VARIANTS,
-    batch_of,
+    make_batch,
     by_name,
     explain_pieces,
     own_reranker,
@@ -38,7 +38,7 @@ def test_the_attention_of_mores_is_the_models_own(reuse: str) -> None:
     model = piece_ranker("mores", reuse=reuse)
     found = explain_pieces(piece_reranker(model), QUERY, DEFINITION)
     with torch.no_grad():
-        out = model.explain(*map(batch_of, texts(found))).parts
+        out = model.explain(*map(make_batch, texts(found))).parts
     wanted = {
         "document module, layer 2": out["doc_attention"][0, 1],
         "query module, layer 1": out["query_attention"][0, 0],
@@ -98,11 +98,11 @@ def test_attention_is_to_the_document_as_it_was_ranked() -> None:
     own = own_reranker("mores")
     live = explain_pieces(own, QUERY, DEFINITION)
     _, doc = texts(live)
-    encoded = own.model.encode_doc(batch_of(doc))
+    encoded = own.model.encode_doc(make_batch(doc))
     rounded = encoded._replace(vectors=encoded.vectors.detach().round())
     found = explain_pieces(own, QUERY, DEFINITION, embeddings=rounded)
     with torch.no_grad():
-        asked = own.model.encode_query(batch_of(texts(live)[0]))
+        asked = own.model.encode_query(make_batch(texts(live)[0]))
         out = own.model.interact(asked, rounded, explain=True)  # type: ignore[call-arg]
     assert found.score == pytest.approx(out.score.item(), abs=1e-6)
     for block, matrix in zip(out.parts["cross_attention"][0], found.matrices[2:], strict=True):

@@ -14,7 +14,7 @@ from glassrank.explanations.changes import apply_change, what_if_among
 from glassrank.explanations.explainers import score_texts
 from glassrank.models.model import TokenEmbeddings
 from glassrank.rerank import Reranker
-from glassrank.rerank.best_passages import ScoredDocs
+from glassrank.rerank.candidates import ScoredDocs
 from glassrank.rerank.reranker import as_doc
 from glassrank.text import split_words
 from glassrank.types import Doc
@@ -75,11 +75,11 @@ def test_a_document_moves_among_as_many_as_there_is_time_for(
     time = [0.0]
 
     def reads(
-        reranker: Reranker, query: TokenEmbeddings, some: Sequence[Doc], *more: Any
+        reranker: Reranker, query: TokenEmbeddings, some: Sequence[Doc], *more: Any, **how: Any
     ) -> ScoredDocs:
         """Four documents take a minute, for all queries together."""
         time[0] += 60_000.0 * (len(some) == 4) / (2 if change.side == "query" else 1)
-        return score_texts(reranker, query, some, *more)
+        return score_texts(reranker, query, some, *more, **how)
 
     monkeypatch.setattr("glassrank.explanations.changes.score_texts", reads)
     answer, kept = what_if_among(

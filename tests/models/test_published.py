@@ -13,11 +13,12 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 pytest.importorskip("numba")
 import glassrank as gr
 from glassrank.backends.onnx_file import Graph
-from glassrank.deadline import Deadline, LateError, ending
+from glassrank.deadline import Deadline, LateError
 from glassrank.embeddings import encode_index
 from glassrank.errors import InputError
 from glassrank.explanations import explain_docs
 from glassrank.models.io.load import load_for_inference
+from glassrank.models.text_batches import make_batch
 
 WORDS = [
     "[PAD]",
@@ -210,10 +211,11 @@ def test_a_cross_encoder_is_the_last_stage_of_a_cascade(tmp_path: Path) -> None:
 
 def test_it_stops_between_two_texts(tmp_path: Path) -> None:
     reranker = gr.load(str(published(tmp_path / "m", "1 classes")))
-    assert reranker.stops
-    query = reranker.encode_query(QUERY)
-    with ending(Deadline.after(0.0)), pytest.raises(LateError):
-        reranker.score_texts(query, TEXTS)
+    assert reranker.is_interruptible
+    query, ids = reranker.encode_query(QUERY), [np.array([2, 3], np.int32)]
+    docs = reranker.encode_doc(make_batch(ids, None))
+    with pytest.raises(LateError):
+        reranker.score_embeddings(query, docs, None, Deadline.after(0.0))
 
 
 @pytest.mark.parametrize("kind", ["1 classes", "tokens"])

@@ -24,7 +24,7 @@ def packaged_scores(folder: Path) -> dict[str, float]:
     scores: dict[str, float] = {}
     for name in ("fast", "default"):
         model = gr.load(name)
-        ways = {"live": gr.Pipeline(index, model, store=None)}
+        ways = {"live": gr.Pipeline(index, model, use_store=False)}
         for dtype in ("int8", "bf16"):
             path = store_folder(index.path, f"{name}-{dtype}")
             encode_index(index, model.saved, path, dtype)

@@ -21,9 +21,10 @@ from glassrank.index import Index
 from glassrank.index.search import TopK
 from glassrank.models.io.model_folder import Passages, fingerprint
 from glassrank.rerank import CostModel, Pipeline, Reranker, rank
+from glassrank.rerank.candidates import CandidateGroup, PassageList
 from glassrank.rerank.cascade import Cascade
 from glassrank.rerank.cascade_plan import CascadePlan, Planned
-from glassrank.rerank.scheduler import Scheduler, spare_ms
+from glassrank.rerank.scheduler import Scheduler, scoring_reserve_ms
 from glassrank.rerank.stages import Stage
 from glassrank.research.evaluate import evaluate
 from glassrank.research.evaluate.budget_curve import Speed
@@ -61,8 +62,7 @@ class FakeStage(Stage):
         self.model, self.name = SimpleNamespace(name="fake"), "fake"
         self.cost = CostModel(0.0, ms) if known else CostModel()
         self.query_cost = CostModel(query_ms) if known else CostModel()
-        self.at_once = 1e9
-        self.passages = Passages()
+        self.usage = SimpleNamespace(passages=Passages())
         self.began: list[tuple[float, float]] = []
         """When each piece of work began, and when it was likely to end."""
 
@@ -72,30 +72,43 @@ class FakeStage(Stage):
 
     def prepare_candidates(
         self, query: None, docs: np.ndarray, first_stage: np.ndarray
-    ) -> "FakeStage":
-        self._docs = docs
-        self.sizes = np.ones(len(docs))
-        self.first = self
-        return self
+    ) -> list[CandidateGroup]:
+        return [CandidateGroup(FakeScorer(self, docs))]
 
-    def further(self, docs: int) -> None:
+    def least_ms(self) -> float:
+        return self.query_cost.predict(1) + self.cost.predict(1)
+
+
+class FakeScorer:
+    """Documents of a fake stage."""
+
+    is_interruptible = encodes = False
+    max_chunk = 1e9
+
+    def __init__(self, stage: FakeStage, docs: np.ndarray) -> None:
+        self._stage, self._docs = stage, docs
+        self.cost = stage.cost
+        self.first_stage = np.zeros(len(docs), np.float32)
+
+    def first_passages(self) -> PassageList:
+        docs = np.arange(len(self._docs))
+        return PassageList(docs, np.zeros_like(docs), np.ones(len(docs)))
+
+    def further_passages(self, docs: int) -> None:
         return None
+
+    def score(self, passages: PassageList, deadline: Deadline) -> np.ndarray:
+        stage, count = self._stage, len(passages.docs)
+        time = stage._clock.time
+        stage.began.append((time, time + self.cost.predict(count)))
+        stage._clock.time += stage._ms * count
+        return stage._scores[self._docs[passages.docs]].astype(np.float32)
 
     def spans(self, docs: np.ndarray, numbers: np.ndarray) -> np.ndarray:
         return np.full((len(docs), 2), -1)
 
-    def cut(self, docs: int) -> np.ndarray:
+    def is_cut(self, docs: int) -> np.ndarray:
         return np.zeros(docs, np.bool_)
-
-    stops = False
-
-    def scores(self, start: int, stop: int) -> np.ndarray:
-        self.began.append((self._clock.time, self._clock.time + self.cost.predict(stop - start)))
-        self._clock.time += self._ms * (stop - start)
-        return self._scores[self._docs[start:stop]].astype(np.float32)
-
-    def least_ms(self) -> float:
-        return self.query_cost.predict(1) + self.cost.predict(1)
 
 
 def run_fakes(
@@ -246,7 +259,7 @@ def test_a_cascade_is_never_worse_than_its_first_model(second_is: str, planned: 
         [Speed(1 / ms, query_ms) for query_ms, ms in costs],
         {query: qrels[query] for query in dev},
         "nDCG@10",
-        {budget: budget - spare_ms(budget) for budget in budgets.tolist()},
+        {budget: budget - scoring_reserve_ms(budget) for budget in budgets.tolist()},
     )
     seconds_used = 0
     for budget in budgets.tolist():

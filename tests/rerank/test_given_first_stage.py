@@ -86,5 +86,5 @@ def test_it_stays_when_the_index_is_followed(index: Index, reranker: Reranker) -
 
 
 def test_it_knows_no_filters(index: Index, reranker: Reranker) -> None:
-    with pytest.raises(InputError, match="knows no filters"):
+    with pytest.raises(InputError, match="cannot filter"):
         Pipeline(index, reranker, first_stage=Given(["d5"]))(QUERY, where={"lang": "en"})

@@ -16,8 +16,8 @@ from glassrank.models.io.model_folder import PACKAGED, SavedModel
 from glassrank.models.io.torch_files import save_model
 from glassrank.models.text_batches import make_batch
 from glassrank.rerank import Pipeline, Reranker, rank
-from glassrank.rerank.stored_candidates import fused_pooling
-from glassrank.rerank.torch_backend import GPUInteraction, GPUPooling
+from glassrank.rerank.gpu_scoring import GPUInteraction, GPUPooling
+from glassrank.rerank.stored_scorer import choose_fused_scorer
 from glassrank.research.papers.subword_table import SubwordTable
 from glassrank.research.papers.tk import TK
 from glassrank.types import Doc
@@ -99,7 +99,7 @@ def test_stored_words_take_the_fused_way(name: str, way: type, tmp_path: Path) -
     _, there = on_both(saved, tmp_path / "model")
     encode_index(index, saved, tmp_path / "store", "bf16")
     store = Store.open(tmp_path / "store", there.model, index.snapshot)
-    assert isinstance(fused_pooling(there.fast_model, store), way)
+    assert isinstance(choose_fused_scorer(there.fast_model, store), way)
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -34,15 +34,15 @@ def index(tmp_path: Path, saved: SavedModel) -> Index:
     return index
 
 
-def exactly(index: Index, saved: SavedModel, *, store: bool = True) -> Pipeline:
-    return Pipeline(index, Reranker(saved, exact=True), store=store)
+def exactly(index: Index, saved: SavedModel, *, use_store: bool = True) -> Pipeline:
+    return Pipeline(index, Reranker(saved, exact=True), use_store=use_store)
 
 
 def assert_as_live(index: Index, saved: SavedModel, lacks: int) -> None:
     """The same ranking as if nothing were stored, of which so many were encoded."""
     mixed = exactly(index, saved)
     assert mixed.store is not None and mixed.stages[0].num_missing == lacks
-    found, live = mixed(QUERY, 60), exactly(index, saved, store=False)(QUERY, 60)
+    found, live = mixed(QUERY, 60), exactly(index, saved, use_store=False)(QUERY, 60)
     assert (found.num_encoded, live.num_encoded) == (lacks, live.depth)
     assert found.depth == live.depth == len(index) and not found.cut_short
     scores = {hit.doc_id: hit.score for hit in live}
@@ -86,11 +86,11 @@ def test_a_deleted_document_is_not_lacking(index: Index, saved: SavedModel) -> N
     assert_as_live(index, saved, 2)
 
 
-@pytest.mark.parametrize("store", [True, False])
-def test_a_run_has_them_too(index: Index, saved: SavedModel, store: bool) -> None:
+@pytest.mark.parametrize("use_store", [True, False])
+def test_a_run_has_them_too(index: Index, saved: SavedModel, use_store: bool) -> None:
     index.add([Doc("n", NEW[0])])
     first = index.top_k([QUERY], 50)[0]
-    found = exactly(index, saved, store=store).rerank(QUERY, first.docs, first.scores)
+    found = exactly(index, saved, use_store=use_store).rerank(QUERY, first.docs, first.scores)
     assert "n" in {hit.doc_id for hit in found} and found.depth == 41
 
 
@@ -98,7 +98,7 @@ def test_what_is_encoded_live_is_explained(index: Index, saved: SavedModel) -> N
     index.add([Doc("n", NEW[0])])
     pipeline = exactly(index, saved)
     hit = next(hit for hit in pipeline(QUERY, 60) if hit.doc_id == "n")
-    assert pipeline.stages[0].words("n") is None
+    assert pipeline.stages[0].read_embeddings("n") is None
     assert explain(pipeline, QUERY, hit).score == pytest.approx(hit.score, abs=1e-4)
 
 
@@ -130,20 +130,19 @@ def test_both_kinds_have_their_part_of_the_time(
     stage = pipeline.stages[0]
     first = index.top_k([QUERY], 100)[0]
     words = stage.reranker.encode_query(QUERY)
-    candidates = stage.prepare_candidates(words, first.docs, first.scores)
-    for docs, ms in ((candidates.stored, 0.5), (candidates.live, 5.0)):  # type: ignore[union-attr]
-        one = docs.first
-        original = type(one).scores
+    groups = stage.prepare_candidates(words, first.docs, first.scores)
+    for group, ms in zip(groups, (0.5, 5.0), strict=True):
+        original = type(group.scorer).score
 
-        def slowly(self, start, stop, original=original, ms=ms):  # type: ignore[no-untyped-def]
-            clock.time += ms * (stop - start)
-            return original(self, start, stop)
+        def slowly(self, passages, deadline, original=original, ms=ms):  # type: ignore[no-untyped-def]
+            clock.time += ms * len(passages.docs)
+            return original(self, passages, deadline)
 
-        monkeypatch.setattr(type(one), "scores", slowly)
-        monkeypatch.setattr(one, "sizes", np.ones(len(one.sizes)))
-        monkeypatch.setattr(type(docs), "first", one, raising=False)  # live ones are made anew
-    monkeypatch.setattr(stage, "ready", lambda *_: candidates)
-    stage.cost, stage.reranker.cost = CostModel(0.0, 0.5), CostModel(0.0, 5.0)
+        monkeypatch.setattr(type(group.scorer), "score", slowly)
+        group.scorer.cost = CostModel(0.0, ms)
+        group.passages = group.passages._replace(sizes=np.ones(len(group.places)))
+    monkeypatch.setattr(stage, "prepare_candidates", lambda *_: groups)
+    stage.cost, stage.reranker.cost = (group.scorer.cost for group in groups)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         ranking = pipeline(QUERY, 100, budget_ms=budget)

@@ -13,7 +13,7 @@ from glassrank.errors import InputError
 from glassrank.index import Index
 from glassrank.models.io.model_folder import SavedModel
 from glassrank.models.text_batches import make_text_encoder
-from glassrank.rerank import CostModel, Pipeline, Reranker, stored_candidates
+from glassrank.rerank import CostModel, Pipeline, Reranker, stored_scorer
 from glassrank.research.papers.ensemble import Ensemble
 from glassrank.text.encoder import WordPieceEncoder
 
@@ -50,8 +50,8 @@ def test_batches_of_stored_documents_leave_no_trace(
     encode_index(index, saved, tmp_path / "store", "float32")
     store = Store.open(tmp_path / "store", saved.model, index.snapshot)
     exact = Reranker(saved, exact=True)
-    monkeypatch.setattr(stored_candidates, "_PADDED_AT_ONCE", {"cpu": at_once})
-    monkeypatch.setattr(Reranker, "alone", False)  # in batches, though exact
+    monkeypatch.setattr(stored_scorer, "_BATCH_TOKENS", {"cpu": at_once})
+    monkeypatch.setattr(Reranker, "is_deterministic", False)  # in batches, though exact
     first = index.top_k(["return the list of a class"], 60)[0]
     assert len(first.docs) > 10
     ways = [Pipeline(index, exact, store=one, calibrate=False) for one in (None, store)]

@@ -178,7 +178,7 @@ def test_a_models_own_store_is_used_unless_told_otherwise(tmp_path: Path) -> Non
     encode_index(index, saved, dtype="int8")
     found = Pipeline(index, Reranker(saved)).store
     assert found is not None and found.dtype == "int8"
-    assert Pipeline(index, Reranker(saved), store=False).store is None
+    assert Pipeline(index, Reranker(saved), use_store=False).store is None
 
 
 def test_the_first_stage_comes_first_and_then_the_final_ranking(

@@ -32,7 +32,7 @@ MODELS: dict[str, Callable[[], Ranker]] = {
     "tk": tk,
     "tk_windowed": lambda: TKWindowed(TKWindowedConfig(size=24, contextual=LAYERS), table()),
     "kernel_bert": lambda: KernelBERT(KernelBERTConfig(ENCODER, size=16)),
-    "maxsim": lambda: MaxSim(MaxSim.config_type(ENCODER, size=16)),
+    "maxsim": lambda: MaxSim(MaxSim.info.config_type(ENCODER, size=16)),
 }
 
 

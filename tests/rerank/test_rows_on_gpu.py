@@ -7,8 +7,8 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from glassrank.rerank import by_torch
-from glassrank.rerank.torch_backend import Copies
+from glassrank.rerank import gpu_scoring
+from glassrank.rerank.gpu_scoring import GPURows
 
 
 @dataclass
@@ -20,7 +20,7 @@ class Part:
 @pytest.mark.parametrize("rows", [0, 1, 7])
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "uint16"])
 def test_copies_are_the_rows(rows: int, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(by_torch, "_BYTES_AT_ONCE", 50)
+    monkeypatch.setattr(gpu_scoring, "_COPIED_BYTES", 50)
     values = torch.randn(rows, 8) * 20
     if dtype == "uint16":
         stored = values.bfloat16().view(torch.int16).numpy().view(np.uint16)
@@ -32,7 +32,7 @@ def test_copies_are_the_rows(rows: int, dtype: str, monkeypatch: pytest.MonkeyPa
     for array in (stored, scales):
         if array is not None:
             array.flags.writeable = False  # as those of a memory-mapped file
-    copies, part = Copies(torch.device("cpu")), Part(stored, scales)
+    copies, part = GPURows(torch.device("cpu")), Part(stored, scales)
     found, own = copies.of(part)
     assert torch.equal(found, expected)
     assert (own is None) == (scales is None)

@@ -59,7 +59,7 @@ def own(
         pipeline.index.doc(doc_id),
         doc_id=doc_id,
         first_stage=first_stage,
-        words=pipeline.stages[0].words(doc_id, passage.number if passage else 0),
+        words=pipeline.stages[0].read_embeddings(doc_id, passage.number if passage else 0),
         passage=passage,
     )
     # The first stage's share is divided among query words, where the index is known.

@@ -9,10 +9,9 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from glassrank.errors import GlassrankError, InputError, wrap_file_errors
 from glassrank.models import is_outside
@@ -51,47 +50,6 @@ class Passages:
                 f"passages: expected an overlap of 0 or more, and 1 to {_MOST_PASSAGES:,} passages "
                 f"of which 1 or more are the best, found {self}"
             )
-
-
-class BestPassages(NamedTuple):
-    """Of each document."""
-
-    values: NDArray[np.float32]  # (n,) its score
-    numbers: NDArray[np.int64]  # (n,) its best passage, as a place among all that were scored
-
-
-def best_passages(
-    values: NDArray[np.float32],
-    docs: NDArray[np.int64],
-    shares: NDArray[np.float32],
-    best: int = 1,
-    first: float = 0.0,
-) -> BestPassages:
-    """`docs` says whose passage each value is of: each document has one at least, its first one
-    before the others. Scores are sums over the `best` ones, the first stage's share counted once;
-    so much as `first` says is the first one's.
-
-    >>> values, docs = np.array([1, 5, 2, 4], np.float32), np.array([0, 1, 0, 0])
-    >>> best_passages(values, docs, np.zeros(2, np.float32)).values.tolist()
-    [4.0, 5.0]
-    >>> best_passages(values, docs, np.ones(2, np.float32), best=2).values.tolist()
-    [5.0, 5.0]
-    >>> best_passages(values, docs, np.zeros(2, np.float32), first=0.5).values.tolist()
-    [2.5, 5.0]
-    """
-    order = np.lexsort((-values, docs))  # of equal ones the first
-    owner = docs[order]
-    starts = np.searchsorted(owner, np.arange(len(shares)))
-    scores = values[order[starts]]
-    for rank in range(1, best):
-        there = starts + rank < len(order)
-        there[there] = owner[starts[there] + rank] == np.flatnonzero(there)
-        scores[there] += values[order[starts[there] + rank]] - shares[there]
-    if first:
-        begin = np.empty_like(scores)
-        begin[docs[::-1]] = values[::-1]  # of several, the first one stays
-        scores += np.float32(first) * (begin - scores)
-    return BestPassages(scores, order[starts])
 
 
 FORMAT = 1

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.errors import InputError
-from glassrank.models.io.model_folder import best_passages, check_vocabulary
+from glassrank.models.io.model_folder import check_vocabulary
+from glassrank.rerank.passages import aggregate_passages
 from glassrank.storage.ragged_arrays import Ragged, Strings, pack_strings
 from glassrank.types import Run
 
@@ -92,7 +93,7 @@ class DividedDocs:
     ) -> NDArray[np.float32]:  # (docs,)
         """Of documents, by the scores of their texts at these places, as a ranking has them.
         `shares` are what the first stage adds to each."""
-        return best_passages(values, places, shares, self.best, self.first).values
+        return aggregate_passages(values, places, shares, self.best, self.first).scores
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,11 @@ from glassrank.deadline import Deadline
 from glassrank.embeddings import Store, encode_index
 from glassrank.errors import InputError
 from glassrank.index import Index
-from glassrank.models.io.model_folder import Passages, SavedModel, best_passages
+from glassrank.models.io.model_folder import Passages, SavedModel
 from glassrank.rerank import Pipeline, Reranker, rank
-from glassrank.rerank.best_passages import Scoring
+from glassrank.rerank.candidates import CandidateGroup, PassageList
 from glassrank.rerank.cost_model import CostModel
+from glassrank.rerank.passages import aggregate_passages
 from glassrank.rerank.scheduler import Scheduler
 from glassrank.settings import from_plain
 from glassrank.types import Doc
@@ -80,7 +81,7 @@ def test_stored_passages_have_the_scores_of_live_ones(
     store = Store.open(tmp_path / "store", saved.model, index.snapshot)
     reranker = Reranker(saved, exact=True)
     stored = scores(Pipeline(index, reranker, store=store, calibrate=False))
-    live = scores(Pipeline(index, reranker, store=False, calibrate=False))
+    live = scores(Pipeline(index, reranker, use_store=False, calibrate=False))
     own = reranker.scores(QUERY, list(index.docs())).values
     for doc, value in zip(index.docs(), own, strict=True):
         assert stored[doc.doc_id] == pytest.approx(live[doc.doc_id], rel=1e-4, abs=1e-5)
@@ -101,7 +102,7 @@ def test_a_model_that_reads_both_texts_as_one_reads_passages_too(index: Index) -
 
 def test_the_best_passage_is_the_score_and_the_hit_says_where_it_stands(index: Index) -> None:
     saved = small_saved("tk")
-    pipeline = Pipeline(index, Reranker(saved, exact=True), store=False, calibrate=False)
+    pipeline = Pipeline(index, Reranker(saved, exact=True), use_store=False, calibrate=False)
     hits = {hit.doc_id: hit for hit in pipeline(QUERY, k=50)}
     start, stop = hits["late"].passage
     part = hits["late"].text[start:stop]
@@ -122,8 +123,8 @@ def test_documents_that_fit_are_ranked_as_if_nothing_were_divided(tmp_path: Path
         saved = with_passages(small_saved("tk"), most=most)
         encode_index(index, saved, tmp_path / str(most))
         store = Store.open(tmp_path / str(most), saved.model, index.snapshot)
-        for way in (store, False):
-            found.append(scores(Pipeline(index, Reranker(saved), store=way, calibrate=False)))
+        for how in ({"store": store}, {"use_store": False}):
+            found.append(scores(Pipeline(index, Reranker(saved), calibrate=False, **how)))
     assert found[0] == found[2]
     assert found[1] == found[3]
 
@@ -132,8 +133,8 @@ def test_what_is_still_cut_is_told(index: Index, tmp_path: Path) -> None:
     saved = with_passages(small_saved("tk"), most=2)
     report = encode_index(index, saved, tmp_path / "store")
     store = Store.open(tmp_path / "store", saved.model, index.snapshot)
-    for way in (store, False):
-        pipeline = Pipeline(index, Reranker(saved), store=way, calibrate=False)
+    for how in ({"store": store}, {"use_store": False}):
+        pipeline = Pipeline(index, Reranker(saved), calibrate=False, **how)
         ranking = pipeline(QUERY, k=50)
         truncated = {hit.doc_id for hit in ranking if hit.truncated}
         assert "late" in truncated
@@ -141,7 +142,7 @@ def test_what_is_still_cut_is_told(index: Index, tmp_path: Path) -> None:
         assert all(
             hit["truncated"] == (hit["doc_id"] in truncated) for hit in ranking.to_json()["hits"]
         )
-    found = Pipeline(index, Reranker(saved), store=False, calibrate=False).rerank(
+    found = Pipeline(index, Reranker(saved), use_store=False, calibrate=False).rerank(
         QUERY, np.arange(len(index)), np.zeros(len(index))
     )
     assert report.cut == sum(hit.truncated for hit in found)
@@ -157,42 +158,35 @@ class SetClock:
 class Counted:
     """Documents of known passages; every passage takes one millisecond."""
 
+    is_interruptible = encodes = False
+    max_chunk = 1e9
+
     def __init__(self, clock: "SetClock", values: Sequence[Sequence[float]]) -> None:
         self._clock, self._all = clock, values
-        self.shares = np.zeros(len(values), np.float32)
+        self.cost = CostModel(0.0, 1.0)
+        self.first_stage = np.zeros(len(values), np.float32)
         self.order: list[tuple[int, int]] = []
-        self.first = self._some(0)
         self._round = 0
 
-    def _some(self, number: int, depth: int | None = None) -> "Counted._Some":
+    def first_passages(self, number: int = 0, depth: int | None = None) -> PassageList:
         docs = [doc for doc, own in enumerate(self._all[:depth]) if len(own) > number]
-        return Counted._Some(self, docs, number)
+        return PassageList(np.array(docs, np.int64), np.full(len(docs), number), np.ones(len(docs)))
 
-    class _Some:
-        stops = False
-
-        def __init__(self, owner: "Counted", docs: list[int], number: int) -> None:
-            self._owner, self._number = owner, number
-            self.docs = np.array(docs, np.int64)
-            self.numbers = np.full(len(docs), number)
-            self.sizes = np.ones(len(docs))
-
-        def scores(self, start: int, stop: int) -> np.ndarray:
-            owner = self._owner
-            some = self.docs[start:stop].tolist()
-            owner.order += [(doc, self._number) for doc in some]
-            owner._clock.time += len(some)
-            return np.array([owner._all[doc][self._number] for doc in some], np.float32)
-
-    def further(self, docs: int) -> "Counted._Some | None":
+    def further_passages(self, docs: int) -> PassageList | None:
         self._round += 1
-        some = self._some(self._round, docs)
+        some = self.first_passages(self._round, docs)
         return some if len(some.docs) else None
+
+    def score(self, passages: PassageList, deadline: Deadline) -> np.ndarray:
+        pairs = list(zip(passages.docs.tolist(), passages.numbers.tolist(), strict=True))
+        self.order += pairs
+        self._clock.time += len(pairs)
+        return np.array([self._all[doc][number] for doc, number in pairs], np.float32)
 
     def spans(self, docs: np.ndarray, numbers: np.ndarray) -> np.ndarray:
         return np.stack([numbers, numbers + 1], 1)
 
-    def cut(self, docs: int) -> np.ndarray:
+    def is_cut(self, docs: int) -> np.ndarray:
         return np.zeros(docs, np.bool_)
 
 
@@ -201,27 +195,27 @@ def test_every_document_is_looked_at_once_before_any_is_looked_at_again(budget: 
     clock = SetClock()
     values = [[1.0, 5.0, 2.0], [3.0], [2.0, 1.0, 9.0], [0.0, 4.0]]
     counted = Counted(clock, values)
-    scoring = Scoring(counted, Scheduler(clock), CostModel(0.0, 1.0), 1e9, Passages())
-    due = Deadline.after(budget, clock)
-    scoring.first(due)
-    scoring.further(due)
-    placed = scoring.placed(live=False)
+    group, scheduler = CandidateGroup(counted), Scheduler(clock)
+    deadline = Deadline.after(budget, clock)
+    group.score_first(scheduler, deadline)
+    group.score_further(scheduler, deadline)
+    scored = group.scored_docs(Passages())
     assert clock.time <= budget
     assert len(counted.order) == min(int(budget), 9)
     assert counted.order == sorted(counted.order, key=lambda pair: (pair[1], pair[0]))
-    for doc in placed.which.tolist():
+    for doc in scored.places.tolist():
         read = [values[doc][number] for own, number in counted.order if own == doc]
-        assert placed.values[doc] == max(read)
-        assert placed.numbers[doc] == int(np.argmax(read))
-        assert placed.truncated[doc] == (len(read) < len(values[doc]))
+        assert scored.scores[doc] == max(read)
+        assert scored.passages[doc] == int(np.argmax(read))
+        assert scored.truncated[doc] == (len(read) < len(values[doc]))
 
 
 def test_the_first_stage_counts_once() -> None:
     values, docs = np.array([3, 7, 2, 5], np.float32), np.array([0, 1, 0, 0])
     shares = np.array([1, 2], np.float32)
-    found = best_passages(values, docs, shares, best=2)
-    assert found.values.tolist() == [5 + 3 - 1, 7]
-    assert found.numbers.tolist() == [3, 1]
+    found = aggregate_passages(values, docs, shares, best=2)
+    assert found.scores.tolist() == [5 + 3 - 1, 7]
+    assert found.passages.tolist() == [3, 1]
 
 
 def test_a_part_of_the_score_is_the_first_passages(index: Index) -> None:

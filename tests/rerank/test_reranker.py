@@ -1,4 +1,4 @@
-"""Re-ranking live: the same scores as the model alone, whatever the batches."""
+"""Re-ranking texts: the same scores as the model alone, whatever the batches."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from glassrank.deadline import Deadline, LateError, ending
+from glassrank.deadline import Deadline, LateError
 from glassrank.models import EmbeddingTable, TokenBatch
 from glassrank.models.io.model_folder import Passages, SavedModel, Usage
 from glassrank.models.io.torch_files import save_model
-from glassrank.rerank import Reranker, live
+from glassrank.models.text_batches import make_batch
+from glassrank.rerank import Reranker, reranker
+from glassrank.rerank.sort import sort_scored
 from glassrank.research.papers.tk import TK
 from glassrank.research.papers.tk_config import ContextualConfig, TKConfig
 
@@ -46,7 +48,7 @@ def alone(saved: SavedModel, query: str, text: str, first_stage: float) -> float
 def test_scores_are_the_models_own(
     saved: SavedModel, monkeypatch: pytest.MonkeyPatch, tokens_at_once: int
 ) -> None:
-    monkeypatch.setattr(live, "TOKENS_AT_ONCE", tokens_at_once)
+    monkeypatch.setattr(reranker, "TOKENS_AT_ONCE", tokens_at_once)
     first = [3.0, 2.0, 1.5, 1.0, 0.5]
     found = Reranker(saved, exact=True).scores("the cat", TEXTS, first)
     expected = [alone(saved, "the cat", t, f) for t, f in zip(TEXTS, first, strict=True)]
@@ -68,7 +70,7 @@ def test_an_empty_text_and_an_empty_query_have_scores(saved: SavedModel) -> None
 
 
 def test_below_what_was_scored_candidates_keep_their_order() -> None:
-    places, scores = live.best_first(np.array([1.0, 3.0, 2.0], np.float32), 5)
+    places, scores = sort_scored(np.array([1.0, 3.0, 2.0], np.float32), 5)
     assert places.tolist() == [1, 2, 0, 3, 4]
     assert all(a > b for a, b in pairwise(scores))
 
@@ -89,21 +91,21 @@ def test_onnx_runtime_stops_in_the_middle_of_texts(saved: SavedModel, tmp_path: 
     """PyTorch's layers do not look, and are not said to; before a text all do."""
     save_model(tmp_path / "model", saved.model, saved.usage, saved.vocabulary, "# card\n")
     served, trained = Reranker.load(tmp_path / "model"), Reranker(saved)
-    assert served.stops and not trained.stops
-    query, other = served.encode_query("cat"), trained.encode_query("cat")
-    with ending(Deadline.after(0.0)):
+    assert served.is_interruptible and not trained.is_interruptible
+    for model in (served, trained):
+        query, ids = model.encode_query("cat"), [np.array([2], np.int32)] * 3
         with pytest.raises(LateError):
-            served.score_texts(query, TEXTS)
-        with pytest.raises(LateError):
-            trained.score_texts(other, TEXTS)
-    assert len(served.score_texts(query, TEXTS).values) == len(TEXTS)
+            model.score_passages(query, ids, deadline=Deadline.after(0.0))
+        assert len(model.score_passages(query, ids)) == 3
+    with pytest.raises(LateError):
+        served.encode_doc(make_batch(ids, None), Deadline.after(0.0))
 
 
 def test_a_model_ranks_documents_by_itself(saved: SavedModel) -> None:
-    reranker = Reranker(saved)
+    model = Reranker(saved)
     docs = [{"text": text, "title": "", "source": f"file {n}"} for n, text in enumerate(TEXTS)]
-    ranking = reranker.rank("cat", docs, k=2, ids=list("abcde"))
-    scores = reranker.scores("cat", TEXTS).values
+    ranking = model.rank("cat", docs, k=2, ids=list("abcde"))
+    scores = model.scores("cat", TEXTS).values
     best = np.argsort(-scores, kind="stable")[:2]
     assert [hit.doc_id for hit in ranking] == ["abcde"[place] for place in best]
     assert [hit.text for hit in ranking] == [TEXTS[place] for place in best]
