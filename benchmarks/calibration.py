@@ -43,7 +43,7 @@ from glassrank.models.calibration import (
     measure_quality,
     weigh_ranks,
 )
-from glassrank.models.text_batches import make_batch, batch_by_length
+from glassrank.models.text_batches import batch_by_length, make_batch
 from glassrank.rerank import Reranker
 from glassrank.rerank.passages import aggregate_passages
 from glassrank.types import Doc, Qrels

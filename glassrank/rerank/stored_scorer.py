@@ -11,7 +11,7 @@ from glassrank.deadline import Deadline
 from glassrank.embeddings import Part, Store
 from glassrank.index.snapshot import Snapshot
 from glassrank.models.model import Model, TokenEmbeddings, to_array
-from glassrank.models.text_batches import map_batches, batch_by_length
+from glassrank.models.text_batches import batch_by_length, map_batches
 from glassrank.rerank.candidates import PassageList
 from glassrank.rerank.cost_model import CostModel
 from glassrank.rerank.reranker import Reranker

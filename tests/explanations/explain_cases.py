@@ -80,7 +80,9 @@ def make_batch(text: str) -> TokenBatch:
 def own_output(model: Ranker, query: str, text: str) -> Output:
     """The contract's three calls, with nothing in between."""
     with torch.no_grad():
-        return model.interact(model.encode_query(make_batch(query)), model.encode_doc(make_batch(text)))
+        return model.interact(
+            model.encode_query(make_batch(query)), model.encode_doc(make_batch(text))
+        )
 
 
 def size_of(explanation: Explanation) -> float:

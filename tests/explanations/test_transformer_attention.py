@@ -6,9 +6,9 @@ from explain_cases import DEFINITION, QUERY
 from piece_cases import (
     PIECES,
     VARIANTS,
-    make_batch,
     by_name,
     explain_pieces,
+    make_batch,
     own_reranker,
     piece_ranker,
     piece_reranker,

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from glassrank.errors import GlassrankError, InputError, wrap_file_errors
 from glassrank.models import is_outside
