@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.backends.threads import single_thread
-from glassrank.deadline import NEVER, Deadline, LateError, ending, late_error
+from glassrank.deadline import NEVER, Deadline, LateError, late_error
 from glassrank.explanations.against import Key, Rival, Values, against, values_of
 from glassrank.explanations.explainers import (
     EXPLAINERS,
@@ -35,7 +35,7 @@ from glassrank.explanations.subword_merging import group_query_words, number_wor
 from glassrank.models.model import TokenEmbeddings, no_gradients, to_array
 from glassrank.models.text_batches import batch_by_length, make_batch
 from glassrank.rerank.stages import IndexStage
-from glassrank.rerank.text_candidates import index_sizes
+from glassrank.rerank.text_scorer import index_sizes
 
 _MAX_DOCS = {"summands": 1000, "explained": 16, "ablated": 16}
 """Documents that means are over: the more, the cheaper each is. Fixed, so that an explanation stays
@@ -149,7 +149,7 @@ class CandidateBaseline:
         if self._query.model.info.is_additive:
             return values_of(explanation.parts)
         number = self._query.stage.snapshot.find(explanation.doc_id)
-        ((_, lost),) = _iter_batches(self._query, np.array([number]), _ablate_terms)
+        ((_, lost),) = _iter_batches(self._query, np.array([number]), _ablate_terms, NEVER)
         by_word = _merge_words(self._query, lost)
         terms = {key: float(value[0]) for key, value in by_word.items() if key.term is not None}
         shares = [part for part in explanation.parts.children if part.kind == FIRST_STAGE]
@@ -188,10 +188,9 @@ def _iter_tables(
     for some in _chunk(query.stage, candidates.numbers[:most]):
         table: Table = {}
         try:
-            with ending(deadline):
-                for places, parts in _iter_batches(query, some, split):
-                    for key, values in parts.items():
-                        table.setdefault(key, np.zeros(len(some)))[places] = values
+            for places, parts in _iter_batches(query, some, split, deadline):
+                for key, values in parts.items():
+                    table.setdefault(key, np.zeros(len(some)))[places] = values
         except LateError:
             return
         yield len(some), table
@@ -216,7 +215,7 @@ def _explain_each(
             query.text,
             doc,
             passage,
-            embeddings=stage.words(doc.doc_id, passage.number if passage else 0),
+            embeddings=stage.read_embeddings(doc.doc_id, passage.number if passage else 0),
             left_out=stage.left_out,
             subwords=True,
         )
@@ -225,10 +224,15 @@ def _explain_each(
 
 
 def _iter_batches(
-    query: _Query, numbers: NDArray[np.int64], split: Callable[[_Query, TokenEmbeddings], Table]
+    query: _Query,
+    numbers: NDArray[np.int64],
+    split: Callable[[_Query, TokenEmbeddings], Table],
+    deadline: Deadline,
 ) -> Iterator[tuple[NDArray[np.int64], Table]]:
     """Batches of documents: their places among these, and their values."""
-    for places, docs, further in _iter_embeddings(query, numbers):
+    for places, docs, further in _iter_embeddings(query, numbers, deadline):
+        if query.model.info.is_cross_encoder:  # it reads each pair again for each query word
+            deadline.check("these documents")
         with no_gradients(query.model):
             parts = split(query, docs)
         if further.any():
@@ -326,7 +330,7 @@ def find_ranked_passage(
     number = np.array([stage.snapshot.find(doc_id)])
     first = np.array([first_score or 0.0], np.float32)
     scored = stage.score_docs(stage.reranker.encode_query(query), number, first, deadline)
-    if not len(scored.which):
+    if not len(scored.places):
         raise late_error("this explanation")
     return get_passage(scored)
 
@@ -357,7 +361,7 @@ def count_encoded_passages(stage: IndexStage, numbers: NDArray[np.int64]) -> NDA
 
 
 def _iter_embeddings(
-    query: _Query, numbers: NDArray[np.int64]
+    query: _Query, numbers: NDArray[np.int64], deadline: Deadline
 ) -> Iterator[tuple[NDArray[np.int64], TokenEmbeddings, NDArray[np.float64]]]:
     """Documents as they are ranked, of long ones the best passage: their places among these, their
     embeddings, and what their other passages add."""
@@ -369,8 +373,10 @@ def _iter_embeddings(
     def choose_passages(places: NDArray[np.int64]) -> None:
         if len(places):
             no_scores = np.zeros(len(places), np.float32)
-            scored = stage.score_docs(query.embeddings, numbers[places], no_scores)
-            best[places], further[places] = scored.numbers, scored.further
+            scored = stage.score_docs(
+                query.embeddings, numbers[places], no_scores, abort_at=deadline
+            )
+            best[places], further[places] = scored.passages, scored.further
 
     if stage.store is not None:
         for located in stage.store.locate(stage.snapshot, numbers, partial=True):
@@ -389,7 +395,7 @@ def _iter_embeddings(
     ids = [doc.all().passages[best[place]].ids for doc, place in zip(docs, missing, strict=True)]
     for some in batch_by_length(np.array(list(map(len, ids))), _TOKENS_AT_ONCE):
         batch = make_batch([ids[place] for place in some], reranker.device)
-        encoded = reranker.encode_doc(batch)
+        encoded = reranker.encode_doc(batch, deadline)
         if stage.left_out is not None:
             encoded = stage.left_out.without(encoded, to_array(batch.ids))
         yield missing[some], encoded, further[missing[some]]

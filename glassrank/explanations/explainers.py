@@ -32,10 +32,10 @@ from glassrank.explanations.summands import explain_summands
 from glassrank.models.model import TokenEmbeddings, no_gradients, to_array
 from glassrank.models.text_batches import TokenFilter
 from glassrank.rerank import Reranker
-from glassrank.rerank.best_passages import ScoredDocs, Scoring
-from glassrank.rerank.reranker import WORDS_AT_ONCE, as_doc
+from glassrank.rerank.candidates import CandidateGroup, ScoredDocs
+from glassrank.rerank.reranker import as_doc
 from glassrank.rerank.scheduler import Scheduler
-from glassrank.rerank.text_candidates import TextCandidates
+from glassrank.rerank.text_scorer import TextScorer
 from glassrank.text.english import is_function_word
 from glassrank.types import Doc
 
@@ -69,7 +69,7 @@ def explain_text(
     """
     doc = as_doc(text)
     if embeddings is None and passage is None:
-        with single_thread() if reranker.alone else nullcontext():
+        with single_thread() if reranker.is_deterministic else nullcontext():
             passage = find_best_passage(reranker, query, doc, deadline)
     return explain_passage(
         reranker,
@@ -99,7 +99,7 @@ def explain_passage(
     deadline: Deadline = NEVER,
 ) -> Explanation:
     """`explain_text` of this passage, or of the whole document."""
-    with single_thread() if reranker.alone else nullcontext():
+    with single_thread() if reranker.is_deterministic else nullcontext():
         explanation = _explain_tokens(
             reranker, query, doc, doc_id, first_stage, embeddings, passage, left_out, deadline
         )
@@ -278,15 +278,15 @@ def score_texts(
     docs: Sequence[Doc],
     first_stage: NDArray[np.float32] | None = None,
     deadline: Deadline = NEVER,
+    abort_at: Deadline = NEVER,
 ) -> ScoredDocs:
     """Encodes and scores documents: their first passages however long it takes, then as many
-    further passages as the deadline allows."""
-    candidates = TextCandidates.of_texts(reranker, query, docs, first_stage)
-    passages = reranker.usage.passages
-    scoring = Scoring(candidates, Scheduler(), reranker.cost, WORDS_AT_ONCE, passages)
-    scoring.first(NEVER)
-    scoring.further(deadline)
-    return scoring.placed(live=True)
+    further passages as the deadline allows. Raises a LateError at `abort_at`."""
+    group = CandidateGroup(TextScorer.of_texts(reranker, query, docs, first_stage))
+    scheduler = Scheduler()
+    group.score_first(scheduler, NEVER, abort_at)
+    group.score_further(scheduler, deadline, abort_at)
+    return group.scored_docs(reranker.usage.passages)
 
 
 def get_passage(scored: ScoredDocs, place: int = 0) -> ReadPassage | None:
@@ -295,7 +295,7 @@ def get_passage(scored: ScoredDocs, place: int = 0) -> ReadPassage | None:
     if stop < 0:
         return None
     further, truncated = float(scored.further[place]), bool(scored.truncated[place])
-    return ReadPassage(int(scored.numbers[place]), int(start), int(stop), further, truncated)
+    return ReadPassage(int(scored.passages[place]), int(start), int(stop), further, truncated)
 
 
 def _passage_notes(reranker: Reranker, passage: ReadPassage | None) -> Iterator[str]:

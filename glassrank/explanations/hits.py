@@ -80,7 +80,7 @@ def explain_docs(
             passage,
             doc_id=doc_id,
             first_stage=score,
-            embeddings=stage.words(doc_id, passage.number if passage else 0),
+            embeddings=stage.read_embeddings(doc_id, passage.number if passage else 0),
             left_out=stage.left_out,
             deadline=deadline,
         )
