@@ -1,29 +1,46 @@
-"""Other people's engines as first stages, and our rankers as parts of other people's pipelines.
+"""Other engines as first stages, and our models as re-rankers of other frameworks.
 
-`engines.py` has those that find words, `vector_index.py` vectors; each framework has a file of its
-own. A package is imported by its adapter alone; where it is missing, one sentence says so.
+`engines.py` has engines that search words, `vector_index.py` vectors; each framework has a file of
+its own, which imports the framework's package. If that is missing, one error says what to install.
 """
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any, TypeVar
 
 from glassrank.errors import InputError
+from glassrank.rerank import rank
+from glassrank.types import Hit
+
+Item = TypeVar("Item")
 
 
-def scores_if_all(scores: Sequence[float | None]) -> list[float] | None:
-    """Those of what has found the documents, if it gave one to each."""
+def rank_items(
+    query: str,
+    items: Sequence[Item],
+    texts: Sequence[str],
+    scores: Sequence[float | None] = (),
+    **options: Any,
+) -> list[tuple[Item, Hit]]:
+    """Ranks a framework's items by their texts, with the options of `glassrank.rank`. The `scores`
+    of the retriever count if every item has one."""
+    if not items:
+        return []
     known = [score for score in scores if score is not None]
-    return known if len(known) == len(scores) else None
+    used = known if len(known) == len(items) else None
+    ranking = rank(query, texts, scores=used, **options)
+    return [(items[hit.doc_id], hit) for hit in ranking]
 
 
 @contextmanager
 def extra(name: str) -> Iterator[None]:
-    """What is imported inside comes with this extra of glassrank's."""
+    """Imports packages of this extra of glassrank."""
     try:
         yield
     except ImportError as error:
-        # A package that looks for others by itself may not say which one it has not found.
+        # A package that imports others by itself may not say which one is missing.
         what = f"the package {error.name}" if error.name else f"a package that is missing ({error})"
         raise InputError(
-            f"this needs {what}; install it: pip install 'glassrank[{name}]'"
+            f"this needs {what}; install it: pip install 'glassrank[{name}]'",
+            code="missing_package",
         ) from error

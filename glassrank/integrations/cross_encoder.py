@@ -1,6 +1,5 @@
-"""What calls `CrossEncoder.rank` of sentence-transformers may call this instead.
-
-Nothing of that package is needed: the signature and the answer are the same, the model is ours.
+"""A drop-in replacement for `CrossEncoder.rank` of sentence-transformers: same signature, same
+result, our models.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,17 +31,16 @@ class CrossEncoder:
         pool: dict[str, Any] | None = None,
         chunk_size: int | None = None,
     ) -> list[dict[str, int | float | str]]:
-        """The best first: `corpus_id`, the document's place, `score`, and `text` if it is asked
-        for. How many are scored at once is decided here, whatever `batch_size`, `chunk_size` and
-        `pool` say, and there is no progress to show."""
-        given = {
+        """Dicts, best first, of `corpus_id` (the document's place), `score`, and `text` with
+        `return_documents`. Ignores `batch_size`, `chunk_size`, `pool` and `show_progress_bar`."""
+        unsupported = {
             "prompt_name": prompt_name,
             "prompt": prompt,
             "activation_fn": activation_fn,
             "device": device,
         }
-        if meant := [name for name, value in given.items() if value is not None]:
-            raise InputError(f"{meant[0]} would change the scores, and is not known here")
+        if given := [name for name, value in unsupported.items() if value is not None]:
+            raise InputError(f"{given[0]} is not supported; leave it out")
         if not documents:
             return []
         ranking = rank(query, documents, model=self._reranker, k=top_k)

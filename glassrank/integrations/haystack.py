@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from glassrank.errors import InputError
-from glassrank.integrations import extra, scores_if_all
-from glassrank.rerank import rank, warm_up
+from glassrank.integrations import extra, rank_items
+from glassrank.rerank import warm_up
 from glassrank.rerank.text_pipeline import load_rerankers
 
 with extra("integrations"):
@@ -13,7 +13,7 @@ with extra("integrations"):
 
 @component
 class GlassrankRanker:
-    """The best of the documents that a retriever has found, best first, with the model's scores."""
+    """Re-ranks the documents of a retriever, with the model's scores."""
 
     def __init__(
         self,
@@ -21,13 +21,13 @@ class GlassrankRanker:
         top_k: int | None = 10,
         budget_ms: float | None = None,
     ) -> None:
-        """`model` as in `glassrank.rank`, by name; all of it can be written as YAML."""
+        """`model` is a name, as in `glassrank.rank`, so that a pipeline can be written as YAML."""
         self.model = model
         self.top_k = top_k
         self.budget_ms = budget_ms
 
     def warm_up(self) -> None:
-        """Loads and compiles, before the first query."""
+        """Loads and compiles the model before the first query."""
         for reranker in load_rerankers(self.model, self.budget_ms is not None):
             warm_up(reranker)
 
@@ -36,17 +36,16 @@ class GlassrankRanker:
         self, query: str, documents: list[Document], top_k: int | None = None
     ) -> dict[str, list[Document]]:
         """The documents in the model's order."""
-        if not documents:
-            return {"documents": []}
         texts = [document.content for document in documents]
         if None in texts:
-            raise InputError("a document has no text in its content; only texts are ranked")
-        ranking = rank(
+            raise InputError("a document has no text in its content; only texts can be ranked")
+        ranked = rank_items(
             query,
+            documents,
             texts,
+            [document.score for document in documents],
             model=self.model,
-            scores=scores_if_all([document.score for document in documents]),
             k=top_k or self.top_k,
             budget_ms=self.budget_ms,
         )
-        return {"documents": [replace(documents[hit.doc_id], score=hit.score) for hit in ranking]}
+        return {"documents": [replace(document, score=hit.score) for document, hit in ranked]}

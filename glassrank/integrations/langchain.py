@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from glassrank.integrations import extra
-from glassrank.rerank import rank
+from glassrank.integrations import extra, rank_items
 from glassrank.rerank.relevance import relevance_scores
-from glassrank.types import Ranking
+from glassrank.types import Hit
 
 with extra("integrations"):
     from langchain_core.callbacks import CallbackManagerForRetrieverRun, Callbacks
@@ -15,27 +14,26 @@ with extra("integrations"):
 
 
 class GlassrankCompressor(BaseDocumentCompressor):
-    """The best of the documents that a retriever has found, best first. Their metadata have a
-    `relevance_score`, between 0 and 1 as in `/v1/rerank`, and the model's own `score`."""
+    """Re-ranks the documents of a retriever. Their metadata get a `relevance_score` between 0 and
+    1, as in `/v1/rerank`, and the model's `score`."""
 
     model: Any = None
     """As in `glassrank.rank`."""
     top_n: int | None = None
-    """How many are kept; all, unless it is given."""
+    """How many to keep; by default all."""
     budget_ms: float | None = None
 
     def compress_documents(
         self, documents: Sequence[Document], query: str, callbacks: Callbacks = None
     ) -> list[Document]:
         """The documents in the model's order."""
-        if not documents:
-            return []
         texts = [document.page_content for document in documents]
-        ranking = rank(query, texts, model=self.model, k=self.top_n, budget_ms=self.budget_ms)
+        options = {"model": self.model, "k": self.top_n, "budget_ms": self.budget_ms}
+        ranked = rank_items(query, documents, texts, **options)
+        scores = _score_metadata([hit for _, hit in ranked])
         return [
-            document.model_copy(update={"metadata": {**document.metadata, **scores}})
-            for hit, scores in zip(ranking, _scores(ranking), strict=True)
-            for document in [documents[hit.doc_id]]
+            document.model_copy(update={"metadata": {**document.metadata, **own}})
+            for (document, _), own in zip(ranked, scores, strict=True)
         ]
 
 
@@ -43,7 +41,7 @@ class GlassrankRetriever(BaseRetriever):
     """A pipeline, with our first stage or another, as a retriever."""
 
     pipeline: Any
-    """What `glassrank.open` gives, a `Pipeline` or a `TextPipeline`."""
+    """A `Pipeline` or a `TextPipeline`, as `glassrank.open` returns it."""
     k: int = 10
     budget_ms: float | None = None
 
@@ -62,13 +60,12 @@ class GlassrankRetriever(BaseRetriever):
                     **scores,
                 },
             )
-            for hit, scores in zip(ranking, _scores(ranking), strict=True)
+            for hit, scores in zip(ranking, _score_metadata(ranking.hits), strict=True)
         ]
 
 
-def _scores(ranking: Ranking) -> list[dict[str, float]]:
-    relevance = relevance_scores(ranking)
+def _score_metadata(hits: Sequence[Hit]) -> list[dict[str, float]]:
     return [
         {"relevance_score": value, "score": hit.score}
-        for hit, value in zip(ranking, relevance, strict=True)
+        for hit, value in zip(hits, relevance_scores(hits), strict=True)
     ]

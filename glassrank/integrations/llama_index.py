@@ -3,8 +3,7 @@
 from typing import Any
 
 from glassrank.errors import InputError
-from glassrank.integrations import extra, scores_if_all
-from glassrank.rerank import rank
+from glassrank.integrations import extra, rank_items
 
 with extra("integrations"):
     from llama_index.core.postprocessor.types import BaseNodePostprocessor
@@ -12,32 +11,31 @@ with extra("integrations"):
 
 
 class GlassrankPostprocessor(BaseNodePostprocessor):
-    """The best of the nodes that a retriever has found, best first, with the model's scores."""
+    """Re-ranks the nodes of a retriever, with the model's scores."""
 
     model: Any = None
     """As in `glassrank.rank`."""
     top_n: int | None = None
-    """How many are kept; all, unless it is given."""
+    """How many to keep; by default all."""
     budget_ms: float | None = None
 
     @classmethod
     def class_name(cls) -> str:
-        """As LlamaIndex writes it down."""
+        """The name in LlamaIndex' files."""
         return "GlassrankPostprocessor"
 
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
         if query_bundle is None:
-            raise InputError("nodes are re-ranked for a query; give query_str or query_bundle")
-        if not nodes:
-            return []
-        ranking = rank(
+            raise InputError("re-ranking needs a query; give query_str or query_bundle")
+        ranked = rank_items(
             query_bundle.query_str,
+            nodes,
             [node.node.get_content(metadata_mode=MetadataMode.NONE) for node in nodes],
+            [node.score for node in nodes],
             model=self.model,
-            scores=scores_if_all([node.score for node in nodes]),
             k=self.top_n,
             budget_ms=self.budget_ms,
         )
-        return [NodeWithScore(node=nodes[hit.doc_id].node, score=hit.score) for hit in ranking]
+        return [NodeWithScore(node=node.node, score=hit.score) for node, hit in ranked]

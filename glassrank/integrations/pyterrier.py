@@ -1,4 +1,4 @@
-"""PyTerrier: transformers that retrieve and that re-rank, without its Java parts.
+"""PyTerrier: transformers that retrieve and re-rank, without its Java parts.
 
 PtRetriever(gr.open("my.index")) % 100 >> PtReranker("default")
 """
@@ -14,28 +14,28 @@ with extra("integrations"):
 
 
 class PtRetriever(pt.Transformer):
-    """A pipeline, with our first stage or another: queries in, ranked documents and texts out."""
+    """A pipeline as a retriever: queries in, ranked documents and texts out."""
 
     def __init__(self, pipeline: Any, k: int = 1000, budget_ms: float | None = None) -> None:
-        """`pipeline` is what `glassrank.open` gives, a `Pipeline` or a `TextPipeline`."""
+        """`pipeline` is a `Pipeline` or a `TextPipeline`, as `glassrank.open` returns it."""
         super().__init__()
         self.pipeline = pipeline
         self.k = k
         self.budget_ms = budget_ms
 
     def transform(self, queries: pd.DataFrame) -> pd.DataFrame:
-        """Columns `qid`, `query` and others in; `docno`, `text`, `score` and `rank` added."""
+        """Reads `qid`, `query` and other columns; adds `docno`, `text`, `score` and `rank`."""
         pt.validate.query_frame(queries, extra_columns=["query"])
         rows = [
             {**query, "docno": str(hit.doc_id), "text": hit.text, "score": hit.score}
             for query in queries.to_dict(orient="records")
             for hit in self.pipeline(query["query"], self.k, budget_ms=self.budget_ms)
         ]
-        return _ranked(pd.DataFrame(rows, columns=[*queries.columns, "docno", "text", "score"]))
+        return _sort(pd.DataFrame(rows, columns=[*queries.columns, "docno", "text", "score"]))
 
 
 class PtReranker(pt.Transformer):
-    """Each query's documents, in the model's order."""
+    """Re-ranks each query's documents."""
 
     def __init__(
         self, model: Any = None, budget_ms: float | None = None, text_field: str = "text"
@@ -47,7 +47,7 @@ class PtReranker(pt.Transformer):
         self.text_field = text_field
 
     def transform(self, results: pd.DataFrame) -> pd.DataFrame:
-        """Columns `qid`, `query`, `docno` and the text in; new `score` and `rank`, best first."""
+        """Reads `qid`, `query`, `docno` and the text; sets `score` and `rank`, best first."""
         pt.validate.result_frame(results, extra_columns=["query", self.text_field])
         results = results.drop(columns="rank", errors="ignore").reset_index(drop=True)
         scores = pd.Series(0.0, index=results.index)
@@ -61,11 +61,11 @@ class PtReranker(pt.Transformer):
                 budget_ms=self.budget_ms,
             )
             scores[[hit.doc_id for hit in ranking]] = [hit.score for hit in ranking]
-        return _ranked(results.assign(score=scores))
+        return _sort(results.assign(score=scores))
 
 
-def _ranked(results: pd.DataFrame) -> pd.DataFrame:
-    """Queries in their order, documents by score; ranks as PyTerrier counts them, from 0."""
+def _sort(results: pd.DataFrame) -> pd.DataFrame:
+    """Keeps the order of queries, sorts documents by score; ranks count from 0, as in PyTerrier."""
     order = {qid: place for place, qid in enumerate(results["qid"].drop_duplicates())}
     results = (
         results.assign(_query=results["qid"].map(order))

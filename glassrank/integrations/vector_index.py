@@ -1,7 +1,7 @@
-"""Dense candidates: one vector for each text, and FAISS to find the nearest.
+"""Dense retrieval: one vector for each text, and FAISS to find the nearest.
 
-Vectors come from a model of ours (`MeanVectors`), or from anything that makes an array of texts, as
-`SentenceTransformer(…).encode` does.
+Vectors come from a model of ours (`MeanVectors`), or from any function from texts to an array, such
+as `SentenceTransformer(…).encode`.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,16 +26,15 @@ Encode = Callable[[list[str]], Any]
 
 
 class MeanVectors:
-    """The mean of what a pretrained encoder makes of the pieces of a text, as one vector of length
-    1: the text itself for a `single_vector`, which was trained for it, and what lies nearest to it
-    for others. Of a long text that is its first passage."""
+    """The mean of the token embeddings of a pretrained encoder, as one vector of length 1, as the
+    family `single_vector` is trained for. Of a long text it reads the first passage."""
 
     def __init__(self, reranker: Reranker) -> None:
-        # Means of TK's words were tried, and find next to nothing: all texts are alike by them.
+        # Means of TK's embeddings were tried, and find almost nothing: all texts are alike.
         if reranker.model.info.is_cross_encoder or not reranker.model.info.uses_subwords:
             raise InputError(
-                f"the words of a {reranker.model.name} make no vector of a text; give a model over "
-                "a pretrained encoder, such as 'default' or a single_vector"
+                f"a {reranker.model.name} model has no vector for a text; use a model with a "
+                "pretrained encoder, such as 'default' or a single_vector"
             )
         self._reranker = reranker
 
@@ -60,39 +59,40 @@ class MeanVectors:
 
 
 class VectorIndex:
-    """The nearest texts by the product of their vectors; exact, unless the index is another one."""
+    """Finds the nearest texts by the inner product of their vectors."""
 
     def __init__(self, index: Any, ids: Sequence[Any], encode: Encode) -> None:
-        """`index` is one of FAISS's, filled in the order of `ids`, in which a higher score is a
-        better one (METRIC_INNER_PRODUCT)."""
+        """`index` is a FAISS index with METRIC_INNER_PRODUCT, filled in the order of `ids`."""
         if index.ntotal != len(ids):
-            raise InputError(f"the index has {index.ntotal} vectors, and there are {len(ids)} ids")
+            raise InputError(f"the index has {index.ntotal} vectors, but there are {len(ids)} ids")
         if index.metric_type != faiss.METRIC_INNER_PRODUCT:
-            raise InputError("expected an index of FAISS's by METRIC_INNER_PRODUCT")
+            raise InputError("expected a FAISS index with METRIC_INNER_PRODUCT")
         self.index = index
         self.ids = list(ids)
         self._encode = encode
 
     @classmethod
     def build(cls, texts: Mapping[Any, str] | Iterable[Doc], encode: Encode) -> "VectorIndex":
-        """A dict of texts by id, or documents, encoded and kept in memory."""
+        """Encodes a dict of texts by id, or documents, and keeps the vectors in memory."""
         if not isinstance(texts, Mapping):
             texts = {doc.doc_id: f"{doc.title} {doc.text}".strip() for doc in texts}
         if not texts:
             raise InputError("there are no texts to encode; check the input")
-        vectors = _rows(encode(list(texts.values())))
+        vectors = _to_float32(encode(list(texts.values())))
         index = faiss.IndexFlatIP(vectors.shape[1])
         index.add(vectors)
         return cls(index, list(texts), encode)
 
     def search(self, query: str, k: int) -> ScoredIds:
-        """The k nearest."""
-        scores, places = self.index.search(_rows(self._encode([query])), min(k, len(self.ids)))
-        known = places[0] >= 0  # an index that approximates may come to fewer than k
+        """The k nearest texts."""
+        scores, places = self.index.search(
+            _to_float32(self._encode([query])), min(k, len(self.ids))
+        )
+        known = places[0] >= 0  # an approximate index may return fewer than k
         return ScoredIds(
             [self.ids[place] for place in places[0][known].tolist()], scores[0][known].tolist()
         )
 
 
-def _rows(vectors: Any) -> NDArray[np.float32]:
+def _to_float32(vectors: Any) -> NDArray[np.float32]:
     return np.ascontiguousarray(vectors, np.float32)

@@ -1,9 +1,11 @@
 """`relevance_score`, as the service and the adapters give it: between 0 and 1."""
 
-from glassrank.types import Ranking
+from collections.abc import Sequence
+
+from glassrank.types import Hit, Ranking
 
 
-def relevance_scores(ranking: Ranking) -> list[float]:
+def relevance_scores(ranking: Ranking | Sequence[Hit]) -> list[float]:
     """Of each hit: its probability of relevance, if the models were calibrated; texts that none
     came to are below the least of them, in their order."""
     known = [hit.probability for hit in ranking if hit.ranked_by]

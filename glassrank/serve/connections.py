@@ -1,21 +1,20 @@
-"""Client connections: how many there may be, how long each step may take, and who makes room.
+"""Limits on client connections: how many there are, how long each step takes, and which to close.
 
-uvicorn and h11 speak HTTP. Neither bounds how many connections a client holds, how many requests it
-sends ahead, or how long it leaves a response unread; nor does hypercorn or granian (decision 32).
-`Connection` stands between asyncio and uvicorn's protocol and does that. It relies on asyncio's
-`Protocol` and `Transport` alone; what only the application knows (that a request is whole, that it
-brought the key, that its response is complete) the middleware tells it through
-`current_connection`.
+uvicorn and h11 do not bound how many connections a client holds, how many requests it pipelines, or
+how long it leaves a response unread; nor do hypercorn and granian (decision 32). `Connection` wraps
+uvicorn's protocol and does that. It uses only asyncio's `Protocol` and `Transport`. What only the
+application knows (that a request is complete, has the key, or has its whole response) the
+middleware tells it through `current_connection`.
 
-When there are too many connections, the first to go are
+If there are too many connections, the first to close are
 
 1. those that leave a response unread,
-2. those that are held back because they ask too fast,
-3. those that have not shown the key and have not sent a whole request, the longest silent first,
-4. those that have shown the key and have not sent a whole request.
+2. those that are delayed because they send too fast,
+3. those without the key that have not sent a whole request, the longest silent first,
+4. those with the key that have not sent a whole request.
 
-If none of these is there, the newcomer goes. A connection that is held back costs nothing, while
-one that is closed comes again: so clients that send too fast are made to wait, not closed.
+If there is none of these, the new connection is closed. A delayed connection costs nothing, while a
+closed one comes back: so clients that send too fast are delayed, not closed.
 """
 
 import asyncio
@@ -42,13 +41,13 @@ except ImportError:  # Windows has no such limit
 
 _SWEEP_SECONDS = 0.25
 _STALLED_SECONDS = 0.5
-"""After which a client that has taken nothing of its response does not read."""
+"""After which a client that has read nothing of its response counts as stalled."""
 _PIPELINE_DELAY_SECONDS = 0.05
 _LONGEST_DELAY_SECONDS = 1.0
 _SEND_BUFFER_BYTES = 128 << 10
-"""Of the kernel, for each connection: what it takes looks as if the client had read it."""
+"""The kernel's buffer of a connection: its content counts as read by the client."""
 _CLOSING_SECONDS = 0.3
-"""At the end of the service, for requests that are on their way."""
+"""When the service ends, for requests that are on their way."""
 _KEYLESS_BURST_SECONDS = 2.0
 
 
@@ -57,27 +56,27 @@ class Gone(Exception):  # noqa: N818
 
 
 class TooManyPipelined(Exception):  # noqa: N818
-    """The client has sent too many requests ahead."""
+    """The client has pipelined too many requests."""
 
 
 class RequestStep(enum.Enum):
-    """What a connection is at."""
+    """What a connection is doing."""
 
     HEADERS = "no request, or not all of its headers"
-    BODY = "a request whose body is coming in"
-    HELD = "a request that waits for its turn"
-    RESPONSE = "a whole request that is being answered"
+    BODY = "a request whose body is arriving"
+    HELD = "a request that is delayed"
+    RESPONSE = "a complete request that is being processed"
 
 
 current_connection: ContextVar["Connection | None"] = ContextVar("connection", default=None)
-"""That of the request at hand; None in a test without sockets."""
+"""Of the current request; None in a test without sockets."""
 
 
 class Connections:
     """The open connections of one process."""
 
     def __init__(self, limits: Limits, *, has_key: bool) -> None:
-        """`has_key`: whether the service has an API key, so that clients can show it."""
+        """`has_key`: whether the service has an API key that clients can send."""
         self.limits = limits
         self.has_key = has_key
         self.closing = False
@@ -91,11 +90,10 @@ class Connections:
         return len(self._open)
 
     def add(self, connection: "Connection") -> None:
-        """A new one; where there are too many, another goes."""
+        """Adds a connection; closes another if there are too many."""
         self._open.add(connection)
         if self._sweeping is None:
             self._sweeping = connection.loop.call_later(_SWEEP_SECONDS, self._sweep)
-        # One that was closed in this same moment is still there, but only just.
         open_ = [each for each in self._open if not each.transport.is_closing()]
         neighbours = [
             each for each in open_ if each.address == connection.address and not each.has_key
@@ -106,12 +104,12 @@ class Connections:
             self._make_room(open_, connection)
 
     def remove(self, connection: "Connection") -> None:
-        """One that is closed."""
+        """Removes a closed connection."""
         self._open.discard(connection)
 
     def make_room_for(self, connection: "Connection", size: int) -> None:
-        """Before a response of `size` bytes is sent: who has read nothing for longest goes, until
-        all unread responses are within their limit."""
+        """Before a response of `size` bytes: closes those that have read nothing for longest, until
+        all unread responses are within the limit."""
         unread = {each: each.unread() for each in self._open if each is not connection}
         total = sum(unread.values()) + size
         for each in sorted((each for each in unread if unread[each]), key=Connection.read_at):
@@ -121,11 +119,11 @@ class Connections:
             each.abort()
 
     def reserve_request(self, address: str, now: float) -> float:
-        """Seconds until this address may make another request without the key."""
+        """Seconds until this address may send another request without the key."""
         rate = self.limits.keyless_requests_per_second
         earliest = now - _KEYLESS_BURST_SECONDS
         at = max(self._next_request.pop(address, earliest), earliest) + 1 / rate
-        self._next_request[address] = at  # the last used is the last
+        self._next_request[address] = at  # most recently used last
         while len(self._next_request) > self.limits.addresses:
             self._next_request.popitem(last=False)
         return max(0.0, at - now)
@@ -151,7 +149,7 @@ _NEVER_CLOSED = (4, 0.0)
 
 
 class Connection(asyncio.Protocol):
-    """One client's connection, around uvicorn's protocol."""
+    """One client's connection: a wrapper of uvicorn's protocol."""
 
     def __init__(
         self,
@@ -161,7 +159,7 @@ class Connection(asyncio.Protocol):
         _loop: asyncio.AbstractEventLoop | None = None,
         **given: Any,
     ) -> None:
-        """What uvicorn gives its protocol, after the `connections` that this one belongs to."""
+        """The arguments of uvicorn's protocol, after `connections`."""
         self.loop = _loop or asyncio.get_running_loop()
         self.transport: asyncio.Transport
         self.address = ""
@@ -175,13 +173,13 @@ class Connection(asyncio.Protocol):
         self._requests = 0
         self._pipelined = 0
         self._received = False
-        """Whether anything came in since the last response."""
+        """Whether data arrived since the last response."""
         self._is_chunked = False
         self._chunk_lines = 0
         self._unread_bytes, self._unread_since = 0, 0.0
         self._closing_since: float | None = None
 
-    # What asyncio calls
+    # Called by asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A new client."""
@@ -194,7 +192,7 @@ class Connection(asyncio.Protocol):
             with suppress(OSError):
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
         self._http.connection_made(transport)
-        # uvicorn shuts down what is in this set: us, who know more.
+        # uvicorn shuts down the members of this set: it must call us, not its own protocol.
         self._all.discard(self._http)
         self._all.add(self)
         self._connections.add(self)
@@ -202,16 +200,16 @@ class Connection(asyncio.Protocol):
             self.shutdown()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The client, or we, closed it."""
+        """It is closed."""
         self._connections.remove(self)
         self._all.discard(self)
         self._http.connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """More of a request, or more than a request may have."""
+        """A part of a request; aborts if there are too many chunks."""
         self._received = True
         if self._is_chunked and self._step is RequestStep.BODY:
-            # Each chunk has two line ends; many small ones cost far more than their bytes.
+            # Each chunk has two line ends; many small chunks cost far more than their bytes.
             self._chunk_lines += data.count(b"\r\n")
             if self._chunk_lines > 2 * self._limits.body_chunks:
                 self.abort()
@@ -229,31 +227,28 @@ class Connection(asyncio.Protocol):
         self._http.eof_received()
 
     def pause_writing(self) -> None:
-        """The client does not read as fast as it is sent to."""
+        """The client reads too slowly."""
         self._http.pause_writing()
 
     def resume_writing(self) -> None:
         """It has read."""
         self._http.resume_writing()
 
-    # What uvicorn calls
+    # Called by uvicorn
 
     def shutdown(self) -> None:
-        """The service ends: what has come in is answered, and so is what is on its way."""
+        """The service ends: responds to requests that have arrived or are on their way."""
         self._closing_since = self.loop.time()
         if self._step in (RequestStep.HELD, RequestStep.RESPONSE):
             self._close_after_response()
         else:
             self.loop.call_later(_CLOSING_SECONDS, self.check_time)
 
-    # What the middleware calls
+    # Called by the middleware
 
     async def begin_request(self, *, has_key: bool, has_body: bool, is_chunked: bool) -> None:
-        """The headers of a request are there. Returns when it may be answered: at once, unless the
-        client has sent requests ahead, or too many without the key.
-
-        Raises `Gone` or `TooManyPipelined`.
-        """
+        """Call this when the headers of a request have arrived. Delays a client that pipelines
+        requests, or sends too many without the key. Raises `Gone` or `TooManyPipelined`."""
         self.has_key = self.has_key or has_key
         self._is_chunked, self._chunk_lines = is_chunked, 0
         self._requests += 1
@@ -277,27 +272,27 @@ class Connection(asyncio.Protocol):
         self._enter(RequestStep.BODY if has_body else RequestStep.RESPONSE)
 
     def end_body(self) -> None:
-        """The request is whole."""
-        self._step = RequestStep.RESPONSE  # in the time that it has had since its headers
+        """Call this when the request is complete."""
+        self._step = RequestStep.RESPONSE  # its time still counts from the headers
 
     def begin_response(self, size: int) -> None:
-        """So many bytes are about to be sent."""
+        """Call this before `size` bytes are sent."""
         self._connections.make_room_for(self, size)
 
     def end_request(self) -> None:
-        """Its response is complete, or never will be."""
+        """Call this when its response is complete, or never will be."""
         self._received = False
         self._enter(RequestStep.HEADERS)
 
     @property
     def is_closing(self) -> bool:
-        """Whether the service ends, so that no further request may come here."""
+        """Whether the service ends, so that this connection takes no further request."""
         return self._closing_since is not None
 
-    # What the others of its process ask
+    # Called by Connections
 
     def abort(self) -> None:
-        """Closes it at once. What the kernel holds for a client that reads nothing is freed."""
+        """Closes it at once, and frees the kernel's buffer of a client that reads nothing."""
         sock = self.transport.get_extra_info("socket")
         if sock is not None and self.unread():
             with suppress(OSError):
@@ -305,18 +300,18 @@ class Connection(asyncio.Protocol):
         self.transport.abort()
 
     def unread(self) -> int:
-        """Bytes of responses that the client has not taken."""
+        """Bytes of responses that the client has not read."""
         size = self.transport.get_write_buffer_size()
         if size != self._unread_bytes:
             self._unread_bytes, self._unread_since = size, self.loop.time()
         return size
 
     def read_at(self) -> float:
-        """When the client last took something of a response."""
+        """When the client last read something of a response."""
         return self._unread_since
 
     def cost_to_close(self) -> tuple[int, float]:
-        """Who costs least makes room first; the tuple orders as this module's list does."""
+        """Lower ones are closed first; ordered as the list at the top of this module."""
         if self.unread() and self.loop.time() - self._unread_since > _STALLED_SECONDS:
             return (0, self._unread_since)
         if self._step is RequestStep.HELD:
@@ -326,7 +321,7 @@ class Connection(asyncio.Protocol):
         return _NEVER_CLOSED
 
     def check_time(self) -> None:
-        """Closes what has had its time."""
+        """Closes the connection if a step takes too long."""
         now, limits = self.loop.time(), self._limits
         if self.transport.is_closing():
             return
@@ -351,16 +346,16 @@ class Connection(asyncio.Protocol):
         self._step = step
 
     def _close_after_response(self) -> None:
-        """At once where there is no request."""
+        """Closes at once if there is no request."""
         with suppress(h11.ProtocolError):
             self._http.shutdown()
 
 
 class _JsonErrors(H11Protocol):
-    """uvicorn's protocol; what is not HTTP is refused in JSON, as everything else is."""
+    """uvicorn's protocol, with JSON error responses to what is not HTTP."""
 
     def send_400_response(self, msg: str) -> None:
-        """Before there is a request that the application could answer."""
+        """Sends an error response before there is a request."""
         body = error_body("the request is not HTTP, or has no Host header", CODES[400])
         headers = [
             (b"content-type", b"application/json"),

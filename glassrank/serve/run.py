@@ -1,8 +1,8 @@
-"""Starts the service: one process, or several workers that share a listening socket and, by memory
+"""Runs the service: one process, or several workers that share a listening socket and, by memory
 mapping, the index and the stores.
 
-At its end a service refuses new connections, and answers every request that has come in: also those
-whose connection the kernel has accepted and no worker has seen yet.
+When it ends, a service refuses new connections and responds to every request that has arrived, even
+if the kernel has accepted its connection and no worker has seen it yet.
 """
 
 import asyncio
@@ -40,27 +40,27 @@ from glassrank.serve.options import Options
 
 _BACKLOG = 256
 _DRAIN_SECONDS = 10
-"""For requests that are being answered when the service ends: no budget is longer."""
+"""For running requests when the service ends: no budget is longer."""
 _EXIT_SECONDS = 1.0
 _END_SECONDS = 2 * _DRAIN_SECONDS
-"""After which a worker that should end is killed."""
+"""After which a worker that does not end is killed."""
 _ACCEPT_SECONDS = 1.0
-"""For connections that were made and not yet accepted when the service ends."""
+"""For connections that are not accepted yet when the service ends."""
 _SILENT_SECONDS = 300
-"""After which a worker that shows no sign of life is replaced; at its start it loads a lot."""
+"""After which a silent worker is replaced; loading models takes a while."""
 _LOOK_SECONDS = 0.2
 _STARTUP_FAILURE = 3
 _SWITCH_SECONDS = 0.0005
-"""How long a thread that computes may keep others from running. Python's own 5 ms are a tenth of a
-usual budget."""
+"""How long a computing thread may block others. Python's default, 5 ms, is a tenth of a usual
+budget."""
 
 Started = Callable[[str], None]
 
 
 def serve(options: Options, started: Started = lambda address: None) -> None:
-    """Runs until SIGTERM or Ctrl-C, answers what has come in, and returns. `started` is called with
-    the address as soon as clients may connect."""
-    with _bind(options) as listener, _cluster(options):
+    """Runs until SIGTERM or Ctrl-C, finishes running requests, and returns. Calls `started` with
+    the URL as soon as clients may connect."""
+    with _bind(options) as listener, _connect_cluster(options):
         prepare_process(options)
         reloader = IndexReloader(
             options
@@ -71,13 +71,13 @@ def serve(options: Options, started: Started = lambda address: None) -> None:
             run = partial(_run_workers, options, listener)
         _freeze_gc()
         listener.listen(_BACKLOG)
-        started(_address(options.host, listener))
+        started(_make_url(options.host, listener))
         del reloader
         run()
 
 
-def _cluster(options: Options) -> AbstractContextManager[None]:
-    """Ray's, for as long as it is served; nothing of it is imported where there is none."""
+def _connect_cluster(options: Options) -> AbstractContextManager[None]:
+    """The connection to Ray, which is imported only if it is used."""
     if options.ray is None:
         return nullcontext()
     from glassrank.cluster.cluster import connected
@@ -86,9 +86,8 @@ def _cluster(options: Options) -> AbstractContextManager[None]:
 
 
 def prepare_process(options: Options) -> None:
-    """The machine's cores, divided among workers, and one of each worker's left to the thread that
-    talks to clients: threads that compute in step with each other all wait for one that has to
-    share its core, and a query of 2 ms then takes 200."""
+    """Divides the cores among workers, and leaves one core of each to the event loop: parallel
+    threads all wait for one that has to share its core, and a query of 2 ms then takes 200."""
     cores = num_processors() // options.workers - 1
     threads = max(1, cores // options.threads)
     os.environ.setdefault("OMP_NUM_THREADS", str(threads))  # for workers, which begin anew
@@ -100,7 +99,7 @@ def prepare_process(options: Options) -> None:
 
 
 class Server(uvicorn.Server):
-    """uvicorn's, with bounded connections and an end that loses no request."""
+    """uvicorn's server, with limited connections and a shutdown that loses no request."""
 
     def __init__(self, app: ASGIApp, options: Options, **settings: Any) -> None:
         self.connections = Connections(options.limits, has_key=options.api_key is not None)
@@ -121,7 +120,7 @@ class Server(uvicorn.Server):
         super().__init__(config)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """First accepts every connection that was made, then stops listening."""
+        """Accepts every open connection first, then stops listening."""
         self.connections.closing = True
         with selectors.DefaultSelector() as waiting:
             for listener in sockets or [each for server in self.servers for each in server.sockets]:
@@ -134,11 +133,11 @@ class Server(uvicorn.Server):
 
 
 def drop_new_connections(listener: Any) -> None:
-    """The kernel ignores whoever connects from now on: when the socket is closed, they are refused.
+    """Makes the kernel ignore new connections, which are refused once the socket is closed.
 
-    To close it at once would reset connections that wait to be accepted. A filter that drops every
-    packet keeps new ones out and those; it holds for all processes that share the socket. Only
-    Linux has it: elsewhere a connection made in the last moment may be reset.
+    Closing it at once would reset connections that wait to be accepted. A filter that drops every
+    packet keeps new ones out, for all processes that share the socket. Only Linux has it: elsewhere
+    a connection of the last moment may be reset.
     """
     if sys.platform != "linux":
         return
@@ -155,15 +154,15 @@ def _run_server(app: ASGIApp, options: Options, listener: socket.socket) -> None
     def stop(*_: object) -> None:
         server.should_exit = True
 
-    # The server has handlers of its own while it runs. It then raises what it got once more, for
-    # whoever was there before: this, so that a service that was told to end ends well.
+    # uvicorn has its own handlers while it runs, and afterwards raises the signal again for the
+    # handler before it: this one, so that the process ends with status 0.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
     server.run(sockets=[listener])
 
 
 class _Worker:
-    """A process that serves; `beat` is when it last showed a sign of life."""
+    """A worker process; `beat` is the time of its last heartbeat."""
 
     def __init__(self, options: Options, listener: socket.socket) -> None:
         context = multiprocessing.get_context("spawn")
@@ -174,19 +173,19 @@ class _Worker:
         self.process.start()
 
     def is_alive(self) -> bool:
-        """Whether it runs, and has shown a sign of life lately."""
+        """Whether it runs and has sent a heartbeat lately."""
         silent = time.monotonic() - self._beat.value > _SILENT_SECONDS
         return self.process.is_alive() and not silent
 
     def end(self, give_up: float) -> None:
-        """Waits until it has ended; at some moment it is killed."""
+        """Waits for its end; kills it at `give_up`."""
         self.process.join(max(0.0, give_up - time.monotonic()))
         self.process.kill()
         self.process.join()
 
 
 def _run_workers(options: Options, listener: socket.socket) -> None:
-    """Starts workers, replaces those that die, and ends them at SIGTERM or Ctrl-C."""
+    """Starts workers, replaces those that die, and stops them at SIGTERM or Ctrl-C."""
     stopping = False
 
     def stop(*_: object) -> None:
@@ -208,8 +207,10 @@ def _run_workers(options: Options, listener: socket.socket) -> None:
                     failed = True
                     break
                 workers[place] = _Worker(options, listener)
-                time.sleep(_LOOK_SECONDS)  # one that dies at once is not started all the time
-        drop_new_connections(listener)  # for all workers in the same moment
+                time.sleep(
+                    _LOOK_SECONDS
+                )  # do not restart a worker in a tight loop
+        drop_new_connections(listener)  # for all workers at once
         for worker in workers:
             worker.process.terminate()
         listener.close()
@@ -217,11 +218,11 @@ def _run_workers(options: Options, listener: socket.socket) -> None:
         for worker in workers:
             worker.end(give_up)
     if failed:
-        raise GlassrankError("a worker could not be started; the lines above say why")
+        raise GlassrankError("a worker cannot start; the lines above say why")
 
 
 def _work(options: Options, listener: socket.socket, parent: int, beat: Any) -> None:
-    """A worker process: it has its own application, and ends with the process that started it."""
+    """Runs a worker, which ends with the process that started it."""
 
     def watch_parent() -> None:
         while os.getppid() == parent:
@@ -235,28 +236,27 @@ def _work(options: Options, listener: socket.socket, parent: int, beat: Any) -> 
     try:
         app = make_app(options, IndexReloader(options, verify=False, wait=True), _exit_soon)
     except Exception:
-        logging.getLogger("glassrank.serve").exception("a worker could not be started")
+        logging.getLogger("glassrank.serve").exception("a worker cannot start")
         sys.exit(_STARTUP_FAILURE)
     _freeze_gc()
     _run_server(app, options, listener)
 
 
 def _exit_soon() -> None:
-    """Python would wait for its threads, and one of them is at something that does not end."""
+    """Ends the process although a thread does not end, which Python would wait for."""
     leaving = threading.Timer(_EXIT_SECONDS, os._exit, (0,))
     leaving.daemon = True
     leaving.start()
 
 
 def _freeze_gc() -> None:
-    """What is loaded stays until the end: looking through it for garbage now and then would be a
-    pause of many milliseconds."""
+    """Exempts loaded objects from garbage collection, which would pause for many milliseconds."""
     gc.collect()
     gc.freeze()
 
 
 def _bind(options: Options) -> socket.socket:
-    """Not listening yet: whoever asks whether the service is there is refused until it is."""
+    """A socket that does not listen yet, so that clients are refused until the service is ready."""
     family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
     # With the protocol named, connections send small packets at once; else they wait 40 ms.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -272,6 +272,6 @@ def _bind(options: Options) -> socket.socket:
     return listener
 
 
-def _address(host: str, listener: socket.socket) -> str:
+def _make_url(host: str, listener: socket.socket) -> str:
     shown = f"[{host}]" if ":" in host else host
     return f"http://{shown}:{listener.getsockname()[1]}/"

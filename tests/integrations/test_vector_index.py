@@ -55,9 +55,9 @@ def test_a_single_vector_finds_as_it_ranks(tmp_path: Path) -> None:
 
 
 def test_models_whose_words_make_no_vector(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="the words of a bert make no vector of a text"):
+    with pytest.raises(InputError, match="a bert model has no vector"):
         MeanVectors(gr.load(piece_model(tmp_path / "model", "bert")))
-    with pytest.raises(InputError, match="the words of a tk make no vector of a text"):
+    with pytest.raises(InputError, match="a tk model has no vector"):
         MeanVectors(gr.load(word_model(tmp_path / "tk")))
 
 

@@ -112,7 +112,7 @@ def test_the_longest_silent_connection_makes_room(options: Options) -> None:
 
 
 @pytest.mark.tried("Service", "clients that send slowly, or nothing", "closed, and others answered")
-def test_who_does_not_read_is_left(impatient: str) -> None:
+def test_slow_reader_is_disconnected(impatient: str) -> None:
     asked = 2000
     large = GET.replace(b"/healthz", b"/openapi.json")
     with connect(impatient, large.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")) as other:
