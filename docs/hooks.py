@@ -1,4 +1,4 @@
-"""Fills in what the site takes from the code: options of every command, and the tree of modules."""
+"""Fills in what the site takes from the code: options of commands, error codes, the module tree."""
 
 import ast
 import sys
@@ -6,19 +6,23 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """mkdocs calls this for every page."""
-    for marker, write in {"<!-- commands -->": write_commands, "<!-- tree -->": write_tree}.items():
-        if marker in markdown:
-            markdown = markdown.replace(marker, write())
+    for name, write in {
+        "commands": write_commands,
+        "codes": write_codes,
+        "tree": write_tree,
+    }.items():
+        if f"<!-- {name} -->" in markdown:
+            markdown = markdown.replace(f"<!-- {name} -->", write())
     return markdown
 
 
 def write_commands() -> str:
     """A section for each command, from the same help texts as `--help`."""
-    sys.path.insert(0, str(ROOT))
     import typer
 
     from glassrank.cli import make_app
@@ -63,6 +67,14 @@ def _default(option: Any) -> str:
 
 def _one_line(text: str | None) -> str:
     return " ".join((text or "").split()).replace("|", r"\|").replace("[", r"\[")
+
+
+def write_codes() -> str:
+    """A table of the codes of our errors."""
+    from glassrank.errors import ERROR_CODES
+
+    rows = [f"| `{code}` | {meaning} |" for code, meaning in ERROR_CODES.items()]
+    return "\n".join(["| code | meaning |", "|---|---|", *rows])
 
 
 def write_tree() -> str:
