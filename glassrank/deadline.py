@@ -1,4 +1,4 @@
-"""The moment by which work must be done. Whatever computes in steps looks at it between them."""
+"""Deadlines: work that is done in steps checks its deadline between them."""
 
 import time
 from collections.abc import Callable
@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from glassrank.errors import GlassrankError
 
 Clock = Callable[[], float]
-"""Milliseconds since some moment."""
+"""Returns milliseconds since a fixed moment."""
 
 
 def now() -> float:
-    """Milliseconds on a clock that never goes back."""
+    """Milliseconds on a monotonic clock."""
     return time.perf_counter_ns() / 1e6
 
 
 def thread_time() -> float:
-    """Milliseconds that this thread has computed: those in which others did are not counted."""
+    """Milliseconds of CPU time of this thread."""
     return time.thread_time_ns() / 1e6
 
 
@@ -27,57 +27,57 @@ class LateError(GlassrankError):
 
 
 def late_error(what: str) -> LateError:
-    """In one sentence."""
-    return LateError(f"there was not enough time for {what}; ask for less, or allow more")
+    """The error for work that does not end in time."""
+    return LateError(f"there was not enough time for {what}; ask for less, or allow more time")
 
 
 @dataclass(frozen=True)
 class Deadline:
-    """The moment by which an answer is due; none at all without a budget."""
+    """The moment, in milliseconds of `clock`, by which work must end; infinite without a budget."""
 
     clock: Clock
     at: float
 
     @classmethod
     def after(cls, budget_ms: float | None, clock: Clock = now) -> "Deadline":
-        """So many milliseconds from now; never, for None."""
+        """`budget_ms` from now; never for None."""
         return cls(clock, float("inf") if budget_ms is None else clock() + budget_ms)
 
     def remaining(self) -> float:
-        """Milliseconds; infinite where there is no end."""
+        """Milliseconds until the deadline; infinite if there is none."""
         return self.at - self.clock()
 
     def has_passed(self) -> bool:
-        """Whether no time is left."""
+        """Whether no time remains."""
         return self.remaining() <= 0
 
-    def earlier(self, by: float) -> "Deadline":
-        """The same end, so much sooner."""
-        return Deadline(self.clock, self.at - by)
+    def earlier(self, ms: float) -> "Deadline":
+        """A deadline that is `ms` before this one."""
+        return Deadline(self.clock, self.at - ms)
 
     def or_thread_time(self, ms: float) -> "Deadline":
-        """This moment, or the one when the thread that calls has computed for so long: whichever
-        is first."""
+        """This deadline, or the moment when the calling thread has used `ms` of CPU time, whichever
+        comes first."""
         began, ahead = now(), self.at - ms - thread_time()
 
         def clock() -> float:
             moment = self.clock()
-            # No thread computes for longer than time goes by. To ask how long it did takes a while.
+            # CPU time cannot exceed elapsed time, and reading it is slow: skip it while possible.
             if self.at - moment <= ms - (now() - began):
                 return moment
             return max(moment, ahead + thread_time())
 
         return Deadline(clock, self.at)
 
-    def share(self, part: float) -> "Deadline":
-        """When so much of the time that is left will be gone."""
-        return Deadline(self.clock, self.clock() + part * self.remaining())
+    def share(self, fraction: float) -> "Deadline":
+        """The end of this fraction of the remaining time."""
+        return Deadline(self.clock, self.clock() + fraction * self.remaining())
 
     def check(self, what: str) -> None:
-        """Between two steps of work that must be done whole: it ends here if it is late."""
+        """Raises a `LateError` if the deadline has passed: for work that must be complete."""
         if self.has_passed():
             raise late_error(what)
 
 
 NEVER = Deadline(now, float("inf"))
-"""Of work that may take as long as it takes."""
+"""No deadline."""

@@ -1,9 +1,9 @@
-"""OpenTelemetry spans of a query's hops. Until they are switched on, nothing of it is imported.
+"""OpenTelemetry spans of the steps of a query. Nothing of it is imported until it is enabled.
 
     with span("retrieve", documents=1000): ...
 
-A query is a span, and each of its hops one inside: tokenize, retrieve, and for each model batch and
-interact, then sort. Texts are never among their attributes.
+A query is a span with one span inside for each step: tokenize, retrieve, batch and interact for
+each model, and sort. Attributes never contain texts.
 """
 
 from contextlib import AbstractContextManager, nullcontext
@@ -16,17 +16,17 @@ _tracer: Any = None
 
 
 def span(name: str, **attributes: str | int | float | bool) -> AbstractContextManager[Any]:
-    """One for each hop, never for a document."""
+    """A span for a step of a query, never for a single document."""
     if _tracer is None:
         return _OFF
     named = {f"glassrank.{key}": value for key, value in attributes.items()}
-    switched_on: AbstractContextManager[Any] = _tracer.start_as_current_span(name, attributes=named)
-    return switched_on
+    started: AbstractContextManager[Any] = _tracer.start_as_current_span(name, attributes=named)
+    return started
 
 
-def switch_on(provider: Any = None) -> None:
-    """From now on, for this process: to this `TracerProvider`, or to the one that the program has
-    set, or where there is none to a collector, which `OTEL_EXPORTER_OTLP_ENDPOINT` names."""
+def enable_tracing(provider: Any = None) -> None:
+    """Sends the spans of this process to `provider`, to the `TracerProvider` that the program has
+    set, or else to the collector that `OTEL_EXPORTER_OTLP_ENDPOINT` names."""
     global _tracer
     try:
         from opentelemetry import trace
@@ -34,22 +34,23 @@ def switch_on(provider: Any = None) -> None:
         if provider is None:
             provider = trace.get_tracer_provider()
             if isinstance(provider, trace.ProxyTracerProvider):
-                trace.set_tracer_provider(_to_a_collector())
+                trace.set_tracer_provider(_collector_provider())
                 provider = trace.get_tracer_provider()
     except ImportError:
         raise InputError(
-            "traces need OpenTelemetry; install it with: pip install 'glassrank[tracing]'"
+            "tracing needs OpenTelemetry; install it: pip install 'glassrank[tracing]'",
+            code="missing_package",
         ) from None
     _tracer = provider.get_tracer("glassrank")
 
 
-def switch_off() -> None:
-    """No further spans."""
+def disable_tracing() -> None:
+    """Stops making spans."""
     global _tracer
     _tracer = None
 
 
-def _to_a_collector() -> Any:
+def _collector_provider() -> Any:
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import TracerProvider

@@ -27,9 +27,9 @@ def exported() -> Iterator[Any]:
     exporter = memory.InMemorySpanExporter()
     provider = sdk.TracerProvider()
     provider.add_span_processor(export.SimpleSpanProcessor(exporter))
-    tracing.switch_on(provider)
+    tracing.enable_tracing(provider)
     yield exporter
-    tracing.switch_off()
+    tracing.disable_tracing()
     provider.shutdown()
 
 
@@ -80,4 +80,4 @@ def test_switched_off_there_is_nothing_and_nothing_is_imported() -> None:
 def test_without_the_package_asking_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
     with pytest.raises(InputError, match=r"pip install 'glassrank\[tracing\]'"):
-        tracing.switch_on()
+        tracing.enable_tracing()

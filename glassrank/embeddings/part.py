@@ -51,7 +51,7 @@ class Part:
         self.record = record
         try:
             with parent.child(record.name) as folder:
-                arrays = open_arrays(folder, record.files, array_kinds(layout), deep=verify)
+                arrays = open_arrays(folder, record.files, array_kinds(layout), verify=verify)
         except FileNotFoundError:
             raise CorruptError(
                 f"{self.folder}/ is missing; restore it from a copy or encode the index again"
@@ -297,6 +297,6 @@ class PartWriter:
 
     def _close(self) -> None:
         for writer in self._writers.values():
-            writer.abandon()
+            writer.discard()
         self._writers.clear()
         self._folder.close()

@@ -111,7 +111,7 @@ class Segment:
         self.record = record
         try:
             with parent.child(record.name) as folder:
-                arrays = open_arrays(folder, record.files, ARRAYS, deep=verify)
+                arrays = open_arrays(folder, record.files, ARRAYS, verify=verify)
                 self.deleted: NDArray[np.uint32] = (
                     np.empty(0, np.uint32)
                     if record.deleted is None
@@ -120,7 +120,7 @@ class Segment:
                         record.deleted,
                         record.files[record.deleted],
                         [np.uint32],
-                        deep=verify,
+                        verify=verify,
                     )
                 )
         except FileNotFoundError:

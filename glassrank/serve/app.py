@@ -36,7 +36,7 @@ from glassrank.serve.schemas import (
 )
 from glassrank.serve.searching import NDJSON, ScoreExplainer, Searcher, check_document
 from glassrank.serve.service import Service, json_response, to_bytes
-from glassrank.tracing import switch_on
+from glassrank.tracing import enable_tracing
 
 _DOCS_PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title></head><body>
@@ -57,7 +57,7 @@ def make_app(
     verifying every byte again. `on_stuck` is called if work still runs when the service has
     closed."""
     if options.traces:  # here, since each worker process has its own tracer
-        switch_on()
+        enable_tracing()
     service = Service(options, reloader or IndexReloader(options, verify=False))
 
     @asynccontextmanager

@@ -1,7 +1,7 @@
-"""Arrays in files: written once, checksummed, memory-mapped for reading.
+"""Memory-mapped arrays in files, written once and checksummed.
 
-Every file is a plain one-dimensional `.npy` that `numpy.load` opens. A folder of them is described
-by a manifest (name -> `FileRecord`), so that a cut or flipped file is found and named.
+Every file is a one-dimensional `.npy` that `numpy.load` opens. A manifest (name -> `FileRecord`)
+describes the files of a folder, so that a truncated or changed file is found and named.
 """
 
 import io
@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any, NamedTuple
 
 import numpy as np
@@ -24,24 +23,24 @@ from glassrank.storage.folders import Folder
 
 _HEADER_BYTES = 128
 _READ_BYTES = 1 << 22
-_AT_ONCE = 1 << 16
+_ROWS_AT_ONCE = 1 << 16
 _REMEDY = "restore it from a copy or build it again"
 
 
 class WriteProgress(NamedTuple):
-    """How far an array has come, as `ArrayWriter.sync` gives it."""
+    """How much of an array is durable, from `ArrayWriter.sync`."""
 
     rows: int
     crc32: int
 
 
 class ArrayWriter:
-    """Appends rows to a `.npy` file whose length is not known beforehand."""
+    """Appends rows to a `.npy` file whose length is not known in advance."""
 
     def __init__(
         self, folder: Folder, name: str, dtype: DTypeLike, done: WriteProgress | None = None
     ) -> None:
-        """With `done`, goes on with the file where that says; anything behind it is cut off."""
+        """With `done`, continues the file there; what follows in it is cut off."""
         self.dtype = np.dtype(dtype)
         self.rows, self._crc = done or (0, 0)
         self._file: IO[bytes]
@@ -49,34 +48,38 @@ class ArrayWriter:
             self._file = folder.create(name)
             self._file.write(b"\0" * _HEADER_BYTES)
         else:
-            self._file = self._reopened(folder, name)
+            self._file = self._reopen(folder, name)
 
-    def _reopened(self, folder: Folder, name: str) -> IO[bytes]:
-        size = _HEADER_BYTES + self.rows * self.dtype.itemsize
+    @property
+    def _size(self) -> int:
+        return _HEADER_BYTES + self.rows * self.dtype.itemsize
+
+    def _reopen(self, folder: Folder, name: str) -> IO[bytes]:
         with ExitStack() as stack:
             try:
                 file = stack.enter_context(folder.reopen(name))
-                there = os.fstat(file.fileno()).st_size
+                size = os.fstat(file.fileno()).st_size
             except FileNotFoundError:
-                there = 0
-            if there < size:
+                size = 0
+            if size < self._size:
+                path = folder.path / name
                 raise CorruptError(
-                    f"{folder.path / name} is damaged: expected {size} bytes or more; remove it"
+                    f"{path} is damaged: expected {self._size} bytes or more; remove it"
                 )
-            file.truncate(size)
-            file.seek(size)
+            file.truncate(self._size)
+            file.seek(self._size)
             stack.pop_all()
             return file
 
     def append(self, rows: NDArray[Any]) -> None:
-        """More values, behind those that are there."""
+        """Writes values after those that are there."""
         data = np.ascontiguousarray(rows, self.dtype)
         self._file.write(data.data)
         self._crc = zlib.crc32(data.data, self._crc)
         self.rows += len(data)
 
     def sync(self) -> WriteProgress:
-        """Makes the rows so far durable; a later writer can go on from there."""
+        """Makes the rows so far durable; a later writer can continue from there."""
         self._file.flush()
         os.fsync(self._file.fileno())
         return WriteProgress(self.rows, self._crc)
@@ -87,14 +90,12 @@ class ArrayWriter:
         with self._file:
             self._file.seek(0)
             self._file.write(header)
-            self._file.flush()
-            os.fsync(self._file.fileno())
-        size = _HEADER_BYTES + self.rows * self.dtype.itemsize
-        return FileRecord(size, zlib.crc32(header, self._crc))
+            self.sync()
+        return FileRecord(self._size, zlib.crc32(header, self._crc))
 
-    def abandon(self) -> None:
-        """Closes the file; what is in it is nobody's."""
-        with suppress(OSError):  # what is still in the buffer may not fit on the disk
+    def discard(self) -> None:
+        """Closes the file after a failure; its content is of no use."""
+        with suppress(OSError):  # the rest of the buffer may not fit on the disk
             self._file.close()
 
 
@@ -112,9 +113,9 @@ def _npy_header(dtype: np.dtype[Any], rows: int) -> bytes:
 
 
 class ArrayFolder:
-    """Writes the arrays of one new folder; `records` describes those that are finished.
+    """Writes the arrays of a new folder; `records` has those that are finished.
 
-    Used as a context: when the work inside fails, the files are closed (and left to be removed).
+    As a context manager it closes all files; after a failure the folder is left to be removed.
     """
 
     def __init__(self, parent: Folder, name: str) -> None:
@@ -124,32 +125,29 @@ class ArrayFolder:
 
     @property
     def path(self) -> Path:
-        """For messages."""
+        """The path of the folder, for messages."""
         return self._folder.path
 
     def writer(self, name: str, dtype: DTypeLike) -> ArrayWriter:
-        """A new array that grows."""
-        writer = ArrayWriter(self._folder, f"{name}.npy", dtype)
-        self._open[name] = writer
+        """The writer of a new array."""
+        writer = self._open[name] = ArrayWriter(self._folder, f"{name}.npy", dtype)
         return writer
 
     def write(self, name: str, array: NDArray[Any]) -> None:
-        """A new array, at once."""
+        """Writes a whole array."""
         self.writer(name, array.dtype).append(array)
         self.finish(name)
 
     def finish(self, name: str) -> NDArray[Any]:
-        """Closes one array, so that it can be read while others are still written; gives it."""
+        """Closes an array and opens it for reading, while others are still written."""
         writer = self._open.pop(name)
         self.records[f"{name}.npy"] = record = writer.close()
-        return open_array(self._folder, f"{name}.npy", record, [writer.dtype], deep=False)
+        return open_array(self._folder, f"{name}.npy", record, [writer.dtype], verify=False)
 
     def __enter__(self) -> "ArrayFolder":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: object, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             if kind is None:
                 for name in list(self._open):
@@ -157,7 +155,7 @@ class ArrayFolder:
                 self._folder.sync()
         finally:
             for writer in self._open.values():
-                writer.abandon()
+                writer.discard()
             self._folder.close()
 
 
@@ -166,78 +164,74 @@ ArrayDtypes = Mapping[str, Sequence[DTypeLike]]
 
 
 def open_arrays(
-    folder: Folder, records: Mapping[str, FileRecord], kinds: ArrayDtypes, *, deep: bool
+    folder: Folder, records: Mapping[str, FileRecord], dtypes: ArrayDtypes, *, verify: bool
 ) -> dict[str, NDArray[Any]]:
-    """The arrays of a folder. Sizes and dtypes are compared always, every byte when `deep`."""
+    """The arrays of a folder. Sizes and dtypes are always checked, every byte if `verify`."""
 
-    def array(name: str) -> NDArray[Any]:
-        return open_array(folder, f"{name}.npy", records[f"{name}.npy"], kinds[name], deep=deep)
+    def load(name: str) -> NDArray[Any]:
+        file = f"{name}.npy"
+        return open_array(folder, file, records[file], dtypes[name], verify=verify)
 
-    if not deep:
-        return {name: array(name) for name in kinds}
+    if not verify:
+        return {name: load(name) for name in dtypes}
     with ThreadPoolExecutor(max_workers=min(4, os.cpu_count() or 1)) as pool:
-        return dict(zip(kinds, pool.map(array, kinds), strict=True))
+        return dict(zip(dtypes, pool.map(load, dtypes), strict=True))
 
 
 def open_array(
-    folder: Folder, name: str, record: FileRecord, dtypes: Sequence[DTypeLike], *, deep: bool
+    folder: Folder, name: str, record: FileRecord, dtypes: Sequence[DTypeLike], *, verify: bool
 ) -> NDArray[Any]:
-    """A memory-mapped, read-only array of one of these dtypes; all its bytes are read if `deep`."""
+    """A memory-mapped, read-only array of one of these dtypes; `verify` reads all its bytes."""
     path = folder.path / name
     try:
         file = folder.open_file(name)
     except FileNotFoundError:
         raise CorruptError(f"{path} is missing; {_REMEDY}") from None
+
+    def damaged(problem: str) -> CorruptError:
+        return CorruptError(f"{path} is damaged: {problem}; {_REMEDY}")
+
     with file:
         size = os.fstat(file.fileno()).st_size
         if size != record.size:
-            raise CorruptError(
-                f"{path} is damaged: expected {record.size} bytes, found {size}; {_REMEDY}"
-            )
+            raise damaged(f"expected {record.size} bytes, found {size}")
         header = file.read(_HEADER_BYTES)
-        if deep and (crc32 := _checksum(file, header)) != record.crc32:
-            raise CorruptError(
-                f"{path} is damaged: its checksum is {crc32:08x}, expected {record.crc32:08x}; "
-                f"{_REMEDY}"
-            )
-        # A header is one of those that a writer would write: there is nothing to be parsed.
-        for dtype in [np.dtype(dtype) for dtype in dtypes]:
+        if verify and (crc32 := _checksum(file, header)) != record.crc32:
+            raise damaged(f"its checksum is {crc32:08x}, expected {record.crc32:08x}")
+        # The header is compared with the expected one: nothing untrusted is parsed.
+        for dtype in map(np.dtype, dtypes):
             rows, rest = divmod(size - _HEADER_BYTES, dtype.itemsize)
-            if not rest and rows >= 0 and header == _npy_header(dtype, rows):
-                return _mapped(file, dtype, rows, path)
+            if rest or rows < 0 or header != _npy_header(dtype, rows):
+                continue
+            if not rows:  # an empty file range cannot be mapped
+                return as_readonly(np.empty(0, dtype))
+            try:
+                mapped = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
+            except ValueError:  # truncated after its size was read
+                raise damaged("it is shorter than it was") from None
+            # A plain array: numpy's memmap class pays for its bookkeeping at every slice.
+            return np.frombuffer(mapped, dtype, rows, _HEADER_BYTES)
     names = " or ".join(str(np.dtype(dtype)) for dtype in dtypes)
-    raise CorruptError(f"{path} is damaged: expected one row of {names}; {_REMEDY}")
-
-
-def _mapped(file: IO[bytes], dtype: np.dtype[Any], rows: int, path: Path) -> NDArray[Any]:
-    if not rows:  # nothing to map
-        return as_readonly(np.empty(0, dtype))
-    size = _HEADER_BYTES + rows * dtype.itemsize
-    try:
-        mapped = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
-    except ValueError:  # cut since its size was looked at
-        raise CorruptError(f"{path} is damaged: it is shorter than it was; {_REMEDY}") from None
-    # As a plain array: numpy's memmap class pays for its bookkeeping at every slice.
-    return np.frombuffer(mapped, dtype, rows, _HEADER_BYTES)
+    raise damaged(f"expected a one-dimensional array of {names}")
 
 
 def as_readonly(array: NDArray[Any]) -> NDArray[Any]:
-    """A view in one piece that may not be written to, as arrays in files are: of a type of its own
-    for numba, which would compile once more for the other."""
+    """A contiguous read-only view, as mapped arrays are: numba compiles a function once more for
+    writeable arrays."""
     view = np.ascontiguousarray(array).view()
     view.flags.writeable = False
     return view
 
 
 def checksum_array(folder: Folder, name: str) -> FileRecord:
-    """Size and checksum of an array's file as it is."""
+    """The size and checksum of an array file on disk."""
     with folder.open_file(name) as file:
         header = file.read(_HEADER_BYTES)
         return FileRecord(os.fstat(file.fileno()).st_size, _checksum(file, header))
 
 
 def _checksum(file: IO[bytes], header: bytes) -> int:
-    """Of the rows first and the header last, the order in which they are known when writing."""
+    """Of the rows, then the header: a writer knows the header last."""
     crc = 0
     while block := file.read(_READ_BYTES):
         crc = zlib.crc32(block, crc)
@@ -245,17 +239,16 @@ def _checksum(file: IO[bytes], header: bytes) -> int:
 
 
 def is_partition(offsets: NDArray[np.int64], size: int) -> bool:
-    """Whether these are the ends of rows, one after another, that make up `size` values."""
+    """Whether these offsets divide `size` values into consecutive rows."""
     if not len(offsets) or offsets[0] != 0 or offsets[-1] != size:
         return False
     starts, ends = offsets[:-1], offsets[1:]
-    parts = (slice(i, i + _AT_ONCE) for i in range(0, len(starts), _AT_ONCE))
+    parts = (slice(i, i + _ROWS_AT_ONCE) for i in range(0, len(starts), _ROWS_AT_ONCE))
     return all((starts[part] <= ends[part]).all() for part in parts)
 
 
 def concat_ranges(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The places of many runs of rows, one run after another.
-
+    """
     >>> concat_ranges(np.array([5, 0]), np.array([2, 3])).tolist()
     [5, 6, 0, 1, 2]
     """

@@ -1,4 +1,4 @@
-"""Rows of different lengths in two arrays, as they stand in files: numbers, and strings."""
+"""Rows of different lengths in two flat arrays, as files hold them: numbers, and strings."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -23,30 +23,27 @@ class Ragged:
 
     @property
     def row_ids(self) -> NDArray[np.int64]:
-        """The row that each value stands in."""
+        """The row of each value."""
         return np.repeat(np.arange(len(self)), np.diff(self.offsets))
 
     def pad(self, length: int) -> NDArray[np.int32]:
-        """(n, length), cut and filled with zeros."""
+        """(n, length), truncated and padded with zeros."""
         sizes = np.minimum(np.diff(self.offsets), length)
         out = np.zeros((len(self), length), np.int32)
-        mask = np.arange(length) < sizes[:, None]
         starts = np.repeat(self.offsets[:-1], sizes)
         within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        out[mask] = self.values[starts + within]
+        out[np.arange(length) < sizes[:, None]] = self.values[starts + within]
         return out
 
     @classmethod
-    def from_rows(cls, rows: list[NDArray[Any]], dtype: Any) -> "Ragged":
-        """Rows one after another, as values of one type."""
-        offsets = np.zeros(len(rows) + 1, np.int64)
-        np.cumsum([len(row) for row in rows], out=offsets[1:])
+    def from_rows(cls, rows: Sequence[NDArray[Any]], dtype: Any) -> "Ragged":
+        """Concatenates rows, as values of one dtype."""
         values = np.concatenate(rows).astype(dtype) if rows else np.empty(0, dtype)
-        return cls(offsets, values)
+        return cls(_offsets(rows), values)
 
 
 class Strings(Sequence[str]):
-    """Many strings in two arrays: UTF-8 bytes and where each begins."""
+    """Many strings in two arrays: their UTF-8 bytes, and the offset of each."""
 
     def __init__(self, offsets: NDArray[np.int64], data: NDArray[np.uint8]) -> None:
         self.offsets = offsets  # (n + 1,)
@@ -55,44 +52,41 @@ class Strings(Sequence[str]):
         self._offsets = offsets.data
         self._data = data.data
 
-    def num_bytes(self, number: int) -> int:
-        """One string's number of bytes."""
-        return int(self._offsets[number + 1] - self._offsets[number])
+    def num_bytes(self, index: int) -> int:
+        """The size of a string in bytes."""
+        return int(self._offsets[index + 1] - self._offsets[index])
 
-    def get_bytes(self, number: int) -> bytes:
-        """One string's bytes."""
-        return bytes(self._data[self._offsets[number] : self._offsets[number + 1]])
+    def get_bytes(self, index: int) -> bytes:
+        """The UTF-8 bytes of a string."""
+        return bytes(self._data[self._offsets[index] : self._offsets[index + 1]])
 
-    def prefix(self, number: int, characters: int) -> str:
-        """Its first characters, at the cost of so many, whatever its length."""
-        start, stop = self._offsets[number], self._offsets[number + 1]
+    def prefix(self, index: int, characters: int) -> str:
+        """The first characters of a string; the rest of it is not read."""
+        start, stop = self._offsets[index], self._offsets[index + 1]
         part = bytes(self._data[start : min(stop, start + 4 * characters)])
         text = part.decode(errors="ignore" if start + len(part) < stop else "replace")
         return text[:characters]
 
     @overload
-    def __getitem__(self, number: int) -> str: ...
+    def __getitem__(self, index: int) -> str: ...
     @overload
-    def __getitem__(self, number: slice) -> list[str]: ...
-    def __getitem__(self, number: int | slice) -> str | list[str]:
-        if isinstance(number, slice):
-            return [self[i] for i in range(*number.indices(len(self)))]
-        if not 0 <= number < len(self):
-            raise IndexError(number)
-        return self.get_bytes(number).decode("utf-8", "replace")
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        return self.get_bytes(index).decode("utf-8", "replace")
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
     def __iter__(self) -> Iterator[str]:
-        return (self[number] for number in range(len(self)))
+        return (self[index] for index in range(len(self)))
 
     def find(self, text: str) -> int:
-        """Where `text` stands, by bisection: the strings must be sorted by their bytes.
-
-        -1 if it is not there.
-        """
-        key = text.encode("utf-8", "surrogatepass")  # half a pair is nowhere, and no error
+        """The index of `text`, or -1, by bisection: the strings must be sorted by their bytes."""
+        key = text.encode("utf-8", "surrogatepass")  # half a surrogate pair is not found
         low, high = 0, len(self)
         while low < high:
             middle = (low + high) // 2
@@ -104,7 +98,11 @@ class Strings(Sequence[str]):
 
 
 def pack_strings(strings: Sequence[bytes]) -> Ragged:
-    """As `Strings` reads them: offsets, and bytes as values."""
-    offsets = np.zeros(len(strings) + 1, np.int64)
-    np.cumsum(np.fromiter(map(len, strings), np.int64, len(strings)), out=offsets[1:])
-    return Ragged(offsets, np.frombuffer(b"".join(strings), np.uint8))
+    """Offsets and bytes, as `Strings` reads them."""
+    return Ragged(_offsets(strings), np.frombuffer(b"".join(strings), np.uint8))
+
+
+def _offsets(rows: Sequence[Any]) -> NDArray[np.int64]:
+    offsets = np.zeros(len(rows) + 1, np.int64)
+    np.cumsum(np.fromiter(map(len, rows), np.int64, len(rows)), out=offsets[1:])
+    return offsets

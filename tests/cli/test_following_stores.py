@@ -117,7 +117,7 @@ def test_an_id_that_is_there_names_replace(call: Call, index: Path, files: Path)
     (files / "more.tsv").write_text("birds\tBirds chase mice.\ncats\tCats again.\n")
     done = call("index", "more.tsv", "--out", "my.index", "--add")
     assert done.returncode == 2
-    assert "more.tsv:2: document id 'cats' is in the index already; with --replace" in said(
+    assert "more.tsv:2: document id 'cats' is in the index already; use --replace" in said(
         done.stderr
     )
     assert call("index", "more.tsv", "--out", "my.index", "--add", "--replace").returncode == 0

@@ -44,7 +44,7 @@ def test_rows_appended_are_rows_read(
     record = writer.close()
     expected = np.array([value for part in parts for value in part], dtype)
     path = folder.path / "a.npy"
-    opened = open_array(folder, "a.npy", record, [np.int8, dtype], deep=True)
+    opened = open_array(folder, "a.npy", record, [np.int8, dtype], verify=True)
     for array in (opened, np.load(path)):  # a plain .npy, for anyone to read
         assert array.dtype == dtype
         assert array.tolist() == expected.tolist()
@@ -70,7 +70,7 @@ def test_a_writer_goes_on_where_another_was_killed(
         done = killed.sync()
         assert path.stat().st_size == 128 + done.rows * killed.dtype.itemsize
         killed._file.write(lost)  # of the next part, which is not finished
-        killed.abandon()
+        killed.discard()
     record = writer.close()
     assert ArrayWriter(folder, "b.npy", dtype, done).close() == record
     assert path.read_bytes() == whole.read_bytes()
@@ -97,7 +97,7 @@ def test_an_open_array_cannot_be_changed(folder: Folder, rows: int) -> None:
     with ArrayFolder(folder, "new") as out:
         out.write("a", np.arange(rows))
     with folder.child("new") as new:
-        (array,) = open_arrays(new, out.records, {"a": [np.int64]}, deep=False).values()
+        (array,) = open_arrays(new, out.records, {"a": [np.int64]}, verify=False).values()
     assert not array.flags.writeable
 
 
@@ -111,15 +111,15 @@ def folder_of_two(folder: Folder) -> ArrayFolder:
     return out
 
 
-def opened(folder: Folder, out: ArrayFolder, *, deep: bool) -> dict[str, np.ndarray]:
+def opened(folder: Folder, out: ArrayFolder, *, verify: bool) -> dict[str, np.ndarray]:
     with folder.child("new") as new:
-        return open_arrays(new, out.records, KINDS, deep=deep)
+        return open_arrays(new, out.records, KINDS, verify=verify)
 
 
 def test_a_folder_knows_its_files(folder: Folder) -> None:
     out = folder_of_two(folder)
     assert out.records.keys() == {path.name for path in out.path.iterdir()}
-    assert opened(folder, out, deep=True)["large"].tolist() == list(range(100))
+    assert opened(folder, out, verify=True)["large"].tolist() == list(range(100))
 
 
 @pytest.mark.parametrize("name", ["small.npy", "large.npy"])
@@ -130,7 +130,7 @@ def test_a_flipped_byte_is_found_and_named(folder: Folder, name: str, position: 
     content[position] ^= 1
     (out.path / name).write_bytes(content)
     with pytest.raises(CorruptError, match=f"{name} is damaged: its checksum"):
-        opened(folder, out, deep=True)
+        opened(folder, out, verify=True)
 
 
 def test_a_cut_file_is_found_without_reading_it(folder: Folder) -> None:
@@ -138,14 +138,14 @@ def test_a_cut_file_is_found_without_reading_it(folder: Folder) -> None:
     path = out.path / "large.npy"
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(CorruptError, match=r"large\.npy .* expected 928 bytes, found 927"):
-        opened(folder, out, deep=False)
+        opened(folder, out, verify=False)
 
 
 def test_a_missing_file_is_named(folder: Folder) -> None:
     out = folder_of_two(folder)
     (out.path / "small.npy").unlink()
     with pytest.raises(CorruptError, match=r"small\.npy is missing"):
-        opened(folder, out, deep=False)
+        opened(folder, out, verify=False)
 
 
 HOSTILE = {
@@ -165,15 +165,15 @@ def test_another_array_is_refused_unread(folder: Folder, name: str) -> None:
     path = folder.path / "a.npy"
     np.save(path, HOSTILE[name])
     record = FileRecord(path.stat().st_size, 0)
-    with pytest.raises(CorruptError, match=r"a\.npy is damaged: expected one row of int64"):
-        open_array(folder, "a.npy", record, [np.int64], deep=False)
+    with pytest.raises(CorruptError, match=r"a\.npy is damaged: expected a one-dimensional array of int64"):
+        open_array(folder, "a.npy", record, [np.int64], verify=False)
 
 
 @pytest.mark.parametrize("content", [b"", b"\x93NUMPY", b"x" * 128, b"\x93NUMPY\1\0\xff\xff" * 30])
 def test_another_file_is_refused(folder: Folder, content: bytes) -> None:
     folder.write("a.npy", content)
-    with pytest.raises(CorruptError, match=r"a\.npy is damaged: expected one row of int64"):
-        open_array(folder, "a.npy", FileRecord(len(content), 0), [np.int64], deep=False)
+    with pytest.raises(CorruptError, match=r"a\.npy is damaged: expected a one-dimensional array of int64"):
+        open_array(folder, "a.npy", FileRecord(len(content), 0), [np.int64], verify=False)
 
 
 @pytest.mark.parametrize(
