@@ -19,7 +19,7 @@ from typing import IO, Any
 from glassrank.corpus.records import Read, check_not_empty, try_doc
 from glassrank.corpus.trec import extract_title_and_text
 from glassrank.errors import InputError
-from glassrank.storage.files import MAX_LINE_BYTES, MAX_ROW_BYTES, check_encoding, reading
+from glassrank.storage.files import MAX_LINE_BYTES, MAX_ROW_BYTES, check_encoding, open_bytes
 from glassrank.types import Doc
 
 _BEGIN = re.compile(rb"WARC/\d")
@@ -51,7 +51,7 @@ def read_warc(path: Path, encoding: str = "utf-8") -> Read:
     """Each page of a file, numbered by its record. It is decoded as its HTTP header or the page
     itself says, else by `encoding`; bytes that do not fit are replaced."""
     check_encoding(encoding)
-    with reading(path) as file:
+    with open_bytes(path) as file:
         for number, fields, content in _records(file, path):
             if isinstance(content, InputError):
                 yield number, content
@@ -171,7 +171,7 @@ def _decoded(body: bytes, charset: str, encoding: str) -> str:
 def read_trec_car(path: Path, encoding: str = "utf-8") -> Read:
     """Each paragraph of a file, numbered from 1: its texts, and the anchor texts of its links.
     The `encoding` of texts in CBOR is always UTF-8."""
-    with reading(path) as file:
+    with open_bytes(path) as file:
         values = _Values(file, path)
         value = values.next(1)
         if isinstance(value, list) and value[:1] == ["CAR"]:

@@ -210,7 +210,7 @@ def write_qrels(qrels: Qrels, path: str | Path) -> None:
 
 def _judgments_of(path: Path) -> Iterator[tuple[int, Qrel]]:
     width = 0
-    for number, line in read_lines(path, longest=MAX_ROW_BYTES):
+    for number, line in read_lines(path, max_bytes=MAX_ROW_BYTES):
         cells = line.split()
         if not cells:
             continue

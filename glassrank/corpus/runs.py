@@ -143,7 +143,7 @@ def _cells(block: bytes, width: int) -> list[str]:
 
 def _first_problem(path: str | Path, width: int) -> InputError:
     """The first bad line of a file that has one."""
-    for number, line in read_lines(path, longest=MAX_ROW_BYTES):
+    for number, line in read_lines(path, max_bytes=MAX_ROW_BYTES):
         cells = line.split()
         if not cells:
             continue
@@ -176,7 +176,7 @@ def _check_unique(run: Run, path: str | Path) -> None:
             continue
         # Line numbers were not kept, so a second look at the file finds them.
         seen: dict[str, int] = {}
-        for number, line in read_lines(path, longest=MAX_ROW_BYTES):
+        for number, line in read_lines(path, max_bytes=MAX_ROW_BYTES):
             cells = line.split()
             if not cells or cells[0] != query_id:
                 continue

@@ -1,16 +1,15 @@
-"""Folders that are replaced as a whole, and those of them that are written once, with a manifest of
-their files.
+"""Folders that are replaced as a whole, optionally with a manifest of checksums.
 
-    with replace_folder(path) as part: ...      # a new folder beside, to write into; then all is
-                                              # synced, and the two change places
-    model = read_folder(path, load)            # a reader that begins again if it was overtaken
+    with replace_folder(path) as part: ...    # write into `part`; then it is synced, and the two
+                                              # folders are exchanged
+    model = read_folder(path, load)           # reads again if the folder was replaced meanwhile
 
 Readers see the old folder or the new one, never neither.
 
     with write_checksummed_folder(path, "model", names) as part: ...   # write into `part`
     read_checksummed_folder(path, "model", load, remedy)               # load(files) reads them
 
-A file is read as it was written, or there is a `CorruptError` that names it.
+A file has the content that was written, or a `CorruptError` names it.
 """
 
 import ctypes
@@ -48,16 +47,16 @@ FORMAT = 1
 
 @contextmanager
 def replace_folder(path: Path) -> Iterator[Path]:
-    """A folder to write to, which takes its name, and another's place, when it is complete."""
+    """A temporary folder to write to; it replaces `path` when it is complete."""
     path = path.absolute()
-    name, part, old = path.name, _part(path.name), _old(path.name)
+    name, part, old = path.name, _part_name(path.name), _old_name(path.name)
     if not is_plain_name(name):
-        raise InputError(f"{path} cannot be written: its last part is no plain name")
+        raise InputError(f"{path} cannot be written: its last part is not a plain name")
     in_place = False
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with Folder.open(path.parent) as parent, parent.lock(name):
-            _settle(parent, name)
+            _recover(parent, name)
             parent.make_folder(part)
             try:
                 yield path.with_name(part)
@@ -71,16 +70,16 @@ def replace_folder(path: Path) -> Iterator[Path]:
                     remove_tree(parent, old)
     except OSError as error:
         if in_place:
-            raise disk_error(error, f"make {path} durable", "it is written all the same") from error
-        hint = "what was there before is unchanged"
+            raise disk_error(error, f"make {path} durable", "the folder is written") from error
+        hint = "the folder is as it was before"
         raise disk_error(error, f"write the folder {path}", hint) from error
 
 
 def read_folder(path: str | Path, read: Callable[[Folder], T]) -> T:
-    """What `read` makes of a folder; again, if that was replaced meanwhile and so has gone."""
+    """Returns `read(folder)`; reads again if the folder was replaced meanwhile."""
     path = Path(path)
     for _ in range(_TRIES):
-        with _opened(path) as folder:
+        with _open(path) as folder:
             try:
                 return read(folder)
             except (OSError, GlassrankError):
@@ -89,37 +88,38 @@ def read_folder(path: str | Path, read: Callable[[Folder], T]) -> T:
     raise GlassrankError(f"{path} is replaced faster than it can be read; try again later")
 
 
-def _opened(path: Path) -> Folder:
-    """Where two folders cannot change places, the old one is aside for a moment, or since a kill;
-    only a writer may put it back."""
+def _open(path: Path) -> Folder:
+    """Where the system cannot exchange two folders, the old one has another name for a moment, or
+    since a writer was killed; only a writer may rename it back."""
     with suppress(FileNotFoundError):
         return Folder.open(path)
     with suppress(OSError):
-        return Folder.open(path.with_name(_old(path.name)), follow=False)
-    return Folder.open(path)  # there by now, or not at all
+        return Folder.open(path.with_name(_old_name(path.name)), follow=False)
+    return Folder.open(path)  # exists by now, or not at all
 
 
-def _part(name: str) -> str:
+def _part_name(name: str) -> str:
     return f".{name}.part"
 
 
-def _old(name: str) -> str:
+def _old_name(name: str) -> str:
     return f".{name}.old"
 
 
-def _settle(parent: Folder, name: str) -> None:
+def _recover(parent: Folder, name: str) -> None:
     """Finishes what a killed writer began."""
-    if parent.kind(name) is None and parent.kind(_old(name)) == "folder":
-        parent.rename(_old(name), name)
+    old = _old_name(name)
+    if parent.kind(name) is None and parent.kind(old) == "folder":
+        parent.rename(old, name)
     if parent.kind(name) not in (None, "folder"):
         raise InputError(f"{parent.path / name} is a file or a link; choose another name")
-    remove_tree(parent, _old(name))
-    remove_tree(parent, _part(name))
+    remove_tree(parent, old)
+    remove_tree(parent, _part_name(name))
 
 
 def _sync_tree(parent: Folder, name: str) -> None:
-    """Makes durable what is in a folder that was just written."""
-    if parent.descriptor is None:  # names cannot be made durable there, contents can
+    """Makes all files of a folder durable."""
+    if parent.descriptor is None:  # contents can be made durable, names cannot
         for path in (parent.path / name).rglob("*"):
             if path.is_file():
                 with path.open("rb+") as file:
@@ -139,18 +139,18 @@ def _exchange(parent: Folder, part: str, name: str) -> None:
     """In one step where the system can do that, else in two."""
     at = parent.descriptor
     try:
-        parent.rename(part, name)  # if nothing is there yet
+        parent.rename(part, name)  # if there is no such folder yet
     except OSError as error:
         if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
             raise
         if at is None or not _exchanged(at, part, name):
-            parent.rename(name, _old(name))
+            parent.rename(name, _old_name(name))
             parent.rename(part, name)
 
 
 def remove_tree(parent: Folder, name: str) -> None:
-    """Whatever has this name, with all inside, as far as that can be removed; links are removed,
-    not followed. Only for what this process made: a hidden name is allowed."""
+    """Removes an entry with all its content, as far as possible; links are not followed. A hidden
+    name is allowed: it is for what this process made."""
     with suppress(OSError, RecursionError):
         if parent.kind(name) != "folder":
             parent.remove_hidden(name)
@@ -161,7 +161,7 @@ def remove_tree(parent: Folder, name: str) -> None:
 
 
 def _exchanged(at: int, first: str, second: str) -> bool:
-    """Whether two names changed places; False if this system, or this disk, cannot do it."""
+    """Exchanges two names; False if this system or disk cannot do it."""
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if rename is None:
         return False
@@ -174,7 +174,7 @@ def _exchanged(at: int, first: str, second: str) -> bool:
 
 
 class ChecksummedFiles:
-    """The files of one folder, as its manifest has them."""
+    """The files of a folder that its manifest names."""
 
     def __init__(self, folder: Folder, records: Mapping[str, FileRecord]) -> None:
         self.folder = folder
@@ -186,26 +186,26 @@ class ChecksummedFiles:
 
     @property
     def fingerprint(self) -> str:
-        """The same for the same files, another for any other."""
-        return hashlib.blake2b(
-            repr(sorted(self._records.items())).encode(), digest_size=8
-        ).hexdigest()
+        """A hash of all names, sizes and checksums."""
+        records = repr(sorted(self._records.items()))
+        return hashlib.blake2b(records.encode(), digest_size=8).hexdigest()
 
     def size(self, name: str) -> int:
-        """In bytes, as the manifest says."""
+        """The size in bytes, by the manifest."""
         return self._record(name).size
 
     def read(self, name: str, limit: int) -> bytes:
-        """A whole file of at most `limit` bytes."""
+        """The checked content of a file of at most `limit` bytes."""
         with self.open(name, limit) as file:
-            return self.rest(name, file)
+            return self.read_all(name, file)
 
     def open(self, name: str, limit: int) -> IO[bytes]:
-        """A file of the right size; whoever reads it gives its content to `check`."""
+        """Opens a file of the right size; the reader calls `check` with its checksum."""
         expected = self.size(name)
         if expected > limit:
             raise CorruptError(
-                f"{self.path / name} has {expected:,} bytes, more than the {limit:,} that are read"
+                f"{self.path / name} has {expected:,} bytes, more than the limit of {limit:,}",
+                code="too_large",
             )
         file = self.folder.open_file(name)
         size = file.seek(0, os.SEEK_END)
@@ -215,22 +215,22 @@ class ChecksummedFiles:
         file.seek(0)
         return file
 
-    def rest(self, name: str, file: IO[bytes]) -> bytes:
-        """All of an open file, checked."""
+    def read_all(self, name: str, file: IO[bytes]) -> bytes:
+        """The checked content of an open file."""
         file.seek(0)
         content = file.read(self.size(name))
         self.check(name, zlib.crc32(content))
         return content
 
     def check(self, name: str, crc32: int) -> None:
-        """Holds a checksum against the manifest's."""
+        """Compares a checksum with the manifest's."""
         expected = self._record(name).crc32
         if crc32 != expected:
             raise self._damaged(name, f"its checksum is {crc32:08x}, expected {expected:08x}")
 
     def _record(self, name: str) -> FileRecord:
         if name not in self._records:
-            raise CorruptError(f"{self.path} is not whole: its {MANIFEST} does not name {name}")
+            raise CorruptError(f"{self.path} is incomplete: its {MANIFEST} does not name {name}")
         return self._records[name]
 
     def _damaged(self, name: str, why: str) -> CorruptError:
@@ -249,9 +249,11 @@ class NoFolderError(InputError):
 def write_checksummed_folder(
     path: Path, kind: str, holds: Sequence[str], beside: str = ""
 ) -> Iterator[Path]:
-    """A new folder to write to; it gets its manifest and its name when it is complete. `holds` are
-    the names, or patterns of names, that a folder of this kind may have: one with others in it is
-    not replaced, since they would be lost. The file `beside` is left out of the manifest."""
+    """A temporary folder to write to; it gets its manifest and its name when it is complete.
+
+    `holds` are the names, or patterns of names, of a folder of this kind: a folder with other files
+    is not replaced, since these would be lost. The file `beside` is not in the manifest.
+    """
     with replace_folder(path) as part:
         _check_replaceable(path, kind, (MANIFEST, *holds))
         yield part
@@ -275,7 +277,7 @@ def _check_replaceable(path: Path, kind: str, holds: Sequence[str]) -> None:
 
 
 def write_checksums(folder: Folder, kind: str, names: Sequence[str]) -> None:
-    """Writes the manifest of files that are there."""
+    """Writes the manifest of existing files."""
     files = {name: checksum_file(folder, name) for name in names}
     write_json(folder, MANIFEST, {"format": FORMAT, "kind": kind, "files": files})
 
@@ -285,29 +287,27 @@ def read_checksummed_folder(
     kind: str,
     read: Callable[[ChecksummedFiles], T],
     remedy: str,
-    unsealed: str = "",
+    no_manifest: str = "",
 ) -> T:
-    """What `read` makes of a folder, old or new if it is replaced meanwhile. `remedy` says what to
-    do where there is no such folder, `unsealed` what to do with one that has no manifest."""
-
-    def look(folder: Folder) -> T:
-        return read(open_checksummed_files(folder, kind, remedy))
-
+    """Returns `read(files)` of a folder. `remedy` says what to do if there is no such folder,
+    `no_manifest` what to do if it has no manifest."""
     with wrap_os_errors(f"read {path}"):
         try:
-            return read_folder(path, look)
+            return read_folder(
+                path, lambda folder: read(open_checksummed_files(folder, kind, remedy))
+            )
         except (FileNotFoundError, NotADirectoryError) as error:
             missing = Path(str(error.filename or path))
             if missing == path:
                 raise NoFolderError(f"{path} is not a {kind} folder; {remedy}") from None
-            hint = unsealed if unsealed and missing.name == MANIFEST else remedy
+            hint = no_manifest if no_manifest and missing.name == MANIFEST else remedy
             raise InputError(
                 f"{path} is not a {kind} folder ({missing.name} is missing); {hint}"
             ) from None
 
 
 def open_checksummed_files(folder: Folder, kind: str, remedy: str) -> ChecksummedFiles:
-    """As the manifest has them."""
+    """Reads the manifest of a folder."""
     try:
         body = read_json(folder, MANIFEST, remedy)
         if body["format"] == FORMAT and body["kind"] == kind:
@@ -316,5 +316,6 @@ def open_checksummed_files(folder: Folder, kind: str, remedy: str) -> Checksumme
         pass
     raise InputError(
         f"{folder.path} is not a {kind} folder of this version, or its {MANIFEST} is damaged; "
-        f"{remedy}"
+        f"{remedy}",
+        code="wrong_version",
     )

@@ -1,7 +1,7 @@
-"""Reading and writing files so that nothing half-written is ever left behind.
+"""Reads and writes files; a file that is written appears complete or not at all.
 
-Files come from strangers: a line, a whole file and what a `.gz` unfolds to have bounds, far above
-what collections have, so that no file fills the memory.
+Files may come from untrusted sources: a line, a file, and what a `.gz` decompresses to have limits
+far above what collections need, so that no file fills the memory.
 """
 
 import gzip
@@ -19,191 +19,159 @@ from glassrank.errors import InputError, disk_error, wrap_os_errors
 from glassrank.storage.folders import NO_FOLLOW, Folder
 
 MAX_LINE_BYTES = 1 << 26
-"""Bytes (67 MB), of files that hold a document on a line; a document's text is bounded likewise."""
+"""Of files with a document on each line (67 MB); also the limit of a document's text."""
 MAX_ROW_BYTES = 1 << 20
-"""Bytes, of files that hold a few ids and numbers on a line."""
-MOST_EXPANSION = 100
-"""What a `.gz` may unfold to, as a multiple of what was read of it: texts reach 10, the most
-repetitive ones 50, a bomb 1,000. The first 4 MB are free."""
+"""Of files with a few ids and numbers on each line."""
+MAX_EXPANSION = 100
+"""A `.gz` may decompress to this many times the bytes read of it: texts reach 10, very repetitive
+ones 50, a bomb 1,000. The first 4 MB are free."""
 FREE_EXPANSION = 1 << 22
-
-_DAMAGED = "the gzip data is damaged or cut off; fetch or write the file again"
-_BROKEN_GZIP = (gzip.BadGzipFile, EOFError, zlib.error)
 
 
 def read_lines(
-    path: str | Path, encoding: str = "utf-8", longest: int = MAX_LINE_BYTES
+    path: str | Path, encoding: str = "utf-8", max_bytes: int = MAX_LINE_BYTES
 ) -> Iterator[tuple[int, str]]:
     """(line number, line without its end) of a text file, or of its `.gz`.
 
-    Lines end at `\\n` or `\\r\\n` only, as in every format of the field: other Unicode line breaks
-    may stand inside a document's text. `encoding` is any that writes a line end as one byte: UTF-8,
-    Latin-1, Windows' and most others, but not UTF-16.
+    Lines end only at `\\n` or `\\r\\n`, as in every format of the field: a document's text may
+    contain other Unicode line breaks. `encoding` must write a line end as one byte: UTF-8, Latin-1,
+    Windows code pages and most others, but not UTF-16.
     """
     path = Path(path)
     number = 0
     with open_bytes(path) as file:
-        while True:
-            try:
-                raw = file.readline(longest + 1)
-            except _BROKEN_GZIP:
-                raise InputError.at(path, number + 1, _DAMAGED) from None
-            except OSError as error:
-                raise _unreadable(path, error) from None
-            if not raw:
-                return
+        while raw := file.readline(max_bytes + 1):
             number += 1
-            if len(raw) > longest:
-                raise InputError.at(path, number, _too_long(longest))
-            line = _decoded(raw, encoding, path, number)
+            if len(raw) > max_bytes:
+                raise InputError.at(path, number, _describe_limit(max_bytes))
+            line = _decode(raw, encoding, path, number)
             if number == 1:
                 line = line.removeprefix("\ufeff")  # a byte order mark, as Windows writes
             yield number, line.removesuffix("\n").removesuffix("\r")
 
 
 def read_blocks(path: str | Path, size: int = 1 << 20) -> Iterator[bytes]:
-    """The file, or what its `.gz` holds, in blocks of whole lines of about `size` bytes.
+    """Blocks of complete lines, of about `size` bytes each, of a file or its `.gz`.
 
-    For files of millions of short lines, where handling each on its own takes most of the time.
+    For files of millions of short lines, where handling each line takes most of the time.
     """
     path = Path(path)
     with open_bytes(path) as file:
-        while True:
-            try:
-                block = file.read(size)
-                end = file.readline(MAX_ROW_BYTES + 1)
-            except _BROKEN_GZIP:
-                raise InputError(f"{path}: {_DAMAGED}") from None
-            except OSError as error:
-                raise _unreadable(path, error) from None
+        while block := file.read(size):
+            end = file.readline(MAX_ROW_BYTES + 1)
             if len(end) > MAX_ROW_BYTES:
-                raise InputError(f"{path}: {_too_long(MAX_ROW_BYTES)}")
-            if not block:
-                return
+                raise InputError(f"{path}: {_describe_limit(MAX_ROW_BYTES)}", code="too_large")
             yield block + end
 
 
-def read_file(path: str | Path, most: int) -> bytes:
-    """A file that is needed in one piece, or what its `.gz` holds, of no more than `most` bytes.
-    Only a plain file: settings name others, and a pipe would be waited for."""
+def read_file(path: str | Path, max_bytes: int) -> bytes:
+    """The content of a regular file, or of its `.gz`. A pipe is refused: reading it would wait."""
     path = Path(path)
-    with open_bytes(path, plain=True) as file:
-        try:
-            content = file.read(most + 1)
-        except _BROKEN_GZIP:
-            raise InputError(f"{path}: {_DAMAGED}") from None
-        except OSError as error:
-            raise _unreadable(path, error) from None
-    if len(content) > most:
-        raise InputError(f"{path} is larger than {most:,} bytes; is it the right file?")
+    with open_bytes(path, regular=True) as file:
+        content = file.read(max_bytes + 1)
+    if len(content) > max_bytes:
+        raise InputError(
+            f"{path} is larger than {max_bytes:,} bytes; is it the right file?", code="too_large"
+        )
     return content
 
 
 @contextmanager
-def reading(path: Path) -> Iterator[IO[bytes]]:
-    """A file, or what its `.gz` holds, to be read in pieces; what goes wrong is one sentence."""
-    with open_bytes(path) as file:
-        try:
-            yield file
-        except _BROKEN_GZIP:
-            raise InputError(f"{path}: {_DAMAGED}") from None
-        except OSError as error:
-            raise _unreadable(path, error) from None
-
-
-@contextmanager
-def open_bytes(path: Path, *, plain: bool = False) -> Iterator[IO[bytes]]:
-    """A file open for reading, or what its `.gz` holds, which may not unfold without end."""
+def open_bytes(path: Path, *, regular: bool = False) -> Iterator[IO[bytes]]:
+    """Opens a file, or the content of its `.gz`, for reading; errors name the file."""
     try:
-        if plain and stat.S_IFMT(path.stat().st_mode) not in (stat.S_IFREG, stat.S_IFDIR):
+        if regular and stat.S_IFMT(path.stat().st_mode) not in (stat.S_IFREG, stat.S_IFDIR):
             raise InputError(f"{path} is a pipe or a device, expected a file")
-        file: IO[bytes] = path.open("rb")
+        with path.open("rb") as file:
+            if path.suffix.lower() == ".gz":
+                yield cast(IO[bytes], io.BufferedReader(_BoundedGzip(path, file), 1 << 17))
+            else:
+                yield file
     except FileNotFoundError:
-        raise InputError(f"{path} does not exist") from None
+        raise InputError(f"{path} does not exist", code="not_found") from None
     except IsADirectoryError:
         raise InputError(f"{path} is a folder, expected a file") from None
+    except (gzip.BadGzipFile, EOFError, zlib.error):
+        problem = "the gzip data is damaged or truncated; download or write the file again"
+        raise InputError(f"{path}: {problem}", code="corrupt") from None
+    except PermissionError:
+        raise InputError(
+            f"{path} cannot be read: permission denied", code="permission_denied"
+        ) from None
     except OSError as error:
-        raise _unreadable(path, error) from None
-    except ValueError:  # a NUL in it
-        raise InputError(f"{str(path)!r} is not the name of a file") from None
-    with file:
-        if path.suffix.lower() == ".gz":
-            yield cast(IO[bytes], io.BufferedReader(_Unfolding(path, file), 1 << 17))
-        else:
-            yield file
+        raise InputError(
+            f"{path} cannot be read: {error.strerror or error}", code="disk_error"
+        ) from None
+    except ValueError as error:
+        if "\0" not in str(path):
+            raise
+        raise InputError(f"{str(path)!r} is not the name of a file") from error
 
 
-class _Unfolding(io.RawIOBase):
-    """What a gzip file holds, as long as it does not unfold too far."""
+class _BoundedGzip(io.RawIOBase):
+    """The content of a gzip file, up to `MAX_EXPANSION` times its size."""
 
     def __init__(self, path: Path, file: IO[bytes]) -> None:
         self._path = path
         self._file = file
         self._content = gzip.GzipFile(fileobj=file)
-        self._unfolded = 0
+        self._num_read = 0
 
     def readable(self) -> bool:
-        """As `io` asks before it puts a buffer around this."""
+        """For `io.BufferedReader`."""
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """The next bytes, until there are too many for so small a file."""
+        """Decompresses the next bytes."""
         count = self._content.readinto(buffer)
-        self._unfolded += count
-        if self._unfolded > max(FREE_EXPANSION, MOST_EXPANSION * self._file.tell()):
+        self._num_read += count
+        if self._num_read > max(FREE_EXPANSION, MAX_EXPANSION * self._file.tell()):
             raise InputError(
-                f"{self._path} unfolds to more than {MOST_EXPANSION} times its size; "
-                "if you trust it, unpack it first"
+                f"{self._path} decompresses to more than {MAX_EXPANSION} times its size; "
+                "if you trust it, unpack it first",
+                code="too_large",
             )
         return count
 
 
 def max_content_bytes(path: Path) -> int:
-    """The most that a file, or what its `.gz` holds, can have; known before it is read."""
+    """The most bytes that a file, or its `.gz`, can hold; known before it is read."""
     size = path.stat().st_size
-    return max(FREE_EXPANSION, MOST_EXPANSION * size) if path.suffix.lower() == ".gz" else size
+    return max(FREE_EXPANSION, MAX_EXPANSION * size) if path.suffix.lower() == ".gz" else size
 
 
-def _decoded(raw: bytes, encoding: str, path: Path, number: int) -> str:
+def _decode(raw: bytes, encoding: str, path: Path, number: int) -> str:
     try:
         return raw.decode(encoding)
     except UnicodeError as error:
-        place = error.start + 1 if isinstance(error, UnicodeDecodeError) else 1
-        raise InputError.at(
-            path,
-            number,
-            f"invalid {encoding.upper()} at byte {place} of the line; "
-            f"convert the file to {encoding.upper()}, or name its encoding",
-        ) from None
+        position = error.start + 1 if isinstance(error, UnicodeDecodeError) else 1
+        name = encoding.upper()
+        problem = f"invalid {name} at byte {position} of the line; "
+        hint = f"convert the file to {name}, or name its encoding"
+        raise InputError.at(path, number, problem + hint) from None
     except LookupError:
-        raise _unknown(encoding) from None
+        raise _unknown_encoding(encoding) from None
 
 
 def check_encoding(encoding: str) -> None:
-    """That Python knows it."""
+    """Raises an error if Python does not know the encoding."""
     try:
         b"x".decode(encoding, "replace")
     except LookupError:
-        raise _unknown(encoding) from None
+        raise _unknown_encoding(encoding) from None
 
 
-def _unknown(encoding: str) -> InputError:
+def _unknown_encoding(encoding: str) -> InputError:
     return InputError(f"unknown encoding {encoding!r}; expected a name such as utf-8 or latin-1")
 
 
-def _too_long(longest: int) -> str:
-    return f"a line is longer than {longest:,} bytes; is it the right format?"
-
-
-def _unreadable(path: Path, error: OSError) -> InputError:
-    if isinstance(error, PermissionError):
-        return InputError(f"{path} cannot be read: permission denied")
-    return InputError(f"{path} cannot be read: {error.strerror or error}")
+def _describe_limit(max_bytes: int) -> str:
+    return f"a line is longer than {max_bytes:,} bytes; is it the right format?"
 
 
 @contextmanager
 def atomic_write(path: str | Path) -> Iterator[IO[str]]:
-    """A text file that appears whole or not at all; `.gz` is compressed."""
+    """Writes a text file that appears complete or not at all; `.gz` is compressed."""
     path = Path(path)
     with (
         replace_file(path) as part,
@@ -216,7 +184,7 @@ def atomic_write(path: str | Path) -> Iterator[IO[str]]:
 
 @contextmanager
 def replace_file(path: Path) -> Iterator[Path]:
-    """A name to write to; the file gets its own name when it is complete and durable."""
+    """A temporary path to write to; the file gets its name when it is complete and durable."""
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     in_place = False
     try:
@@ -229,24 +197,24 @@ def replace_file(path: Path) -> Iterator[Path]:
         in_place = True
         _sync(path.parent)
     except OSError as error:
-        error.filename = None  # the name of the part means nothing to anybody
+        error.filename = None  # the temporary name means nothing to the user
         if in_place:
-            raise disk_error(error, f"make {path} durable", "it is written all the same") from error
+            raise disk_error(error, f"make {path} durable", "the file is written") from error
         raise disk_error(error, f"write {path}") from error
     finally:
-        with suppress(OSError):  # a disk that cannot be written has been spoken of already
+        with suppress(OSError):  # an error of the disk is raised already
             part.unlink(missing_ok=True)
 
 
 def append_line(path: Path, name: str, line: str) -> None:
-    """To a text file of a folder, which is made if need be; durable, and never through a link."""
+    """Appends a line to a text file of a folder, durably and never through a link; makes both."""
     with wrap_os_errors(f"write {path / name}"):
         path.mkdir(parents=True, exist_ok=True)
         with Folder.open(path) as folder:
             with folder.reopen(name) if folder.kind(name) else folder.create(name) as file:
                 if file.seek(0, os.SEEK_END):
                     file.seek(-1, os.SEEK_END)
-                    if file.read(1) != b"\n":  # half a line, since a kill
+                    if file.read(1) != b"\n":  # half a line, left by a killed process
                         file.write(b"\n")
                 file.write(f"{line}\n".encode())
                 file.flush()
@@ -255,10 +223,10 @@ def append_line(path: Path, name: str, line: str) -> None:
 
 
 def _sync(path: Path) -> None:
-    if not hasattr(os, "O_DIRECTORY") and path.is_dir():
-        return  # Windows opens no folder: a power cut may undo a new name
-    writes = 0 if hasattr(os, "O_DIRECTORY") else os.O_RDWR  # which Windows wants for it
-    descriptor = os.open(path, os.O_RDONLY | writes | NO_FOLLOW)
+    is_posix = hasattr(os, "O_DIRECTORY")
+    if not is_posix and path.is_dir():
+        return  # Windows cannot open a folder: a power cut may undo a new name
+    descriptor = os.open(path, (os.O_RDONLY if is_posix else os.O_RDWR) | NO_FOLLOW)
     try:
         os.fsync(descriptor)
     finally:

@@ -63,10 +63,10 @@ def test_invalid_utf_8_names_the_line(tmp_path: Path, name: str) -> None:
         list(read_docs(path))
 
 
-def test_a_cut_gzip_file_names_the_line(tmp_path: Path) -> None:
+def test_a_truncated_gzip_file_is_named(tmp_path: Path) -> None:
     path = tmp_path / "d.tsv.gz"
     path.write_bytes(gzip.compress(b"1\tx\n" * 1000)[:-9])
-    with pytest.raises(InputError, match=r"d\.tsv\.gz:\d+: the gzip data is damaged"):
+    with pytest.raises(InputError, match=r"d\.tsv\.gz: the gzip data is damaged"):
         list(read_docs(path))
 
 

@@ -225,7 +225,9 @@ def test_a_gzip_bomb_is_refused_in_little_memory(
         capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert any(word in done.stdout for word in ("unfolds to more than", "longer than", "larger"))
+    assert any(
+        word in done.stdout for word in ("decompresses to more than", "longer than", "larger")
+    )
     assert done.stdout.count("\n") == 1
     reliability("Readers", "gzip files that unfold a thousandfold", "refused, in little memory")
 
@@ -235,7 +237,7 @@ def test_what_people_compress_is_read(tmp_path: Path) -> None:
     rows = "".join(f"1 Q0 doc{n} {n} {1 / n:.6f} tag\n" for n in range(1, 200_001))
     (tmp_path / "r.run.gz").write_bytes(gzip.compress(rows.encode()))
     assert [len(docs) for _, docs, _ in read_run(tmp_path / "r.run.gz").items()] == [200_000]
-    assert len(rows) / (tmp_path / "r.run.gz").stat().st_size < files.MOST_EXPANSION / 5
+    assert len(rows) / (tmp_path / "r.run.gz").stat().st_size < files.MAX_EXPANSION / 5
 
 
 @pytest.mark.parametrize("name", ["d.jsonl", "d.tsv", "d.csv", "d.trec", "d.txt"])

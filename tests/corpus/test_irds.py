@@ -67,7 +67,7 @@ def test_an_unknown_name_is_an_error() -> None:
 @pytest.mark.parametrize("name", ["nosuch/name", "irds:nosuch/name"])
 def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setitem(sys.modules, "ir_datasets", None)
-    with pytest.raises(InputError, match=r"pip install 'glassrank\[datasets\]'"):
+    with pytest.raises(InputError, match=r"pip install 'glassrank\[hub\]'"):
         read_docs(name)
 
 
@@ -105,7 +105,7 @@ class Failing:
         ("requests", "could not be downloaded or read: no route to host; check the connection"),
         ("mirrors", "could not be downloaded or read: .*All download sources failed"),
         ("by hand", "put its files where ir_datasets looks for them, /home/x/disk45"),
-        ("package", r"not installed: .*trec-car-tools.* pip install 'glassrank\[datasets\]'"),
+        ("package", r"not installed: .*trec-car-tools.* pip install 'glassrank\[hub\]'"),
     ],
 )
 def test_what_a_collection_lacks_is_said_and_not_that_the_disk_is_full(

@@ -404,7 +404,7 @@ def test_a_segment_elsewhere_is_not_opened(path: Path) -> None:
     outside = inside.rename(path.with_name(inside.name))
     inside.symlink_to(outside)
     before = contents(outside)
-    with pytest.raises(CorruptError, match="is not a folder of its own"):
+    with pytest.raises(CorruptError, match="is a link or a file, expected a folder"):
         Index(path)
     Index.build([Doc("a", "new")], path, overwrite=True)
     assert contents(outside) == before

@@ -127,7 +127,7 @@ def test_what_stands_in_the_way_leads_nowhere(tmp_path: Path, name: str, kind: s
 
 def test_a_name_that_is_no_name_is_refused(tmp_path: Path) -> None:
     for name in ("..", ".hidden"):
-        with pytest.raises(InputError, match="no plain name"), replace_folder(tmp_path / name):
+        with pytest.raises(InputError, match="not a plain name"), replace_folder(tmp_path / name):
             pass
 
 
@@ -144,6 +144,6 @@ def test_a_full_disk_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert read_folder(tmp_path / "model", content) == "old"
     monkeypatch.undo()
     monkeypatch.setattr(Folder, "sync", fails)
-    with pytest.raises(GlassrankError, match=r"make .*model durable.*written all the same"):
+    with pytest.raises(GlassrankError, match=r"make .*model durable.*the folder is written"):
         write(tmp_path / "model", "new")
     assert read_folder(tmp_path / "model", content) == "new"

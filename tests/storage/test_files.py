@@ -100,9 +100,9 @@ def test_an_unknown_encoding_is_refused(tmp_path: Path) -> None:
 def test_a_cut_gz_is_named(tmp_path: Path, keep: int) -> None:
     path = tmp_path / "a.txt.gz"
     path.write_bytes(gzip.compress(bytes(range(256)))[:keep])
-    with pytest.raises(InputError, match=r"a\.txt\.gz.* damaged or cut off"):
+    with pytest.raises(InputError, match=r"a\.txt\.gz.* damaged or truncated"):
         list(read_blocks(path))
-    with pytest.raises(InputError, match=r"a\.txt\.gz:\d+: .* damaged or cut off"):
+    with pytest.raises(InputError, match=r"a\.txt\.gz.* damaged or truncated"):
         list(read_lines(path, "latin-1"))
 
 
@@ -139,7 +139,7 @@ def test_after_the_rename_an_error_says_that_it_is_written(
 
     monkeypatch.setattr(os, "fsync", sync)
     with (
-        pytest.raises(GlassrankError, match="it is written all the same"),
+        pytest.raises(GlassrankError, match="the file is written"),
         atomic_write(tmp_path / "a.run") as file,
     ):
         file.write("new")

@@ -165,14 +165,18 @@ def test_another_array_is_refused_unread(folder: Folder, name: str) -> None:
     path = folder.path / "a.npy"
     np.save(path, HOSTILE[name])
     record = FileRecord(path.stat().st_size, 0)
-    with pytest.raises(CorruptError, match=r"a\.npy is damaged: expected a one-dimensional array of int64"):
+    with pytest.raises(
+        CorruptError, match=r"a\.npy is damaged: expected a one-dimensional array of int64"
+    ):
         open_array(folder, "a.npy", record, [np.int64], verify=False)
 
 
 @pytest.mark.parametrize("content", [b"", b"\x93NUMPY", b"x" * 128, b"\x93NUMPY\1\0\xff\xff" * 30])
 def test_another_file_is_refused(folder: Folder, content: bytes) -> None:
     folder.write("a.npy", content)
-    with pytest.raises(CorruptError, match=r"a\.npy is damaged: expected a one-dimensional array of int64"):
+    with pytest.raises(
+        CorruptError, match=r"a\.npy is damaged: expected a one-dimensional array of int64"
+    ):
         open_array(folder, "a.npy", FileRecord(len(content), 0), [np.int64], verify=False)
 
 

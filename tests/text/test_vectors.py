@@ -204,7 +204,7 @@ def test_a_missing_package_names_its_extra(
     monkeypatch: pytest.MonkeyPatch, package: str, call: Callable[[], object]
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(InputError, match=r"pip install 'glassrank\[vectors\]'"):
+    with pytest.raises(InputError, match=r"pip install 'glassrank\[train\]'"):
         call()
 
 

@@ -97,7 +97,7 @@ def _read(folder: Path, load: Callable[[ChecksummedFiles], SavedModel]) -> Saved
             load,
             remedy=f"the package has {' and '.join(PACKAGED)}, others come from: "
             "glassrank train CONFIG.toml",
-            unsealed=f"if an older version saved it: python -m glassrank.models.seal {folder}",
+            no_manifest=f"if an older version saved it: python -m glassrank.models.seal {folder}",
         )
 
 
@@ -163,7 +163,7 @@ def load_without_torch(files: ChecksummedFiles) -> SavedModel | None:
             if "words.ngrams" in header:  # vectors that are made of character n-grams
                 return None
             dequantized_header(header)
-            arrays = read_arrays(files.rest(WEIGHTS, file))
+            arrays = read_arrays(files.read_all(WEIGHTS, file))
         weights = Weights(arrays)
         model = family(config, weights, stored.words)
         if stored.first_stage_weight:

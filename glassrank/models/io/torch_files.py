@@ -75,7 +75,7 @@ def load_files(files: ChecksummedFiles, trusted: Collection[str] = ()) -> SavedM
                 return model
 
             model = build(make, dequantized_header(header))
-            tensors = load(files.rest(WEIGHTS, file))
+            tensors = load(files.read_all(WEIGHTS, file))
         fill(model, dequantize(tensors))
         if model.words is not None:
             model.words.check()

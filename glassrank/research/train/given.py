@@ -101,7 +101,7 @@ def read_triples(
 
 
 def _numbers(path: Path, queries: Mapping[str, int], docs: Mapping[str, int]) -> Iterator[int]:
-    for number, line in read_lines(path, longest=MAX_ROW_BYTES):
+    for number, line in read_lines(path, max_bytes=MAX_ROW_BYTES):
         if not line:
             continue
         ids = line.split("\t")
