@@ -218,7 +218,7 @@ def encode_segment(
     encoder.layout = layout
     tally = Tally(None)
     with open_index(index) as parent:
-        segment = Segment(parent, record, verify=False, seen=())
+        segment = Segment(parent, record, verify=False, checked=())
     with open_store(store) as folder, ExitStack() as stack:
         for _ in _until(_WAIT_SECONDS):
             with suppress(BusyError):  # of somebody who is taken for dead, and soon is

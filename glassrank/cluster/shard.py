@@ -124,7 +124,7 @@ class _Opened:
             path = Mirror(view.url, records[0].name).part(records, view.others)
         with wrap_os_errors(f"read the index {path}"), open_index(path) as folder:
             segments = [
-                Segment(folder, record, verify=verify, seen=None if verify else ())
+                Segment(folder, record, verify=verify, checked=None if verify else ())
                 for record in records
             ]
         self.snapshot = Snapshot(view.manifest, segments)

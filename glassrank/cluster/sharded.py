@@ -52,13 +52,13 @@ class ShardedIndex(Index):
         shards: Shards,
         *,
         verify: bool = False,
-        seen: Sequence[SegmentRecord] | None = None,
+        checked: Sequence[SegmentRecord] | None = None,
     ) -> None:
         """A `path` of another kind than this machine's is copied as far as it is needed."""
         url = as_url(path)
         self._mirror = None if url is None else Mirror(url)
         local = path if self._mirror is None else self._mirror.whole()
-        super().__init__(local, verify=verify, seen=seen)
+        super().__init__(local, verify=verify, checked=checked)
         self.shards = shards
         self._views = self.snapshot, self._divided()
 

@@ -1,13 +1,12 @@
-"""Filters by what documents have besides their texts.
+"""Filters by the metadata of documents.
 
     year>=2019      lang=en      lang in en,de            on the command line
     {"year": {">=": 2019}, "lang": ["en", "de"]}          in Python and JSON
 
-All conditions must hold. A document without the field is left out; of one that has a list there,
-one value is enough. Filters choose documents before the best k are taken, and change no score.
+All conditions must hold. A document without the field does not match; of a list, one value must
+match. Filters apply before the top k are taken, and change no score.
 
-Fields are columns, made when a filter first asks, from what is stored with every document; a search
-without a filter never comes here.
+Fields are kept as columns, which the first filter builds from the stored documents.
 """
 
 import difflib
@@ -25,12 +24,12 @@ from glassrank.errors import InputError, describe_type
 from glassrank.index.segment import Segment
 
 FilterSpec = str | Sequence[str] | Mapping[str, Any]
-"""Conditions as people and programs write them."""
+"""A filter as users write it."""
 
 MAX_CONDITIONS = 32
 MAX_VALUES = 1_000
-_LONGEST = 10_000
-_SHOWN, _SHOWN_OF = 10, 80
+_MAX_CHARS = 10_000
+_MAX_NAMES, _MAX_NAME_CHARS = 10, 80  # in messages
 
 _COMPARE = ("=", "<", "<=", ">", ">=")
 _FORMS = "'lang=en', 'year>=2019' or 'lang in en,de'"
@@ -39,27 +38,21 @@ _ONE_OF = re.compile(r"\s*([^<>=\s](?:[^<>=]*?[^<>=\s])?)\s+in\s+(.*)", re.DOTAL
 
 
 class FieldType(StrEnum):
-    """Of what can be compared. Anything else, such as an object, is there but fits nothing."""
+    """The types of values that can be compared. Others, such as objects, match nothing."""
 
     FLAG = "true and false"
     NUMBER = "numbers"
     TEXT = "texts"
     TEXT_NUMBER = "texts that are numbers"
-    """Files such as CSV have all as text. These are texts, too."""
+    """As in CSV files, where everything is text. These values are also `TEXT`."""
 
 
 class Column(NamedTuple):
-    """The values of one kind in one field. A document may have several, or none."""
+    """The values of one type in a field. A document may have several, or none."""
 
     docs: NDArray[np.int64]  # (n,)
-    places: NDArray[np.int64]  # (n,) of their values in `values`
-    values: list[Any]  # (m,) all that differ, in order
-
-    def holding(self, wanted: NDArray[np.bool_], count: int) -> NDArray[np.bool_]:
-        """Which of so many documents have a value that is wanted, by its place."""
-        mask = np.zeros(count, np.bool_)
-        mask[self.docs[wanted[self.places]]] = True
-        return mask
+    codes: NDArray[np.int64]  # (n,) indices into `values`
+    values: list[Any]  # (m,) sorted, without duplicates
 
 
 Field = dict[FieldType, Column]
@@ -68,8 +61,8 @@ Columns = dict[str, Field]
 _NUMBER = re.compile(r"[+-]?[0-9]{1,30}(\.[0-9]{0,30})?([eE][+-]?[0-9]{1,3})?", re.ASCII)
 
 
-def columns(segment: Segment) -> Columns:
-    """Of all documents, deleted ones too."""
+def build_columns(segment: Segment) -> Columns:
+    """The columns of all documents, deleted ones included."""
     rows: dict[str, dict[FieldType, tuple[list[int], list[Any]]]] = {}
     for doc in np.flatnonzero(np.diff(segment.fields.offsets)).tolist():
         for name, value in segment.metadata(doc).items():
@@ -84,7 +77,7 @@ def columns(segment: Segment) -> Columns:
 
 
 def _values(value: object) -> Iterator[tuple[FieldType, bool | float | str]]:
-    """One, or those of a list."""
+    """The typed values of a field, which may be a list."""
     for single in value if isinstance(value, list) else [value]:
         if isinstance(single, bool):
             yield FieldType.FLAG, single
@@ -97,11 +90,10 @@ def _values(value: object) -> Iterator[tuple[FieldType, bool | float | str]]:
 
 
 def _column(docs: list[int], values: list[Any]) -> Column:
-    different = sorted(set(values))
-    places = {value: place for place, value in enumerate(different)}
-    return Column(
-        np.array(docs, np.int64), np.array([places[value] for value in values], np.int64), different
-    )
+    unique = sorted(set(values))
+    code_of = {value: code for code, value in enumerate(unique)}
+    codes = np.array([code_of[value] for value in values], np.int64)
+    return Column(np.array(docs, np.int64), codes, unique)
 
 
 def as_number(text: str) -> float | None:
@@ -113,15 +105,15 @@ def as_number(text: str) -> float | None:
 
 
 class Value(NamedTuple):
-    """What is compared with. One that was `written` as a text may mean a number, or true."""
+    """The value of a condition. An `untyped` one is text that may mean a number, or true."""
 
     type: str
     value: bool | float | str
-    written: bool = False
+    untyped: bool = False
 
 
 class Condition(NamedTuple):
-    """One of the values, at least, compares well."""
+    """At least one of the values compares as asked."""
 
     field: str
     compare: str
@@ -142,28 +134,32 @@ def parse_filter(given: FilterSpec) -> Filter:
         given = [given]
     if isinstance(given, Mapping):
         conditions = tuple(
-            condition for field, asked in given.items() for condition in _asked(field, asked)
+            condition for field, value in given.items() for condition in _parse_field(field, value)
         )
     elif isinstance(given, Sequence) and all(isinstance(text, str) for text in given):
-        conditions = tuple(map(_written, given))
+        conditions = tuple(map(_parse_text, given))
     else:
-        raise InputError(
+        raise _bad_filter(
             'a filter is {"field": value}, or texts such as '
             + f"{_FORMS}, not {describe_type(given)}"
         )
     if len(conditions) > MAX_CONDITIONS or any(
         len(each.values) > MAX_VALUES for each in conditions
     ):
-        raise InputError(
-            f"a filter has at most {MAX_CONDITIONS} conditions, of {MAX_VALUES:,} values each"
+        raise _bad_filter(
+            f"a filter has at most {MAX_CONDITIONS} conditions of {MAX_VALUES:,} values each"
         )
     return conditions
 
 
-def _written(text: str) -> Condition:
-    """From the command line, where all is text."""
-    if len(text) > _LONGEST:
-        raise InputError(f"a condition has at most {_LONGEST:,} characters, not {len(text):,}")
+def _bad_filter(message: str) -> InputError:
+    return InputError(message, code="bad_filter")
+
+
+def _parse_text(text: str) -> Condition:
+    """A condition of the command line, where values are untyped."""
+    if len(text) > _MAX_CHARS:
+        raise _bad_filter(f"a condition has at most {_MAX_CHARS:,} characters, not {len(text):,}")
     if parts := _ONE_OF.fullmatch(text):
         field, listed = parts.groups()
         values = [value.strip() for value in listed.split(",")]
@@ -172,104 +168,101 @@ def _written(text: str) -> Condition:
         field, compare, value = parts.groups()
         compare = "=" if compare == "==" else compare
         return Condition(field, compare, (Value("text", value.strip(), True),))
-    raise InputError(f"{text[:80]!r} is no condition; write one as {_FORMS}")
+    raise _bad_filter(f"{text[:80]!r} is not a condition; write one as {_FORMS}")
 
 
-def _asked(field: object, asked: object) -> list[Condition]:
-    """From Python or JSON, where a value has its kind."""
+def _parse_field(field: object, value: object) -> list[Condition]:
+    """The conditions of a field in Python or JSON, where values have types."""
     if not isinstance(field, str):
-        raise InputError(f"a filter names fields by texts, not by {describe_type(field)}")
-    if not isinstance(asked, Mapping):
-        return [_compared(field, "in" if isinstance(asked, list | tuple | set) else "=", asked)]
-    if not asked:
-        raise InputError(f'the filter of {field!r} is empty; expected such as {{">=": 2019}}')
-    return [_compared(field, compare, value) for compare, value in asked.items()]
+        raise _bad_filter(f"the name of a field is a text, not {describe_type(field)}")
+    if not isinstance(value, Mapping):
+        compare = "in" if isinstance(value, list | tuple | set) else "="
+        return [_parse_comparison(field, compare, value)]
+    if not value:
+        raise _bad_filter(f'the filter of {field!r} is empty; expected such as {{">=": 2019}}')
+    return [_parse_comparison(field, compare, single) for compare, single in value.items()]
 
 
-def _compared(field: str, compare: object, value: object) -> Condition:
+def _parse_comparison(field: str, compare: object, value: object) -> Condition:
     if compare == "in" and isinstance(value, list | tuple | set | frozenset):
-        return Condition(field, "=", tuple(_value(field, single) for single in value))
+        return Condition(field, "=", tuple(_parse_value(field, single) for single in value))
     if compare == "in" or not isinstance(compare, str) or compare not in _COMPARE:
         known = ", ".join([*_COMPARE, "in, with a list"])
-        raise InputError(
+        raise _bad_filter(
             f"the filter of {field!r} cannot compare by {compare!r}; known are {known}"
         )
-    return Condition(field, compare, (_value(field, value),))
+    return Condition(field, compare, (_parse_value(field, value),))
 
 
-def _value(field: str, value: object) -> Value:
+def _parse_value(field: str, value: object) -> Value:
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, bool | str | int) or (isinstance(value, float) and isfinite(value)):
         return Value(type(value).__name__, value)  # True and 1 are equal, and not the same
-    raise InputError(
+    raise _bad_filter(
         f"the filter of {field!r} takes numbers, texts, true and false, not {describe_type(value)}"
     )
 
 
-Reading = tuple[FieldType, Any]
-"""As what a value is looked for."""
+TypedValue = tuple[FieldType, Any]
 
 
-def masks(where: Filter, parts: Sequence[tuple[Columns, int]]) -> list[NDArray[np.bool_]]:
-    """Which documents are chosen of each part: its columns, and how many documents it has."""
-    chosen = [np.ones(count, np.bool_) for _, count in parts]
+def compute_masks(where: Filter, parts: Sequence[tuple[Columns, int]]) -> list[NDArray[np.bool_]]:
+    """The matching documents of each part, given as its columns and its number of documents."""
+    masks = [np.ones(count, np.bool_) for _, count in parts]
     for condition in where:
-        readings = _meant(condition, [columns for columns, _ in parts])
-        for mask, (columns, count) in zip(chosen, parts, strict=True):
-            field = columns.get(condition.field, {})
-            mask &= _holds(field, condition.compare, readings, count)
-    return chosen
+        wanted = _resolve(condition, [columns for columns, _ in parts])
+        for mask, (columns, _) in zip(masks, parts, strict=True):
+            mask &= _match(columns.get(condition.field, {}), condition.compare, wanted, len(mask))
+    return masks
 
 
-def _meant(condition: Condition, parts: Sequence[Columns]) -> list[Reading]:
-    """What is looked for, by what the field holds anywhere. A field that no document has, or never
-    in this kind, is a mistake, and no empty result."""
+def _resolve(condition: Condition, parts: Sequence[Columns]) -> list[TypedValue]:
+    """The values to compare with, in the types that the field has. An unknown field, or a type that
+    it does not have, is an error instead of an empty result."""
     fields = sorted({field for columns in parts for field in columns})
     if condition.field not in fields:
-        near = difflib.get_close_matches(condition.field[:_SHOWN_OF], fields, n=1)
-        there = f"did you mean {near[0]!r}?" if near else f"there is {', '.join(fields[:_SHOWN])}"
+        near = difflib.get_close_matches(condition.field[:_MAX_NAME_CHARS], fields, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(fields[:_MAX_NAMES])}"
         if not fields:
-            there = "documents have none here but title, text and source"
-        raise InputError(f"no document has a field {condition.field[:_SHOWN_OF]!r}; {there}")
-    held = {kind for columns in parts for kind in columns.get(condition.field, {})}
-    meant: list[Reading] = []
+            hint = "documents have only title, text and source"
+        raise _bad_filter(f"no document has a field {condition.field[:_MAX_NAME_CHARS]!r}; {hint}")
+    types = {kind for columns in parts for kind in columns.get(condition.field, {})}
+    resolved: list[TypedValue] = []
     for value in condition.values:
-        readings = [each for each in _readings(condition.compare, value) if each[0] in held]
-        if not readings:
-            known = " and ".join(
-                kind for kind in FieldType if kind in held - {FieldType.TEXT_NUMBER}
+        typed = [each for each in _possible_types(condition.compare, value) if each[0] in types]
+        if not typed:
+            types.discard(FieldType.TEXT_NUMBER)
+            known = " and ".join(kind for kind in FieldType if kind in types)
+            raise _bad_filter(
+                f"{condition.field!r} has {known or 'no values that can be compared'}; it cannot "
+                f"be compared by {condition.compare} with {repr(value.value)[:_MAX_NAME_CHARS]}"
             )
-            raise InputError(
-                f"{condition.field!r} holds {known or 'nothing that can be compared'}; it cannot "
-                f"be compared by {condition.compare} with {repr(value.value)[:_SHOWN_OF]}"
-            )
-        if any(kind is FieldType.TEXT_NUMBER for kind, _ in readings):
-            readings = [each for each in readings if each[0] is not FieldType.TEXT]
-        meant += readings
-    return meant
+        if any(kind is FieldType.TEXT_NUMBER for kind, _ in typed):
+            typed = [each for each in typed if each[0] is not FieldType.TEXT]
+        resolved += typed
+    return resolved
 
 
-def _holds(
-    field: Field, compare: str, readings: Sequence[Reading], count: int
+def _match(
+    field: Field, compare: str, wanted: Sequence[TypedValue], count: int
 ) -> NDArray[np.bool_]:
-    """Which documents of a part have one of the values."""
-    wanted = {kind: np.zeros(len(column.values), np.bool_) for kind, column in field.items()}
-    for kind, value in readings:
-        if kind in field:
-            wanted[kind][_fitting(field[kind].values, compare, value)] = True
+    """The documents of a part with one of the values."""
     mask = np.zeros(count, np.bool_)
-    for kind, places in wanted.items():
-        if places.any():
-            mask |= field[kind].holding(places, count)
+    for kind, column in field.items():
+        matches = np.zeros(len(column.values), np.bool_)
+        for wanted_kind, value in wanted:
+            if wanted_kind is kind:
+                matches[_find_range(column.values, compare, value)] = True
+        mask[column.docs[matches[column.codes]]] = True
     return mask
 
 
-def _readings(compare: str, value: Value) -> list[Reading]:
-    """As what a value may be looked for. What was written may be a number or a flag as well as a
-    text; in a range, texts that are numbers are numbers before they are texts."""
+def _possible_types(compare: str, value: Value) -> list[TypedValue]:
+    """The types that a value may have. An untyped one may be a number, a flag or a text; in a
+    range, a text that is a number counts as a number first."""
     given = value.value
-    if not value.written:
+    if not value.untyped:
         if isinstance(given, bool):
             return [(FieldType.FLAG, given)] if compare == "=" else []
         if isinstance(given, str):
@@ -277,17 +270,17 @@ def _readings(compare: str, value: Value) -> list[Reading]:
         return [(FieldType.NUMBER, given), (FieldType.TEXT_NUMBER, given)]
     text = str(given)
     number = as_number(text)
-    readings: list[Reading] = [] if number is None else [(FieldType.NUMBER, number)]
+    typed: list[TypedValue] = [] if number is None else [(FieldType.NUMBER, number)]
     if compare != "=" and number is not None:
-        readings.append((FieldType.TEXT_NUMBER, number))
-    readings.append((FieldType.TEXT, text))
+        typed.append((FieldType.TEXT_NUMBER, number))
+    typed.append((FieldType.TEXT, text))
     if compare == "=" and text.lower() in ("true", "false"):
-        readings.append((FieldType.FLAG, text.lower() == "true"))
-    return readings
+        typed.append((FieldType.FLAG, text.lower() == "true"))
+    return typed
 
 
-def _fitting(values: list[Any], compare: str, wanted: Any) -> slice:
-    """The places of values, which are in order, that compare so."""
+def _find_range(values: list[Any], compare: str, wanted: Any) -> slice:
+    """The range of sorted values that compare as asked."""
     before, after = bisect_left(values, wanted), bisect_right(values, wanted)
     return {
         "=": slice(before, after),

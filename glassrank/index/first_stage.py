@@ -1,8 +1,7 @@
-"""A first stage of any kind: what it is asked, how its answer is waited for, and how candidates of
-several are one list, by their ranks or by their scores.
+"""First stages of any kind: their protocol, calls with a deadline, and fusion of several.
 
-An index of ours is one among others. Anything that has `search` is a first stage, anything that has
-`fetch` a source of documents; `glassrank/integrations/` has both for other people's engines.
+Any object with `search` is a first stage, any object with `fetch` a source of documents. `Index` is
+one of them; `glassrank/integrations/` has both for other engines.
 """
 
 import threading
@@ -21,14 +20,14 @@ Result = TypeVar("Result")
 
 
 class ScoredIds(NamedTuple):
-    """What a first stage finds, best first."""
+    """Candidates, best first."""
 
     ids: Sequence[Any]
     scores: Sequence[float]
 
 
 class CandidateIds(NamedTuple):
-    """The same of one that may have no scores: then its order says nothing."""
+    """Candidates of a first stage that may have no scores: then their order means nothing."""
 
     ids: Sequence[Any]
     scores: Sequence[float] | None
@@ -36,31 +35,31 @@ class CandidateIds(NamedTuple):
 
 @runtime_checkable
 class FirstStage(Protocol):
-    """Finds candidates. With a budget it is asked in a thread of its own, which is left behind if
-    no answer comes in time."""
+    """Finds candidates. With a budget it is called in its own thread, which is abandoned if it does
+    not answer in time."""
 
     def search(self, query: str, k: int) -> tuple[Sequence[Any], Sequence[float] | None]:
-        """Ids of at most k documents, and their scores, best first. With None for scores they are
-        in no order: a `TextPipeline` then ranks their texts by BM25."""
+        """Ids of at most k documents, and their scores, best first. If the scores are None, the
+        order means nothing, and a `TextPipeline` ranks the texts by BM25."""
 
 
 @runtime_checkable
 class DocSource(Protocol):
-    """Has the documents that a first stage finds."""
+    """Reads the documents that a first stage finds."""
 
     def fetch(self, doc_ids: Sequence[Any]) -> Iterable[str | Mapping[str, Any] | Doc]:
-        """One for each id, in their order: its text, or a dict with a `text`, or a `Doc`."""
+        """A text, a dict with a `text`, or a `Doc` for each id, in their order."""
 
 
 class IndexFirstStage:
-    """An index of ours as a first stage, to be fused with another, or for its documents."""
+    """An `Index` as a first stage, for fusion with another, or as a source of documents."""
 
     def __init__(self, index: Index, method: str | Method = "bm25") -> None:
         self._index = index
         self._method = method
 
     def search(self, query: str, k: int) -> ScoredIds:
-        """The best k, by the method that was chosen."""
+        """The top k."""
         hits = self._index.search(query, k, self._method)
         return ScoredIds([hit.doc_id for hit in hits], [hit.score for hit in hits])
 
@@ -70,38 +69,37 @@ class IndexFirstStage:
 
 
 def retrieve(first_stage: FirstStage, query: str, k: int, deadline: Deadline = NEVER) -> ScoredIds:
-    """The candidates of one query, best first; one sentence where the first stage fails, is late,
-    or answers what cannot be ranked."""
+    """The candidates of a query, best first. Raises an error if the first stage fails, is late, or
+    returns what cannot be ranked."""
     ids, scores = retrieve_ids(first_stage, query, k, deadline)
     if scores is None:
-        raise InputError(
-            f"{_name(first_stage)} answered without scores; only a TextPipeline can do without"
-        )
+        raise _bad_answer(first_stage, "no scores, which only a TextPipeline accepts")
     return ScoredIds(ids, scores)
 
 
 def retrieve_ids(
     first_stage: FirstStage, query: str, k: int, deadline: Deadline = NEVER
 ) -> CandidateIds:
-    """The same, where it may do without scores."""
-    name = _name(first_stage)
-    answer = call_by_deadline(name, lambda: first_stage.search(query, k), deadline)
+    """As `retrieve`, but scores may be missing."""
+    answer = call_by_deadline(_name(first_stage), lambda: first_stage.search(query, k), deadline)
     try:
         given, values = answer
         ids = list(given)[:k]
         scores = None if values is None else [float(score) for score in list(values)[:k]]
     except (TypeError, ValueError):
-        raise InputError(
-            f"{name} answered with {describe_type(answer)}, not with ids, scores"
-        ) from None
-    if scores is not None:
-        if len(ids) != len(scores):
-            raise InputError(f"{name} answered with {len(ids)} ids and {len(scores)} scores")
-        if not all(map(isfinite, scores)):
-            raise InputError(f"{name} answered with a score that is no number")
+        problem = f"{describe_type(answer)}, expected (ids, scores)"
+        raise _bad_answer(first_stage, problem) from None
+    if scores is not None and len(ids) != len(scores):
+        raise _bad_answer(first_stage, f"{len(ids)} ids and {len(scores)} scores")
+    if not all(map(isfinite, scores or ())):
+        raise _bad_answer(first_stage, "a score that is not a finite number")
     if len(set(ids)) < len(ids):
-        raise InputError(f"{name} answered with the same id twice; each document may come once")
+        raise _bad_answer(first_stage, "the same id twice; each document may appear once")
     return CandidateIds(ids, scores)
+
+
+def _bad_answer(first_stage: FirstStage, problem: str) -> InputError:
+    return InputError(f"{_name(first_stage)} returned {problem}", code="first_stage_failed")
 
 
 def _name(first_stage: FirstStage) -> str:
@@ -109,16 +107,16 @@ def _name(first_stage: FirstStage) -> str:
 
 
 def call_by_deadline(name: str, call: Callable[[], Result], deadline: Deadline) -> Result:
-    """What somebody else's code answers by the deadline. Nothing stops it if it is late, but nobody
-    waits for it either."""
+    """Returns the result of other people's code, or raises a `LateError` at the deadline. The code
+    then goes on in its thread, but nobody waits for it."""
     if isinf(deadline.at):
-        return _explained(name, call)
+        return _wrap_errors(name, call)
     left = deadline.remaining()
     future: Future[Result] = Future()
 
     def work() -> None:
         try:
-            future.set_result(_explained(name, call))
+            future.set_result(_wrap_errors(name, call))
         except BaseException as error:
             future.set_exception(error)
 
@@ -128,23 +126,24 @@ def call_by_deadline(name: str, call: Callable[[], Result], deadline: Deadline) 
         return future.result(max(left, 0.0) / 1e3)
     except TimeoutError:
         raise LateError(
-            f"{name} did not answer in time; allow more, or see whether it is running"
+            f"{name} did not answer in time; allow more time, or check that it is running"
         ) from None
 
 
-def _explained(name: str, call: Callable[[], Result]) -> Result:
+def _wrap_errors(name: str, call: Callable[[], Result]) -> Result:
     try:
         return call()
     except GlassrankError:
         raise
     except Exception as error:
         raise GlassrankError(
-            f"{name} failed ({type(error).__name__}: {error}); see whether it is running"
+            f"{name} failed ({type(error).__name__}: {error}); check that it is running",
+            code="first_stage_failed",
         ) from error
 
 
 _RANK_CONSTANT = 60.0
-"""As in the paper, where any number near it does as well."""
+"""As in the paper; values near it work as well."""
 
 
 def reciprocal_rank_fusion(
@@ -152,7 +151,7 @@ def reciprocal_rank_fusion(
     weights: Sequence[float] | None = None,
     constant: float = _RANK_CONSTANT,
 ) -> ScoredIds:
-    """The sum of weight / (constant + rank) over the lists that have a document.
+    """Scores a document by the sum of weight / (constant + rank) over the lists that contain it.
 
     G. V. Cormack, C. L. A. Clarke, S. Büttcher, "Reciprocal rank fusion", SIGIR 2009.
 
@@ -162,7 +161,7 @@ def reciprocal_rank_fusion(
     columns = [
         ScoredIds(ids, [1 / (constant + n) for n in range(1, len(ids) + 1)]) for ids in lists
     ]
-    return _summed(columns, weights)
+    return _sum_scores(columns, weights)
 
 
 def weighted_sum(
@@ -171,20 +170,20 @@ def weighted_sum(
     *,
     rescale: bool = True,
 ) -> ScoredIds:
-    """The weighted sum of scores; a list that lacks a document adds nothing. With `rescale` each
-    list's scores go from 0, its last, to 1, its first: else theirs must be of one scale.
+    """Scores a document by the weighted sum of its scores; a list without it adds nothing. With
+    `rescale` the scores of each list are scaled to 0 to 1; otherwise they must be comparable.
 
     >>> weighted_sum([(["a", "b"], [9.0, 3.0]), (["b"], [0.7])], [1, 2])
     ScoredIds(ids=['b', 'a'], scores=[2.0, 1.0])
     """
-    return _summed(
-        [ScoredIds(ids, _rescaled(scores) if rescale else scores) for ids, scores in lists],
+    return _sum_scores(
+        [ScoredIds(ids, _rescale(scores) if rescale else scores) for ids, scores in lists],
         weights,
     )
 
 
 class Hybrid:
-    """Several first stages as one: each is asked in its turn, and the answers are fused."""
+    """Fuses several first stages; they are called one after another."""
 
     def __init__(
         self,
@@ -193,16 +192,16 @@ class Hybrid:
         by: Literal["rank", "score"] = "rank",
         weights: Sequence[float] | None = None,
     ) -> None:
-        """By rank, `reciprocal_rank_fusion`; by score, `weighted_sum`."""
+        """`by` rank: `reciprocal_rank_fusion`; by score: `weighted_sum`."""
         if by not in ("rank", "score"):
             raise InputError(f"candidates are fused by 'rank' or by 'score', not {by!r}")
         self._first_stages = list(first_stages)
         self._by = by
         self._weights = weights
-        _weights(self._first_stages, weights)
+        _check_weights(self._first_stages, weights)
 
     def search(self, query: str, k: int) -> ScoredIds:
-        """The best k of what all have found, k each."""
+        """The top k of the fused top k of all."""
         lists = [retrieve(first_stage, query, k) for first_stage in self._first_stages]
         if self._by == "rank":
             fused = reciprocal_rank_fusion([ids for ids, _ in lists], self._weights)
@@ -211,17 +210,17 @@ class Hybrid:
         return ScoredIds(fused.ids[:k], fused.scores[:k])
 
 
-def _summed(lists: Sequence[ScoredIds], weights: Sequence[float] | None) -> ScoredIds:
-    """Best first; equal sums in the order in which they first came."""
+def _sum_scores(lists: Sequence[ScoredIds], weights: Sequence[float] | None) -> ScoredIds:
+    """Best first; equal sums in the order of their first occurrence."""
     sums: dict[Any, float] = {}
-    for (ids, scores), weight in zip(lists, _weights(lists, weights), strict=True):
+    for (ids, scores), weight in zip(lists, _check_weights(lists, weights), strict=True):
         for doc_id, score in zip(ids, scores, strict=True):
             sums[doc_id] = sums.get(doc_id, 0.0) + weight * score
     best = sorted(sums, key=lambda doc_id: -sums[doc_id])
     return ScoredIds(best, [sums[doc_id] for doc_id in best])
 
 
-def _weights(lists: Sequence[Any], weights: Sequence[float] | None) -> Sequence[float]:
+def _check_weights(lists: Sequence[Any], weights: Sequence[float] | None) -> Sequence[float]:
     if weights is None:
         return [1.0] * len(lists)
     if len(weights) != len(lists):
@@ -229,6 +228,6 @@ def _weights(lists: Sequence[Any], weights: Sequence[float] | None) -> Sequence[
     return weights
 
 
-def _rescaled(scores: Sequence[float]) -> list[float]:
+def _rescale(scores: Sequence[float]) -> list[float]:
     low, high = min(scores, default=0.0), max(scores, default=0.0)
     return [(score - low) / (high - low) if high > low else 1.0 for score in scores]

@@ -1,4 +1,4 @@
-"""The index: documents in, rankings out."""
+"""The index: add, delete, search and read documents."""
 
 import copy
 import time
@@ -27,15 +27,15 @@ from glassrank.types import Doc, Hit, Query, Ranking, Run
 
 
 class ChangeCounts(NamedTuple):
-    """How many documents were added to an index, and how many deleted."""
+    """The numbers of documents added to an index and deleted from it."""
 
     added: int
     deleted: int
 
 
 class Index:
-    """A folder of segments. Searching is safe from any number of threads and processes; one
-    process at a time may change it, and readers see a change whole, when they `refresh`.
+    """A folder of segments. Any number of threads and processes may search it; one process at a
+    time may change it, and readers see the complete change after `refresh`.
 
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
@@ -51,13 +51,13 @@ class Index:
         path: str | Path,
         *,
         verify: bool = True,
-        seen: Sequence[SegmentRecord] | None = None,
+        checked: Sequence[SegmentRecord] | None = None,
     ) -> None:
-        """Opens an index. `verify` reads every byte once and compares checksums; without it only
-        sizes are compared, which is enough for one's own. With `seen`, the numbers of segments that
-        are not among it are looked at, since compiled code relies on them."""
+        """Opens an index. `verify` reads every byte and compares checksums; without it only sizes
+        are compared, which is enough for your own indexes. With `checked`, the values of all other
+        segments are checked, since compiled code relies on them."""
         self.path = Path(path)
-        self._move_to(Snapshot.open(self.path, verify=verify, seen=seen))
+        self._move_to(Snapshot.open(self.path, verify=verify, checked=checked))
 
     def _move_to(self, snapshot: Snapshot) -> None:
         made_with, analyzer = (
@@ -67,13 +67,14 @@ class Index:
         if analyzer.name != made_with:
             raise InputError(
                 f"{self.path} was made with the analyzer {made_with!r}, this version has "
-                f"{analyzer.name!r}; build the index again"
+                f"{analyzer.name!r}; build the index again",
+                code="wrong_version",
             )
         self._snapshot, self._analyzer = snapshot, analyzer
 
     @classmethod
     def from_snapshot(cls, path: str | Path, snapshot: Snapshot) -> "Index":
-        """One that is open already, or a part of one."""
+        """An index of an open snapshot, or of a part of one."""
         index = cls.__new__(cls)
         index.path = Path(path)
         index._move_to(snapshot)
@@ -88,28 +89,28 @@ class Index:
         overwrite: bool = False,
         language: str = "en",
     ) -> "Index":
-        """Makes an index of documents, as one segment. A dict has the fields of a line of JSONL;
-        what has no id, as a text, is called by its place among them, from 0 on. `language` is
-        theirs, and that of queries: `de`, `fr`, `ja`, …, or `auto` where each has its own."""
+        """Builds an index of documents, as one segment. A dict has the fields of a line of JSONL;
+        a document without an id, such as a text, gets its position from 0 as id. `language` is the
+        language of documents and queries: `de`, `fr`, `ja`, …, or `auto` if documents differ."""
         path = Path(path)
         analyzer = get_analyzer(language)
         check_target(path, overwrite=overwrite)
         with locate_duplicates(docs), open_writer(path, create=Manifest(analyzer.name)) as writer:
-            if not writer.add(_docs_from(docs)):
+            if not writer.add(_to_docs(docs)):
                 raise InputError("there are no documents to index; check the input")
         with _committed(path):
             return cls(path, verify=False)
 
     def add(self, docs: Iterable[Doc | Mapping[str, Any] | str], *, replace: bool = False) -> int:
-        """Adds documents; with `replace`, those whose ids are there already take their place."""
+        """Adds documents; with `replace`, they replace documents with the same ids."""
         return self.change(add=docs, replace=replace).added
 
     def delete(self, doc_ids: Iterable[str]) -> int:
-        """Deletes documents by id. Scores are at once as if they had never been there."""
+        """Deletes documents by id. Statistics and scores change at once."""
         return self.change(delete=doc_ids).deleted
 
     def merge(self) -> None:
-        """Rewrites all segments as one, and gives back the room of deleted documents."""
+        """Merges all segments into one, and frees the space of deleted documents."""
         self.change(merge=True)
 
     def change(
@@ -120,10 +121,10 @@ class Index:
         replace: bool = False,
         merge: bool = False,
     ) -> ChangeCounts:
-        """First deletes, then adds, then merges, and all of it at once or nothing."""
+        """Deletes, then adds, then merges, in one atomic change."""
         with locate_duplicates(add), open_writer(self.path) as writer:
             deleted = writer.delete(delete)
-            added = 0 if add is None else writer.add(_docs_from(add), replace_existing=replace)
+            added = 0 if add is None else writer.add(_to_docs(add), replace_existing=replace)
             if merge:
                 writer.merge()
             elif add is not None:
@@ -133,15 +134,15 @@ class Index:
         return ChangeCounts(added, deleted)
 
     def refresh(self, *, verify: bool = False) -> bool:
-        """Moves on to the newest state, and says whether there was one. New segments' numbers are
-        looked at, and with `verify` all checksums.
+        """Opens the newest state; returns whether there was one. The values of new segments are
+        checked, and with `verify` all checksums.
 
-        Searches that are running finish on the state they began with.
+        Running searches finish on the state they began with.
         """
         with wrap_os_errors(f"read the index {self.path}"):
             if read_manifest(self.path).state == self._snapshot.manifest.state:
                 return False
-        self._move_to(Snapshot.open(self.path, verify=verify, seen=self._snapshot.records))
+        self._move_to(Snapshot.open(self.path, verify=verify, checked=self._snapshot.records))
         return True
 
     def search(
@@ -152,8 +153,8 @@ class Index:
         *,
         where: FilterSpec | None = None,
     ) -> Ranking:
-        """One query. `method` is `bm25`, `ql`, `bm25+rm3` or `ql+rm3`, with parameters if need be:
-        `bm25(k1=1.2,b=0.75)`. With `where`, among the documents that fit it:
+        """Searches one query. `method` is `bm25`, `ql`, `bm25+rm3` or `ql+rm3`, with optional
+        parameters: `bm25(k1=1.2,b=0.75)`. `where` filters documents:
         `{"year": {">=": 2019}, "lang": ["en", "de"]}`."""
         started = time.perf_counter()
         snapshot = self._snapshot
@@ -177,12 +178,11 @@ class Index:
         *,
         where: FilterSpec | None = None,
     ) -> Run:
-        """Many queries at once, on all cores unless `threads` says otherwise; `where` as in
-        `search`."""
+        """Searches many queries, on all cores by default; `where` as in `search`."""
         snapshot = self._snapshot
         texts = [query.text for query in queries]
         tops = self._run(texts, depth, method, snapshot, threads, where=where)
-        # Many queries find the same documents: each id is read once.
+        # Queries share documents: read each id once.
         numbers = np.unique(np.concatenate([np.empty(0, np.int64), *(top.docs for top in tops)]))
         ids = {number: snapshot.doc_id(number) for number in numbers.tolist()}
         return Run.from_rows(
@@ -200,15 +200,15 @@ class Index:
         *,
         where: FilterSpec | None = None,
     ) -> list[TopK]:
-        """The same as numbers: what the second stage starts from. See `Snapshot.doc`."""
+        """Document numbers and scores, for re-ranking. `Snapshot.doc` reads a document."""
         return self._run(queries, k, method, self._snapshot, threads, deadline, where)
 
     def terms(self, query: str) -> list[str]:
-        """What is looked for: words without endings, and without those that are in every text."""
+        """The analyzed terms of a query: stems, without stop words."""
         return self._analyzer(query)
 
     def dropped_terms(self, query: str) -> list[str]:
-        """The terms of a query that are too common to be looked for by a deadline, if any."""
+        """The terms that a search with a deadline leaves out because they are too frequent."""
         terms = dict.fromkeys(self._analyzer(query), 1.0)
         kept = drop_high_df_terms(self._snapshot, terms)
         return [term for term in terms if term not in kept]
@@ -224,7 +224,7 @@ class Index:
         where: FilterSpec | None = None,
     ) -> list[TopK]:
         if k < 1:
-            raise InputError(f"at least one result must be asked for, not {k}")
+            raise InputError(f"k must be a positive integer, not {k}")
         if where is not None and (conditions := parse_filter(where)):
             snapshot = snapshot.with_filter(conditions)
         parsed = parse_method(method) if isinstance(method, str) else method
@@ -241,45 +241,46 @@ class Index:
         threads: int | None,
         deadline: Deadline,
     ) -> list[TopK]:
+        """Overridden for an index in shards."""
         return run_method(snapshot, queries, k, method, threads, deadline)
 
     def doc(self, doc_id: str, characters: int | None = None) -> Doc:
-        """A stored document, with all of its text or its first so many characters."""
+        """A stored document, with its whole text or the first `characters` of it."""
         snapshot = self._snapshot
         number = snapshot.find(doc_id)
         if number < 0:
-            raise InputError(f"no document of {self.path} has the id {doc_id!r}")
+            raise InputError(f"no document of {self.path} has the id {doc_id!r}", code="not_found")
         return snapshot.doc(number, characters)
 
     def docs(self) -> Iterator[Doc]:
-        """All documents that are not deleted."""
+        """All live documents."""
         return self._snapshot.docs()
 
     def snippets(self, query: str) -> SnippetMaker:
-        """Makes of texts the parts that show best why they were found."""
+        """Makes the snippets of texts for a query."""
         return SnippetMaker(query, self._analyzer)
 
     def snippet_function(self, query: str) -> Callable[[str, tuple[int, int] | None], str]:
-        """What makes a hit's snippet of its text and passage."""
+        """A function that makes the snippet of a hit from its text and passage."""
         return partial(make_snippet, query, self._analyzer)
 
     def pin(self) -> "Index":
-        """The index as it is now, and stays: all that is read from it belongs together."""
+        """A copy that stays at the present state."""
         return copy.copy(self)
 
     @property
     def language(self) -> str:
-        """Of its documents: `en`, `de`, …, or `auto` where each has its own."""
+        """The language of its documents: `en`, `de`, …, or `auto`."""
         return self._analyzer.language
 
     @property
     def analyzer(self) -> Analyzer:
-        """Makes terms of queries."""
+        """The analyzer of its documents and queries."""
         return self._analyzer
 
     @property
     def snapshot(self) -> Snapshot:
-        """The index as it was read last."""
+        """The state of the index that was opened last."""
         return self._snapshot
 
     @property
@@ -289,7 +290,7 @@ class Index:
 
     @property
     def generation(self) -> int:
-        """Counts the changes to the index."""
+        """The number of changes to the index."""
         return self._snapshot.manifest.generation
 
     def __len__(self) -> int:
@@ -302,48 +303,51 @@ class Index:
         return f"Index({str(self.path)!r}: {len(self)} documents)"
 
 
-def _docs_from(given: Iterable[Doc | Mapping[str, Any] | str]) -> Iterator[Doc]:
-    from glassrank.corpus.records import to_docs  # who only searches does not wait for it
+def _to_docs(given: Iterable[Doc | Mapping[str, Any] | str]) -> Iterator[Doc]:
+    from glassrank.corpus.records import to_docs  # a search does not need it
 
     return to_docs(given)
 
 
 def check_target(path: Path, *, overwrite: bool) -> None:
-    """Whether an index may be built here: nothing else is there, or it may be overwritten."""
+    """Raises an error if no index may be built here."""
     with wrap_os_errors(f"write the index {path}", UNCHANGED):
         there = _names(path)
     if MANIFEST_FILE in there and not overwrite:
         raise InputError(
-            f"{path} holds an index already; add to it, or overwrite it, or choose another name"
+            f"{path} is an index already; add to it, overwrite it, or choose another name",
+            code="already_exists",
         )
     check_is_index(path, there)
 
 
 def _names(path: Path) -> list[str]:
-    """What lies in a folder, which need not be there yet."""
+    """The entries of a folder; none if it does not exist."""
     try:
         with Folder.open(path) as folder:
             return folder.names()
     except FileNotFoundError:
         return []
     except NotADirectoryError:
-        if not path.exists():  # what should hold it is a file
+        if not path.exists():  # its parent is a file
             raise
-        raise InputError(f"{path} is something else than an index; choose another name") from None
+        message = f"{path} is not an index; choose another name"
+        raise InputError(message, code="already_exists") from None
 
 
 @contextmanager
 def _committed(path: Path) -> Iterator[None]:
-    """What fails from here on does not undo the change, and the error says so."""
+    """Says in errors that the change was made: what fails from here on does not undo it."""
     try:
         yield
     except GlassrankError as error:
-        raise GlassrankError(f"the change to {path} is in, but then: {error}") from error
+        message = f"the change to {path} was made, but then: {error}"
+        raise GlassrankError(message, code=error.code) from error
 
 
 @contextmanager
 def locate_duplicates(docs: Iterable[Any] | None) -> Iterator[None]:
-    """Names the lines of a duplicate id, if the documents come from somewhere that can tell."""
+    """Adds the lines of a duplicate id to the error, if the documents come from files."""
     try:
         yield
     except DuplicateIdError as error:

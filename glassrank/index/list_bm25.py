@@ -1,7 +1,7 @@
-"""BM25 over a list of texts that is in no index: the order in which models read it.
+"""BM25 over a list of texts without an index: the order in which models read it.
 
-The statistics are the list's own, the analysis and the formula are the first stage's. A text's
-length is counted in characters, which ranks as well as terms and needs no word but the query's.
+Statistics are those of the list; analysis and formula are those of the first stage. Lengths are in
+characters, which ranks as well as tokens and needs no analysis of the texts.
 """
 
 from collections import Counter
@@ -16,20 +16,20 @@ from glassrank.index.snippets import SnippetMaker, make_snippet
 from glassrank.text import EnglishAnalyzer
 from glassrank.text.analysis import Analyzer
 
-ENGLISH = EnglishAnalyzer()  # it remembers the stems of words from one list to the next
+ENGLISH = EnglishAnalyzer()  # shared, because it caches stems
 
 
 def snippet_function(
     query: str, analyzer: Analyzer = ENGLISH
 ) -> Callable[[str, tuple[int, int] | None], str]:
-    """What makes the snippet of a text of a list."""
+    """A function that makes the snippet of a text from its passage."""
     return partial(make_snippet, query, analyzer)
 
 
 def rank_by_bm25(
     query: str, texts: Sequence[str], method: BM25 | None = None, analyzer: Analyzer = ENGLISH
 ) -> TopK:
-    """All texts by their places in the list, best first; equal ones in their order.
+    """The positions of all texts, best first; equal ones in their order.
 
     >>> rank_by_bm25("sleeping cat", ["A dog.", "Dogs sleep.", "The cat sleeps."]).docs
     array([2, 1, 0])
@@ -38,7 +38,7 @@ def rank_by_bm25(
     weights = Counter(analyzer(query))
     rows = {term: row for row, term in enumerate(weights)}
     sizes = np.array([len(text) for text in texts], np.int64)
-    # One search in all of them takes half the time of one in each.
+    # One search in all texts takes half the time of one in each.
     matches = SnippetMaker(query, analyzer).matches(" ".join(texts))
     ends = np.cumsum(sizes + 1)
     places = np.searchsorted(ends, [start for start, _, _ in matches], side="right")

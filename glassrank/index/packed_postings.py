@@ -1,15 +1,14 @@
-"""Rows of ascending numbers, each with how often it occurs, in as few bits as a block of them
-needs: how they are packed, unpacked, and looked at when they are a stranger's. So a segment has its
-postings (a term's documents) and document vectors (a document's terms).
+"""Delta-coded, bit-packed postings: rows of ascending ids, each with its term frequency (tf).
 
-A row begins with a word of 32 bits, and is blocks one after another, all of the same size but the
-last. A block is twelve bits, which say how many bits a distance (six) and a count (six) take, and
-then each number's distance from the one before it and its count, both less one. So whatever the
-bits are, numbers ascend and occur at least once; that they stay below a limit, and rows within
-their words, `postings_are_valid` makes sure of.
+A segment stores its postings (the documents of a term) and its term vectors (the terms of a
+document) in this form. A row starts at a 32-bit word and consists of blocks, all of the same size
+except the last. A block has a header of twelve bits, the widths of a delta (six) and of a tf (six),
+and then for each id its delta to the previous one and its tf, both minus one. So ids ascend and
+tfs are positive whatever the bits are; `postings_are_valid` checks that ids stay below a limit and
+rows within their words.
 
-Compiled code does it, and numpy where little is to be done: to load compiled code takes longer than
-one query on a small index does.
+The functions are compiled; numpy versions serve small work, since loading compiled code takes
+longer than one query on a small index.
 """
 
 from typing import Any, NamedTuple
@@ -22,27 +21,26 @@ from glassrank.storage.mapped_arrays import concat_ranges
 
 WIDTH_BITS = 6
 HEADER_BITS = 2 * WIDTH_BITS
-DISTANCE_BITS = 32
-COUNT_BITS = 31
-"""The most that either may take."""
+MAX_DELTA_BITS = 32
+MAX_TF_BITS = 31
 SPARE_WORDS = 2
-"""Behind all rows: two words are read at once, even where a number of no bits begins."""
+"""After the last row: two words are read at once, even for a value of zero bits."""
 
 SMALL_DTYPES = (np.uint8, np.uint16, np.uint32)
-"""Types of numbers that are stored in the smallest that holds them; what needs more is int64."""
+"""Arrays are stored in the smallest of these that holds their values; larger ones as int64."""
 
 NUMPY_COST = 8
-"""How much longer plain code takes for a packed number than for one that is as it is."""
+"""How much longer numpy takes for a packed value than for an unpacked one."""
 
 _U = np.uint64
 
 
 class UnpackedPostings(NamedTuple):
-    """Row i has `values[offsets[i] : offsets[i + 1]]`, and each value its count."""
+    """Row i has `ids[offsets[i] : offsets[i + 1]]`, and a tf for each id."""
 
     offsets: NDArray[np.int64]  # (rows + 1,)
-    values: NDArray[np.uint32]
-    counts: NDArray[np.uint32]
+    ids: NDArray[np.uint32]
+    tfs: NDArray[np.uint32]
 
 
 @inner
@@ -54,20 +52,19 @@ def _width(value: Any) -> Any:
 
 
 @inner
-def _widths(values: Any, counts: Any, previous: Any) -> Any:
-    """Bits that the distances and the counts of a block take; `previous` is the value before, plus
-    one."""
-    distances, others = _U(0), _U(0)
-    for i in range(len(values)):
-        distances |= _U(values[i]) - previous
-        others |= _U(counts[i]) - _U(1)
-        previous = _U(values[i]) + _U(1)
-    return _width(distances), _width(others)
+def _widths(ids: Any, tfs: Any, previous: Any) -> Any:
+    """Bits of the deltas and of the tfs of a block; `previous` is the id before it, plus one."""
+    deltas, others = _U(0), _U(0)
+    for i in range(len(ids)):
+        deltas |= _U(ids[i]) - previous
+        others |= _U(tfs[i]) - _U(1)
+        previous = _U(ids[i]) + _U(1)
+    return _width(deltas), _width(others)
 
 
 @inner
 def _put(words: Any, bit: Any, value: Any) -> None:
-    """Writes a value of at most 32 bits where there are zeros."""
+    """Writes a value of at most 32 bits over zeros."""
     shifted = value << (bit & _U(31))
     words[bit >> _U(5)] |= np.uint32(shifted & _U(0xFFFFFFFF))
     words[(bit >> _U(5)) + _U(1)] |= np.uint32(shifted >> _U(32))
@@ -75,7 +72,7 @@ def _put(words: Any, bit: Any, value: Any) -> None:
 
 @inner
 def _get(words: Any, bit: Any) -> Any:
-    """What begins at a bit: 33 bits of it, at least."""
+    """The 33 bits or more that start at a bit."""
     word = bit >> _U(5)
     return (_U(words[word]) | (_U(words[word + _U(1)]) << _U(32))) >> (bit & _U(31))
 
@@ -86,16 +83,16 @@ def _mask(width: Any) -> Any:
 
 
 @compiled
-def pack_postings(offsets: Any, values: Any, counts: Any, block: int) -> Any:
-    """(words of each row, all the words): rows of ascending values, with counts above zero."""
+def pack_postings(offsets: Any, ids: Any, tfs: Any, block: int) -> Any:
+    """(number of words of each row, all words) of rows of ascending ids with positive tfs."""
     sizes = np.empty(len(offsets) - 1, np.int64)
     for row in range(len(sizes)):
         bits, previous = _U(0), _U(0)
         for start in range(offsets[row], offsets[row + 1], block):
             stop = min(start + block, offsets[row + 1])
-            distance, count = _widths(values[start:stop], counts[start:stop], previous)
-            bits += _U(HEADER_BITS) + _U(stop - start) * (distance + count)
-            previous = _U(values[stop - 1]) + _U(1)
+            delta, tf = _widths(ids[start:stop], tfs[start:stop], previous)
+            bits += _U(HEADER_BITS) + _U(stop - start) * (delta + tf)
+            previous = _U(ids[stop - 1]) + _U(1)
         sizes[row] = np.int64((bits + _U(31)) >> _U(5))
     words = np.zeros(sizes.sum() + SPARE_WORDS, np.uint32)
     begin = 0
@@ -103,42 +100,40 @@ def pack_postings(offsets: Any, values: Any, counts: Any, block: int) -> Any:
         bit, previous = _U(begin) << _U(5), _U(0)
         for start in range(offsets[row], offsets[row + 1], block):
             stop = min(start + block, offsets[row + 1])
-            distance, count = _widths(values[start:stop], counts[start:stop], previous)
-            _put(words, bit, distance | count << _U(WIDTH_BITS))
+            delta, tf = _widths(ids[start:stop], tfs[start:stop], previous)
+            _put(words, bit, delta | tf << _U(WIDTH_BITS))
             bit += _U(HEADER_BITS)
             for i in range(start, stop):
-                _put(words, bit, _U(values[i]) - previous)
-                _put(words, bit + distance, _U(counts[i]) - _U(1))
-                bit += distance + count
-                previous = _U(values[i]) + _U(1)
+                _put(words, bit, _U(ids[i]) - previous)
+                _put(words, bit + delta, _U(tfs[i]) - _U(1))
+                bit += delta + tf
+                previous = _U(ids[i]) + _U(1)
         begin += sizes[row]
     return sizes, words[:-SPARE_WORDS]
 
 
 @compiled
-def unpack_postings(
-    starts: Any, offsets: Any, words: Any, block: int, values: Any, counts: Any
-) -> None:
-    """Writes the numbers of rows that begin at these words to `offsets` of values and counts."""
+def unpack_postings(starts: Any, offsets: Any, words: Any, block: int, ids: Any, tfs: Any) -> None:
+    """Writes the rows that start at these words to `ids` and `tfs`, at `offsets`."""
     for row in range(len(starts)):
         bit, value = _U(starts[row]) << _U(5), _U(0)
         for start in range(offsets[row], offsets[row + 1], block):
             header = _get(words, bit)
-            distance = header & _mask(_U(WIDTH_BITS))
-            count = (header >> _U(WIDTH_BITS)) & _mask(_U(WIDTH_BITS))
+            delta = header & _mask(_U(WIDTH_BITS))
+            tf = (header >> _U(WIDTH_BITS)) & _mask(_U(WIDTH_BITS))
             bit += _U(HEADER_BITS)
             for i in range(start, min(start + block, offsets[row + 1])):
-                value += _get(words, bit) & _mask(distance)
-                values[i] = value
-                counts[i] = (_get(words, bit + distance) & _mask(count)) + _U(1)
+                value += _get(words, bit) & _mask(delta)
+                ids[i] = value
+                tfs[i] = (_get(words, bit + delta) & _mask(tf)) + _U(1)
                 value += _U(1)
-                bit += distance + count
+                bit += delta + tf
 
 
 @compiled
 def postings_are_valid(starts: Any, sizes: Any, words: Any, block: int, limit: int) -> bool:
-    """Whether rows are as long as their words, and numbers below a limit. `starts` ascend, and the
-    last is that of the spare words behind all rows."""
+    """Whether rows fill exactly their words, and ids are below `limit`. `starts` ascend; the last
+    is the start of the spare words."""
     for row in range(len(sizes)):
         bit, stop, value = _U(starts[row]) << _U(5), _U(starts[row + 1]) << _U(5), _U(0)
         if sizes[row] > limit:
@@ -147,17 +142,17 @@ def postings_are_valid(starts: Any, sizes: Any, words: Any, block: int, limit: i
             if bit + _U(HEADER_BITS) > stop:
                 return False
             header = _get(words, bit)
-            distance = header & _mask(_U(WIDTH_BITS))
-            count = (header >> _U(WIDTH_BITS)) & _mask(_U(WIDTH_BITS))
-            if distance > _U(DISTANCE_BITS) or count > _U(COUNT_BITS):
+            delta = header & _mask(_U(WIDTH_BITS))
+            tf = (header >> _U(WIDTH_BITS)) & _mask(_U(WIDTH_BITS))
+            if delta > _U(MAX_DELTA_BITS) or tf > _U(MAX_TF_BITS):
                 return False
             bit += _U(HEADER_BITS)
-            numbers = _U(min(block, sizes[row] - start))
-            if bit + numbers * (distance + count) > stop:
+            size = _U(min(block, sizes[row] - start))
+            if bit + size * (delta + tf) > stop:
                 return False
-            for _ in range(numbers):
-                value += (_get(words, bit) & _mask(distance)) + _U(1)
-                bit += distance + count
+            for _ in range(size):
+                value += (_get(words, bit) & _mask(delta)) + _U(1)
+                bit += delta + tf
             if value > _U(limit):
                 return False
         if (bit + _U(31)) >> _U(5) != _U(starts[row + 1]):
@@ -169,10 +164,10 @@ def unpack_postings_numpy(
     starts: NDArray[np.int64], sizes: NDArray[np.int64], words: NDArray[np.uint32], block: int
 ) -> UnpackedPostings:
     """As `unpack_postings`, in numpy."""
-    rows = _plain_rows(starts, sizes, words, block)
-    assert rows is not None  # where no ends are given
-    offsets, values, counts = rows
-    return UnpackedPostings(offsets, values.astype(np.uint32), counts.astype(np.uint32))
+    rows = _unpack_numpy(starts, sizes, words, block)
+    assert rows is not None  # without `ends`
+    offsets, ids, tfs = rows
+    return UnpackedPostings(offsets, ids.astype(np.uint32), tfs.astype(np.uint32))
 
 
 def postings_are_valid_numpy(
@@ -185,52 +180,53 @@ def postings_are_valid_numpy(
     """As `postings_are_valid`, in numpy."""
     if not (sizes <= limit).all():
         return False
-    rows = _plain_rows(starts[:-1], sizes, words, block, starts[1:])
+    rows = _unpack_numpy(starts[:-1], sizes, words, block, starts[1:])
     return rows is not None and bool(rows[1].max(initial=-1) < limit)
 
 
-def _plain_rows(
+def _unpack_numpy(
     starts: NDArray[np.int64],
     sizes: NDArray[np.int64],
     words: NDArray[np.uint32],
     block: int,
     ends: NDArray[np.int64] | None = None,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]] | None:
-    """Rows as numbers, all first blocks at once, then all second ones; None where they do not end
-    with the words before `ends`."""
+    """Unpacks the first blocks of all rows, then the second ones, …; None if a row does not end
+    exactly before its word in `ends`."""
     offsets = np.concatenate([[0], np.cumsum(sizes)])
-    distances, counts = np.zeros(offsets[-1], np.int64), np.zeros(offsets[-1], np.int64)
-    bits, left, places = starts << 5, sizes.copy(), offsets[:-1].copy()
+    deltas, tfs = np.zeros(offsets[-1], np.int64), np.zeros(offsets[-1], np.int64)
+    bits, left, outputs = starts << 5, sizes.copy(), offsets[:-1].copy()
     rows = np.flatnonzero(left)
     while len(rows):
         if ends is not None and (bits[rows] + HEADER_BITS > ends[rows] << 5).any():
             return None
-        header = _bits(words, bits[rows], np.int64(HEADER_BITS))
-        distance, count = header & ((1 << WIDTH_BITS) - 1), header >> WIDTH_BITS
-        numbers = np.minimum(left[rows], block)
+        header = _get_numpy(words, bits[rows], np.int64(HEADER_BITS))
+        delta, tf = header & ((1 << WIDTH_BITS) - 1), header >> WIDTH_BITS
+        counts = np.minimum(left[rows], block)
         first = bits[rows] + HEADER_BITS
-        bits[rows] = first + numbers * (distance + count)
-        too_wide = distance.max() > DISTANCE_BITS or count.max() > COUNT_BITS
+        bits[rows] = first + counts * (delta + tf)
+        too_wide = delta.max() > MAX_DELTA_BITS or tf.max() > MAX_TF_BITS
         if ends is not None and (too_wide or (bits[rows] > ends[rows] << 5).any()):
             return None
-        into = concat_ranges(places[rows], numbers)
-        within = concat_ranges(np.zeros(len(rows), np.int64), numbers)
-        at = np.repeat(first, numbers) + within * np.repeat(distance + count, numbers)
-        distances[into] = _bits(words, at, np.repeat(distance, numbers))
-        at += np.repeat(distance, numbers)
-        counts[into] = _bits(words, at, np.repeat(count, numbers))
-        left[rows] -= numbers
-        places[rows] += numbers
+        into = concat_ranges(outputs[rows], counts)
+        within = concat_ranges(np.zeros(len(rows), np.int64), counts)
+        at = np.repeat(first, counts) + within * np.repeat(delta + tf, counts)
+        deltas[into] = _get_numpy(words, at, np.repeat(delta, counts))
+        at += np.repeat(delta, counts)
+        tfs[into] = _get_numpy(words, at, np.repeat(tf, counts))
+        left[rows] -= counts
+        outputs[rows] += counts
         rows = rows[left[rows] > 0]
     if ends is not None and ((bits + 31) >> 5 != ends).any():
         return None
-    sums = np.cumsum(distances + 1)
+    sums = np.cumsum(deltas + 1)
     before = np.repeat(np.concatenate([[0], sums])[offsets[:-1]], sizes)
-    return offsets, sums - before - 1, counts + 1
+    return offsets, sums - before - 1, tfs + 1
 
 
-def _bits(words: NDArray[np.uint32], bits: NDArray[np.int64], widths: Any) -> NDArray[np.int64]:
-    """So many bits from there."""
+def _get_numpy(
+    words: NDArray[np.uint32], bits: NDArray[np.int64], widths: Any
+) -> NDArray[np.int64]:
     at = bits >> 5
     both = words[at].astype(np.uint64) | words[at + 1].astype(np.uint64) << np.uint64(32)
     masks = (np.uint64(1) << widths.astype(np.uint64)) - np.uint64(1)
@@ -239,27 +235,27 @@ def _bits(words: NDArray[np.uint32], bits: NDArray[np.int64], widths: Any) -> ND
 
 
 class PackedPostings(NamedTuple):
-    """As they stand in files."""
+    """Rows as files hold them."""
 
-    sizes: NDArray[Any]  # (rows,) numbers in each
+    sizes: NDArray[Any]  # (rows,) ids in each
     starts: NDArray[Any]  # (rows + 1,) words before each
     words: NDArray[np.uint32]  # of all rows, and spare ones
     block: int
-    """Numbers in a block."""
+    """Ids in a block."""
 
     def unpack(self, rows: NDArray[Any] | slice) -> UnpackedPostings:
-        """Some of the rows, as numbers; in plain code where little is to be done."""
+        """Unpacks some of the rows."""
         starts, sizes = self.starts[:-1][rows].astype(np.int64), self.sizes[rows]
         offsets = np.zeros(len(sizes) + 1, np.int64)
         np.cumsum(sizes, out=offsets[1:])
         if not is_worth_compiling(NUMPY_COST * int(offsets[-1])):
             return unpack_postings_numpy(starts, np.diff(offsets), self.words, self.block)
-        values, counts = (np.empty(offsets[-1], np.uint32) for _ in range(2))
-        unpack_postings(starts, offsets, self.words, self.block, values, counts)
-        return UnpackedPostings(offsets, values, counts)
+        ids, tfs = (np.empty(offsets[-1], np.uint32) for _ in range(2))
+        unpack_postings(starts, offsets, self.words, self.block, ids, tfs)
+        return UnpackedPostings(offsets, ids, tfs)
 
     def is_valid(self, limit: int) -> bool:
-        """Whether each row is as long as its words, and has nothing but numbers below a limit."""
+        """Whether rows fill exactly their words, and ids are below `limit`."""
         starts, sizes = self.starts.astype(np.int64), self.sizes.astype(np.int64)
         if is_worth_compiling(NUMPY_COST * int(sizes.sum())):
             return bool(postings_are_valid(starts, sizes, self.words, self.block, limit))
@@ -267,8 +263,7 @@ class PackedPostings(NamedTuple):
 
 
 def smallest_dtype(largest: int) -> DTypeLike:
-    """That holds numbers up to this.
-
+    """
     >>> [np.dtype(smallest_dtype(n)).name for n in (255, 256, 1 << 40)]
     ['uint8', 'uint16', 'int64']
     """

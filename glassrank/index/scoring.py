@@ -1,7 +1,7 @@
 """BM25 and query likelihood, as Lucene computes them.
 
-Both have the same shape: a part that only the term decides, a part that only the document's length
-decides, and the number of times the document has the term. `topk.py` compiles the same formulas.
+Both combine a factor of the term, a norm of the document's length, and the tf of the term in the
+document. `topk.py` compiles the same formulas.
 """
 
 from dataclasses import dataclass
@@ -13,31 +13,30 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float32]
 
 MIN_TERM_SCORE = 1e-30
-"""A term that matches adds at least this, so that a document of score 0 is a match still."""
+"""The least that a matching term adds, so that a document of score 0 is still a match."""
 
 
 class CollectionStatistics(NamedTuple):
-    """What scores need to know of the whole collection."""
+    """Statistics of the whole collection."""
 
     docs: int
     tokens: int
 
     @property
     def average_length(self) -> float:
-        """Of a document, in terms."""
+        """Tokens of an average document."""
         return self.tokens / self.docs if self.docs else 0.0
 
 
 class TermStatistics(NamedTuple):
-    """How many documents have a term, and how often they have it."""
+    """Document frequency (df) and collection frequency (cf) of a term."""
 
     docs: int
-    """Documents that have the term."""
     occurrences: int
 
 
 class TermFactors(NamedTuple):
-    """The part of a score that the term decides, before the query's own weight."""
+    """The factors of a score that depend on the term, without its weight in the query."""
 
     weight: float
     scale: float
@@ -50,53 +49,53 @@ class BM25:
     k1: float = 0.9
     b: float = 0.4
     rounded: bool = False
-    """Lengths as Lucene stores them, for the same ranking to the last document."""
+    """Quantizes lengths as Lucene does, for exactly the same ranking."""
 
     def term_factors(self, term: TermStatistics, collection: CollectionStatistics) -> TermFactors:
-        """What a term contributes, whatever the document."""
+        """The factors of a term."""
         return TermFactors(
             float(np.log1p((collection.docs - term.docs + 0.5) / (term.docs + 0.5))), 1.0
         )
 
     def length_norms(self, lengths: NDArray[Any], collection: CollectionStatistics) -> Floats:
-        """What each document's length adds to the denominator."""
+        """What the length of each document adds to the denominator."""
         lengths = quantize_lengths(lengths) if self.rounded else lengths
         relative = lengths / max(collection.average_length, 1e-9)
         return np.asarray(self.k1 * (1 - self.b + self.b * relative), np.float32)
 
-    def score(self, term: TermFactors, counts: NDArray[Any], lengths: Floats) -> NDArray[Any]:
-        """Of a term that occurs so often; the plain form of what is compiled."""
-        return np.asarray(term.weight * counts / (counts + lengths))
+    def score(self, term: TermFactors, tfs: NDArray[Any], norms: Floats) -> NDArray[Any]:
+        """The score of a term; compiled code computes the same."""
+        return np.asarray(term.weight * tfs / (tfs + norms))
 
 
 @dataclass(frozen=True)
 class QL:
     """ln(1 + tf / (mu p)) + ln(mu / (L + mu)), p = (cf + 1) / (tokens + 1); never below 0.
 
-    Only terms that match count: this is Lucene's Dirichlet smoothing, not the textbook's.
+    Only matching terms count: this is Lucene's Dirichlet smoothing, not the textbook's.
     """
 
     mu: float = 1000.0
     rounded: bool = False
 
     def term_factors(self, term: TermStatistics, collection: CollectionStatistics) -> TermFactors:
-        """What a term contributes, whatever the document."""
+        """The factors of a term."""
         probability = (term.occurrences + 1) / (collection.tokens + 1)
         return TermFactors(1.0, 1 / (self.mu * probability))
 
     def length_norms(self, lengths: NDArray[Any], collection: CollectionStatistics) -> Floats:
-        """What each document's length adds for each term."""
+        """What the length of each document adds for each term."""
         lengths = quantize_lengths(lengths) if self.rounded else lengths
         return np.asarray(np.log(self.mu / (lengths + self.mu)), np.float32)
 
-    def score(self, term: TermFactors, counts: NDArray[Any], lengths: Floats) -> NDArray[Any]:
-        """Of a term that occurs so often; the plain form of what is compiled."""
-        matched = term.weight * (np.log1p(term.scale * counts) + lengths)
+    def score(self, term: TermFactors, tfs: NDArray[Any], norms: Floats) -> NDArray[Any]:
+        """The score of a term; compiled code computes the same."""
+        matched = term.weight * (np.log1p(term.scale * tfs) + norms)
         return np.asarray(np.maximum(matched, MIN_TERM_SCORE))
 
 
 def quantize_lengths(lengths: NDArray[Any]) -> NDArray[np.int64]:
-    """Lucene keeps a length in one byte: exact up to 40, then four leading bits of what passes 24.
+    """As Lucene stores a length in one byte: exact up to 40, then four leading bits above 24.
 
     >>> quantize_lengths(np.array([40, 81, 129, 210])).tolist()
     [40, 80, 128, 200]

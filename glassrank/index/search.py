@@ -1,4 +1,4 @@
-"""Queries in, ranked document numbers out."""
+"""Searches a snapshot: analyzed queries in, ranked document numbers out."""
 
 import os
 from bisect import bisect_right
@@ -18,29 +18,29 @@ from glassrank.index.topk import (
     KIND_BM25,
     KIND_QL,
     POSTINGS_BLOCK,
-    Best,
-    Postings,
     Queries,
+    SegmentPostings,
+    TopKBuffers,
     search_segment,
 )
 from glassrank.storage.mapped_arrays import as_readonly
 
 WeightedQuery = Mapping[str, float]
-"""Term -> how much it counts."""
+"""Term -> weight."""
 
 _QUERIES_AT_ONCE = 32
 
 MAX_POSTINGS = 30_000_000
-"""That a query with a deadline has looked at: a fraction of a second, on an index of any size."""
+"""Of a query with a deadline: they take a fraction of a second, on an index of any size."""
 
 
 class TopK(NamedTuple):
-    """The best documents of one query, best first."""
+    """The top k documents of a query, best first."""
 
     docs: NDArray[np.int64]  # (k,)
     scores: Floats  # (k,)
     missing: tuple[str, ...] = ()
-    """Shards that were asked and have not answered."""
+    """Shards that did not answer."""
 
 
 def search(
@@ -50,10 +50,7 @@ def search(
     method: BM25 | QL,
     threads: int | None = None,
 ) -> list[TopK]:
-    """The best k documents of each query.
-
-    Compiled code does the work, without the lock that keeps Python's threads apart.
-    """
+    """The top k documents of each query. Compiled code does the work without Python's lock."""
     k = min(k, max(snapshot.bases[-1], 1))
     chunks = [queries[i : i + _QUERIES_AT_ONCE] for i in range(0, len(queries), _QUERIES_AT_ONCE)]
     threads = min(threads or os.cpu_count() or 1, len(chunks))
@@ -61,24 +58,21 @@ def search(
         results = [_search_chunk(snapshot, chunk, k, method) for chunk in chunks]
     else:
         with ThreadPoolExecutor(threads) as pool:
-            results = list(
-                pool.map(lambda chunk: _search_chunk(snapshot, chunk, k, method), chunks)
-            )
+            results = list(pool.map(lambda c: _search_chunk(snapshot, c, k, method), chunks))
     return [result for chunk in results for result in chunk]
 
 
 def score_terms(
     snapshot: Snapshot, query: WeightedQuery, docs: NDArray[np.int64], method: BM25 | QL
 ) -> NDArray[np.float64]:
-    """What each term of a query adds to the scores of these documents, which are sums over terms:
-    (docs, terms)."""
+    """The part of each term in the scores of these documents, which are sums: (docs, terms)."""
     masks = [np.zeros(len(segment), bool) for segment in snapshot.segments]
     for number in docs.tolist():
         position = bisect_right(snapshot.bases, number) - 1
         masks[position][number - snapshot.bases[position]] = True
-    alone = [{term: weight} for term, weight in query.items()]
-    tops = search(snapshot.with_masks(masks), alone, max(1, len(docs)), method, threads=1)
-    scores = np.zeros((len(docs), len(alone)))
+    single_terms = [{term: weight} for term, weight in query.items()]
+    tops = search(snapshot.with_masks(masks), single_terms, max(1, len(docs)), method, threads=1)
+    scores = np.zeros((len(docs), len(single_terms)))
     for term, top in enumerate(tops):
         by_doc = dict(zip(top.docs.tolist(), top.scores.tolist(), strict=True))
         scores[:, term] = [by_doc.get(number, 0.0) for number in docs.tolist()]
@@ -86,8 +80,8 @@ def score_terms(
 
 
 def drop_high_df_terms(snapshot: Snapshot, query: WeightedQuery) -> WeightedQuery:
-    """The query's rarest terms, which say most about a document: as many as have MOST_POSTINGS
-    together, and one at least. Compiled code looks at no clock, so its work is bounded before."""
+    """Keeps the rarest terms, up to `MAX_POSTINGS` postings in all, but at least one. Compiled
+    code checks no deadline, so its work is bounded in advance."""
     postings = {term: snapshot.term(term).statistics.docs for term in query}
     if sum(postings.values()) <= MAX_POSTINGS:
         return query
@@ -107,21 +101,22 @@ def _search_chunk(
     parts: list[list[TopK]] = [[] for _ in queries]
     lengths = snapshot.length_norms(method)
     for position, segment in enumerate(snapshot.segments):
-        best = Best(
+        best = TopKBuffers(
             np.empty((len(queries), k), np.uint32),
             np.empty((len(queries), k), np.float32),
             np.empty(len(queries), np.int64),
         )
-        _search_segment(
-            method,
-            _segment_queries(snapshot, queries, position, method),
-            Postings(
-                segment.postings.words,
-                as_readonly(lengths[position]),
-                as_readonly(snapshot.live[position]),
-            ),
-            best,
-        )
+        norms, live = as_readonly(lengths[position]), as_readonly(snapshot.live[position])
+        postings = SegmentPostings(segment.postings.words, norms, live)
+        terms = _find_terms(snapshot, queries, position, method)
+        # Loading compiled code pays off only for much work.
+        work = NUMPY_COST * int(terms.sizes.sum()) + len(norms) * len(queries)
+        if isinstance(method, QL):
+            search_segment(KIND_QL, terms, postings, best)
+        elif is_worth_compiling(work):
+            search_segment(KIND_BM25, terms, postings, best)
+        else:
+            _search_bm25_numpy(terms, postings, best)
         base = snapshot.bases[position]
         for part, size, row_docs, row_scores in zip(
             parts, best.sizes.tolist(), best.docs, best.scores, strict=True
@@ -130,32 +125,21 @@ def _search_chunk(
     return [merge_top_k(snapshot, part, k) for part in parts]
 
 
-def _search_segment(method: BM25 | QL, queries: Queries, postings: Postings, best: Best) -> None:
-    if isinstance(method, QL):
-        search_segment(KIND_QL, queries, postings, best)
-        return
-    matches = NUMPY_COST * int(queries.sizes.sum())
-    if is_worth_compiling(matches + len(postings.lengths) * len(best.sizes)):
-        search_segment(KIND_BM25, queries, postings, best)
-    else:
-        _plain_bm25(queries, postings, best)
-
-
-def _plain_bm25(queries: Queries, postings: Postings, best: Best) -> None:
-    """As `search_segment` for BM25, in numpy: the same sums of float32 in the same order."""
+def _search_bm25_numpy(queries: Queries, postings: SegmentPostings, best: TopKBuffers) -> None:
+    """As `search_segment` for BM25, in numpy: the same float32 sums in the same order."""
     k = best.docs.shape[1]
     for query, (first, last) in enumerate(pairwise(queries.offsets.tolist())):
         scores = np.zeros(len(postings.lengths), np.float32)
-        for place in range(first, last):
-            row = slice(place, place + 1)
+        for term in range(first, last):
+            row = slice(term, term + 1)
             starts, sizes = queries.starts[row], queries.sizes[row]
-            _, docs, counts = unpack_postings_numpy(starts, sizes, postings.words, POSTINGS_BLOCK)
-            count = counts.astype(np.float32)
-            scores[docs] += queries.weights[place] * count / (count + postings.lengths[docs])
+            _, docs, tfs = unpack_postings_numpy(starts, sizes, postings.words, POSTINGS_BLOCK)
+            tf = tfs.astype(np.float32)
+            scores[docs] += queries.weights[term] * tf / (tf + postings.lengths[docs])
         if len(postings.live):
             scores[~postings.live] = 0
         matching = np.flatnonzero(scores > 0)
-        if len(matching) > k:  # those that are at least as good as the best but k
+        if len(matching) > k:  # at least as good as the k-th
             matching = matching[scores[matching] >= np.partition(scores[matching], -k)[-k]]
         matching = matching[np.argsort(-scores[matching], kind="stable")][:k]
         best.docs[query, : len(matching)] = matching
@@ -163,10 +147,10 @@ def _plain_bm25(queries: Queries, postings: Postings, best: Best) -> None:
         best.sizes[query] = len(matching)
 
 
-def _segment_queries(
+def _find_terms(
     snapshot: Snapshot, queries: Sequence[WeightedQuery], position: int, method: BM25 | QL
 ) -> Queries:
-    """Those of their terms that one segment has."""
+    """The terms of the queries that a segment contains."""
     rows = snapshot.segments[position].postings
     offsets, weights, scales = [0], [], []
     terms: list[int] = []
@@ -189,7 +173,7 @@ def _segment_queries(
 
 
 def merge_top_k(snapshot: Snapshot, parts: Sequence[TopK], k: int) -> TopK:
-    """The best k of several parts of a collection; equal scores go by document id."""
+    """Merges the results of several parts of a collection; equal scores go by document id."""
     if len(parts) == 1:
         return parts[0]
     if not parts:
@@ -198,7 +182,7 @@ def merge_top_k(snapshot: Snapshot, parts: Sequence[TopK], k: int) -> TopK:
     scores = np.concatenate([part.scores for part in parts])
     order = np.argsort(-scores, kind="stable")
     docs, scores = docs[order], scores[order]
-    # Within a segment ties are in order already; between segments only the ids can tell.
+    # Ties within a segment are in order already; between segments ids decide.
     ends = np.flatnonzero(np.diff(scores)) + 1
     for first, last in zip([0, *ends.tolist()], [*ends.tolist(), len(docs)], strict=True):
         if first >= k:

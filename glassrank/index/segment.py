@@ -1,18 +1,18 @@
-"""A segment: a part of the collection that never changes, as plain arrays in a folder.
+"""A segment: an immutable part of the collection, as plain arrays in a folder.
 
 Documents are numbered in the order of their ids and terms in the order of their bytes, so numbers
-compare as ids do, and either is found by bisection.
+compare as ids do, and both are found by bisection.
 
 | arrays | what they hold |
 |---|---|
 | `ids`, `texts`, `fields` | each document's id, text, and title, source and metadata as JSON |
-| `terms`, `term_totals` | each term, and how often it occurs in the segment |
-| `vectors` | for each document its terms and how often they occur: the document vectors, packed |
-| `postings` | the same turned round: for each term its documents and how often, packed |
+| `terms`, `term_totals` | each term, and its occurrences in the segment |
+| `vectors` | the term vectors, packed: for each document its terms and their tf |
+| `postings` | the inverted index, packed: for each term its documents and their tf |
 | `lengths` | tokens in each document |
 
-Vectors have terms by how many documents have them, the most frequent first: such numbers are small
-and near each other, and take fewer bits (`terms_by_frequency`).
+Term vectors number terms by descending document frequency (`sort_terms_by_df`): such numbers are
+small and close to each other, and take fewer bits.
 """
 
 import json
@@ -20,7 +20,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -49,30 +49,30 @@ ARRAYS: ArrayDtypes = {
     **{f"{name}.words": [np.uint32] for name in ("vectors", "postings")},
 }
 _FIELDS = {"title": str, "source": str, "metadata": dict}
-FIELDS_BYTES = 256 << 10
-"""Title, source and metadata of a document, as JSON: hits show them, so they are read in time."""
+MAX_FIELDS_BYTES = 256 << 10
+"""Limit of a document's title, source and metadata as JSON: a search reads them for its hits."""
 _NAME = re.compile(r"segment-\d{6,18}-\d{1,9}(-[0-9a-f]{8})?", re.ASCII)
 _DELETED = re.compile(r"deleted-\d{1,18}-\d{1,10}\.npy", re.ASCII)
 
 
 def is_segment_name(name: str) -> bool:
-    """Whether a writer gives such names."""
+    """Whether it is a name that a writer gives to a segment."""
     return _NAME.fullmatch(name) is not None
 
 
 def is_segment_file(name: str) -> bool:
-    """Whether a segment's folder may hold it."""
+    """Whether it is the name of a file of a segment."""
     return name.removesuffix(".npy") in ARRAYS or is_deleted_file(name)
 
 
 def is_deleted_file(name: str) -> bool:
-    """Whether it is a list of deleted documents, by its name."""
+    """Whether it is the name of a list of deleted documents."""
     return _DELETED.fullmatch(name) is not None
 
 
 @dataclass(frozen=True)
 class SegmentRecord:
-    """What the manifest says of a segment."""
+    """The entry of a segment in the manifest."""
 
     name: str
     docs: int
@@ -81,21 +81,14 @@ class SegmentRecord:
     deleted: str | None = None
     """The file of `files` that lists deleted documents."""
 
-    def has_arrays_of(self, other: "SegmentRecord") -> bool:
-        """Whether it is the same segment, whatever is deleted of it."""
-        mine, others = (
-            {name: file for name, file in record.files.items() if name != record.deleted}
-            for record in (self, other)
-        )
-        return mine == others and (self.name, self.docs, self.tokens) == (
-            other.name,
-            other.docs,
-            other.tokens,
-        )
+    def without_deletions(self) -> "SegmentRecord":
+        """The record of the same segment with no document deleted."""
+        files = {name: file for name, file in self.files.items() if name != self.deleted}
+        return replace(self, files=files, deleted=None)
 
 
 class Segment:
-    """The open arrays of a segment; safe to read from any number of threads."""
+    """The open arrays of a segment; any number of threads may read it."""
 
     def __init__(
         self,
@@ -103,26 +96,19 @@ class Segment:
         record: SegmentRecord,
         *,
         verify: bool,
-        seen: Sequence[SegmentRecord] | None = None,
+        checked: Sequence[SegmentRecord] | None = None,
     ) -> None:
-        """`verify` reads every byte, compares checksums, and looks at the numbers; with `seen`, the
-        numbers of what is not among it are looked at."""
+        """`verify` compares the checksums of all bytes and checks the values. With `checked`, the
+        values are checked unless the segment is among these."""
         self.folder = parent.path / record.name
         self.record = record
         try:
             with parent.child(record.name) as folder:
                 arrays = open_arrays(folder, record.files, ARRAYS, verify=verify)
-                self.deleted: NDArray[np.uint32] = (
-                    np.empty(0, np.uint32)
-                    if record.deleted is None
-                    else open_array(
-                        folder,
-                        record.deleted,
-                        record.files[record.deleted],
-                        [np.uint32],
-                        verify=verify,
-                    )
-                )
+                self.deleted: NDArray[np.uint32] = np.empty(0, np.uint32)
+                if name := record.deleted:
+                    file = record.files[name]
+                    self.deleted = open_array(folder, name, file, [np.uint32], verify=verify)
         except FileNotFoundError:
             raise CorruptError(
                 f"{self.folder}/ is missing; restore it from a copy or build the index again"
@@ -141,16 +127,18 @@ class Segment:
         )
         check_shapes(self)
         check_deleted(self)
-        if verify or (seen is not None and not any(map(record.has_arrays_of, seen))):
+        same = record.without_deletions()
+        is_new = checked is not None and all(same != other.without_deletions() for other in checked)
+        if verify or is_new:
             check_values(self)
 
     def __len__(self) -> int:
-        """Documents, deleted ones included."""
+        """The number of documents, deleted ones included."""
         return self.record.docs
 
     @cached_property
     def live(self) -> NDArray[np.bool_]:
-        """True for documents that are not deleted; empty when none is."""
+        """Lucene's live docs: true for documents that are not deleted; empty if none is."""
         if not len(self.deleted):
             return np.empty(0, np.bool_)
         live = np.ones(len(self), np.bool_)
@@ -159,51 +147,51 @@ class Segment:
 
     @cached_property
     def deleted_statistics(self) -> tuple[int, dict[int, tuple[int, int]]]:
-        """Tokens, and term -> (documents, occurrences), that went with the deleted documents.
+        """Tokens, and term -> (documents, occurrences), of the deleted documents.
 
-        Taken off the collection's statistics, so that a deletion leaves no trace in any score.
+        They are subtracted from the collection's statistics: a deletion changes all scores at once.
         """
         rows = self.vectors.unpack(self.deleted)
-        terms, which = np.unique(self.by_frequency[rows.values], return_inverse=True)
-        occurrences = np.bincount(which, rows.counts).astype(np.int64)
+        terms, which = np.unique(self.terms_by_df[rows.ids], return_inverse=True)
+        occurrences = np.bincount(which, rows.tfs).astype(np.int64)
         numbers = zip(np.bincount(which).tolist(), occurrences.tolist(), strict=True)
         tokens = int(self.lengths[self.deleted].sum(dtype=np.int64))
         return tokens, dict(zip(terms.tolist(), numbers, strict=True))
 
     @cached_property
-    def by_frequency(self) -> NDArray[np.int64]:
-        """Numbers of its terms, in the order in which document vectors number them."""
-        return terms_by_frequency(self.postings.sizes)
+    def terms_by_df(self) -> NDArray[np.int64]:
+        """The terms in the order in which term vectors number them."""
+        return sort_terms_by_df(self.postings.sizes)
 
-    def vector(self, number: int) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
-        """A document's terms, in no order, and how often they occur in it."""
+    def term_vector(self, number: int) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
+        """The terms of a document, in no order, and their tf."""
         row = self.vectors.unpack(slice(number, number + 1))
-        return self.by_frequency[row.values], row.counts
+        return self.terms_by_df[row.ids], row.tfs
 
     def find(self, doc_id: str) -> int:
-        """The number of a document that is not deleted; -1 if there is none of this id."""
+        """The number of the live document with this id; -1 if there is none."""
         doc = self.ids.find(doc_id)
         return -1 if doc < 0 or (len(self.live) and not self.live[doc]) else doc
 
     def doc(self, number: int, characters: int | None = None) -> Doc:
-        """With all of its text, or its first so many characters."""
+        """The document, with its whole text or the first `characters` of it."""
         text = self.texts[number] if characters is None else self.texts.prefix(number, characters)
-        most = None if characters is None else FIELDS_BYTES
-        return Doc(self.ids[number], text, **self._fields(number, most))
+        max_bytes = None if characters is None else MAX_FIELDS_BYTES
+        return Doc(self.ids[number], text, **self._fields(number, max_bytes))
 
     def metadata(self, number: int) -> Mapping[str, object]:
-        """Fields of a document that are neither title, text nor source."""
+        """The fields of a document except title, text and source."""
         fields: Mapping[str, object] = self._fields(number).get("metadata", {})
         return fields
 
-    def _fields(self, number: int, most: int | None = None) -> dict[str, Any]:
-        """Title, source and metadata; of more than so many bytes, those at the beginning."""
+    def _fields(self, number: int, max_bytes: int | None = None) -> dict[str, Any]:
+        """Title, source and metadata; only those in the first part if there are too many bytes."""
         size = self.fields.num_bytes(number)
         if not size:
             return {}
-        if most is not None and size > most:
-            beginning = self.fields.prefix(number, most // 4)
-            return {**_decode_beginning(beginning), "fields_cut": True}
+        if max_bytes is not None and size > max_bytes:
+            prefix = self.fields.prefix(number, max_bytes // 4)
+            return {**_decode_truncated(prefix), "fields_cut": True}
         try:
             stored = self.fields.get_bytes(number)
             fields = _FIELDS_DECODER.decode(stored.decode("utf-8", "surrogatepass"))
@@ -213,38 +201,34 @@ class Segment:
         except (ValueError, RecursionError):
             pass
         raise CorruptError(
-            f"{self.folder / 'fields.data.npy'} is damaged: what it has of document "
+            f"{self.folder / 'fields.data.npy'} is damaged: the fields of document "
             f"{self.ids[number]!r} cannot be read; build the index again from its texts"
         )
 
 
-def terms_by_frequency(frequencies: NDArray[Any]) -> NDArray[np.int64]:
-    """The most frequent term first; those that 65,535 documents or more have, in their order.
+def sort_terms_by_df(frequencies: NDArray[Any]) -> NDArray[np.int64]:
+    """By descending document frequency; frequencies above 65,535 count as equal.
 
-    >>> terms_by_frequency(np.array([1, 3, 2, 3])).tolist()
+    >>> sort_terms_by_df(np.array([1, 3, 2, 3])).tolist()
     [1, 3, 2, 0]
     """
     clipped = np.minimum(frequencies.astype(np.int64), 65_535).astype(np.uint16)
-    return np.argsort(~clipped, kind="stable")  # numbers of 16 bits are sorted in linear time
+    return np.argsort(~clipped, kind="stable")  # 16-bit keys are sorted in linear time
 
 
-def _finite(text: str) -> float | None:
-    """Metadata may hold what is not a number, which JSON cannot say again."""
+def _finite_or_none(text: str) -> float | None:
+    """Metadata may contain NaN and infinity, which JSON cannot write again."""
     return number if math.isfinite(number := float(text)) else None
 
 
-def _nothing(_: str) -> None:
-    return None
+# Made once: making a decoder takes longer than decoding the fields of a document.
+_FIELDS_DECODER = json.JSONDecoder(parse_constant=lambda _: None, parse_float=_finite_or_none)
 
 
-# Made once: making it takes longer than reading what a document has.
-_FIELDS_DECODER = json.JSONDecoder(parse_constant=_nothing, parse_float=_finite)
+def _decode_truncated(text: str) -> dict[str, Any]:
+    """The complete entries of a truncated JSON object.
 
-
-def _decode_beginning(text: str) -> dict[str, Any]:
-    """Of an object in JSON that was cut off, the entries that are whole.
-
-    >>> _decode_beginning('{"title": "Owls", "metadata": {"year": 1999, "text": "They ho')
+    >>> _decode_truncated('{"title": "Owls", "metadata": {"year": 1999, "text": "They ho')
     {'title': 'Owls', 'metadata': {'year': 1999}}
     """
     known: dict[str, Any] = {}
@@ -265,27 +249,21 @@ def _decode_beginning(text: str) -> dict[str, Any]:
 
 
 def encode_fields(doc: Doc) -> bytes:
-    """What `fields` keeps of a document: nothing, in most collections."""
-    fields = {
-        name: value
-        for name, value in (
-            ("title", doc.title),
-            ("source", doc.source),
-            ("metadata", dict(doc.metadata)),
-        )
-        if value
-    }
+    """Title, source and metadata as JSON; empty if a document has none."""
+    every = {"title": doc.title, "source": doc.source, "metadata": dict(doc.metadata)}
+    fields = {name: value for name, value in every.items() if value}
     if not fields:
         return b""
     try:
         encoded = json.dumps(fields, ensure_ascii=False).encode("utf-8", "replace")
     except (TypeError, ValueError, RecursionError) as error:
         raise InputError(
-            f"the metadata of document {doc.doc_id!r} cannot be kept as JSON: {error}"
+            f"the metadata of document {doc.doc_id!r} cannot be stored as JSON: {error}"
         ) from None
-    if len(encoded) > FIELDS_BYTES:
+    if len(encoded) > MAX_FIELDS_BYTES:
         raise InputError(
             f"document {doc.doc_id!r} has {len(encoded):,} bytes of title, source and metadata; "
-            f"at most {FIELDS_BYTES:,} are kept, so leave out what need not be shown with a hit"
+            f"the limit is {MAX_FIELDS_BYTES:,}; leave out what need not be shown with a hit",
+            code="too_large",
         )
     return encoded

@@ -1,8 +1,7 @@
-"""New segments: of documents that are collected in memory until there are enough of them, or of
-several segments, without their deleted documents.
+"""Builds a segment from documents in memory, or merges segments without their deleted documents.
 
-To merge, documents are copied in blocks straight from the old segments' arrays; memory holds one
-block, the terms, and four bytes for each document and term.
+A merge copies documents in blocks from the arrays of the old segments; memory holds one block, the
+terms, and four bytes for each document and term.
 """
 
 import heapq
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 from glassrank.backends.compiled import compiled
 from glassrank.errors import DuplicateIdError, InputError
 from glassrank.index.segment import Segment, SegmentRecord, encode_fields
-from glassrank.index.segment_writer import DocBlock, TermNumbers, write_segment
+from glassrank.index.segment_writer import DocBlock, TermStatisticsTable, write_segment
 from glassrank.storage.folders import Folder
 from glassrank.storage.mapped_arrays import as_readonly
 from glassrank.storage.ragged_arrays import Ragged, Strings, pack_strings
@@ -25,15 +24,15 @@ from glassrank.text.analysis import Analyzer, WordAnalyzer
 from glassrank.types import Doc
 
 DOCS_AT_ONCE = 1 << 15
-"""That are copied as one block where segments are merged."""
+"""Documents in a block of a merge."""
 _NOT_A_TERM = -1
 
 
 class _TermNumbers(dict[str, int]):
-    """Word -> number of its term, in the order in which terms are met. Stop words have none."""
+    """Word -> number of its term, in the order of first occurrence. Stop words have none."""
 
     def __init__(self, analyzer: WordAnalyzer, terms: dict[str, int]) -> None:
-        """`terms` are those of all languages."""
+        """All languages share `terms`."""
         self._analyzer = analyzer
         self.terms = terms
 
@@ -45,32 +44,32 @@ class _TermNumbers(dict[str, int]):
 
 
 class SegmentBuilder:
-    """Documents that will become a segment."""
+    """Collects documents in memory and writes them as a segment."""
 
     def __init__(self, analyzer: Analyzer) -> None:
         self._analyzer = analyzer
         self._terms: dict[str, int] = {}
-        self._numbers: dict[str, _TermNumbers] = {}  # of each language
+        self._numbers: dict[str, _TermNumbers] = {}  # by language
         self._ids: list[bytes] = []
         self._texts: list[bytes] = []
         self._fields: list[bytes] = []
         self._tokens = array("i")
         self._ends = array("q", [0])
         self.bytes = 0
-        """Roughly how much memory the documents take."""
+        """Approximate memory of the documents."""
 
     def __len__(self) -> int:
         return len(self._ids)
 
     @property
     def languages(self) -> Iterable[str]:
-        """Of its documents."""
+        """The languages of its documents."""
         return self._numbers.keys()
 
     def add(self, doc: Doc) -> None:
-        """One more document."""
+        """Adds a document."""
         if not doc.doc_id:
-            raise InputError("a document has an empty id; give every document one of its own")
+            raise InputError("a document has an empty id; give every document an id")
         content = f"{doc.title} {doc.text}" if doc.title else doc.text
         analyzer = self._analyzer.for_text(content)
         numbers = self._numbers.get(analyzer.language)
@@ -95,7 +94,7 @@ class SegmentBuilder:
         rank = np.empty(len(terms) + 1, np.int32)
         rank[_NOT_A_TERM] = _NOT_A_TERM
         rank[[self._terms[term] for term in terms]] = np.arange(len(terms))
-        vector_offsets, vector_terms, vector_counts = _count(
+        vector_offsets, vector_terms, vector_tfs = _count(
             rank[np.frombuffer(self._tokens, np.int32)],
             np.frombuffer(self._ends, np.int64),
             np.array(order, np.int64),
@@ -105,12 +104,12 @@ class SegmentBuilder:
             texts=pack_strings([self._texts[i] for i in order]),
             fields=pack_strings([self._fields[i] for i in order]),
             terms=Ragged(vector_offsets, vector_terms),
-            counts=vector_counts,
+            tfs=vector_tfs,
         )
-        known = TermNumbers(
+        known = TermStatisticsTable(
             [term.encode("utf-8", "replace") for term in terms],
             np.bincount(vector_terms, minlength=len(terms)),
-            np.bincount(vector_terms, vector_counts, len(terms)).astype(np.int64),
+            np.bincount(vector_terms, vector_tfs, len(terms)).astype(np.int64),
         )
         return write_segment(folder, name, known, [block])
 
@@ -119,7 +118,7 @@ class SegmentBuilder:
 def _count(
     tokens: NDArray[np.int32], ends: NDArray[np.int64], order: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[np.uint32]]:
-    """Document vectors: each document's terms in order, with how often they occur."""
+    """Term vectors: the sorted terms of each document, with their tf."""
     offsets = np.zeros(len(order) + 1, np.int64)
     terms = np.empty(len(tokens), np.uint32)
     counts = np.empty(len(tokens), np.uint32)
@@ -142,42 +141,43 @@ def _count(
 
 
 def merge_segments(folder: Folder, name: str, segments: Sequence[Segment]) -> SegmentRecord:
-    """Writes one segment with the documents of several that are not deleted."""
+    """Writes one segment with the live documents of several."""
     owners, docs = _document_order(segments)
     terms = _live_terms(segments)
     numbers = {term: number for number, term in enumerate(terms)}
     renumber = [
-        np.array([numbers.get(term, 0) for term in _encoded(segment.terms)], np.uint32)
+        np.array([numbers.get(term, 0) for term in _as_bytes(segment.terms)], np.uint32)
         for segment in segments
     ]
     blocks = (
         _block(segments, renumber, owners[part], docs[part])
         for part in (slice(i, i + DOCS_AT_ONCE) for i in range(0, len(docs), DOCS_AT_ONCE))
     )
-    return write_segment(folder, name, _known(segments, terms, renumber), blocks)
+    return write_segment(folder, name, _count_live(segments, terms, renumber), blocks)
 
 
-def _known(
+def _count_live(
     segments: Sequence[Segment], terms: Sequence[bytes], renumber: Sequence[NDArray[np.uint32]]
-) -> TermNumbers:
+) -> TermStatisticsTable:
+    """The statistics of terms over live documents."""
     frequencies, totals = np.zeros(len(terms), np.int64), np.zeros(len(terms), np.int64)
     for segment, numbers in zip(segments, renumber, strict=True):
-        of_terms = segment.postings.sizes.astype(np.int64), segment.term_totals.astype(np.int64)
-        for number, gone in segment.deleted_statistics[1].items():
-            of_terms[0][number] -= gone[0]
-            of_terms[1][number] -= gone[1]
-        for added, values in zip((frequencies, totals), of_terms, strict=True):
-            left = values > 0  # the others' numbers are somebody else's
-            added[numbers[left]] += values[left]
-    return TermNumbers(terms, frequencies, totals)
+        columns = segment.postings.sizes.astype(np.int64), segment.term_totals.astype(np.int64)
+        for number, deleted in segment.deleted_statistics[1].items():
+            columns[0][number] -= deleted[0]
+            columns[1][number] -= deleted[1]
+        for total, column in zip((frequencies, totals), columns, strict=True):
+            is_live = column > 0  # terms of deleted documents alone have no new number
+            total[numbers[is_live]] += column[is_live]
+    return TermStatisticsTable(terms, frequencies, totals)
 
 
 def _document_order(segments: Sequence[Segment]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """For each document of the result, by id: its segment, and its number there."""
+    """The segment of each document of the result, in the order of ids, and its number there."""
 
     def live(owner: int, segment: Segment) -> Iterator[tuple[bytes, int, int]]:
         deleted = frozenset(segment.deleted.tolist())
-        for number, doc_id in enumerate(_encoded(segment.ids)):
+        for number, doc_id in enumerate(_as_bytes(segment.ids)):
             if number not in deleted:
                 yield doc_id, owner, number
 
@@ -193,17 +193,17 @@ def _document_order(segments: Sequence[Segment]) -> tuple[NDArray[np.int32], NDA
 
 
 def _live_terms(segments: Sequence[Segment]) -> list[bytes]:
-    """Sorted terms that a document still has: one that only deleted documents had is gone."""
+    """The sorted terms of live documents."""
     terms: set[bytes] = set()
     for segment in segments:
-        _, gone = segment.deleted_statistics
+        _, deleted = segment.deleted_statistics
         frequencies = segment.postings.sizes
-        left = {term for term, (docs, _) in gone.items() if docs == frequencies[term]}
-        terms.update(t for number, t in enumerate(_encoded(segment.terms)) if number not in left)
+        gone = {term for term, (docs, _) in deleted.items() if docs == frequencies[term]}
+        terms.update(t for number, t in enumerate(_as_bytes(segment.terms)) if number not in gone)
     return sorted(terms)
 
 
-def _encoded(strings: Strings) -> Iterator[bytes]:
+def _as_bytes(strings: Strings) -> Iterator[bytes]:
     return map(strings.get_bytes, range(len(strings)))
 
 
@@ -219,26 +219,25 @@ def _block(
     vectors = [
         segment.vectors.unpack(docs[owners == owner]) for owner, segment in enumerate(segments)
     ]
-    # (n,) a document's place among those of its segment
-    places = np.empty(len(docs), np.int64)
+    positions = np.empty(len(docs), np.int64)  # (n,) among the documents of the same segment
     for owner in range(len(segments)):
         mine = owners == owner
-        places[mine] = np.arange(np.count_nonzero(mine))
+        positions[mine] = np.arange(np.count_nonzero(mine))
     terms = _gather(
         [
-            (rows.offsets, numbers[segment.by_frequency[rows.values]])
+            (rows.offsets, numbers[segment.terms_by_df[rows.ids]])
             for segment, numbers, rows in zip(segments, renumber, vectors, strict=True)
         ],
         owners,
-        places,
+        positions,
     )
-    counts = _gather([(rows.offsets, rows.counts) for rows in vectors], owners, places)
+    tfs = _gather([(rows.offsets, rows.tfs) for rows in vectors], owners, positions)
     return DocBlock(
         ids=gather(lambda segment: (segment.ids.offsets, segment.ids.data)),
         texts=gather(lambda segment: (segment.texts.offsets, segment.texts.data)),
         fields=gather(lambda segment: (segment.fields.offsets, segment.fields.data)),
         terms=terms,
-        counts=counts.values,
+        tfs=tfs.values,
     )
 
 
@@ -247,7 +246,7 @@ def _gather(
     owners: NDArray[np.int32],
     docs: NDArray[np.int64],
 ) -> Ragged:
-    """Rows of several ragged arrays, in a given order, as one."""
+    """Merges rows of several ragged arrays, in a given order."""
     sizes = np.zeros(len(docs), np.int64)
     for owner, (offsets, _) in enumerate(rows):
         mine = owners == owner

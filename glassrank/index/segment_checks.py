@@ -1,13 +1,12 @@
-"""What compiled code relies on in a segment, looked at once when it is opened.
+"""Checks what compiled code relies on when a segment is opened.
 
-A right checksum says that a file is as its writer left it, not who that was. After this, postings
-and document vectors are sorted, stay within their arrays, and agree with each other and with the
-statistics: whatever else is wrong with a stranger's segment gives strange rankings, no more.
+A checksum says that a file is as its writer left it, not who that was. These checks make sure that
+postings and term vectors are sorted, stay within their arrays, and agree with each other and with
+the statistics. Whatever else is wrong with an untrusted segment can only lead to odd rankings.
 """
 
-from collections.abc import Callable
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +23,7 @@ _DOCS_AT_ONCE = 1 << 15
 
 
 def check_shapes(segment: "Segment") -> None:
-    """That arrays have the lengths which the manifest and the other arrays say; takes no time."""
+    """Checks that the lengths of arrays agree with the manifest and with each other; fast."""
     docs, terms = segment.record.docs, len(segment.term_totals)
     for name, array, length in (
         ("ids.offsets", segment.ids.offsets, docs + 1),
@@ -47,48 +46,51 @@ def check_shapes(segment: "Segment") -> None:
 
 
 def check_values(segment: "Segment") -> None:
-    """Reads the numbers, not the texts."""
+    """Reads all numbers, but not the texts."""
     docs, terms = len(segment), len(segment.terms)
-    forms = _COMPILED if is_worth_compiling(10 * (docs + terms)) else _PLAIN
+    is_large = is_worth_compiling(10 * (docs + terms))
+    ascend, count = (_ascend, _count) if is_large else (_ascend_numpy, _count_numpy)
     for name, strings in (
         ("ids", segment.ids),
         ("terms", segment.terms),
         ("texts", segment.texts),
         ("fields", segment.fields),
     ):
-        _expect(segment, f"{name}.offsets", is_partition(strings.offsets, len(strings.data)))
+        _require(segment, f"{name}.offsets", is_partition(strings.offsets, len(strings.data)))
     for name, strings in (("ids", segment.ids), ("terms", segment.terms)):
         offsets = strings.offsets.astype(np.int64)
-        _expect(segment, f"{name}.data", forms.ascend(offsets, strings.data))
+        _require(segment, f"{name}.data", ascend(offsets, strings.data))
     for name, rows, limit in (
         ("vectors", segment.vectors, terms),
         ("postings", segment.postings, docs),
     ):
-        _expect(segment, f"{name}.starts", is_partition(rows.starts, len(rows.words) - SPARE_WORDS))
-        _expect(segment, f"{name}.words", rows.is_valid(limit))
+        _require(
+            segment, f"{name}.starts", is_partition(rows.starts, len(rows.words) - SPARE_WORDS)
+        )
+        _require(segment, f"{name}.words", rows.is_valid(limit))
     frequencies, totals = np.zeros(terms, np.int64), np.zeros(terms, np.int64)
     lengths_agree = True
     for first in range(0, docs, _DOCS_AT_ONCE):
         part = slice(first, first + _DOCS_AT_ONCE)
         vectors = segment.vectors.unpack(part)
-        lengths_agree &= forms.count(*vectors, segment.lengths[part], frequencies, totals)
-    _expect(segment, "lengths", lengths_agree)
-    order = segment.by_frequency
-    _expect(segment, "postings.sizes", np.array_equal(frequencies, segment.postings.sizes[order]))
-    _expect(segment, "term_totals", np.array_equal(totals, segment.term_totals[order]))
-    _expect(segment, "lengths", int(totals.sum()) == segment.record.tokens)
+        lengths_agree &= count(*vectors, segment.lengths[part], frequencies, totals)
+    _require(segment, "lengths", lengths_agree)
+    order = segment.terms_by_df
+    _require(segment, "postings.sizes", np.array_equal(frequencies, segment.postings.sizes[order]))
+    _require(segment, "term_totals", np.array_equal(totals, segment.term_totals[order]))
+    _require(segment, "lengths", int(totals.sum()) == segment.record.tokens)
 
 
 def check_deleted(segment: "Segment") -> None:
-    """Apart from the rest, because a deletion changes nothing else; takes no time."""
+    """Checks the list of deleted documents; fast."""
     deleted = segment.deleted
     ascend = (deleted[1:] > deleted[:-1]).all() and deleted.max(initial=0) < max(len(segment), 1)
-    _expect(segment, "deleted", ascend)
+    _require(segment, "deleted", ascend)
 
 
-def _expect(segment: "Segment", name: str, true: bool | np.bool_) -> None:
-    if not true:
-        raise _damaged(segment, name, "its numbers are not those of an index")
+def _require(segment: "Segment", name: str, is_valid: bool | np.bool_) -> None:
+    if not is_valid:
+        raise _damaged(segment, name, "its values are not valid")
 
 
 def _damaged(segment: "Segment", name: str, problem: str) -> CorruptError:
@@ -119,50 +121,41 @@ def _ascend(offsets: NDArray[np.int64], data: NDArray[np.uint8]) -> bool:
 def _count(
     offsets: NDArray[np.int64],
     terms: NDArray[np.uint32],
-    counts: NDArray[np.uint32],
+    tfs: NDArray[np.uint32],
     lengths: NDArray[np.uint32],
     frequencies: NDArray[np.int64],
     totals: NDArray[np.int64],
 ) -> bool:
-    """Counts terms in document vectors; whether each document is as long as its vector says."""
+    """Counts the terms of term vectors; whether the length of each document is its sum of tfs."""
     for doc in range(len(offsets) - 1):
-        row, row_counts = terms[offsets[doc] : offsets[doc + 1]], counts[offsets[doc] :]
+        row, row_tfs = terms[offsets[doc] : offsets[doc + 1]], tfs[offsets[doc] :]
         length = 0
         for i in range(len(row)):
             frequencies[row[i]] += 1
-            totals[row[i]] += row_counts[i]
-            length += row_counts[i]
+            totals[row[i]] += row_tfs[i]
+            length += row_tfs[i]
         if length != lengths[doc]:
             return False
     return True
 
 
-def _plain_ascend(offsets: NDArray[np.int64], data: NDArray[np.uint8]) -> bool:
-    """As `_ascend`, in numpy, where little is to be done."""
-    every = data.tobytes()
-    strings = (every[start:end] for start, end in pairwise(offsets.tolist()))
+def _ascend_numpy(offsets: NDArray[np.int64], data: NDArray[np.uint8]) -> bool:
+    """As `_ascend`, for small segments."""
+    content = data.tobytes()
+    strings = (content[start:end] for start, end in pairwise(offsets.tolist()))
     return all(before < after for before, after in pairwise(strings))
 
 
-def _plain_count(
+def _count_numpy(
     offsets: NDArray[np.int64],
     terms: NDArray[np.uint32],
-    counts: NDArray[np.uint32],
+    tfs: NDArray[np.uint32],
     lengths: NDArray[np.uint32],
     frequencies: NDArray[np.int64],
     totals: NDArray[np.int64],
 ) -> bool:
     """As `_count`, in numpy."""
     frequencies += np.bincount(terms, minlength=len(frequencies))
-    totals += np.bincount(terms, counts, len(totals)).astype(np.int64)
-    ends = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])[offsets]
+    totals += np.bincount(terms, tfs, len(totals)).astype(np.int64)
+    ends = np.concatenate([[0], np.cumsum(tfs, dtype=np.int64)])[offsets]
     return bool((np.diff(ends) == lengths).all())
-
-
-class _Forms(NamedTuple):
-    ascend: Callable[..., bool]
-    count: Callable[..., bool]
-
-
-_COMPILED = _Forms(_ascend, _count)
-_PLAIN = _Forms(_plain_ascend, _plain_count)

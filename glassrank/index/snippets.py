@@ -1,4 +1,4 @@
-"""The part of a text that shows best why it was found."""
+"""Snippets: the part of a text that matches a query best."""
 
 from string import ascii_lowercase, digits
 from typing import NamedTuple
@@ -7,31 +7,30 @@ from glassrank.text.analysis import Analyzer, WordAnalyzer
 from glassrank.text.word_breaks import word_spans
 
 _LETTERS = frozenset(ascii_lowercase + digits)
-_PLACES_KEPT = 10_000
-"""Of one query's documents, whatever stands in them."""
+_CACHE_LIMIT = 10_000
+"""Entries for one query, whatever its documents contain."""
 
 Match = tuple[int, int, str]
 """Start, stop, term."""
 
 SNIPPET_CHARS = 240
-"""Of a snippet, in characters, unless another is asked for."""
+"""The default length of a snippet."""
 MAX_CHARS_READ = 20_000
-"""Of a document: a snippet costs no more than this, however long the document is."""
-
+"""Of a document, so that a snippet of a long one costs no more."""
 
 _MORE_BEFORE, _MORE_AFTER = "… ", " …"
 
 
 class Snippet(NamedTuple):
-    """`matches` are (start, stop) of the query's words in `text`."""
+    """`matches` has the (start, stop) of the query's words in `text`."""
 
     text: str
     matches: tuple[tuple[int, int], ...]
 
-    def within(self, *, before: bool, after: bool) -> "Snippet":
-        """Of a part of a text, with dots where there is more `before` or `after` it.
+    def add_ellipses(self, *, before: bool, after: bool) -> "Snippet":
+        """Adds dots where the text goes on `before` or `after` the snippet.
 
-        >>> Snippet("a cat", ((2, 5),)).within(before=True, after=True)
+        >>> Snippet("a cat", ((2, 5),)).add_ellipses(before=True, after=True)
         Snippet(text='… a cat …', matches=((4, 7),))
         """
         prefix = _MORE_BEFORE if before and not self.text.startswith(_MORE_BEFORE) else ""
@@ -42,39 +41,39 @@ class Snippet(NamedTuple):
 
 
 class SnippetMaker:
-    """Snippets for one query: what is known of a word in one document is known in the next."""
+    """Makes snippets for a query; it caches the matches of words between documents."""
 
     def __init__(self, query: str, analyzer: Analyzer) -> None:
         self._analyzer = analyzer
         self._wanted = frozenset(analyzer(query))
-        self._beginnings = {word_prefix(term) for term in self._wanted}
-        # language, and what stands between two spaces -> its matches
-        self._inside: dict[tuple[str, str], list[Match]] = {}
+        self._prefixes = {word_prefix(term) for term in self._wanted}
+        # (language, text between two spaces) -> its matches
+        self._cache: dict[tuple[str, str], list[Match]] = {}
 
     def __call__(
         self, text: str, length: int = SNIPPET_CHARS, passage: tuple[int, int] | None = None
     ) -> Snippet:
-        """About `length` characters around the most different words of the query, on word
-        boundaries, from the part of the text that is read, or from these characters of it.
+        """About `length` characters with the most different words of the query, cut between words,
+        from the start of the text or from this (start, stop) of it.
 
         >>> from glassrank.text import EnglishAnalyzer
         >>> SnippetMaker("chasing cat", EnglishAnalyzer())("The dog sleeps. Cats chase mice!", 19)
         Snippet(text='… Cats chase mice!', matches=((2, 6), (7, 12)))
         """
         if passage is not None:
-            start = max(0, min(passage[0], passage[1] - length))  # a short one with what is before
+            start = max(0, min(passage[0], passage[1] - length))  # a short one is extended
             stop = max(passage[1], start + length)
             inside = self(text[start:stop], length)
-            return inside.within(before=start > 0, after=len(text) > stop)
+            return inside.add_ellipses(before=start > 0, after=len(text) > stop)
         cut = len(text) > MAX_CHARS_READ
         text = " ".join(text[:MAX_CHARS_READ].split())
         analyzer = self._analyzer.for_text(text)
-        lowered = analyzer.lower_case(text)  # character by character, so positions stay
+        lowered = analyzer.lower_case(text)  # positions stay the same
         matches = self._matches(lowered, analyzer)
-        context = length // 6  # some words before the first match
+        context = length // 6  # words before the first match
         start = max(0, min(_best_start(matches, length - context) - context, len(text) - length))
         stop = min(len(text), start + length)
-        # Cut between words, unless the cut is the text's own begin or end.
+        # Cut between words, except at the start and end of the text.
         begin = _first_start(lowered, start) if start > 0 else 0
         end = _last_end(lowered, begin, stop) if stop < len(text) else stop
         prefix = _MORE_BEFORE if begin > 0 else ""
@@ -86,7 +85,7 @@ class SnippetMaker:
         )
 
     def matches(self, text: str) -> list[Match]:
-        """Where the query's terms stand in a text, and which.
+        """(start, stop, term) of the query's terms in a text.
 
         >>> from glassrank.text import EnglishAnalyzer
         >>> SnippetMaker("chasing cat", EnglishAnalyzer()).matches("A cat chases cats.")
@@ -96,22 +95,22 @@ class SnippetMaker:
         return self._matches(analyzer.lower_case(text), analyzer)
 
     def _matches(self, lowered: str, analyzer: WordAnalyzer) -> list[Match]:
-        """Words of the query, in their order. Only where such a word can begin, the text is cut
-        into words: a long one has few such places."""
+        """The matches in their order. Only parts in which a match can start are split into words: a
+        long text has few of them."""
         if not analyzer.stems_keep_beginnings:
             return self._matches_inside(lowered, analyzer)
         places: dict[int, list[Match]] = {}
-        for beginning in self._beginnings:
-            plain = beginning[0] in _LETTERS
-            at = lowered.find(beginning)
+        for prefix in self._prefixes:
+            is_ascii = prefix[0] in _LETTERS
+            at = lowered.find(prefix)
             while at >= 0:
                 stop = at + 1
-                # Where a letter or digit stands before another, no word begins.
-                if not (plain and lowered[at - 1 : at] in _LETTERS):
+                # No word starts at a letter or digit after another one.
+                if not (is_ascii and lowered[at - 1 : at] in _LETTERS):
                     start, stop = _around(lowered, at)
                     if start not in places:
                         places[start] = self._matches_inside(lowered[start:stop], analyzer)
-                at = lowered.find(beginning, stop)
+                at = lowered.find(prefix, stop)
         return [
             (place + start, place + stop, term)
             for place in sorted(places)
@@ -120,12 +119,12 @@ class SnippetMaker:
 
     def _matches_inside(self, text: str, analyzer: WordAnalyzer) -> list[Match]:
         key = analyzer.language, text
-        matches = self._inside.get(key)
+        matches = self._cache.get(key)
         if matches is None:
             term_of, wanted = analyzer.term, self._wanted
-            if len(self._inside) >= _PLACES_KEPT:
-                self._inside.clear()
-            matches = self._inside[key] = [
+            if len(self._cache) >= _CACHE_LIMIT:
+                self._cache.clear()
+            matches = self._cache[key] = [
                 (start, stop, term)
                 for start, stop in analyzer.spans(text)
                 if (term := term_of(text[start:stop])) in wanted
@@ -134,28 +133,28 @@ class SnippetMaker:
 
 
 def make_snippet(query: str, analyzer: Analyzer, text: str, passage: tuple[int, int] | None) -> str:
-    """Of one text by itself: nothing is done for a query before it is asked for."""
+    """The snippet of a single text."""
     return SnippetMaker(query, analyzer)(text, passage=passage).text
 
 
 def word_prefix(term: str) -> str:
-    """What every word of this term begins with: stems end otherwise than their words in two
-    characters at most (sensibility, sensibl), short ones in one (eyed, ei)."""
+    """The prefix of every word with this stem: a stem differs from its words in its last two
+    characters at most (sensibility, sensibl), a short one in its last (eyed, ei)."""
     return term[: max(1, min(len(term) - 1, 2), len(term) - 2)]
 
 
 def _best_start(matches: list[Match], length: int) -> int:
-    """Of so many characters with the most different terms, and then the most matches."""
+    """The start of `length` characters with the most different terms, then the most matches."""
     best_start, best_value = 0, (0, 0)
     first = 0
     inside: dict[str, int] = {}
     for last, (_, stop, term) in enumerate(matches):
         inside[term] = inside.get(term, 0) + 1
         while stop - matches[first][0] > length and first < last:
-            gone = matches[first][2]
-            inside[gone] -= 1
-            if not inside[gone]:
-                del inside[gone]
+            term_left = matches[first][2]
+            inside[term_left] -= 1
+            if not inside[term_left]:
+                del inside[term_left]
             first += 1
         value = (len(inside), last + 1 - first)
         if value > best_value:
@@ -164,7 +163,7 @@ def _best_start(matches: list[Match], length: int) -> int:
 
 
 def _first_start(lowered: str, start: int) -> int:
-    """Where the first word begins from here on."""
+    """The start of the first word from `start` on."""
     place = _around(lowered, start)
     while True:
         for begin, _ in _spans(lowered, place):
@@ -176,7 +175,7 @@ def _first_start(lowered: str, start: int) -> int:
 
 
 def _last_end(lowered: str, begin: int, stop: int) -> int:
-    """Where the last word ends up to `stop`, of those that begin from `begin` on."""
+    """The end of the last word between `begin` and `stop`."""
     place = _around(lowered, stop)
     while True:
         for start, end in reversed(_spans(lowered, place)):
@@ -188,7 +187,7 @@ def _last_end(lowered: str, begin: int, stop: int) -> int:
 
 
 def _around(text: str, at: int) -> tuple[int, int]:
-    """From the space before this place to the one after it: no word goes beyond."""
+    """(start, stop) of the text between the nearest spaces: no word goes beyond."""
     stop = text.find(" ", at)
     return text.rfind(" ", 0, at) + 1, len(text) if stop < 0 else stop
 

@@ -1,11 +1,11 @@
-"""The compiled search: the best k documents of one segment for some queries.
+"""The compiled search: the top k documents of a segment for several queries.
 
-Documents are scored in windows that fit the first-level cache. A histogram of the scores so far
-gives a floor that k documents have passed; adding to a score marks the document when it is above
-the floor, so only such documents are looked at again, and the few left at the end are sorted once.
-Ties go to the smaller number, which is the smaller id.
+Documents are scored in windows that fit the L1 cache. A histogram of the scores so far gives a
+floor that k documents have passed. A document is marked when its score passes the floor; only
+marked documents are collected, and the few that remain are sorted once. Ties go to the smaller
+number, which is the smaller id.
 
-Loops that decide about each document do so without a branch: it would be guessed wrong too often.
+Loops that decide about each document have no branch: it would be mispredicted too often.
 """
 
 from typing import Any, NamedTuple
@@ -20,17 +20,17 @@ WINDOW = 4096
 POSTINGS_BLOCK = 128
 _BUCKETS = 1024
 _LOG_TABLE = 32
-_OFTEN = 8
+_TYPICAL_TF = 8
 _RADIX_BITS = 11
 _RADIX = 1 << _RADIX_BITS
 _ALMOST_NOTHING = np.float32(1e-30)
 _U = np.uint64
 _CURSOR = np.dtype(
     [
-        ("bit", np.uint64),  # where the next posting is
-        ("next", np.uint64),  # the document behind the one before it
-        ("distance", np.uint64),  # bits of a distance in this block
-        ("count", np.uint64),  # and of a count
+        ("bit", np.uint64),  # of the next posting
+        ("next", np.uint64),  # its document, if its delta is zero
+        ("delta_bits", np.uint64),  # in this block
+        ("tf_bits", np.uint64),
         ("here", np.int64),  # postings left in this block
         ("left", np.int64),  # and in further ones
     ]
@@ -41,79 +41,78 @@ KIND_QL = 1
 
 
 class Queries(NamedTuple):
-    """Several queries, one after another: query i has terms `offsets[i]` to `offsets[i + 1]`."""
+    """Several queries: query i has the terms `offsets[i]` to `offsets[i + 1]`."""
 
     offsets: NDArray[np.int64]  # (Q + 1,)
-    starts: NDArray[np.int64]  # (query terms,) words of the segment's before their postings
-    sizes: NDArray[np.int64]  # (query terms,) documents that have them
+    starts: NDArray[np.int64]  # (query terms,) first words of their postings
+    sizes: NDArray[np.int64]  # (query terms,) document frequencies
     weights: NDArray[np.float32]  # (query terms,)
     scales: NDArray[np.float32]  # (query terms,) of query likelihood
 
 
-class Postings(NamedTuple):
-    """Of a segment: rows of documents, as `packed_postings.py` has them. All are frozen
-    (`arrays.frozen`)."""
+class SegmentPostings(NamedTuple):
+    """The packed postings of a segment; all arrays are read-only (`as_readonly`)."""
 
     words: NDArray[np.uint32]
-    lengths: NDArray[np.float32]  # (N,) what a document's length adds, by the method
-    live: NDArray[np.bool_]  # (N,), or empty when no document is deleted
+    lengths: NDArray[np.float32]  # (N,) length norms
+    live: NDArray[np.bool_]  # (N,), or empty if no document is deleted
 
 
-class Best(NamedTuple):
-    """Room for what is found, best first."""
+class TopKBuffers(NamedTuple):
+    """Output buffers, best first."""
 
     docs: NDArray[np.uint32]  # (Q, k)
     scores: NDArray[np.float32]  # (Q, k)
-    sizes: NDArray[np.int64]  # (Q,) how many of the k there are
+    sizes: NDArray[np.int64]  # (Q,) results of each query
 
 
 class _Work(NamedTuple):
-    """Memory for one window of documents."""
+    """Buffers for one window of documents."""
 
     window: NDArray[np.float32]  # (WINDOW,) scores
-    marks: NDArray[np.bool_]  # (WINDOW,) those above the floor
+    marks: NDArray[np.bool_]  # (WINDOW,) scores above the floor
     words: NDArray[np.uint64]  # the same memory, eight marks at a time
-    cursors: Any  # (terms,) records of `_CURSOR`: where postings go on
+    cursors: Any  # (terms,) records of `_CURSOR`
     logs: NDArray[np.float32]  # (terms, _LOG_TABLE)
 
 
 @inner
 def _bits(words: Any, bit: Any) -> Any:
-    """What begins at a bit: 33 bits of it, at least."""
+    """The 33 bits or more that start at a bit."""
     word = bit >> _U(5)
     return (_U(words[word]) | (_U(words[word + _U(1)]) << _U(32))) >> (bit & _U(31))
 
 
 @inner
 def _next_block(words: Any, cursor: Any) -> None:
-    """Reads what a block begins with."""
+    """Reads the header of a block."""
     header = _bits(words, cursor.bit)
-    cursor.distance = header & _U((1 << WIDTH_BITS) - 1)
-    cursor.count = (header >> _U(WIDTH_BITS)) & _U((1 << WIDTH_BITS) - 1)
+    cursor.delta_bits = header & _U((1 << WIDTH_BITS) - 1)
+    cursor.tf_bits = (header >> _U(WIDTH_BITS)) & _U((1 << WIDTH_BITS) - 1)
     cursor.bit += _U(HEADER_BITS)
     cursor.here = min(cursor.left, POSTINGS_BLOCK)
     cursor.left -= cursor.here
 
 
 @inner
-def _bm25(often: int, length: Any, term: Any) -> Any:
-    count = np.float32(often)
-    return np.divide(term[0] * count, count + length)  # as /, which compares with zero first
+def _bm25(tf: int, length: Any, term: Any) -> Any:
+    count = np.float32(tf)
+    return np.divide(term[0] * count, count + length)  # as `/`, without its comparison with zero
 
 
 @inner
-def _ql(often: int, length: Any, term: Any) -> Any:
+def _ql(tf: int, length: Any, term: Any) -> Any:
     weight, scale, logs = term
-    log = logs[often] if often < _LOG_TABLE else np.log1p(scale * np.float32(often))
+    log = logs[tf] if tf < _LOG_TABLE else np.log1p(scale * np.float32(tf))
     return max(weight * (log + length), _ALMOST_NOTHING)
 
 
-def _block_adder(part: Compiled) -> Compiled:
-    """What adds the `part` of a score that one posting gives, for a block of them."""
+def _make_block_adder(score_term: Compiled) -> Compiled:
+    """Compiles a function that adds the scores of a block of postings."""
 
     @inner
-    def add(often: Any, local: Any, lengths: Any, term: Any, floor: Any, work: Any) -> None:
-        score = work.window[local] + part(np.int64(often) + 1, lengths[local], term)
+    def add(tf: Any, local: Any, lengths: Any, term: Any, floor: Any, work: Any) -> None:
+        score = work.window[local] + score_term(np.int64(tf) + 1, lengths[local], term)
         work.window[local] = score
         work.marks[local] = score > floor
 
@@ -121,40 +120,38 @@ def _block_adder(part: Compiled) -> Compiled:
     def add_block(
         words: Any, cursor: Any, lengths: Any, base: Any, term: Any, floor: Any, work: Any
     ) -> None:
-        """Adds what is left of a block, as far as its documents are in the window. Bits are read
-        where they are needed, two postings' at once where they are few: this is what a search
-        costs."""
-        distance, width = cursor.distance, cursor.distance + cursor.count
-        distances, counts = (_U(1) << distance) - _U(1), (_U(1) << cursor.count) - _U(1)
+        """Adds the rest of a block, as far as its documents are in the window. Two postings are
+        decoded from one read where they have few bits: most of a search's time goes here."""
+        shift, width = cursor.delta_bits, cursor.delta_bits + cursor.tf_bits
+        deltas, tfs = (_U(1) << shift) - _U(1), (_U(1) << cursor.tf_bits) - _U(1)  # masks
         size, left, bit = _U(len(lengths)), cursor.here, cursor.bit
-        local = cursor.next - base  # may be below zero, until a distance is added
+        local = cursor.next - base  # may be below zero until a delta is added
         inside = True
         while width <= _U(16) and left >= 2:
             bits = _bits(words, bit)
-            inside = local + (bits & distances) < size
+            inside = local + (bits & deltas) < size
             if not inside:
                 break
-            local += bits & distances
-            add((bits >> distance) & counts, local, lengths, term, floor, work)
+            local += bits & deltas
+            add((bits >> shift) & tfs, local, lengths, term, floor, work)
             local += _U(1)
             bit += width
             left -= 1
             bits >>= width
-            inside = local + (bits & distances) < size
+            inside = local + (bits & deltas) < size
             if not inside:
                 break
-            local += bits & distances
-            add((bits >> distance) & counts, local, lengths, term, floor, work)
+            local += bits & deltas
+            add((bits >> shift) & tfs, local, lengths, term, floor, work)
             local += _U(1)
             bit += width
             left -= 1
         while left and inside:
-            step = _bits(words, bit) & distances
+            step = _bits(words, bit) & deltas
             inside = local + step < size
             if inside:
                 local += step
-                often = _bits(words, bit + distance) & counts
-                add(often, local, lengths, term, floor, work)
+                add(_bits(words, bit + shift) & tfs, local, lengths, term, floor, work)
                 local += _U(1)
                 bit += width
                 left -= 1
@@ -163,8 +160,8 @@ def _block_adder(part: Compiled) -> Compiled:
     return add_block
 
 
-_add_bm25 = _block_adder(_bm25)
-_add_ql = _block_adder(_ql)
+_add_bm25 = _make_block_adder(_bm25)
+_add_ql = _make_block_adder(_ql)
 
 
 @inner
@@ -181,9 +178,9 @@ def _drop_deleted(scores: Any, docs: Any, start: int, stop: int, live: Any) -> i
 def _sort_descending(
     scores: Any, docs: Any, n: int, other_scores: Any, other_docs: Any, starts: Any
 ) -> None:
-    """Radix sort of the first n, best first, stable; the result stands in the *other* arrays.
+    """Stable radix sort of the first n, best first; the result is in the *other* arrays.
 
-    The bits of positive floats order as the floats do.
+    The bits of positive floats have the order of the floats.
     """
     for turn in range(3):
         shift = np.uint32(turn * _RADIX_BITS)
@@ -209,8 +206,8 @@ def _sort_descending(
 
 @inner
 def _begin_query(kind: int, queries: Any, first: int, count: int, work: Any) -> Any:
-    """Where each of its `count` terms' postings begin, and the logarithms that query likelihood
-    needs often; gives what hardly any score is above."""
+    """Sets the cursors of the query's `count` terms, and the logarithms that query likelihood uses
+    often. Returns a bound that few scores exceed."""
     bound = np.float32(0)
     for t in range(count):
         cursor = work.cursors[t]
@@ -223,7 +220,7 @@ def _begin_query(kind: int, queries: Any, first: int, count: int, work: Any) -> 
         else:
             for tf in range(_LOG_TABLE):
                 work.logs[t, tf] = np.log1p(queries.scales[first + t] * np.float32(tf))
-            bound += queries.weights[first + t] * work.logs[t, _OFTEN]
+            bound += queries.weights[first + t] * work.logs[t, _TYPICAL_TF]
     return bound
 
 
@@ -232,7 +229,7 @@ def _score_window(
     kind: int, queries: Any, first: int, count: int, postings: Any, base: int, end: int,
     floor: Any, work: Any,
 ) -> bool:  # fmt: skip
-    """Adds what documents `base` to `end` have of each term; says whether any has one."""
+    """Scores documents `base` to `end` for each term; returns whether any contains one."""
     touched = False
     words, lengths = postings.words, postings.lengths[base:end]
     for t in range(count):
@@ -254,7 +251,7 @@ def _score_window(
 
 @inner
 def _collect(work: Any, base: int, size: int, floor: Any, scores: Any, docs: Any, kept: int) -> int:
-    """The marked documents of a window that are above the floor, behind the `kept` ones."""
+    """Appends the marked documents of a window that are above the floor to the `kept` ones."""
     for word in range((size + 7) >> 3):  # eight documents at a time
         if work.words[word]:
             work.words[word] = 0
@@ -268,7 +265,8 @@ def _collect(work: Any, base: int, size: int, floor: Any, scores: Any, docs: Any
 
 @compiled
 def search_segment(kind: int, queries: Any, postings: Any, best: Any) -> None:
-    """Writes the best documents of one segment for each query: `Queries`, `Postings`, `Best`."""
+    """Writes the top k documents of a segment for each query: `Queries`, `SegmentPostings`,
+    `TopKBuffers`."""
     k = best.docs.shape[1]
     docs_in_segment = len(postings.lengths)
     capacity = 3 * WINDOW + 4 * k + 8
@@ -290,10 +288,10 @@ def search_segment(kind: int, queries: Any, postings: Any, best: Any) -> None:
         first = queries.offsets[query]
         count = queries.offsets[query + 1] - first
         bound = _begin_query(kind, queries, first, count, work)
-        to_bucket = np.float32(_BUCKETS) / max(bound, np.float32(1e-20))  # the last takes the rest
+        to_bucket = np.float32(_BUCKETS) / max(bound, np.float32(1e-20))  # the last has all above
         histogram[:] = 0
         kept = np.int64(0)  # candidates in `scores` and `docs`
-        floor = np.float32(0)  # only scores above it can matter
+        floor = np.float32(0)  # scores up to it are dropped
         bucket = 0  # the bucket that `floor` is the lower edge of
         passed = 0  # candidates in this bucket or above
 
@@ -312,14 +310,14 @@ def search_segment(kind: int, queries: Any, postings: Any, best: Any) -> None:
             while passed - histogram[bucket] >= k:
                 passed -= histogram[bucket]
                 bucket += 1
-            # a little below the edge, so that rounding loses nothing
+            # slightly below the edge, so that rounding drops nothing
             floor = max(floor, np.float32(bucket) / to_bucket * np.float32(0.99999))
-            if kept + WINDOW + 8 > capacity:  # many with almost one score: keep exactly k
+            if kept + WINDOW + 8 > capacity:  # many similar scores: keep exactly k
                 _sort_descending(scores, docs, kept, other_scores, other_docs, starts)
                 kept = min(kept, k)
                 scores, other_scores = other_scores, scores
                 docs, other_docs = other_docs, docs
-                if kept == k:  # a later document of the same score has a larger id
+                if kept == k:  # a later document with the same score has a larger id
                     floor = max(floor, scores[k - 1])
 
         n = 0

@@ -1,7 +1,7 @@
-"""Changes an index: adds, deletes, merges, one writer at a time.
+"""Changes an index: adds, deletes and merges, one writer at a time.
 
-Nothing is visible before `commit`. Whatever a failed or killed writer left behind is not named in
-the manifest, and the next writer removes it.
+Nothing is visible before `commit`. The manifest does not name what a failed or killed writer left
+behind, and the next writer removes it.
 """
 
 import secrets
@@ -34,8 +34,8 @@ from glassrank.text.languages import get_analyzer_by_name
 from glassrank.types import Doc
 
 SEGMENT_BYTES = 96 << 20
-"""Documents are kept in memory up to this size before they go to disk."""
-UNCHANGED = "it is as it was before"
+"""Documents stay in memory up to this size, then they are written."""
+UNCHANGED = "the index is as it was before"
 _GROWTH = 3
 
 
@@ -43,7 +43,7 @@ class IndexWriter:
     """One change to an index, from the manifest it starts with to the one it commits."""
 
     def __init__(self, folder: Folder, manifest: Manifest, *, empty: bool = False) -> None:
-        """With `empty` the index begins without documents; what is there may be damaged then."""
+        """With `empty` the index starts without documents, even if the old ones are damaged."""
         self.folder = folder
         self.manifest = manifest
         records = () if empty else manifest.segments
@@ -53,7 +53,7 @@ class IndexWriter:
         self._written = 0
 
     def add(self, docs: Iterable[Doc], *, replace_existing: bool = False) -> int:
-        """How many documents were added. An id that is already there is an error, or replaced."""
+        """Adds documents and returns their number. An existing id is an error, or replaced."""
         count = len(self._segments)
         builder = SegmentBuilder(self._analyzer)
         for doc in docs:
@@ -64,7 +64,7 @@ class IndexWriter:
         if len(builder):
             self._write(builder)
         if len(self._segments) > count + 1:
-            self._merge_last(len(self._segments) - count)  # finds an id that came twice
+            self._merge_last(len(self._segments) - count)  # finds duplicate ids
         if len(self._segments) == count:
             return 0
         new = self._segments[-1]
@@ -81,15 +81,15 @@ class IndexWriter:
         self._analyzer = self._analyzer.with_languages(builder.languages)
 
     def adopt(self, other: Folder, record: SegmentRecord, analyzer: Analyzer) -> None:
-        """Takes a segment out of another index with this analyzer, on the same disk; its ids must
-        be new here."""
+        """Moves a segment here from an index with this analyzer, on the same disk; its ids must be
+        new."""
         self._analyzer = self._analyzer.with_languages(analyzer.languages)
         name = self._name()
         self.folder.take(other, record.name, name)
         self._segments.append(self._open(replace(record, name=name)))
 
     def delete(self, doc_ids: Iterable[str]) -> int:
-        """How many documents were deleted. An id that is not there is an error."""
+        """Deletes documents and returns their number. An unknown id is an error."""
         places: dict[int, list[int]] = {}
         unique = dict.fromkeys(doc_ids)
         for doc_id in unique:
@@ -98,7 +98,9 @@ class IndexWriter:
                     places.setdefault(position, []).append(number)
                     break
             else:
-                raise InputError(f"no document has the id {doc_id!r}; nothing was deleted")
+                raise InputError(
+                    f"no document has the id {doc_id!r}; nothing was deleted", code="not_found"
+                )
         for position, numbers in places.items():
             self._delete_from(self._segments[position], numbers)
         return len(unique)
@@ -106,7 +108,7 @@ class IndexWriter:
     def _delete_from(self, segment: Segment, numbers: list[int]) -> None:
         deleted = np.union1d(segment.deleted, np.array(numbers, np.uint32)).astype(np.uint32)
         name = f"deleted-{self.manifest.generation + 1}-{len(deleted)}.npy"
-        files = {n: r for n, r in segment.record.files.items() if n != segment.record.deleted}
+        files = segment.record.without_deletions().files
         with self.folder.child(segment.record.name) as folder:
             folder.remove(name)  # of a writer that was killed, or did not commit
             file = ArrayWriter(folder, name, np.uint32)
@@ -117,15 +119,13 @@ class IndexWriter:
         self._segments[self._segments.index(segment)] = self._open(record)
 
     def merge(self) -> None:
-        """All segments into one."""
+        """Merges all segments into one."""
         if len(self._segments) > 1 or any(len(segment.deleted) for segment in self._segments):
             self._merge_last(len(self._segments))
 
     def merge_small(self) -> None:
-        """Keeps the number of segments logarithmic: the last two join unless far apart in size.
-
-        A document is copied a few times in all, however many additions there are.
-        """
+        """Merges the last two segments while their sizes are similar, so that the number of
+        segments is logarithmic and a document is copied only a few times."""
         while len(self._segments) > 1:
             *_, before, last = (len(segment) - len(segment.deleted) for segment in self._segments)
             if before > _GROWTH * last:
@@ -137,22 +137,18 @@ class IndexWriter:
         self._segments[-count:] = [self._open(merged)] if merged.docs else []
 
     def commit(self) -> None:
-        """Makes what was changed the index: one rename."""
-        records = tuple(segment.record for segment in self._segments)
-        generation = self.manifest.generation + 1
-        write_manifest(
-            self.folder,
-            replace(
-                self.manifest,
-                analyzer=self._analyzer.name,
-                generation=generation,
-                segments=records,
-                id=self._id,
-            ),
+        """Makes the change visible by one rename."""
+        manifest = replace(
+            self.manifest,
+            analyzer=self._analyzer.name,
+            generation=self.manifest.generation + 1,
+            segments=tuple(segment.record for segment in self._segments),
+            id=self._id,
         )
+        write_manifest(self.folder, manifest)
 
     def _name(self) -> str:
-        """Never used before: names in an older manifest must not lead a reader to other files."""
+        """A new name: a name in an older manifest must not lead a reader to other files."""
         self._written += 1
         return f"segment-{self.manifest.generation + 1:06d}-{self._written}-{self._id[:8]}"
 
@@ -162,24 +158,24 @@ class IndexWriter:
 
 @contextmanager
 def open_writer(path: Path, *, create: Manifest | None = None) -> Iterator[IndexWriter]:
-    """A writer with the index to itself; commits when the work inside is done.
+    """Locks the index for a writer, and commits at the end of the `with` block.
 
-    With `create`, the index begins empty, and what was there before is replaced at the commit.
+    With `create`, the index starts empty, and replaces the old one at the commit.
     """
     is_new = done = False
     try:
         if create is not None:
             is_new = _make(path)
-        # Opened once: another folder may take its place, and must get no lock.
+        # Opened only once: another folder that replaces it must not be locked.
         with ExitStack() as stack:
             if create is None:
                 folder = stack.enter_context(open_index(path))
-                load_manifest(folder)  # a folder that is no index gets no lock
+                load_manifest(folder)  # a folder that is not an index is not locked
             else:
                 folder = stack.enter_context(Folder.open(path, follow=not is_new))
                 check_is_index(path, folder.names())
             stack.enter_context(folder.lock())
-            before = _before(folder, create)
+            before = _old_manifest(folder, create)
             remove_leftovers(folder)
             try:
                 writer = IndexWriter(folder, before, empty=create is not None)
@@ -187,38 +183,29 @@ def open_writer(path: Path, *, create: Manifest | None = None) -> Iterator[Index
                 writer.commit()
                 done = True
             finally:
-                # After a commit these are what it replaced, after a failure what it wrote.
+                # After a commit these are the old segments, after a failure the new ones.
                 remove_leftovers(folder)
     except NotDurableError as error:
         done = True
         raise disk_error(
-            error, f"make the change to {path} durable", "it is in, but a power cut may undo it"
+            error, f"make the change to {path} durable", "it is made, but a power cut may undo it"
         ) from error
     except OSError as error:
         raise disk_error(error, f"write the index {path}", UNCHANGED) from error
     finally:
         if is_new and not done:
-            _unmake(path)
+            _remove_folder(path)
 
 
 def check_is_index(path: Path, names: Iterable[str]) -> None:
-    """Raises an error if a folder holds anything that is not an index's."""
-    if not all(map(_is_ours, names)):
-        raise InputError(f"{path} is something else than an index; choose another name")
-
-
-def _is_ours(name: str) -> bool:
-    """What an index has, or a writer left that never came to commit; its stores stand inside."""
-    return is_segment_name(name) or name in (
-        MANIFEST_FILE,
-        f".{MANIFEST_FILE}.part",
-        LOCK,
-        "stores",
-    )
+    """Raises an error if a folder contains anything that does not belong to an index."""
+    known = (MANIFEST_FILE, f".{MANIFEST_FILE}.part", LOCK, "stores")
+    if not all(is_segment_name(name) or name in known for name in names):
+        raise InputError(f"{path} is not an index; choose another name", code="already_exists")
 
 
 def _make(path: Path) -> bool:
-    """Whether it was this process that made the folder: only then may it remove it again."""
+    """Makes the folder; whether it is new. Only then may it be removed again."""
     try:
         path.mkdir(parents=True)
     except FileExistsError:
@@ -226,16 +213,15 @@ def _make(path: Path) -> bool:
     return True
 
 
-def _unmake(path: Path) -> None:
+def _remove_folder(path: Path) -> None:
     with suppress(OSError):
         with Folder.open(path) as folder:
             folder.remove(LOCK)
         path.rmdir()
 
 
-def _before(folder: Folder, create: Manifest | None) -> Manifest:
-    """The manifest on disk; for an index that is built anew it may be damaged, or not be there, or
-    be of another language."""
+def _old_manifest(folder: Folder, create: Manifest | None) -> Manifest:
+    """The manifest on disk; for a new index it may be damaged, absent, or of another language."""
     if create is None:
         return load_manifest(folder)
     try:
@@ -245,10 +231,10 @@ def _before(folder: Folder, create: Manifest | None) -> Manifest:
 
 
 def remove_leftovers(folder: Folder) -> None:
-    """What the manifest does not name: an earlier writer's, or replaced by this one.
+    """Removes segments that the manifest on disk does not name.
 
-    The one on disk: whether a commit that failed came as far as its rename, only that can tell.
-    As long as it cannot be read, nothing is removed.
+    Only that manifest says whether a failed commit came as far as its rename. If it cannot be read,
+    nothing is removed.
     """
     try:
         segments = load_manifest(folder).segments if folder.kind(MANIFEST_FILE) else ()

@@ -52,7 +52,7 @@ class LoadedIndex:
         shards: Shards | None = None,
     ) -> "LoadedIndex":
         """Uses each model's store where there is one; `shards` have the same models."""
-        index = _open_index(options.index, shards, verify=verify, seen=())
+        index = _open_index(options.index, shards, verify=verify, checked=())
         plan = None if options.plan is None else CascadePlan.read(options.plan)
         numbers = {name: number for number, name in enumerate(rerankers)}
         pipelines = {
@@ -74,7 +74,7 @@ class LoadedIndex:
         """The same, as index and stores are now."""
         seen = self.index.snapshot.records
         shards = self.index.shards if isinstance(self.index, ShardedIndex) else None
-        index = _open_index(self.index.path, shards, verify=False, seen=seen)
+        index = _open_index(self.index.path, shards, verify=False, checked=seen)
         pipelines = {name: pipeline.follow(index) for name, pipeline in self.pipelines.items()}
         return LoadedIndex(index, pipelines, self.first_stage.follow(index)).warm_up()
 
@@ -131,11 +131,13 @@ class LoadedIndex:
 
 
 def _open_index(
-    path: Path, shards: Shards | None, *, verify: bool, seen: Sequence[SegmentRecord]
+    path: Path, shards: Shards | None, *, verify: bool, checked: Sequence[SegmentRecord]
 ) -> Index:
     if shards is None:
-        return Index(path, verify=verify, seen=seen)
-    return ShardedIndex(path.absolute(), shards, seen=seen)  # each shard verifies its own segments
+        return Index(path, verify=verify, checked=checked)
+    return ShardedIndex(
+        path.absolute(), shards, checked=checked
+    )  # each shard verifies its own segments
 
 
 def _make_pipeline(index: Index, models: Mapping[int, Reranker], **settings: Any) -> Pipeline:

@@ -17,7 +17,7 @@ from glassrank.index import Index
     ("arguments", "sentence"),
     [
         (("index", "nowhere.tsv", "--out", "new.index"), "nowhere.tsv does not exist"),
-        (("index", "docs.tsv", "--out", "my.index"), "holds an index already"),
+        (("index", "docs.tsv", "--out", "my.index"), "is an index already"),
         (("index", "--out", "my.index"), "nothing to do"),
         (("index", "docs.tsv", "--out", "my.index", "--replace"), "--replace needs --add"),
         (("index", "--out", "my.index", "--delete", "zebra"), "no document has the id 'zebra'"),

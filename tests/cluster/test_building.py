@@ -57,7 +57,7 @@ def test_shards_make_the_index_that_one_machine_makes(tmp_path: Path) -> None:
     assert run_bytes(index.retrieve(QUERIES, 50), tmp_path) == expected
     assert not (tmp_path / "shards.building").exists()
     Index(tmp_path / "shards")  # every byte is as the manifest says
-    with pytest.raises(InputError, match="holds an index already"):
+    with pytest.raises(InputError, match="is an index already"):
         build_shards(DOCS, tmp_path / "shards", 4, source="s")
 
 

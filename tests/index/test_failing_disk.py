@@ -15,7 +15,7 @@ from glassrank.errors import GlassrankError, InputError
 from glassrank.index import Index
 from glassrank.types import Doc
 
-SAYS = {"before": "it is as it was before", "after": "is in, but", "unread": "cannot read the"}
+SAYS = {"before": "is as it was before", "after": " made, but", "unread": "cannot read the"}
 FAILED = "a call to the disk fails while an index is read or changed", "one sentence, nothing lost"
 NEW = [Doc("n1", "ant yak"), Doc("n2", "bee")]
 CHANGES: dict[str, Callable[[Path], object]] = {

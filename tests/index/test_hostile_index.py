@@ -142,14 +142,14 @@ def test_an_index_without_an_id_is_read_and_changed(path: Path) -> None:
 
 
 def put(place: int, value: int) -> Callable[[Any], None]:
-    def changing(array: Any) -> None:
+    def open_writer(array: Any) -> None:
         array[place] = value
 
     return changing
 
 
 def swap(one: int, other: int) -> Callable[[Any], None]:
-    def changing(array: Any) -> None:
+    def open_writer(array: Any) -> None:
         array[[one, other]] = array[[other, one]]
 
     return changing
@@ -158,7 +158,7 @@ def swap(one: int, other: int) -> Callable[[Any], None]:
 def wide(change: Callable[[Any], None]) -> Callable[[Any], Any]:
     """In the largest type that offsets may have."""
 
-    def changing(array: Any) -> Any:
+    def open_writer(array: Any) -> Any:
         array = array.astype(np.int64)
         change(array)
         return array
@@ -431,7 +431,7 @@ def test_a_folder_that_only_sounds_like_an_index_is_left_alone(tmp_path: Path) -
         folder = tmp_path / name.split(".")[0]
         folder.mkdir()
         (folder / name).write_text("Dear Ada")
-        with pytest.raises(InputError, match="is something else than an index"):
+        with pytest.raises(InputError, match="is not an index"):
             Index.build([Doc("a", "new")], folder, overwrite=True)
         assert contents(folder) == {name: b"Dear Ada"}
 

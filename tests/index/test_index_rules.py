@@ -49,7 +49,7 @@ def test_an_empty_id_is_refused(tmp_path: Path) -> None:
 
 
 def test_metadata_that_is_not_json_is_refused_by_document(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="metadata of document 'a' cannot be kept as JSON"):
+    with pytest.raises(InputError, match="metadata of document 'a' cannot be stored as JSON"):
         Index.build([Doc("a", "b", metadata={"day": date(2000, 1, 1)})], tmp_path / "index")
 
 
@@ -96,7 +96,7 @@ def test_an_indexed_duplicate_in_a_file_is_named_by_file_and_line(
 
 def test_an_existing_index_is_not_built_over(index: Index) -> None:
     before = contents(index.path)
-    with pytest.raises(InputError, match="holds an index already"):
+    with pytest.raises(InputError, match="is an index already"):
         Index.build([Doc("x", "y")], index.path)
     assert contents(index.path) == before
 
@@ -124,14 +124,14 @@ def test_a_damaged_index_can_be_overwritten(index: Index, damage: str) -> None:
 def test_a_folder_of_something_else_is_not_touched(tmp_path: Path, overwrite: bool) -> None:
     (tmp_path / "letter.txt").write_text("Dear Ada")
     before = contents(tmp_path)
-    with pytest.raises(InputError, match="is something else than an index"):
+    with pytest.raises(InputError, match="is not an index"):
         Index.build(CATS, tmp_path, overwrite=overwrite)
     assert contents(tmp_path) == before
 
 
 def test_a_file_is_not_built_over(tmp_path: Path) -> None:
     (tmp_path / "index").write_text("Dear Ada")
-    with pytest.raises(InputError, match="is something else than an index"):
+    with pytest.raises(InputError, match="is not an index"):
         Index.build(CATS, tmp_path / "index", overwrite=True)
 
 
@@ -200,7 +200,7 @@ def test_a_commit_that_fails_before_or_after_its_rename_leaves_a_whole_index(
     with pytest.raises((GlassrankError, KeyboardInterrupt)) as raised:
         index.add([Doc("c1", "replaced"), *(Doc(f"n{i}", "new") for i in range(9))], replace=True)
     if isinstance(error, OSError):
-        said = "it is in, but a power cut may undo it" if committed else "it is as it was before"
+        said = "it is made, but a power cut may undo it" if committed else "is as it was before"
         assert said in str(raised.value)
     again = Index(index.path)
     assert again.doc("c1").text == ("replaced" if committed else "Cats purr.")

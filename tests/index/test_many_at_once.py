@@ -27,7 +27,7 @@ print(json.dumps([index.search(q, 20, m).hits for q in sys.argv[2:] for m in {ME
 HOLD_THE_LOCK = """
 import sys
 from pathlib import Path
-from glassrank.index.writer import changing
+from glassrank.index.writer import open_writer
 with open_writer(Path(sys.argv[1])):
     print("writing", flush=True)
     sys.stdin.readline()

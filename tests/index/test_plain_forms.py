@@ -27,9 +27,9 @@ def some_docs(count: int, seed: int = 0) -> list[Doc]:
 
 
 def plainly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search, "worth_loading", lambda numbers: False)
-    monkeypatch.setattr(segment_checks, "worth_loading", lambda numbers: False)
-    monkeypatch.setattr(packed_postings, "worth_loading", lambda numbers: False)
+    monkeypatch.setattr(search, "is_worth_compiling", lambda numbers: False)
+    monkeypatch.setattr(segment_checks, "is_worth_compiling", lambda numbers: False)
+    monkeypatch.setattr(packed_postings, "is_worth_compiling", lambda numbers: False)
 
     def refuse(*_: Any) -> None:
         raise AssertionError("compiled code was called")
@@ -58,7 +58,7 @@ def test_strings_in_order(strings: list[bytes], in_order: bool) -> None:
     strings = sorted(set(strings)) if in_order else strings
     offsets = np.cumsum([0, *map(len, strings)])
     data = np.frombuffer(b"".join(strings), np.uint8)
-    assert segment_checks._plain_ascend(offsets, data) == bool(
+    assert segment_checks._ascend_numpy(offsets, data) == bool(
         segment_checks._ascend(offsets, data)
     )
 
@@ -75,7 +75,7 @@ def test_rows_counted(rows: list[list[int]]) -> None:
         agree = [
             bool(form(offsets, values, counts, lengths, *room))
             for form, room in zip(
-                (segment_checks._plain_count, segment_checks._count), made, strict=True
+                (segment_checks._count_numpy, segment_checks._count), made, strict=True
             )
         ]
         assert agree[0] == agree[1]
@@ -114,12 +114,12 @@ def test_packed_rows_are_unpacked_by_both_forms(rows: Rows, block: int) -> None:
     expected, form = packed_rows(rows, block)
     starts, sizes = form.starts[:-1], form.sizes
     by_numpy = packed_postings.unpack_postings_numpy(starts, sizes, form.words, block)
-    values, counts = (np.empty(len(expected.values), np.uint32) for _ in range(2))
+    values, counts = (np.empty(len(expected.ids), np.uint32) for _ in range(2))
     packed_postings.unpack_postings(starts, expected.offsets, form.words, block, values, counts)
     for name, array in expected._asdict().items():
         assert np.array_equal(getattr(by_numpy, name), array)
-    assert np.array_equal(values, expected.values) and np.array_equal(counts, expected.counts)
-    largest = int(expected.values.max(initial=0))
+    assert np.array_equal(values, expected.ids) and np.array_equal(counts, expected.tfs)
+    largest = int(expected.ids.max(initial=0))
     for limit in (largest, largest + 1):
         holds = bool(
             packed_postings.postings_are_valid(form.starts, sizes, form.words, block, limit)
@@ -127,7 +127,7 @@ def test_packed_rows_are_unpacked_by_both_forms(rows: Rows, block: int) -> None:
         assert holds == packed_postings.postings_are_valid_numpy(
             form.starts, sizes, form.words, block, limit
         )
-        assert holds == (largest < limit or not len(expected.values))
+        assert holds == (largest < limit or not len(expected.ids))
 
 
 @given(

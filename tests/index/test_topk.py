@@ -10,7 +10,7 @@ import pytest
 
 from glassrank.index import BM25, QL, Index
 from glassrank.index.scoring import TermStatistics
-from glassrank.index.topk import _LOG_TABLE, _OFTEN, WINDOW
+from glassrank.index.topk import _LOG_TABLE, _TYPICAL_TF, WINDOW
 from glassrank.types import Doc
 
 SIZE = 30_000
@@ -59,11 +59,11 @@ def all_scores(index: Index, query: list[str], method: BM25 | QL) -> np.ndarray:
     scores = np.zeros(len(segment), np.float32)
     for word in query:
         number = segment.terms.find(word)
-        where = np.flatnonzero(segment.by_frequency[vectors.values] == number)
+        where = np.flatnonzero(segment.terms_by_df[vectors.ids] == number)
         docs = len(where)
         owners = np.searchsorted(vectors.offsets, where, side="right") - 1
-        counts = vectors.counts[where].astype(np.float32)
-        total = int(vectors.counts[where].sum(dtype=np.int64))
+        counts = vectors.tfs[where].astype(np.float32)
+        total = int(vectors.tfs[where].sum(dtype=np.int64))
         factors = method.term_factors(TermStatistics(docs, total), snapshot.collection)
         scores[owners] += method.score(factors, counts, lengths[owners]).astype(np.float32)
     if len(segment.live):
@@ -116,7 +116,7 @@ def test_deleted_documents_are_never_found(mixed: Index, tmp_path: Path, name: s
 @pytest.mark.parametrize(
     "counts",
     [
-        [1, _OFTEN, _LOG_TABLE - 1, _LOG_TABLE, 200],  # around the table of logarithms
+        [1, _TYPICAL_TF, _LOG_TABLE - 1, _LOG_TABLE, 200],  # around the table of logarithms
         [1, 254, 255, 256, 300],  # counts of two bytes
         [1, 40, 300, 65_535, 65_536],  # of four
     ],
@@ -139,5 +139,5 @@ def test_the_width_of_counts_does_not_change_a_score(tmp_path: Path, name: str) 
         index.add([Doc("many", "owl " * times)])
         index.merge()
         index.delete(["many"])
-    assert index.snapshot.segments[0].postings.unpack(slice(None)).counts.max() == 70_000
+    assert index.snapshot.segments[0].postings.unpack(slice(None)).tfs.max() == 70_000
     assert index.search("owl fox", method=name).hits == before

@@ -83,7 +83,7 @@ def test_every_method_is_filtered(index: Index, method: str) -> None:
 def test_compiled_and_plain_code_filter_alike(
     index: Index, monkeypatch: pytest.MonkeyPatch, compiled: bool
 ) -> None:
-    monkeypatch.setattr("glassrank.index.search.worth_loading", lambda *_: compiled)
+    monkeypatch.setattr("glassrank.index.search.is_worth_compiling", lambda *_: compiled)
     for where, expected in CASES:
         assert found(index, where) == set(expected)
 
@@ -127,22 +127,22 @@ def test_without_a_filter_no_field_is_read(index: Index, monkeypatch: pytest.Mon
     ("where", "sentence"),
     [
         ({"yaer": 2019}, "no document has a field 'yaer'; did you mean 'year'?"),
-        ("colour=red", "no document has a field 'colour'; there is deep, lang"),
-        ({"year": "2019"}, "'year' holds numbers; it cannot be compared by = with '2019'"),
-        ("year>=soon", "'year' holds numbers; it cannot be compared by >= with 'soon'"),
-        ({"lang": {">": 3}}, "'lang' holds texts; it cannot"),
-        ({"peer": {">": True}}, "'peer' holds true and false"),
-        ({"deep": "x"}, "'deep' holds nothing that can be compared"),
+        ("colour=red", "no document has a field 'colour'; known: deep, lang"),
+        ({"year": "2019"}, "'year' has numbers; it cannot be compared by = with '2019'"),
+        ("year>=soon", "'year' has numbers; it cannot be compared by >= with 'soon'"),
+        ({"lang": {">": 3}}, "'lang' has texts; it cannot"),
+        ({"peer": {">": True}}, "'peer' has true and false"),
+        ({"deep": "x"}, "'deep' has no values that can be compared"),
         ({"year": None}, "takes numbers, texts, true and false, not None"),
         ({"year": float("nan")}, "takes numbers"),
         ({"year": [[1]]}, "takes numbers"),
         ({"year": {"~": 1}}, "cannot compare by '~'; known are =, <"),
         ({"year": {"in": 3}}, "known are"),
         ({"year": {}}, "is empty"),
-        ({3: 4}, "names fields by texts"),
-        ("year", "'year' is no condition; write one as 'lang=en'"),
-        ("=3", "is no condition"),
-        ("", "is no condition"),
+        ({3: 4}, "the name of a field is a text"),
+        ("year", "'year' is not a condition; write one as 'lang=en'"),
+        ("=3", "is not a condition"),
+        ("", "is not a condition"),
         (7, "a filter is"),
         ([7], "a filter is"),
         (["a=1"] * 33, "at most 32 conditions"),
@@ -158,7 +158,7 @@ def test_what_makes_no_sense_is_one_sentence(index: Index, where: Any, sentence:
 
 def test_an_index_without_fields_says_so(tmp_path: Path) -> None:
     index = Index.build([Doc("a", "cat")], tmp_path / "my.index")
-    with pytest.raises(InputError, match="documents have none here but title, text and source"):
+    with pytest.raises(InputError, match="documents have only title, text and source"):
         index.search("cat", where="lang=en")
 
 

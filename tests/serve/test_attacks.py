@@ -130,7 +130,7 @@ def test_large_responses_and_slow_readers_delay_nobody(
     options: Options, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With 30 MB of metadata each, which only a forged index has."""
-    monkeypatch.setattr(segment, "FIELDS_BYTES", 1 << 30)
+    monkeypatch.setattr(segment, "MAX_FIELDS_BYTES", 1 << 30)
     large = make_large(options, tmp_path, 30_000_000)
     monkeypatch.undo()
     attack_by_large_responses(large, tmp_path, 500)
