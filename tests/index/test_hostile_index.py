@@ -142,14 +142,14 @@ def test_an_index_without_an_id_is_read_and_changed(path: Path) -> None:
 
 
 def put(place: int, value: int) -> Callable[[Any], None]:
-    def open_writer(array: Any) -> None:
+    def changing(array: Any) -> None:
         array[place] = value
 
     return changing
 
 
 def swap(one: int, other: int) -> Callable[[Any], None]:
-    def open_writer(array: Any) -> None:
+    def changing(array: Any) -> None:
         array[[one, other]] = array[[other, one]]
 
     return changing
@@ -158,7 +158,7 @@ def swap(one: int, other: int) -> Callable[[Any], None]:
 def wide(change: Callable[[Any], None]) -> Callable[[Any], Any]:
     """In the largest type that offsets may have."""
 
-    def open_writer(array: Any) -> Any:
+    def changing(array: Any) -> Any:
         array = array.astype(np.int64)
         change(array)
         return array
