@@ -44,8 +44,8 @@ from glassrank.embeddings import encode_index
 from glassrank.index import Index
 from glassrank.models.pretrained import local_folder
 from glassrank.rerank import Pipeline, Reranker
-from glassrank.research.evaluate.budget_curve import Speed, depth_values
-from glassrank.research.evaluate.timed_models import JudgedQuery, TimedModel, Way, measure_speeds
+from glassrank.research.evaluate.budget_curve import Speed, evaluate_by_depth
+from glassrank.research.evaluate.timed_models import JudgedQuery, TimedModel, Variant, time_models
 
 QUALITY = Path(__file__).parents[1] / "docs" / "frontier-quality.json"
 MEASURE, CANDIDATES, WORDS, FEW, QUERIES = "nDCG@10", 100, 64, 5, 8
@@ -61,7 +61,7 @@ def qualities(folder: Path, runs: dict[str, str]) -> dict[str, Any]:
             first, second = (
                 read_run(place / file) for file in f"first.run>{files}".split(">")[-2:]
             )
-            values = depth_values(first, second, qrels, [MEASURE], CANDIDATES)
+            values = evaluate_by_depth(first, second, qrels, [MEASURE], CANDIDATES)
             found[name][place.name] = values[MEASURE]
     return {
         name: {
@@ -81,16 +81,18 @@ def our_speeds(models: dict[str, str], repeats: int) -> dict[str, Speed]:
         for number, (name, model) in enumerate(models.items()):
             reranker = Reranker.load(model)
             encode_index(index, reranker.saved, index.path / "stores" / f"model-{number}")
-            stored.append(TimedModel(name, [Way("stored", Pipeline(index, reranker))]))
-            live.append(TimedModel(name, [Way("live", Pipeline(index, reranker, use_store=False))]))
+            stored.append(TimedModel(name, [Variant("stored", Pipeline(index, reranker))]))
+            live.append(
+                TimedModel(name, [Variant("live", Pipeline(index, reranker, use_store=False))])
+            )
         speeds = {}
         for timed, depth in ((stored, CANDIDATES), (live, FEW)):
             asked = (_candidates(index, query, depth) for query in questions(200))
             full = [query for query in asked if len(query.numbers) == depth][:QUERIES]
             for model, (speed,) in zip(
-                timed, measure_speeds(timed, full, repeats, _in_turn), strict=True
+                timed, time_models(timed, full, repeats, _in_turn), strict=True
             ):
-                speeds[f"{model.label} ({model.ways[0].name})"] = speed
+                speeds[f"{model.label} ({model.variants[0].name})"] = speed
     return speeds
 
 

@@ -28,7 +28,7 @@ from glassrank.research.evaluate.clusters import (
     elbow,
     inertias,
     k_means,
-    telling_terms,
+    label_clusters,
 )
 from glassrank.research.evaluate.evaluate import evaluate
 from glassrank.research.evaluate.significance import correct, paired_t_test
@@ -81,7 +81,7 @@ def main() -> None:
     points = query_vectors(Reranker.load(options.model), texts, quiet=True)
     ks = candidate_ks(len(texts))
     grouping = k_means(points, options.k or elbow(ks, inertias(points, ks)))
-    names = telling_terms(texts, grouping.labels.tolist())
+    names = label_clusters(texts, grouping.labels.tolist())
     groups = [np.flatnonzero(grouping.labels == label) for label in range(len(names))]
     *_, before, last = values
     tests = [paired_t_test(values[last][group], values[before][group]) for group in groups]

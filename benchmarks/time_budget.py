@@ -38,9 +38,9 @@ from glassrank.research.evaluate.timed_models import (
     JudgedQuery,
     Line,
     TimedModel,
-    Way,
-    default_most_ms,
-    measure_speeds,
+    Variant,
+    default_max_ms,
+    time_models,
 )
 from glassrank.research.train.build import build_model
 from glassrank.research.train.config import TrainConfig
@@ -91,14 +91,14 @@ def timed(index: Index, folders: dict[str, Path], device: str) -> list[TimedMode
     for name, folder in folders.items():
         reranker = Reranker.load(folder, device)
         live = Pipeline(index, reranker, use_store=False, candidates=DEPTH, calibrate=False)
-        ways = [Way("live", live)]
+        variants = [Variant("on the fly", live)]
         if not reranker.model.info.is_cross_encoder:
             saved = load_model(folder)
             path = encode_index(index, saved, index.path / "stores" / name, device=device).path
             store = Store.open(path, reranker.model, index.snapshot)
             stored = Pipeline(index, reranker, store=store, candidates=DEPTH, calibrate=False)
-            ways.append(Way(f"stored, {store.dtype}", stored))
-        models.append(TimedModel(name, ways))
+            variants.append(Variant(f"stored, {store.dtype}", stored))
+        models.append(TimedModel(name, variants))
     return models
 
 
@@ -114,10 +114,10 @@ def measured(names: Sequence[str], options: argparse.Namespace) -> dict[str, dic
             path = options.configs / f"{name}.toml"
             folders[name] = untrained(read_config(path), path.parent, words, folder / name)
         models = timed(index, folders, options.device)
-        speeds = measure_speeds(models, queries, options.repeats, lambda items, _: iter(items))
+        speeds = time_models(models, queries, options.repeats, lambda items, _: iter(items))
     return {
-        model.label: {way.name: speed for way, speed in zip(model.ways, ways, strict=True)}
-        for model, ways in zip(models, speeds, strict=True)
+        model.label: {way.name: speed for way, speed in zip(model.variants, variants, strict=True)}
+        for model, variants in zip(models, speeds, strict=True)
     }
 
 
@@ -155,13 +155,15 @@ def main() -> None:
     else:
         speeds = measured(list(systems), options)
         if options.speeds is not None:
-            plain = {n: {w: asdict(s) for w, s in ways.items()} for n, ways in speeds.items()}
+            plain = {
+                n: {w: asdict(s) for w, s in variants.items()} for n, variants in speeds.items()
+            }
             options.speeds.write_text(json.dumps(plain, indent=1) + "\n", "utf-8")
     first = tables[0]["first_stage"]
     lines = [
         line(name, way, speed, systems[name], first)
-        for name, ways in speeds.items()
-        for way, speed in ways.items()
+        for name, variants in speeds.items()
+        for way, speed in variants.items()
     ]
     for row in lines:
         curve = next(iter(row.curves.values()))
@@ -175,7 +177,7 @@ def main() -> None:
         deepest=DEPTH,
         chosen_on="dev",
         machine={"device": options.device, "threads": num_threads()},
-        most_ms=options.max_ms or default_most_ms(lines),
+        max_ms=options.max_ms or default_max_ms(lines),
         lines=lines,
     )
     if options.json is not None:

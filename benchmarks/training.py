@@ -27,9 +27,9 @@ from glassrank.models.io.model_folder import SPECIAL_SUBWORDS, SPECIAL_WORDS
 from glassrank.research.train.batches import Sampler, SplitTensors, Tokens
 from glassrank.research.train.build import build_model
 from glassrank.research.train.config import TrainConfig
+from glassrank.research.train.cuda_graph_step import compile_if_long
 from glassrank.research.train.loop import train
 from glassrank.research.train.prepared import Prepared, Ragged, Split
-from glassrank.research.train.recorded_step import compiled_if_long
 from glassrank.research.train.state import RunProgress
 from glassrank.research.train.step import Step, make_optimizers
 from glassrank.settings import from_plain
@@ -135,7 +135,7 @@ class Replayed:
         step = Step(model, optimizers, config)
         stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream())
-        with compiled_if_long(model, config), torch.cuda.stream(stream):
+        with compile_if_long(model, config), torch.cuda.stream(stream):
             for _ in range(3):
                 step.gradients(examples)
                 optimizers["dense"].step()

@@ -1,4 +1,4 @@
-"""`glassrank bench`: speed on this machine, as ratios. What it runs lies in `benchmarks/`."""
+"""`glassrank bench`: speed on this machine as ratios; the cases are in `benchmarks/`."""
 
 import sys
 from importlib.util import find_spec
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
 def bench(
     only: Annotated[
-        list[str] | None, typer.Option(help="Only cases of this name; may be repeated.")
+        list[str] | None, typer.Option(help="Only cases of this name; repeatable.")
     ] = None,
     passages: Annotated[
         Path | None,
-        typer.Option(help="Documents for live encoding; the Python documentation unless given."),
+        typer.Option(help="Documents to encode; default: the Python documentation."),
     ] = None,
     device: Annotated[str, typer.Option(help="cpu, or cuda for the GPU's cases.")] = "cpu",
     json: console.AsJson = False,
     quiet: console.Quiet = False,
 ) -> None:
-    """Measure speed against plain code and against peers, as ratios in one run."""
+    """Measure speed against plain code and peers, as ratios in one run."""
     _find_cases()
     from glassrank_bench import Skipped, all_cases, machine, run_cases
 
@@ -35,7 +35,7 @@ def bench(
     names = [case.name for case in cases]
     for name in only or ():
         if name not in names:
-            raise InputError(f"there is no case {name!r}; known are {', '.join(names)}")
+            raise InputError(f"unknown case {name!r}; known are {', '.join(names)}")
     chosen = [case for case in cases if not only or case.name in only]
     results: list[Result] = []
     skipped: list[Skipped] = []
@@ -60,7 +60,7 @@ def bench(
 
 
 def _find_cases() -> None:
-    """Installed, they are a package of their own; in a checkout they lie beside this one."""
+    """Import the benchmarks from the wheel, or from a checkout."""
     if find_spec("glassrank_bench") is None:
         sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 

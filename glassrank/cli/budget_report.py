@@ -1,8 +1,7 @@
-"""What `glassrank budget` found, as tables and as a picture like Figure 2 of the TK paper.
+"""Results of `glassrank budget` as tables, and as a picture like Figure 2 of the TK paper.
 
-Each model has a line, solid or dashed in its own way, up to a marker where its result is best, and
-dotted beyond: more time brings nothing better there. Lines differ in more than colour, so that they
-can be told apart in black and white.
+Each model has a line up to a marker at its best depth, and dotted beyond. Lines differ in dashes
+and markers, not only in colour.
 """
 
 import math
@@ -29,7 +28,7 @@ _SHOWN_MS = (1, 2, 5, 10, 20, 50, 100, 200, 300, 500, 1000, 2000, 5000, 10_000)
 _TIME_WIDTH = 10
 ENDINGS = (".svg", ".png", ".pdf")
 
-# Okabe and Ito's colours, which colour-blind people can tell apart; their yellow is too faint.
+# Okabe and Ito's colours for the colour-blind, without yellow, which is too faint.
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
 _DASHES = ("-", (0, (6, 2)), (0, (6, 2, 1, 2)), (0, (3, 1.5)), (0, (9, 2, 2, 2, 2, 2)))
 _LEGEND_COLUMNS = 3
@@ -39,7 +38,7 @@ _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 
 
 def summary(report: BudgetReport) -> str:
-    """On how many queries, and on what machine."""
+    """The number of queries, and the machine."""
     threads = report.machine["threads"]
     machine = f"{report.machine['device']}, {threads} thread{'s' if threads != 1 else ''}"
     asked = f"{report.judged:,} judged queries, up to {report.deepest:,} candidates"
@@ -47,16 +46,16 @@ def summary(report: BudgetReport) -> str:
 
 
 def tables(report: BudgetReport, width: int) -> Iterator[Table]:
-    """For so many characters in a line."""
+    """Tables for a terminal of this width."""
     yield _best_table(report)
     yield _time_table(report, _shown_ms(report, width))
     yield _speed_table(report)
 
 
 def _shown_ms(report: BudgetReport, width: int) -> list[int]:
-    """Round numbers, from where anything is re-ranked to the end, as many as there is room for."""
+    """Round numbers of milliseconds, as many as fit the width."""
     begin = min(float(line.speed.ms(1)) for line in report.lines)
-    able = [ms for ms in _SHOWN_MS if begin <= ms <= report.most_ms] or [report.most_ms]
+    able = [ms for ms in _SHOWN_MS if begin <= ms <= report.max_ms] or [report.max_ms]
     names = max(len(line.label) for line in report.lines) + max(map(len, report.first_stage)) + 4
     columns = max(1, (width - names) // _TIME_WIDTH)
     places = np.linspace(len(able) - 1, 0, min(columns, len(able))).round().astype(int)
@@ -64,7 +63,7 @@ def _shown_ms(report: BudgetReport, width: int) -> list[int]:
 
 
 def plan_table(plan: CascadePlan, labels: Sequence[str]) -> Table:
-    """Depths at each budget of a whole query; those of the first model alone for comparison."""
+    """Depths at each budget, and the first model alone for comparison."""
     table = _table("As a cascade: depths", "budget")
     for column in (*labels, plan.measure, f"{labels[0]} alone"):
         table.add_column(escape(column), justify="right")
@@ -92,7 +91,7 @@ def _best_table(report: BudgetReport) -> Table:
 
 
 def _time_table(report: BudgetReport, shown: Sequence[int]) -> Table:
-    """In less time than the query alone costs, a model leaves the first stage's order."""
+    """Quality by time; with too little time for the query, the first stage's order stays."""
     table = _table("When all of a time budget is used", "measure", "model")
     for ms in shown:
         table.add_column(f"{ms:,} ms", justify="right")
@@ -135,23 +134,23 @@ def _milliseconds(ms: float) -> str:
 
 
 def check_plot(path: Path) -> None:
-    """Before hours of scoring: that there will be a picture at the end of them."""
+    """Raise an error before hours of scoring if the picture cannot be drawn."""
     if path.suffix.lower() not in ENDINGS:
-        raise InputError(f"--plot writes {', '.join(ENDINGS)}, which {path.name!r} is not")
+        raise InputError(f"--plot writes {', '.join(ENDINGS)}, found {path.name!r}")
     try:
         import matplotlib  # noqa: F401
     except ImportError:
         raise InputError(
-            "--plot needs matplotlib; install it with: pip install 'glassrank[train]'"
+            "--plot needs matplotlib; install it: pip install 'glassrank[train]'"
         ) from None
 
 
 def draw(report: BudgetReport, path: Path) -> None:
-    """SVG, PDF or PNG, by the ending of the file's name."""
+    """Draw SVG, PDF or PNG, by the file's suffix."""
     import matplotlib
 
     kind = path.suffix.lower().removeprefix(".")
-    # Text stays text, and the same report gives the same file.
+    # Keep text as text, and make the file reproducible.
     style: Any = {"svg.fonttype": "none", "svg.hashsalt": "glassrank", "font.size": 9}
     with matplotlib.rc_context(style), replace_file(path) as part:
         metadata = {"Date": None} if kind == "svg" else None
@@ -159,41 +158,40 @@ def draw(report: BudgetReport, path: Path) -> None:
 
 
 def _figure(report: BudgetReport) -> "Figure":
-    from matplotlib.figure import Figure  # not pyplot, which looks for a screen
+    from matplotlib.figure import Figure  # pyplot would need a display
 
     measures = list(report.first_stage)
     legend = math.ceil((len(report.lines) + 2) / _LEGEND_COLUMNS)  # its rows
     size = 1 + 3.4 * len(measures), 3.2 + 0.19 * legend
     figure = Figure(figsize=size, layout="constrained")
-    left = _left_end(report)
+    left = _axis_start(report)
     all_axes = figure.subplots(1, len(measures), squeeze=False)[0]
     for axes, name in zip(all_axes, measures, strict=True):
         axes.axhline(report.first_stage[name], color=_GREY, linewidth=1)
-        for line, look in zip(report.lines, _looks(), strict=False):
-            _draw_line(axes, line.curves[name], look, left, report.most_ms)
+        for line, look in zip(report.lines, _line_styles(), strict=False):
+            _draw_line(axes, line.curves[name], look, left, report.max_ms)
         axes.set_title(name)
         axes.set_xlabel("milliseconds to re-rank")
         if left > 0:
             axes.set_xscale("log")
             axes.xaxis.set_major_formatter(lambda ms, _: f"{ms:,g}")
-        axes.set_xlim(left, report.most_ms)
+        axes.set_xlim(left, report.max_ms)
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(alpha=0.25)
     _draw_legend(figure, report)
     return figure
 
 
-def _left_end(report: BudgetReport) -> float:
-    """0, unless one line would be lost in the corner beside another that is far slower: then the
-    axis is one of ratios, which has no 0, and begins a little before the fastest."""
+def _axis_start(report: BudgetReport) -> float:
+    """0; or, if one model is far slower than another, a positive start for a logarithmic axis."""
     fastest = min(float(line.speed.ms(report.deepest)) for line in report.lines)
-    if fastest > report.most_ms / _FAR_FASTER:
+    if fastest > report.max_ms / _FAR_FASTER:
         return 0.0
     return 0.7 * min(float(line.speed.ms(1)) for line in report.lines)
 
 
-def _looks() -> Iterator[dict[str, Any]]:
-    """As many as there are lines; no two of the first 35 are alike."""
+def _line_styles() -> Iterator[dict[str, Any]]:
+    """Styles of lines; the first 35 differ."""
     for number in count():
         yield {
             "color": _COLOURS[number % len(_COLOURS)],
@@ -203,16 +201,16 @@ def _looks() -> Iterator[dict[str, Any]]:
 
 
 def _draw_line(
-    axes: "Axes", curve: TimeCurve, look: dict[str, Any], left: float, most_ms: int
+    axes: "Axes", curve: TimeCurve, look: dict[str, Any], left: float, max_ms: int
 ) -> None:
     values, best = curve.at_depth, curve.chosen
     ms = np.maximum(curve.speed.ms(np.arange(len(values))), left)  # (D + 1,)
     axes.plot(ms[: best + 1], values[: best + 1], **{**look, "marker": ""})
-    # With more time than all candidates take, nothing changes any more.
-    beyond = np.append(ms[best:], max(most_ms, ms[-1])), np.append(values[best:], values[-1])
+    # Constant beyond the time for all candidates.
+    beyond = np.append(ms[best:], max(max_ms, ms[-1])), np.append(values[best:], values[-1])
     axes.plot(*beyond, color=look["color"], linestyle=":")
-    # A marker on the edge is drawn whole, one beyond it not at all.
-    axes.plot(ms[best], values[best], **look, clip_on=bool(ms[best] > most_ms))
+    # Do not clip a marker on the edge.
+    axes.plot(ms[best], values[best], **look, clip_on=bool(ms[best] > max_ms))
     axes.annotate(
         f"{best:,}", (ms[best], values[best]), (0, 6), textcoords="offset points", ha="center",
         color=look["color"], annotation_clip=True,
@@ -224,7 +222,7 @@ def _draw_legend(figure: "Figure", report: BudgetReport) -> None:
 
     chosen = "best on dev queries" if report.chosen_on == "dev" else "best"
     handles = [Line2D([], [], color=_GREY, linewidth=1, label="first stage alone")]
-    for line, look in zip(report.lines, _looks(), strict=False):
+    for line, look in zip(report.lines, _line_styles(), strict=False):
         handles.append(Line2D([], [], **look, label=line.label.replace("$", r"\$")))
     marker = f"marker: {chosen}, with its number of documents; dotted: beyond it"
     handles.append(Line2D([], [], color=_GREY, linestyle=":", label=marker))

@@ -1,4 +1,4 @@
-"""`glassrank clusters`: types of queries, and where a model helps or hurts."""
+"""`glassrank clusters`: clusters of queries, and where a model helps or hurts."""
 
 from math import inf
 from pathlib import Path
@@ -28,48 +28,44 @@ def clusters(
     qrels: Annotated[str, typer.Option(help="Judgments.")],
     model: Annotated[str, typer.Option(help="The model whose query vectors are clustered.")],
     k: Annotated[
-        int | None, typer.Option(min=1, help="How many clusters; by the elbow unless given.")
+        int | None, typer.Option(min=1, help="Number of clusters; default: by the elbow.")
     ] = None,
-    sort: Annotated[str, typer.Option(help="gain, loss or size: which clusters come first.")] = (
-        "gain"
-    ),
+    sort: Annotated[str, typer.Option(help="Sort clusters by gain, loss or size.")] = ("gain"),
     json: JsonFile = None,
     device: console.Device = "cpu",
     quiet: console.Quiet = False,
 ) -> None:
-    """Queries of one kind together: where the model helps, and where it hurts.
+    """Cluster queries, and show where a model helps or hurts.
 
-    Queries are grouped by k-means over the means of their words' vectors,
-    as the model encodes them. Clusters are named by the words that tell them
-    apart; ranks are medians, over a cluster's queries, of the rank of the
-    first relevant document. The number of clusters is where the curve of
-    inertias is farthest below the straight line between its ends.
+    k-means groups queries by the means of their token vectors. Distinctive
+    words name a cluster; ranks are medians of the rank of the first relevant
+    document. The number of clusters is the elbow of the curve of inertias.
     """
     from glassrank.rerank import Reranker
     from glassrank.research.evaluate.clusters import (
         Cluster,
         candidate_ks,
-        elbow,
-        inertias,
+        compute_inertias,
+        find_elbow,
         k_means,
         make_clusters,
     )
 
     check_writable(json)
     if sort not in _SORTS:
-        raise InputError(f"--sort takes {', '.join(_SORTS)}, not {sort!r}")
+        raise InputError(f"--sort must be one of {', '.join(_SORTS)}, found {sort!r}")
     asked = _ranked_queries(run, baseline, queries, qrels, quiet=quiet)
     if k is not None and k > len(asked):
-        raise InputError(f"{len(asked):,} queries make at most as many clusters, not {k:,}")
+        raise InputError(f"--k must be at most {len(asked):,}, the number of queries, found {k:,}")
     texts = [query.text for query in asked]
     vectors = query_vectors(Reranker.load(model, device), texts, quiet=quiet)
     curve: list[dict[str, float]] = []
     if k is None:
         ks = candidate_ks(len(asked))
         with console.working("Choosing the number of clusters", quiet=quiet):
-            fallen = inertias(vectors, ks)
-        k = elbow(ks, fallen)
-        curve = [{"k": tried, "inertia": value} for tried, value in zip(ks, fallen, strict=True)]
+            inertias = compute_inertias(vectors, ks)
+        k = find_elbow(ks, inertias)
+        curve = [{"k": tried, "inertia": value} for tried, value in zip(ks, inertias, strict=True)]
     with console.working(f"Making {k:,} clusters", quiet=quiet):
         clusters = make_clusters(asked, vectors, k_means(vectors, k))
     if sort != "gain":
@@ -83,7 +79,7 @@ def clusters(
 def _ranked_queries(
     run: Path, baseline: Path, queries: str, qrels: str, *, quiet: bool
 ) -> "list[RankedQuery]":
-    """Those with a relevant document in either run: of the others no order can be better."""
+    """Queries with a relevant document in either run; others cannot improve."""
     from glassrank.corpus import read_qrels, read_queries, read_run
     from glassrank.research.evaluate.clusters import RankedQuery, first_relevant_ranks
 
@@ -95,11 +91,11 @@ def _ranked_queries(
         raise InputError(f"neither {baseline} nor {run} has a relevant document of {qrels}")
     missing = next((query_id for query_id in ranked if query_id not in texts), None)
     if missing is not None:
-        raise InputError(f"{queries} has no query {missing!r}, which the runs have; give theirs")
+        raise InputError(f"{queries} lacks query {missing!r} of the runs")
     if len(ranked) < len(judgments):
         console.say(
-            f"{len(judgments) - len(ranked):,} of {len(judgments):,} judged queries are left out: "
-            "no run has a relevant document for them",
+            f"skipped {len(judgments) - len(ranked):,} of {len(judgments):,} judged queries: no "
+            "run has a relevant document for them",
             quiet=quiet,
         )
     return [
@@ -109,7 +105,7 @@ def _ranked_queries(
 
 
 def query_vectors(reranker: "Reranker", texts: list[str], *, quiet: bool) -> "Floats":
-    """The mean of each query's word vectors, as the model encodes them."""  # (N, E)
+    """The mean of each query's token vectors."""  # (N, E)
     import numpy as np
 
     from glassrank.models.model import to_array
@@ -119,10 +115,7 @@ def query_vectors(reranker: "Reranker", texts: list[str], *, quiet: bool) -> "Fl
         words = reranker.encode_query(text)
         vectors, mask = to_array(words.vectors[0]), to_array(words.mask[0])
         if vectors.dtype.kind != "f":
-            raise InputError(
-                f"a {reranker.model.name} reads a query together with each document and has no "
-                "vectors of its own for it; cluster with another model, such as tk"
-            )
+            raise InputError(f"a {reranker.model.name} is a cross-encoder and has no query vectors")
         total = (vectors.reshape(len(mask), -1) * mask[:, None]).sum(0)  # (E,)
         means.append(total.astype(np.float64) / max(1.0, float(mask.sum())))
     return np.stack(means)
@@ -152,11 +145,11 @@ def _as_json(
     """
     format    1
     model     the model whose query vectors were clustered
-    elbow     k and inertia of all numbers of clusters that were tried; empty if k was given
-    all       the same as a cluster, of all queries
+    elbow     k and inertia of each number of clusters tried; empty with --k
+    all       all queries as one cluster
     clusters  in the order of the table:
-        name, terms             the words that tell it from the others
-        queries                 how many it has
+        name, terms             its distinctive words
+        queries                 their number
         baseline, model, gain   median ranks of the first relevant document; their difference
         better, worse           how many queries have it higher up, or further down
         examples                ids of its most typical queries

@@ -1,5 +1,4 @@
-"""`glassrank evaluate` and `glassrank tune`: runs held against judgments, alone or against a
-baseline, and the first stage's parameters that are best by them."""
+"""`glassrank evaluate` and `glassrank tune`: evaluate runs, tune the first stage."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,7 +17,7 @@ _DEFAULT = ("RR@10", "nDCG@10", "R@1000", "AP")
 def evaluate(
     runs: Annotated[
         list[Path],
-        typer.Argument(metavar="RUN...", help="Runs in TREC's or MS MARCO's format, one or more."),
+        typer.Argument(metavar="RUN...", help="Runs in TREC or MS MARCO format."),
     ],
     qrels: Annotated[str, typer.Argument(help="Judgments.")],
     measure: Annotated[
@@ -31,37 +30,39 @@ def evaluate(
         ),
     ] = None,
     baseline: Annotated[Path | None, typer.Option(help="A run to compare with.")] = None,
-    test: Annotated[str, typer.Option(help="Significance: t or permutation.")] = "t",
+    test: Annotated[str, typer.Option(help="Significance test: t or permutation.")] = "t",
     correction: Annotated[
-        str, typer.Option(help="Over measures and runs: none, bonferroni, holm or bh.")
+        str, typer.Option(help="Correction for multiple tests: none, bonferroni, holm or bh.")
     ] = "holm",
     margin: Annotated[
         list[float] | None,
-        typer.Option(help="Of non-inferiority, as a share: 0.02 and 0.05 unless given."),
+        typer.Option(help="Margin of non-inferiority as a share; default: 0.02 and 0.05."),
     ] = None,
     judged_only: Annotated[
-        bool, typer.Option("--judged-only", help="Leave out documents nobody judged.")
+        bool, typer.Option("--judged-only", help="Remove unjudged documents.")
     ] = False,
-    per_query: Annotated[bool, typer.Option("--per-query", help="Every query's value.")] = False,
+    per_query: Annotated[
+        bool, typer.Option("--per-query", help="Print the value of every query.")
+    ] = False,
     json: console.AsJson = False,
 ) -> None:
-    """Measure runs, and say whether they differ from a baseline."""
+    """Evaluate runs, and test them against a baseline."""
     from glassrank.corpus import read_qrels, read_run
     from glassrank.research.evaluate import compare_all
-    from glassrank.research.evaluate import evaluate as measure_run
+    from glassrank.research.evaluate import evaluate as evaluate_run
 
     judgments = read_qrels(qrels)
     measures = measure or list(_DEFAULT)
 
-    def measured(path: Path) -> "Evaluation":
-        return measure_run(read_run(path), judgments, measures, judged_only=judged_only)
+    def evaluate_file(path: Path) -> "Evaluation":
+        return evaluate_run(read_run(path), judgments, measures, judged_only=judged_only)
 
-    evaluations = {str(path): measured(path) for path in runs}
+    evaluations = {str(path): evaluate_file(path) for path in runs}
     comparisons: dict[str, dict[str, Comparison]] = {name: {} for name in evaluations}
     if baseline is not None:
         rows = compare_all(
             evaluations,
-            measured(baseline),
+            evaluate_file(baseline),
             test=test,  # type: ignore[arg-type]
             correction=correction,  # type: ignore[arg-type]
             margins=margin or (0.02, 0.05),
@@ -162,23 +163,23 @@ def tune(
     quiet: console.Quiet = False,
     json: console.AsJson = False,
 ) -> None:
-    """Choose k1 and b, mu, or RM3's parameters."""
+    """Tune k1 and b, mu, or RM3's parameters on dev queries."""
     from glassrank.corpus import read_qrels, read_queries
     from glassrank.index import Index, method_name, parse_method
-    from glassrank.research.evaluate.tune import best, candidates, on_the_edge
+    from glassrank.research.evaluate.tune import find_best, find_edge_parameters, make_grid
     from glassrank.research.evaluate.tune import tune as try_all
 
     start = parse_method(method)
     asked, judgments = read_queries(queries, field), read_qrels(qrels)
     trials = try_all(Index(index), asked, judgments, start, measure)
-    total = len(candidates(start))
+    total = len(make_grid(start))
     done = list(console.track(trials, "Trying", total=total, quiet=quiet))
-    chosen = best(done)
-    edge = on_the_edge(chosen.method)
+    chosen = find_best(done)
+    edge = find_edge_parameters(chosen.method)
     if edge:
         console.say(
-            f"the best {' and '.join(edge)} lies on the edge of what was tried, so that there may "
-            "be better ones beyond; try them with --method",
+            f"the best {' and '.join(edge)} is at the edge of the grid; values beyond it may be "
+            "better: try them with --method",
             quiet=quiet,
         )
     if json:

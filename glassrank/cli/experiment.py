@@ -1,5 +1,4 @@
-"""`glassrank experiment`: several models and seeds, one table with significance: Markdown to read,
-plain values for JSON."""
+"""`glassrank experiment`: several models and seeds in one table, as Markdown and JSON."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -19,22 +18,22 @@ def experiment(
         list[Path], typer.Argument(metavar="CONFIG...", help="TOML files of training runs.")
     ],
     seed: Annotated[
-        list[int] | None, typer.Option(help="May be repeated; each config's own unless given.")
+        list[int] | None, typer.Option(help="Repeatable; default: each config's own.")
     ] = None,
     measure: Annotated[
-        list[str] | None, typer.Option("--measure", "-m", help="May be repeated.")
+        list[str] | None, typer.Option("--measure", "-m", help="Repeatable.")
     ] = None,
     baseline: Annotated[
-        str, typer.Option(help="What to compare with: the name of a config, or 'first stage'.")
+        str, typer.Option(help="The system to compare with: a config's name, or 'first stage'.")
     ] = "first stage",
     out: Annotated[
-        Path | None, typer.Option(help="Write the table here, as Markdown; JSON goes beside it.")
+        Path | None, typer.Option(help="Write the table as Markdown, and JSON beside it.")
     ] = None,
     device: console.Device = "cpu",
     quiet: console.Quiet = False,
     json: console.AsJson = False,
 ) -> None:
-    """Train models with several seeds and compare them; run it again to go on."""
+    """Train models with several seeds and compare them; run it again to resume."""
     from glassrank.research.train.experiment import experiment as run
 
     console.check_writable(out)
@@ -57,12 +56,12 @@ def experiment(
 
 
 def as_markdown(result: "Experiment", alpha: float = 0.05) -> str:
-    """One row for each system, best values marked where they differ from the baseline."""
+    """A table with a row for each system; * marks significant differences."""
     from glassrank.research.train.experiment import FIRST_STAGE
 
     measures = list(result.first_stage.mean)
     p_values = {(row.system_name, row.measure): row.corrected_p for row in result.comparisons}
-    first = " | ".join(_shown(result.first_stage.mean[m], 0.0) for m in measures)
+    first = " | ".join(_format_value(result.first_stage.mean[m], 0.0) for m in measures)
     lines = [
         f"| system | {' | '.join(measures)} | depth | seeds |",
         f"|---|{'---|' * (len(measures) + 2)}",
@@ -70,15 +69,16 @@ def as_markdown(result: "Experiment", alpha: float = 0.05) -> str:
     ]
     for name, results in result.systems.items():
         cells = [
-            _shown(*result.spread(name, m)) + ("*" if p_values.get((name, m), 1.0) < alpha else "")
+            _format_value(*result.spread(name, m))
+            + ("*" if p_values.get((name, m), 1.0) < alpha else "")
             for m in measures
         ]
         depths = ", ".join("/".join(map(str, seed.depths)) for seed in results)
         seeds = ", ".join(str(seed.seed) for seed in results)
         lines.append(f"| {name} | {' | '.join(cells)} | {depths} | {seeds} |")
-    told = (
+    note = (
         f"{len(result.first_stage.query_ids):,} {result.split} queries, each model at the depth "
-        "that its dev queries chose; ± is the deviation over seeds. "
+        "chosen on its dev queries; ± is the standard deviation over seeds. "
         f"* differs from {result.baseline}: p < {alpha} in a paired t-test over queries (their "
         "means over seeds), Holm's correction "
         f"for {len(result.comparisons)} comparisons."
@@ -86,10 +86,10 @@ def as_markdown(result: "Experiment", alpha: float = 0.05) -> str:
     settings = [f"- {name}: {setting}" for name, setting in result.chosen.items()]
     if settings:
         settings = ["", "Settings that were best on dev queries:", "", *settings]
-    return "\n".join([*lines, "", told, *settings, ""])
+    return "\n".join([*lines, "", note, *settings, ""])
 
 
-def _shown(mean: float, deviation: float) -> str:
+def _format_value(mean: float, deviation: float) -> str:
     return f"{mean:.4f}" + (f" ± {deviation:.4f}" if deviation else "")
 
 
@@ -98,8 +98,8 @@ def _plain(values: Iterable[float]) -> list[float]:
 
 
 def as_plain(result: "Experiment") -> Mapping[str, object]:
-    """The same and more, for JSON: each query's measures, in the order of the file of queries (with
-    folds, fold by fold), and means at every depth."""
+    """All results for JSON: values of each query, in the order of the queries (with folds, fold by
+    fold), and means at every depth."""
     return {
         "split": result.split,
         "queries": len(result.first_stage.query_ids),

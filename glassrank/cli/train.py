@@ -1,5 +1,4 @@
-"""`glassrank prepare`, `train`, `adapt`, `select`, `average` and `push`: from collections to a
-model folder, and from there to the hub."""
+"""`glassrank prepare`, `train`, `adapt`, `select`, `average` and `push`: train models."""
 
 import sys
 from dataclasses import asdict
@@ -24,21 +23,21 @@ _ALPHA = 0.05
 
 def prepare(
     config: Annotated[Path, typer.Argument(help="The run's TOML file.")],
-    device: Annotated[str, typer.Option(help="Where a teacher runs: cpu or cuda.")] = "cpu",
+    device: Annotated[str, typer.Option(help="Device of a teacher: cpu or cuda.")] = "cpu",
     quiet: console.Quiet = False,
 ) -> None:
     """Prepare the arrays of a training run."""
     from glassrank.research.train.config_files import read_config
-    from glassrank.research.train.gather import gather
     from glassrank.research.train.prepare import prepare as prepare_arrays
     from glassrank.research.train.prepared_folders import save_prepared
+    from glassrank.research.train.training_texts import read_collections
 
     def say(line: str) -> None:
         console.say(line, quiet=quiet)
 
     run = read_config(config)
-    gathered = gather(run, config.parent, say)
-    prepared = prepare_arrays(run, gathered, config.parent, say, device)
+    texts = read_collections(run, config.parent, say)
+    prepared = prepare_arrays(run, texts, config.parent, say, device)
     out = config.parent / run.prepared
     save_prepared(out, prepared)
     console.say(
@@ -53,27 +52,27 @@ def train(
     device: console.Device = "cpu",
     example: Annotated[
         str | None,
-        typer.Option(metavar="MODEL", help="Print a TOML file to start from, and do nothing else."),
+        typer.Option(metavar="MODEL", help="Only print an example TOML file."),
     ] = None,
     curves: Annotated[
-        bool, typer.Option("--curves", help="Draw the run's curves so far, and do nothing else.")
+        bool, typer.Option("--curves", help="Only draw the run's curves so far.")
     ] = False,
     log: Annotated[
         list[str] | None,
-        typer.Option(help="Also write the run's numbers for tensorboard or wandb; repeatable."),
+        typer.Option(help="Also log to tensorboard or wandb; repeatable."),
     ] = None,
     quiet: console.Quiet = False,
     json: console.AsJson = False,
 ) -> None:
-    """Train a model; run it again to go on after an interruption."""
+    """Train a model; run it again to resume."""
     if example is not None:
-        from glassrank.research.train.config_files import example as text_of
+        from glassrank.research.train.config_files import make_example
 
-        sys.stdout.write(text_of(example))
+        sys.stdout.write(make_example(example))
         return
     if config is None:
         raise InputError(
-            "name the run's TOML file; to start one: glassrank train --example tk > run.toml"
+            "give the run's TOML file; for an example: glassrank train --example tk > run.toml"
         )
     from glassrank.research.train.config_files import read_config
 
@@ -86,10 +85,10 @@ def train(
         return
     from glassrank.research.train.loop import train as run_training
     from glassrank.research.train.prepared_folders import load_prepared
-    from glassrank.research.train.report import tracking
+    from glassrank.research.train.report import open_trackers
 
     prepared = load_prepared(config.parent / run.prepared, run)
-    with tracking(log or [], out, run) as track:
+    with open_trackers(log or [], out, run) as track:
         trained = run_training(
             run,
             prepared,
@@ -109,49 +108,46 @@ def adapt(
     config: Annotated[Path, typer.Argument(help="The run's TOML file, with start.model, [folds].")],
     mode: Annotated[
         list[str] | None,
-        typer.Option(help="none, all, interaction or representation; may be repeated."),
+        typer.Option(help="none, all, interaction or representation; repeatable."),
     ] = None,
     measure: Annotated[
-        list[str] | None, typer.Option("--measure", "-m", help="May be repeated.")
+        list[str] | None, typer.Option("--measure", "-m", help="Repeatable.")
     ] = None,
     baseline: Annotated[
         str | None,
-        typer.Option(help="What to compare with: a mode, or 'first stage'. All, unless given."),
+        typer.Option(help="The baseline: a mode, or 'first stage'; default: all."),
     ] = None,
     runs: Annotated[
-        Path | None, typer.Option(help="Keep the TREC runs of the first stage and each mode here.")
+        Path | None, typer.Option(help="Write the TREC runs of the first stage and each mode here.")
     ] = None,
     device: console.Device = "cpu",
     quiet: console.Quiet = False,
     json: console.AsJson = False,
 ) -> None:
-    """Adapt a model to other texts, by cross-validation over their queries."""
+    """Fine-tune a model on another collection, by cross-validation."""
     from glassrank.research.evaluate import compare_all
     from glassrank.research.train.adapt import MODES, Mode
     from glassrank.research.train.adapt import adapt as run
-    from glassrank.research.train.config_files import family_of, read_config
+    from glassrank.research.train.config_files import find_model_class, read_config
     from glassrank.research.train.experiment import FIRST_STAGE
     from glassrank.research.train.prepared_folders import load_prepared
 
     plan = read_config(config)
-    usual = MODES if family_of(plan).info.is_modular else MODES[:2]
+    usual = MODES if find_model_class(plan).info.is_modular else MODES[:2]
     modes: list[Mode] = []
     for name in mode or usual:
         if name not in MODES:
-            raise InputError(f"there is no mode {name!r}; known are {', '.join(MODES)}")
+            raise InputError(f"unknown mode {name!r}; expected {', '.join(MODES)}")
         modes.append(name)
     if baseline is None and "all" in modes:
         baseline = "all"
     if baseline not in (None, FIRST_STAGE, *modes):
         known = ", ".join([FIRST_STAGE, *modes])
-        raise InputError(f"there is no {baseline!r} to compare with; known are {known}")
+        raise InputError(f"unknown baseline {baseline!r}; expected {known}")
     arrays = load_prepared(config.parent / plan.prepared, plan)
     if runs is not None and arrays.ids is None:
-        raise InputError(
-            "the prepared arrays have no ids to write runs with; prepare them again, from one "
-            "collection"
-        )
-    if runs is not None:  # before the hours that training may take
+        raise InputError("--runs needs arrays with ids; prepare them again, from one collection")
+    if runs is not None:  # before hours of training
         with wrap_os_errors(f"write to {runs}"):
             runs.mkdir(parents=True, exist_ok=True)
     adapted = run(
@@ -223,7 +219,7 @@ def _print_table(
     if baseline is not None:
         what = "adapting all" if baseline == "all" else baseline
         console.out.print(
-            f"Not worse than {what}: † at a margin of 2%, * at 5% (p < {_ALPHA}). ‡ differs from "
+            f"Non-inferior to {what}: † at a margin of 2%, * at 5% (p < {_ALPHA}). ‡ differs from "
             f"it: p < {_ALPHA} in a paired t-test, Holm's correction for {len(compared)} "
             "comparisons."
         )
@@ -238,7 +234,7 @@ def select(
     quiet: console.Quiet = False,
     json: console.AsJson = False,
 ) -> None:
-    """Choose an ensemble among trained models, by greedy forward selection on dev queries."""
+    """Select an ensemble of models, greedily on dev queries."""
     from glassrank.research.train.combine import select_models
     from glassrank.research.train.prepared_folders import load_prepared
 
@@ -266,14 +262,12 @@ def average(
     models: Annotated[list[str], typer.Argument(metavar="MODEL...", help="Model folders.")],
     out: Annotated[Path, typer.Option(help="The new model's folder.")],
     vectors: Annotated[
-        str, typer.Option(help="How words or pieces are kept: float32, float16 or int8.")
+        str, typer.Option(help="dtype of token vectors: float32, float16 or int8.")
     ] = "float32",
-    layers: Annotated[
-        str, typer.Option(help="The same for layers; in int8 a query is encoded soonest.")
-    ] = "float32",
+    layers: Annotated[str, typer.Option(help="dtype of layers; int8 is fastest.")] = "float32",
     quiet: console.Quiet = False,
 ) -> None:
-    """Make one model of several runs that began alike: the mean of their weights."""
+    """Average the weights of several runs with the same start."""
     from glassrank.research.train.combine import average_models
 
     average_models(models, out, vectors, layers)
@@ -282,17 +276,17 @@ def average(
 
 def push(
     model: Annotated[str, typer.Argument(help="The model folder.")],
-    name: Annotated[str, typer.Argument(metavar="ORG/NAME", help="Its name on the hub.")],
+    name: Annotated[str, typer.Argument(metavar="ORG/NAME", help="The name on the hub.")],
     private: Annotated[
-        bool, typer.Option("--private", help="For its owners alone, if it is new there.")
+        bool, typer.Option("--private", help="Create a private repository if it is new.")
     ] = False,
     quiet: console.Quiet = False,
 ) -> None:
-    """Send a model folder to the hub, from where `--model ORG/NAME` loads it."""
+    """Upload a model folder to the hub; `--model ORG/NAME` loads it."""
     from glassrank.models.hub import push as send
     from glassrank.models.io.load import load_for_inference
     from glassrank.models.io.model_folder import resolve_folder
 
-    load_for_inference(Path(model))  # what cannot be loaded is of no use to anybody
+    load_for_inference(Path(model))  # check that it loads
     folder, _ = resolve_folder(model)
     console.say(f"{folder}: sent, {send(folder, name, private=private)}", quiet=quiet)

@@ -110,12 +110,12 @@ def test_marks_say_who_differs_and_who_is_not_worse(capsys: pytest.CaptureFixtur
 
 def test_mistakes_are_told_before_anything_is_trained(call: Call, ready: Path) -> None:
     for arguments, sentence in (
-        (("--baseline", "bert"), "there is no 'bert' to compare with; known are first stage, none"),
-        (("--mode", "none", "--baseline", "all"), "there is no 'all' to compare with"),
+        (("--baseline", "bert"), "unknown baseline 'bert'; expected first stage, none"),
+        (("--mode", "none", "--baseline", "all"), "unknown baseline 'all'"),
     ):
         done = call("adapt", "adapt.toml", *arguments)
         assert done.returncode == 2 and sentence in " ".join(done.stderr.split())
     save_prepared(Path("arrays"), replace(load_prepared("arrays"), ids=None))  # of before
     done = call("adapt", "adapt.toml", "--runs", "kept")
-    assert done.returncode == 2 and "have no ids to write runs with" in done.stderr
+    assert done.returncode == 2 and "needs arrays with ids" in done.stderr
     assert not Path("kept").exists() and not Path("adapted").exists()

@@ -53,7 +53,7 @@ def budget(call: Call, *more: str, models: tuple[str, ...] = ("one",)) -> dict[s
 def test_every_depth_is_what_re_ranking_to_it_gives(call: Call, ready: Path) -> None:
     found = budget(call, models=("one", "two"))
     lines = {line["label"]: line for line in found["models"]}
-    assert list(lines) == ["one (live)", "one (stored, float16)", "two (live)"]
+    assert list(lines) == ["one (on the fly)", "one (stored, float16)", "two (on the fly)"]
     assert found["candidates"] == 3
     for line in lines.values():
         assert len(set(line["measures"]["nDCG@10"]["at_depth"])) > 2  # there is something to see
@@ -67,7 +67,7 @@ def test_every_depth_is_what_re_ranking_to_it_gives(call: Call, ready: Path) -> 
             qrels = read_qrels("qrels.txt")
             own = evaluate(read_run("second.run"), qrels, ["RR@10", "R@10", "nDCG@10"]).mean
             for name, value in own.items():
-                curve = lines[f"{model} (live)"]["measures"][name]
+                curve = lines[f"{model} (on the fly)"]["measures"][name]
                 assert curve["at_depth"][depth] == pytest.approx(value), (model, name, depth)
                 assert curve["at_depth"][0] == found["first_stage"][name]
 
@@ -104,7 +104,7 @@ def test_tables_have_the_first_stage_and_every_model(call: Call, ready: Path) ->
     assert done.returncode == 0, done.stderr
     found = json.loads((ready / "all.json").read_text())
     best = found["models"][0]["measures"]["nDCG@10"]["best"]
-    for text in ("first stage alone", "one (live)", "one (stored, float16)", "docs/ms"):
+    for text in ("first stage alone", "one (on the fly)", "one (stored, float16)", "docs/ms"):
         assert text in done.stdout
     assert f"{best['value']:.4f}" in done.stdout
     assert "2 judged queries, up to 3 candidates" in done.stdout
@@ -115,7 +115,13 @@ def test_the_picture_shows_the_same_lines(call: Call, ready: Path) -> None:
     done = call(*arguments, "--plot", "budget.svg")
     assert done.returncode == 0, done.stderr
     text = (ready / "budget.svg").read_text()
-    for expected in ("one (live)", "one (stored, float16)", "first stage alone", "RR@10", "R@10"):
+    for expected in (
+        "one (on the fly)",
+        "one (stored, float16)",
+        "first stage alone",
+        "RR@10",
+        "R@10",
+    ):
         assert expected in text
     assert call(*arguments, "--plot", "budget.png").returncode == 0
     assert (ready / "budget.png").read_bytes().startswith(b"\x89PNG")
@@ -137,16 +143,16 @@ def test_judged_queries_that_are_missing_are_counted(call: Call, ready: Path) ->
 @pytest.mark.parametrize(
     ("run", "more", "expected"),
     [
-        ("q7 Q0 cats 1 1 a\n", [], "no query of first.run is judged in qrels.txt"),
+        ("q7 Q0 cats 1 1 a\n", [], "qrels.txt has no judgment for a query of first.run"),
         ("q1 Q0 zebra 1 1 a\n", [], "my.index has no document 'zebra', which first.run has"),
-        (RUN, ["--model", "one"], "--model one is given twice"),
-        (RUN, ["--model", "./one"], "--model one is given twice"),
+        (RUN, ["--model", "one"], "--model one was given twice"),
+        (RUN, ["--model", "./one"], "--model one was given twice"),
         (RUN, ["--model", "my.index"], "my.index is not a model folder"),
-        (RUN, ["--plot", "budget.gif"], "--plot writes .svg, .png, .pdf, which 'budget.gif' is"),
+        (RUN, ["--plot", "budget.gif"], "--plot writes .svg, .png, .pdf, found 'budget.gif'"),
         (RUN, ["--json", "none/budget.json"], "there is no folder none"),
         (RUN, ["--plot", "my.index"], "my.index is a folder"),
         (RUN, ["-m", "RR@ten"], "'RR@ten' is not a measure"),
-        (RUN, ["--dev-run", "first.run"], "--dev-run, --dev-qrels and --dev-queries go together"),
+        (RUN, ["--dev-run", "first.run"], "give --dev-run, --dev-qrels and --dev-queries together"),
     ],
 )
 def test_mistakes_are_one_sentence(
@@ -163,7 +169,7 @@ def test_a_query_that_is_missing_is_named(call: Call, ready: Path) -> None:
     (ready / "queries.tsv").write_text("q1\tcheese for mice\n")
     done = call("budget", *BASIC, "--model", "one")
     assert done.returncode == 2
-    assert "queries.tsv has no query 'q2', which first.run has" in done.stderr
+    assert "queries.tsv has no query 'q2' of first.run" in done.stderr
 
 
 def test_without_matplotlib_it_says_so_before_it_works(
@@ -198,7 +204,7 @@ def test_a_plan_is_learned_written_and_used(call: Call, ready: Path) -> None:
 @pytest.mark.parametrize(
     ("models", "message"),
     [
-        (("one",), "--plan is for several models"),
+        (("one",), "--plan needs several models"),
         (("two", "one"), "this plan was made for other models, or for these in another order"),
     ],
 )
@@ -215,7 +221,7 @@ def test_a_plan_is_for_its_own_models(
         done = call(*command, *chosen, *out)
         assert done.returncode == 2 and message in done.stderr
     done = call("budget", *BASIC, "--model", "one", "--plan", "plan.json")
-    assert done.returncode == 2 and "--plan is for several models" in done.stderr
+    assert done.returncode == 2 and "--plan needs several models" in done.stderr
 
 
 def test_several_models_search_one_after_the_other(call: Call, ready: Path) -> None:

@@ -9,7 +9,8 @@ import pytest
 import torch
 from command_line import Call
 
-from glassrank.models import EmbeddingTable, trained
+from glassrank.models import EmbeddingTable
+from glassrank.models.io import torch_files
 from glassrank.models.io.model_folder import Usage
 from glassrank.models.io.torch_files import save_model
 from glassrank.research.papers.knrm import KNRM, KNRMConfig
@@ -30,7 +31,7 @@ def make_model(folder: Path) -> None:
 
 
 @pytest.fixture
-def prepare_candidates(tmp_path: Path) -> Path:
+def ready(tmp_path: Path) -> Path:
     """Two kinds of queries: the model helps the first and hurts the second."""
     make_model(tmp_path / "model")
     texts = LONG + MEANS
@@ -81,7 +82,7 @@ def test_the_table_has_names_medians_and_examples(call: Call, ready: Path) -> No
     assert lines[1].split() == "long 12 3 1 +2 12 0".split()
     assert "how long is x" in lines[2]
     assert lines[-1].split() == "all queries 20 3 1 +2 12 8".split()
-    assert "1 of 21 judged queries are left out" in done.stderr
+    assert "skipped 1 of 21 judged queries" in done.stderr
     assert json.loads((ready / "all.json").read_text())["format"] == 1
 
 
@@ -111,11 +112,11 @@ def test_a_rank_that_is_not_there_is_null(call: Call, ready: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "expected"),
     [
-        (["--k", "21"], "20 queries make at most as many clusters, not 21"),
-        (["--sort", "name"], "--sort takes gain, loss, size, not 'name'"),
+        (["--k", "21"], "--k must be at most 20"),
+        (["--sort", "name"], "--sort must be one of gain, loss, size"),
         (["--json", "none/all.json"], "there is no folder none"),
         (["--model", "."], "is not a model folder"),
-        (["--queries", "few.tsv"], "few.tsv has no query 'q1', which the runs have"),
+        (["--queries", "few.tsv"], "few.tsv lacks query 'q1'"),
         (["--qrels", "other.txt"], "neither first.run nor second.run has a relevant document"),
     ],
 )
@@ -134,10 +135,10 @@ def test_a_model_without_query_vectors_is_refused(
     call: Call, ready: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     encode = KNRM.encode_query
-    monkeypatch.setattr(trained, "_try_out", lambda *_: None)  # it would not load otherwise
+    monkeypatch.setattr(torch_files, "check_score", lambda *_: None)  # it would not load otherwise
     monkeypatch.setattr(
         KNRM, "encode_query", lambda model, batch: encode(model, batch)._replace(vectors=batch.ids)
     )
     done = call(*ARGUMENTS)
     assert done.returncode == 2
-    assert "a knrm reads a query together with each document" in done.stderr
+    assert "a knrm is a cross-encoder" in done.stderr

@@ -27,7 +27,7 @@ def test_a_search_imports_nothing_that_it_does_not_need(tmp_path: Path, name: st
     Index.build(DOCS, tmp_path / "my.index")
     code = (
         "import sys, atexit; from glassrank.cli import main;"
-        "heavy = {'numba', 'torch', 'scipy.linalg'};"
+        "heavy = {'glassrank.research', 'numba', 'torch', 'scipy.linalg'};"
         "atexit.register(lambda: print('imported', sorted(heavy & set(sys.modules)))); main()"
     )
     arguments = ["search", str(tmp_path / "my.index"), "cat", *WITHOUT[name]]
@@ -70,13 +70,22 @@ def test_a_pipeline_is_ready_before_its_first_query(
     assert len(asked) == 1
 
 
-def test_a_list_is_ranked_without_what_reads_files_and_measures() -> None:
+def test_a_list_is_ranked_without_file_readers_and_evaluation() -> None:
     code = (
         "import sys; import glassrank as gr; gr.rank('cat', ['a cat', 'a dog'], model='fast');"
-        "heavy = {'glassrank.research.evaluate', 'glassrank.corpus', 'glassrank.cli', 'torch'};"
+        "heavy = {'glassrank.research', 'glassrank.corpus', 'glassrank.cli', 'torch'};"
         "print(sorted(heavy & set(sys.modules)))"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True
     )
     assert done.stdout == "[]\n"
+
+
+def test_importing_the_package_loads_little() -> None:
+    """Neither research nor a dependency but NumPy, so that it takes no time."""
+    code = "import sys; import glassrank; print(*(n for n in sys.modules if n.count('.') < 2))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    modules = {name for name in done.stdout.split() if name.startswith("glassrank")}
+    assert modules == {"glassrank", "glassrank.errors", "glassrank.types"}
+    assert not {"numba", "onnxruntime", "torch", "typer"} & set(done.stdout.split())

@@ -122,7 +122,7 @@ def state_of(process: subprocess.Popen[bytes]) -> str:
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="how processes are is Linux's")
 def test_measuring_waits_while_somebody_searches(tmp_path: Path) -> None:
     reports = DemoReports(tmp_path / "an.index", ["f" * 32])
-    reports.give_way()  # nothing runs yet, and nothing happens
+    reports.pause()  # nothing runs yet, and nothing happens
     process = reports._process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
 
     def reach(wanted: bool) -> None:
@@ -132,11 +132,11 @@ def test_measuring_waits_while_somebody_searches(tmp_path: Path) -> None:
             time.sleep(0.01)
 
     try:
-        reports.give_way(seconds=60)
+        reports.pause(seconds=60)
         reach(True)
-        reports.give_way(seconds=0.01)  # the last search says from when on it is quiet
+        reports.pause(seconds=0.01)  # the last search says from when on it is quiet
         reach(False)
-        reports.give_way(seconds=60)
+        reports.pause(seconds=60)
         reach(True)
         reports.stop(MOST_SECONDS)  # one that is paused ends all the same
         assert process.poll() is not None
@@ -190,7 +190,7 @@ def test_answers_come_before_documents_are_encoded_and_later_ones_use_the_store(
     assert "Ask your own" in said.out, "whoever ends the encoding has the answers"
     assert "re-ranked 0" not in said.out, "the first query is re-ranked live"
     first = answer()
-    assert "then come deeper ones" in first[1] and "now that documents are stored" in first[1]
+    assert "then come deeper ones" in first[1] and "with stored documents" in first[1]
     assert first[0].count("Ask your own") == 2
     live, stored = (int(n) for n in re.findall(r"re-ranked (?:all )?([\d,]+)", first[0]))
     assert 0 < live <= stored

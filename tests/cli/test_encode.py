@@ -8,7 +8,7 @@ import pytest
 import torch
 from command_line import Call
 
-from glassrank.cli import encode as command
+from glassrank.cli import console
 from glassrank.embeddings import Progress, Store
 from glassrank.index import Index
 from glassrank.models import EmbeddingTable
@@ -66,7 +66,7 @@ def encode_again(call: Call) -> str:
 
 def test_it_follows_the_index(call: Call, index: Path, model: Path) -> None:
     call("encode", "my.index", "--model", "model")
-    assert "4 documents (all there already)" in encode_again(call)
+    assert "4 documents (nothing to do)" in encode_again(call)
     changed = Index(index)
     changed.add([Doc("birds", "Birds chase mice.")])
     assert "5 documents (1 encoded in " in encode_again(call)
@@ -78,13 +78,13 @@ def test_it_follows_the_index(call: Call, index: Path, model: Path) -> None:
 def test_time_left_is_shown_in_plain_lines(
     call: Call, index: Path, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(command, "_PLAIN_LINE_SECONDS", 0.0)
+    monkeypatch.setattr(console, "_PLAIN_LINE_SECONDS", 0.0)
     done = call("encode", "my.index", "--model", "model")
     line = [line for line in done.stderr.splitlines() if line.startswith("Encoding: ")][-1]
     assert line.startswith("Encoding: 4 of 4, ")
     assert line.endswith(" bytes each, 0:00:00 left")
-    assert command._speed(Progress(1, 9, 12345.6, 1000.4, 3725.0)) == (
-        "12,346 a second, 1,000 bytes each, 1:02:05 left"
+    assert console._describe_speed(Progress(1, 9, 12345.6, 1000.4, 3725.0)) == (
+        "12,346 documents/s, 1,000 bytes each, 1:02:05 left"
     )
 
 
@@ -98,7 +98,7 @@ def test_an_interruption_says_that_the_work_is_kept(
     done = call("encode", "my.index", "--model", "model")
     assert done.returncode == 130
     assert done.stderr.count("\n") == 2  # the size comes first
-    assert "interrupted; what was encoded is kept" in done.stderr
+    assert "interrupted; run glassrank encode again" in done.stderr
     monkeypatch.undo()
     monkeypatch.chdir(index.parent)
     assert call("encode", "my.index", "--model", "model").returncode == 0
@@ -109,8 +109,8 @@ def test_an_interruption_says_that_the_work_is_kept(
     ("arguments", "message"),
     [
         (("my.index", "--model", "model", "--dtype", "int4"), "unknown dtype 'int4'; expected"),
-        (("my.index", "--model", "model", "--name", "../x"), "one folder inside the index"),
-        (("my.index", "--model", "model", "--name", ""), "one folder inside the index"),
+        (("my.index", "--model", "model", "--name", "../x"), "must be a plain folder name"),
+        (("my.index", "--model", "model", "--name", ""), "must be a plain folder name"),
         (("my.index", "--model", "model", "--device", "moon"), "found 'moon'"),
         (("my.index", "--model", "my.index"), "is not a model folder"),
         (("model", "--model", "model"), "is not an index"),

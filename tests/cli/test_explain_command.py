@@ -96,11 +96,11 @@ def test_what_if_shows_how_the_document_moves(call: Call, index: Path, model: Pa
     ("arguments", "message"),
     [
         (["bats"], "no document of my.index has the id 'bats'"),
-        (["dogs", "cats", "fish"], "one or two document ids can be explained, not 3"),
-        (["dogs", "--json", "--html", "x.html"], "choose one of --json and --html"),
-        (["dogs", "--what-if", "cats", "--html", "x.html"], "--what-if is not drawn as HTML"),
+        (["dogs", "cats", "fish"], "expected one or two document ids, found 3"),
+        (["dogs", "--json", "--html", "x.html"], "give --json or --html"),
+        (["dogs", "--what-if", "cats", "--html", "x.html"], "--what-if has no HTML form"),
         (["dogs", "--what-if", "zebra"], "the document has no word 'zebra'"),
-        (["dogs", "--what-if", "=cat"], "--what-if needs a word"),
+        (["dogs", "--what-if", "=cat"], "--what-if takes WORD"),
     ],
 )
 def test_mistakes_are_named(

@@ -63,7 +63,7 @@ def test_the_command_is_said_and_does_it(
 def test_a_search_without_a_store_says_what_takes_long(
     call: Call, files: Path, index: Path, model: Path
 ) -> None:
-    advice = "encoded on the way; store them with: glassrank encode my.index --model model"
+    advice = "encoded on the fly; store them with: glassrank encode my.index --model model"
     shown = said(call("search", "my.index", "chase mice", "--model", "model").stderr)
     assert shown.endswith(advice) and "minutes" not in shown
     (files / "many.tsv").write_text("".join(f"d{n}\tBirds chase mice.\n" for n in range(300)))
@@ -71,8 +71,8 @@ def test_a_search_without_a_store_says_what_takes_long(
     asked = "search", "many.index", "chase mice", "--model", "model"
     first, *_, last = call(*asked).stderr.splitlines()
     assert "up to 300 documents are encoded now, which may take minutes" in first
-    assert "glassrank encode many.index --model model does it once" in first
-    assert last.startswith("300 of them were encoded on the way")
+    assert "glassrank encode many.index --model model" in first
+    assert last.startswith("300 documents were encoded on the fly")
     assert "minutes" not in call(*asked, "--budget-ms", "500").stderr
 
 

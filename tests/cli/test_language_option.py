@@ -27,7 +27,7 @@ def test_a_german_index_finds_other_forms_of_words(call: Call, files: Path) -> N
     assert found(call, "Schloss") == {"castles"}
     refused = call("index", "more.jsonl", "--out", "my.index", "--add", "--language", "fr")
     assert refused.returncode == 2
-    assert "is an index of language 'de', not 'fr'" in refused.stderr
+    assert "has language 'de', not 'fr'" in refused.stderr
 
 
 def test_documents_that_are_not_english_are_noticed(call: Call, files: Path) -> None:

@@ -30,7 +30,7 @@ from glassrank.index import Index
         (("evaluate", "qrels.txt", "qrels.txt"), "qrels.txt:1"),
         (("evaluate", "good.run", "qrels.txt", "-m", "nDGC@10"), "nDCG"),
         (("retrieve", "my.index", "docs.csv", "--out", "x.run"), "docs.csv does not exist"),
-        (("tune", "my.index", "other.tsv", "qrels.txt"), "none of the queries has a judgment"),
+        (("tune", "my.index", "other.tsv", "qrels.txt"), "no query has a judgment"),
     ],
 )
 def test_bad_input_is_one_sentence(

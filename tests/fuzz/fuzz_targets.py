@@ -27,7 +27,7 @@ from glassrank.models.io.load import load_model
 from glassrank.models.io.model_folder import Usage
 from glassrank.models.io.torch_files import save_model
 from glassrank.rerank import Reranker
-from glassrank.research.train.config_files import example, read_config
+from glassrank.research.train.config_files import make_example, read_config
 from glassrank.settings import from_plain
 from glassrank.text import EnglishAnalyzer, Vocabulary, split_words
 from glassrank.text.vector_files import read_subwords, read_vectors
@@ -220,7 +220,7 @@ FILES = {
     "run, MS MARCO": File("m.run", b"1\td1\t1\n1\td2\t2\n", read_run),
     "folds": File("f.json", b'[["1", "2"], ["3"], [4]]', read_folds),
     "folds, Robust04": File("f.json", b'{"s1": {"predict": {"test": ["1"]}}}', read_folds),
-    "config": File("c.toml", example("tk").encode(), read_config),
+    "config": File("c.toml", make_example("tk").encode(), read_config),
     "vectors, text": File("v.txt", VECTORS, vectors_of),
     "vectors, word2vec text": File("w.vec", b"3 3\n" + VECTORS, vectors_of),
     "vectors, word2vec": File("w.bin", b"2 3\n" + ROWS, vectors_of),

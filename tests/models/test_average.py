@@ -34,7 +34,7 @@ def test_the_weights_are_means(tmp_path: Path) -> None:
 
 def test_only_like_models_have_one(tmp_path: Path) -> None:
     saved = load_model(word_model(tmp_path / "one"))
-    with pytest.raises(InputError, match="one family, config and vocabulary"):
+    with pytest.raises(InputError, match="the same family, config and vocabulary"):
         average([saved, replace(saved, vocabulary=[*saved.vocabulary[:-1], "other"])])
 
 
@@ -42,7 +42,7 @@ def test_an_ensemble_has_none(tmp_path: Path) -> None:
     one = word_model(tmp_path / "one")
     saved = load_model(one)
     save_ensemble(tmp_path / "both", [one, one], saved.usage, "")
-    with pytest.raises(InputError, match="the mean of its members"):
+    with pytest.raises(InputError, match="average its members"):
         average([load_model(tmp_path / "both")])
 
 

@@ -28,7 +28,7 @@ from glassrank.rerank.scheduler import Scheduler, scoring_reserve_ms
 from glassrank.rerank.stages import Stage
 from glassrank.research.evaluate import evaluate
 from glassrank.research.evaluate.budget_curve import Speed
-from glassrank.research.evaluate.fit_cascade_plan import BUDGETS_MS, cascade_order, learn_plan
+from glassrank.research.evaluate.fit_cascade_plan import BUDGETS_MS, cascade_order, fit_plan
 from glassrank.types import Doc, Run
 
 sys.path.append(str(Path(__file__).parents[1] / "embeddings"))
@@ -252,7 +252,7 @@ def test_a_cascade_is_never_worse_than_its_first_model(second_is: str, planned: 
     def run_of(scores: np.ndarray) -> Run:
         return Run.from_rows((f"q{n}", names, row) for n, row in enumerate(scores))
 
-    plan = learn_plan(
+    plan = fit_plan(
         ["first", "second"],
         run_of(np.tile(-np.arange(count, dtype=float), (queries, 1))),
         [run_of(scores) for scores in made],
@@ -309,10 +309,10 @@ def test_a_plan_does_not_rely_on_the_second_model_alone() -> None:
     )
     speeds = [Speed(10.0, 1.0), Speed(10.0, 1.0)]
     for left in (6.9, 9.0, 13.9):
-        plan = learn_plan(["a", "b"], first, scored, speeds, qrels, "nDCG@10", {20.0: left})
+        plan = fit_plan(["a", "b"], first, scored, speeds, qrels, "nDCG@10", {20.0: left})
         [row] = plan.budgets
         fallback = [
-            learn_plan(["a"], first, scored[:1], speeds[:1], qrels, "nDCG@10", {20.0: ms})
+            fit_plan(["a"], first, scored[:1], speeds[:1], qrels, "nDCG@10", {20.0: ms})
             for ms in (float(speeds[0].ms(row.depths[0])), left)
         ]
         values = [plan.budgets[0].value for plan in fallback]

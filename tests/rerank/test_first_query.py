@@ -46,6 +46,7 @@ def compiling() -> Compiling:
     return Compiling(tiny_model(), exact=True)
 
 
+@pytest.mark.quiet
 def test_the_first_texts_are_ranked_in_time(compiling: Compiling) -> None:
     ranking = rank("the cat sat", texts(12), model=compiling, budget_ms=SLOW_START_MS)
     assert ranking.depth == 12 and not ranking.cut_short
@@ -78,6 +79,7 @@ def test_a_model_can_be_warmed_when_it_is_loaded(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("stored", [True, False])
+@pytest.mark.quiet
 def test_the_first_query_of_a_pipeline_is_in_time(
     compiling: Compiling, tmp_path: Path, stored: bool
 ) -> None:

@@ -124,6 +124,7 @@ def ask(service: Running, path: str, body: bytes | None = None) -> int:
 )
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ATTACKS)
+@pytest.mark.quiet
 def test_no_request_costs_much(service: Running, name: str) -> None:
     done, waits = threading.Event(), [0.0]
 

@@ -125,6 +125,7 @@ def test_several_workers_and_threads_answer_as_one_does(options: Options, tmp_pa
 
 @pytest.mark.tried("Service", "SIGTERM beside clients that send nothing", "ended in time")
 @pytest.mark.long
+@pytest.mark.quiet
 def test_clients_that_send_nothing_do_not_delay_the_end(options: Options, tmp_path: Path) -> None:
     half = b"POST /search HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\n{"
     with running(options, tmp_path) as service, ExitStack() as stack:
@@ -141,6 +142,7 @@ def test_clients_that_send_nothing_do_not_delay_the_end(options: Options, tmp_pa
 @pytest.mark.tried("Service", "SIGTERM while a request is computed for ever", "ended in time")
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.quiet
 def test_work_that_does_not_end_is_left(options: Options, tmp_path: Path, workers: int) -> None:
     """Should a request ever be computed for ever, the service ends all the same."""
     program = tmp_path / "stuck.py"
@@ -202,6 +204,7 @@ def test_a_service_that_is_killed_leaves_no_folder(
 )
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.quiet
 def test_a_service_that_is_ended_at_its_start_leaves_nothing(
     options: Options, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: str
 ) -> None:

@@ -10,7 +10,7 @@ import pytest
 from reliability import Recorder
 
 from glassrank.errors import InputError
-from glassrank.research.train.teachers import find_teacher
+from glassrank.research.train.teachers import load_teacher
 from glassrank.text.vector_training import check_folder, load_sentence_transformer
 
 EVIL = "import pathlib; pathlib.Path(__file__).with_name('ran').touch()\nclass Boom: pass\n"
@@ -62,7 +62,7 @@ def test_code_of_a_folder_is_never_run(
     monkeypatch.chdir(folder)
     check_folder(folder)  # as it is, there is nothing to say against it
     write(folder, *HOSTILE[case])
-    for load in (load_sentence_transformer, lambda path: find_teacher(path, [["a"]], "cpu")):
+    for load in (load_sentence_transformer, lambda path: load_teacher(path, [["a"]], "cpu")):
         with pytest.raises(InputError) as error:
             load(folder)
         assert "\n" not in str(error.value)

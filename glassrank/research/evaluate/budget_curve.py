@@ -1,8 +1,7 @@
 """Quality against milliseconds, as in the TK paper's section 5.2.
 
-In a given time a model re-ranks as many documents as its speed allows. So its quality at every
-depth, which one scoring pass tells, and its speed are its quality at every millisecond. The time is
-that of the second stage; depth 0, at 0 ms, is the first stage alone.
+The quality at every depth, from one scoring pass, and the model's speed give its quality at every
+millisecond. The time is that of the second stage; depth 0, at 0 ms, is the first stage alone.
 """
 
 from collections.abc import Sequence
@@ -19,7 +18,7 @@ from glassrank.types import Qrels, Run
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """What one query costs: `query_ms` whatever the depth, then so many documents a millisecond.
+    """The cost of a query: `query_ms` at any depth, then so many documents per millisecond.
 
     >>> speed = Speed(docs_per_ms=2.0, query_ms=3.0)
     >>> speed.depth([0, 3, 4, 10.6]).tolist()
@@ -34,24 +33,24 @@ class Speed:
     def __post_init__(self) -> None:
         if not (self.docs_per_ms > 0 and self.query_ms >= 0):
             raise InputError(
-                "a speed needs more than 0 documents a millisecond and at least 0 ms for the "
-                f"query, found {self.docs_per_ms} and {self.query_ms}"
+                "expected more than 0 documents per millisecond and at least 0 ms for the query, "
+                f"found {self.docs_per_ms} and {self.query_ms}"
             )
 
     @classmethod
     def median(cls, docs: ArrayLike, scoring_ms: ArrayLike, query_ms: ArrayLike) -> "Speed":
-        """From what was measured again and again: documents scored, and what that took."""
+        """The median of repeated timings."""
         speeds = np.asarray(docs, np.float64) / np.asarray(scoring_ms, np.float64)
         return cls(float(np.median(speeds)), float(np.median(np.asarray(query_ms, np.float64))))
 
     def depth(self, ms: ArrayLike) -> Ints:
-        """How many documents are re-ranked in that time."""
+        """The number of documents re-ranked in that time."""
         left = np.asarray(ms, np.float64) - self.query_ms
-        # `ms` of a depth must allow that depth again, though both are rounded.
+        # depth(ms(d)) must be d, despite rounding.
         return np.floor(np.maximum(left, 0) * self.docs_per_ms + 1e-9).astype(np.int64)
 
     def ms(self, depth: ArrayLike) -> Floats:
-        """How long that takes; a model that re-ranks nothing is not called at all."""
+        """The time for that depth; 0 for depth 0, where the model is not called."""
         docs = np.asarray(depth, np.float64)
         return np.where(docs > 0, self.query_ms + docs / self.docs_per_ms, 0.0)
 
@@ -64,7 +63,7 @@ class TimeCurve:
     at_depth: Floats  # (D + 1,), from depth 0 on
     speed: Speed
     chosen: int
-    """The depth to use: the best there is, or the one that was best on dev queries."""
+    """The depth to use: the best here, or the best on dev queries."""
 
     @property
     def chosen_value(self) -> float:
@@ -82,27 +81,27 @@ class TimeCurve:
         return float(self.speed.ms(len(self.at_depth) - 1))
 
     def depth(self, ms: ArrayLike) -> Ints:
-        """How deep the model comes in that time, with no more than all candidates."""
+        """The depth that the model reaches in that time, at most all candidates."""
         return np.minimum(self.speed.depth(ms), len(self.at_depth) - 1)
 
     def at_ms(self, ms: ArrayLike) -> Floats:
-        """The measure when all of that time is used."""
+        """The measure with that much time."""
         values: Floats = self.at_depth[self.depth(ms)]
         return values
 
 
-def depth_values(
+def evaluate_by_depth(
     first_stage: Run,
     second_stage: Run,
     qrels: Qrels,
     measures: Sequence[str | Measure],
     deepest: int,
 ) -> dict[str, Floats]:
-    """Each measure at depth 0, which is the first stage alone, 1, and so on to `deepest`.
+    """Each measure at depth 0 (the first stage alone), 1, …, `deepest`.
 
     >>> first = Run.from_dict({"q": {"a": 3.0, "b": 2.0}})
     >>> second = Run.from_dict({"q": {"a": 0.1, "b": 0.9}})
-    >>> depth_values(first, second, {"q": {"b": 1}}, ["RR@10"], 2)["RR@10"].tolist()
+    >>> evaluate_by_depth(first, second, {"q": {"b": 1}}, ["RR@10"], 2)["RR@10"].tolist()
     [0.5, 0.5, 1.0]
     """
     alone = evaluate(first_stage, qrels, measures).mean
@@ -110,13 +109,13 @@ def depth_values(
     return {name: np.concatenate([[alone[name]], curve.mean]) for name, curve in curves.items()}
 
 
-def time_curves(
+def make_time_curves(
     at_depth: dict[str, Floats], speed: Speed, dev: dict[str, Floats] | None = None
 ) -> dict[str, TimeCurve]:
-    """`dev` has the same measures on other queries: the depth that is best there is taken here.
+    """Curves whose depth is chosen on `dev`, values of other queries, if given.
 
     >>> values = {"RR@10": np.array([0.2, 0.2, 0.4, 0.3])}
-    >>> curve = time_curves(values, Speed(docs_per_ms=2.0, query_ms=1.0))["RR@10"]
+    >>> curve = make_time_curves(values, Speed(docs_per_ms=2.0, query_ms=1.0))["RR@10"]
     >>> curve.chosen, curve.chosen_ms, curve.chosen_value
     (2, 2.0, 0.4)
     >>> curve.at_ms([0, 1, 2, 3]).tolist()
@@ -124,12 +123,14 @@ def time_curves(
     """
     chosen_on = at_depth if dev is None else dev
     return {
-        name: TimeCurve(Measure.parse(name), values, speed, _best(chosen_on[name][: len(values)]))
+        name: TimeCurve(
+            Measure.parse(name), values, speed, _find_best_depth(chosen_on[name][: len(values)])
+        )
         for name, values in at_depth.items()
     }
 
 
-def _best(values: Floats) -> int:
+def _find_best_depth(values: Floats) -> int:
     """The smallest depth with the maximum."""
     # Equal means may differ in their last bits, by the order in which they were summed.
     return int(np.argmax(values >= values.max() - 1e-12))

@@ -1,8 +1,7 @@
-"""Types of queries, and where a model helps or hurts: the TK paper's section 5.3 and its Table 3.
+"""Clusters of queries, and where a model helps or hurts: section 5.3 and Table 3 of the TK paper.
 
-Queries of like vectors form a cluster. Its name is the words that tell it from the others; its rank
-is the median, over its queries, of the rank of the first relevant document. Clusters are found by
-k-means: groups around their means, and how many there should be.
+k-means groups queries with similar vectors. The words that distinguish a cluster name it. Its rank
+is the median rank of the first relevant document over its queries.
 """
 
 from collections import Counter
@@ -23,7 +22,7 @@ _ROUNDS = 100
 _SAMPLE = 2000
 _MOST_GROUPS = 60
 _LEAST_POINTS = 5
-"""Fewer points to a group, on average, are never tried: such groups say nothing."""
+"""The smallest mean size of a group that is tried."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,27 +36,27 @@ class Grouping:
 
 
 def k_means(points: Floats, k: int, *, restarts: int = 4, seed: int = 0) -> Grouping:
-    """The best of some attempts, each begun with other centers. Where there are fewer different
-    points than `k`, there are fewer groups.
+    """The best of several runs from different centers. Fewer than `k` groups if fewer points are
+    distinct.
 
     >>> grouping = k_means(np.array([[0.0], [0.1], [5.0], [5.2]]), 2)
     >>> grouping.labels.tolist(), round(grouping.inertia, 3)
     ([0, 0, 1, 1], 0.025)
     """
     if not 1 <= k <= len(points):
-        raise InputError(f"{len(points)} points make 1 to {len(points)} groups, not {k}")
+        raise InputError(f"k must be 1 to {len(points)}, the number of points, found {k}")
     rng = np.random.default_rng(seed)
     points = np.asarray(points, np.float64)
     different = len(np.unique(points, axis=0))
-    attempts = (_settled(points, min(k, different), rng) for _ in range(restarts))
-    return _numbered(min(attempts, key=lambda grouping: grouping.inertia))
+    attempts = (_run_once(points, min(k, different), rng) for _ in range(restarts))
+    return _number_groups(min(attempts, key=lambda grouping: grouping.inertia))
 
 
-def _settled(points: Floats, k: int, rng: np.random.Generator) -> Grouping:
-    """Lloyd's rounds, until no point changes its group. A center without points stays."""
-    centers, labels = _spread(points, k, rng), np.full(len(points), -1)
+def _run_once(points: Floats, k: int, rng: np.random.Generator) -> Grouping:
+    """Lloyd's algorithm. A center without points stays where it is."""
+    centers, labels = _choose_centers(points, k, rng), np.full(len(points), -1)
     for _ in range(_ROUNDS):
-        # Squared distances less each point's own square, which changes no order.
+        # Squared distances without each point's own square, which does not change the order.
         before, labels = labels, ((centers**2).sum(1) - 2 * points @ centers.T).argmin(1)
         if (labels == before).all():
             break
@@ -68,9 +67,8 @@ def _settled(points: Floats, k: int, rng: np.random.Generator) -> Grouping:
     return Grouping(labels, centers, float(inertia))
 
 
-def _spread(points: Floats, k: int, rng: np.random.Generator) -> Floats:
-    """k-means++: points, each drawn with a chance that grows with its squared distance to the
-    nearest of those before."""
+def _choose_centers(points: Floats, k: int, rng: np.random.Generator) -> Floats:
+    """k-means++: the chance of a point grows with its squared distance to the nearest center."""
     chosen = [int(rng.integers(len(points)))]
     nearest = np.full(len(points), np.inf)  # (N,)
     while len(chosen) < k:
@@ -79,8 +77,8 @@ def _spread(points: Floats, k: int, rng: np.random.Generator) -> Floats:
     return points[chosen]
 
 
-def _numbered(grouping: Grouping) -> Grouping:
-    """Groups by the first point they have, without those that have none."""
+def _number_groups(grouping: Grouping) -> Grouping:
+    """Number groups by their first point, and drop empty ones."""
     used, first, labels = np.unique(grouping.labels, return_index=True, return_inverse=True)
     order = np.argsort(first)
     place = np.argsort(order)
@@ -100,17 +98,17 @@ def candidate_ks(points: int) -> list[int]:
     return ks
 
 
-def inertias(points: Floats, ks: Iterable[int]) -> list[float]:
-    """What `elbow` looks at. A sample of many points has the same elbow, in less time."""
+def compute_inertias(points: Floats, ks: Iterable[int]) -> list[float]:
+    """The inertia for each k, of a sample of the points: its elbow is the same."""
     some = np.random.default_rng(0).permutation(len(points))[:_SAMPLE]
     return [k_means(points[some], k, restarts=2).inertia for k in ks]
 
 
-def elbow(ks: Iterable[int], inertias: Iterable[float]) -> int:
-    """The k from which on more groups bring little: where the curve of inertias is farthest below
-    the straight line between its ends, when both axes go from 0 to 1.
+def find_elbow(ks: Iterable[int], inertias: Iterable[float]) -> int:
+    """The k at which the curve of inertias is farthest below the line between its ends, with both
+    axes scaled to 0 to 1.
 
-    >>> elbow([1, 2, 3, 4, 5], [100.0, 40.0, 10.0, 8.0, 6.0])
+    >>> find_elbow([1, 2, 3, 4, 5], [100.0, 40.0, 10.0, 8.0, 6.0])
     3
     """
     k, inertia = np.array(list(ks), np.float64), np.array(list(inertias), np.float64)
@@ -127,7 +125,7 @@ _EXAMPLES = 3
 
 @dataclass(frozen=True, slots=True)
 class RankedQuery:
-    """One query with the ranks of its first relevant document; inf where it is not in the run."""
+    """A query with the ranks of its first relevant document; inf if the run lacks it."""
 
     query_id: str
     text: str
@@ -136,23 +134,23 @@ class RankedQuery:
 
     @property
     def gain(self) -> float:
-        """How many ranks the model brings it up."""
+        """By how many ranks the model moves it up."""
         return rank_gain(self.baseline, self.model)
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Queries of one type, and where the first relevant documents stand."""
+    """Queries of one type, and the ranks of their first relevant documents."""
 
     terms: tuple[str, ...]
-    """In the order in which queries mostly have them."""
+    """In their usual order in the queries."""
     queries: tuple[RankedQuery, ...]
-    """The most typical first: those nearest to the cluster's mean."""
+    """The most typical first: by distance to the cluster's mean."""
 
     @property
     def name(self) -> str:
-        """Its most telling terms."""
-        return " ".join(self.terms) or "(no telling words)"
+        """Its terms."""
+        return " ".join(self.terms) or "(no distinctive words)"
 
     @property
     def baseline(self) -> float:
@@ -166,17 +164,17 @@ class Cluster:
 
     @property
     def gain(self) -> float:
-        """How many ranks the median comes up."""
+        """By how many ranks the median moves up."""
         return rank_gain(self.baseline, self.model)
 
     @property
     def better(self) -> int:
-        """How many queries have their first relevant document higher up than before."""
+        """The number of queries that the model improves."""
         return sum(query.model < query.baseline for query in self.queries)
 
     @property
     def worse(self) -> int:
-        """How many queries have their first relevant document lower than before."""
+        """The number of queries that the model makes worse."""
         return sum(query.model > query.baseline for query in self.queries)
 
     @property
@@ -207,8 +205,8 @@ def first_relevant_ranks(run: Run, qrels: Qrels) -> dict[str, float]:
 def make_clusters(
     queries: Sequence[RankedQuery], vectors: Floats, grouping: Grouping
 ) -> list[Cluster]:
-    """By gain, the largest first; a cluster's queries by how typical they are."""
-    names = telling_terms([query.text for query in queries], grouping.labels.tolist())
+    """Clusters by gain, the largest first; their queries, the most typical first."""
+    names = label_clusters([query.text for query in queries], grouping.labels.tolist())
     distances = ((vectors - grouping.centers[grouping.labels]) ** 2).sum(1)  # (N,)
     clusters = []
     for label, terms in enumerate(names):
@@ -218,55 +216,53 @@ def make_clusters(
     return sorted(clusters, key=lambda cluster: (-cluster.gain, -len(cluster.queries)))
 
 
-def telling_terms(texts: Sequence[str], labels: Sequence[int]) -> list[tuple[str, ...]]:
-    """The content words that tell each group's texts from the others.
+def label_clusters(texts: Sequence[str], labels: Sequence[int]) -> list[tuple[str, ...]]:
+    """The content words that distinguish each group's texts from the others.
 
-    A word counts by the share of the group's texts that have it, times the logarithm of how much
-    larger that share is than among the other texts. A word in only one text of the group is taken
-    only where no two have one in common, and function words only where there is nothing else.
+    A word's weight is the share of the group's texts that contain it, times the log of its ratio
+    to the share elsewhere. Words of a single text, and function words, are a last resort.
 
     >>> texts = ["how long is a day", "how long is an hour", "what is rust", "what is gold"]
-    >>> telling_terms(texts, [0, 0, 1, 1])
+    >>> label_clusters(texts, [0, 0, 1, 1])
     [('long',), ('gold', 'rust')]
     """
-    words = [_words(text) for text in texts]
+    words = [_split_words(text) for text in texts]
     groups = [[w for w, label_of in zip(words, labels, strict=True) if label_of == label]
               for label in range(max(labels) + 1)]  # fmt: skip
-    everywhere = _texts_with(words)
+    everywhere = _count_texts_with(words)
     return [
-        _own_terms([remove_function_words(w) for w in group], everywhere, len(texts))
-        or _own_terms(group, everywhere, len(texts))
+        _find_terms([remove_function_words(w) for w in group], everywhere, len(texts))
+        or _find_terms(group, everywhere, len(texts))
         for group in groups
     ]
 
 
-def _words(text: str) -> list[str]:
-    """Of a query as people read it: some were taken from web pages, with &amp; and &lt; in them."""
-    return list(filter(_is_word, split_words(unescape(text))))
+def _split_words(text: str) -> list[str]:
+    """Words of a query without punctuation; queries from web pages contain &amp; and &lt;."""
+    words = split_words(unescape(text))
+    return [word for word in words if any(letter.isalnum() for letter in word)]
 
 
-def _own_terms(group: Sequence[list[str]], everywhere: Counter[str], texts: int) -> tuple[str, ...]:
-    inside = _texts_with(group)
+def _find_terms(
+    group: Sequence[list[str]], everywhere: Counter[str], texts: int
+) -> tuple[str, ...]:
+    inside = _count_texts_with(group)
     values = {}
     for word, count in inside.items():
-        # Half a text more on both sides: a word that no other group has must not count infinitely.
+        # Half a text more on both sides: the weight of a word of no other group stays finite.
         here = (count + 0.5) / (len(group) + 1)
         elsewhere = (everywhere[word] - count + 0.5) / (texts - len(group) + 1)
         values[word] = here * np.log(here / elsewhere)
-    telling = [word for word in values if values[word] > 0]
-    common = [word for word in telling if inside[word] > 1] or telling
+    distinctive = [word for word in values if values[word] > 0]
+    common = [word for word in distinctive if inside[word] > 1] or distinctive
     best = sorted(common, key=lambda word: (-values[word], word))[:_TERMS]
-    return tuple(sorted(best, key=lambda word: _mean_place(word, group)))
+    return tuple(sorted(best, key=lambda word: _mean_position(word, group)))
 
 
-def _is_word(word: str) -> bool:
-    return any(letter.isalnum() for letter in word)
-
-
-def _texts_with(texts: Sequence[list[str]]) -> Counter[str]:
-    """In how many texts each word is."""
+def _count_texts_with(texts: Sequence[list[str]]) -> Counter[str]:
+    """The number of texts that contain each word."""
     return Counter(word for words in texts for word in set(words))
 
 
-def _mean_place(word: str, texts: Sequence[list[str]]) -> float:
+def _mean_position(word: str, texts: Sequence[list[str]]) -> float:
     return float(np.mean([words.index(word) for words in texts if word in words]))

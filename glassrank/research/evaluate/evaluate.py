@@ -1,10 +1,8 @@
-"""Measures of a whole run: at their own cutoff, at many cutoffs at once, or at every re-ranking
-depth, from one pass of the second stage over all candidates.
+"""Evaluate a run: at the measures' cutoffs, at many cutoffs, or at every re-ranking depth.
 
-At depth d the first d documents of the first stage are sorted by the second stage's score. Going
-one deeper lets one document in: those it beats move down one place, nothing else changes. So the
-rank of a relevant document at depth d is one plus the number of documents among the first d that
-beat it, and a cumulative count along the first stage's order holds its rank at all depths.
+All depths need one scoring pass. At depth d, the second stage sorts the first d documents of the
+first stage. The rank of a relevant document is then one plus the number of documents among these d
+that beat it: a cumulative count along the first stage's order has its rank at all depths.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,8 +18,8 @@ from glassrank.research.evaluate.judged import (
     NOTHING,
     Judged,
     ScoredList,
-    lists_of,
-    padded,
+    lists_by_query,
+    pad_rows,
 )
 from glassrank.research.evaluate.measures import (
     NO_CUTOFF,
@@ -38,13 +36,12 @@ from glassrank.research.evaluate.measures import (
 from glassrank.types import Qrels, Run
 
 CELLS = 1 << 18
-"""Queries are worked on together up to this many (query, depth, document) cells: that keeps the
-arrays small enough for the cache."""
+"""The most (query, depth, document) cells at once, so that arrays fit in the cache."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Evaluation:
-    """Values by measure name. Means are over all judged queries; a query not found counts 0."""
+    """Values by measure name. Means are over all judged queries; a missing query counts 0."""
 
     query_ids: tuple[str, ...]
     mean: dict[str, float]
@@ -54,7 +51,7 @@ class Evaluation:
 def evaluate(
     run: Run, qrels: Qrels, measures: Sequence[str | Measure], judged_only: bool = False
 ) -> Evaluation:
-    """The measures of `run`; `judged_only` leaves documents without judgment out of the ranking.
+    """Evaluate a run; `judged_only` removes unjudged documents from the ranking.
 
     >>> run = Run.from_dict({"q1": {"a": 2.0, "b": 1.0}})
     >>> result = evaluate(run, {"q1": {"b": 1}, "q2": {"c": 1}}, ["RR@10", "R@1"])
@@ -67,14 +64,14 @@ def evaluate(
     per_query = {
         str(measure): value_of_lists(measure, judged)
         if measure.name in OF_LISTS
-        else value(measure, judged.ranks, judged.grades, own_norm(measure, judged))
+        else value(measure, judged.ranks, judged.grades, norm_of(measure, judged))
         for measure in map(Measure.parse, measures)
     }
     mean = {name: float(values.mean()) for name, values in per_query.items()}
     return Evaluation(judged.query_ids, mean, per_query)
 
 
-def own_norm(measure: Measure, judged: Judged) -> Floats:
+def norm_of(measure: Measure, judged: Judged) -> Floats:
     """The norm at the measure's own cutoff."""  # (Q,) or (1,)
     by: Floats = norm(measure, judged, np.array([measure.cutoff or NO_CUTOFF]))[0]
     return by
@@ -104,11 +101,11 @@ def evaluate_at_cutoffs(
 
 
 def _at_cutoffs(measure: Measure, judged: Judged, cutoffs: Ints) -> Floats:
-    _check_anywhere(measure)
+    _check_not_whole_list(measure)
     if measure.cutoff is not None:
-        raise InputError(f"{measure} has a cutoff already; expected a measure without one")
+        raise InputError(f"{measure} has a cutoff; expected a measure without one")
     # Each gain is put at its rank, so that one cumulative sum holds the sums at all cutoffs.
-    deepest = min(cutoffs.max(), judged.retrieved.max())  # beyond it the sums stay as they are
+    deepest = min(cutoffs.max(), judged.retrieved.max())  # no gains beyond it
     within = judged.ranks <= deepest  # (Q, H)
     at_rank = np.zeros((len(judged.query_ids), deepest + 1))  # (Q, 1 + deepest)
     rows, _ = np.nonzero(within)
@@ -118,22 +115,22 @@ def _at_cutoffs(measure: Measure, judged: Judged, cutoffs: Ints) -> Floats:
     return divide(sums, norm(measure, judged, cutoffs))
 
 
-def _check_anywhere(measure: Measure) -> None:
+def _check_not_whole_list(measure: Measure) -> None:
     if measure.name in OF_LISTS:
-        raise InputError(f"{measure} is of whole lists; choose another measure, such as nDCG@10")
+        raise InputError(f"{measure} needs whole lists; choose another measure, such as nDCG@10")
 
 
 def as_counts(values: ArrayLike, what: str) -> Ints:
-    """Whole numbers from 1 up, such as cutoffs or depths."""
+    """Positive integers, such as cutoffs or depths."""
     counts = np.atleast_1d(np.asarray(values))
     if counts.size == 0 or not np.issubdtype(counts.dtype, np.integer) or counts.min() < 1:
-        raise InputError(f"{what} must be whole numbers from 1 up, found {values!r}")
+        raise InputError(f"{what} must be positive integers, found {values!r}")
     return counts.astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DepthCurve:
-    """One measure at each depth. `per_query` has no columns unless it was asked for."""
+    """One measure at each depth. `per_query` has columns only if they were asked for."""
 
     measure: Measure
     depths: Ints  # (N,), ascending
@@ -156,7 +153,7 @@ def evaluate_at_depths(
     keep_rest: bool = True,
     per_query: bool = False,
 ) -> dict[str, DepthCurve]:
-    """The measures when the second stage re-ranks the first d documents, for each d of `depths`.
+    """Evaluate a second stage that re-ranks the first d documents, for each d of `depths`.
 
     Documents below d follow in first-stage order; `keep_rest=False` drops them instead, as the TK
     authors' evaluation does. A document that the second stage did not score comes after those it
@@ -171,21 +168,21 @@ def evaluate_at_depths(
     wanted = np.unique(as_counts(depths, "depths"))
     parsed = {str(measure): measure for measure in map(Measure.parse, measures)}
     for measure in parsed.values():
-        _check_anywhere(measure)
+        _check_not_whole_list(measure)
     judged = Judged.join(first_stage, qrels)
-    first, second = lists_of(first_stage), lists_of(second_stage)
+    first, second = lists_by_query(first_stage), lists_by_query(second_stage)
     sums = {name: np.zeros(len(wanted)) for name in parsed}
     values = {name: np.zeros((len(wanted), len(qrels) if per_query else 0)) for name in parsed}
-    for group in _groups(judged, int(wanted[-1])):
+    for group in _group_queries(judged, int(wanted[-1])):
         ids = [judged.query_ids[query] for query in group]
-        places = [second_places(first[id_], second.get(id_, NOTHING)) for id_ in ids]
+        places = [rank_second_stage(first[id_], second.get(id_, NOTHING)) for id_ in ids]
         ranks, grades = _at_depths(judged, group, places, wanted, keep_rest)  # (G, N, H)
         for name, measure in parsed.items():
             if measure.name == "P" and measure.cutoff is None and not keep_rest:
                 # Of all that was retrieved, which is now d at most.
                 by = np.minimum(judged.retrieved[group, None], wanted).astype(np.float64)
             else:
-                by = np.broadcast_to(own_norm(measure, judged), len(qrels))[group, None]
+                by = np.broadcast_to(norm_of(measure, judged), len(qrels))[group, None]
             at_depth = value(measure, ranks, grades, by)  # (G, N)
             sums[name] += at_depth.sum(0)
             if per_query:
@@ -196,8 +193,9 @@ def evaluate_at_depths(
     }
 
 
-def _groups(judged: Judged, deepest: int) -> Iterator[Ints]:
-    """Queries that found equally many relevant documents, some at a time; without any, none."""
+def _group_queries(judged: Judged, deepest: int) -> Iterator[Ints]:
+    """Groups of queries that found equally many relevant documents; queries without any are in no
+    group."""
     retrieved = np.isfinite(judged.ranks).sum(1)  # (Q,)
     deepest = min(deepest, int(judged.retrieved.max()))
     for count in np.unique(retrieved[retrieved > 0]):
@@ -207,12 +205,12 @@ def _groups(judged: Judged, deepest: int) -> Iterator[Ints]:
             yield queries[start : start + step]
 
 
-def second_places(first: ScoredList, second: ScoredList) -> Ints:
-    """Where each document, in first-stage order, stands in the second stage's order."""  # (D,)
+def rank_second_stage(first: ScoredList, second: ScoredList) -> Ints:
+    """The position in the second stage of each document, in first-stage order."""  # (D,)
     order = trec_order(*second)
     places = np.empty(len(order), np.int64)
     places[order] = np.arange(len(order))
-    if first[0] != second[0]:  # a re-ranker mostly keeps the rows of what it was given
+    if first[0] != second[0]:  # a re-ranker usually keeps the order of its input
         place_of = dict(zip(second[0], places.tolist(), strict=True))
         places = np.fromiter(map(place_of.get, first[0], repeat(-1)), np.int64, len(first[0]))
     places = places[trec_order(*first)]
@@ -229,8 +227,8 @@ def _at_depths(
     first_rank = judged.ranks[group, None, :count]  # (G, 1, H)
     grades = judged.grades[group, None, :count]  # (G, 1, H)
 
-    last = np.iinfo(np.int64).max  # beats nothing: fills lists that are shorter than others
-    place = padded(places, last, np.int64)[:, :, None]  # (G, D, 1)
+    last = np.iinfo(np.int64).max  # padding, which beats nothing
+    place = pad_rows(places, last, np.int64)[:, :, None]  # (G, D, 1)
     relevant_place = np.take_along_axis(
         place, first_rank.astype(np.int64).transpose(0, 2, 1) - 1, axis=1
     )

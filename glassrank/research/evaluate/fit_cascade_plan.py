@@ -1,7 +1,7 @@
-"""How deep each model of a cascade goes within a budget: fitted on judged queries.
+"""Fit a cascade plan on judged queries: how deep each model goes within a budget.
 
-One scoring pass of each model over all candidates tells the quality of every choice of depths, and
-the models' speeds tell which choices fit a budget.
+One scoring pass of each model gives the quality of every choice of depths; the models' speeds say
+which choices fit a budget.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,14 +17,13 @@ from glassrank.types import Qrels, Run
 
 BUDGETS_MS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0)
 _DEPTHS = (1, 2, 3, 5, 10, 20, 30, 50, 100, 200, 500, 1000, 2000, 5000)
-_WORTH = 0.001
-"""A gain on these queries that is smaller than this is no reason to ask another model."""
-_MOST_LOST = 0.005
-"""The first model goes so deep that, should there be no time for the others after all, no more than
-this is lost against its best depth in the same time."""
+_MIN_GAIN = 0.001
+"""The smallest gain that justifies another model."""
+_MAX_LOSS = 0.005
+"""The most quality that the first model's depth may cost if the others get no time after all."""
 
 
-def learn_plan(
+def fit_plan(
     models: Sequence[str],
     first_stage: Run,
     scored: Sequence[Run],
@@ -41,31 +40,31 @@ def learn_plan(
     >>> strong = Run.from_dict({"q": {"a": 0.0, "b": 9.0, "c": 1.0}})
     >>> speeds = [Speed(docs_per_ms=3.0, query_ms=0.0), Speed(docs_per_ms=1.0, query_ms=1.0)]
     >>> time_ms = {1.0: 1.0, 4.0: 4.0}
-    >>> plan = learn_plan(["f", "s"], first, [fast, strong], speeds, {"q": {"b": 1}}, "RR", time_ms)
+    >>> plan = fit_plan(["f", "s"], first, [fast, strong], speeds, {"q": {"b": 1}}, "RR", time_ms)
     >>> [(row.depths, row.value, row.first_alone) for row in plan.budgets]
     [((0, 0), 0.5, 0.5), ((0, 2), 1.0, 0.5)]
     """
     lists = _Lists(first_stage, scored, qrels, Measure.parse(measure))
     rows = []
     for budget, left in sorted(time_ms.items()):
-        choices = set(_choices(speeds, lists.deepest, left))
+        choices = set(_find_choices(speeds, lists.deepest, left))
         others = (0,) * (len(speeds) - 1)
         alone = max(
             (choice for choice in choices if choice[1:] == others),
-            key=lambda choice: _worth(lists, choice, speeds),
+            key=lambda choice: _rank_choice(lists, choice, speeds),
         )
-        least = lists.value(alone) - _MOST_LOST
+        least = lists.value(alone) - _MAX_LOSS
         best = max(
             (choice for choice in choices if lists.value((choice[0], *others)) >= least),
-            key=lambda choice: _worth(lists, choice, speeds),
+            key=lambda choice: _rank_choice(lists, choice, speeds),
         )
-        if lists.value(best) < lists.value(alone) + _WORTH:
+        if lists.value(best) < lists.value(alone) + _MIN_GAIN:
             best = alone
         rows.append(Planned(budget, best, lists.value(best), lists.value(alone)))
     return CascadePlan(tuple(models), str(lists.measure), tuple(rows))
 
 
-def _choices(speeds: Sequence[Speed], within: int, left: float) -> Iterator[tuple[int, ...]]:
+def _find_choices(speeds: Sequence[Speed], within: int, left: float) -> Iterator[tuple[int, ...]]:
     """Depths of all models that take no more than this time, none deeper than the one before."""
     if not speeds:
         yield ()
@@ -73,11 +72,11 @@ def _choices(speeds: Sequence[Speed], within: int, left: float) -> Iterator[tupl
     most = min(within, int(speeds[0].depth(left)))
     for depth in {0, most, *(depth for depth in _DEPTHS if depth < most)}:
         inner = depth or within  # a model that is not asked changes nothing for those after it
-        for rest in _choices(speeds[1:], inner, left - float(speeds[0].ms(depth))):
+        for rest in _find_choices(speeds[1:], inner, left - float(speeds[0].ms(depth))):
             yield depth, *rest
 
 
-def _worth(
+def _rank_choice(
     lists: "_Lists", choice: tuple[int, ...], speeds: Sequence[Speed]
 ) -> tuple[float, float]:
     """The better first, and of equals the faster. Equal means may differ in their last bits."""

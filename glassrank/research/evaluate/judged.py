@@ -1,9 +1,8 @@
-"""A run joined with judgments, once, for every measure to read.
+"""A run joined with judgments, for all measures.
 
-Most measures depend only on where the relevant documents stand. So the join keeps those: for each
-query the ranks and grades of the relevant documents it found, best rank first, and the grades it
-could have found at best; and for the few others, the ranks of what was judged not relevant. On most
-collections that is a handful of numbers for each query, however deep the run.
+Most measures depend only on the ranks of relevant documents. The join keeps these ranks and grades,
+the ideal grades, and, for a few measures, the ranks of documents judged as not relevant. That is a
+handful of values for each query, however deep the run.
 """
 
 from collections.abc import Iterable, Sequence
@@ -29,9 +28,9 @@ UNJUDGED = -1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Judged:
-    """What a run found, for each query of the judgments, in the judgments' order.
+    """The ranks of judged documents, for each judged query.
 
-    H is the most relevant documents found for one query, J the most that were judged relevant.
+    H is the most relevant documents that a query found, J the most that a query has.
     """
 
     query_ids: tuple[str, ...]
@@ -44,7 +43,7 @@ class Judged:
 
     @classmethod
     def join(cls, run: Run, qrels: Qrels, judged_only: bool = False) -> "Judged":
-        """Queries missing in the run have found nothing; queries without judgments are left out.
+        """Queries that the run lacks found nothing; queries without judgments are ignored.
 
         `judged_only` removes documents without judgment before ranks are counted.
 
@@ -56,14 +55,14 @@ class Judged:
         """
         if not qrels:
             raise InputError("the judgments are empty; expected at least one judged query")
-        lists = lists_of(run)
+        lists = lists_by_query(run)
         ranks, grades, retrieved, others = [], [], [], []
         for query_id, judgments in qrels.items():
             doc_ids, scores = lists.get(query_id, NOTHING)
             by_row = np.fromiter(
                 map(judgments.get, doc_ids, repeat(UNJUDGED)), np.int64, len(doc_ids)
             )
-            _check_found_once(query_id, doc_ids, by_row)
+            _check_no_duplicates(query_id, doc_ids, by_row)
             ranked = by_row[trec_order(doc_ids, scores)]  # (D,)
             if judged_only:
                 ranked = ranked[ranked > UNJUDGED]
@@ -74,26 +73,26 @@ class Judged:
             others.append(np.flatnonzero(ranked == 0) + 1)
         return cls(
             tuple(qrels),
-            padded(ranks, np.inf, np.float64),
-            padded(grades, 0, np.int64),
+            pad_rows(ranks, np.inf, np.float64),
+            pad_rows(grades, 0, np.int64),
             _ideal_grades(qrels),
             np.array(retrieved, np.int64),
-            padded(others, np.inf, np.float64),
+            pad_rows(others, np.inf, np.float64),
             np.array([sum(g == 0 for g in grades.values()) for grades in qrels.values()], np.int64),
         )
 
 
-def lists_of(run: Run) -> dict[str, ScoredList]:
-    """The list of each query."""
+def lists_by_query(run: Run) -> dict[str, ScoredList]:
+    """Each query's documents and scores."""
     if np.isnan(run.scores).any():
-        raise InputError("the run has a score that is not a number (NaN); ranks need numbers")
+        raise InputError("the run has a score that is NaN; expected numbers")
     lists = {query_id: (doc_ids, scores) for query_id, doc_ids, scores in run.items()}
     if len(lists) < len(run):
-        raise InputError("the run has a query more than once; expected one list for each query")
+        raise InputError("the run has a query twice; expected one list for each query")
     return lists
 
 
-def _check_found_once(query_id: str, doc_ids: Sequence[str], grades: NDArray[np.int64]) -> None:
+def _check_no_duplicates(query_id: str, doc_ids: Sequence[str], grades: NDArray[np.int64]) -> None:
     """A relevant document listed twice would be counted twice, and push a measure above 1."""
     relevant = [doc_ids[row] for row in np.flatnonzero(grades > 0).tolist()]
     if len(set(relevant)) < len(relevant):
@@ -105,7 +104,7 @@ def _check_found_once(query_id: str, doc_ids: Sequence[str], grades: NDArray[np.
 
 def _ideal_grades(qrels: Qrels) -> NDArray[np.int64]:
     """The relevant grades of each query, best first."""  # (Q, J)
-    return padded(
+    return pad_rows(
         (
             np.array(sorted((g for g in judgments.values() if g > 0), reverse=True), np.int64)
             for judgments in qrels.values()
@@ -118,7 +117,9 @@ def _ideal_grades(qrels: Qrels) -> NDArray[np.int64]:
 Number = TypeVar("Number", np.float64, np.int64)
 
 
-def padded(rows: Iterable[NDArray[np.int64]], fill: float, dtype: type[Number]) -> NDArray[Number]:
+def pad_rows(
+    rows: Iterable[NDArray[np.int64]], fill: float, dtype: type[Number]
+) -> NDArray[Number]:
     """Rows of different lengths as one array, at least one column wide."""
     rows = list(rows)
     out: NDArray[Number] = np.full((len(rows), max(1, *map(len, rows))), fill, dtype)

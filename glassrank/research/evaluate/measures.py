@@ -73,7 +73,7 @@ class Measure:
 
     def __post_init__(self) -> None:
         if self.name not in NAMES:
-            raise InputError(_unknown(self.name))
+            raise InputError(_describe_unknown(self.name))
         if self.name in ("Rprec", "Bpref") and self.cutoff is not None:
             raise InputError(f"{self.name} is of the whole list and takes no cutoff")
         if not 0 < self.p < 1 or (self.p != 0.8 and self.name != "RBP"):
@@ -127,7 +127,7 @@ class Measure:
     __repr__ = __str__
 
 
-def _unknown(name: str) -> str:
+def _describe_unknown(name: str) -> str:
     names = {known.lower(): known for known in NAMES}
     names |= {"mrr": "RR", "map": "AP", "precision": "P", "recall": "R"}  # ir-measures' aliases
     near = get_close_matches(name.lower(), names, n=1)

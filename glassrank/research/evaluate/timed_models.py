@@ -1,8 +1,4 @@
-"""What `glassrank budget` does: judged queries, models that score their candidates once and are
-timed in turn, and what was found.
-
-A model comes as something that re-ranks: which pipeline that is, the caller knows.
-"""
+"""`glassrank budget`: score judged queries once with each model, time the models, report both."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -27,23 +23,23 @@ _TIMED_QUERIES = 8
 
 
 class Track(Protocol):
-    """Shows how many items have gone by."""
+    """Shows progress."""
 
     def __call__(self, items: Sequence[Item], what: str, /) -> Iterator[Item]:
         """Yield the items, and count them."""
 
 
-class Reranks(Protocol):
-    """A pipeline, as far as it is needed here."""
+class SupportsRerank(Protocol):
+    """A pipeline."""
 
     def rerank(
         self, query: str, numbers: NDArray[np.int64], scores: NDArray[np.floating], /
     ) -> Ranking:
-        """Given candidates of the first stage, in the model's order."""
+        """Re-rank candidates of the first stage."""
 
 
 class JudgedQuery(NamedTuple):
-    """A query and what its second stage is given, best first."""
+    """A query and its candidates, best first."""
 
     query_id: str
     text: str
@@ -53,7 +49,7 @@ class JudgedQuery(NamedTuple):
 
 @dataclass(frozen=True)
 class JudgedQueries:
-    """Those queries of a run that are judged."""
+    """The queries of a run that have judgments."""
 
     run: Run
     qrels: Qrels
@@ -63,7 +59,7 @@ class JudgedQueries:
     def read(
         cls, run: Path, qrels: str, queries: str, index: Index, depth: int | None, say: Say
     ) -> "JudgedQueries":
-        """`depth` is the most candidates for a query; all of the run's if it is None."""
+        """Read them with at most `depth` candidates each; None: all of the run's."""
         rows, judgments = read_run(run), read_qrels(qrels)
         texts = {query.query_id: query.text for query in read_queries(queries)}
         judged = []
@@ -72,12 +68,12 @@ class JudgedQueries:
                 continue
             if query_id not in texts:
                 raise InputError(
-                    f"{queries} has no query {query_id!r}, which {run} has; give its queries"
+                    f"{queries} has no query {query_id!r} of {run}; give the run's queries"
                 )
             rows_here = find_candidates(index, doc_ids, scores, depth, run=str(run))
             judged.append(JudgedQuery(query_id, texts[query_id], *rows_here))
         if not judged:
-            raise InputError(f"no query of {run} is judged in {qrels}; give its judgments")
+            raise InputError(f"{qrels} has no judgment for a query of {run}; give the run's qrels")
         if len(judged) < len(judgments):
             say(
                 f"{len(judgments) - len(judged):,} of the {len(judgments):,} queries of {qrels} "
@@ -92,40 +88,39 @@ class JudgedQueries:
 
 
 @dataclass(frozen=True)
-class Way:
-    """One way to score documents with a model: encoded live, or read from a store."""
+class Variant:
+    """A model with its documents encoded on the fly, or read from a store."""
 
     name: str
-    """`live`, or `stored` and how."""
-    pipeline: Reranks
+    """`on the fly`, or `stored` and the dtype."""
+    pipeline: SupportsRerank
 
 
 @dataclass(frozen=True)
 class TimedModel:
-    """A model with all its ways to score."""
+    """A model with its variants."""
 
     label: str
-    ways: list[Way]
+    variants: list[Variant]
 
-    def scored(self, judged: JudgedQueries, track: Track) -> Run:
-        """One scoring pass over all candidates: from the store if there is one, as it would be in
-        use, and far faster than live."""
+    def score_all(self, judged: JudgedQueries, track: Track) -> Run:
+        """Score all candidates once, from the store if there is one: that is faster."""
         queries = track(judged.queries, f"Scoring with {self.label}")
         return Run.from_rankings(
-            (query.query_id, _rerank(self.ways[-1], query)) for query in queries
+            (query.query_id, _rerank(self.variants[-1], query)) for query in queries
         )
 
 
-def labels(models: Sequence[str]) -> list[str]:
-    """Folders' names; of those that share a name, the paths.
+def make_labels(models: Sequence[str]) -> list[str]:
+    """Names of folders; paths where a name is not unique.
 
-    >>> labels(["runs/a/model", "runs/b/model", "runs/tk/", "default"])
+    >>> make_labels(["runs/a/model", "runs/b/model", "runs/tk/", "default"])
     ['runs/a/model', 'runs/b/model', 'tk', 'default']
     """
     paths = [Path(model) for model in models]
     if len(set(paths)) < len(paths):
         twice = next(str(path) for path in paths if paths.count(path) > 1)
-        raise InputError(f"--model {twice} is given twice; give each model once")
+        raise InputError(f"--model {twice} was given twice; give each model once")
     names = [path.resolve().name for path in paths]
     return [
         name if names.count(name) == 1 else str(path)
@@ -133,58 +128,60 @@ def labels(models: Sequence[str]) -> list[str]:
     ]
 
 
-def measure_speeds(
+def time_models(
     models: Sequence[TimedModel], queries: Sequence[JudgedQuery], repeats: int, track: Track
 ) -> list[list[Speed]]:
-    """The speed of each way of each model: medians over some queries, each again and again.
+    """The speed of each variant of each model: medians over a few queries, with repeats.
 
-    A first round is not counted: it compiles and fills caches. All models have their turn with each
-    query, so that what else the machine does slows them alike.
+    The first round does not count: it compiles and fills caches. Models take turns with each query,
+    so that other work on the machine slows all of them.
     """
-    ways = [way for model in models for way in model.ways]
-    some = _timed(queries)
-    docs, scoring, encoding = (np.zeros((len(ways), repeats, len(some))) for _ in range(3))
+    variants = [way for model in models for way in model.variants]
+    some = _sample_queries(queries)
+    docs, scoring, encoding = (np.zeros((len(variants), repeats, len(some))) for _ in range(3))
     turns = [(again, number) for again in range(-1, repeats) for number in range(len(some))]
     for again, number in track(turns, "Timing"):
-        for position, way in enumerate(ways):
+        for position, way in enumerate(variants):
             timing = _rerank(way, some[number]).timing
             if again >= 0:
                 docs[position, again, number] = len(some[number].numbers)
                 scoring[position, again, number] = timing["scoring"]
                 encoding[position, again, number] = timing["query"]
     speeds = iter(map(Speed.median, docs, scoring, encoding))
-    return [[next(speeds) for _ in model.ways] for model in models]
+    return [[next(speeds) for _ in model.variants] for model in models]
 
 
-def first_stage_ms(index: Index, method: str, queries: Sequence[JudgedQuery], depth: int) -> float:
-    """What it takes to find candidates: a median, of which the first round is not counted."""
+def time_first_stage(
+    index: Index, method: str, queries: Sequence[JudgedQuery], depth: int
+) -> float:
+    """The median time of the first stage, without the first round."""
     took = []
     for again in range(2):
-        for query in _timed(queries):
+        for query in _sample_queries(queries):
             began = now()
             index.top_k([query.text], depth, method)
             took += [now() - began] if again else []
     return float(np.median(took))
 
 
-def _timed(queries: Sequence[JudgedQuery]) -> list[JudgedQuery]:
-    """Some of those with no fewer candidates than most have: a short list says little of speed."""
+def _sample_queries(queries: Sequence[JudgedQuery]) -> list[JudgedQuery]:
+    """A few queries with at least the median number of candidates."""
     usual = np.median([len(query.numbers) for query in queries])
     long = [query for query in queries if len(query.numbers) >= usual]
     places = np.linspace(0, len(long) - 1, min(_TIMED_QUERIES, len(long))).astype(int)
     return [long[place] for place in places]
 
 
-def _rerank(way: Way, query: JudgedQuery) -> Ranking:
+def _rerank(way: Variant, query: JudgedQuery) -> Ranking:
     return way.pipeline.rerank(query.text, query.numbers, query.scores)
 
 
 @dataclass(frozen=True)
 class Line:
-    """One line of the plot: a model, and whether its documents were encoded live or beforehand."""
+    """One line of the plot: a variant of a model."""
 
     model: str
-    way: str
+    variant: str
     speed: Speed
     curves: dict[str, TimeCurve]
     """By measure."""
@@ -192,7 +189,7 @@ class Line:
     @property
     def label(self) -> str:
         """Unique among the lines of a plot."""
-        return f"{self.model} ({self.way})"
+        return f"{self.model} ({self.variant})"
 
 
 @dataclass(frozen=True)
@@ -204,9 +201,9 @@ class BudgetReport:
     deepest: int
     """The most candidates that a query has."""
     chosen_on: str
-    """`dev` if depths were chosen on dev queries, `run` if on the run's own."""
+    """`dev` if depths were chosen on dev queries, else `run`."""
     machine: dict[str, Any]
-    most_ms: int
+    max_ms: int
     lines: list[Line]
 
     @property
@@ -225,16 +222,16 @@ class BudgetReport:
         ms           0, 1, 2, …: the second stage's milliseconds for one query
         models       one object for each line of the plot:
             label        unique among the lines
-            model, way   the model's name; `live`, or `stored` and the store's dtype
+            model, way   the model's name; `on the fly`, or `stored` and the store's dtype
             docs_per_ms  documents scored in a millisecond
-            query_ms     what a query costs before the first document is scored
+            query_ms     time before the first document is scored
             depth        documents re-ranked, for each of `ms`
             measures     for each measure:
-                at_ms      its value, for each of `ms`, when all of that time is used
+                at_ms      its value, for each of `ms`
                 at_depth   its value at depth 0, 1, 2, …
                 best       depth, ms and value where it is best: the marker of the plot
         """
-        ms = np.arange(self.most_ms + 1)
+        ms = np.arange(self.max_ms + 1)
         return {
             "format": _FORMAT,
             "queries": self.judged,
@@ -247,7 +244,7 @@ class BudgetReport:
                 {
                     "label": line.label,
                     "model": line.model,
-                    "way": line.way,
+                    "way": line.variant,
                     "docs_per_ms": line.speed.docs_per_ms,
                     "query_ms": line.speed.query_ms,
                     "depth": np.minimum(line.speed.depth(ms), self.deepest).tolist(),
@@ -269,7 +266,7 @@ class BudgetReport:
         }
 
 
-def default_most_ms(lines: Sequence[Line]) -> int:
-    """Until the slowest has re-ranked all candidates, but no more than a second."""
+def default_max_ms(lines: Sequence[Line]) -> int:
+    """The time of the slowest for all candidates, at most a second."""
     slowest = max(curve.all_ms for line in lines for curve in line.curves.values())
     return int(np.clip(np.ceil(slowest), 1, 1000))

@@ -1,4 +1,4 @@
-"""The first stage's parameters, chosen by a measure on dev queries."""
+"""Choose the first stage's parameters by a measure on dev queries."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -27,8 +27,8 @@ class Trial:
     """Mean of the measure."""
 
 
-def candidates(method: Method) -> list[Method]:
-    """The grid around a method: k1 and b, mu, or RM3's parameters over the base as it is."""
+def make_grid(method: Method) -> list[Method]:
+    """The grid for a method: k1 and b, mu, or RM3's parameters with a fixed base."""
     grid: Iterator[Method]
     if isinstance(method, BM25):
         grid = (replace(method, k1=k1, b=b) for k1, b in product(_K1, _B))
@@ -49,24 +49,23 @@ def tune(
     method: str | Method = "bm25",
     measure: str | Measure = "nDCG@10",
 ) -> Iterator[Trial]:
-    """Tries every candidate, the method as given first; `best` picks from what comes out."""
+    """Try the given method, then every other candidate."""
     start = parse_method(method) if isinstance(method, str) else method
     measure = Measure.parse(measure) if isinstance(measure, str) else measure
     judged = [query for query in queries if query.query_id in qrels]
     if not judged:
-        raise InputError("none of the queries has a judgment; check that queries and qrels match")
+        raise InputError("no query has a judgment; check that queries and qrels belong together")
     depth = measure.cutoff or 1000
     wanted = {query.query_id: qrels[query.query_id] for query in judged}
-    for candidate in candidates(start):
+    for candidate in make_grid(start):
         run = index.retrieve(judged, depth, candidate)
         yield Trial(candidate, evaluate(run, wanted, [measure]).mean[str(measure)])
 
 
-def on_the_edge(method: Method) -> list[str]:
-    """Which of its parameters have the least or the greatest value of the grid, or one beyond. A
-    bound that no parameter can pass is no edge: b ends at 0 and 1.
+def find_edge_parameters(method: Method) -> list[str]:
+    """The parameters at the edge of the grid, or beyond it. The bounds 0 and 1 of b do not count.
 
-    >>> on_the_edge(BM25(k1=0.3, b=0.4)), on_the_edge(BM25(k1=0.9, b=1.0))
+    >>> find_edge_parameters(BM25(k1=0.3, b=0.4)), find_edge_parameters(BM25(k1=0.9, b=1.0))
     (['k1'], [])
     """
     grid: dict[str, tuple[float, ...]]
@@ -80,6 +79,6 @@ def on_the_edge(method: Method) -> list[str]:
     return [n for n, value in values.items() if not min(grid[n]) < value < max(grid[n])]
 
 
-def best(trials: Sequence[Trial]) -> Trial:
-    """The first of the best: the method as given wins a tie."""
+def find_best(trials: Sequence[Trial]) -> Trial:
+    """The best trial; the given method wins a tie."""
     return max(trials, key=lambda trial: trial.value)

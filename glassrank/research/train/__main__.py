@@ -1,4 +1,4 @@
-"""Training where only torch, numpy and safetensors are installed.
+"""Train with only torch, numpy and safetensors installed.
 
 python -m glassrank.research.train CONFIG.toml [DEVICE]
 torchrun --nproc-per-node N -m glassrank.research.train CONFIG.toml [DEVICE]
@@ -12,13 +12,13 @@ import torch
 
 from glassrank.errors import GlassrankError, disk_error
 from glassrank.research.train.config_files import read_config
-from glassrank.research.train.distributed import joined
+from glassrank.research.train.distributed import join_team
 from glassrank.research.train.loop import train
 from glassrank.research.train.prepared_folders import load_prepared
 
 
 def main() -> None:
-    """Trains by the config that is named on the command line."""
+    """Train with the config named on the command line."""
     if len(sys.argv) not in (2, 3):
         sys.exit(__doc__)
     path = Path(sys.argv[1])
@@ -26,7 +26,7 @@ def main() -> None:
     try:
         _run(path, device)
     except GlassrankError as error:
-        if os.environ.get("RANK", "0") == "0":  # all processes of a run stumble over the same thing
+        if os.environ.get("RANK", "0") == "0":  # all processes raise the same error
             print(f"error: {error}", file=sys.stderr)
         sys.exit(error.exit_status)
     except OSError as error:
@@ -37,7 +37,7 @@ def _run(path: Path, device: str) -> None:
     torch.set_float32_matmul_precision("high")
     config = read_config(path)
     prepared = load_prepared(path.parent / config.prepared, config)
-    with joined(device) as team:
+    with join_team(device) as team:
         train(
             config,
             prepared,

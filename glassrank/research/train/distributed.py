@@ -1,9 +1,9 @@
-"""Several processes on one run: each learns from its share of a batch, all keep the same weights.
+"""Data-parallel training: each process takes a share of the batch, all keep the same weights.
 
     torchrun --nproc-per-node 4 -m glassrank.research.train CONFIG.toml
 
-Batches are those of one process, and gradients are added up before each update, so that the result
-is the same up to rounding. The first process alone validates, logs and saves.
+Batches are those of a single process and gradients are summed, so results are equal up to rounding.
+Only the first process validates, logs and saves.
 """
 
 import os
@@ -23,24 +23,24 @@ from glassrank.research.train.batches import BatchRows
 T = TypeVar("T")
 
 _PATIENCE = timedelta(hours=2)
-"""How long the others wait while the first one validates. torchrun ends them all if one fails."""
+"""How long the others wait while the first process validates."""
 
 
 @dataclass(frozen=True)
 class Team:
-    """The processes of a run, as one of them sees it. Alone, every call gives back what it got."""
+    """The processes of a run, seen from one of them. Alone, every method returns its input."""
 
     rank: int = 0
     size: int = 1
     device: str = "cpu"
 
     @property
-    def leads(self) -> bool:
-        """Whether this process writes and speaks."""
+    def is_leader(self) -> bool:
+        """Whether this process validates, logs and saves."""
         return self.rank == 0
 
     def share(self, batch: BatchRows) -> BatchRows:
-        """Every `size`-th query, with its candidates."""
+        """This process's part of a batch: every `size`-th query."""
         if self.size == 1:
             return batch
         mine = slice(self.rank, None, self.size)
@@ -48,38 +48,38 @@ class Team:
         return BatchRows(batch.queries[mine], batch.candidates[mine], passages)
 
     def seed(self, seed: int) -> int:
-        """Others drop other units than the first process, which drops those of one alone."""
+        """A seed for each process, so that dropout differs; the first keeps its own."""
         return seed + (self.rank << 48)
 
-    def weighed(self, loss: Tensor, rows: int, whole: int) -> Tensor:
-        """A share's mean loss as its part of the whole batch's; shares may differ by one row."""
+    def weigh(self, loss: Tensor, rows: int, whole: int) -> Tensor:
+        """Weigh a share's mean loss by its size; shares may differ by one row."""
         return loss if self.size == 1 else loss * (rows / whole)
 
     def add_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Replaces each gradient by its sum over all processes."""
+        """Replace each gradient by its sum over all processes."""
         if self.size == 1:
             return
         trained = [p for p in parameters if p.grad is not None]
         dense = [p.grad for p in trained if p.grad is not None and not p.grad.is_sparse]
         if dense:
-            joined = torch.cat([grad.flatten() for grad in dense])  # one message, not one for each
-            distributed.all_reduce(joined)
-            parts = torch.split(joined, [grad.numel() for grad in dense])
+            join_team = torch.cat([grad.flatten() for grad in dense])  # one message
+            distributed.all_reduce(join_team)
+            parts = torch.split(join_team, [grad.numel() for grad in dense])
             for grad, part in zip(dense, parts, strict=True):
                 grad.copy_(part.view_as(grad))
         for parameter in trained:
             if parameter.grad is not None and parameter.grad.is_sparse:
-                parameter.grad = self._joined(parameter.grad)
+                parameter.grad = self._join_rows(parameter.grad)
 
-    def _joined(self, grad: Tensor) -> Tensor:
-        """Rows of all processes, one after the other: the optimizer adds up those of one word."""
-        grad = grad.coalesce()  # each word once: much less to send
+    def _join_rows(self, grad: Tensor) -> Tensor:
+        """Concatenate sparse rows of all processes; the optimizer sums rows of the same word."""
+        grad = grad.coalesce()  # less to send
         count = torch.tensor([grad.values().shape[0]], device=grad.device)
-        counts = torch.cat(self._gathered(count)).tolist()
-        missing = max(counts) - int(counts[self.rank])  # messages must be of one length
+        counts = torch.cat(self._all_gather(count)).tolist()
+        missing = max(counts) - int(counts[self.rank])  # messages need one length
         # (n, 1) and (n, E) of each process
-        rows = self._gathered(nn.functional.pad(grad.indices().T, (0, 0, 0, missing)))
-        values = self._gathered(nn.functional.pad(grad.values(), (0, 0, 0, missing)))
+        rows = self._all_gather(nn.functional.pad(grad.indices().T, (0, 0, 0, missing)))
+        values = self._all_gather(nn.functional.pad(grad.values(), (0, 0, 0, missing)))
         return torch.sparse_coo_tensor(
             torch.cat([part[:n] for part, n in zip(rows, counts, strict=True)]).T,
             torch.cat([part[:n] for part, n in zip(values, counts, strict=True)]),
@@ -87,7 +87,7 @@ class Team:
             check_invariants=False,
         )
 
-    def _gathered(self, mine: Tensor) -> list[Tensor]:
+    def _all_gather(self, mine: Tensor) -> list[Tensor]:
         mine = mine.contiguous()
         everyone = [torch.empty_like(mine) for _ in range(self.size)]
         distributed.all_gather(everyone, mine)
@@ -100,8 +100,8 @@ class Team:
             distributed.all_reduce(value)
         return value
 
-    def agreed(self, value: T) -> T:
-        """What the first process has, in every process."""
+    def broadcast(self, value: T) -> T:
+        """The first process's value."""
         if self.size == 1:
             return value
         held = [value]
@@ -110,11 +110,11 @@ class Team:
 
     @contextmanager
     def leader_first(self) -> Iterator[None]:
-        """The others enter when the first process has left."""
-        if self.size > 1 and not self.leads:
+        """Others enter after the first process has left."""
+        if self.size > 1 and not self.is_leader:
             distributed.barrier()
         yield
-        if self.size > 1 and self.leads:
+        if self.size > 1 and self.is_leader:
             distributed.barrier()
 
 
@@ -122,11 +122,9 @@ ALONE = Team()
 
 
 @contextmanager
-def joined(device: str, address: str = "env://") -> Iterator[Team]:
-    """The team that torchrun started this process in; a team of one where it did not.
-
-    Each process takes the GPU of its own number. `address` says where processes meet.
-    """
+def join_team(device: str, address: str = "env://") -> Iterator[Team]:
+    """The team that torchrun started, or a team of one. Each process takes the GPU of its local
+    rank; `address` is the rendezvous."""
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size == 1:
         yield Team(device=device)
@@ -136,8 +134,8 @@ def joined(device: str, address: str = "env://") -> Iterator[Team]:
     if target.type == "cuda":
         if local >= torch.cuda.device_count():
             raise InputError(
-                f"process {local + 1} of this machine has no GPU of its own, there are "
-                f"{torch.cuda.device_count()}; start as many processes, or name the device cpu"
+                f"there are {torch.cuda.device_count()} GPUs for process {local + 1}; start fewer "
+                "processes, or use the device cpu"
             )
         target = torch.device("cuda", local)
         torch.cuda.set_device(target)

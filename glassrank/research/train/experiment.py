@@ -1,5 +1,5 @@
-"""Several models, several seeds, one table: trained, measured on the same queries, and tested
-against a baseline with a correction for all comparisons."""
+"""Train several models with several seeds, evaluate them on the same queries, and test them against
+a baseline with a correction for multiple comparisons."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,42 +19,41 @@ from glassrank.research.evaluate import (
 )
 from glassrank.research.train.batches import SplitTensors, Tokens
 from glassrank.research.train.config import Say, TrainConfig
-from glassrank.research.train.config_files import preparation, read_config, settings_to_try
-from glassrank.research.train.loop import Trained, train, validation_precision
-from glassrank.research.train.prepared import Prepared, of_fold, queries_by_fold
+from glassrank.research.train.config_files import expand_search, preparation_settings, read_config
+from glassrank.research.train.loop import TrainingResult, train, validation_precision
+from glassrank.research.train.prepared import Prepared, make_fold, queries_by_fold
 from glassrank.research.train.prepared_folders import load_prepared
-from glassrank.research.train.validate import both_runs, score_candidates
+from glassrank.research.train.validate import make_runs, score_candidates
 
 FIRST_STAGE = "first stage"
 
 
 @dataclass(frozen=True)
 class SeedResult:
-    """One trained model, measured at the depth that its dev queries chose; or one for each fold."""
+    """A model, or one for each fold, evaluated at the depth chosen on dev queries."""
 
     seed: int
     depths: tuple[int, ...]
     evaluation: Evaluation
     by_depth: Mapping[str, list[float]]
-    """Each measure when 1, 2, … candidates are re-ranked: with a speed, quality by time."""
+    """Each measure at depth 1, 2, …"""
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """All that was trained, and what it is worth."""
+    """All results."""
 
     split: str
-    """Which queries these are: test, or dev where a config has no test queries; cross-validated
-    where it has folds."""
+    """The queries: test, dev if a config has no test queries, or cross-validated."""
     first_stage: Evaluation
     systems: dict[str, list[SeedResult]]
     baseline: str
     comparisons: list[Comparison] = field(default_factory=list)
     chosen: dict[str, str] = field(default_factory=dict)
-    """Of systems whose config has a `search`: what was tried, and what it gave on dev queries."""
+    """For configs with a `search`: the chosen setting, and the values of all on dev queries."""
 
     def spread(self, name: str, measure: str) -> tuple[float, float]:
-        """Mean and deviation of a measure over seeds; the deviation of one seed is 0."""
+        """Mean and standard deviation of a measure over seeds."""
         values = [result.evaluation.mean[measure] for result in self.systems[name]]
         return float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
 
@@ -67,109 +66,111 @@ def experiment(
     device: str = "cpu",
     say: Say = lambda _: None,
 ) -> Experiment:
-    """Trains each config with each seed (its own, unless some are given) into `seed-N` of its
-    `out`, and goes on where it was stopped. Of a config with a `search`, the first seed tries all
-    settings, and the others have those that were best on dev queries. Of a config with `folds`,
-    each query is measured by the model of its fold. Arrays that are missing are prepared first,
-    once for all that share them."""
-    configs = _read(paths)
+    """Train each config with each seed (default: its own) into `seed-N` of its `out`; resume what
+    was stopped. With a `search`, the first seed tries all settings, and the others take the best on
+    dev queries. With `folds`, each query is evaluated by the model of its fold. Missing arrays are
+    prepared first."""
+    configs = _read_configs(paths)
     if baseline != FIRST_STAGE and baseline not in configs:
-        raise InputError(
-            f"there is no {baseline!r} to compare with; known are {', '.join(configs)}"
-        )
+        raise InputError(f"unknown baseline {baseline!r}; expected one of {', '.join(configs)}")
     systems: dict[str, list[SeedResult]] = {}
     chosen: dict[str, str] = {}
     first_stage: Evaluation | None = None
     split = ""
     for name, (path, config) in configs.items():
-        prepared = _prepared(path, config, device, say)
+        prepared = _load_or_prepare(path, config, device, say)
         split = _split_name(prepared)
-        asked = seeds or (config.seed,)
-        trained: Trained | None = None
+        seeds_to_run = seeds or (config.seed,)
+        trained: TrainingResult | None = None
         if config.search:
-            config, trained, chosen[name] = _best_setting(
-                path, replace(config, seed=asked[0]), prepared, device, say
+            config, trained, chosen[name] = _choose_setting(
+                path, replace(config, seed=seeds_to_run[0]), prepared, device, say
             )
-        for seed in asked:
+        for seed in seeds_to_run:
             say(f"{name}, seed {seed}")
             config = replace(config, seed=seed)
             if prepared.train.folds is None:
-                trained = trained or _trained(path, config, prepared, device, say)
-                result, first = _measured(config, trained, prepared, measures, device)
+                trained = trained or _train(path, config, prepared, device, say)
+                result, first = _evaluate(config, trained, prepared, measures, device)
                 trained = None
             else:
-                result, first = _measured_by_folds(path, config, prepared, measures, device, say)
+                result, first = _evaluate_folds(path, config, prepared, measures, device, say)
             first_stage = first_stage or first
             systems.setdefault(name, []).append(result)
     assert first_stage is not None
-    means = {name: _mean_of([r.evaluation for r in results]) for name, results in systems.items()}
+    means = {name: _average([r.evaluation for r in results]) for name, results in systems.items()}
     against = first_stage if baseline == FIRST_STAGE else means[baseline]
     compared = {name: mean for name, mean in means.items() if name != baseline}
     rows = compare_all(compared, against) if compared else []
     return Experiment(split, first_stage, systems, baseline, rows, chosen)
 
 
-def _read(paths: Sequence[Path]) -> dict[str, tuple[Path, TrainConfig]]:
-    """By the names of their files; all of the same queries, or nothing could be compared."""
+def _read_configs(paths: Sequence[Path]) -> dict[str, tuple[Path, TrainConfig]]:
+    """Read configs by file name; all must have the same queries."""
     configs: dict[str, tuple[Path, TrainConfig]] = {}
     for path in paths:
         name = path.stem if path.stem not in configs else f"{path.parent.name}/{path.stem}"
         if name in configs or path in [other for other, _ in configs.values()]:
-            raise InputError(f"{path} was named twice; name each config once")
+            raise InputError(f"{path} was given twice; give each config once")
         configs[name] = path, read_config(path)
         _check_search(path, configs[name][1])
     if not configs:
-        raise InputError("name one config or more")
+        raise InputError("give one config or more")
     (first_path, first), *others = configs.values()
     for path, config in others:
-        if _queries(path, config) != _queries(first_path, first):
+        if _comparison_key(path, config) != _comparison_key(first_path, first):
             raise InputError(
-                f"{path} has other collections or candidates than {first_path}, so that their "
-                "figures cannot stand in one table; give them an experiment each"
+                f"{path} and {first_path} differ in collections or candidates; run them separately"
             )
     return configs
 
 
 def _check_search(path: Path, config: TrainConfig) -> None:
-    """All settings are trained on the same arrays, so that none may change what those are made of;
-    seeds and folders are the experiment's own. What one fold chooses on, another one tests."""
+    """A search may not change the prepared arrays, the seed or folders, and does not go with folds:
+    what one fold validates on, another tests."""
     if config.search and config.folds is not None:
         raise InputError(
-            f"{path} has folds and a search, which would choose on queries that it tests; "
-            "leave one of them out"
+            f"{path} has folds and a search, which chooses on test queries; leave out one"
         )
-    wanted = preparation(config), config.seed, config.out, config.prepared
-    for number, tried in enumerate(settings_to_try(config)):
-        if (preparation(tried), tried.seed, tried.out, tried.prepared) != wanted:
+    wanted = preparation_settings(config), config.seed, config.out, config.prepared
+    for number, tried in enumerate(expand_search(config)):
+        if (preparation_settings(tried), tried.seed, tried.out, tried.prepared) != wanted:
             raise InputError(
-                f"{path}: setting {number} of its search changes the seed, a folder, or what "
-                "arrays are prepared from; give it a config of its own"
+                f"{path}: setting {number} of its search changes the seed, folders or the prepared "
+                "arrays; make it a config of its own"
             )
 
 
-def _queries(path: Path, config: TrainConfig) -> object:
-    """What has to be the same for figures to be of the same lists."""
+def _comparison_key(path: Path, config: TrainConfig) -> object:
+    """Everything that must be equal for results to be comparable."""
+    names = ("docs", "dev_queries", "dev_qrels", "test_queries", "test_qrels")
     collections = [
-        [collection.name, *(_place(path.parent, name) for name in _files(collection))]
+        [collection.name, *(_resolve_source(path.parent, getattr(collection, n)) for n in names)]
         for collection in config.collections
     ]
-    given = config.candidates
-    same: list[object] = [collections, given.method, given.run, given.dev_depth, given.dev_queries]
+    candidates = config.candidates
+    same: list[object] = [
+        collections,
+        candidates.method,
+        candidates.run,
+        candidates.dev_depth,
+        candidates.dev_queries,
+    ]
     if config.folds is not None:
         asked = [(c.train_queries, c.train_qrels) for c in config.collections]
-        same += [[_place(path.parent, name) for name in names] for names in asked]
-        same += [config.folds, given.train_depth, given.train_queries, given.train_kept]
+        same += [[_resolve_source(path.parent, name) for name in names] for names in asked]
+        same += [
+            config.folds,
+            candidates.train_depth,
+            candidates.train_queries,
+            candidates.train_kept,
+        ]
     return same
 
 
-def _place(folder: Path, name: str | None) -> str | None:
+def _resolve_source(folder: Path, name: str | None) -> str | None:
     source = None if name is None else resolve_source(folder, name)
     return source if source is None or is_dataset_name(source) else str(Path(source).resolve())
-
-
-def _files(collection: object) -> list[str | None]:
-    names = ("docs", "dev_queries", "dev_qrels", "test_queries", "test_qrels")
-    return [getattr(collection, name) for name in names]
 
 
 def _split_name(prepared: Prepared) -> str:
@@ -178,28 +179,28 @@ def _split_name(prepared: Prepared) -> str:
     return "dev" if prepared.test is None else "test"
 
 
-def _prepared(path: Path, config: TrainConfig, device: str, say: Say) -> Prepared:
+def _load_or_prepare(path: Path, config: TrainConfig, device: str, say: Say) -> Prepared:
     folder = path.parent / config.prepared
     if not folder.exists():
-        from glassrank.research.train.gather import gather
         from glassrank.research.train.prepare import prepare
         from glassrank.research.train.prepared_folders import save_prepared
+        from glassrank.research.train.training_texts import read_collections
 
-        gathered = gather(config, path.parent, say)
-        save_prepared(folder, prepare(config, gathered, path.parent, say, device))
+        texts = read_collections(config, path.parent, say)
+        save_prepared(folder, prepare(config, texts, path.parent, say, device))
     return load_prepared(folder, config)
 
 
-def _best_setting(
+def _choose_setting(
     path: Path, config: TrainConfig, prepared: Prepared, device: str, say: Say
-) -> tuple[TrainConfig, Trained | None, str]:
-    """All settings of a config's search, each in a folder of its own; the best on dev queries, and
-    what was trained by it, unless that was a short try."""
+) -> tuple[TrainConfig, TrainingResult | None, str]:
+    """Train all settings of a search, each in its folder. Returns the best on dev queries, its
+    result unless trials are short, and a description."""
     short = config.search_steps
-    if short:  # as quick to look at as at a step of a run
+    if short:  # validate on as few queries as during training
         looked_at = np.arange(len(prepared.dev.queries))[: config.validation.queries]
-        prepared = replace(prepared, dev=prepared.dev.only(looked_at))
-    settings = settings_to_try(config)
+        prepared = replace(prepared, dev=prepared.dev.select(looked_at))
+    settings = expand_search(config)
     tried = []
     for number, setting in enumerate(settings):
         say(f"setting {number} of {len(settings) - 1}")
@@ -207,27 +208,29 @@ def _best_setting(
             setting = replace(setting, out=f"{config.out}/setting-{number}")
         if short:
             setting = replace(setting, optimizer=replace(setting.optimizer, steps=short))
-        tried.append((setting, _trained(path, setting, prepared, device, say)))
+        tried.append((setting, _train(path, setting, prepared, device, say)))
     values = [trained.final.value for _, trained in tried]
     best = int(np.argmax(values))
     changed = config.search[best - 1] if best else "as it is"
-    told = ", ".join(f"{value:.4f}" for value in values)
+    description = ", ".join(f"{value:.4f}" for value in values)
     after = f" after {short:,} steps" if short else ""
-    told = f"{changed} (dev {config.validation.measure} of each{after}: {told})"
+    description = f"{changed} (dev {config.validation.measure} of each{after}: {description})"
     if short:
-        return settings[best], None, told
-    return *tried[best], told
+        return settings[best], None, description
+    return *tried[best], description
 
 
-def _trained(path: Path, config: TrainConfig, prepared: Prepared, device: str, say: Say) -> Trained:
-    """Without a look at test queries: only what dev queries chose is measured on them."""
+def _train(
+    path: Path, config: TrainConfig, prepared: Prepared, device: str, say: Say
+) -> TrainingResult:
+    """Train without the test queries."""
     out = path.parent / config.out / f"seed-{config.seed}"
     return train(config, replace(prepared, test=None), out, device, say, base=path.parent)
 
 
-def _measured(
+def _evaluate(
     config: TrainConfig,
-    trained: Trained,
+    trained: TrainingResult,
     prepared: Prepared,
     measures: Sequence[str],
     device: str,
@@ -240,7 +243,7 @@ def _measured(
     scores = score_candidates(
         trained.model, data, queries, validation_precision(config, trained.model)
     )
-    first_run, second_run, qrels = both_runs(split, queries, scores)
+    first_run, second_run, qrels = make_runs(split, queries, scores)
     deepest = max(int(split.ranks.max(initial=1)), 1)
     depth = min(trained.final.depth, deepest)
     curves = evaluate_at_depths(
@@ -254,7 +257,7 @@ def _measured(
     return result, evaluate(first_run, qrels, measures)
 
 
-def _measured_by_folds(
+def _evaluate_folds(
     path: Path,
     config: TrainConfig,
     prepared: Prepared,
@@ -267,20 +270,22 @@ def _measured_by_folds(
     for fold in range(len(tested)):
         say(f"fold {fold + 1} of {len(tested)}")
         wanted = replace(config, out=f"{config.out}/fold-{fold}")
-        part = of_fold(prepared, fold)
-        trained = _trained(path, wanted, part, device, say)
-        result, first = _measured(wanted, trained, part, measures, device)
+        part = make_fold(prepared, fold)
+        trained = _train(path, wanted, part, device, say)
+        result, first = _evaluate(wanted, trained, part, measures, device)
         results.append(result)
         firsts.append(first)
     ids = tuple(str(query) for queries in tested for query in queries)
-    evaluation = _side_by_side(ids, [result.evaluation for result in results])
+    evaluation = _concatenate(ids, [result.evaluation for result in results])
     depths = tuple(result.depths[0] for result in results)
-    by_depth = _mean_by_depth([len(queries) for queries in tested], results)
-    return SeedResult(config.seed, depths, evaluation, by_depth), _side_by_side(ids, firsts)
+    by_depth = _average_by_depth([len(queries) for queries in tested], results)
+    return SeedResult(config.seed, depths, evaluation, by_depth), _concatenate(ids, firsts)
 
 
-def _mean_by_depth(queries: Sequence[int], results: Sequence[SeedResult]) -> dict[str, list[float]]:
-    """Over the queries of all folds, as deep as the one goes that goes least deep."""
+def _average_by_depth(
+    queries: Sequence[int], results: Sequence[SeedResult]
+) -> dict[str, list[float]]:
+    """Means over the queries of all folds, to the smallest depth of them."""
     means = {}
     for name in results[0].by_depth:
         deepest = min(len(result.by_depth[name]) for result in results)
@@ -289,8 +294,8 @@ def _mean_by_depth(queries: Sequence[int], results: Sequence[SeedResult]) -> dic
     return means
 
 
-def _side_by_side(ids: tuple[str, ...], parts: Sequence[Evaluation]) -> Evaluation:
-    """One evaluation of queries that were measured in parts."""
+def _concatenate(ids: tuple[str, ...], parts: Sequence[Evaluation]) -> Evaluation:
+    """Join evaluations of disjoint queries."""
     per_query = {
         name: np.concatenate([part.per_query[name] for part in parts])
         for name in parts[0].per_query
@@ -299,8 +304,8 @@ def _side_by_side(ids: tuple[str, ...], parts: Sequence[Evaluation]) -> Evaluati
     return Evaluation(ids, means, per_query)
 
 
-def _mean_of(evaluations: Sequence[Evaluation]) -> Evaluation:
-    """Each query's mean over seeds: tests are over queries, and seeds are no queries."""
+def _average(evaluations: Sequence[Evaluation]) -> Evaluation:
+    """Average each query over seeds: significance tests are over queries."""
     per_query = {
         name: np.mean([evaluation.per_query[name] for evaluation in evaluations], axis=0)
         for name in evaluations[0].per_query

@@ -1,7 +1,7 @@
-"""The training loop: steps, validations, the best model kept.
+"""The training loop: steps, validations, early stopping, the best checkpoint.
 
-A step depends on its number and the seed alone (its batch, its dropout), so a run that was killed
-and goes on ends with the same weights, on a CPU to the last bit.
+A step depends only on its number and the seed, so a resumed run ends with the same weights, on a
+CPU to the last bit.
 """
 
 import json
@@ -23,27 +23,27 @@ from glassrank.models.io.load import load_model
 from glassrank.models.io.model_folder import Usage
 from glassrank.models.io.torch_files import save_model
 from glassrank.research.train.batches import Examples, Sampler, SplitTensors, Tokens
-from glassrank.research.train.build import build_model, show_texts, whole_model
+from glassrank.research.train.build import build_model, fit_model_statistics, load_vector_teacher
 from glassrank.research.train.config import Say, TrainConfig
 from glassrank.research.train.config_files import run_settings
+from glassrank.research.train.cuda_graph_step import CudaGraphStep
 from glassrank.research.train.distributed import ALONE, Team
 from glassrank.research.train.prepared import Prepared
-from glassrank.research.train.recorded_step import RecordedStep
-from glassrank.research.train.report import LOG, card, draw_if_possible
+from glassrank.research.train.report import LOG, make_card, try_to_draw
 from glassrank.research.train.state import RunProgress, load_state, save_state
 from glassrank.research.train.step import Step, make_optimizers
 from glassrank.research.train.validate import (
     Validation,
+    add_calibration,
     quality_by_depth,
     validate,
-    with_calibration,
 )
 from glassrank.storage.files import append_line, atomic_write
 
 
 @dataclass(frozen=True)
-class Trained:
-    """What a run has led to."""
+class TrainingResult:
+    """The best model of a run, and its quality."""
 
     model: Ranker
     progress: RunProgress
@@ -60,23 +60,23 @@ def train(
     team: Team = ALONE,
     base: Path = Path(),
     track: Callable[[Mapping[str, float]], None] = lambda _: None,
-) -> Trained:
-    """Runs to the end, or goes on from where an earlier call was stopped. In a team, every process
-    makes this call, and `should_stop` is asked of the first. Paths in the config are relative to
-    `base`. `track` is told the numbers of each validation."""
+) -> TrainingResult:
+    """Train to the end, or resume where an earlier call stopped. In a team, every process calls
+    this, and the first decides with `should_stop`. Paths in the config are relative to `base`.
+    `track` receives the values of each validation."""
     if config.sampler.batch < team.size:
         raise InputError(
-            f"{team.size} processes cannot share a batch of {config.sampler.batch}; "
-            "raise sampler.batch or start fewer"
+            f"a batch of {config.sampler.batch} is too small for {team.size} processes; raise "
+            "sampler.batch or start fewer"
         )
     target = get_device(device)
     model = build_model(config, prepared, base).to(target)
     docs = Tokens.of(prepared.docs, config.doc_length, target)
-    whole = whole_model(config, base)
-    if whole is not None:
-        whole.to(target)
-    if config.start.model is None or (config.start.layers and whole is not None):
-        show_texts(model, docs, whole)
+    vector_teacher = load_vector_teacher(config, base)
+    if vector_teacher is not None:
+        vector_teacher.to(target)
+    if config.start.model is None or (config.start.layers and vector_teacher is not None):
+        fit_model_statistics(model, docs, vector_teacher)
     data = SplitTensors.of(prepared.train, docs, config.query_length, target)
     dev = SplitTensors.of(prepared.dev, docs, config.query_length, target)
     sampler = Sampler(prepared.train, config.sampler, config.seed)
@@ -84,93 +84,97 @@ def train(
     settings = {**run_settings(config), "arrays": prepared.fingerprint}
     with team.leader_first():
         progress = load_state(out / "last", model, optimizers, settings) or RunProgress()
-    if progress.step != team.agreed(progress.step):
-        raise InputError(f"{out} must be one folder for all processes")
-    if progress.step and team.leads:
-        say(f"going on from step {progress.step:,}")
+    if progress.step != team.broadcast(progress.step):
+        raise InputError(f"{out} must be the same folder for all processes")
+    if progress.step and team.is_leader:
+        say(f"resuming at step {progress.step:,}")
     model.train()
     started, first_step = time.perf_counter(), progress.step
     running = torch.zeros((), device=target)
 
     recorded = target.type == "cuda" and team.size == 1
-    # For every device that might be there, torch would write down the stack, in each step.
+    # torch.manual_seed records the stack for every kind of device, which takes milliseconds.
     seed = torch.default_generator.manual_seed if target.type == "cpu" else torch.manual_seed
 
-    def cut(step: int) -> Examples:
-        return data.examples(team.share(sampler.batch(step)), whole=recorded)
+    def make_batch(step: int) -> Examples:
+        return data.examples(team.share(sampler.batch(step)), pad_to_max=recorded)
 
-    examples = cut(progress.step)
+    examples = make_batch(progress.step)
     step: Step | None = None
     while progress.step < config.optimizer.steps and not progress.finished:
-        step = step or _step(
-            model, optimizers, config, team, examples if recorded else None, whole, say
+        step = step or _make_step(
+            model, optimizers, config, team, examples if recorded else None, vector_teacher, say
         )
         seed(team.seed(config.seed * 1_000_003 + progress.step))
         value = step.gradients(examples)
-        # Here, since the update waits for the GPU: the next batch is ready before it is done.
-        examples = cut(progress.step + 1)
+        # Here, because the update waits for the GPU: the next batch is ready before it ends.
+        examples = make_batch(progress.step + 1)
         step.update(progress)
         running += value
         progress.step += 1
         last = progress.step == config.optimizer.steps
         if progress.step % config.validation.every == 0 or last:
             total = team.total(running)
-            if team.leads:
+            if team.is_leader:
                 wanted = config.validation
                 precision = validation_precision(config, model)
                 validation = validate(
                     model, dev, wanted.measure, wanted.queries, precision, wanted.depth
                 )
                 rate = (progress.step - first_step) / (time.perf_counter() - started)
-                _record(config, prepared, model, validation, total, progress, rate, out, say)
+                _record_validation(
+                    config, prepared, model, validation, total, progress, rate, out, say
+                )
                 track(progress.history[-1])
                 save_state(out / "last", model, optimizers, progress, settings)
-            progress = team.agreed(progress)
+            progress = team.broadcast(progress)
             running.zero_()
-        if should_stop is not None and team.agreed(team.leads and should_stop(progress.step)):
+        if should_stop is not None and team.broadcast(
+            team.is_leader and should_stop(progress.step)
+        ):
             break
     with team.leader_first():
-        if team.leads:
+        if team.is_leader:
             return _finish(config, prepared, model, dev, progress, out, say)
     final = json.loads((out / "result.json").read_text("utf-8"))
-    return Trained(
+    return TrainingResult(
         load_model(out / "best", trusted=[config.model]).model.to(target),
         progress,
         Validation(**final),
     )
 
 
-def _step(
+def _make_step(
     model: Ranker,
     optimizers: dict[str, Optimizer],
     config: TrainConfig,
     team: Team,
     examples: Examples | None,
-    whole: Ranker | None,
+    vector_teacher: Ranker | None,
     say: Say,
 ) -> Step:
-    """Recorded for batches as these are, where the model allows it: one of somebody else's may read
-    values back in the middle of a step."""
+    """A CUDA graph for batches of this shape if the model allows it: one from outside the package
+    may synchronize in a step."""
     if examples is not None:
         try:
-            return RecordedStep(model, optimizers, config, examples, whole)
+            return CudaGraphStep(model, optimizers, config, examples, vector_teacher)
         except RuntimeError as error:
-            say(f"each launch of a step is made on its own: {str(error).splitlines()[0]}")
-    return Step(model, optimizers, config, team, whole)
+            say(f"training without CUDA graphs: {str(error).splitlines()[0]}")
+    return Step(model, optimizers, config, team, vector_teacher)
 
 
-def stands_still(history: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether the last three losses are the same, where batches alone would make them differ."""
+def is_stuck(history: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the last three losses are equal, though batches differ."""
     last = [row["loss"] for row in history[-3:]]
     return len(last) == 3 and max(last) - min(last) <= 1e-5 * abs(max(last))
 
 
 def validation_precision(config: TrainConfig, model: Ranker) -> str:
-    """Transformers are measured as they are trained, since they take long."""
+    """Transformers are validated in their training precision, which is faster."""
     return config.optimizer.precision if model.info.uses_subwords else "float32"
 
 
-def _record(
+def _record_validation(
     config: TrainConfig,
     prepared: Prepared,
     model: Ranker,
@@ -181,9 +185,9 @@ def _record(
     out: Path,
     say: Say,
 ) -> None:
-    """One validation: log it; keep the model if it is the best, else lower rates or stop."""
+    """Log a validation; save the model if it is the best, else lower rates or stop."""
     every = config.validation.every
-    steps = (progress.step - 1) % every + 1  # the last validation may come earlier than others
+    steps = (progress.step - 1) % every + 1  # the last interval may be shorter
     row = {
         "step": progress.step,
         "loss": float(running) / steps,
@@ -201,18 +205,18 @@ def _record(
         f"{validation.at_all:.4f} re-ranking all, {validation.value:.4f} at depth "
         f"{validation.depth} (first stage {validation.first_stage:.4f}), {rate:.1f} steps/s"
     )
-    if stands_still(progress.history) and not stands_still(progress.history[:-1]):
+    if is_stuck(progress.history) and not is_stuck(progress.history[:-1]):
         say(
-            f"the loss has stood at {row['loss']:.4f} since step {progress.history[-3]['step']:,}, "
-            "so nothing is learned: all scores may be the same, as behind a ReLU that gives zero; "
-            "begin again with lower rates in [optimizer], or another seed"
+            f"the loss is stuck at {row['loss']:.4f} since step {progress.history[-3]['step']:,}: "
+            "all scores may be equal, for example after a dead ReLU; start again with lower rates "
+            "in [optimizer], or another seed"
         )
     if validation.compared > progress.best or not np.isfinite(progress.best):
         progress.best, progress.best_step = validation.compared, progress.step
         progress.best_depth, progress.without_gain, progress.plateau = validation.depth, 0, 0
-        usage = _usage(config, validation)
+        usage = _make_usage(config, validation)
         save_model(
-            out / "best", model, usage, prepared.words, card(config, prepared, model, progress)
+            out / "best", model, usage, prepared.words, make_card(config, prepared, model, progress)
         )
         return
     progress.without_gain += 1
@@ -231,8 +235,8 @@ def _finish(
     progress: RunProgress,
     out: Path,
     say: Say,
-) -> Trained:
-    """The best weights, measured on all dev queries, with the depth that suits them."""
+) -> TrainingResult:
+    """Evaluate the best weights on all dev queries, choose their depth, and save them."""
     best = load_model(out / "best", trusted=[config.model]).model.to(
         next(model.parameters()).device
     )
@@ -240,7 +244,7 @@ def _finish(
         best.mix_first_stage(config.fixed_first_stage_weight)
     precision = validation_precision(config, best)
     final = validate(best, dev, config.validation.measure, None, precision)
-    if prepared.test is not None:  # looked at once, with the depth that dev chose
+    if prepared.test is not None:  # once, with the depth chosen on dev queries
         device = dev.grades.device
         test = SplitTensors.of(prepared.test, dev.docs, config.query_length, device)
         by_depth, first_stage = quality_by_depth(
@@ -248,8 +252,8 @@ def _finish(
         )
         value = by_depth[min(final.depth, max(by_depth))]
         final = replace(final, test=value, test_first_stage=first_stage)
-    usage, told = with_calibration(_usage(config, final), best, dev, precision)
-    text = card(config, prepared, best, progress, final) + told
+    usage, paragraph = add_calibration(_make_usage(config, final), best, dev, precision)
+    text = make_card(config, prepared, best, progress, final) + paragraph
     save_model(out / "best", best, usage, prepared.words, text, config.vectors.saved)
     with atomic_write(out / "result.json") as file:
         json.dump(asdict(final), file, indent=1)
@@ -259,13 +263,12 @@ def _finish(
     )
     if final.test is not None:
         say(f"on test queries {final.test:.4f} (first stage {final.test_first_stage:.4f})")
-    draw_if_possible(out, config.validation.measure, say)
-    return Trained(best, progress, final)
+    try_to_draw(out, config.validation.measure, say)
+    return TrainingResult(best, progress, final)
 
 
-def _usage(config: TrainConfig, validation: Validation) -> Usage:
-    """A best depth near the deepest that was tried says that deeper may be better still: then there
-    is no limit."""
+def _make_usage(config: TrainConfig, validation: Validation) -> Usage:
+    """A best depth near the deepest one tried sets no limit: deeper may be better still."""
     limit = validation.depth if validation.depth < 0.9 * config.candidates.dev_depth else None
     return Usage(
         config.query_length,

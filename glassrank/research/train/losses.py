@@ -1,5 +1,4 @@
-"""Losses are functions of scores, one row for each query: the first column is the positive
-document, the others are negatives."""
+"""Losses: functions of scores (B, N), with the positive in column 0 and negatives in the others."""
 
 import torch
 from torch import Tensor
@@ -8,8 +7,10 @@ from torch.nn import functional
 from glassrank.research.train.config import LossConfig
 
 
-def loss(config: LossConfig, scores: Tensor, grades: Tensor, teacher: Tensor | None) -> Tensor:
-    """The mean over the batch. All are (B, N); grades are 0 where nobody judged."""
+def compute_loss(
+    config: LossConfig, scores: Tensor, grades: Tensor, teacher: Tensor | None
+) -> Tensor:
+    """The mean loss of a batch. All inputs are (B, N); unjudged documents have grade 0."""
     if config.kind == "hinge":
         return hinge(scores)
     if config.kind == "ranknet":
@@ -21,11 +22,13 @@ def loss(config: LossConfig, scores: Tensor, grades: Tensor, teacher: Tensor | N
     if config.kind == "gains":
         return custom_gains(scores, grades)
     if teacher is None:
-        raise ValueError(f"the loss {config.kind} needs teacher scores; set candidates.teacher")
+        raise ValueError(
+            f"loss.kind = {config.kind!r} needs teacher scores; set candidates.teacher"
+        )
     if config.kind == "margin_mse":
         return margin_mse(scores, teacher)
     positives = (grades > 0) * config.positive_bonus
-    wanted = standardized(teacher) if config.standardized else teacher
+    wanted = standardize(teacher) if config.standardized else teacher
     return listwise_kl(scores, config.temperature * wanted + positives)
 
 
@@ -40,38 +43,38 @@ def ranknet(scores: Tensor) -> Tensor:
 
 
 def pointwise(scores: Tensor) -> Tensor:
-    """Each document on its own: relevant or not."""
+    """Binary cross-entropy of each document."""
     wanted = torch.zeros_like(scores)
     wanted[:, 0] = 1
     return functional.binary_cross_entropy_with_logits(scores, wanted)
 
 
 def softmax(scores: Tensor) -> Tensor:
-    """-log of the positive's share among its negatives: equation 1 of the RPACRR paper."""
+    """Cross-entropy of the positive: equation 1 of the RPACRR paper."""
     return -scores.log_softmax(1)[:, 0].mean()
 
 
 def custom_gains(scores: Tensor, grades: Tensor) -> Tensor:
-    """Cross-entropy against shares of 2^grade - 1: equation 4 of the RPACRR paper."""
+    """Cross-entropy with targets of 2^grade - 1: equation 4 of the RPACRR paper."""
     gains = torch.exp2(grades.float().clamp(min=0)) - 1  # (B, N)
     shares = gains / gains.sum(1, keepdim=True).clamp(min=1e-9)
     return -(shares * scores.log_softmax(1)).sum(1).mean()
 
 
 def margin_mse(scores: Tensor, teacher: Tensor) -> Tensor:
-    """The distance from positive to negative shall be the teacher's."""
+    """Squared error of the margins between positive and negatives."""
     ours, theirs = scores[:, :1] - scores[:, 1:], teacher[:, :1] - teacher[:, 1:]
     return functional.mse_loss(ours, theirs)
 
 
-def standardized(scores: Tensor) -> Tensor:
-    """Mean 0 and deviation 1 in each row; a row of equal scores stays at 0."""
+def standardize(scores: Tensor) -> Tensor:
+    """Standardize each row; a row of equal scores becomes 0."""
     centred = scores - scores.mean(1, keepdim=True)
     return centred / (centred.pow(2).mean(1, keepdim=True).sqrt() + 1e-4)
 
 
 def listwise_kl(scores: Tensor, teacher: Tensor) -> Tensor:
-    """The whole list's shares shall be the teacher's."""
+    """KL divergence of the softmax over the list from the teacher's."""
     return functional.kl_div(
         scores.log_softmax(1), teacher.log_softmax(1), log_target=True, reduction="batchmean"
     )

@@ -1,4 +1,4 @@
-"""Texts and candidates to arrays: words get numbers and vectors, pairs get teacher scores."""
+"""Prepare arrays for training: token ids, word vectors, idf, candidates, teacher scores."""
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,11 +14,11 @@ from glassrank.errors import InputError
 from glassrank.models.hub import find_or_fetch
 from glassrank.models.pretrained import local_folder
 from glassrank.research.train.config import Say, TrainConfig
-from glassrank.research.train.config_files import preparation
-from glassrank.research.train.gather import Gathered, GatheredSplit, WordCounts
+from glassrank.research.train.config_files import preparation_settings
 from glassrank.research.train.prepared import Prepared, Split, Subwords
-from glassrank.research.train.teachers import MeanTeacher, Teacher, find_teacher
-from glassrank.research.train.texts import trained_encoder
+from glassrank.research.train.teachers import MeanTeacher, Teacher, load_teacher
+from glassrank.research.train.texts import load_tokenizer
+from glassrank.research.train.training_texts import TextSplit, TrainingTexts, WordCounts
 from glassrank.settings import to_plain
 from glassrank.storage.ragged_arrays import Ragged
 from glassrank.text.encoder import UNKNOWN, Vocabulary
@@ -28,39 +28,39 @@ if TYPE_CHECKING:
 
 
 Reader = Callable[[Iterable[Sequence[str]], int], Iterator[NDArray[np.int32]]]
-"""From split texts to ids, so many of each at most."""
-_AT_ONCE = 1024
+"""Turns split texts into token ids, cut to a length."""
+_BATCH_SIZE = 1024
 
 
 def prepare(
     config: TrainConfig,
-    gathered: Gathered,
+    texts: TrainingTexts,
     base: Path,
     say: Say = lambda _: None,
     device: str = "cpu",
 ) -> Prepared:
-    """Paths in the config are relative to `base`. `device` is where a teacher runs."""
-    words, read = _trained_reader(config, base) or _new_vocabulary(config, gathered)
-    docs = _rows(read(gathered.docs, config.doc_length))
-    passages = gathered.passages
+    """Make the arrays. Paths in the config are relative to `base`; a teacher runs on `device`."""
+    words, read = _load_reader(config, base) or _build_vocabulary(config, texts)
+    docs = _collect_rows(read(texts.docs, config.doc_length))
+    passages = texts.passages
     whole = docs if passages is None else Ragged(docs.offsets[passages.offsets], docs.values)
     say(
         f"{len(whole):,} documents{'' if passages is None else f' in {len(docs):,} passages'}, "
-        f"{len(gathered.train.queries):,} training queries, {len(words):,} words"
+        f"{len(texts.train.queries):,} training queries, {len(words):,} words"
     )
     vectors, subwords = np.zeros((0, 0), np.float32), None
     idf = np.zeros(0, np.float32)
     if isinstance(words, Vocabulary):
         say(f"vectors from {config.vectors.source}")
-        vectors, subwords = _vectors(config, words, base, gathered.docs)
-        idf = _idf(whole, words, gathered.counts)
+        vectors, subwords = _make_vectors(config, words, base, texts.docs)
+        idf = _compute_idf(whole, words, texts.counts)
     teacher = None
     if config.candidates.teacher is not None or config.candidates.teachers:
         say("teacher scores")
-        teacher = _teacher(config, base, gathered.docs, device)
+        teacher = _load_teacher(config, base, texts.docs, device)
     splits = {
-        name: replace(_split(split, config, read, teacher), passages=passages)
-        for name, split in gathered.splits().items()
+        name: replace(_make_split(split, config, read, teacher), passages=passages)
+        for name, split in texts.splits().items()
     }
     return Prepared(
         words=list(words.words) if isinstance(words, Vocabulary) else words,
@@ -72,17 +72,17 @@ def prepare(
         test=splits.get("test"),
         description={
             "config": to_plain(config),
-            "preparation": preparation(config),
+            "preparation": preparation_settings(config),
             "docs": len(whole),
         },
         subwords=subwords,
-        ids=gathered.ids,
+        ids=texts.ids,
     )
 
 
-def _new_vocabulary(config: TrainConfig, gathered: Gathered) -> tuple[Vocabulary, Reader]:
-    counted = gathered.docs if gathered.counts is None else [gathered.counts.words]
-    texts = chain(counted, gathered.train.queries)
+def _build_vocabulary(config: TrainConfig, texts: TrainingTexts) -> tuple[Vocabulary, Reader]:
+    counted = texts.docs if texts.counts is None else [texts.counts.words]
+    texts = chain(counted, texts.train.queries)
     wanted = config.vectors
     vocabulary = Vocabulary.build(
         texts, wanted.min_count, wanted.most_words, wanted.unknown_buckets
@@ -94,39 +94,39 @@ def _new_vocabulary(config: TrainConfig, gathered: Gathered) -> tuple[Vocabulary
     return vocabulary, read
 
 
-def _trained_reader(config: TrainConfig, base: Path) -> tuple[list[str], Reader] | None:
-    """Words or pieces that a model knows already; None where the texts themselves say."""
-    known = trained_encoder(config, base)
+def _load_reader(config: TrainConfig, base: Path) -> tuple[list[str], Reader] | None:
+    """The vocabulary and tokenizer of a pretrained model; None if the texts make the vocabulary."""
+    known = load_tokenizer(config, base)
     if known is None:
         return None
     vocabulary, encoder = known
 
     def read(texts: Iterable[Sequence[str]], longest: int) -> Iterator[NDArray[np.int32]]:
         waiting = iter(texts)
-        while some := [" ".join(words) for words in islice(waiting, _AT_ONCE)]:
+        while some := [" ".join(words) for words in islice(waiting, _BATCH_SIZE)]:
             yield from (text.ids for text in encoder.encode(some, longest))
 
     return vocabulary, read
 
 
-def _teacher(
+def _load_teacher(
     config: TrainConfig, base: Path, docs: Sequence[Sequence[str]], device: str
 ) -> Teacher:
-    """The one that is named, or the mean of several."""
+    """The teacher, or the mean of several."""
 
     def named(name: str) -> Teacher:
-        return find_teacher(find_or_fetch(local_folder(name, base), name), docs, device)
+        return load_teacher(find_or_fetch(local_folder(name, base), name), docs, device)
 
     if config.candidates.teacher is not None:
         return named(config.candidates.teacher)
     return MeanTeacher([(named(n), weight) for n, weight in config.candidates.teachers.items()])
 
 
-def _split(
-    split: GatheredSplit, config: TrainConfig, read: Reader, teacher: Teacher | None
+def _make_split(
+    split: TextSplit, config: TrainConfig, read: Reader, teacher: Teacher | None
 ) -> Split:
     return Split(
-        queries=_rows(read(split.queries, config.query_length)),
+        queries=_collect_rows(read(split.queries, config.query_length)),
         collection=split.collection,
         docs=split.docs,
         grades=split.grades,
@@ -138,8 +138,8 @@ def _split(
     )
 
 
-def _rows(rows: Iterable[NDArray[np.int32]]) -> Ragged:
-    """As they come: four bytes for each value, none for each row that has passed."""
+def _collect_rows(rows: Iterable[NDArray[np.int32]]) -> Ragged:
+    """Collect rows in four bytes for each value."""
     values, ends = array("i"), array("q", [0])
     for row in rows:
         values.frombytes(np.ascontiguousarray(row, np.int32).tobytes())
@@ -147,8 +147,10 @@ def _rows(rows: Iterable[NDArray[np.int32]]) -> Ragged:
     return Ragged(np.frombuffer(ends, np.int64), np.frombuffer(values, np.int32))
 
 
-def _idf(docs: Ragged, vocabulary: Vocabulary, counts: WordCounts | None) -> NDArray[np.float32]:
-    """ln(N / df), natural, as the TK authors' models take it."""
+def _compute_idf(
+    docs: Ragged, vocabulary: Vocabulary, counts: WordCounts | None
+) -> NDArray[np.float32]:
+    """ln(N / df), as in the TK authors' code."""
     frequency = np.zeros(vocabulary.rows, np.int64)
     for number in range(len(docs)):
         frequency[np.unique(docs[number])] += 1
@@ -158,14 +160,14 @@ def _idf(docs: Ragged, vocabulary: Vocabulary, counts: WordCounts | None) -> NDA
     return np.log(max(len(docs), 1) / np.maximum(frequency, 1)).astype(np.float32)
 
 
-def _vectors(
+def _make_vectors(
     config: TrainConfig, vocabulary: Vocabulary, base: Path, docs: Sequence[Sequence[str]]
 ) -> tuple[NDArray[np.float32], Subwords | None]:
     from glassrank.text import vector_files, vector_training
 
     wanted = config.vectors
     if wanted.source in ("file", "sentence_transformer") and wanted.path is None:
-        raise InputError(f"vectors.path is missing: where is the {wanted.source}?")
+        raise InputError(f"vectors.path is missing; set it to the {wanted.source}")
     if wanted.source == "random":
         word_vectors = vector_training.random_vectors(vocabulary, wanted.size, seed=config.seed)
     elif wanted.source == "file":
@@ -197,26 +199,26 @@ def _vectors(
             else vector_files.read_subwords(base / wanted.path)
         )
         if wanted.subwords:
-            return subword_arrays(grams, vocabulary, config.seed)
+            return make_subword_arrays(grams, vocabulary, config.seed)
         word_vectors = grams.word_vectors(vocabulary, config.seed)
-    return _with_buckets(word_vectors.matrix, vocabulary, config.seed), None
+    return _add_buckets(word_vectors.matrix, vocabulary, config.seed), None
 
 
-def _with_buckets(
+def _add_buckets(
     matrix: NDArray[np.float32], vocabulary: Vocabulary, seed: int
 ) -> NDArray[np.float32]:
-    """Rows for hashed unknown words, drawn as that of the unknown word is."""
+    """Add random rows for hashed unknown words."""
     shape = vocabulary.buckets, matrix.shape[1]
     values = np.random.default_rng([seed, vocabulary.buckets]).standard_normal(shape, np.float32)
     known = matrix[UNKNOWN + 1 :]
     return np.concatenate([matrix, values * known.std() + known.mean()])
 
 
-def subword_arrays(
+def make_subword_arrays(
     vectors: "SubwordVectors", vocabulary: Vocabulary, seed: int
 ) -> tuple[NDArray[np.float32], Subwords]:
-    """A table (V + buckets, E) and each word's rows: its own, whose number is its id, and those of
-    its n-grams. A word without either is drawn, as the unknown word is."""
+    """A table (V + buckets, E) and the rows of each word: its own and those of its n-grams. A word
+    without either gets a random row."""
     known = {word: number for number, word in enumerate(vectors.words)}
     ngrams = vectors.table[len(known) :]  # (buckets, E)
     table = np.zeros((len(vocabulary), vectors.table.shape[1]), np.float32)  # (V, E)

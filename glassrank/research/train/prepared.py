@@ -1,11 +1,9 @@
-"""What training reads, as plain arrays: words and vectors, documents or their passages, and splits
-of queries with their candidates. In folds, each query is tested once, by a model that chose its
-best step on the next fold and learnt from the others.
+"""Arrays for training: vocabulary and vectors, documents or passages, and splits of queries with
+their candidates.
 
-Where documents are divided into passages, one is drawn at random while training, with its
-document's grade, and on dev and test queries the best one is the document's score: Z. Dai, J.
-Callan, "Deeper Text Understanding for IR with Contextual Neural Language Modeling" (SIGIR 2019),
-BERT-MaxP; MORES is adapted so, too.
+Training samples one passage of a document, with the document's grade; on dev and test queries the
+best passage is the document's score: Z. Dai, J. Callan, "Deeper Text Understanding for IR with
+Contextual Neural Language Modeling" (SIGIR 2019), BERT-MaxP.
 """
 
 from collections.abc import Sequence
@@ -24,10 +22,10 @@ from glassrank.types import Run
 
 @dataclass(frozen=True)
 class RunIds:
-    """By their numbers: of training queries, which folds test, and of all documents.
+    """Ids of training queries, which folds test, and of all documents, by number.
 
     >>> ids = RunIds.of(["q7"], ["a", "b"])
-    >>> list(ids.named(Run.from_rows([("0", ["1", "0"], [2.0, 1.0])])).items())[0][:2]
+    >>> list(ids.add_to(Run.from_rows([("0", ["1", "0"], [2.0, 1.0])])).items())[0][:2]
     ('q7', ['b', 'a'])
     """
 
@@ -36,11 +34,11 @@ class RunIds:
 
     @classmethod
     def of(cls, queries: Sequence[str], docs: Sequence[str]) -> "RunIds":
-        """Of lists of ids."""
+        """Pack ids."""
         return cls(*(pack_strings([name.encode() for name in names]) for names in (queries, docs)))
 
-    def named(self, run: Run) -> Run:
-        """A run of numbers, as `both_runs` makes it, with ids in their places."""
+    def add_to(self, run: Run) -> Run:
+        """Replace the numbers in a run of `make_runs` by ids."""
         queries, docs = (Strings(ids.offsets, ids.values) for ids in (self.queries, self.docs))
         return Run.from_rows(
             (queries[int(query)], [docs[int(doc)] for doc in listed], scores)
@@ -49,57 +47,56 @@ class RunIds:
 
 
 @dataclass(frozen=True)
-class DividedDocs:
-    """Which of the texts are a document's: from `offsets[doc]` on, to before the next one's.
+class DocPassages:
+    """The passages of documents: `offsets[doc]` to before `offsets[doc + 1]`.
 
-    >>> passages = DividedDocs(np.array([0, 2, 3]))
-    >>> passages.all_of(np.array([1, 0, 1]))
+    >>> passages = DocPassages(np.array([0, 2, 3]))
+    >>> passages.expand(np.array([1, 0, 1]))
     (array([2, 0, 1, 2]), array([0, 1, 1, 2]))
     """
 
     offsets: NDArray[np.int64]  # (docs + 1,)
     best: int = 1
-    """A document's score is the sum of so many, the best ones, as the trained model has it."""
+    """A document's score is the sum of this many best passages."""
     first: float = 0.0
-    """How much of it is the first one's, likewise."""
+    """The weight of the first passage."""
 
     def __len__(self) -> int:
         """Documents."""
         return len(self.offsets) - 1
 
-    def drawn_from(
+    def sample(
         self, docs: NDArray[np.int64], rng: np.random.Generator
     ) -> NDArray[np.int64]:  # as docs
-        """One text of each document, all of its own as likely."""
+        """Sample a passage of each document."""
         first = self.offsets[docs]
         count = self.offsets[docs + 1] - first
         return first + (rng.random(docs.shape) * count).astype(np.int64)
 
-    def all_of(
+    def expand(
         self, docs: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:  # (n,), (n,)
-        """Texts of these documents, one after another, and the place among `docs` of each."""
+        """All passages of these documents, and the position in `docs` of each."""
         first = self.offsets[docs]
         count = self.offsets[docs + 1] - first
         places = np.repeat(np.arange(len(docs)), count)
         within = np.arange(len(places)) - np.repeat(np.cumsum(count) - count, count)
         return first[places] + within, places
 
-    def scores(
+    def aggregate(
         self,
         values: NDArray[np.float32],
         places: NDArray[np.int64],
         shares: NDArray[np.float32],
     ) -> NDArray[np.float32]:  # (docs,)
-        """Of documents, by the scores of their texts at these places, as a ranking has them.
-        `shares` are what the first stage adds to each."""
+        """Scores of documents from the scores of their passages. `shares` are the first stage's
+        part of each score."""
         return aggregate_passages(values, places, shares, self.best, self.first).scores
 
 
 @dataclass(frozen=True)
 class Split:
-    """Queries with their candidates: the first stage's documents, then judged ones that it
-    missed."""
+    """Queries with candidates: the first stage's documents, then judged ones that it missed."""
 
     queries: Ragged  # word ids
     collection: NDArray[np.int32]  # (Q,) which collection a query belongs to
@@ -110,31 +107,31 @@ class Split:
     teacher: NDArray[np.float32] | None  # beside docs.values
     triples: NDArray[np.int32] | None = None  # (T, 3) query, places of positive and negative
     folds: NDArray[np.int32] | None = None  # (Q,)
-    passages: DividedDocs | None = None  # of all documents, where training divides them
+    passages: DocPassages | None = None  # of all documents, where training divides them
 
     def check(self, name: str, words: int, docs: int) -> None:
-        """Whether queries, candidates and what stands beside them fit to each other."""
+        """Raise an error unless the arrays are consistent."""
         _check_rows(self.queries, f"{name}.queries", words)
         _check_rows(self.docs, f"{name}.docs", docs)
         queries, places = len(self.queries), len(self.docs.values)
         beside = {"collection": queries, "grades": places, "ranks": places, "first_stage": places}
         beside |= {"teacher": places, "folds": queries}
-        check_fits(len(self.docs) == queries, f"{name}.docs")
+        check_consistent(len(self.docs) == queries, f"{name}.docs")
         for column, length in beside.items():
             values = getattr(self, column)
-            check_fits(values is None or len(values) == length, f"{name}.{column}")
-            check_fits(values is None or bool(np.isfinite(values).all()), f"{name}.{column}")
-        for column in ("collection", "folds"):  # they are counted up to the largest
+            check_consistent(values is None or len(values) == length, f"{name}.{column}")
+            check_consistent(values is None or bool(np.isfinite(values).all()), f"{name}.{column}")
+        for column in ("collection", "folds"):  # bincount allocates up to the largest
             values = getattr(self, column)
             few = values is None or not len(values) or (values.min() >= 0 and values.max() < 10_000)
-            check_fits(few, f"{name}.{column}")
+            check_consistent(few, f"{name}.{column}")
         if self.triples is not None:
             most = np.array([queries, places, places])
-            check_fits(self.triples.shape[1:] == (3,), f"{name}.triples")
+            check_consistent(self.triples.shape[1:] == (3,), f"{name}.triples")
             inside = (self.triples >= 0).all() and (self.triples < most).all()
-            check_fits(bool(inside), f"{name}.triples")
+            check_consistent(bool(inside), f"{name}.triples")
 
-    def only(self, queries: NDArray[np.int64]) -> "Split":
+    def select(self, queries: NDArray[np.int64]) -> "Split":
         """These queries with their candidates."""
         places = [np.arange(*self.docs.offsets[q : q + 2]) for q in queries.tolist()]
         kept = np.concatenate([np.empty(0, np.int64), *places])
@@ -152,7 +149,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Subwords:
-    """How word vectors are made of the rows of a table: see `models.SubwordTable`."""
+    """The rows of a table that make up each word: see `SubwordTable`."""
 
     rows: Ragged  # of each word
     ngrams: NDArray[np.int64]  # (3,) buckets, letters of the shortest and the longest n-gram
@@ -160,7 +157,7 @@ class Subwords:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A run's documents, queries and vectors, as numbers."""
+    """All arrays of a run."""
 
     words: list[str]
     vectors: NDArray[np.float32]  # (V, E); with subwords one row for each of those
@@ -173,7 +170,7 @@ class Prepared:
     subwords: Subwords | None = None
     ids: RunIds | None = None
     fingerprint: str = ""
-    """Of the files that this was read from."""
+    """Of the files that it was loaded from."""
 
     def splits(self) -> dict[str, Split]:
         """Those that there are, by name."""
@@ -181,78 +178,80 @@ class Prepared:
         return {name: split for name, split in named.items() if split is not None}
 
     @property
-    def passages(self) -> DividedDocs | None:
-        """Which of `docs` are a document's passages; the same in all splits."""
+    def passages(self) -> DocPassages | None:
+        """The passages of documents, the same in all splits."""
         return self.train.passages
 
     @property
     def doc_count(self) -> int:
-        """Documents, however many passages they have."""
+        """The number of documents."""
         return len(self.docs if self.passages is None else self.passages)
 
     def check(self) -> None:
-        """Whether all numbers lead somewhere: training takes that for granted."""
+        """Raise an error unless all arrays are consistent; training relies on it."""
         rows = len(self.vectors)
-        words = len(self.idf) if rows else len(self.words)  # pieces have vectors of the model's own
+        words = len(self.idf) if rows else len(self.words)  # subwords' vectors are the model's
         if rows:
             check_vocabulary(self.words, len(self.words), subwords=False)
-        check_fits(bool(np.isfinite(self.vectors).all()), "vectors")
-        check_fits(bool(np.isfinite(self.idf).all()), "idf")
+        check_consistent(bool(np.isfinite(self.vectors).all()), "vectors")
+        check_consistent(bool(np.isfinite(self.idf).all()), "idf")
         if self.subwords is None:
-            check_fits(not rows or len(self.words) <= words == rows, "idf")
+            check_consistent(not rows or len(self.words) <= words == rows, "idf")
         else:
             _check_rows(self.subwords.rows, "subwords", rows)
-            check_fits(len(self.subwords.rows) == words == len(self.words), "subwords")
+            check_consistent(len(self.subwords.rows) == words == len(self.words), "subwords")
             buckets, shortest, longest = self.subwords.ngrams.tolist()
-            check_fits(0 <= buckets <= rows and 1 <= shortest <= longest <= 100, "subwords.ngrams")
+            check_consistent(
+                0 <= buckets <= rows and 1 <= shortest <= longest <= 100, "subwords.ngrams"
+            )
         _check_rows(self.docs, "docs", words)
         if self.passages is not None:
             offsets, best = self.passages.offsets, self.passages.best
-            check_fits(len(offsets) >= 1 and offsets[0] == 0, "passages.offsets")
-            check_fits(offsets[-1] == len(self.docs), "passages.offsets")
-            check_fits(bool((np.diff(offsets) >= 1).all()), "passages.offsets")
-            check_fits(best >= 1, "passages.best")
-            check_fits(0 <= self.passages.first <= 1, "passages.first")
+            check_consistent(len(offsets) >= 1 and offsets[0] == 0, "passages.offsets")
+            check_consistent(offsets[-1] == len(self.docs), "passages.offsets")
+            check_consistent(bool((np.diff(offsets) >= 1).all()), "passages.offsets")
+            check_consistent(best >= 1, "passages.best")
+            check_consistent(0 <= self.passages.first <= 1, "passages.first")
         if self.ids is not None:
             _check_rows(self.ids.queries, "query_ids", 256)
             _check_rows(self.ids.docs, "doc_ids", 256)
-            check_fits(len(self.ids.queries) == len(self.train.queries), "query_ids")
-            check_fits(len(self.ids.docs) == self.doc_count, "doc_ids")
+            check_consistent(len(self.ids.queries) == len(self.train.queries), "query_ids")
+            check_consistent(len(self.ids.docs) == self.doc_count, "doc_ids")
         for name, split in self.splits().items():
             split.check(name, words, self.doc_count)
-        check_fits(isinstance(self.description, dict), "prepared.json")
+        check_consistent(isinstance(self.description, dict), "prepared.json")
 
 
-def check_fits(sound: bool, name: str) -> None:
-    """An error says which array is wrong."""
+def check_consistent(sound: bool, name: str) -> None:
+    """Raise an error that names an inconsistent array."""
     if not sound:
-        raise InputError(f"{name} does not belong to the other arrays; prepare them again")
+        raise InputError(f"{name} does not fit the other arrays; prepare them again")
 
 
 def _check_rows(rows: Ragged, name: str, below: int) -> None:
-    """Whether all rows lie in their values, and those between 0 and `below`."""
+    """Check offsets, and that values are between 0 and `below`."""
     offsets, values = rows.offsets, rows.values
-    check_fits(len(offsets) >= 1 and offsets[0] == 0 and offsets[-1] == len(values), name)
-    check_fits(bool((np.diff(offsets) >= 0).all()), name)
-    check_fits(not len(values) or (values.min() >= 0 and values.max() < below), name)
+    check_consistent(len(offsets) >= 1 and offsets[0] == 0 and offsets[-1] == len(values), name)
+    check_consistent(bool((np.diff(offsets) >= 0).all()), name)
+    check_consistent(not len(values) or (values.min() >= 0 and values.max() < below), name)
 
 
 def queries_by_fold(prepared: Prepared) -> list[NDArray[np.int64]]:
-    """Which of the training queries each fold tests; none where there are no folds."""
+    """The training queries that each fold tests; empty without folds."""
     folds = prepared.train.folds
     if folds is None:
         return []
     return [np.flatnonzero(folds == fold) for fold in range(int(folds.max()) + 1)]
 
 
-def of_fold(prepared: Prepared, fold: int) -> Prepared:
-    """What the model of a fold learns from, chooses its best step on, and is tested on."""
+def make_fold(prepared: Prepared, fold: int) -> Prepared:
+    """Test on this fold, validate on the next, train on the others."""
     tested = queries_by_fold(prepared)
     following = (fold + 1) % len(tested)
     others = [queries for n, queries in enumerate(tested) if n not in (fold, following)]
     return replace(
         prepared,
-        train=prepared.train.only(np.sort(np.concatenate(others))),
-        dev=prepared.train.only(tested[following]),
-        test=prepared.train.only(tested[fold]),
+        train=prepared.train.select(np.sort(np.concatenate(others))),
+        dev=prepared.train.select(tested[following]),
+        test=prepared.train.select(tested[fold]),
     )

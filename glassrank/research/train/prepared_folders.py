@@ -1,5 +1,4 @@
-"""Prepared arrays in a sealed folder, one `.npy` file each, so that a machine with nothing else can
-train: saved, and loaded if they were made with the settings of now."""
+"""Save and load prepared arrays: a folder with checksums and one `.npy` file for each array."""
 
 import json
 import math
@@ -13,14 +12,14 @@ from numpy.typing import DTypeLike, NDArray
 
 from glassrank.errors import InputError, wrap_file_errors
 from glassrank.research.train.config import TrainConfig
-from glassrank.research.train.config_files import check_same, preparation
+from glassrank.research.train.config_files import check_same_settings, preparation_settings
 from glassrank.research.train.prepared import (
-    DividedDocs,
+    DocPassages,
     Prepared,
     RunIds,
     Split,
     Subwords,
-    check_fits,
+    check_consistent,
 )
 from glassrank.storage.atomic_folders import (
     ChecksummedFiles,
@@ -31,10 +30,10 @@ from glassrank.storage.checksummed_json import parse_json
 from glassrank.storage.ragged_arrays import Ragged
 
 _KIND = "preparation"
-_HOLDS = ("prepared.json", "words.txt", "*.npy")
+_FILES = ("prepared.json", "words.txt", "*.npy")
 _MOST_TEXT = 1 << 30
 _MOST_BYTES = 1 << 40
-# Beside each query, and beside each candidate; the last ones need not be there.
+# Arrays of a split, and their dtypes.
 _PARTS: dict[str, DTypeLike] = {
     "collection": np.int32,
     "grades": np.int32,
@@ -48,8 +47,8 @@ _OPTIONAL = ("teacher", "triples", "folds")
 
 
 def save_prepared(folder: Path, prepared: Prepared) -> None:
-    """In the place of what was prepared there before, all at once."""
-    with write_checksummed_folder(folder, _KIND, _HOLDS) as part:
+    """Replace the folder atomically."""
+    with write_checksummed_folder(folder, _KIND, _FILES) as part:
         text = "".join(f"{word}\n" for word in prepared.words)
         (part / "words.txt").write_text(text, "utf-8")
         _write_array(part, "vectors", prepared.vectors, np.float16)
@@ -76,18 +75,21 @@ def save_prepared(folder: Path, prepared: Prepared) -> None:
 
 
 def load_prepared(folder: str | Path, config: TrainConfig | None = None) -> Prepared:
-    """With `config`, only what was prepared with the same settings."""
+    """Load arrays; with `config`, raise an error if they were made with other settings."""
     remedy = "prepare the arrays with: glassrank prepare CONFIG.toml"
     prepared = read_checksummed_folder(Path(folder), _KIND, _load, remedy)
     if config is not None:
-        check_same(
-            prepared.description.get("preparation"), preparation(config), str(folder), remedy
+        check_same_settings(
+            prepared.description.get("preparation"),
+            preparation_settings(config),
+            str(folder),
+            remedy,
         )
     return prepared
 
 
 def _load(files: ChecksummedFiles) -> Prepared:
-    with wrap_file_errors(files.path, "it does not hold prepared arrays that can be used"):
+    with wrap_file_errors(files.path, "it has no usable prepared arrays"):
         text = files.read("words.txt", _MOST_TEXT).decode("utf-8")
         ngrams = (
             _read_array(files, "subwords.ngrams", np.int64) if _has(files, "subwords") else None
@@ -114,16 +116,16 @@ def _has(files: ChecksummedFiles, ragged: str) -> bool:
     return f"{ragged}.offsets.npy" in files
 
 
-def _load_passages(files: ChecksummedFiles) -> DividedDocs | None:
+def _load_passages(files: ChecksummedFiles) -> DocPassages | None:
     if not _has(files, "passages"):
         return None
     offsets, best = (
         _read_array(files, f"passages.{name}", np.int64) for name in ("offsets", "best")
     )
-    check_fits(len(best) == 1, "passages.best")
+    check_consistent(len(best) == 1, "passages.best")
     first = _read_array(files, "passages.first", np.float64)
-    check_fits(len(first) == 1, "passages.first")
-    return DividedDocs(offsets, int(best[0]), float(first[0]))
+    check_consistent(len(first) == 1, "passages.first")
+    return DocPassages(offsets, int(best[0]), float(first[0]))
 
 
 def _load_ids(files: ChecksummedFiles) -> RunIds | None:
@@ -132,7 +134,7 @@ def _load_ids(files: ChecksummedFiles) -> RunIds | None:
     return RunIds(*(_load_ragged(files, name, np.uint8) for name in ("query_ids", "doc_ids")))
 
 
-def _load_split(files: ChecksummedFiles, name: str, passages: DividedDocs | None) -> Split:
+def _load_split(files: ChecksummedFiles, name: str, passages: DocPassages | None) -> Split:
     columns = {
         column: _read_array(files, f"{name}.{column}", dtype, axes=2 if column == "triples" else 1)
         if column not in _OPTIONAL or f"{name}.{column}.npy" in files
@@ -162,7 +164,7 @@ def _write_array(folder: Path, name: str, array: NDArray[Any], dtype: DTypeLike)
 def _read_array(
     files: ChecksummedFiles, name: str, dtype: DTypeLike, axes: int = 1
 ) -> NDArray[Any]:
-    """Read into memory, at most as large as the file is."""
+    """Read an array; its header cannot make it larger than the file."""
     path = files.path / f"{name}.npy"
     with files.open(path.name, _MOST_BYTES) as file:
         try:
@@ -171,7 +173,7 @@ def _read_array(
                 raise ValueError(f"version {version}")
             shape, by_columns, kind = npy.read_array_header_1_0(file)
         except (ValueError, SyntaxError, RecursionError, MemoryError, EOFError) as error:
-            raise InputError(f"{path} is no array: {str(error)[:100]}") from None
+            raise InputError(f"{path} is not an array: {str(error)[:100]}") from None
         size = files.size(path.name) - file.tell()
         if (
             kind != np.dtype(dtype)
@@ -181,7 +183,7 @@ def _read_array(
             or math.prod(shape) * kind.itemsize != size
         ):
             raise InputError(
-                f"{path} should have {axes} axes of {np.dtype(dtype)}, found {shape} of {kind}"
+                f"{path} must have {axes} axes of {np.dtype(dtype)}, found {shape} of {kind}"
             )
         array = np.empty(shape, kind)
         content = array.reshape(-1).view(np.uint8).data

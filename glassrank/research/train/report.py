@@ -1,7 +1,6 @@
-"""What a run tells people: the card of its model, its log as a picture of the loss and of the
-measure on dev queries beside the first stage's, and its numbers for TensorBoard or W&B.
+"""Reports of a run: the model card, learning curves, TensorBoard and W&B.
 
-with tracking(["tensorboard"], out, config) as track:
+with open_trackers(["tensorboard"], out, config) as track:
     track({"step": 100, "loss": 0.3, "value": 0.4})   # one row for each validation"""
 
 import hashlib
@@ -34,29 +33,29 @@ _MOST_BYTES = 1 << 28
 _LOSS, _MEASURE, _FIRST_STAGE = "#c2571a", "#1f5fa8", "#777777"
 
 
-def _beginning(config: "TrainConfig", count: int, numbers: int) -> str:
+def _describe_start(config: "TrainConfig", count: int, numbers: int) -> str:
     start = config.start
     if start.model is not None and start.bert is not None:
-        return f"- Began as the trained model {start.model}, with the encoder of {start.bert}"
+        return f"- Started from {start.model}, with the encoder of {start.bert}"
     if start.model is not None:
-        return f"- Began as the trained model {start.model}; trained since: {start.parts}"
+        return f"- Started from {start.model}; fine-tuned: {start.parts}"
     if start.bert is not None:
-        return f"- Began with the weights of {start.bert}; interaction: {start.interaction}"
-    trained = "trained" if config.vectors.train else "as they were"
+        return f"- Started from {start.bert}; interaction: {start.interaction}"
+    trained = "trained" if config.vectors.train else "frozen"
     return (
         f"- Word vectors: {count:,} words, {numbers:,} numbers, from "
         f"{config.vectors.source}, {trained}"
     )
 
 
-def card(
+def make_card(
     config: "TrainConfig",
     prepared: "Prepared",
     model: "Ranker",
     progress: "RunProgress",
     final: "Validation | None" = None,
 ) -> str:
-    """What the model is, what it was trained on, and how good it is, in Markdown."""
+    """The model card in Markdown: settings, training data and quality."""
     words = sum(p.numel() for n, p in model.named_parameters() if n.startswith("words."))
     rest = sum(p.numel() for n, p in model.named_parameters() if not n.startswith("words."))
     lines = [
@@ -67,7 +66,7 @@ def card(
         f"for {progress.step:,} steps of {config.sampler.batch} queries.",
         "",
         f"- Loss: {config.loss.kind}; negatives: {config.sampler.negatives}, {config.sampler.kind}",
-        _beginning(config, len(prepared.words), words),
+        _describe_start(config, len(prepared.words), words),
         f"- Other parameters: {rest:,}",
         f"- Teacher: {config.candidates.teacher or 'none'}",
         f"- Best at step {progress.best_step:,}: {config.validation.measure} {progress.best:.4f} "
@@ -100,17 +99,15 @@ def card(
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:
-    """One row for each validation, by step.
-
-    A run that was killed may have logged a step twice, or half a line; the last whole one counts.
-    """
+    """One row for each validation, by step. A killed run may log a step twice, or half a line: the
+    last complete one counts."""
     with wrap_os_errors(f"read {path}"):
         try:
             with Folder.open(path.parent) as folder:
                 lines = folder.read(path.name, _MOST_BYTES).split(b"\n")
         except FileNotFoundError:
             raise InputError(
-                f"{path} does not exist; it is written at the first validation of a run"
+                f"{path} does not exist; the first validation of a run writes it"
             ) from None
     rows = {}
     for line in lines:
@@ -125,20 +122,20 @@ def read_log(path: Path) -> list[dict[str, Any]]:
         except (ValueError, TypeError, KeyError, OverflowError):  # half a line, or a loss of NaN
             continue
     if not rows:
-        raise InputError(f"{path} has no validation in it to draw")
+        raise InputError(f"{path} has no validation to draw")
     return [rows[step] for step in sorted(rows)]
 
 
 def draw_curves(folder: Path, measure: str, picture: str = "curves.svg") -> Path:
-    """Draws the log in a run's folder; the picture's name says its format: svg, png, pdf."""
+    """Draw the curves of a run; the file name sets the format: svg, png or pdf."""
     try:
         import matplotlib
     except ImportError:
         raise InputError(
-            "curves need matplotlib; install it with: pip install 'glassrank[train]'"
+            "curves need matplotlib; install it: pip install 'glassrank[train]'"
         ) from None
     rows = read_log(folder / LOG)
-    # Text stays text, and the same log gives the same file.
+    # Keep text as text, and make the file reproducible.
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "glassrank"}):
         metadata = {"Date": None} if picture.endswith(".svg") else None
         kind = Path(picture).suffix.removeprefix(".")
@@ -147,16 +144,16 @@ def draw_curves(folder: Path, measure: str, picture: str = "curves.svg") -> Path
     return folder / picture
 
 
-def draw_if_possible(folder: Path, measure: str, say: Callable[[str], None]) -> None:
-    """For the end of a run, which no missing library may spoil."""
+def try_to_draw(folder: Path, measure: str, say: Callable[[str], None]) -> None:
+    """Draw, or say why not: a missing library must not fail a finished run."""
     try:
         say(f"curves in {draw_curves(folder, measure)}")
     except GlassrankError as error:
-        say(f"no curves were drawn: {error}")
+        say(f"no curves: {error}")
 
 
 def _figure(rows: list[dict[str, Any]], measure: str) -> "Figure":
-    from matplotlib.figure import Figure  # not pyplot, which looks for a screen
+    from matplotlib.figure import Figure  # pyplot would need a display
 
     figure = Figure(figsize=(7, 5), layout="constrained")
     upper, lower = figure.subplots(2, 1, sharex=True)
@@ -165,11 +162,11 @@ def _figure(rows: list[dict[str, Any]], measure: str) -> "Figure":
     upper.plot(steps, [row["loss"] for row in rows], color=_LOSS, marker=".")
     upper.set_ylabel("loss")
     lower.plot(steps, values, color=_MEASURE, marker=".", label="re-ranked")
-    # The first stage does not change; the last row's stands for all.
+    # The first stage is the same in all rows.
     lower.axhline(
         rows[-1]["first_stage"], color=_FIRST_STAGE, linestyle="--", label="first stage alone"
     )
-    best = max(range(len(rows)), key=lambda i: (values[i], -i))  # the first of equals was kept
+    best = max(range(len(rows)), key=lambda i: (values[i], -i))  # ties: the first
     name = f"best: {values[best]:.4f} at step {steps[best]:,}"
     lower.plot(steps[best], values[best], color=_MEASURE, marker="*", ms=13, ls="", label=name)
     lower.set_ylabel(f"{measure} on dev queries")
@@ -185,10 +182,10 @@ Track = Callable[[Mapping[str, float]], None]
 
 
 @contextmanager
-def tracking(names: Sequence[str], out: Path, config: TrainConfig) -> Iterator[Track]:
-    """To all that are named, until the block ends."""
+def open_trackers(names: Sequence[str], out: Path, config: TrainConfig) -> Iterator[Track]:
+    """Open the named trackers; the result logs one validation to all."""
     with ExitStack() as stack:
-        trackers = [stack.enter_context(_known(name)(out, config)) for name in names]
+        trackers = [stack.enter_context(_find_tracker(name)(out, config)) for name in names]
 
         def track(row: Mapping[str, float]) -> None:
             for tracker in trackers:
@@ -197,23 +194,23 @@ def tracking(names: Sequence[str], out: Path, config: TrainConfig) -> Iterator[T
         yield track
 
 
-def _known(name: str) -> Callable[[Path, TrainConfig], AbstractContextManager[Track]]:
+def _find_tracker(name: str) -> Callable[[Path, TrainConfig], AbstractContextManager[Track]]:
     if name not in _TRACKERS:
-        raise InputError(f"{name!r} is not known; numbers go to {' or '.join(_TRACKERS)}")
+        raise InputError(f"unknown tracker {name!r}; expected {' or '.join(_TRACKERS)}")
     return _TRACKERS[name]
 
 
 @contextmanager
 def _tensorboard(out: Path, config: TrainConfig) -> Iterator[Track]:
-    """In `out/tensorboard`; a run that goes on writes a further file there."""
+    """Log to `out/tensorboard`; a resumed run adds a file."""
     try:
         board: Any = import_module("torch.utils.tensorboard")
     except ImportError:
-        raise _missing("tensorboard") from None
+        raise _missing_package("tensorboard") from None
     writer = board.SummaryWriter(str(out / "tensorboard"))
 
     def track(row: Mapping[str, float]) -> None:
-        for name, value in _values(row, config).items():
+        for name, value in _select_values(row, config).items():
             writer.add_scalar(name, value, int(row["step"]))
         writer.flush()
 
@@ -225,12 +222,11 @@ def _tensorboard(out: Path, config: TrainConfig) -> Iterator[Track]:
 
 @contextmanager
 def _wandb(out: Path, config: TrainConfig) -> Iterator[Track]:
-    """As W&B's environment says: with `WANDB_MODE=offline`, in `out/wandb` alone. A run that goes
-    on is the same one there."""
+    """Log to W&B, configured by its environment variables. A resumed run continues there."""
     try:
         import wandb
     except ImportError:
-        raise _missing("wandb") from None
+        raise _missing_package("wandb") from None
     out.mkdir(parents=True, exist_ok=True)
     run = wandb.init(
         project="glassrank",
@@ -241,7 +237,7 @@ def _wandb(out: Path, config: TrainConfig) -> Iterator[Track]:
         config=to_plain(config),
     )
     try:
-        yield lambda row: run.log(_values(row, config), step=int(row["step"]))
+        yield lambda row: run.log(_select_values(row, config), step=int(row["step"]))
     finally:
         run.finish()
 
@@ -249,13 +245,13 @@ def _wandb(out: Path, config: TrainConfig) -> Iterator[Track]:
 _TRACKERS = {"tensorboard": _tensorboard, "wandb": _wandb}
 
 
-def _values(row: Mapping[str, float], config: TrainConfig) -> dict[str, float]:
-    """All but the step, the measure under its name."""
+def _select_values(row: Mapping[str, float], config: TrainConfig) -> dict[str, float]:
+    """All values but the step, with the measure's name."""
     names = {"value": config.validation.measure}
     return {names.get(name, name): value for name, value in row.items() if name != "step"}
 
 
-def _missing(package: str) -> InputError:
+def _missing_package(package: str) -> InputError:
     return InputError(
         f"--log {package} needs the package {package}; install it: pip install 'glassrank[train]'"
     )

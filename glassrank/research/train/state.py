@@ -1,4 +1,4 @@
-"""A training run's state on disk, as tensors and JSON: a run that was killed goes on from here."""
+"""Save and load the state of a training run, to resume it."""
 
 import json
 import math
@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 
 from glassrank.errors import InputError, wrap_file_errors
 from glassrank.models.io.weight_files import check_finite, write_tensors
-from glassrank.research.train.config_files import check_same
+from glassrank.research.train.config_files import check_same_settings
 from glassrank.settings import from_plain
 from glassrank.storage.atomic_folders import (
     ChecksummedFiles,
@@ -26,14 +26,14 @@ from glassrank.storage.checksummed_json import parse_json
 
 @dataclass
 class RunProgress:
-    """Where a run stands."""
+    """Progress of a run."""
 
     step: int = 0
     best: float = -1.0
     best_step: int = 0
     best_depth: int = 0
     without_gain: int = 0
-    """Validations since the best one."""
+    """Number of validations since the best."""
     rate_factor: float = 1.0
     plateau: int = 0
     finished: bool = False
@@ -52,7 +52,7 @@ def save_state(
     progress: RunProgress,
     settings: dict[str, Any],
 ) -> None:
-    """There is always one whole state. `settings` says what the run depends on."""
+    """Replace the saved state atomically. `settings` are those that the steps depend on."""
     tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
     for name, optimizer in optimizers.items():
         for number, values in optimizer.state_dict()["state"].items():
@@ -61,7 +61,7 @@ def save_state(
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     with write_checksummed_folder(folder, _KIND, (_TENSORS, _PROGRESS)) as part:
         write_tensors(plain, part / _TENSORS)
-        done = _finite(asdict(progress))
+        done = _replace_nan(asdict(progress))
         best = -1.0 if done["best"] is None else done["best"]
         stored = {"settings": settings, "progress": {**done, "best": best}}
         (part / _PROGRESS).write_text(json.dumps(stored), "utf-8")
@@ -73,16 +73,16 @@ def load_state(
     optimizers: dict[str, Optimizer],
     settings: dict[str, Any],
 ) -> RunProgress | None:
-    """None if there is nothing to go on from. A state of other settings is refused."""
-    remedy = f"to begin again, remove {folder}, or choose another out"
+    """Load a state; None if there is none. Raise an error if its settings differ."""
+    remedy = f"to start again, remove {folder} or set another out"
 
     def load_files(files: ChecksummedFiles) -> RunProgress:
-        with wrap_file_errors(files.path, "it does not hold a state to go on from"):
+        with wrap_file_errors(files.path, "it has no usable training state"):
             stored = parse_json(files.read(_PROGRESS, _MOST_TEXT))
-            check_same(stored["settings"], settings, str(files.path), remedy)
+            check_same_settings(stored["settings"], settings, str(files.path), remedy)
             tensors = load(files.read(_TENSORS, _MOST_BYTES))
             check_finite(tensors)
-            _fill(model, optimizers, tensors)
+            _restore(model, optimizers, tensors)
             return from_plain(RunProgress, stored["progress"], "progress")
 
     try:
@@ -91,36 +91,38 @@ def load_state(
         return None
 
 
-def _fill(model: nn.Module, optimizers: dict[str, Optimizer], tensors: dict[str, Tensor]) -> None:
-    model.load_state_dict(_under(tensors, "model."))
+def _restore(
+    model: nn.Module, optimizers: dict[str, Optimizer], tensors: dict[str, Tensor]
+) -> None:
+    model.load_state_dict(_strip_prefix(tensors, "model."))
     for name, optimizer in optimizers.items():
         shapes = [p.shape for group in optimizer.param_groups for p in group["params"]]
         state: dict[int, dict[str, Tensor]] = {}
-        for key, tensor in _under(tensors, f"{name}.").items():
+        for key, tensor in _strip_prefix(tensors, f"{name}.").items():
             number, value = key.split(".", 1)
             if tensor.dim() and tensor.shape != shapes[int(number)]:
-                raise InputError(f"{key[:100]} does not belong to the model")
+                raise InputError(f"{key[:100]} does not fit the model")
             state.setdefault(int(number), {})[value] = tensor
         groups = optimizer.state_dict()["param_groups"]
         optimizer.load_state_dict({"state": state, "param_groups": groups})
-        _plain_steps(optimizer)
+        _restore_step_counts(optimizer)
 
 
-def _finite(value: Any) -> Any:
-    """JSON has no word for a loss that is no number."""
+def _replace_nan(value: Any) -> Any:
+    """Replace NaN and infinity by None: JSON has neither."""
     if isinstance(value, dict):
-        return {name: _finite(item) for name, item in value.items()}
+        return {name: _replace_nan(item) for name, item in value.items()}
     if isinstance(value, list):
-        return [_finite(item) for item in value]
+        return [_replace_nan(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+def _strip_prefix(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
     return {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
 
 
-def _plain_steps(optimizer: Optimizer) -> None:
-    """SparseAdam counts its steps in a Python number, which was kept as a tensor."""
+def _restore_step_counts(optimizer: Optimizer) -> None:
+    """SparseAdam counts steps in an int, which was saved as a tensor."""
     if isinstance(optimizer, torch.optim.SparseAdam):
         for values in optimizer.state.values():
             values["step"] = int(values["step"])

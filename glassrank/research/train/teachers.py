@@ -1,4 +1,4 @@
-"""Teacher scores of candidates: what a larger model thinks of every pair that may be trained on."""
+"""Teachers for distillation: scores of all candidates by larger models."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,22 +8,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.backends.gpu import get_device
-from glassrank.research.train.gather import GatheredSplit
 from glassrank.research.train.prepared import Split
+from glassrank.research.train.training_texts import TextSplit
 from glassrank.storage.ragged_arrays import Ragged
 from glassrank.text.vector_training import load_sentence_transformer
 
 
 class Teacher(Protocol):
-    """Whose scores a model learns from."""
+    """Scores candidates for distillation."""
 
-    def scores(self, split: GatheredSplit) -> NDArray[np.float32]:
-        """Beside `split.docs.values`."""
+    def scores(self, split: TextSplit) -> NDArray[np.float32]:
+        """One score for each of `split.docs.values`."""
         ...
 
 
-def find_teacher(folder: Path, docs: Sequence[Sequence[str]], device: str) -> Teacher:
-    """A trained model of ours, whatever it is, a cross-encoder, or a sentence transformer."""
+def load_teacher(folder: Path, docs: Sequence[Sequence[str]], device: str) -> Teacher:
+    """A checkpoint, a cross-encoder or a sentence transformer."""
     from glassrank.models.transformers_folders import is_cross_encoder
 
     ours = (folder / "weights.safetensors").exists() or (folder / "checksums.json").exists()
@@ -33,25 +33,25 @@ def find_teacher(folder: Path, docs: Sequence[Sequence[str]], device: str) -> Te
 
 
 class MeanTeacher:
-    """Several: the weighted mean of their scores, each of mean 0 and deviation 1 among a query's
-    candidates, since a cosine and a logit know nothing of each other's scale."""
+    """The weighted mean of several teachers' scores, each standardized over a query's candidates:
+    cosines and logits have different scales."""
 
     def __init__(self, teachers: Sequence[tuple[Teacher, float]]) -> None:
         self._teachers = teachers
 
-    def scores(self, split: GatheredSplit) -> NDArray[np.float32]:
-        """The weighted mean of standardised scores."""
+    def scores(self, split: TextSplit) -> NDArray[np.float32]:
+        """The weighted mean of standardized scores."""
         lengths, owner = np.diff(split.docs.offsets), split.docs.row_ids
         total = np.zeros(len(owner), np.float64)
         for teacher, weight in self._teachers:
-            total += weight * _standardized(teacher.scores(split), owner, lengths)
+            total += weight * _standardize(teacher.scores(split), owner, lengths)
         return (total / sum(weight for _, weight in self._teachers)).astype(np.float32)
 
 
-def _standardized(
+def _standardize(
     scores: NDArray[np.float32], owner: NDArray[np.int64], lengths: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """Within each query's own candidates."""
+    """Standardize within each query."""
     count = np.maximum(lengths, 1)
     centred = scores - (np.bincount(owner, scores, len(lengths)) / count)[owner]
     deviation = np.sqrt(np.bincount(owner, centred**2, len(lengths)) / count)
@@ -60,7 +60,7 @@ def _standardized(
 
 
 class ModelTeacher:
-    """A trained ranker: a BERT or MORES, say, that a small model learns from."""
+    """A checkpoint, for example of BERT or MORES."""
 
     def __init__(self, folder: Path, docs: Sequence[Sequence[str]], device: str) -> None:
         from glassrank.models.io.load import load_model
@@ -76,8 +76,8 @@ class ModelTeacher:
             self._ids(docs, saved.usage.doc_length), saved.usage.doc_length, self._device
         )
 
-    def scores(self, split: GatheredSplit) -> NDArray[np.float32]:
-        """By a model of ours."""
+    def scores(self, split: TextSplit) -> NDArray[np.float32]:
+        """Scores of the checkpoint."""
         from glassrank.research.train.batches import SplitTensors
         from glassrank.research.train.validate import score_candidates
 
@@ -95,7 +95,7 @@ class ModelTeacher:
 
 
 class SentenceTeacher:
-    """A sentence transformer: the cosine of query and document, both encoded once."""
+    """A sentence transformer: cosines of query and document vectors."""
 
     def __init__(self, path: str, docs: Sequence[Sequence[str]]) -> None:
         self._model: Any = load_sentence_transformer(path)
@@ -106,8 +106,8 @@ class SentenceTeacher:
         vectors = self._model.encode(joined, normalize_embeddings=True, batch_size=256)
         return np.asarray(vectors, np.float32)
 
-    def scores(self, split: GatheredSplit) -> NDArray[np.float32]:
-        """Cosines of a sentence encoder."""
+    def scores(self, split: TextSplit) -> NDArray[np.float32]:
+        """Cosines."""
         encoded = self._encode(split.queries)
         docs = split.docs
         owner = docs.row_ids

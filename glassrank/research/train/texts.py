@@ -1,5 +1,4 @@
-"""A run's texts as its model reads them: by the encoder, where the model has one already, documents
-in the passages that the trained model will divide them into, and texts of words kept on disk."""
+"""Texts of a run as its model reads them: tokenizers, passages, and split texts on disk."""
 
 import os
 import tempfile
@@ -16,25 +15,24 @@ from glassrank.errors import InputError
 from glassrank.models.doc_reader import PassageReader
 from glassrank.models.model import SubwordText
 from glassrank.models.pretrained import read_pretrained
-from glassrank.research.train.build import start_model
+from glassrank.research.train.build import load_start_model
 from glassrank.research.train.config import TrainConfig
-from glassrank.research.train.config_files import family_of
-from glassrank.research.train.prepared import DividedDocs
+from glassrank.research.train.config_files import find_model_class
+from glassrank.research.train.prepared import DocPassages
 from glassrank.settings import from_plain
 from glassrank.text.encoder import TextEncoder, Vocabulary, WordEncoder
 from glassrank.types import Doc
 
 _SEPARATOR = "\n"
-"""No word has white space in it: that is where texts were split."""
-_AT_ONCE = 1 << 22
+"""Words have no white space."""
+_BLOCK_BYTES = 1 << 22
 
 
-class WordTexts(Sequence[list[str]]):
-    """A list of lists of words that can be read again and again; it grows at its end. It is on
-    disk, where a word takes its letters, and in memory a text takes eight bytes: a list of lists
-    has an object for each word.
+class TextsOnDisk(Sequence[list[str]]):
+    """A list of split texts on disk: eight bytes of memory for each text, where a list of lists has
+    an object for each word.
 
-    >>> texts = WordTexts()
+    >>> texts = TextsOnDisk()
     >>> texts.append(["red", "cat"])
     >>> texts.append([])
     >>> texts[0], list(texts)
@@ -49,12 +47,12 @@ class WordTexts(Sequence[list[str]]):
         self._waiting_bytes = 0
 
     def append(self, words: Sequence[str]) -> None:
-        """One text more."""
+        """Add a text."""
         text = _SEPARATOR.join(words).encode("utf-8", "surrogatepass")
         self._waiting.append(text)
         self._waiting_bytes += len(text)
         self._ends.append(self._ends[-1] + len(text))
-        if self._waiting_bytes > _AT_ONCE:
+        if self._waiting_bytes > _BLOCK_BYTES:
             self._write()
 
     def _write(self) -> None:
@@ -78,50 +76,51 @@ class WordTexts(Sequence[list[str]]):
         if self._waiting:
             self._write()
         start, end = self._ends[number], self._ends[number + 1]
-        return _words(os.pread(self._file.fileno(), end - start, start))
+        return _decode_words(os.pread(self._file.fileno(), end - start, start))
 
     def __iter__(self) -> Iterator[list[str]]:
         if self._waiting:
             self._write()
         number = 0
-        while number < len(self):  # a block at a time: a read for each would take longer than it
+        while number < len(self):  # in blocks: one read for each text would be slow
             start, first = self._ends[number], number
-            while number < len(self) and self._ends[number + 1] - start <= _AT_ONCE:
+            while number < len(self) and self._ends[number + 1] - start <= _BLOCK_BYTES:
                 number += 1
             number = max(number, first + 1)
             block = os.pread(self._file.fileno(), self._ends[number] - start, start)
             for i in range(first, number):
-                yield _words(block[self._ends[i] - start : self._ends[i + 1] - start])
+                yield _decode_words(block[self._ends[i] - start : self._ends[i + 1] - start])
 
 
-def _words(text: bytes) -> list[str]:
+def _decode_words(text: bytes) -> list[str]:
     return text.decode("utf-8", "surrogatepass").split(_SEPARATOR) if text else []
 
 
 Splitter = Callable[[str], list[str]]
 
 
-def splitters(config: TrainConfig, base: Path) -> tuple[Splitter, Splitter]:
-    """How queries and documents are split, and cut. What reads pieces of words and has no limit in
-    words gets texts as they are, apart from white space, which means nothing to it. A model that
-    was trained before keeps its own limits."""
+def make_splitters(config: TrainConfig, base: Path) -> tuple[Splitter, Splitter]:
+    """Functions that split and cut queries and documents. Models on subwords without a limit in
+    words get texts split at white space. A checkpoint keeps its own limits."""
     from glassrank.text import split_words
 
     lengths = config.query_length, config.doc_length
     text = subword_text(config, base)
     if text is None:
-        query, doc = (partial(_cut, word_splitter(config), length) for length in lengths)
+        query, doc = (partial(_split_and_cut, word_splitter(config), length) for length in lengths)
         return query, doc
-    # A word is one piece at least, so pieces to fill the length are never missing.
+    # A word is at least one subword, so this many words always fill the length.
     query, doc = (
-        partial(_cut, str.split, length) if words is None else partial(_cut, split_words, words)
+        partial(_split_and_cut, str.split, length)
+        if words is None
+        else partial(_split_and_cut, split_words, words)
         for words, length in zip((text.query_words, text.doc_words), lengths, strict=True)
     )
     return query, doc
 
 
 def word_splitter(config: TrainConfig) -> Splitter:
-    """All words, or those that are left without stop words."""
+    """Split into words, without stop words if the config says so."""
     from glassrank.text import split_words
     from glassrank.text.english import remove_function_words
 
@@ -130,50 +129,48 @@ def word_splitter(config: TrainConfig) -> Splitter:
     return lambda text: remove_function_words(split_words(text))
 
 
-def _cut(split: Splitter, longest: int, text: str) -> list[str]:
+def _split_and_cut(split: Splitter, longest: int, text: str) -> list[str]:
     return split(text)[:longest]
 
 
-def trained_encoder(config: TrainConfig, base: Path) -> tuple[list[str], TextEncoder] | None:
-    """Words or pieces that a model knows already, and what reads them; None where the texts
-    themselves say."""
+def load_tokenizer(config: TrainConfig, base: Path) -> tuple[list[str], TextEncoder] | None:
+    """The vocabulary and tokenizer of a pretrained model; None if the texts make the vocabulary."""
     from glassrank.models.text_batches import make_text_encoder
     from glassrank.text.encoder import WordPieceEncoder
 
     if config.start.model is not None:
-        saved = start_model(config, base)
+        saved = load_start_model(config, base)
         return saved.vocabulary, make_text_encoder(saved, unseen=False)
-    if not family_of(config).info.uses_subwords:
+    if not find_model_class(config).info.uses_subwords:
         return None
     if config.start.bert is None:
         raise InputError(
-            f"a {config.model} reads pieces of words: say whose, with start.bert or start.model"
+            f"a {config.model} reads subwords: name their source with start.bert or start.model"
         )
     bert = read_pretrained(config.start.bert, base)
     return bert.vocabulary, WordPieceEncoder(bert.vocabulary, bert.lowercase)
 
 
 def subword_text(config: TrainConfig, base: Path) -> SubwordText | None:
-    """What a model over pieces reads; one that was trained before keeps its own limits. None of a
-    model over words."""
-    family = family_of(config)
+    """What a model on subwords reads, by its checkpoint if it has one. None for models on words."""
+    family = find_model_class(config)
     if not family.info.uses_subwords:
         return None
     settings: Any = (
         from_plain(family.info.config_type, config.config, "config")
         if config.start.model is None
-        else start_model(config, base).model.config
+        else load_start_model(config, base).model.config
     )
     text: SubwordText = settings.text
     return text
 
 
-class Divider:
-    """Documents to the texts of their passages, which follow one another."""
+class PassageDivider:
+    """Divides documents into the texts of their passages."""
 
     def __init__(self, config: TrainConfig, base: Path) -> None:
-        known, pieces = trained_encoder(config, base), subword_text(config, base)
-        # A word takes one place, whatever its number will be.
+        known, pieces = load_tokenizer(config, base), subword_text(config, base)
+        # Word ids are not known yet; each word takes one position.
         words = WordEncoder(Vocabulary([]), remove_stop_words=config.remove_stop_words)
         self._reader = PassageReader(
             words if known is None else known[1],
@@ -185,15 +182,15 @@ class Divider:
         self._offsets = [0]
 
     def __len__(self) -> int:
-        """Documents so far."""
+        """Number of documents so far."""
         return len(self._offsets) - 1
 
     def add(self, doc: Doc) -> list[str]:
-        """One document more: its texts."""
+        """Add a document, and return its texts."""
         texts = self._reader.read([doc])[0].all().texts
         self._offsets.append(self._offsets[-1] + len(texts))
         return texts
 
-    def passages(self) -> DividedDocs:
-        """Which texts are whose, once no document is to come."""
-        return DividedDocs(np.array(self._offsets, np.int64), self._how.best, self._how.first)
+    def passages(self) -> DocPassages:
+        """The passages of all documents added."""
+        return DocPassages(np.array(self._offsets, np.int64), self._how.best, self._how.first)

@@ -1,9 +1,8 @@
-"""How well a model re-ranks dev queries, to which depth it should, and how its scores become
-probabilities of relevance there."""
+"""Validation on dev queries: quality by re-ranking depth, the best depth, and calibration."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -21,32 +20,28 @@ from glassrank.models.calibration import (
 from glassrank.models.io.model_folder import Usage
 from glassrank.research.train.batches import SplitTensors
 from glassrank.research.train.prepared import Split
-from glassrank.research.train.step import look_up, pair_scores, rounding
+from glassrank.research.train.step import autocast, look_up, score_pairs
 from glassrank.types import Qrels, Run
 
-if TYPE_CHECKING:
-    from glassrank.research.evaluate import DepthCurve
-
-
-_PAIRS_AT_ONCE, _OF_WORDS = 512, 200
-"""Pairs, with documents of so many words; attention takes memory with the square of them."""
+_BATCH_PAIRS, _BATCH_LENGTH = 512, 200
+"""Pairs in a batch for documents of this length; the memory of attention grows with its square."""
 _SHALLOWEST = 5
-"""Of the depths at which the TK authors' code compares steps."""
+"""The smallest depth at which the TK authors' code compares steps."""
 
 
 @dataclass(frozen=True)
 class Validation:
-    """A measure on dev queries when re-ranking to the best depth, and beside it the first stage."""
+    """A measure on dev queries at the best depth, and of the first stage."""
 
     value: float
     depth: int
     at_all: float
-    """When every candidate is re-ranked."""
+    """With all candidates re-ranked."""
     first_stage: float
     compared: float = 0.0
-    """What steps of a run are compared by: see `ValidationConfig.depth`."""
+    """The value by which steps are compared: see `ValidationConfig.depth`."""
     test: float | None = None
-    """On test queries at that depth."""
+    """On test queries, at that depth."""
     test_first_stage: float | None = None
 
 
@@ -54,43 +49,42 @@ class Validation:
 def score_candidates(
     model: Ranker, data: SplitTensors, queries: NDArray[np.int64], precision: str = "float32"
 ) -> NDArray[np.float32]:
-    """Scores of all candidates of these queries, in their order; documents go by length. Those that
-    are divided have the scores of their best passages."""
+    """Scores of all candidates of these queries, in their order, aggregated over passages."""
     split = data.split
     owner = split.docs.row_ids
     places = np.flatnonzero(np.isin(owner, queries))
     texts, candidates = split.docs.values[places].astype(np.int64), np.arange(len(places))
     if split.passages is not None:
-        texts, candidates = split.passages.all_of(texts)
-    # Like lengths together: little padding. Stable, so that results do not depend on the batch.
+        texts, candidates = split.passages.expand(texts)
+    # Sorted by length: little padding. Stable, so that results do not depend on the batch.
     order = np.argsort(data.docs.lengths[texts], kind="stable")
     scores = np.zeros(len(texts), np.float32)
     was_training = model.training
     model.eval()
-    at_once = _pairs_at_once(int(data.docs.lengths.max(initial=0)))
+    at_once = _choose_batch_size(int(data.docs.lengths.max(initial=0)))
     for start in range(0, len(order), at_once):
         part = order[start : start + at_once]
         at = places[candidates[part]]
         needed, which = np.unique(owner[at], return_inverse=True)
-        with rounding(precision, data.first_stage.device):
+        with autocast(precision, data.first_stage.device):
             query = model.encode_query(data.queries.batch(needed))  # each query once
         doc = look_up(model, data.docs.batch(texts[part]))
         device = data.first_stage.device
         first_stage = data.first_stage[torch.from_numpy(at).to(device)]
         each = query.rows(torch.from_numpy(which).to(device))
-        scored = pair_scores(model, each, doc, first_stage, precision)
+        scored = score_pairs(model, each, doc, first_stage, precision)
         scores[part] = scored.float().cpu().numpy()
     model.train(was_training)
     if split.passages is None:
         return scores
     weight = model.first_stage_weight
     shares = split.first_stage[places] * np.float32(0 if weight is None else weight.item())
-    return split.passages.scores(scores, candidates, shares)
+    return split.passages.aggregate(scores, candidates, shares)
 
 
-def _pairs_at_once(longest_doc: int) -> int:
-    share = min(1.0, (_OF_WORDS / max(1, longest_doc)) ** 2)
-    return max(1, int(_PAIRS_AT_ONCE * share))
+def _choose_batch_size(longest_doc: int) -> int:
+    share = min(1.0, (_BATCH_LENGTH / max(1, longest_doc)) ** 2)
+    return max(1, int(_BATCH_PAIRS * share))
 
 
 def validate(
@@ -101,7 +95,7 @@ def validate(
     precision: str = "float32",
     compared_at: Literal["all", "best"] = "all",
 ) -> Validation:
-    """Scores once, then looks at every depth."""
+    """Score once, evaluate at every depth."""
     by_depth, first_stage = quality_by_depth(model, data, measure, most_queries, precision)
     depth = best_depth(by_depth)
     at_all = by_depth[max(by_depth)]
@@ -111,7 +105,7 @@ def validate(
 
 
 def best_depth(by_depth: Mapping[int, float]) -> int:
-    """The smallest of the best."""
+    """The smallest depth with the best value."""
     return max(by_depth, key=lambda depth: (by_depth[depth], -depth))
 
 
@@ -122,7 +116,7 @@ def quality_by_depth(
     most_queries: int | None = None,
     precision: str = "float32",
 ) -> tuple[dict[int, float], float]:
-    """The measure at every re-ranking depth, and the first stage's alone."""
+    """The measure at every depth, and of the first stage."""
     queries = np.arange(len(data.split.queries))[:most_queries]
     scores = score_candidates(model, data, queries, precision)
     return measure_by_depth(data.split, queries, scores, measure)
@@ -131,26 +125,21 @@ def quality_by_depth(
 def measure_by_depth(
     split: Split, queries: NDArray[np.int64], scores: NDArray[np.floating], measure: str
 ) -> tuple[dict[int, float], float]:
-    """The same of scores that are there already, in the order of `score_candidates`."""
-    curve, first_stage = _curve(split, queries, scores, measure)
+    """The same for given scores, in the order of `score_candidates`."""
+    from glassrank.research.evaluate import evaluate, evaluate_at_depths
+
+    first_run, second_run, qrels = make_runs(split, queries, scores)
+    deepest = max(int(split.ranks.max(initial=1)), 1)
+    depths = range(1, deepest + 1)
+    curve = evaluate_at_depths(first_run, second_run, qrels, [measure], depths)[measure]
+    first_stage = evaluate(first_run, qrels, [measure]).mean[measure]
     return dict(zip(curve.depths.tolist(), curve.mean.tolist(), strict=True)), first_stage
 
 
-def _curve(
-    split: Split, queries: NDArray[np.int64], scores: NDArray[np.floating], measure: str
-) -> tuple["DepthCurve", float]:
-    from glassrank.research.evaluate import evaluate, evaluate_at_depths
-
-    first_run, second_run, qrels = both_runs(split, queries, scores)
-    deepest = max(int(split.ranks.max(initial=1)), 1)
-    curves = evaluate_at_depths(first_run, second_run, qrels, [measure], range(1, deepest + 1))
-    return curves[measure], evaluate(first_run, qrels, [measure]).mean[measure]
-
-
-def both_runs(
+def make_runs(
     split: Split, queries: NDArray[np.int64], scores: NDArray[np.floating]
 ) -> tuple[Run, Run, Qrels]:
-    """The first stage's order and these scores' of what the first stage found, and judgments."""
+    """Runs of the first stage and of these scores over what it found, and the judgments."""
     first, second = [], []
     qrels: Qrels = {}
     at = 0
@@ -158,9 +147,7 @@ def both_runs(
         begin, end = split.docs.offsets[query : query + 2]
         mine = scores[at : at + end - begin]
         at += end - begin
-        retrieved = (
-            split.ranks[begin:end] > 0
-        )  # judged documents that the first stage missed stay out
+        retrieved = split.ranks[begin:end] > 0  # without judged documents that it missed
         docs = [str(doc) for doc in split.docs.values[begin:end].tolist()]
         listed = [doc for doc, here in zip(docs, retrieved.tolist(), strict=True) if here]
         first.append((str(query), listed, -split.ranks[begin:end][retrieved].astype(float)))
@@ -175,18 +162,17 @@ def both_runs(
 _MOST_QUERIES = 1000
 
 
-def with_calibration(
+def add_calibration(
     usage: Usage, model: Ranker, dev: SplitTensors, precision: str = "float32"
 ) -> tuple[Usage, str]:
-    """How the model is used, with its calibration, fitted on every other dev query; and a paragraph
-    for its card with its quality on those between, empty where dev queries are too few, or scores
-    do not tell what is relevant."""
+    """Fit a calibration on every other dev query. Returns the usage with it, and a paragraph for
+    the model card with its quality on the other queries; empty if it cannot be fitted."""
     queries = np.arange(len(dev.split.queries))[:_MOST_QUERIES]
     scores = score_candidates(model, dev, queries, precision).astype(np.float64)
     weight = model.first_stage_weight
     if weight is not None:
         scores -= weight.item() * dev.first_stage.cpu().numpy()[: len(scores)].astype(np.float64)
-    lists = judged(dev, queries, scores)
+    lists = collect_judged_scores(dev, queries, scores)
     if len(lists) < 2:
         return usage, ""
     fitted_on, measured_on = concatenate(lists[::2]), concatenate(lists[1::2])
@@ -194,13 +180,13 @@ def with_calibration(
     if calibration is None:
         return usage, ""
     measured = measure_quality(calibration.probabilities(measured_on.scores), measured_on)
-    return replace(usage, calibration=calibration), card_paragraph(measured, len(lists) // 2)
+    return replace(usage, calibration=calibration), describe_calibration(measured, len(lists) // 2)
 
 
-def judged(
+def collect_judged_scores(
     dev: SplitTensors, queries: NDArray[np.int64], scores: NDArray[np.float64]
 ) -> list[JudgedScores]:
-    """What the first stage lists, for each query. What nobody judged counts as not relevant."""
+    """Scores of each query's retrieved documents; unjudged ones count as not relevant."""
     split = dev.split
     lists = []
     for query in queries.tolist():
@@ -214,11 +200,11 @@ def judged(
     return lists
 
 
-def card_paragraph(measured: Quality, queries: int) -> str:
-    """What a model's card says of its probabilities."""
+def describe_calibration(measured: Quality, queries: int) -> str:
+    """The paragraph for the model card."""
     return (
         "\n## Probabilities\n\nFitted on every other dev query, measured on the first ten and the "
         f"first hundred candidates of the {queries:,} between: Brier score {measured.brier:.4f}, "
         f"{measured.brier_of_mean:.4f} of their mean; calibration error {measured.error:.4f}. "
-        "What nobody judged counts as not relevant, so that true probabilities are rather higher.\n"
+        "Unjudged documents count as not relevant, so true probabilities are rather higher.\n"
     )

@@ -1,4 +1,4 @@
-"""Groups of points against an obvious version, the elbow, names, and ranks of clusters."""
+"""Groups of points against an obvious version, the find_elbow, names, and ranks of clusters."""
 
 from itertools import combinations
 
@@ -12,12 +12,12 @@ from glassrank.research.evaluate.clusters import (
     Cluster,
     RankedQuery,
     candidate_ks,
-    elbow,
+    compute_inertias,
+    find_elbow,
     first_relevant_ranks,
-    inertias,
     k_means,
+    label_clusters,
     make_clusters,
-    telling_terms,
 )
 from glassrank.research.evaluate.measures import Floats
 from glassrank.types import Run
@@ -99,20 +99,20 @@ def test_points_that_come_many_times_make_no_empty_groups(seed: int, k: int) -> 
 
 @pytest.mark.parametrize("k", [0, 7])
 def test_as_many_groups_as_points_at_most(k: int) -> None:
-    with pytest.raises(InputError, match="1 to 6 groups"):
+    with pytest.raises(InputError, match="k must be 1 to 6"):
         k_means(np.eye(6), k)
 
 
 def test_the_elbow_is_at_the_number_of_groups_there_are() -> None:
     points = blobs(centers=7, each=30)
     ks = candidate_ks(len(points))
-    assert elbow(ks, inertias(points, ks)) == 7
+    assert find_elbow(ks, compute_inertias(points, ks)) == 7
 
 
 def test_without_a_curve_there_is_no_elbow() -> None:
     assert candidate_ks(4) == [1]
-    assert elbow([1], [3.0]) == 1
-    assert elbow([1, 2, 3], [0.0, 0.0, 0.0]) == 1
+    assert find_elbow([1], [3.0]) == 1
+    assert find_elbow([1, 2, 3], [0.0, 0.0, 0.0]) == 1
 
 
 @given(st.integers(1, 100_000))
@@ -124,33 +124,33 @@ def test_numbers_of_groups_rise_and_leave_points_for_each(points: int) -> None:
 
 def test_words_that_all_groups_have_tell_nothing() -> None:
     texts = ["insurance for cars", "insurance of cars", "insurance for homes", "insurance of homes"]
-    assert telling_terms(texts, [0, 0, 1, 1]) == [("cars",), ("homes",)]
+    assert label_clusters(texts, [0, 0, 1, 1]) == [("cars",), ("homes",)]
 
 
 def test_words_stand_in_the_order_of_the_queries() -> None:
     texts = ["how long is a day ?", "how long is an hour ?", "what rusts", "who bends"]
-    assert telling_terms(texts, [0, 0, 1, 1])[0] == ("long",)
+    assert label_clusters(texts, [0, 0, 1, 1])[0] == ("long",)
     texts = ["bake dark bread", "bake white bread", "what rusts", "who bends"]
-    assert telling_terms(texts, [0, 0, 1, 1])[0] == ("bake", "bread")
+    assert label_clusters(texts, [0, 0, 1, 1])[0] == ("bake", "bread")
 
 
 def test_function_words_name_a_group_only_where_there_is_nothing_else() -> None:
     texts = ["when is the day", "when is a feast", "who are you", "who am i"]
-    assert telling_terms(texts, [0, 0, 1, 1]) == [("day", "feast"), ("who",)]
+    assert label_clusters(texts, [0, 0, 1, 1]) == [("day", "feast"), ("who",)]
 
 
 def test_characters_of_web_pages_are_no_words() -> None:
     texts = ["salt &amp; pepper", "&lt;b&gt; salt &amp; oil", "x", "y"]
-    assert telling_terms(texts, [0, 0, 1, 1])[0] == ("salt",)
+    assert label_clusters(texts, [0, 0, 1, 1])[0] == ("salt",)
 
 
 def test_texts_with_nothing_in_common_are_named_by_what_each_has() -> None:
-    assert telling_terms(["red cats", "blue fish"], [0, 1]) == [("red", "cats"), ("blue", "fish")]
+    assert label_clusters(["red cats", "blue fish"], [0, 1]) == [("red", "cats"), ("blue", "fish")]
 
 
 def test_texts_without_words_have_no_name() -> None:
-    assert telling_terms(["?", "!"], [0, 1]) == [(), ()]
-    assert Cluster((), (RankedQuery("q", "?", 1, 1),)).name == "(no telling words)"
+    assert label_clusters(["?", "!"], [0, 1]) == [(), ()]
+    assert Cluster((), (RankedQuery("q", "?", 1, 1),)).name == "(no distinctive words)"
 
 
 def test_the_first_relevant_rank_is_by_score_and_grade() -> None:

@@ -104,7 +104,7 @@ def test_an_empty_first_stage_is_a_flat_curve() -> None:
 
 def test_depths_are_counted_from_one() -> None:
     run = Run.from_dict({"q": {"a": 1.0}})
-    with pytest.raises(InputError, match="depths must be whole numbers from 1 up"):
+    with pytest.raises(InputError, match="depths must be positive integers"):
         evaluate_at_depths(run, run, {"q": {"a": 1}}, ["RR"], [0, 1])
 
 

@@ -7,7 +7,7 @@ import pytest
 from glassrank.errors import InputError
 from glassrank.index import BM25, QL, RM3, Index
 from glassrank.research.evaluate import evaluate
-from glassrank.research.evaluate.tune import best, candidates, on_the_edge, tune
+from glassrank.research.evaluate.tune import find_best, find_edge_parameters, make_grid, tune
 from glassrank.types import Doc, Qrels, Query
 
 QUERIES = [Query("q1", "cat"), Query("q2", "dog")]
@@ -29,7 +29,7 @@ def index(tmp_path: Path) -> Index:
 def test_the_best_method_is_at_least_as_good_as_the_given_one(index: Index) -> None:
     trials = list(tune(index, QUERIES, QRELS, "bm25", "RR@10"))
     assert trials[0].method == BM25()
-    assert best(trials).value == 1.0 > trials[0].value
+    assert find_best(trials).value == 1.0 > trials[0].value
 
 
 def test_a_trial_has_the_value_that_evaluation_gives(index: Index) -> None:
@@ -39,22 +39,22 @@ def test_a_trial_has_the_value_that_evaluation_gives(index: Index) -> None:
 
 
 def test_feedback_is_tuned_over_its_base_as_it_is() -> None:
-    grid = candidates(RM3(QL(mu=77)))
+    grid = make_grid(RM3(QL(mu=77)))
     assert len(grid) == len(set(grid)) > 50
     assert all(isinstance(method, RM3) and method.base == QL(mu=77) for method in grid)
 
 
 def test_a_tie_goes_to_the_method_as_given(index: Index) -> None:
     trials = list(tune(index, [QUERIES[1]], QRELS, "bm25", "R@10"))
-    assert best(trials).method == BM25()
+    assert find_best(trials).method == BM25()
 
 
 def test_queries_without_judgments_are_an_error(index: Index) -> None:
-    with pytest.raises(InputError, match="none of the queries has a judgment"):
+    with pytest.raises(InputError, match="no query has a judgment"):
         next(tune(index, [Query("q9", "cat")], QRELS))
 
 
 def test_the_edge_of_the_grid_is_named() -> None:
-    assert on_the_edge(QL(mu=6000)) == ["mu"] and on_the_edge(QL(mu=500)) == []
-    assert on_the_edge(BM25(k1=4.0, b=0.0)) == ["k1"]
-    assert on_the_edge(RM3(BM25(), terms=40, docs=3, weight=0.5)) == ["terms", "docs"]
+    assert find_edge_parameters(QL(mu=6000)) == ["mu"] and find_edge_parameters(QL(mu=500)) == []
+    assert find_edge_parameters(BM25(k1=4.0, b=0.0)) == ["k1"]
+    assert find_edge_parameters(RM3(BM25(), terms=40, docs=3, weight=0.5)) == ["terms", "docs"]

@@ -20,11 +20,11 @@ from glassrank.research.papers.ensemble import Ensemble
 from glassrank.research.papers.knrm import KNRM, KNRMConfig
 from glassrank.research.papers.subword_table import SubwordTable
 from glassrank.research.train.config import TrainConfig, VectorsConfig
-from glassrank.research.train.gather import Gathered, GatheredSplit
 from glassrank.research.train.loop import train
-from glassrank.research.train.prepare import prepare, subword_arrays
+from glassrank.research.train.prepare import make_subword_arrays, prepare
 from glassrank.research.train.prepared import Ragged
 from glassrank.research.train.prepared_folders import load_prepared, save_prepared
+from glassrank.research.train.training_texts import TextSplit, TrainingTexts
 from glassrank.settings import from_plain
 from glassrank.text import Vocabulary
 from glassrank.text.encoder import UNKNOWN, SubwordVocabulary
@@ -41,7 +41,7 @@ def vectors_of(known: list[str], shortest: int = 3) -> SubwordVectors:
 
 
 def table_of(vectors: SubwordVectors, vocabulary: Vocabulary, trained: bool = True) -> SubwordTable:
-    table, subwords = subword_arrays(vectors, vocabulary, seed=1)
+    table, subwords = make_subword_arrays(vectors, vocabulary, seed=1)
     layout = (subwords.rows.offsets, subwords.rows.values, subwords.ngrams)
     return SubwordTable(torch.from_numpy(table), *map(torch.from_numpy, layout), trained=trained)
 
@@ -129,7 +129,7 @@ def test_save_then_load_is_the_identity(trained: bool, tmp_path: Path) -> None:
 def test_a_run_trains_n_grams_from_its_own_texts(tmp_path: Path) -> None:
     pytest.importorskip("gensim")
     docs = [["cats", "purr"], ["cat", "naps"], ["dogs", "bark"], ["dog", "naps"]] * 3
-    candidates = GatheredSplit(
+    candidates = TextSplit(
         queries=[["cats"], ["doggy"]],
         collection=np.zeros(2, np.int32),
         docs=Ragged.from_rows([np.arange(4), np.arange(4)], np.int32),
@@ -148,7 +148,7 @@ def test_a_run_trains_n_grams_from_its_own_texts(tmp_path: Path) -> None:
         "sampler": {"batch": 4},
     }
     config = from_plain(TrainConfig, plain)
-    made = prepare(config, Gathered(docs, candidates, candidates), tmp_path)
+    made = prepare(config, TrainingTexts(docs, candidates, candidates), tmp_path)
     save_prepared(tmp_path / "prepared", made)
     prepared = load_prepared(tmp_path / "prepared")
     assert prepared.vectors.shape == (len(prepared.words) + 50, 4)

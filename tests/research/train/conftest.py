@@ -11,4 +11,4 @@ def pictures() -> None:
 @pytest.fixture(autouse=True)
 def no_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if "pictures" not in request.fixturenames:
-        monkeypatch.setattr("glassrank.research.train.loop.draw_if_possible", lambda *_: None)
+        monkeypatch.setattr("glassrank.research.train.loop.try_to_draw", lambda *_: None)

@@ -25,11 +25,11 @@ def test_longer_documents_come_fewer_at_a_time(monkeypatch: pytest.MonkeyPatch) 
         return encode(words)
 
     monkeypatch.setattr(model, "doc_words", counted)
-    monkeypatch.setattr(module, "_PAIRS_AT_ONCE", 64)
+    monkeypatch.setattr(module, "_BATCH_PAIRS", 64)
     scores = []
     for usual_length, most in ((longest, 64), (longest / 2, 16), (longest * 2, 64)):
         sizes.clear()
-        monkeypatch.setattr(module, "_OF_WORDS", usual_length)
+        monkeypatch.setattr(module, "_BATCH_LENGTH", usual_length)
         scores.append(module.score_candidates(model, data, np.arange(30)))
         assert max(sizes) == most and sum(sizes) == 300
     np.testing.assert_allclose(scores[1], scores[0], rtol=1e-5, atol=1e-6)

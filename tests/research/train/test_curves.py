@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from glassrank.errors import InputError
-from glassrank.research.train.report import draw_curves, draw_if_possible, read_log
+from glassrank.research.train.report import draw_curves, read_log, try_to_draw
 
 
 def write_log(folder: Path, values: list[float]) -> None:
@@ -62,7 +62,7 @@ def test_nothing_to_draw_is_one_sentence(tmp_path: Path, text: str | None) -> No
 @pytest.mark.usefixtures("no_matplotlib")
 def test_without_matplotlib_asking_says_what_to_install(tmp_path: Path) -> None:
     write_log(tmp_path, [0.30])
-    with pytest.raises(InputError, match=r"pip install 'glassrank\[plots\]'"):
+    with pytest.raises(InputError, match=r"pip install 'glassrank\[train\]'"):
         draw_curves(tmp_path, "RR@10")
 
 
@@ -70,7 +70,7 @@ def test_without_matplotlib_asking_says_what_to_install(tmp_path: Path) -> None:
 def test_without_matplotlib_a_run_ends_all_the_same(tmp_path: Path) -> None:
     write_log(tmp_path, [0.30])
     said: list[str] = []
-    draw_if_possible(tmp_path, "RR@10", said.append)
+    try_to_draw(tmp_path, "RR@10", said.append)
     assert len(said) == 1
     assert "matplotlib" in said[0]
     assert not (tmp_path / "curves.svg").exists()

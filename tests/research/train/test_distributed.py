@@ -14,7 +14,7 @@ from tiny_run import tiny_config, tiny_prepared
 from glassrank.errors import InputError
 from glassrank.research.train.batches import BatchRows
 from glassrank.research.train.config import TrainConfig
-from glassrank.research.train.distributed import Team, joined
+from glassrank.research.train.distributed import Team, join_team
 from glassrank.research.train.loop import train
 from glassrank.research.train.report import read_log
 
@@ -41,9 +41,9 @@ def small_config() -> TrainConfig:
 def run_process(rank: int, folder: Path) -> None:
     torch.set_num_threads(1)
     os.environ |= {"WORLD_SIZE": "2", "RANK": str(rank), "GLOO_SOCKET_IFNAME": "lo"}
-    with joined("cpu", f"file://{folder / 'meeting'}") as team:
+    with join_team("cpu", f"file://{folder / 'meeting'}") as team:
         trained = train(small_config(), tiny_prepared(), folder / "run", team=team)
-        if not team.leads:  # what the first process found is known to all
+        if not team.is_leader:  # what the first process found is known to all
             assert trained.final.at_all == pytest.approx(trained.progress.best)
             assert trained.progress.history
 
@@ -78,7 +78,7 @@ def test_shares_of_a_batch_make_the_whole() -> None:
     for share in shares:
         assert np.array_equal(share.candidates, batch.candidates[share.queries])
     parts = [
-        Team(rank, 3).weighed(torch.tensor(1.0), len(s.queries), 7) for rank, s in enumerate(shares)
+        Team(rank, 3).weigh(torch.tensor(1.0), len(s.queries), 7) for rank, s in enumerate(shares)
     ]
     assert sum(parts).item() == pytest.approx(1.0)
 
@@ -86,15 +86,15 @@ def test_shares_of_a_batch_make_the_whole() -> None:
 def test_alone_nothing_is_touched() -> None:
     batch = BatchRows(np.arange(3), np.arange(6).reshape(3, 2))
     loss = torch.tensor(2.0)
-    with joined("cpu") as team:
+    with join_team("cpu") as team:
         assert team.share(batch) is batch
-        assert team.weighed(loss, 3, 3) is loss
+        assert team.weigh(loss, 3, 3) is loss
         assert team.total(loss) is loss
         assert team.seed(5) == 5
 
 
 def test_more_processes_than_queries_in_a_batch_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"17 processes cannot share a batch of 16"):
+    with pytest.raises(InputError, match=r"a batch of 16 is too small for 17 processes"):
         train(tiny_config(), tiny_prepared(), tmp_path, team=Team(0, 17))
 
 
@@ -104,7 +104,7 @@ def test_a_process_without_a_gpu_is_told_how_many_there_are() -> None:
         mock.patch.dict(os.environ, started),
         mock.patch("torch.cuda.is_available", return_value=True),
         mock.patch("torch.cuda.device_count", return_value=1),
-        pytest.raises(InputError, match="there are 1; start as many processes"),
-        joined("cuda"),
+        pytest.raises(InputError, match="start fewer processes"),
+        join_team("cuda"),
     ):
         pass

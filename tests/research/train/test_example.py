@@ -9,7 +9,7 @@ import torch
 from glassrank.errors import InputError
 from glassrank.models import MODELS, EmbeddingTable, TokenBatch
 from glassrank.research.train.config import TrainConfig
-from glassrank.research.train.config_files import BETTER, example, read_config
+from glassrank.research.train.config_files import OVERRIDES, make_example, read_config
 from glassrank.settings import from_plain
 
 LARGE = ("bert", "mores", "kernel_bert", "maxsim", "single_vector")
@@ -22,7 +22,7 @@ def read(tmp_path: Path, text: str) -> TrainConfig:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_an_example_is_read_and_its_model_built(tmp_path: Path, name: str) -> None:
-    config = read(tmp_path, example(name))
+    config = read(tmp_path, make_example(name))
     assert config.model == name
     family = MODELS[name]
     # Of those with a hundred million weights, shapes alone.
@@ -41,20 +41,20 @@ def test_an_example_is_read_and_its_model_built(tmp_path: Path, name: str) -> No
 
 @pytest.mark.parametrize("name", MODELS)
 def test_an_example_shows_the_models_defaults(tmp_path: Path, name: str) -> None:
-    shown = read(tmp_path, example(name)).config
+    shown = read(tmp_path, make_example(name)).config
     kind = MODELS[name].info.config_type
-    assert from_plain(kind, shown) == replace(kind(), **BETTER.get(name, {}))
+    assert from_plain(kind, shown) == replace(kind(), **OVERRIDES.get(name, {}))
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_lengths_are_those_of_the_models_layers(tmp_path: Path, name: str) -> None:
-    config = read(tmp_path, example(name))
+    config = read(tmp_path, make_example(name))
     for field in ("query_length", "doc_length"):
         assert config.config.get(field, getattr(config, field)) == getattr(config, field)
 
 
 def test_comments_are_the_code_s_own() -> None:
-    text = example("tk")
+    text = make_example("tk")
     assert "# A learned weight for each query word, from its own vector" in text
     assert "# One of hinge, ranknet, pointwise, softmax" in text
     assert all(len(line) <= 100 for line in text.splitlines())
@@ -62,6 +62,6 @@ def test_comments_are_the_code_s_own() -> None:
 
 def test_a_wrong_name_gets_the_nearest() -> None:
     with pytest.raises(InputError, match=r"no model 'con_knrm'; did you mean 'conv_knrm'\?"):
-        example("con_knrm")
+        make_example("con_knrm")
     with pytest.raises(InputError, match=r"no model 'zz99'; known are bert, co_pacrr, "):
-        example("zz99")
+        make_example("zz99")

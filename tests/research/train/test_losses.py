@@ -1,4 +1,4 @@
-"""Each loss against its formula, written out for one small batch."""
+"""Each compute_loss against its formula, written out for one small batch."""
 
 import math
 from types import SimpleNamespace
@@ -59,19 +59,21 @@ def test_margin_mse() -> None:
 def test_kl_is_zero_only_for_the_teachers_own_shares() -> None:
     config = LossConfig(kind="kl", temperature=20.0, positive_bonus=2.0)
     wanted = 20 * TEACHER + 2 * (GRADES > 0)
-    assert losses.loss(config, wanted + 5, GRADES, TEACHER).item() == pytest.approx(0, abs=1e-6)
-    assert losses.loss(config, SCORES, GRADES, TEACHER).item() > 0.1
+    assert losses.compute_loss(config, wanted + 5, GRADES, TEACHER).item() == pytest.approx(
+        0, abs=1e-6
+    )
+    assert losses.compute_loss(config, SCORES, GRADES, TEACHER).item() > 0.1
 
 
 def test_a_standardized_teacher_has_no_scale() -> None:
     config = LossConfig("kl", temperature=1.5, positive_bonus=2.0, standardized=True)
-    found = losses.loss(config, SCORES, GRADES, TEACHER)
-    stretched = losses.loss(config, SCORES, GRADES, 40 * TEACHER - 3)
+    found = losses.compute_loss(config, SCORES, GRADES, TEACHER)
+    stretched = losses.compute_loss(config, SCORES, GRADES, 40 * TEACHER - 3)
     assert found.item() == pytest.approx(stretched.item(), rel=1e-2)
-    rows = losses.standardized(TEACHER)
+    rows = losses.standardize(TEACHER)
     assert rows.mean(1).tolist() == pytest.approx([0, 0], abs=1e-6)
     assert rows.pow(2).mean(1).tolist() == pytest.approx([1, 1], rel=1e-2)
-    assert losses.standardized(torch.ones(1, 4)).tolist() == [[0, 0, 0, 0]]
+    assert losses.standardize(torch.ones(1, 4)).tolist() == [[0, 0, 0, 0]]
 
 
 def test_several_teachers_are_one_mean_of_equal_scales() -> None:
@@ -93,4 +95,4 @@ def test_several_teachers_are_one_mean_of_equal_scales() -> None:
 
 def test_distillation_without_a_teacher_says_what_is_missing() -> None:
     with pytest.raises(ValueError, match=r"candidates\.teacher"):
-        losses.loss(LossConfig(kind="kl"), SCORES, GRADES, None)
+        losses.compute_loss(LossConfig(kind="kl"), SCORES, GRADES, None)

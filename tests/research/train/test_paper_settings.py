@@ -13,7 +13,7 @@ from tiny_run import tiny_config
 from glassrank.models import MODELS
 from glassrank.research.train.config import TrainConfig
 from glassrank.research.train.config_files import read_config
-from glassrank.research.train.prepare import _vectors
+from glassrank.research.train.prepare import _make_vectors
 from glassrank.text.encoder import Vocabulary
 from glassrank.text.vector_training import train_word2vec
 
@@ -71,7 +71,7 @@ def test_word2vec_looks_as_far_as_the_window_says() -> None:
     made = {}
     for window in (1, 10):
         config = tiny_config(vectors={"source": "word2vec", "size": 4, "window": window})
-        made[window], _ = _vectors(config, words, Path(), texts)
+        made[window], _ = _make_vectors(config, words, Path(), texts)
         expected = train_word2vec(texts, words, 4, window=window, seed=config.seed).matrix
         np.testing.assert_array_equal(made[window], expected)
     assert not np.array_equal(made[1], made[10])

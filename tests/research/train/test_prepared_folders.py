@@ -18,8 +18,8 @@ from tiny_run import tiny_config, tiny_prepared
 import glassrank
 from glassrank.errors import GlassrankError, InputError
 from glassrank.research.train.config import TrainConfig
-from glassrank.research.train.config_files import preparation
-from glassrank.research.train.prepared import DividedDocs, Prepared, RunIds, Split, Subwords
+from glassrank.research.train.config_files import preparation_settings
+from glassrank.research.train.prepared import DocPassages, Prepared, RunIds, Split, Subwords
 from glassrank.research.train.prepared_folders import load_prepared, save_prepared
 from glassrank.storage.atomic_folders import write_checksums
 from glassrank.storage.folders import Folder
@@ -36,7 +36,7 @@ def every_array() -> Prepared:
         triples=np.zeros((5, 3), np.int32),
         folds=np.arange(len(plain.train.queries), dtype=np.int32) % 5,
     )
-    passages = DividedDocs(np.arange(len(plain.docs) + 1), best=2, first=0.5)
+    passages = DocPassages(np.arange(len(plain.docs) + 1), best=2, first=0.5)
     words = len(plain.words)
     rows = Ragged.from_rows([np.array([i, words + i % 4]) for i in range(words)], np.int64)
     table = np.concatenate([plain.vectors, plain.vectors[:4]])
@@ -48,7 +48,7 @@ def every_array() -> Prepared:
         vectors=table,
         subwords=Subwords(rows, np.array([4, 3, 6])),
         ids=RunIds.of([f"q{n}" for n in range(60)], [f"d{n}" for n in range(len(plain.docs))]),
-        description={"preparation": preparation(tiny_config())},
+        description={"preparation": preparation_settings(tiny_config())},
     )
 
 
@@ -81,7 +81,7 @@ def test_what_was_saved_is_loaded(make: Callable[[], Prepared], tmp_path: Path) 
     for name, split in prepared.splits().items():
         for column in Split.__dataclass_fields__:
             mine, theirs = getattr(split, column), getattr(again.splits()[name], column)
-            if isinstance(mine, DividedDocs):
+            if isinstance(mine, DocPassages):
                 assert np.array_equal(mine.offsets, theirs.offsets) and mine.best == theirs.best
                 continue
             for one, other in [
@@ -297,7 +297,7 @@ def test_killed_at_any_sync_the_old_or_the_new_arrays_are_there(
 
 
 def same(before: TrainConfig, now: TrainConfig, folder: Path) -> None:
-    description = json.loads(json.dumps({"preparation": preparation(before)}))
+    description = json.loads(json.dumps({"preparation": preparation_settings(before)}))
     save_prepared(folder, replace(tiny_prepared(), description=description))
     load_prepared(folder, now)
 

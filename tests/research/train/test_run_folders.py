@@ -18,14 +18,16 @@ from tiny_run import tiny_config, tiny_prepared
 from glassrank.errors import GlassrankError, InputError
 from glassrank.models.io.model_folder import fingerprint
 from glassrank.research.train.config import TrainConfig
-from glassrank.research.train.loop import Trained, train
+from glassrank.research.train.loop import TrainingResult, train
 from glassrank.research.train.prepared import Prepared
 from glassrank.research.train.report import read_log
 from glassrank.storage.atomic_folders import write_checksums
 from glassrank.storage.folders import Folder
 
 
-def run(out: Path, config: TrainConfig | None = None, prepared: Prepared | None = None) -> Trained:
+def run(
+    out: Path, config: TrainConfig | None = None, prepared: Prepared | None = None
+) -> TrainingResult:
     return train(config or tiny_config(), prepared or tiny_prepared(), out)
 
 
@@ -67,7 +69,7 @@ def test_a_run_does_not_go_on_with_other_settings(
     change: dict[str, Any], named: str, out: Path
 ) -> None:
     said = refused(out, tiny_config(**change))
-    assert f"was made with {named} = " in said and "choose another out" in said
+    assert f"was made with {named} = " in said and "set another out" in said
 
 
 def test_a_run_does_not_go_on_with_other_arrays(tmp_path: Path) -> None:
@@ -277,7 +279,7 @@ def test_a_disk_that_refuses_is_one_sentence_and_the_run_goes_on_later(
     except GlassrankError as error:
         assert os.strerror(code) in str(error) and "\n" not in str(error)
     monkeypatch.undo()
-    monkeypatch.setattr("glassrank.research.train.loop.draw_if_possible", lambda *_: None)
+    monkeypatch.setattr("glassrank.research.train.loop.try_to_draw", lambda *_: None)
     assert fingerprint(run(tmp_path / "out", FOUR_STEPS).model) == after_four_steps
 
 
@@ -286,5 +288,5 @@ def test_a_disk_that_refuses_is_one_sentence_and_the_run_goes_on_later(
 )
 def test_a_log_that_is_none_is_one_sentence(line: str, tmp_path: Path) -> None:
     (tmp_path / "log.jsonl").write_text(line, "utf-8", "surrogateescape")
-    with pytest.raises(InputError, match="no validation in it"):
+    with pytest.raises(InputError, match="no validation to draw"):
         read_log(tmp_path / "log.jsonl")

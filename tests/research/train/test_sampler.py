@@ -99,7 +99,7 @@ def test_collections_are_mixed_by_size_to_a_power(power: float, expected: float)
 
 def test_nothing_to_learn_from_is_an_error() -> None:
     base = tiny_prepared().train
-    with pytest.raises(InputError, match="no query has a positive"):
+    with pytest.raises(InputError, match="no query has both a positive"):
         Sampler(replace(base, grades=np.full_like(base.grades, -1)), SamplerConfig(), seed=1)
 
 

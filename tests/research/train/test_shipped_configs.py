@@ -12,7 +12,7 @@ from glassrank.research.papers.matchpyramid import MatchPyramidConfig
 from glassrank.research.papers.pacrr import CoPACRRConfig, PACRRConfig
 from glassrank.research.papers.rpacrr import RPACRRConfig
 from glassrank.research.papers.tk_config import TKConfig
-from glassrank.research.train.config_files import family_of, read_config
+from glassrank.research.train.config_files import find_model_class, read_config
 from glassrank.settings import from_plain, to_plain
 
 read = cache(read_config)
@@ -88,7 +88,9 @@ def test_the_runs_of_trec_2019_differ_in_their_vectors_alone() -> None:
 def test_every_model_of_a_table_has_as_many_settings_to_try(table: str) -> None:
     configs = {name: read(CONFIGS / table / f"{name}.toml") for name in SHARED if name != "mores-2"}
     assert {len(config.search) for config in configs.values()} == {2}
-    words = [config for config in configs.values() if not family_of(config).info.uses_subwords]
+    words = [
+        config for config in configs.values() if not find_model_class(config).info.uses_subwords
+    ]
     parts = "vectors candidates sampler loss search query_length doc_length".split()
     for part in parts:
         assert all(getattr(config, part) == getattr(words[0], part) for config in words), part

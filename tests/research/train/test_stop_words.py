@@ -14,11 +14,16 @@ from glassrank.models.io.load import load_model
 from glassrank.rerank import Reranker
 from glassrank.research.train.combine import select_models
 from glassrank.research.train.config import TrainConfig
-from glassrank.research.train.config_files import check_same, preparation, read_config, run_settings
-from glassrank.research.train.gather import gather
+from glassrank.research.train.config_files import (
+    check_same_settings,
+    preparation_settings,
+    read_config,
+    run_settings,
+)
 from glassrank.research.train.loop import train
 from glassrank.research.train.prepare import prepare
 from glassrank.research.train.prepared_folders import load_prepared, save_prepared
+from glassrank.research.train.training_texts import read_collections
 
 DOCS = {
     "d1": "What a hat is this? It is of felt.",
@@ -56,7 +61,7 @@ def small_run(folder: Path, **changes: Any) -> TrainConfig:
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("stop_words")
     config = small_run(folder)
-    prepared = prepare(config, gather(config, folder), folder)
+    prepared = prepare(config, read_collections(config, folder), folder)
     save_prepared(folder / "prepared", prepared)
     train(config, prepared, folder / "out", base=folder)
     return folder
@@ -76,11 +81,11 @@ def test_what_was_prepared_or_begun_otherwise_is_refused(trained: Path) -> None:
     other = replace(config, remove_stop_words=False)
     with pytest.raises(InputError, match="was made with remove_stop_words = True, now it is False"):
         load_prepared(trained / "prepared", other)
-    for settings in (preparation, run_settings):
+    for settings in (preparation_settings, run_settings):
         before = {n: v for n, v in settings(other).items() if n != "remove_stop_words"}
-        check_same(before, settings(other), "a folder from before there was a choice", "")
+        check_same_settings(before, settings(other), "a folder from before there was a choice", "")
         with pytest.raises(InputError, match="with remove_stop_words = False, now it is True"):
-            check_same(before, settings(config), "it", "")
+            check_same_settings(before, settings(config), "it", "")
 
 
 def test_a_trained_model_reads_none_of_them(trained: Path) -> None:
@@ -117,13 +122,13 @@ def test_models_that_read_otherwise_are_kept_apart(trained: Path) -> None:
     best = trained / "out" / "best"
     other = replace(config, remove_stop_words=False)
     train(other, prepared, trained / "other", base=trained)
-    with pytest.raises(InputError, match="some of the models remove stop words"):
+    with pytest.raises(InputError, match="some models remove stop words"):
         select_models([best, trained / "other" / "best"], prepared, trained / "both")
     select_models([best], prepared, trained / "ensemble")
     assert load_model(trained / "ensemble").usage.remove_stop_words
     start = replace(other, start=replace(other.start, model=str(best)))
     with pytest.raises(InputError, match=r"was trained with remove_stop_words = true; set it so"):
-        prepare(start, gather(replace(start, remove_stop_words=True), trained), trained)
+        prepare(start, read_collections(replace(start, remove_stop_words=True), trained), trained)
 
 
 def test_pieces_are_of_whole_texts(tmp_path: Path) -> None:
@@ -132,7 +137,7 @@ def test_pieces_are_of_whole_texts(tmp_path: Path) -> None:
         'model = "bert"\nout = "o"\nprepared = "p"\nremove_stop_words = true\n[[collections]]\n'
         'name = "a"\ndocs = "d"\ntrain_queries = "q"\ntrain_qrels = "r"\n'
     )
-    with pytest.raises(InputError, match="remove_stop_words: a bert reads pieces of whole texts"):
+    with pytest.raises(InputError, match="remove_stop_words: a bert reads subwords of whole texts"):
         read_config(path)
 
 

@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.train.test_experiment import folder as folder
 from typer.testing import CliRunner
 
 from glassrank.cli import make_app
+from tests.research.train.test_experiment import folder as folder
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 
@@ -37,7 +37,7 @@ def test_tables_become_figures(folder: Path) -> None:
         "--json", budget, "--plot", folder / "budget.svg",
     )  # fmt: skip
     report, row = json.loads(budget.read_text()), json.loads(tables.read_text())
-    assert "knrm (live)" in told and "<svg" in (folder / "budget.svg").read_text()
+    assert "knrm (on the fly)" in told and "<svg" in (folder / "budget.svg").read_text()
     line = report["models"][0]
     assert line["docs_per_ms"] > 0
     values = line["measures"]["RR@10"]["at_depth"]

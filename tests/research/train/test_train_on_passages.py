@@ -26,15 +26,15 @@ from glassrank.research.train.adapt import adapt
 from glassrank.research.train.batches import Sampler, SplitTensors, Tokens
 from glassrank.research.train.build import build_model
 from glassrank.research.train.config import SamplerConfig, TrainConfig
-from glassrank.research.train.config_files import preparation
+from glassrank.research.train.config_files import preparation_settings
 from glassrank.research.train.distributed import Team
 from glassrank.research.train.experiment import experiment
-from glassrank.research.train.gather import gather
 from glassrank.research.train.loop import train
 from glassrank.research.train.prepare import prepare
 from glassrank.research.train.prepared import Prepared, Split
 from glassrank.research.train.prepared_folders import load_prepared, save_prepared
-from glassrank.research.train.validate import both_runs, score_candidates
+from glassrank.research.train.training_texts import read_collections
+from glassrank.research.train.validate import make_runs, score_candidates
 from glassrank.settings import from_plain
 from glassrank.types import Doc, Run
 
@@ -110,7 +110,7 @@ PREPARED: dict[str, Prepared] = {}
 def prepared_for(run: TrainConfig, base: Path) -> Prepared:
     """Arrays, which are made once for the same settings."""
     if (settings := repr(run)) not in PREPARED:
-        PREPARED[settings] = prepare(run, gather(run, base), base)
+        PREPARED[settings] = prepare(run, read_collections(run, base), base)
     return PREPARED[settings]
 
 
@@ -182,7 +182,7 @@ def test_what_is_rare_is_counted_in_documents(whole: bool, base: Path) -> None:
 def test_a_document_has_the_score_of_the_served_model_to_the_last_bit(
     name: str, base: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(validating, "_PAIRS_AT_ONCE", 1)  # as `exact` has it: each by itself
+    monkeypatch.setattr(validating, "_BATCH_PAIRS", 1)  # as `exact` has it: each by itself
     run = config(**MODELS[name])
     prepared = prepared_for(run, base)
     reranker, docs = served(run, prepared, base), docs_of(base)
@@ -200,7 +200,7 @@ def test_a_document_has_the_score_of_the_served_model_to_the_last_bit(
 def test_documents_that_fit_have_the_scores_they_had(
     name: str, base: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(validating, "_PAIRS_AT_ONCE", 1)
+    monkeypatch.setattr(validating, "_BATCH_PAIRS", 1)
     run = config(**MODELS[name])
     plain = replace(run, train_on="beginnings")
     divided, cut = prepared_for(run, base), prepared_for(plain, base)
@@ -237,7 +237,7 @@ def test_a_document_is_as_good_as_its_best_passages(best: int, base: Path) -> No
         query, doc = prepared.dev.docs.row_ids[place], prepared.dev.docs.values[place]
         texts = np.arange(*prepared.passages.offsets[doc : doc + 2]).astype(np.int32)
         each = replace(
-            prepared.dev.only(np.array([query])),
+            prepared.dev.select(np.array([query])),
             docs=type(prepared.docs)(np.array([0, len(texts)]), texts),
             first_stage=np.zeros(len(texts), np.float32),
             grades=np.zeros(len(texts), np.int32),
@@ -320,7 +320,7 @@ def test_adaptation_counts_best_passages(base: Path, tmp_path: Path) -> None:
     run = config(**MORES, collections=[whole], folds={"count": 3})
     prepared = prepared_for(run, base)
     adapted = adapt(run, prepared, tmp_path, modes=["none"], base=base)
-    qrels = both_runs(prepared.train, np.arange(6), np.zeros(len(prepared.train.grades)))[2]
+    qrels = make_runs(prepared.train, np.arange(6), np.zeros(len(prepared.train.grades)))[2]
     expected = evaluate(
         ranked(run, prepared, base, served(run, prepared, base)), qrels, ["nDCG@10"]
     )
@@ -394,7 +394,7 @@ def test_prepared_arrays_know_how_documents_were_divided(base: Path, tmp_path: P
 
 
 def test_arrays_of_before_are_of_beginnings(tmp_path: Path) -> None:
-    before = preparation(tiny_config())
+    before = preparation_settings(tiny_config())
     del before["train_on"]
     save_prepared(
         tmp_path / "arrays", replace(tiny_prepared(), description={"preparation": before})
@@ -405,7 +405,7 @@ def test_arrays_of_before_are_of_beginnings(tmp_path: Path) -> None:
 
 
 REFUSED: dict[str, tuple[Callable[[], TrainConfig], str]] = {
-    "cut": (lambda: config(**KNRM, passages={"most": 1}), r"passages\.most = 1 cuts them"),
+    "cut": (lambda: config(**KNRM, passages={"most": 1}), r"passages\.most above 1"),
     "teacher": (
         lambda: config(**KNRM, candidates={"teacher": "mores"}),
         "a teacher reads the beginnings of documents",
@@ -419,7 +419,7 @@ REFUSED: dict[str, tuple[Callable[[], TrainConfig], str]] = {
             **KNRM,
             sampler={"kind": "triples", "triples": "triples.tsv", "triples_of": "texts"},
         ),
-        "belong to no document that could be divided",
+        "have no passages",
     ),
     "neither": (lambda: config(**KNRM, train_on="middles"), "train_on"),
 }

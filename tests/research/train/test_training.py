@@ -14,8 +14,8 @@ from glassrank.models.io.load import load_model
 from glassrank.models.io.model_folder import fingerprint
 from glassrank.research.train.build import build_model
 from glassrank.research.train.config import TrainConfig
-from glassrank.research.train.config_files import example, read_config
-from glassrank.research.train.loop import Trained, train
+from glassrank.research.train.config_files import make_example, read_config
+from glassrank.research.train.loop import TrainingResult, train
 from glassrank.research.train.prepared import Prepared
 
 
@@ -26,11 +26,11 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def plain(out: Path) -> Trained:
+def plain(out: Path) -> TrainingResult:
     return train(tiny_config(), tiny_prepared(), out)
 
 
-def test_it_learns_to_rank(plain: Trained) -> None:
+def test_it_learns_to_rank(plain: TrainingResult) -> None:
     assert plain.final.first_stage < 0.4
     assert plain.final.value > plain.final.first_stage + 0.2
 
@@ -59,7 +59,7 @@ def train_until(config: TrainConfig, out: Path, stop: int) -> None:
         train(config, tiny_prepared(), out, should_stop=interrupt)
 
 
-def test_the_folder_has_model_card_log_and_result(plain: Trained, out: Path) -> None:
+def test_the_folder_has_model_card_log_and_result(plain: TrainingResult, out: Path) -> None:
     saved = load_model(out / "best")
     assert saved.usage.depth == plain.final.depth < 0.9 * tiny_config().candidates.dev_depth
     assert "Trained on tiny" in (out / "best" / "card.md").read_text()
@@ -106,7 +106,7 @@ def test_a_best_depth_near_the_deepest_tried_is_no_limit(tmp_path: Path) -> None
 
 
 def test_a_fixed_first_stage_weight_takes_no_part_in_training(
-    plain: Trained, tmp_path: Path
+    plain: TrainingResult, tmp_path: Path
 ) -> None:
     mixed = train(tiny_config(fixed_first_stage_weight=0.7), tiny_prepared(), tmp_path / "mixed")
     assert plain.progress.history == mixed.progress.history
@@ -118,13 +118,13 @@ def test_a_fixed_first_stage_weight_takes_no_part_in_training(
 
 
 def test_learned_and_fixed_weights_exclude_each_other() -> None:
-    with pytest.raises(InputError, match="keep one of them"):
+    with pytest.raises(InputError, match="not both"):
         tiny_config(first_stage_weight=True, fixed_first_stage_weight=0.5)
 
 
 @pytest.mark.parametrize(("vectors", "close"), [("float16", 1e-3), ("int8", 1e-2)])
 def test_word_vectors_are_saved_small(
-    plain: Trained, tmp_path: Path, vectors: str, close: float
+    plain: TrainingResult, tmp_path: Path, vectors: str, close: float
 ) -> None:
     train(tiny_config(vectors={"saved": vectors}), tiny_prepared(), tmp_path / "small")
     assert plain.model.words is not None
@@ -169,7 +169,7 @@ def test_a_model_outside_the_package_is_trained_from_its_name(
 
 
 def test_a_file_that_names_no_module_is_a_sentence(tmp_path: Path) -> None:
-    (tmp_path / "run.toml").write_text(example("tk").replace('"tk"', '"no_such:Model"', 1))
+    (tmp_path / "run.toml").write_text(make_example("tk").replace('"tk"', '"no_such:Model"', 1))
     with pytest.raises(InputError, match="model: no_such:Model cannot be imported"):
         read_config(tmp_path / "run.toml")
 
@@ -208,7 +208,7 @@ def test_a_loss_that_stands_still_is_told_and_duet_need_not(
     )
     lines: list[str] = []
     trained = train(config, fewest_matches_wanted(), tmp_path, say=lines.append)
-    told = [line for line in lines if "the loss has stood at" in line]
+    told = [line for line in lines if "the loss is stuck at" in line]
     assert len(told) == last_relu
     losses = [row["loss"] for row in trained.progress.history]
     assert (losses[-1] < 0.8 * losses[0]) != last_relu

@@ -7,12 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tests.train.tiny_bert import (
-    PIECES,
-    config,
-    prepared_for,
-    write_collection_and_bert,
-)
 
 from glassrank.errors import InputError
 from glassrank.models.io.load import load_model
@@ -20,12 +14,18 @@ from glassrank.research.train.adapt import adapt
 from glassrank.research.train.batches import Sampler, SplitTensors, Tokens
 from glassrank.research.train.build import build_model
 from glassrank.research.train.config import TrainConfig
+from glassrank.research.train.cuda_graph_step import CudaGraphStep
 from glassrank.research.train.loop import train
 from glassrank.research.train.prepared import Prepared
 from glassrank.research.train.prepared_folders import load_prepared, save_prepared
-from glassrank.research.train.recorded_step import RecordedStep
 from glassrank.research.train.state import RunProgress
 from glassrank.research.train.step import Step, make_optimizers
+from tests.research.train.tiny_bert import (
+    PIECES,
+    config,
+    prepared_for,
+    write_collection_and_bert,
+)
 
 
 @pytest.fixture(scope="module")
@@ -142,7 +142,7 @@ def test_a_query_is_scored_by_a_model_that_did_not_learn_from_it(
     run = folded(base, trained_folder)
     prepared = prepared_for(run, base)
     seen: list[tuple[set[tuple[int, ...]], set[tuple[int, ...]]]] = []
-    real_train, real_scored = module.train, module._scored
+    real_train, real_scored = module.train, module._score_fold
 
     def queries_of(split: object) -> set[tuple[int, ...]]:
         rows = split.queries  # type: ignore[attr-defined]
@@ -155,11 +155,11 @@ def test_a_query_is_scored_by_a_model_that_did_not_learn_from_it(
     def spy_scored(
         config: object, own: Prepared, model: object, queries: object, device: str
     ) -> object:
-        seen[-1] = (seen[-1][0], queries_of(own.train.only(queries)))  # type: ignore[arg-type]
+        seen[-1] = (seen[-1][0], queries_of(own.train.select(queries)))  # type: ignore[arg-type]
         return real_scored(config, own, model, queries, device)  # type: ignore[arg-type]
 
     monkeypatch.setattr(module, "train", spy_train)
-    monkeypatch.setattr(module, "_scored", spy_scored)
+    monkeypatch.setattr(module, "_score_fold", spy_scored)
     adapt(run, prepared, tmp_path, modes=["interaction"], base=base)
     assert len(seen) == 3
     for learnt, tested in seen:
@@ -209,9 +209,9 @@ def test_any_model_learns_from_a_trained_one(
 
 
 def test_mistakes_are_one_sentence(base: Path, trained_folder: Path) -> None:
-    with pytest.raises(InputError, match=r"reads pieces of words: say whose, with start\.bert"):
+    with pytest.raises(InputError, match=r"reads subwords: name their source with start\.bert"):
         prepared_for(config("bert", start={}), base)
-    with pytest.raises(InputError, match=r"name it, and no start\.bert"):
+    with pytest.raises(InputError, match=r"start\.layers needs start\.model"):
         config("kernel_bert", start={"bert": "a", "model": "b", "layers": [0]})
     run = config("mores")
     prepared = prepared_for(run, base)
@@ -220,7 +220,7 @@ def test_mistakes_are_one_sentence(base: Path, trained_folder: Path) -> None:
         build_model(config("mores", start={"model": str(trained_folder)}), other, base)
     with pytest.raises(InputError, match="is a mores, not a bert"):
         build_model(config("bert", start={"model": str(trained_folder)}), prepared, base)
-    with pytest.raises(InputError, match="needs a model in modules"):
+    with pytest.raises(InputError, match="needs a modular model"):
         build_model(config("bert", start={"bert": "bert", "parts": "interaction"}), prepared, base)
     with pytest.raises(InputError, match=r"config\.query is given by start\.bert"):
         build_model(config("mores", config={"query": {"layers": 1}}), prepared, base)
@@ -240,9 +240,9 @@ def test_a_recorded_step_learns_what_the_plain_one_does(model: str, base: Path) 
     for recorded in (False, True):
         ranker = build_model(run, prepared, base).to(device)
         optimizers = make_optimizers(ranker, run.optimizer)
-        batches = [data.examples(sampler.batch(step), whole=recorded) for step in range(4)]
+        batches = [data.examples(sampler.batch(step), pad_to_max=recorded) for step in range(4)]
         step: Step = (
-            RecordedStep(ranker, optimizers, run, batches[0])
+            CudaGraphStep(ranker, optimizers, run, batches[0])
             if recorded
             else Step(ranker, optimizers, run)
         )

@@ -13,12 +13,12 @@ from tiny_run import tiny_config, tiny_prepared
 from glassrank.errors import InputError
 from glassrank.research.train.batches import Sampler
 from glassrank.research.train.config import SamplerConfig, TrainConfig
-from glassrank.research.train.gather import gather
-from glassrank.research.train.given import group_triples, read_triples
 from glassrank.research.train.loop import train
+from glassrank.research.train.precomputed import group_triples, read_triples
 from glassrank.research.train.prepare import prepare
 from glassrank.research.train.prepared import Split
 from glassrank.research.train.prepared_folders import load_prepared, save_prepared
+from glassrank.research.train.training_texts import read_collections
 from glassrank.settings import from_plain
 
 triples = st.lists(
@@ -115,9 +115,9 @@ def test_arrays_without_triples_are_a_mistake() -> None:
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"kind": "triples"}, "go together"),
-        ({"triples": "file.tsv"}, "go together"),
-        ({"kind": "triples", "triples": "file.tsv", "negatives": 2}, "1 negative"),
+        ({"kind": "triples"}, "and the other way round"),
+        ({"triples": "file.tsv"}, "and the other way round"),
+        ({"kind": "triples", "triples": "file.tsv", "negatives": 2}, "negatives = 1"),
     ],
 )
 def test_mistakes_in_the_config(settings: dict[str, object], sentence: str) -> None:
@@ -143,32 +143,32 @@ def collection(folder: Path, lines: str) -> TrainConfig:
 
 def test_a_run_learns_from_the_triples_it_was_given(tmp_path: Path) -> None:
     config = collection(tmp_path, "q2\td3\td4\nq2\td2\td1\n")
-    gathered = gather(config, tmp_path)
-    assert gathered.train.queries == [["red", "dog"]]
-    assert [" ".join(gathered.docs[n]) for n in gathered.train.docs[0]] == [
+    texts = read_collections(config, tmp_path)
+    assert texts.train.queries == [["red", "dog"]]
+    assert [" ".join(texts.docs[n]) for n in texts.train.docs[0]] == [
         "red cat",
         "blue dog",
         "red dog",
         "green bird",
     ]
-    assert gathered.train.grades.tolist() == [-1, 1, 1, -1]
-    assert gathered.train.ranks[2] == 1  # the first stage's best
-    assert gathered.train.ranks[3] == 0  # it has no word of the query
-    assert gathered.train.scores[3] == gathered.train.scores[:3].min()
-    assert gathered.train.triples is not None
-    assert gathered.train.triples.tolist() == [[0, 2, 3], [0, 1, 0]]
-    assert gathered.dev.triples is None
-    save_prepared(tmp_path / "prepared", prepare(config, gathered, tmp_path))
+    assert texts.train.grades.tolist() == [-1, 1, 1, -1]
+    assert texts.train.ranks[2] == 1  # the first stage's best
+    assert texts.train.ranks[3] == 0  # it has no word of the query
+    assert texts.train.scores[3] == texts.train.scores[:3].min()
+    assert texts.train.triples is not None
+    assert texts.train.triples.tolist() == [[0, 2, 3], [0, 1, 0]]
+    assert texts.dev.triples is None
+    save_prepared(tmp_path / "prepared", prepare(config, texts, tmp_path))
     prepared = load_prepared(tmp_path / "prepared")
     assert prepared.train.triples is not None
-    assert np.array_equal(prepared.train.triples, gathered.train.triples)
+    assert np.array_equal(prepared.train.triples, texts.train.triples)
     assert train(config, prepared, tmp_path / "out").progress.step == 2
 
 
 def test_triples_of_two_collections_are_a_mistake(tmp_path: Path) -> None:
     config = collection(tmp_path, "")
-    with pytest.raises(InputError, match="needs one collection, found 2"):
-        gather(replace(config, collections=config.collections * 2), tmp_path)
+    with pytest.raises(InputError, match="needs a single collection, found 2"):
+        read_collections(replace(config, collections=config.collections * 2), tmp_path)
 
 
 def test_old_triples_do_not_outlive_a_new_preparation(tmp_path: Path) -> None:
@@ -184,7 +184,7 @@ def test_candidates_are_the_first_stages_then_judged_ones_that_it_missed(tmp_pat
     files = {"queries": "queries.tsv", "qrels": "qrels.txt"}
     splits = {f"{split}_{kind}": name for split in ("train", "dev") for kind, name in files.items()}
     config = tiny_config(collections=[{"name": "small", "docs": "docs.tsv", **splits}])
-    dev = gather(config, tmp_path).dev
+    dev = read_collections(config, tmp_path).dev
     docs, ranks = dev.docs[0].tolist(), dev.ranks[: len(dev.docs[0])].tolist()
     assert (docs, ranks) == ([3, 0], [1, 0])
     assert dev.grades[:2].tolist() == [-1, 1]

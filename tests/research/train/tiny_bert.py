@@ -8,9 +8,9 @@ import torch
 from safetensors.torch import save_file
 
 from glassrank.research.train.config import TrainConfig
-from glassrank.research.train.gather import gather
 from glassrank.research.train.prepare import prepare
 from glassrank.research.train.prepared import Prepared
+from glassrank.research.train.training_texts import read_collections
 from glassrank.settings import from_plain
 
 SIZE, LAYERS, HEADS, INNER, POSITIONS = 12, 2, 3, 16, 24
@@ -94,4 +94,4 @@ def config(model: str, **changes: object) -> TrainConfig:
 
 
 def prepared_for(run: TrainConfig, base: Path) -> Prepared:
-    return prepare(run, gather(run, base), base)
+    return prepare(run, read_collections(run, base), base)

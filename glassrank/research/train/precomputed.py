@@ -1,9 +1,8 @@
-"""What somebody else gives that training goes by: runs, with a first stage's candidates or a
-teacher's scores, and triples of a query, a relevant document and another, as MS MARCO has them.
+"""Precomputed training data: runs with candidates or teacher scores, and triples as in MS MARCO.
 
-Lines of triples are `query id <tab> relevant document id <tab> other document id`, or the texts of
-the three (`triples.train.small.tsv`), and may be gzipped. They become the candidates of the
-training queries that they name, and places among those.
+A line of triples is `query id <tab> relevant document id <tab> other document id`, or the three
+texts (`triples.train.small.tsv`); files may be gzipped. Triples become candidates of their queries,
+and positions among these.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 
 from glassrank.errors import InputError
 from glassrank.research.train.config import CandidatesConfig
-from glassrank.research.train.texts import WordTexts
+from glassrank.research.train.texts import TextsOnDisk
 from glassrank.storage.files import MAX_ROW_BYTES, read_lines
 from glassrank.storage.ragged_arrays import Ragged
 from glassrank.types import Query, Run
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def read_runs(base: Path, names: Sequence[str]) -> Run | None:
-    """All of these files as one run; None where none is named."""
+    """Read files as one run; None without files."""
     from glassrank.corpus import read_run
 
     if not names:
@@ -39,10 +38,10 @@ def read_runs(base: Path, names: Sequence[str]) -> Run | None:
     return Run.from_rows(rows)
 
 
-def given_candidates(
+def select_candidates(
     run: Run, queries: Sequence[Query], depth: int, known: Mapping[str, int]
 ) -> Run:
-    """What a run has for these queries, best first; a query that it lacks has found nothing."""
+    """A run's candidates of these queries, best first; a missing query has none."""
     lists = {query_id: (docs, scores) for query_id, docs, scores in run.items()}
     rows = []
     for query in queries:
@@ -53,11 +52,11 @@ def given_candidates(
         if missing is not None:
             raise InputError(
                 f"candidates.run has document {missing!r} for query {query.query_id!r}, which the "
-                "collection has not; give the run of these documents"
+                "collection lacks; give a run over these documents"
             )
         rows.append((query.query_id, ranked, scores[order]))
     if not any(docs for _, docs, _ in rows):
-        raise InputError("candidates.run has none of the queries; give the run of these queries")
+        raise InputError("candidates.run has none of the queries; give a run of these queries")
     return Run.from_rows(rows)
 
 
@@ -66,23 +65,22 @@ def scores_by_query(run: Run) -> dict[str, dict[str, float]]:
     return {q: dict(zip(docs, scores.tolist(), strict=True)) for q, docs, scores in run.items()}
 
 
-def teacher_scores(
-    taught: Mapping[str, Mapping[str, float]], query_id: str, docs: Sequence[str]
+def look_up_scores(
+    teacher: Mapping[str, Mapping[str, float]], query_id: str, docs: Sequence[str]
 ) -> NDArray[np.float64]:
-    """Beside `docs`; the lowest of the query's where the teacher was not asked."""
-    if query_id not in taught:
+    """The teacher's scores of `docs`; the lowest of the query for missing ones."""
+    if query_id not in teacher:
         raise InputError(
-            f"candidates.teacher_scores has nothing for query {query_id!r}; add its scores, or "
-            "take the query out"
+            f"candidates.teacher_scores lacks query {query_id!r}; add it, or remove the query"
         )
-    mine = taught[query_id]
+    mine = teacher[query_id]
     lowest = min(mine.values())
     return np.array([mine.get(doc, lowest) for doc in docs], np.float64)
 
 
 @dataclass(frozen=True)
-class Grouped:
-    """Triples by query: each query's documents once, and the triples as places among them."""
+class GroupedTriples:
+    """Triples by query: each query's documents once, and triples as positions among them."""
 
     queries: NDArray[np.int64]  # (Q,) those that have triples
     docs: Ragged  # beside queries, in the order of their numbers
@@ -94,13 +92,13 @@ def read_triples(
     path: str | Path, queries: Mapping[str, int], docs: Mapping[str, int]
 ) -> NDArray[np.int32]:
     """(T, 3): numbers of query, relevant document and other document."""
-    flat = np.fromiter(_numbers(Path(path), queries, docs), np.int32)
+    flat = np.fromiter(_look_up_ids(Path(path), queries, docs), np.int32)
     if not len(flat):
         raise InputError(f"{path} has no triples; expected lines of query, relevant, other")
     return flat.reshape(-1, 3)
 
 
-def _numbers(path: Path, queries: Mapping[str, int], docs: Mapping[str, int]) -> Iterator[int]:
+def _look_up_ids(path: Path, queries: Mapping[str, int], docs: Mapping[str, int]) -> Iterator[int]:
     for number, line in read_lines(path, max_bytes=MAX_ROW_BYTES):
         if not line:
             continue
@@ -132,7 +130,7 @@ def read_text_triples(
     path: str | Path,
     query_words: Callable[[str], list[str]],
     doc_words: Callable[[str], list[str]],
-    docs: WordTexts,
+    docs: TextsOnDisk,
 ) -> TextTriples:
     """Documents are added to `docs`; the same text is one query, or one document."""
     queries: list[list[str]] = []
@@ -162,8 +160,8 @@ def read_text_triples(
     return TextTriples(queries, np.array(triples, np.int32))
 
 
-def group_triples(triples: NDArray[np.int32]) -> Grouped:
-    """Numbers (T, 3) to places."""
+def group_triples(triples: NDArray[np.int32]) -> GroupedTriples:
+    """Group triples (T, 3) of numbers by query."""
     queries, rows = np.unique(triples[:, 0], return_inverse=True)  # (Q,), (T,)
     width = int(triples[:, 1:].max()) + 1
     pairs = rows[:, None] * np.int64(width) + triples[:, 1:]  # (T, 2) one number for query and doc
@@ -172,7 +170,7 @@ def group_triples(triples: NDArray[np.int32]) -> Grouped:
     grades = np.full(len(known), -1)
     grades[places[:, 0]] = 1
     offsets = np.searchsorted(known, np.arange(len(queries) + 1) * np.int64(width))
-    return Grouped(
+    return GroupedTriples(
         queries.astype(np.int64),
         Ragged(offsets.astype(np.int64), known % width),
         grades,
@@ -180,14 +178,14 @@ def group_triples(triples: NDArray[np.int32]) -> Grouped:
     )
 
 
-def first_stage_of(
-    grouped: Grouped,
+def rank_grouped(
+    grouped: GroupedTriples,
     index: "Index",
     queries: Sequence[Query],
     docs: Mapping[str, int],
     config: CandidatesConfig,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Ranks and scores beside grouped.docs.values: 0 and the last score for what was not found."""
+    """First-stage ranks and scores of grouped.docs.values; 0 and the last score if not found."""
     ranks = np.zeros(len(grouped.docs.values), np.int64)
     scores = np.zeros(len(ranks))
     asked = [queries[number] for number in grouped.queries.tolist()]

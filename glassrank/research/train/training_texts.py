@@ -1,4 +1,4 @@
-"""Collections to texts and candidates: the part of training that reads and searches."""
+"""Read and search collections: split texts, candidates, grades."""
 
 import tempfile
 from collections import Counter
@@ -13,19 +13,24 @@ from numpy.typing import NDArray
 from glassrank.errors import InputError
 from glassrank.models.doc_reader import join_title
 from glassrank.research.train.config import Collection, FoldsConfig, Say, TrainConfig
-from glassrank.research.train.given import (
-    Grouped,
-    first_stage_of,
-    given_candidates,
+from glassrank.research.train.precomputed import (
+    GroupedTriples,
     group_triples,
+    look_up_scores,
+    rank_grouped,
     read_runs,
     read_text_triples,
     read_triples,
     scores_by_query,
-    teacher_scores,
+    select_candidates,
 )
-from glassrank.research.train.prepared import DividedDocs, RunIds
-from glassrank.research.train.texts import Divider, WordTexts, splitters, word_splitter
+from glassrank.research.train.prepared import DocPassages, RunIds
+from glassrank.research.train.texts import (
+    PassageDivider,
+    TextsOnDisk,
+    make_splitters,
+    word_splitter,
+)
 from glassrank.storage.ragged_arrays import Ragged
 from glassrank.types import Qrels, Query, Run
 
@@ -34,9 +39,9 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class GatheredSplit:
-    """Queries, split into words, and what may answer them: the first stage's documents, then
-    judged ones that it missed."""
+class TextSplit:
+    """Split queries and their candidates: the first stage's documents, then judged ones that it
+    missed."""
 
     queries: list[list[str]]
     collection: NDArray[np.int32]  # (Q,)
@@ -51,38 +56,38 @@ class GatheredSplit:
 
 @dataclass(frozen=True)
 class WordCounts:
-    """Of whole documents: how often words occur, and in how many documents."""
+    """Term and document frequencies of words in whole documents."""
 
     words: Counter[str] = field(default_factory=Counter)
     docs: Counter[str] = field(default_factory=Counter)
 
     def add(self, words: Sequence[str]) -> None:
-        """One document's."""
+        """Count a document."""
         self.words.update(words)
         self.docs.update(set(words))
 
 
 @dataclass(frozen=True)
-class Gathered:
-    """All collections of a run: their documents, split into words, and its queries. Each passage of
-    a divided document is a text of its own."""
+class TrainingTexts:
+    """Split documents and queries of all collections. Each passage of a divided document is a
+    text."""
 
     docs: Sequence[Sequence[str]]
-    train: GatheredSplit
-    dev: GatheredSplit
-    test: GatheredSplit | None = None
+    train: TextSplit
+    dev: TextSplit
+    test: TextSplit | None = None
     counts: WordCounts | None = None
-    passages: DividedDocs | None = None  # where `docs` are their texts
+    passages: DocPassages | None = None  # where `docs` are their texts
     ids: RunIds | None = None  # where folds are tested
 
-    def splits(self) -> dict[str, GatheredSplit]:
-        """Those that there are, by name."""
+    def splits(self) -> dict[str, TextSplit]:
+        """The splits by name, without missing ones."""
         named = {"train": self.train, "dev": self.dev, "test": self.test}
         return {name: split for name, split in named.items() if split is not None}
 
 
-class _Split:
-    """A split as it grows, collection by collection."""
+class _SplitBuilder:
+    """Collects a split, collection by collection."""
 
     def __init__(self) -> None:
         self.queries: list[list[str]] = []
@@ -96,9 +101,9 @@ class _Split:
         self.folds: list[int] = []
         self.teacher: list[NDArray[np.float64]] = []
 
-    def finished(self) -> GatheredSplit:
-        """The same in arrays, once no collection is to come."""
-        return GatheredSplit(
+    def build(self) -> TextSplit:
+        """The split as arrays."""
+        return TextSplit(
             self.queries,
             np.array(self.collection, np.int32),
             Ragged.from_rows(self.docs, np.int32),
@@ -111,58 +116,55 @@ class _Split:
         )
 
 
-def gather(config: TrainConfig, base: Path, say: Say = lambda _: None) -> Gathered:
-    """Reads and searches every collection. Paths are relative to `base`."""
+def read_collections(config: TrainConfig, base: Path, say: Say = lambda _: None) -> TrainingTexts:
+    """Read and search all collections. Paths are relative to `base`."""
     files = {"sampler.triples": config.sampler.triples, "candidates.run": config.candidates.run}
     files["candidates.teacher_scores"] = config.candidates.teacher_scores
-    for name, given in files.items():
-        if given and len(config.collections) != 1:
-            raise InputError(
-                f"{name} needs one collection, found {len(config.collections)}: "
-                "it does not say which one an id is from"
-            )
-    docs = WordTexts()
-    splits = {name: _Split() for name in ("train", "dev", "test")}
+    for name, path in files.items():
+        if path and len(config.collections) != 1:
+            raise InputError(f"{name} needs a single collection, found {len(config.collections)}")
+    docs = TextsOnDisk()
+    splits = {name: _SplitBuilder() for name in ("train", "dev", "test")}
     counts = WordCounts() if config.vectors.whole_documents else None
-    divider = Divider(config, base) if config.train_on == "passages" else None
+    divider = PassageDivider(config, base) if config.train_on == "passages" else None
     doc_ids: list[str] = []
     for number, collection in enumerate(config.collections):
         say(f"{collection.name}: reading and searching")
         with tempfile.TemporaryDirectory() as folder:
-            doc_ids = _gather(
+            doc_ids = _read_collection(
                 config, collection, number, base, Path(folder), docs, splits, counts, divider, say
             )
     if config.folds is not None:
         splits["dev"] = splits["train"]  # each fold is dev once
     if not splits["dev"].queries:
-        raise InputError("no collection has dev_queries and dev_qrels; one of them needs both")
-    finished = {name: split.finished() for name, split in splits.items() if split.queries}
+        raise InputError("no collection has dev_queries and dev_qrels; give both for one of them")
+    build = {name: split.build() for name, split in splits.items() if split.queries}
     passages = None if divider is None else divider.passages()
     ids = None
     if config.folds is not None and len(config.collections) == 1:
         ids = RunIds.of(splits["train"].query_ids, doc_ids)
-    return Gathered(docs, **finished, counts=counts, passages=passages, ids=ids)
+    return TrainingTexts(docs, **build, counts=counts, passages=passages, ids=ids)
 
 
-def _gather(
+def _read_collection(
     config: TrainConfig,
     collection: Collection,
     number: int,
     base: Path,
     folder: Path,
-    docs: WordTexts,
-    splits: dict[str, _Split],
+    docs: TextsOnDisk,
+    splits: dict[str, _SplitBuilder],
     counts: WordCounts | None,
-    divider: Divider | None,
+    divider: PassageDivider | None,
     say: Say,
 ) -> list[str]:
-    """Adds one collection to documents and splits. The ids of its documents."""
+    """Add a collection to documents and splits. Returns its document ids."""
     from glassrank.corpus import read_docs, read_qrels, read_queries
     from glassrank.corpus.irds import resolve_source
     from glassrank.index import Index
     from glassrank.index.snapshot import MANIFEST_FILE as MANIFEST
 
-    query_words, doc_words = splitters(config, base)
+    query_words, doc_words = make_splitters(config, base)
     source = resolve_source(base, collection.docs)
     if Path(source, MANIFEST).is_file():
         index = Index(source)
@@ -172,7 +174,7 @@ def _gather(
         if reader.skipped:
             bad = f"{reader.skipped:,} empty or bad documents; the first: {reader.first_skipped}"
             say(f"skipped {bad}")
-    given = read_runs(base, config.candidates.run)
+    precomputed = read_runs(base, config.candidates.run)
     teacher = read_runs(base, config.candidates.teacher_scores)
     numbers: dict[str, int] = {}
     for doc in index.docs():
@@ -202,18 +204,18 @@ def _gather(
         split.query_ids.extend(query.query_id for query in asked)
         split.collection.extend([number] * len(asked))
         if name == "train" and config.folds is not None:
-            split.folds.extend(_folds(config.folds, asked, base, rng))
+            split.folds.extend(_assign_folds(config.folds, asked, base, rng))
         kept = depths.train_kept if name == "train" else None
         run = (
             index.retrieve(asked, depth, depths.method)
-            if given is None
-            else given_candidates(given, asked, depth, numbers)
+            if precomputed is None
+            else select_candidates(precomputed, asked, depth, numbers)
         )
         _add_candidates(run, judgments, numbers, split, kept, rng, teacher)
     return list(numbers)
 
 
-def _folds(
+def _assign_folds(
     wanted: FoldsConfig, queries: Sequence[Query], base: Path, rng: np.random.Generator
 ) -> list[int]:
     from glassrank.corpus import read_folds
@@ -224,9 +226,7 @@ def _folds(
     known = read_folds(str(base / wanted.file))
     missing = [query.query_id for query in queries if query.query_id not in known]
     if missing:
-        raise InputError(
-            f"{wanted.file} has no fold for query {missing[0]!r}; every query needs one"
-        )
+        raise InputError(f"{wanted.file} has no fold for query {missing[0]!r}; add it to one")
     return [known[query.query_id] for query in queries]
 
 
@@ -234,7 +234,7 @@ def _add_candidates(
     run: Run,
     qrels: Qrels,
     numbers: dict[str, int],
-    split: _Split,
+    split: _SplitBuilder,
     kept: int | None,
     rng: np.random.Generator,
     teacher: Run | None,
@@ -247,7 +247,7 @@ def _add_candidates(
         listed = [*listed_first, *missed]
         mine = np.array([grades.get(doc, -1) for doc in listed], np.int64)
         ranks = np.array([*range(1, len(listed_first) + 1), *[0] * len(missed)], np.int64)
-        # A document that the first stage missed gets what its last one got.
+        # A document that the first stage missed gets its lowest score.
         floor = float(scores[-1]) if len(scores) else 0.0
         values = np.array([*scores.tolist(), *[floor] * len(missed)], np.float64)
         places = np.arange(len(listed))
@@ -259,7 +259,7 @@ def _add_candidates(
         split.ranks.append(ranks[places])
         split.scores.append(values[places])
         if teacher is not None:
-            split.teacher.append(teacher_scores(taught, query_id, [listed[i] for i in places]))
+            split.teacher.append(look_up_scores(taught, query_id, [listed[i] for i in places]))
 
 
 def _add_triples(
@@ -268,10 +268,10 @@ def _add_triples(
     queries: Sequence[Query],
     base: Path,
     numbers: dict[str, int],
-    docs: WordTexts,
-    split: _Split,
+    docs: TextsOnDisk,
+    split: _SplitBuilder,
 ) -> None:
-    query_words, doc_words = splitters(config, base)
+    query_words, doc_words = make_splitters(config, base)
     if config.sampler.triples_of == "texts":
         texts = read_text_triples(base / str(config.sampler.triples), query_words, doc_words, docs)
         grouped = group_triples(texts.triples)
@@ -279,13 +279,13 @@ def _add_triples(
         return
     ids = {query.query_id: number for number, query in enumerate(queries)}
     grouped = group_triples(read_triples(base / str(config.sampler.triples), ids, numbers))
-    ranks, scores = first_stage_of(grouped, index, queries, numbers, config.candidates)
+    ranks, scores = rank_grouped(grouped, index, queries, numbers, config.candidates)
     _add_grouped(split, grouped, [query_words(query.text) for query in queries], ranks, scores)
 
 
 def _add_grouped(
-    split: _Split,
-    grouped: Grouped,
+    split: _SplitBuilder,
+    grouped: GroupedTriples,
     queries: Sequence[list[str]],
     ranks: NDArray[np.int64],
     scores: NDArray[np.float64] | None = None,

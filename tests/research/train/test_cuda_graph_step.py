@@ -6,15 +6,15 @@ from contextlib import contextmanager
 
 import pytest
 import torch
-from tests.train.tiny_run import tiny_config, tiny_prepared
 
 from glassrank.models import Ranker
 from glassrank.research.train.batches import Examples, Sampler, SplitTensors, Tokens
 from glassrank.research.train.build import build_model
 from glassrank.research.train.config import TrainConfig
-from glassrank.research.train.recorded_step import RecordedStep, compiled
+from glassrank.research.train.cuda_graph_step import CudaGraphStep, compile_model
 from glassrank.research.train.state import RunProgress
-from glassrank.research.train.step import Step, make_optimizers, scores_of
+from glassrank.research.train.step import Step, make_optimizers, score_batch
+from tests.research.train.tiny_run import tiny_config, tiny_prepared
 
 LENGTHS = {"query_length": 4, "doc_length": 12}
 LAYERS = {"layers": 2, "heads": 2, "attention_size": 4}
@@ -38,12 +38,12 @@ def config_of(name: str, **optimizer: object) -> TrainConfig:
     )
 
 
-def batches(config: TrainConfig, device: str, *, whole: bool) -> list[Examples]:
+def batches(config: TrainConfig, device: str, *, pad_to_max: bool) -> list[Examples]:
     prepared = tiny_prepared(teacher=True)
     docs = Tokens.of(prepared.docs, config.doc_length, torch.device(device))
     data = SplitTensors.of(prepared.train, docs, config.query_length, torch.device(device))
     sampler = Sampler(prepared.train, config.sampler, config.seed)
-    return [data.examples(sampler.batch(step), whole=whole) for step in range(6)]
+    return [data.examples(sampler.batch(step), pad_to_max=pad_to_max) for step in range(6)]
 
 
 Gradients = dict[str, torch.Tensor]
@@ -56,9 +56,9 @@ def trained(
     torch.manual_seed(0)
     model = build_model(config, tiny_prepared(teacher=True)).to(device).train()
     optimizers = make_optimizers(model, config.optimizer)
-    examples = batches(config, device, whole=recorded)
+    examples = batches(config, device, pad_to_max=recorded)
     step = (
-        RecordedStep(model, optimizers, config, examples[0])
+        CudaGraphStep(model, optimizers, config, examples[0])
         if recorded
         else Step(model, optimizers, config)
     )
@@ -139,11 +139,11 @@ def eager_backend(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_a_models_calls_can_be_compiled(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     config = config_of(name)
     model = build_model(config, tiny_prepared(teacher=True)).train()
-    batch = batches(config, "cpu", whole=True)[0]
-    expected = scores_of(copy.deepcopy(model), batch)
-    # Made once, on the CPU: compiled code must not make them again.
-    monkeypatch.setattr("glassrank.research.papers.contextual.sinusoidal_positions", None)
-    with eager_backend(monkeypatch), compiled(model, broken_calls_stay=False):
-        got = scores_of(model, batch)
+    batch = batches(config, "cpu", pad_to_max=True)[0]
+    expected = score_batch(copy.deepcopy(model), batch)
+    # Made once, on the CPU: compile_model code must not make them again.
+    monkeypatch.setattr("glassrank.backends.transformer.waves", None)
+    with eager_backend(monkeypatch), compile_model(model, broken_calls_stay=False):
+        got = score_batch(model, batch)
     torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
     assert "interact" not in vars(model)

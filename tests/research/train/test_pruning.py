@@ -7,15 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tests.train.tiny_bert import (
-    HEADS,
-    INNER,
-    LAYERS,
-    config,
-    prepared_for,
-    write_collection_and_bert,
-)
 
+from glassrank.backends.onnx_encoders import Weights
 from glassrank.errors import InputError
 from glassrank.models import TokenBatch
 from glassrank.models.bi_encoders import LateInteraction
@@ -24,13 +17,22 @@ from glassrank.models.io.torch_files import save_model
 from glassrank.models.onnx_models import OnnxKernelBERT
 from glassrank.models.pretrained import read_pretrained
 from glassrank.research.train.batches import Sampler, SplitTensors, Tokens
-from glassrank.research.train.build import build_model, show_texts, whole_model
+from glassrank.research.train.build import build_model, fit_model_statistics, load_vector_teacher
 from glassrank.research.train.config import LossConfig, StartConfig
+from glassrank.research.train.cuda_graph_step import CudaGraphStep
+from glassrank.research.train.distillation import fit_projection, freeze_teacher, vector_loss
 from glassrank.research.train.loop import train
-from glassrank.research.train.recorded_step import RecordedStep
-from glassrank.research.train.smaller import apart, begin_alike, some_layers, teacher_of_vectors
+from glassrank.research.train.pruning import prune
 from glassrank.research.train.step import Step, make_optimizers
 from glassrank.settings import from_plain
+from tests.research.train.tiny_bert import (
+    HEADS,
+    INNER,
+    LAYERS,
+    config,
+    prepared_for,
+    write_collection_and_bert,
+)
 
 TEACHER = "teacher/best"
 KL = {"kind": "kl", "standardized": True, "temperature": 1.5}
@@ -62,11 +64,11 @@ def batch() -> TokenBatch:
 
 
 def test_all_of_its_layers_are_the_whole_model(teacher: LateInteraction, batch: TokenBatch) -> None:
-    same = some_layers(teacher, StartConfig(model="m", layers=tuple(range(LAYERS)))).eval()
+    same = prune(teacher, StartConfig(model="m", layers=tuple(range(LAYERS)))).eval()
     for encode in ("encode_query", "encode_doc"):
         got, expected = getattr(same, encode)(batch), getattr(teacher, encode)(batch)
         assert torch.equal(got.vectors, expected.vectors) and torch.equal(got.idf, expected.idf)
-    assert apart((got, got), (expected, expected)).item() == pytest.approx(0, abs=1e-5)
+    assert vector_loss((got, got), (expected, expected)).item() == pytest.approx(0, abs=1e-5)
 
 
 def test_an_encoder_begins_anew_beside_what_was_learned(
@@ -84,13 +86,13 @@ def test_an_encoder_begins_anew_beside_what_was_learned(
     assert not all(
         torch.equal(begun[name], weight) for name, weight in teacher.state_dict().items()
     )
-    with pytest.raises(InputError, match="for kernel_bert and maxsim, not for a bert"):
+    with pytest.raises(InputError, match="needs a kernel_bert or maxsim, found bert"):
         other = config("bert", start={"model": "bert/best", "bert": "bert"})
         build_model(other, prepared, base)
-    small = some_layers(teacher, StartConfig(model="m", layers=(0,)))
+    small = prune(teacher, StartConfig(model="m", layers=(0,)))
     saved = load_model(base / TEACHER)
     save_model(base / "one-layer", small, saved.usage, list(saved.vocabulary), "small")
-    with pytest.raises(InputError, match="not as large as the encoder"):
+    with pytest.raises(InputError, match="another size than the encoder"):
         build_model(config("kernel_bert", start={**start, "model": "one-layer"}), prepared, base)
 
 
@@ -99,13 +101,13 @@ def test_what_a_narrower_layer_leaves_out_is_the_shortest(
 ) -> None:
     """Values that nothing comes out of can be left out without any change."""
     useless = torch.arange(INNER) % 4 == 1
-    cut = some_layers(teacher, StartConfig(model="m", layers=tuple(range(LAYERS))))
+    cut = prune(teacher, StartConfig(model="m", layers=tuple(range(LAYERS))))
     for layer in cut.encoder.stack():
         layer.feed_forward.outer.weight.data[:, useless] = 0
     start = StartConfig(
         model="m", layers=tuple(range(LAYERS)), feed_forward=INNER - int(useless.sum())
     )
-    narrow = some_layers(cut.eval(), start).eval()
+    narrow = prune(cut.eval(), start).eval()
     assert narrow.config.encoder.feed_forward == 12
     torch.testing.assert_close(narrow.encode_doc(batch).vectors, cut.encode_doc(batch).vectors)
 
@@ -115,18 +117,17 @@ def test_what_fewer_heads_leave_out_is_the_shortest(
 ) -> None:
     """A head that nothing comes out of can be left out without any change."""
     layers = tuple(range(LAYERS))
-    cut = some_layers(teacher, StartConfig(model="m", layers=layers))
+    cut = prune(teacher, StartConfig(model="m", layers=layers))
     size = cut.config.encoder.attention // HEADS
     for number, layer in enumerate(cut.encoder.stack()):
         useless = slice(number % HEADS * size, (number % HEADS + 1) * size)
         layer.attention.output.weight.data[:, useless] = 0
-    fewer = some_layers(cut.eval(), StartConfig(model="m", layers=layers, heads=HEADS - 1)).eval()
+    fewer = prune(cut.eval(), StartConfig(model="m", layers=layers, heads=HEADS - 1)).eval()
     encoder = fewer.config.encoder
     assert (encoder.heads, encoder.head_size) == (HEADS - 1, size)
     torch.testing.assert_close(fewer.encode_doc(batch).vectors, cut.encode_doc(batch).vectors)
-    served = OnnxKernelBERT(
-        fewer.config, {name: weight.numpy() for name, weight in fewer.state_dict().items()}
-    )
+    weights = {name: weight.numpy() for name, weight in fewer.state_dict().items()}
+    served = OnnxKernelBERT(fewer.config, Weights(weights))
     plain = TokenBatch(batch.ids.numpy(), batch.mask.numpy())
     got, expected = served.encode_doc(plain).vectors, fewer.encode_doc(batch).vectors.detach()
     real = plain.mask > 0
@@ -134,11 +135,11 @@ def test_what_fewer_heads_leave_out_is_the_shortest(
 
 
 def test_it_begins_as_near_as_its_states_allow(teacher: LateInteraction, batch: TokenBatch) -> None:
-    small = some_layers(teacher, StartConfig(model="m", layers=(1,))).eval()
+    small = prune(teacher, StartConfig(model="m", layers=(1,))).eval()
     whole = teacher.encode_query(batch), teacher.encode_doc(batch)
-    before = apart((small.encode_query(batch), small.encode_doc(batch)), whole).item()
-    begin_alike(small, teacher, [batch])
-    after = apart((small.encode_query(batch), small.encode_doc(batch)), whole).item()
+    before = vector_loss((small.encode_query(batch), small.encode_doc(batch)), whole).item()
+    fit_projection(small, teacher, [batch])
+    after = vector_loss((small.encode_query(batch), small.encode_doc(batch)), whole).item()
     assert after < before
 
 
@@ -147,7 +148,7 @@ def test_padding_does_not_count(teacher: LateInteraction, batch: TokenBatch) -> 
     words = teacher.encode_doc(batch)
     noise = torch.where(batch.mask[..., None] > 0, words.vectors, torch.randn(words.vectors.shape))
     other = words._replace(vectors=noise)
-    assert apart((other, other), (words, words)).item() == pytest.approx(0, abs=1e-5)
+    assert vector_loss((other, other), (words, words)).item() == pytest.approx(0, abs=1e-5)
 
 
 @pytest.mark.long
@@ -161,11 +162,11 @@ def test_a_run_learns_the_vectors(base: Path, tmp_path: Path) -> None:
         validation={"every": 20},
     )
     prepared = prepared_for(run, base)
-    whole = whole_model(run, base)
+    whole = load_vector_teacher(run, base)
     assert whole is not None
     docs = Tokens.of(prepared.docs, run.doc_length, torch.device("cpu"))
     fresh = build_model(run, prepared, base)
-    show_texts(fresh, docs, whole)
+    fit_model_statistics(fresh, docs, whole)
     trained = train(run, prepared, tmp_path / "out", base=base).model
     shown = docs.batch(np.arange(30))
     expected = whole.encode_query(shown), whole.encode_doc(shown)
@@ -173,7 +174,7 @@ def test_a_run_learns_the_vectors(base: Path, tmp_path: Path) -> None:
     assert trained.config.encoder.layers == 1 and trained.config.encoder.feed_forward == 8
     assert trained.first_stage_weight is None
     distances = [
-        apart((model.encode_query(shown), model.encode_doc(shown)), expected).item()
+        vector_loss((model.encode_query(shown), model.encode_doc(shown)), expected).item()
         for model in (fresh.eval(), trained.eval())
     ]
     assert distances[1] < 0.7 * distances[0]
@@ -192,15 +193,19 @@ def test_a_recorded_step_learns_them_too(base: Path) -> None:
     prepared = prepared_for(run, base)
     docs = Tokens.of(prepared.docs, run.doc_length, device)
     data = SplitTensors.of(prepared.train, docs, run.query_length, device)
-    batch = data.examples(Sampler(prepared.train, run.sampler, run.seed).batch(0), whole=True)
-    whole = whole_model(run, base)
+    batch = data.examples(Sampler(prepared.train, run.sampler, run.seed).batch(0), pad_to_max=True)
+    whole = load_vector_teacher(run, base)
     assert whole is not None
     losses = []
-    for kind in (Step, RecordedStep):
+    for kind in (Step, CudaGraphStep):
         model = build_model(run, prepared, base).to(device)
-        given = (batch,) if kind is RecordedStep else ()
+        given = (batch,) if kind is CudaGraphStep else ()
         step = kind(
-            model, make_optimizers(model, run.optimizer), run, *given, whole=whole.to(device)
+            model,
+            make_optimizers(model, run.optimizer),
+            run,
+            *given,
+            vector_teacher=whole.to(device),
         )
         losses.append(step.gradients(batch).item())
     assert losses[1] == pytest.approx(losses[0], rel=1e-4)
@@ -214,37 +219,37 @@ def test_another_model_may_give_the_vectors(base: Path, teacher: LateInteraction
         start={"model": TEACHER, "layers": [0]},
         loss={"kind": "softmax", "vectors": 8, "vectors_of": "other"},
     )
-    smaller = some_layers(teacher, StartConfig(model="m", layers=(1,)))
+    smaller = prune(teacher, StartConfig(model="m", layers=(1,)))
     saved = load_model(base / TEACHER)
     save_model(base / "other", smaller, saved.usage, list(saved.vocabulary), "another")
-    whole = whole_model(run, base)
+    whole = load_vector_teacher(run, base)
     assert isinstance(whole, LateInteraction) and whole.config.encoder.layers == 1
     narrow = type(teacher)(replace(teacher.config, size=4))
     save_model(base / "narrow", narrow, saved.usage, list(saved.vocabulary), "narrow")
-    with pytest.raises(InputError, match="vectors of its size"):
-        whole_model(replace(run, loss=replace(run.loss, vectors_of="narrow")), base)
-    with pytest.raises(InputError, match=r"loss\.vectors_of goes with loss\.vectors"):
+    with pytest.raises(InputError, match="the vector size of start"):
+        load_vector_teacher(replace(run, loss=replace(run.loss, vectors_of="narrow")), base)
+    with pytest.raises(InputError, match=r"loss\.vectors_of needs loss\.vectors"):
         LossConfig(vectors_of="other")
 
 
 def test_what_does_not_fit_is_refused(base: Path, teacher: LateInteraction) -> None:
-    with pytest.raises(InputError, match=r"start\.layers are those of start\.model"):
+    with pytest.raises(InputError, match=r"start\.layers needs start\.model"):
         StartConfig(layers=(0,))
     for name in ("feed_forward", "heads"):
-        with pytest.raises(InputError, match=rf"start\.{name} goes with start\.layers"):
+        with pytest.raises(InputError, match=rf"start\.{name} needs start\.layers"):
             from_plain(StartConfig, {"model": "m", name: 8}, "start")
     with pytest.raises(InputError, match=r"layers 0 to 1, found \[0, 2\]"):
-        some_layers(teacher, StartConfig(model="m", layers=(0, 2)))
+        prune(teacher, StartConfig(model="m", layers=(0, 2)))
     for inner in (0, 17):
         with pytest.raises(InputError, match=rf"start\.model has 16, found {inner}"):
-            some_layers(teacher, StartConfig(model="m", layers=(0,), feed_forward=inner))
+            prune(teacher, StartConfig(model="m", layers=(0,), feed_forward=inner))
     for heads in (0, 4):
         with pytest.raises(InputError, match=rf"start\.heads: start\.model has 3, found {heads}"):
-            some_layers(teacher, StartConfig(model="m", layers=(0,), heads=heads))
-    with pytest.raises(InputError, match=r"loss\.vectors are those of start\.model"):
+            prune(teacher, StartConfig(model="m", layers=(0,), heads=heads))
+    with pytest.raises(InputError, match=r"loss\.vectors needs start\.model"):
         replace(config("kernel_bert"), loss=LossConfig(vectors=1.0))
     bert = load_model(base / "bert" / "best").model
-    with pytest.raises(InputError, match="a bert has no layers to choose from"):
-        some_layers(bert, StartConfig(model="m", layers=(0,)))
+    with pytest.raises(InputError, match="expected a kernel_bert or maxsim model, found bert"):
+        prune(bert, StartConfig(model="m", layers=(0,)))
     with pytest.raises(InputError, match="a bert gives no vectors to learn"):
-        teacher_of_vectors(bert)
+        freeze_teacher(bert)

@@ -1,0 +1,181 @@
+"""A training step as a CUDA graph: recorded once, then replayed without launch overhead.
+
+Tensors keep one shape, so texts are padded to the model's longest. Word vectors are looked up
+before the replay and get their gradients after it, because a graph cannot record which rows of the
+table a batch needs. For long runs the model is compiled first, which fuses element-wise kernels.
+"""
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from glassrank.models import Output, Ranker, TokenBatch, TokenEmbeddings
+from glassrank.research.train.batches import Examples
+from glassrank.research.train.config import TrainConfig
+from glassrank.research.train.state import RunProgress
+from glassrank.research.train.step import (
+    Step,
+    batch_loss,
+    batch_targets,
+    clip_gradients,
+    encoder_names,
+    uses_embedding_table,
+)
+
+_WARM_UPS = 3
+"""Calls before recording: they compile and fill caches."""
+
+_WORTH_COMPILING = 1000
+"""From this many steps on, compiling, half a minute, pays off."""
+
+
+class CudaGraphStep(Step):
+    """The same step for batches of one shape. On a CPU, for tests, nothing is recorded."""
+
+    def __init__(
+        self,
+        model: Ranker,
+        optimizers: dict[str, Optimizer],
+        config: TrainConfig,
+        examples: Examples,
+        vector_teacher: Ranker | None = None,
+    ) -> None:
+        super().__init__(model, optimizers, config, vector_teacher=vector_teacher)
+        self._inputs = self._look_up(examples)
+        self._static_inputs = [_make_static(read) for read in self._inputs]
+        self._static_targets = [given.clone() for given in batch_targets(examples)]
+        self._graph: torch.cuda.CUDAGraph | None = None
+        if examples.grades.is_cuda:
+            self._value = self._record()
+
+    def gradients(self, examples: Examples) -> Tensor:
+        """As the plain step; `update` computes gradients of the embedding table."""
+        self._inputs = self._look_up(examples)
+        with torch.no_grad():
+            for kept, read in zip(self._static_inputs, self._inputs, strict=True):
+                for here, given in zip(kept, read, strict=True):
+                    here.copy_(given, non_blocking=True)
+            for here, given in zip(self._static_targets, batch_targets(examples), strict=True):
+                here.copy_(given, non_blocking=True)
+        if self._graph is None:
+            return self._compute()
+        self._graph.replay()
+        return self._value
+
+    def update(self, progress: RunProgress) -> None:
+        """As the plain step, after the gradients of the embedding table."""
+        (query, *_), (doc, *_) = self._inputs
+        if doc.requires_grad:  # word vectors; the table has gradients of the step before
+            for name, parameter in self._model.named_parameters():
+                if name.startswith("words."):
+                    parameter.grad = None
+            torch.autograd.backward([query, doc], [kept[0].grad for kept in self._static_inputs])
+        super().update(progress)
+
+    def _compute(self) -> Tensor:
+        """Loss and gradients of the static inputs."""
+        for tensor in (
+            *self._model.parameters(),
+            *(part for kept in self._static_inputs for part in kept),
+        ):
+            tensor.grad = None
+        query, doc = self._static_inputs
+        value = batch_loss(
+            self._model, self._vector_teacher, self._config, (query, doc), self._static_targets
+        )
+        torch.autograd.backward(value)
+        clip_gradients(self._model, self._config.optimizer.clip)
+        return value.detach()
+
+    def _record(self) -> Tensor:
+        stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            self._compute()  # a model's lazy buffers exist before it is compiled
+        with compile_if_long(self._model, self._config), torch.cuda.stream(stream):
+            for _ in range(_WARM_UPS):
+                self._compute()
+            with _forbid_synchronization():
+                self._compute()
+            torch.cuda.current_stream().synchronize()
+            self._graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self._graph, stream=stream):
+                value = self._compute()
+        torch.cuda.current_stream().wait_stream(stream)
+        return value
+
+
+def _make_static(read: Any) -> Any:
+    """Copies to be overwritten by each batch; trained vectors have gradients."""
+    return type(read)(*(part.detach().clone().requires_grad_(part.requires_grad) for part in read))
+
+
+def compile_if_long(model: Ranker, config: TrainConfig) -> AbstractContextManager[None]:
+    """Compile the model inside the block if the run is long enough."""
+    return compile_model(model) if config.optimizer.steps >= _WORTH_COMPILING else nullcontext()
+
+
+@contextmanager
+def compile_model(model: Ranker, *, broken_calls_stay: bool = True) -> Iterator[None]:
+    """Compile the model's three calls inside the block. A call that cannot be compiled stays as it
+    is."""
+    from torch import _dynamo
+
+    with _dynamo.config.patch(suppress_errors=broken_calls_stay), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the compiler reads missing gradients
+        _dynamo.reset()  # drop what an earlier run compiled
+        kind = TokenEmbeddings if uses_embedding_table(model) else TokenBatch
+        calls: dict[str, Callable[..., object]] = {
+            name: _compile_encoder(getattr(model, name), kind) for name in encoder_names(model)
+        }
+        calls["interact"] = _compile_interaction(model.interact)
+        for name, call in calls.items():
+            setattr(model, name, call)
+        try:
+            yield
+        finally:
+            for name in calls:
+                delattr(model, name)
+
+
+def _compile_encoder(
+    encode: Callable[[Any], TokenEmbeddings], kind: type[Any]
+) -> Callable[[Any], TokenEmbeddings]:
+    """Compile with plain tensors as inputs and outputs: not every compiler takes named tuples."""
+
+    def encoded(*parts: Tensor) -> tuple[Tensor, ...]:
+        return tuple(encode(kind(*parts)))
+
+    fast = torch.compile(encoded, dynamic=False)
+    return lambda texts: TokenEmbeddings(*fast(*texts))
+
+
+def _compile_interaction(
+    interact: Callable[[TokenEmbeddings, TokenEmbeddings], Output],
+) -> Callable[[TokenEmbeddings, TokenEmbeddings], Output]:
+    """Compile the score alone: nothing else of the output is used."""
+
+    def scores(*parts: Tensor) -> Tensor:
+        score: Tensor = interact(TokenEmbeddings(*parts[:3]), TokenEmbeddings(*parts[3:])).score
+        return score
+
+    fast = torch.compile(scores, dynamic=False)
+    return lambda query, doc: Output(fast(*query, *doc), {})
+
+
+@contextmanager
+def _forbid_synchronization() -> Iterator[None]:
+    """Raise an error inside the block on GPU synchronization, which breaks a recording."""
+    before = torch.cuda.get_sync_debug_mode()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyTorch warns that it may miss some
+        torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode(before)
