@@ -83,7 +83,9 @@ def our_speeds(models: dict[str, str], repeats: int) -> dict[str, Speed]:
             encode_index(index, reranker.saved, index.path / "stores" / f"model-{number}")
             stored.append(TimedModel(name, [Variant("stored", Pipeline(index, reranker))]))
             live.append(
-                TimedModel(name, [Variant("live", Pipeline(index, reranker, use_store=False))])
+                TimedModel(
+                    name, [Variant("on the fly", Pipeline(index, reranker, use_store=False))]
+                )
             )
         speeds = {}
         for timed, depth in ((stored, CANDIDATES), (live, FEW)):
@@ -131,11 +133,11 @@ def peer_speeds(vectors: dict[str, str], repeats: int) -> dict[str, Speed]:
         )
         speeds[f"{name} (stored)"] = Speed(CANDIDATES / score_ms, query_ms)
         live_ms = medians_ms([lambda e=encoder: e.encode(texts, show_progress_bar=False)], 3)[0]
-        speeds[f"{name} (live)"] = Speed(len(texts) / live_ms, query_ms)
+        speeds[f"{name} (on the fly)"] = Speed(len(texts) / live_ms, query_ms)
     first = str(local_folder(next(iter(vectors.values()))))
     both = CrossEncoder(first, num_labels=1, device="cpu", local_files_only=True)
     (pairs_ms,) = medians_ms([lambda: both.rank(asked[0], texts, show_progress_bar=False)], 3)
-    speeds["cross-encoder, MiniLM (live)"] = Speed(len(texts) / pairs_ms, 0.0)
+    speeds["cross-encoder, MiniLM (on the fly)"] = Speed(len(texts) / pairs_ms, 0.0)
     if find_spec("pylate") is None:
         print("left out: PyLate's MaxSim; pip install pylate")
         return speeds
@@ -200,7 +202,7 @@ def draw(lines: dict[str, NDArray[np.float64]], ours: Sequence[str], ms: Any, to
             continue  # it does not get anywhere in this time
         mine, cascade = name in ours, ", then " in name
         colour = next(colours) if mine else "#666666"
-        dashes = (0, (4, 2)) if name.endswith("(live)") else (0, (1, 2)) if cascade else "-"
+        dashes = (0, (4, 2)) if name.endswith("(on the fly)") else (0, (1, 2)) if cascade else "-"
         style = dashes if mine else next(dots)
         width = 2.4 if cascade else 1.6
         axes.plot(ms, values, color=colour, linestyle=style, linewidth=width, label=name)

@@ -176,7 +176,7 @@ def _fit_plan(
     used: "list[Pipeline]",
 ) -> "CascadePlan":
     from glassrank.models.io.model_folder import fingerprint
-    from glassrank.rerank.scheduler import spare_ms
+    from glassrank.rerank.scheduler import scoring_reserve_ms
     from glassrank.research.evaluate.fit_cascade_plan import BUDGETS_MS, fit_plan
     from glassrank.research.evaluate.timed_models import time_first_stage
 
@@ -189,5 +189,5 @@ def _fit_plan(
         [variants[-1] for variants in speeds],
         judged.qrels,
         measure,
-        {budget: ms - spare_ms(ms) for budget, ms in left.items()},
+        {budget: ms - scoring_reserve_ms(ms) for budget, ms in left.items()},
     )
