@@ -207,9 +207,7 @@ def _run_workers(options: Options, listener: socket.socket) -> None:
                     failed = True
                     break
                 workers[place] = _Worker(options, listener)
-                time.sleep(
-                    _LOOK_SECONDS
-                )  # do not restart a worker in a tight loop
+                time.sleep(_LOOK_SECONDS)  # do not restart a worker in a tight loop
         drop_new_connections(listener)  # for all workers at once
         for worker in workers:
             worker.process.terminate()

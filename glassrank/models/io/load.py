@@ -1,11 +1,12 @@
-"""A model folder: `config.json`, `weights.safetensors`, `vocabulary.txt`, a manifest and `card.md`.
+"""Loads models by name.
 
-An ensemble's has its members' folders inside, in the place of weights and vocabulary. Nothing is
-ever unpickled. A folder appears whole or not at all, and may come from a stranger: what loading
-cannot vouch for is refused in one sentence. The card is for people, who may edit it.
+A model folder holds `config.json`, `weights.safetensors`, `vocabulary.txt`, a manifest and
+`card.md`, which people may edit; an ensemble has its members' folders instead of weights and
+vocabulary. A folder may come from a stranger: nothing is unpickled, and what fails a check raises
+an InputError.
 
-A folder as others publish it is a model, too: by its ONNX graph (`published.py`), or by weights of
-a known kind. A name that is no folder here is looked for on the hub, if it has the form `org/name`.
+Folders as others publish them load too, by their ONNX graph (`published.py`) or by weights of a
+known architecture. A name `org/name` that is no folder here is fetched from the hub.
 
 `load_named` gives a model of PyTorch's. `load_for_inference` gives one to rank with: ONNX Runtime
 computes the families that have such a form (`ONNX_MODELS`), PyTorch all others.
@@ -50,30 +51,29 @@ if TYPE_CHECKING:
 
 
 def load_named(model: str | Path) -> SavedModel:
-    """A model as people name it: `default` or `fast` for those that come with the package, a
-    folder's path, `module:Class@FOLDER` for a folder whose model is a class of that module, or
-    `org/name` for one on the hub."""
-    folder, trusted = _located(model)
+    """Loads a model for PyTorch: `default` or `fast` of the package, a folder's path,
+    `module:Class@FOLDER` for a model whose class is in that module, or `org/name` on the hub."""
+    folder, trusted = _locate(model)
     return load_model(folder, trusted=trusted)
 
 
 def load_for_inference(
     model: str | Path, device: str = "cpu", *, exact: bool = False
 ) -> SavedModel:
-    """The same for ranking: on a CPU, and unless layers are to be as `exact` as they were trained,
-    without PyTorch where the family allows it."""
-    folder, trusted = _located(model)
+    """The same for ranking: on a CPU, ONNX Runtime computes it where the family allows it, unless
+    layers are to be as `exact` as they were trained."""
+    folder, trusted = _locate(model)
     if device == "cpu" and (graph := published_graph(folder)) is not None:
         return load_published(folder, graph)
     if device == "cpu" and not exact and find_spec("numba") is not None:
-        saved = _read(folder, partial(_served, trusted=trusted))
+        saved = _read(folder, partial(_load_fastest, trusted=trusted))
         if saved.model.device is None:
             return replace(saved, load_trained=partial(load_model, folder, trusted=trusted))
         return saved
     return load_model(folder, trusted=trusted)
 
 
-def _located(model: str | Path) -> tuple[Path, list[str]]:
+def _locate(model: str | Path) -> tuple[Path, list[str]]:
     folder, trusted = resolve_folder(model)
     if isinstance(model, str):
         folder = find_or_fetch(folder, folder.as_posix())
@@ -81,16 +81,16 @@ def _located(model: str | Path) -> tuple[Path, list[str]]:
 
 
 def load_model(folder: Path, *, trusted: Collection[str] = ()) -> SavedModel:
-    """Reads and never writes; beside a process that saves, the old model or the new one. Only
-    classes that are `trusted`, as `module:Class`, are looked for outside this package: a folder
-    cannot say by itself that code is run."""
+    """Reads a folder for PyTorch: the old or the new model while another process saves one. Classes
+    outside this package are imported only if they are `trusted`, as `module:Class`: a folder cannot
+    decide by itself that code is run."""
     return _read(Path(folder), partial(load_files, trusted=trusted))
 
 
 def _read(folder: Path, load: Callable[[ChecksummedFiles], SavedModel]) -> SavedModel:
     if _is_published(folder):
         return _load_published(folder)
-    with single_thread():  # for steps as short as these, a second one costs more than it does
+    with single_thread():  # a second thread costs more than it saves on such short steps
         return read_checksummed_folder(
             folder,
             "model",
@@ -102,12 +102,12 @@ def _read(folder: Path, load: Callable[[ChecksummedFiles], SavedModel]) -> Saved
 
 
 def published_graph(folder: Path) -> str | None:
-    """The ONNX graph of a model that others publish, where it has one."""
+    """The ONNX graph in the folder of a published model, if it has one."""
     return None if (folder / MANIFEST).exists() else find_graph(folder)
 
 
 def _is_published(folder: Path) -> bool:
-    """Whether it is as sentence-transformers and others write it: with no manifest of ours."""
+    """Whether the folder is as sentence-transformers and others write it, without our manifest."""
     theirs = ("model.safetensors", "pytorch_model.bin", "modules.json")
     return not (folder / MANIFEST).exists() and any(
         (folder / name).exists() for name in (*theirs, *GRAPHS)
@@ -126,17 +126,17 @@ def _load_published(folder: Path) -> SavedModel:
     return load_transformers_folder(folder)
 
 
-def _served(files: ChecksummedFiles, trusted: Collection[str] = ()) -> SavedModel:
+def _load_fastest(files: ChecksummedFiles, trusted: Collection[str] = ()) -> SavedModel:
     return load_without_torch(files) or load_files(files, trusted)
 
 
 def load_files(files: ChecksummedFiles, trusted: Collection[str] = ()) -> SavedModel:
-    """The model whose files these are, as PyTorch computes it, checksums looked at."""
+    """Loads a model for PyTorch from checked files."""
     if find_spec("torch") is None:
         _need_torch(files.path, load_config(files).model)
-    from glassrank.models.io.torch_files import load_files as load_trained
+    from glassrank.models.io.torch_files import load_files as load_for_torch
 
-    return load_trained(files, trusted)
+    return load_for_torch(files, trusted)
 
 
 def _need_torch(folder: Path, kind: str) -> None:
@@ -147,7 +147,7 @@ def _need_torch(folder: Path, kind: str) -> None:
 
 
 def load_without_torch(files: ChecksummedFiles) -> SavedModel | None:
-    """The model whose files these are; None where only PyTorch computes it."""
+    """Loads a model for ONNX Runtime from checked files; None where only PyTorch computes it."""
     with wrap_file_errors(files.path, "it does not hold a model that can be used"):
         stored = load_config(files)
         if stored.model not in ONNX_MODELS:

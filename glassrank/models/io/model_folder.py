@@ -1,8 +1,8 @@
-"""What a model folder says: `config.json`, with how its model is used and its documents divided,
-and `vocabulary.txt`, with what a list of words or pieces must be; and whose weights they go with.
+"""The format of a model folder: `config.json`, with how the model is used, and `vocabulary.txt`;
+and the fingerprint of a model's weights.
 
-That list is checked here and not in `text/`, which needs more packages: training runs where only
-torch and numpy are."""
+The vocabulary is checked here and not in `text/`, which needs more packages: training must run
+where only torch and numpy are installed."""
 
 import hashlib
 import json
@@ -18,6 +18,7 @@ from glassrank.errors import GlassrankError, InputError, wrap_file_errors
 from glassrank.models import is_outside
 from glassrank.models.calibration import Calibration
 from glassrank.models.model import Model
+from glassrank.models.passages import Passages
 from glassrank.settings import check_bounds, from_plain, to_plain
 from glassrank.storage.atomic_folders import ChecksummedFiles
 from glassrank.storage.checksummed_json import parse_json
@@ -25,6 +26,7 @@ from glassrank.storage.checksummed_json import parse_json
 if TYPE_CHECKING:
     from glassrank.text.published_tokenizer import PublishedTokenizer
 
+<<<<<<< HEAD
 _MOST_PASSAGES = 10_000
 
 
@@ -53,6 +55,8 @@ class Passages:
             )
 
 
+=======
+>>>>>>> 2832ea3 (models/io and passages: plain words; passage aggregation has a file of its own)
 FORMAT = 1
 PACKAGED = {name: Path(__file__).parents[1] / "packaged" / name for name in ("default", "fast")}
 """The models that come with the package."""
@@ -66,7 +70,7 @@ _TRIED = 8
 
 @dataclass(frozen=True)
 class Usage:
-    """How a model is used: what it was trained for, so that nobody has to remember."""
+    """How a model is used: the lengths, depth and first stage that it was trained for."""
 
     query_length: int = 30
     doc_length: int = 200
@@ -74,11 +78,11 @@ class Usage:
     """The re-ranking depth that was best on dev queries."""
     first_stage: str = "bm25"
     calibration: Calibration | None = None
-    """Of scores to probabilities of relevance, on judged queries."""
+    """Maps scores to probabilities of relevance."""
     passages: Passages = field(default_factory=Passages)
-    """What becomes of documents that are longer than `doc_length`."""
+    """How documents longer than `doc_length` are divided."""
     remove_stop_words: bool = False
-    """Whether a model on words reads no function words and no punctuation."""
+    """Whether a model on words skips function words and punctuation."""
     notes: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -102,17 +106,18 @@ class SavedModel:
     """A model with all that is needed to use it."""
 
     model: Any
-    """A `Ranker`; where it was loaded to be served, without PyTorch if that can be."""
+    """A `Model`: computed by ONNX Runtime if it was loaded for inference and its family allows
+    it."""
     usage: Usage
     vocabulary: list[str]
     """Words by id; the first two are padding and the unknown word."""
     load_trained: "Callable[[], SavedModel] | None" = field(default=None, repr=False)
-    """The same model, as PyTorch computes it, where it was loaded to be served without."""
+    """Loads the same model for PyTorch, where ONNX Runtime computes this one."""
     tokenizer: "PublishedTokenizer | None" = field(default=None, repr=False)
-    """Of a published model, which brings its own."""
+    """A published model brings its own."""
 
     def trained(self) -> "SavedModel":
-        """As PyTorch computes it: for layers as they were trained, and for a GPU."""
+        """The same model computed by PyTorch: in float32, or on a GPU."""
         if self.load_trained is None:
             return self
         trained = self.load_trained()
@@ -122,7 +127,7 @@ class SavedModel:
 
     @property
     def unknown_buckets(self) -> int:
-        """How many vectors words share that are not in the vocabulary: those behind its own."""
+        """How many vectors unknown words share: those behind the vocabulary's own."""
         words = self.model.rankers()[0].words
         if words is None or not words.has_buckets:
             return 0
@@ -131,20 +136,20 @@ class SavedModel:
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """What `config.json` holds; an ensemble has members, and nothing of its own."""
+    """The content of `config.json`; an ensemble has members instead of weights."""
 
     format: int
     model: str
     usage: Usage
     config: dict[str, Any] = field(default_factory=dict)
     words: tuple[int, ...] | None = field(default=None, metadata={"largest": 1 << 30})
-    """How many words have a vector, and how long it is."""
+    """The shape of the table of word vectors."""
     first_stage_weight: bool = False
     members: tuple[str, ...] = ()
 
 
 def resolve_folder(model: str | Path) -> tuple[Path, list[str]]:
-    """The folder that a name stands for, and the class outside this package that it trusts.
+    """The folder of a model's name, and the class outside this package that the name trusts.
 
     >>> named_folder("runs/tk"), named_folder("mine:Siamese@runs/siamese")
     ((PosixPath('runs/tk'), []), (PosixPath('runs/siamese'), ['mine:Siamese']))
@@ -156,8 +161,8 @@ def resolve_folder(model: str | Path) -> tuple[Path, list[str]]:
 
 
 def load_config(files: ChecksummedFiles) -> ModelConfig:
-    """What `config.json` says, as far as it can be without the model's class."""
-    with wrap_file_errors(files.path, f"{CONFIG} is not what a model has"):
+    """Reads `config.json`, but for the settings of the model's class."""
+    with wrap_file_errors(files.path, f"{CONFIG} is not a model's config"):
         plain = parse_json(files.read(CONFIG, _CONFIG_BYTES))
         if not isinstance(plain, dict):
             raise InputError(f"{CONFIG} is not a table")
@@ -168,7 +173,7 @@ def load_config(files: ChecksummedFiles) -> ModelConfig:
 
 
 def load_vocabulary(files: ChecksummedFiles) -> list[str]:
-    """Words or pieces by id."""
+    """Words or subwords by id."""
     text = files.read(VOCABULARY, _VOCABULARY_BYTES).decode("utf-8")
     *words, end = text.split("\n")
     if end:
@@ -177,8 +182,8 @@ def load_vocabulary(files: ChecksummedFiles) -> list[str]:
 
 
 def fingerprint(model: Model) -> str:
-    """The same for the same weights, another for any other: what a document store is tied to."""
-    digest = hashlib.sha256()  # processors have instructions for it: a third of blake2b's time
+    """A hash of settings and weights, which ties a store to its model."""
+    digest = hashlib.sha256()  # a third of blake2b's time: processors have instructions for it
     digest.update(json.dumps(to_plain(model.config), sort_keys=True).encode())
     for name, chunks in sorted(model.weight_chunks(), key=lambda named: named[0]):
         digest.update(name.encode())

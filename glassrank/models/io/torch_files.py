@@ -1,5 +1,4 @@
-"""A model folder with a model of PyTorch's, which trains, runs on a GPU, and is of any family:
-loaded, and saved, alone or as an ensemble, to a folder that appears whole or not at all."""
+"""Loads and saves models of any family for PyTorch. A saved folder appears whole or not at all."""
 
 import json
 from collections.abc import Collection, Sequence
@@ -52,7 +51,7 @@ from glassrank.storage.atomic_folders import ChecksummedFiles, write_checksummed
 
 
 def load_files(files: ChecksummedFiles, trusted: Collection[str] = ()) -> SavedModel:
-    """The model whose files these are, checksums looked at."""
+    """Loads a model from checked files."""
     with wrap_file_errors(files.path, "it does not hold a model that can be used"):
         stored = load_config(files)
         if stored.model == ENSEMBLE:
@@ -119,9 +118,9 @@ def save_model(
     vectors: str = "float32",
     layers: str = "float32",
 ) -> None:
-    """`vectors` says how vectors of words or subwords are stored: float32, float16, or int8 with a
-    scale for each, which takes a quarter of the room; `layers`, how other matrices are: float32,
-    float16, or int8 for those of layers, by which queries are encoded soonest."""
+    """Saves a model. `vectors` is the dtype of word or subword vectors: float32, float16, or int8
+    with a scale for each, which takes a quarter of the space. `layers` is that of other matrices:
+    float32, float16, or int8 for those of layers, which encodes queries fastest."""
     if model.name == ENSEMBLE:
         raise TypeError("an ensemble is made of saved models; write it with save_ensemble")
     weights = {

@@ -1,9 +1,9 @@
-"""Weights in a file, as arrays or as tensors: what its header says is held against what a model
-needs before anything is allocated, and then the file is read whole, since one that shrinks while it
-is mapped would end the process.
+"""Weights in `.safetensors` files, as arrays or as tensors. A file's header is compared with what
+the model needs before anything is allocated. Then the file is read, not mapped: a mapped file that
+shrinks would crash the process.
 
-A model of PyTorch's is first built without memory, on the meta device, and only as long as it makes
-no more tensors than the file can hold. PyTorch is imported where there are tensors, and not before.
+A model for PyTorch is first built on the meta device, without memory, and not beyond as many
+tensors as the file has. PyTorch is imported only where there are tensors.
 """
 
 import math
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 MOST_BYTES = 1 << 33
 MOST_NUMBERS = 1 << 30
 LARGEST = 1e12
-"""Of a weight: with larger ones, what a layer gives depends on how it is computed."""
+"""The largest weight: with larger ones, results depend on the order of sums."""
 _HEADER_BYTES = 1 << 21
 _MOST_TENSORS = 5_000
 _FLOATS = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
@@ -44,22 +44,22 @@ _DTYPES: dict[str, type[np.generic]] = {
     "I8": np.int8,
 }
 TABLES = ("words.embedding", "encoder.embeddings.pieces")
-"""Vectors of words or pieces, which are most of a small model and need the fewest bits."""
+"""Vectors of words or subwords: most of a small model, and what needs the fewest bits."""
 _SCALES = ".scales"
-"""Beside whole numbers, in the place of `.weight`: one for each row."""
+"""Scales of an int8 `.weight`, one for each row."""
 _BITS = ("float32", "float16", "int8")
 _IN_LAYERS = ".layers."
 
 
 class TensorInfo(NamedTuple):
-    """What a header says of one tensor."""
+    """A header's entry for one tensor."""
 
     dtype: str
     shape: tuple[int, ...]
 
 
 def read_header(file: IO[bytes], size: int) -> dict[str, TensorInfo]:
-    """Names, types and shapes of a `.safetensors` file of `size` bytes, which they account for."""
+    """Names, types and shapes of the tensors of a `.safetensors` file of `size` bytes."""
     length = int.from_bytes(file.read(8), "little")
     if size < 8 or length > min(size - 8, _HEADER_BYTES):
         raise InputError("the weights have no header; save the model again")
@@ -88,7 +88,7 @@ def _info(stored: Mapping[str, Any]) -> TensorInfo:
 
 
 def check_header(header: Mapping[str, TensorInfo], expected: Mapping[str, TensorInfo]) -> None:
-    """Whether a file has these weights and no others; floats of any width are floats."""
+    """Raises an InputError unless a file has exactly these weights; any float dtype will do."""
     for name in sorted(expected.keys() ^ header.keys()):
         where = "is not among the weights" if name in expected else "is no weight of this model"
         raise InputError(f"its config and its weights do not belong together: {name[:100]} {where}")
@@ -103,7 +103,7 @@ def check_header(header: Mapping[str, TensorInfo], expected: Mapping[str, Tensor
 
 
 def dequantized_header(header: dict[str, TensorInfo]) -> dict[str, TensorInfo]:
-    """The header of what `dequantize` gives."""
+    """The header as it would be after `dequantize`."""
     restored = dict(header)
     for name, scales in find_scales(header):
         numbers = restored.get(name)
@@ -118,15 +118,15 @@ def dequantized_header(header: dict[str, TensorInfo]) -> dict[str, TensorInfo]:
 
 
 def find_scales(names: Iterable[str]) -> list[tuple[str, str]]:
-    """Which of these weights are whole numbers, and the names of their scales."""
+    """The quantized weights among these names, and the names of their scales."""
     return [
         (f"{name.removesuffix(_SCALES)}.weight", name) for name in names if name.endswith(_SCALES)
     ]
 
 
 def read_arrays(content: bytes) -> dict[str, Weight]:
-    """All weights of a file whose header was checked: as float32, which must be numbers, but for
-    matrices in int8, which are left as they are, with their scales."""
+    """All weights of a file with a checked header: finite float32, and int8 matrices as they are,
+    with their scales."""
     try:
         stored: Any = safetensors.deserialize(content)  # type: ignore[no-untyped-call]
     except SafetensorError as error:
@@ -170,7 +170,7 @@ Module = TypeVar("Module", bound="nn.Module")
 
 
 def read_tensors(file: IO[bytes], size: int) -> "dict[str, Tensor]":
-    """All of a file of `size` bytes."""
+    """Reads all tensors of a file of `size` bytes."""
     from safetensors.torch import load
 
     if size > MOST_BYTES:
@@ -182,7 +182,7 @@ def read_tensors(file: IO[bytes], size: int) -> "dict[str, Tensor]":
 
 
 def write_tensors(tensors: "Mapping[str, Tensor]", path: Path) -> None:
-    """A `.safetensors` file; a full disk is one sentence."""
+    """Writes a `.safetensors` file."""
     from safetensors.torch import save_file
 
     path.touch()  # with the rights of any new file: the library gives its own to the owner alone
@@ -195,7 +195,7 @@ def write_tensors(tensors: "Mapping[str, Tensor]", path: Path) -> None:
 
 
 def make_header(tensors: "Mapping[str, Tensor]") -> dict[str, TensorInfo]:
-    """What the header of a file with these says, as far as it matters."""
+    """The header of a file with these tensors."""
     return {
         name: TensorInfo("F32" if tensor.is_floating_point() else "I64", tuple(tensor.shape))
         for name, tensor in tensors.items()
@@ -203,8 +203,8 @@ def make_header(tensors: "Mapping[str, Tensor]") -> dict[str, TensorInfo]:
 
 
 def _bounded(calls: int) -> AbstractContextManager[Any]:
-    """Ends what makes tensors without end, and leaves out their first values: there is no memory
-    for them, and torch would load its compiler to find that out."""
+    """Stops code that makes too many tensors, and skips their initial values: on the meta device
+    there is no memory for them, and torch would load its compiler to find that out."""
     from torch.overrides import TorchFunctionMode
 
     class Bounded(TorchFunctionMode):
@@ -224,7 +224,7 @@ def _bounded(calls: int) -> AbstractContextManager[Any]:
 
 
 def build(make: Callable[[], Module], header: Mapping[str, TensorInfo]) -> Module:
-    """What `make` gives, without values: exactly these tensors, to be filled by `fill`."""
+    """Calls `make` on the meta device and checks that it has exactly these tensors; see `fill`."""
     import torch
 
     with torch.device("meta"), _bounded(_CALLS * (len(header) + 10)):
@@ -237,7 +237,7 @@ def build(make: Callable[[], Module], header: Mapping[str, TensorInfo]) -> Modul
 
 
 def fill(module: "nn.Module", tensors: "Mapping[str, Tensor]") -> None:
-    """The weights of a module that `build` gave; floats become float32 and must be numbers."""
+    """Loads weights into a module from `build`; floats become float32 and must be finite."""
     plain = {n: t.float() if t.is_floating_point() else t.long() for n, t in tensors.items()}
     check_finite(plain)
     module.load_state_dict(plain, assign=True)
@@ -247,7 +247,7 @@ def fill(module: "nn.Module", tensors: "Mapping[str, Tensor]") -> None:
 
 
 def check_finite(tensors: "Mapping[str, Tensor]") -> None:
-    """Refuses weights that are no numbers."""
+    """Raises an error for weights that are not finite, or far too large."""
     for name, tensor in tensors.items():
         if tensor.is_floating_point() and not (
             tensor.sum().abs() <= LARGEST or (tensor.abs() <= LARGEST).all()
@@ -260,13 +260,13 @@ def check_finite(tensors: "Mapping[str, Tensor]") -> None:
 def quantize(
     weights: "dict[str, Tensor]", vectors: str = "float32", layers: str = "float32"
 ) -> "dict[str, Tensor]":
-    """Vectors and other matrices as they are kept; `dequantize` is the way back. Whole numbers
-    are for vectors and for what layers multiply with: other matrices are few."""
+    """Vectors and other matrices in the dtypes of a file; `dequantize` is the inverse. Only vectors
+    and the matrices of layers become int8: others are few."""
     import torch
 
     for bits in (vectors, layers):
         if bits not in _BITS:
-            raise InputError(f"weights are kept in {', '.join(_BITS)}, not in {bits}")
+            raise InputError(f"weights are stored in {', '.join(_BITS)}, not in {bits}")
     kept = dict(weights)
     for name, tensor in weights.items():
         part, _, kind = name.rpartition(".")
@@ -284,7 +284,7 @@ def quantize(
 
 
 def dequantize(weights: "dict[str, Tensor]") -> "dict[str, Tensor]":
-    """What `quantize` kept, as float32 again."""
+    """Quantized weights as float32 again."""
     for name, scales in find_scales(list(weights)):
         weights[name] = weights[name].float().mul_(weights.pop(scales)[:, None])
     return weights
