@@ -43,10 +43,6 @@ from glassrank.models.calibration import (
     measure_quality,
     weigh_ranks,
 )
-<<<<<<< HEAD
-=======
-from glassrank.models.passages import best_passages
->>>>>>> 2832ea3 (models/io and passages: plain words; passage aggregation has a file of its own)
 from glassrank.models.text_batches import batch_by_length, make_batch
 from glassrank.rerank import Reranker
 from glassrank.rerank.passages import aggregate_passages

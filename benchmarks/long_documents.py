@@ -30,8 +30,7 @@ from glassrank.deadline import thread_time
 from glassrank.embeddings import Store, encode_index
 from glassrank.index import Index
 from glassrank.models.io.load import load_named
-from glassrank.models.io.model_folder import SavedModel
-from glassrank.models.passages import Passages
+from glassrank.models.io.model_folder import Passages, SavedModel
 from glassrank.rerank import Pipeline, Reranker
 from glassrank.research.evaluate import evaluate
 from glassrank.research.evaluate.significance import Comparison, compare

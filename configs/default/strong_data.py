@@ -28,9 +28,8 @@ from glassrank.index import Index
 from glassrank.models.bi_encoders import KernelBERT
 from glassrank.models.doc_reader import PassageReader
 from glassrank.models.io.load import load_model
-from glassrank.models.io.model_folder import resolve_folder
+from glassrank.models.io.model_folder import Passages, resolve_folder
 from glassrank.models.io.torch_files import save_model
-from glassrank.models.passages import Passages
 from glassrank.models.pretrained import read_pretrained, rename_weights
 from glassrank.text.encoder import WordPieceEncoder
 from glassrank.types import Doc

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from glassrank.models.passages import Passages
+from glassrank.models.io.model_folder import Passages
 from glassrank.text.encoder import MAX_TEXT_CHARS, TextEncoder, TextIds
 from glassrank.text.word_splitting import split_words
 from glassrank.types import Doc

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.deadline import NEVER, Deadline, LateError
-from glassrank.models.passages import Passages
+from glassrank.models.io.model_folder import Passages
 from glassrank.rerank.cost_model import CostModel
 from glassrank.rerank.passages import aggregate_passages
 from glassrank.rerank.scheduler import Scheduler

@@ -13,12 +13,7 @@ from glassrank.deadline import NEVER, Deadline
 from glassrank.models.doc_reader import PassageReader, ReadDoc
 from glassrank.models.io.load import load_for_inference
 from glassrank.models.io.model_folder import PACKAGED, SavedModel
-<<<<<<< HEAD
 from glassrank.models.model import TokenBatch, TokenEmbeddings, to_array
-=======
-from glassrank.models.model import Model, TokenBatch, TokenEmbeddings, to_array
-from glassrank.models.passages import best_passages
->>>>>>> 2832ea3 (models/io and passages: plain words; passage aggregation has a file of its own)
 from glassrank.models.text_batches import TextReader, TokenFilter, make_batch, map_batches
 from glassrank.rerank.backend import choose_backend
 from glassrank.rerank.cost_model import CostModel

@@ -11,9 +11,8 @@ from glassrank.backends.configs import EncoderConfig
 from glassrank.corpus import python_docs
 from glassrank.index import Index
 from glassrank.models import SubwordRanker
-from glassrank.models.io.model_folder import SavedModel, Usage
+from glassrank.models.io.model_folder import Passages, SavedModel, Usage
 from glassrank.models.model import SubwordText
-from glassrank.models.passages import Passages
 from glassrank.research.papers.bert import BERT, BERTConfig
 from glassrank.research.papers.mores import MORES, MORESConfig
 from glassrank.types import Doc

@@ -20,9 +20,8 @@ from glassrank.embeddings.rows import row_bytes
 from glassrank.embeddings.rows import unpack_tensor as unpack
 from glassrank.errors import InputError
 from glassrank.index import Index
-from glassrank.models.io.model_folder import SavedModel
+from glassrank.models.io.model_folder import Passages, SavedModel
 from glassrank.models.io.torch_files import save_model
-from glassrank.models.passages import Passages
 from glassrank.rerank import Pipeline, Reranker
 
 pytest.importorskip("tokenizers")

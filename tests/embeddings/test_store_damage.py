@@ -12,8 +12,7 @@ from small_store import small_saved, some_docs
 from glassrank.embeddings import Store, encode_index
 from glassrank.errors import CorruptError, InputError
 from glassrank.index import Index
-from glassrank.models.io.model_folder import SavedModel, Usage, fingerprint
-from glassrank.models.passages import Passages
+from glassrank.models.io.model_folder import Passages, SavedModel, Usage, fingerprint
 
 NAMED = "refused, the file named"
 SAVED = {name: small_saved(name) for name in ("tk", "knrm")}

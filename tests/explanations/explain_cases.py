@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from glassrank.explanations import Explanation
 from glassrank.models import MODELS, EmbeddingTable, Output, Ranker, TokenBatch
-from glassrank.models.io.model_folder import SavedModel, Usage
-from glassrank.models.passages import Passages
+from glassrank.models.io.model_folder import Passages, SavedModel, Usage
 from glassrank.rerank import Reranker
 from glassrank.research.papers.ensemble import Ensemble
 from glassrank.settings import from_plain

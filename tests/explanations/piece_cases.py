@@ -10,9 +10,8 @@ from explain_cases import DEFINITION, QUERY, THERAPY
 from glassrank.explanations import Explanation, explain
 from glassrank.explanations.structure import Matrix
 from glassrank.models import MODELS, SubwordRanker, TokenBatch
-from glassrank.models.io.model_folder import SavedModel, Usage
+from glassrank.models.io.model_folder import Passages, SavedModel, Usage
 from glassrank.models.io.torch_files import save_model
-from glassrank.models.passages import Passages
 from glassrank.rerank import Reranker
 from glassrank.settings import from_plain
 from glassrank.text import split_words

@@ -20,8 +20,7 @@ from glassrank.explanations import (
 from glassrank.explanations.structure import iter_gaps
 from glassrank.index import Index
 from glassrank.models.doc_reader import join_title
-from glassrank.models.io.model_folder import SavedModel
-from glassrank.models.passages import Passages
+from glassrank.models.io.model_folder import Passages, SavedModel
 from glassrank.rerank import Pipeline, Reranker
 from glassrank.settings import from_plain
 from glassrank.types import Doc

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from glassrank.errors import InputError
 from glassrank.models.doc_reader import PassageReader, find_sentence_ends, split_passages
-from glassrank.models.passages import Passages
+from glassrank.models.io.model_folder import Passages
 from glassrank.text import Vocabulary
 from glassrank.text.encoder import TextEncoder, WordEncoder, WordPieceEncoder
 from glassrank.types import Doc

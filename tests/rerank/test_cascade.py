@@ -19,8 +19,7 @@ from glassrank.errors import InputError
 from glassrank.explanations import Change, explain_docs, what_if_doc
 from glassrank.index import Index
 from glassrank.index.search import TopK
-from glassrank.models.io.model_folder import fingerprint
-from glassrank.models.passages import Passages
+from glassrank.models.io.model_folder import Passages, fingerprint
 from glassrank.rerank import CostModel, Pipeline, Reranker, rank
 from glassrank.rerank.candidates import CandidateGroup, PassageList
 from glassrank.rerank.cascade import Cascade

@@ -16,12 +16,7 @@ from glassrank.deadline import Deadline
 from glassrank.embeddings import Store, encode_index
 from glassrank.errors import InputError
 from glassrank.index import Index
-<<<<<<< HEAD:tests/rerank/test_passages.py
 from glassrank.models.io.model_folder import Passages, SavedModel
-=======
-from glassrank.models.io.model_folder import SavedModel
-from glassrank.models.passages import Passages, best_passages
->>>>>>> 2832ea3 (models/io and passages: plain words; passage aggregation has a file of its own):tests/rerank/test_best_passages.py
 from glassrank.rerank import Pipeline, Reranker, rank
 from glassrank.rerank.candidates import CandidateGroup, PassageList
 from glassrank.rerank.cost_model import CostModel

@@ -10,16 +10,11 @@ import torch
 
 from glassrank.deadline import Deadline, LateError
 from glassrank.models import EmbeddingTable, TokenBatch
-from glassrank.models.io.model_folder import SavedModel, Usage
+from glassrank.models.io.model_folder import Passages, SavedModel, Usage
 from glassrank.models.io.torch_files import save_model
-<<<<<<< HEAD:tests/rerank/test_reranker.py
 from glassrank.models.text_batches import make_batch
 from glassrank.rerank import Reranker, reranker
 from glassrank.rerank.sort import sort_scored
-=======
-from glassrank.models.passages import Passages
-from glassrank.rerank import Reranker, live
->>>>>>> 2832ea3 (models/io and passages: plain words; passage aggregation has a file of its own):tests/rerank/test_live.py
 from glassrank.research.papers.tk import TK
 from glassrank.research.papers.tk_config import ContextualConfig, TKConfig
 

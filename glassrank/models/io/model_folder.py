@@ -18,7 +18,6 @@ from glassrank.errors import GlassrankError, InputError, wrap_file_errors
 from glassrank.models import is_outside
 from glassrank.models.calibration import Calibration
 from glassrank.models.model import Model
-from glassrank.models.passages import Passages
 from glassrank.settings import check_bounds, from_plain, to_plain
 from glassrank.storage.atomic_folders import ChecksummedFiles
 from glassrank.storage.checksummed_json import parse_json
@@ -26,7 +25,6 @@ from glassrank.storage.checksummed_json import parse_json
 if TYPE_CHECKING:
     from glassrank.text.published_tokenizer import PublishedTokenizer
 
-<<<<<<< HEAD
 _MOST_PASSAGES = 10_000
 
 
@@ -55,8 +53,6 @@ class Passages:
             )
 
 
-=======
->>>>>>> 2832ea3 (models/io and passages: plain words; passage aggregation has a file of its own)
 FORMAT = 1
 PACKAGED = {name: Path(__file__).parents[1] / "packaged" / name for name in ("default", "fast")}
 """The models that come with the package."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from glassrank.errors import InputError
-from glassrank.models.passages import Passages
+from glassrank.models.io.model_folder import Passages
 
 Say = Callable[[str], None]
 """Receives progress, line by line."""

@@ -15,11 +15,7 @@ from numpy.typing import NDArray
 
 from glassrank.errors import InputError
 from glassrank.models.io.model_folder import check_vocabulary
-<<<<<<< HEAD
 from glassrank.rerank.passages import aggregate_passages
-=======
-from glassrank.models.passages import best_passages
->>>>>>> 2832ea3 (models/io and passages: plain words; passage aggregation has a file of its own)
 from glassrank.storage.ragged_arrays import Ragged, Strings, pack_strings
 from glassrank.types import Run
 
