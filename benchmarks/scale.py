@@ -30,7 +30,7 @@ from glassrank_bench.measuring import processor
 
 from glassrank.cluster import ShardedIndex, ShardedPipeline
 from glassrank.cluster.building import Encoding, build_shards, encode_shards
-from glassrank.cluster.cluster import RayShards, connected, run_tasks
+from glassrank.cluster.cluster import RayShards, connect, run_tasks
 from glassrank.embeddings import encode_index
 from glassrank.index import BM25, Index
 from glassrank.models import EmbeddingTable
@@ -158,7 +158,7 @@ def main() -> None:
     rows, times = [], []
     print(f"{'passages':>9} {'form':<12}{'index':>8}{'encode':>9}{'p50':>8}{'p95':>8}{'depth':>8}")
     print(f"{'':>9} {'':<12}{'s/1000':>8}{'s/1000':>9}{'ms':>8}{'ms':>8}")
-    with connected(settings.ray):
+    with connect(settings.ray):
         for size in [1000, *settings.sizes]:
             docs = list(made_up_docs(size, settings.words))
             queries = queries_of(docs, settings.queries)

@@ -145,9 +145,9 @@ def _answer(
 
 def _remove_old_stores(index: Path) -> None:
     """Remove stores of earlier versions; the demo makes new ones."""
-    from glassrank.embeddings.manifest import OldStoreError, read_manifest, stores_of
+    from glassrank.embeddings.manifest import OldStoreError, list_stores, read_manifest
 
-    for folder in stores_of(index):
+    for folder in list_stores(index):
         try:
             read_manifest(folder)
         except OldStoreError:
@@ -223,13 +223,13 @@ class DemoReports:
     def missing(self) -> bool:
         """Whether a store or report is missing. Loads no model."""
         from glassrank.embeddings import Store
-        from glassrank.embeddings.manifest import read_manifest, stores_of
+        from glassrank.embeddings.manifest import list_stores, read_manifest
         from glassrank.index import Index
 
         snapshot = Index(self._index).snapshot
         stores = [
             Store.open(folder, read_manifest(folder).layout.fingerprint, verify=False)
-            for folder in stores_of(self._index)
+            for folder in list_stores(self._index)
         ]
         whole = {store.layout.fingerprint for store in stores if not store.count_missing(snapshot)}
         encoded = whole.issuperset(self._fingerprints)

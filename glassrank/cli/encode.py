@@ -180,10 +180,10 @@ def find_incomplete_stores(index: "Index") -> list[IncompleteStore]:
     if not (index.path / "stores").is_dir():  # saves the imports below
         return []
     from glassrank.embeddings import Store
-    from glassrank.embeddings.manifest import read_manifest, stores_of
+    from glassrank.embeddings.manifest import list_stores, read_manifest
 
     stores = []
-    for folder in stores_of(index.path):
+    for folder in list_stores(index.path):
         with suppress(GlassrankError, OSError):
             layout = read_manifest(folder).layout
             store = Store.open(folder, layout.fingerprint, verify=False)
@@ -238,6 +238,6 @@ def update_stores(index: "Index", saved: "SavedModel", *, quiet: bool) -> "list[
 
 
 def _read_layouts(index: Path) -> "list[tuple[Path, Layout]]":
-    from glassrank.embeddings.manifest import read_manifest, stores_of
+    from glassrank.embeddings.manifest import list_stores, read_manifest
 
-    return [(folder, read_manifest(folder).layout) for folder in stores_of(index)]
+    return [(folder, read_manifest(folder).layout) for folder in list_stores(index)]

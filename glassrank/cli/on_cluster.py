@@ -42,9 +42,9 @@ def build(
 ) -> "Index":
     """Build an index with a segment for each shard."""
     from glassrank.cluster.building import build_shards
-    from glassrank.cluster.cluster import connected, processors, run_tasks
+    from glassrank.cluster.cluster import connect, processors, run_tasks
 
-    with connected(address):
+    with connect(address):
         count = shards or processors()
 
         return build_shards(
@@ -69,11 +69,11 @@ def encode(
     from functools import partial
 
     from glassrank.cluster.building import encode_shards
-    from glassrank.cluster.cluster import connected, run_tasks
+    from glassrank.cluster.cluster import connect, run_tasks
 
     gpus = 0 if encoding.device == "cpu" else 1
     encoding = encoding._replace(model=absolute_model(encoding.model))
-    with connected(address), console.show_encoding(quiet) as show:
+    with connect(address), console.show_encoding(quiet) as show:
         return encode_shards(index, saved, encoding, partial(run_tasks, gpus=gpus), path, show)
 
 
@@ -88,15 +88,15 @@ def open_index(
 ) -> "Iterator[ShardedIndex]":
     """Open an index with an actor for each shard, and stop the actors at the end."""
     from glassrank.cluster import ShardedIndex
-    from glassrank.cluster.cluster import RayShards, connected, processors
-    from glassrank.cluster.mirror import Mirror, as_url
+    from glassrank.cluster.cluster import RayShards, connect, processors
+    from glassrank.cluster.mirror import Mirror, parse_url
     from glassrank.index.snapshot import read_manifest
 
-    url = as_url(index)
+    url = parse_url(index)
     local = index.absolute() if url is None else Mirror(url).whole()
     segments = max(1, len(read_manifest(local).segments))
     names = [absolute_model(model) for model in models]
-    with connected(address):
+    with connect(address):
         actors = RayShards(min(shards or processors(), segments), names, exact=exact)
         try:
             yield ShardedIndex(url or local, actors)

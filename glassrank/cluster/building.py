@@ -26,9 +26,9 @@ from zlib import crc32
 from glassrank.embeddings import Progress, Report
 from glassrank.embeddings.doc_encoder import DocEncoder
 from glassrank.embeddings.encode import DEFAULT_DTYPE, Counts, EncodedPart, Tally, encode_part
-from glassrank.embeddings.manifest import Layout, PartRecord, open_store, own_folder
-from glassrank.embeddings.part import OldRows, Part
-from glassrank.embeddings.writer import changing_store
+from glassrank.embeddings.manifest import Layout, PartRecord, default_store_folder, open_store
+from glassrank.embeddings.part import Part, ReusableRows
+from glassrank.embeddings.writer import open_store_writer
 from glassrank.errors import BusyError, CorruptError, GlassrankError, InputError, wrap_os_errors
 from glassrank.index import Index
 from glassrank.index.index import check_target, locate_duplicates
@@ -185,9 +185,9 @@ def encode_shards(
 ) -> Report:
     """As `store.encode_index`, a task for each segment that the store lacks."""
     layout = DocEncoder(saved, encoding.dtype, "cpu", encoding.reuse, encoding.leave_out).layout
-    folder = (own_folder(index.path, layout) if path is None else path).absolute()
+    folder = (default_store_folder(index.path, layout) if path is None else path).absolute()
     tally = Tally(progress)
-    with changing_store(folder, layout, index.snapshot) as writer:
+    with open_store_writer(folder, layout, index.snapshot) as writer:
         layout = writer.manifest.layout
         missing = writer.missing()
         tally.total = sum(map(len, missing.values()))
@@ -230,7 +230,7 @@ def encode_segment(
         for known in old:
             with suppress(CorruptError):
                 parts.append(Part(folder, known, layout, verify=True))
-        part = encode_part(folder, name, segment, encoder, OldRows(parts), tally)
+        part = encode_part(folder, name, segment, encoder, ReusableRows(parts), tally)
     return part, tally.counts
 
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from math import isinf
 from typing import Any
 
-from glassrank.cluster.shard import Questions, Shards, ShardServer
+from glassrank.cluster.shard import Requests, Shard, Shards
 from glassrank.deadline import NEVER, Deadline
 from glassrank.errors import GlassrankError
 from glassrank.integrations import extra
@@ -25,9 +25,9 @@ _PATIENCE_SECONDS = 900.0
 
 
 @contextmanager
-def connected(address: str) -> Iterator[None]:
-    """To a cluster, or to this machine as one; left again at the end, unless somebody else was
-    connected already."""
+def connect(address: str) -> Iterator[None]:
+    """Connects to a Ray cluster, or starts one on this machine. Disconnects at the end, unless the
+    process was connected before."""
     with extra("cluster"):
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nobody is told
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
@@ -43,8 +43,8 @@ def connected(address: str) -> Iterator[None]:
         ray.init(address, log_to_driver=False, logging_level="ERROR", **here)
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise GlassrankError(
-            f"there is no Ray cluster at {address!r} ({error}); give the address that `ray start` "
-            f"printed, or {LOCAL}"
+            f"no Ray cluster at {address!r} ({error}); give the address that `ray start` printed, "
+            f"or {LOCAL}"
         ) from error
     try:
         yield
@@ -62,8 +62,8 @@ def processors() -> int:
 def run_tasks(
     task: Callable[..., Any], calls: Sequence[tuple[Any, ...]], *, gpus: int = 0
 ) -> Iterator[tuple[int, Any]]:
-    """Each call's number and result, as they come. What a dead worker was at is done again
-    elsewhere; what is wrong with the input is said once, and the rest is left."""
+    """The number and result of each call, as they finish. The task of a dead worker runs again
+    elsewhere; an error in the input is raised once, and the other tasks are cancelled."""
     import ray
 
     remote = ray.remote(
@@ -98,7 +98,7 @@ def _result(reference: Any) -> Any:
         raise
 
 
-class ShardActor(ShardServer):
+class ShardActor(Shard):
     """A shard in a process of its own; it loads its models there."""
 
     def __init__(self, models: Sequence[str], device: str, exact: bool, verify: bool) -> None:
@@ -108,8 +108,7 @@ class ShardActor(ShardServer):
 
 
 class RayShards(Shards):
-    """One actor for each shard. Ray starts one that died again, where there is room, and what it
-    was asked is asked again."""
+    """One actor for each shard. Ray restarts an actor that died, and repeats its calls."""
 
     def __init__(
         self,
@@ -122,7 +121,7 @@ class RayShards(Shards):
     ) -> None:
         import ray
 
-        # Half of the machines may go, and all shards still find a place.
+        # Half of the machines may fail, and all shards still fit on the rest.
         share = min(1.0, processors() / count / 2)
         actor = ray.remote(ShardActor).options(
             num_cpus=round(share, 3),
@@ -137,13 +136,13 @@ class RayShards(Shards):
     def __len__(self) -> int:
         return len(self.actors)
 
-    def ask(self, call: str, questions: Questions, deadline: Deadline = NEVER) -> dict[int, Any]:
+    def call(self, method: str, requests: Requests, deadline: Deadline = NEVER) -> dict[int, Any]:
         """All at once."""
         import ray
 
         references = {
-            number: getattr(self.actors[number], call).remote(*question)
-            for number, question in questions.items()
+            number: getattr(self.actors[number], method).remote(*request)
+            for number, request in requests.items()
         }
         if not references:
             return {}
@@ -160,8 +159,8 @@ class RayShards(Shards):
                     pass
             if not late:
                 raise GlassrankError(
-                    f"the shard {questions[number][0].name} does not come back; see whether the "
-                    "cluster has room for it and sees the index, and run this again"
+                    f"the shard {requests[number][0].name} does not respond; check that the "
+                    "cluster has room for it and can read the index, and run this again"
                 )
         return answers
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from glassrank.embeddings.manifest import FILE_NAME as STORE_FILE
-from glassrank.embeddings.manifest import manifest_in as store_manifest_in
-from glassrank.embeddings.manifest import stores_of
+from glassrank.embeddings.manifest import list_stores
+from glassrank.embeddings.manifest import load_store_manifest as store_load_store_manifest
 from glassrank.errors import CorruptError, InputError, wrap_os_errors
 from glassrank.index.segment import SegmentRecord
 from glassrank.index.snapshot import MANIFEST_FILE, Manifest, load_manifest
@@ -32,10 +32,10 @@ CACHE = "GLASSRANK_CACHE"
 _INCOMING = "incoming"
 
 
-def as_url(path: object) -> str | None:
+def parse_url(path: object) -> str | None:
     """A path that is none of this machine's; one that was a `Path` has lost a slash.
 
-    >>> as_url(Path("s3://bucket/my.index")), as_url("memory://a"), as_url("/my.index")
+    >>> parse_url(Path("s3://bucket/my.index")), parse_url("memory://a"), parse_url("/my.index")
     ('s3://bucket/my.index', 'memory://a', None)
     """
     kind, colon, rest = str(path).partition(":/")
@@ -107,7 +107,7 @@ class Mirror:
         content = self._read(f"{place}/{STORE_FILE}")
         with folder.make_child(_INCOMING, exist_ok=True) as incoming:
             incoming.write(STORE_FILE, content)
-            manifest = store_manifest_in(incoming)
+            manifest = store_load_store_manifest(incoming)
         for part in manifest.parts:
             if part.segment not in others:
                 self._copy(folder, f"{place}/{part.name}", part.name, part.files)
@@ -170,10 +170,10 @@ def publish(path: Path, url: str) -> None:
     for record in manifest.segments:
         for name, file in record.files.items():
             _put(files, path / record.name / name, f"{root}/{record.name}/{name}", file.size)
-    for store in stores_of(path):
+    for store in list_stores(path):
         place = f"{root}/stores/{store.name}"
         with Folder.open(store) as folder:
-            parts = store_manifest_in(folder).parts
+            parts = store_load_store_manifest(folder).parts
         for part in parts:
             for name, file in part.files.items():
                 _put(files, store / part.name / name, f"{place}/{part.name}/{name}", file.size)

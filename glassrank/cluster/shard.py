@@ -1,7 +1,7 @@
 """A shard: some segments of an index, with their parts of its stores, searched and re-ranked there;
 and how shards are asked, all at once, and how long they are waited for.
 
-It keeps nothing between two questions but what it has opened: a question says of which state of the
+It keeps nothing between two requests but what it has opened: a request says of which state of the
 index it is, and a shard that does not have that open opens it. So one that was restarted elsewhere
 answers as the one before it, and none answers from another state than the others.
 """
@@ -23,7 +23,7 @@ from glassrank.cluster.mirror import Mirror
 from glassrank.deadline import NEVER, Deadline, now
 from glassrank.embeddings import Store
 from glassrank.embeddings.manifest import FILE_NAME as STORE_FILE
-from glassrank.embeddings.manifest import stores_of
+from glassrank.embeddings.manifest import list_stores
 from glassrank.errors import wrap_os_errors
 from glassrank.index import Index
 from glassrank.index.scoring import BM25, QL, CollectionStatistics, TermStatistics
@@ -73,7 +73,7 @@ class View:
         return self.manifest.state, self.base, self.docs, self.stores
 
 
-def views(
+def split_index(
     path: Path, snapshot: Snapshot, count: int, mirror: Mirror | None = None
 ) -> tuple[View, ...]:
     """An index in so many shards, or fewer where it has fewer segments: neighbours go together, as
@@ -82,12 +82,12 @@ def views(
         stores = mirror.stores()
     else:
         with wrap_os_errors(f"read the stores of {path}"):
-            stores = tuple((folder / STORE_FILE).stat().st_mtime_ns for folder in stores_of(path))
+            stores = tuple((folder / STORE_FILE).stat().st_mtime_ns for folder in list_stores(path))
     url = None if mirror is None else mirror.url
     manifest, bases = snapshot.manifest, snapshot.bases
     names = frozenset(record.name for record in manifest.segments)
     parts = []
-    for first, last in _runs([len(segment) for segment in snapshot.segments], count):
+    for first, last in _split_evenly([len(segment) for segment in snapshot.segments], count):
         mine = manifest.segments[first:last]
         others = names - {record.name for record in mine}
         base, end = bases[first], bases[last]
@@ -96,10 +96,12 @@ def views(
     return tuple(parts)
 
 
-def _runs(sizes: Sequence[int], count: int) -> list[tuple[int, int]]:
+def _split_evenly(sizes: Sequence[int], count: int) -> list[tuple[int, int]]:
     """
-    >>> _runs([100, 100, 100, 5], 4), _runs([100, 100, 100, 5], 3), _runs([7], 4)
-    ([(0, 1), (1, 2), (2, 3), (3, 4)], [(0, 1), (1, 2), (2, 4)], [(0, 1)])
+    >>> _split_evenly([100, 100, 100, 5], 4), _split_evenly([7], 4)
+    ([(0, 1), (1, 2), (2, 3), (3, 4)], [(0, 1)])
+    >>> _split_evenly([100, 100, 100, 5], 3)
+    [(0, 1), (1, 2), (2, 4)]
     """
     runs: list[tuple[int, int]] = []
     first = 0
@@ -114,7 +116,7 @@ def _runs(sizes: Sequence[int], count: int) -> list[tuple[int, int]]:
     return runs
 
 
-class _Opened:
+class _OpenView:
     """A view, open: its documents, and a stage for each model."""
 
     def __init__(self, view: View, models: Sequence[Reranker], *, verify: bool) -> None:
@@ -155,13 +157,12 @@ class Shard:
         self._models = models
         self._verify = verify
         self._scheduler = Scheduler()
-        self._opened: dict[tuple[object, ...], _Opened] = {}
+        self._opened: dict[tuple[object, ...], _OpenView] = {}
         self._lock = threading.Lock()
         use_compiled_code()
 
-    def prepare(self, view: View, *, calibrate: bool) -> None:
-        """Opens it, so that nobody waits for that later; with `calibrate` all is compiled, and what
-        work costs here is known."""
+    def prepare(self, view: View, calibrate: bool) -> None:
+        """Opens a view before the first query; with `calibrate`, compiles code and learns costs."""
         opened = self._open(view)
         for stage in opened.stages if calibrate else ():
             stage.calibrate(now)
@@ -203,72 +204,59 @@ class Shard:
         scored = stage.score(candidates, self._scheduler, deadline)
         return ShardScores(scored, self._scheduler.clock() - began)
 
-    def _open(self, view: View) -> _Opened:
+    def _open(self, view: View) -> _OpenView:
         with self._lock:
             opened = self._opened.pop(view.key, None)
             if opened is None:
-                opened = _Opened(view, self._models, verify=self._verify)
+                opened = _OpenView(view, self._models, verify=self._verify)
                 while len(self._opened) >= _KEPT:
                     self._opened.pop(next(iter(self._opened)))
             self._opened[view.key] = opened
             return opened
 
 
-Questions = Mapping[int, tuple[Any, ...]]
-"""What each shard, by its number, is asked."""
+Requests = Mapping[int, tuple[Any, ...]]
+"""The arguments of a call, by the number of the shard."""
 
 
 class Shards(ABC):
-    """Those that hold the shards of an index, wherever they are."""
+    """The shards of an index, wherever they run."""
 
     @abstractmethod
     def __len__(self) -> int:
-        """How many there are; an index of fewer segments does not need them all."""
+        """How many there are; an index with fewer segments does not use them all."""
 
     @abstractmethod
-    def ask(self, call: str, questions: Questions, deadline: Deadline = NEVER) -> dict[int, Any]:
-        """The answers of those that gave one in time; without a deadline, of all of them, or an
-        error that says which is not there."""
+    def call(self, method: str, requests: Requests, deadline: Deadline = NEVER) -> dict[int, Any]:
+        """Calls a method of `Shard` on some shards. The responses that came in time; without a
+        deadline, all of them, or an error that names the missing shard."""
 
     def prepare(self, views: Sequence[View], *, calibrate: bool) -> None:
-        """Opens all of them before anybody asks."""
-        call = "calibrated" if calibrate else "opened"
-        self.ask(call, {number: (view,) for number, view in enumerate(views)})
+        """Opens all views before the first query."""
+        self.call("prepare", {number: (view, calibrate) for number, view in enumerate(views)})
 
     @abstractmethod
     def close(self) -> None:
-        """Lets them go."""
-
-
-class ShardServer(Shard):
-    """A shard as it is asked: by the name of a call, and what goes with it."""
-
-    def opened(self, view: View) -> None:
-        """Opens a view."""
-        self.prepare(view, calibrate=False)
-
-    def calibrated(self, view: View) -> None:
-        """The same, with all compiled and timed."""
-        self.prepare(view, calibrate=True)
+        """Releases them."""
 
 
 class LocalShards(Shards):
-    """All of them in this process: the plain form, which a cluster must equal."""
+    """All shards in this process: the reference that a cluster must equal."""
 
     def __init__(
         self, count: int, models: Sequence[Reranker] = (), *, verify: bool = False
     ) -> None:
-        self.shards = [ShardServer(models, verify=verify) for _ in range(count)]
+        self.shards = [Shard(models, verify=verify) for _ in range(count)]
         self._threads = ThreadPoolExecutor(max_workers=count)
 
     def __len__(self) -> int:
         return len(self.shards)
 
-    def ask(self, call: str, questions: Questions, deadline: Deadline = NEVER) -> dict[int, Any]:
-        """Each in a thread, which is left behind if no answer comes in time."""
+    def call(self, method: str, requests: Requests, deadline: Deadline = NEVER) -> dict[int, Any]:
+        """Each in a thread, which is abandoned if no response comes in time."""
         futures = {
-            self._threads.submit(getattr(self.shards[number], call), *question): number
-            for number, question in questions.items()
+            self._threads.submit(getattr(self.shards[number], method), *request): number
+            for number, request in requests.items()
         }
         left = None if isinf(deadline.at) else max(0.0, deadline.remaining() / 1e3)
         done, _ = wait(futures, left)

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from glassrank.cluster.mirror import Mirror, as_url
-from glassrank.cluster.shard import Masks, Shards, View, views
+from glassrank.cluster.mirror import Mirror, parse_url
+from glassrank.cluster.shard import Masks, Shards, View, split_index
 from glassrank.deadline import NEVER, Clock, Deadline
 from glassrank.embeddings import Store
 from glassrank.index import Index
@@ -34,12 +34,12 @@ from glassrank.rerank.stages import CALIBRATION_DOCS, IndexStage, sample_docs
 from glassrank.types import Ranking
 
 _QUERIES_AT_ONCE = 256
-_FOR_FIRST_STAGE = 0.5
+_FIRST_STAGE_SHARE = 0.5
 """The share of a query's time in which shards must have found their candidates, so that there is
 time to re-rank those of the others."""
 
-_MOST_FOR_THE_WAY = 0.5
-"""Of the time for scoring, that is kept for questions and answers to travel."""
+_MAX_NETWORK_SHARE = 0.5
+"""Of the time for scoring, that is kept for requests and answers to travel."""
 
 
 class ShardedIndex(Index):
@@ -55,22 +55,22 @@ class ShardedIndex(Index):
         checked: Sequence[SegmentRecord] | None = None,
     ) -> None:
         """A `path` of another kind than this machine's is copied as far as it is needed."""
-        url = as_url(path)
+        url = parse_url(path)
         self._mirror = None if url is None else Mirror(url)
         local = path if self._mirror is None else self._mirror.whole()
         super().__init__(local, verify=verify, checked=checked)
         self.shards = shards
-        self._views = self.snapshot, self._divided()
+        self._views = self.snapshot, self._split()
 
     @property
     def views(self) -> tuple[View, ...]:
         """Its shards, as the index is now."""
         if self._views[0] is not self.snapshot:  # it was changed, or has moved on
-            self._views = self.snapshot, self._divided()
+            self._views = self.snapshot, self._split()
         return self._views[1]
 
-    def _divided(self) -> tuple[View, ...]:
-        return views(self.path, self.snapshot, len(self.shards), self._mirror)
+    def _split(self) -> tuple[View, ...]:
+        return split_index(self.path, self.snapshot, len(self.shards), self._mirror)
 
     def refresh(self, *, verify: bool = False) -> bool:
         """As `Index.refresh`; from elsewhere, what is new is copied first."""
@@ -91,13 +91,13 @@ class ShardedIndex(Index):
         threads: int | None,
         deadline: Deadline,
     ) -> list[TopK]:
-        asked = _Asked(self, deadline.share(_FOR_FIRST_STAGE))
+        asked = _ShardSearch(self, deadline.share(_FIRST_STAGE_SHARE))
         tops = run_method(snapshot, queries, k, method, threads, deadline, asked.search)
         missing = tuple(sorted(asked.missing))
         return [top._replace(missing=missing) for top in tops]
 
 
-class _Asked:
+class _ShardSearch:
     """One search, in as many rounds as its method takes, and who did not answer in any of them."""
 
     def __init__(self, index: ShardedIndex, deadline: Deadline) -> None:
@@ -132,7 +132,7 @@ class _Asked:
             if (statistics := snapshot.term(term).statistics).docs
         }
         plain = [dict(query) for query in queries]
-        answers = self._shards.ask(
+        answers = self._shards.call(
             "search",
             {
                 number: (view, plain, k, method, snapshot.collection, terms, masks)
@@ -180,7 +180,7 @@ class ShardedStage(IndexStage):
         super().__init__(reranker, index.snapshot, store, is_own_store=True)
         self._index = index
         self._number = number
-        self._way = CostModel()  # of questions and answers, by their number
+        self._network_cost = CostModel()  # of requests and answers, by their number
         self.cost = CostModel()  # of what shards do, by documents
 
     def prepare_candidates(
@@ -200,24 +200,26 @@ class ShardedStage(IndexStage):
         arrives too late was done for nothing."""
         query, docs, first_stage = candidates
         left = deadline.remaining()
-        way = min(scoring_reserve_ms(left) + self._way.predict(1), _MOST_FOR_THE_WAY * left)
+        way = min(
+            scoring_reserve_ms(left) + self._network_cost.predict(1), _MAX_NETWORK_SHARE * left
+        )
         within = left - way if left < float("inf") else None
-        questions, places = {}, {}
+        requests, places = {}, {}
         for number, view in enumerate(self._index.views):
             mine = np.flatnonzero((docs >= view.base) & (docs < view.base + view.docs))
             if len(mine):
                 places[number] = mine
                 asked = (self._number, query, docs[mine], first_stage[mine], within)
-                questions[number] = (view, *asked)
+                requests[number] = (view, *asked)
         began = scheduler.clock()
-        answers = self._index.shards.ask("score", questions, deadline)
+        answers = self._index.shards.call("score", requests, deadline)
         if answers:
             longest = max(answer.took for answer in answers.values())
-            self._way.learn(1, max(0.0, scheduler.clock() - began - longest))
-        elif questions:  # longer than was thought
-            self._way.learn(1, way + scoring_reserve_ms(left))
+            self._network_cost.learn(1, max(0.0, scheduler.clock() - began - longest))
+        elif requests:  # longer than was thought
+            self._network_cost.learn(1, way + scoring_reserve_ms(left))
         missing = tuple(
-            self._index.views[number].name for number in questions if number not in answers
+            self._index.views[number].name for number in requests if number not in answers
         )
         parts = [_NOTHING]
         for number in sorted(answers):
@@ -247,7 +249,7 @@ class ShardedStage(IndexStage):
         assert isinstance(index, ShardedIndex)
         store = Store.find(index, self.reranker.model, verify=verify)
         fresh = ShardedStage(self.reranker, index, store, self._number)
-        fresh._way, fresh.cost = self._way, self.cost
+        fresh._network_cost, fresh.cost = self._network_cost, self.cost
         return fresh
 
 

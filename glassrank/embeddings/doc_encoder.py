@@ -61,7 +61,7 @@ class DocEncoder:
         axes: tuple[int, ...] = ()
         idf_axes: tuple[int, ...] = ()
         if self._model.info.stores_embeddings:
-            axes, idf_axes = word_axes(self._encoder)
+            axes, idf_axes = get_embedding_axes(self._encoder)
         elif any(hasattr(ranker.words, "ids_of_unseen") for ranker in self._model.rankers()):
             raise InputError(
                 f"of a {self._model.name} ids of words are stored, and words outside its "
@@ -99,7 +99,7 @@ class DocEncoder:
             # By the model's own mask: it may read fewer words than it was given, or add some.
             vectors = words.vectors.reshape(*words.mask.shape, -1)[words.mask > 0]  # (T, E)
             counts = to_array(words.mask).sum(1).astype(np.int64)
-            return EncodedPassages(batch, counts, _packed(vectors, self.layout))
+            return EncodedPassages(batch, counts, _pack(vectors, self.layout))
 
         yield from map_batches(encoded, lengths, self._at_once, self._encoder)
 
@@ -121,13 +121,13 @@ class DocEncoder:
             return self._left_out.without(words, to_array(batch.ids))
 
 
-def _packed(vectors: Any, layout: Layout) -> Rows:
+def _pack(vectors: Any, layout: Layout) -> Rows:
     if isinstance(vectors, np.ndarray):
         return pack(vectors, layout)
     return pack_tensor(vectors, layout)
 
 
-def word_axes(encoder: Model) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def get_embedding_axes(encoder: Model) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Of a word's vector and of its idf: one word, to see what the model makes of it."""
     with no_gradients(encoder):
         words = encoder.encode_doc(make_batch([np.ones(1, np.int32)], encoder.device))

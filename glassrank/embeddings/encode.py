@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.embeddings.doc_encoder import DocEncoder
-from glassrank.embeddings.manifest import IDS, Layout, Manifest, own_folder
-from glassrank.embeddings.part import Located, OldRows, PartWriter, content_of
+from glassrank.embeddings.manifest import IDS, Layout, Manifest, default_store_folder
+from glassrank.embeddings.part import Located, PartWriter, ReusableRows, hash_content
 from glassrank.embeddings.rows import DocPassages, EncodedPassages, Rows, row_bytes
-from glassrank.embeddings.writer import changing_store
+from glassrank.embeddings.writer import open_store_writer
 from glassrank.index import Index
 from glassrank.index.segment import Segment
 from glassrank.models.io.model_folder import SavedModel
@@ -194,15 +194,15 @@ def encode_index(
     take. The store stands inside the index unless `path` says otherwise.
     """
     encoder = DocEncoder(saved, dtype, device, reuse, leave_out)
-    folder = own_folder(index.path, encoder.layout) if path is None else Path(path)
+    folder = default_store_folder(index.path, encoder.layout) if path is None else Path(path)
     tally = Tally(progress)
-    with changing_store(folder, encoder.layout, index.snapshot) as writer:
+    with open_store_writer(folder, encoder.layout, index.snapshot) as writer:
         encoder.layout = writer.manifest.layout
         missing = writer.missing()
         tally.total = sum(map(len, missing.values()))
         if begins is not None and missing:
             begins(_estimate(folder, list(missing.values()), encoder))
-        old = writer.old_rows() if missing else OldRows([])
+        old = writer.reusable_rows() if missing else ReusableRows([])
         for name, segment in missing.items():
             part = encode_part(writer.folder, name, segment, encoder, old, tally)
             writer.add(segment, part.passages, part.rows, part.files)
@@ -211,7 +211,12 @@ def encode_index(
 
 
 def encode_part(
-    folder: Folder, name: str, segment: Segment, encoder: DocEncoder, old: OldRows, tally: Tally
+    folder: Folder,
+    name: str,
+    segment: Segment,
+    encoder: DocEncoder,
+    old: ReusableRows,
+    tally: Tally,
 ) -> EncodedPart:
     """The documents of one segment, from where a killed writer stopped. What is written counts when
     it is added to the store."""
@@ -239,11 +244,11 @@ def _estimate(path: Path, segments: Sequence[Segment], encoder: DocEncoder) -> E
 
 
 def _encode_segment(
-    segment: Segment, encoder: DocEncoder, old: OldRows, part: PartWriter, tally: Tally
+    segment: Segment, encoder: DocEncoder, old: ReusableRows, part: PartWriter, tally: Tally
 ) -> None:
     while part.docs < len(segment):
         docs = _next_block(segment, part.docs, encoder.layout)
-        contents = np.array([content_of(doc) for doc in docs], np.uint64)
+        contents = np.array([hash_content(doc) for doc in docs], np.uint64)
         part.append(contents, *_encode_block(docs, list(old.locate(contents)), encoder, tally))
 
 
@@ -293,10 +298,10 @@ def _encode_block(
         encoded.append(some._replace(places=places))
         begun = of_doc[places[np.isin(places, first)]]  # a document counts with its first passage
         tally.encoded(len(begun), some.bytes, int(cut[begun].sum()))
-    return DocPassages(counts, spans, cut), *_joined(encoded, len(spans))
+    return DocPassages(counts, spans, cut), *_concatenate(encoded, len(spans))
 
 
-def _joined(parts: Sequence[EncodedPassages], passages: int) -> tuple[NDArray[np.int64], Rows]:
+def _concatenate(parts: Sequence[EncodedPassages], passages: int) -> tuple[NDArray[np.int64], Rows]:
     """How many rows each passage has, and all of them in the passages' order."""
     lengths = np.zeros(passages, np.int64)
     for part in parts:

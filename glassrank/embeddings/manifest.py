@@ -85,13 +85,13 @@ class Layout:
         return math.prod(self.axes[:-1]) if self.reuse == "s2" else 1
 
     @property
-    def described(self) -> str:
+    def description(self) -> str:
         """What a row holds, for a person."""
         without = f" without {self.left_out}" if self.left_out else ""
         return (f"{self.reuse.upper()} in {self.dtype}" if self.reuse else self.dtype) + without
 
     @property
-    def divided(self) -> str:
+    def passages_description(self) -> str:
         """How documents are, for a person."""
         most = f"at most {self.most_passages} passages" if self.most_passages > 1 else "one passage"
         shared = f" that share {self.overlap}" if self.overlap else ""
@@ -108,7 +108,7 @@ def store_folder(index: Path, name: str) -> Path:
     return index / _STORES / name
 
 
-def own_folder(index: Path, layout: Layout) -> Path:
+def default_store_folder(index: Path, layout: Layout) -> Path:
     """Where a model's store goes if nobody names it: after its family, and after itself too where
     another model of the family has that name."""
     plain = store_folder(index, layout.name)
@@ -146,7 +146,7 @@ class PartRecord:
 
     segment: str
     source: str
-    """Which texts were encoded: see `source_of`."""
+    """Which texts were encoded: see `hash_segment_texts`."""
     docs: int
     passages: int
     rows: int
@@ -168,7 +168,7 @@ def part_name(segment: str, source: str) -> str:
     return f"{segment}-{source}"
 
 
-def source_of(segment: SegmentRecord) -> str:
+def hash_segment_texts(segment: SegmentRecord) -> str:
     """Stands for the texts of a segment: another index may have a segment of the same name."""
     files = {
         name: record
@@ -188,7 +188,7 @@ class Manifest:
     parts: tuple[PartRecord, ...] = ()
 
 
-def stores_of(index: Path) -> list[Path]:
+def list_stores(index: Path) -> list[Path]:
     """The stores inside an index."""
     try:
         with Folder.open(index) as folder, folder.child(_STORES) as stores:
@@ -222,9 +222,9 @@ def read_manifest(path: Path) -> Manifest:
     """Of the store at this path."""
     try:
         with open_store(path) as folder:
-            return manifest_in(folder)
+            return load_store_manifest(folder)
     except (FileNotFoundError, NotADirectoryError):
-        raise no_store(path) from None
+        raise missing_store_error(path) from None
 
 
 class OldStoreError(InputError):
@@ -236,34 +236,34 @@ class OldStoreError(InputError):
         """Of its model."""
 
 
-def _other_format(path: Path, body: dict[str, Any]) -> InputError:
+def _format_error(path: Path, body: dict[str, Any]) -> InputError:
     which = f"{path} has store format {str(body['format'])[:20]}, this version reads {FORMAT}"
     if body["format"] in range(1, FORMAT):
-        message = f"{which}; encode its documents again with: {encoding_command(path)}"
+        message = f"{which}; encode its documents again with: {encode_command(path)}"
         return OldStoreError(message, str(body["layout"]["fingerprint"]))
     return InputError(f"{which}; remove it and run glassrank encode again")
 
 
-def encoding_command(path: Path) -> str:
+def encode_command(path: Path) -> str:
     """What a person types so that a store has all documents; whose model it is, only they know."""
     index = path.parent.parent if path.parent.name == _STORES else "INDEX"
     return f"glassrank encode {index} --model MODEL"
 
 
-def no_store(path: Path) -> InputError:
+def missing_store_error(path: Path) -> InputError:
     """What to say where none is."""
     return InputError(
         f"{path} is not a document store (it has no {FILE_NAME}); "
-        f"make one with: {encoding_command(path)}"
+        f"make one with: {encode_command(path)}"
     )
 
 
-def manifest_in(folder: Folder) -> Manifest:
+def load_store_manifest(folder: Folder) -> Manifest:
     """Of an open store; what is damaged is named."""
     body = read_json(folder, FILE_NAME, "encode the index again under another name")
     try:
         if body["format"] != FORMAT:
-            raise _other_format(folder.path, body)
+            raise _format_error(folder.path, body)
         layout = _layout(body["layout"])
         parts = tuple(_part(part, layout) for part in body["parts"])
         if len({part.name for part in parts}) < len(parts):

@@ -205,7 +205,7 @@ def unpack_tensor(
     return vectors
 
 
-def words_of(
+def to_embeddings(
     rows: Rows,
     real: NDArray[np.float32],
     layout: Layout,

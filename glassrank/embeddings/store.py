@@ -8,23 +8,23 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from glassrank.embeddings.doc_encoder import reusing, word_axes
+from glassrank.embeddings.doc_encoder import get_embedding_axes, reusing
 from glassrank.embeddings.manifest import (
     DTYPES,
     IDS,
     Layout,
     Manifest,
-    encoding_command,
-    manifest_in,
-    no_store,
+    encode_command,
+    hash_segment_texts,
+    list_stores,
+    load_store_manifest,
+    missing_store_error,
     open_store,
     part_name,
     read_manifest,
-    source_of,
-    stores_of,
 )
-from glassrank.embeddings.part import Located, OldRows, Part, content_of
-from glassrank.embeddings.rows import row_bytes, unpack, words_of
+from glassrank.embeddings.part import Located, Part, ReusableRows, hash_content
+from glassrank.embeddings.rows import row_bytes, to_embeddings, unpack
 from glassrank.errors import CorruptError, GlassrankError, InputError, wrap_os_errors
 from glassrank.index import Index
 from glassrank.index.segment import Segment
@@ -83,7 +83,7 @@ class Store:
         verify: bool,
         without: Collection[str] = frozenset(),
     ) -> "Store":
-        manifest, parts = _opened(path, wanted, verify, without)
+        manifest, parts = _load_parts(path, wanted, verify, without)
         if model is not None:
             _check_rows(path, model, manifest.layout, parts, verify=verify)
         return cls(path, manifest, parts, model)
@@ -102,7 +102,7 @@ class Store:
         faster than S1. It comes `without` the parts of segments that somebody else reads."""
         wanted = fingerprint(model)
         with wrap_os_errors(f"read the stores of {index.path}"):
-            layouts = {folder: read_manifest(folder).layout for folder in stores_of(index.path)}
+            layouts = {folder: read_manifest(folder).layout for folder in list_stores(index.path)}
         fitting = [folder for folder, layout in layouts.items() if layout.fingerprint == wanted]
         order = (*DTYPES, IDS)
 
@@ -117,8 +117,8 @@ class Store:
     def require(self, snapshot: Snapshot) -> None:
         """Refuses a snapshot of which not every document is stored."""
         for segment in snapshot.segments:
-            if not self.covered(segment):
-                raise self._not_covered(segment)
+            if not self.covers(segment):
+                raise self._missing_docs_error(segment)
 
     @property
     def dtype(self) -> str:
@@ -130,7 +130,7 @@ class Store:
         """Of all rows, with their scales."""
         return sum(part.record.rows for part in self._parts.values()) * row_bytes(self.layout)
 
-    def covered(self, segment: Segment) -> bool:
+    def covers(self, segment: Segment) -> bool:
         """Whether every document of a segment is stored."""
         return self._part_of(segment) is not None
 
@@ -143,8 +143,8 @@ class Store:
     def count_missing(self, snapshot: Snapshot) -> int:
         """How many documents are not stored; deleted ones do not count."""
         lacking = 0
-        for segment, stored in zip(snapshot.segments, self._docs_of(snapshot), strict=True):
-            if not self.covered(segment):
+        for segment, stored in zip(snapshot.segments, self._locate_docs(snapshot), strict=True):
+            if not self.covers(segment):
                 missing = segment.live.copy() if len(segment.live) else np.ones(len(segment), bool)
                 for rows in stored:
                     missing &= rows.numbers < 0
@@ -153,28 +153,28 @@ class Store:
 
     def _part_of(self, segment: Segment) -> Part | None:
         # Not by its name alone, which a segment of another index may have.
-        return self._by_name.get(part_name(segment.record.name, source_of(segment.record)))
+        return self._by_name.get(part_name(segment.record.name, hash_segment_texts(segment.record)))
 
-    def _docs_of(self, snapshot: Snapshot) -> list[list["_Docs"]]:
+    def _locate_docs(self, snapshot: Snapshot) -> list[list["_Docs"]]:
         """For each segment, where its documents are. One without a part of its own may come
         from a merge: its documents, by their texts, are in parts of segments that are gone."""
         rows = self._of_snapshot.get(snapshot)
         if rows is None:
             parts = list(map(self._part_of, snapshot.segments))
             others = [part for part in self._by_name.values() if part not in parts]
-            old = OldRows(others if None in parts else [])
+            old = ReusableRows(others if None in parts else [])
             rows = self._of_snapshot[snapshot] = [
                 [_Docs(part, np.arange(len(part)))]
                 if part is not None
-                else list(_from_others(segment, old) if others else ())
+                else list(_find_reusable(segment, old) if others else ())
                 for segment, part in zip(snapshot.segments, parts, strict=True)
             ]
         return rows
 
-    def _not_covered(self, segment: Segment) -> InputError:
+    def _missing_docs_error(self, segment: Segment) -> InputError:
         return InputError(
             f"{self.path} has not encoded all documents of the index (those of "
-            f"{segment.record.name} are missing); run: {encoding_command(self.path)}"
+            f"{segment.record.name} are missing); run: {encode_command(self.path)}"
         )
 
     def locate(
@@ -185,7 +185,7 @@ class Store:
         A document that is not stored is an error; if `partial`, it is in none of the answers.
         """
         located, seen = [], 0
-        for position, rows in enumerate(self._docs_of(snapshot)):
+        for position, rows in enumerate(self._locate_docs(snapshot)):
             base, end = snapshot.bases[position : position + 2]
             which = np.flatnonzero((numbers >= base) & (numbers < end))
             seen += len(which)
@@ -201,7 +201,7 @@ class Store:
                     located.append(Located(here, part, numbers_there))
                 stored += len(here)
             if stored < len(which) and not partial:
-                raise self._not_covered(snapshot.segments[position])
+                raise self._missing_docs_error(snapshot.segments[position])
         if seen < len(numbers):
             raise IndexError("the index has no document of one of these numbers")
         return located
@@ -224,16 +224,16 @@ class Store:
         if self._model is not None and self._model.device is None:
             vectors = unpack(rows, self.layout)  # (B, L, E)
             return TokenEmbeddings(vectors.reshape(*mask.shape, *self.layout.axes), mask, mask)
-        return words_of(rows, mask, self.layout, self._model, dtype)
+        return to_embeddings(rows, mask, self.layout, self._model, dtype)
 
     def __repr__(self) -> str:
         docs = sum(map(len, self._parts.values()))
-        return f"Store({str(self.path)!r}: {docs} documents, {self.layout.described})"
+        return f"Store({str(self.path)!r}: {docs} documents, {self.layout.description})"
 
 
-def _from_others(segment: Segment, old: OldRows) -> Iterator[_Docs]:
+def _find_reusable(segment: Segment, old: ReusableRows) -> Iterator[_Docs]:
     docs_there = (segment.doc(number) for number in range(len(segment)))
-    contents = np.fromiter(map(content_of, docs_there), np.uint64, len(segment))
+    contents = np.fromiter(map(hash_content, docs_there), np.uint64, len(segment))
     for which, part, numbers in old.locate(contents):
         docs = _Docs(part, np.full(len(segment), -1))
         docs.numbers[which] = numbers
@@ -249,7 +249,10 @@ def _check_rows(
         fits = not verify or all(part.ids.max(initial=0) < known for part in parts)
     else:
         reuses = hasattr(model, "reusing") == bool(layout.reuse)
-        fits = reuses and word_axes(reusing(model, layout.reuse)) == (layout.axes, layout.idf_axes)
+        fits = reuses and get_embedding_axes(reusing(model, layout.reuse)) == (
+            layout.axes,
+            layout.idf_axes,
+        )
     if not fits:
         raise CorruptError(
             f"{path} is damaged: this model does not write rows like these; remove it and run "
@@ -257,7 +260,7 @@ def _check_rows(
         )
 
 
-def _opened(
+def _load_parts(
     path: Path, wanted: str, verify: bool, without: Collection[str]
 ) -> tuple[Manifest, list[Part]]:
     with wrap_os_errors(f"read the store {path}"):
@@ -265,18 +268,18 @@ def _opened(
             try:
                 folder = open_store(path)
             except (FileNotFoundError, NotADirectoryError):
-                raise no_store(path) from None
+                raise missing_store_error(path) from None
             with folder:
                 try:
-                    manifest = manifest_in(folder)
+                    manifest = load_store_manifest(folder)
                 except FileNotFoundError:
-                    raise no_store(path) from None
+                    raise missing_store_error(path) from None
                 layout = manifest.layout
                 if layout.fingerprint != wanted:
                     raise InputError(
                         f"{path} was encoded by another model (its fingerprint is "
                         f"{layout.fingerprint}, expected {wanted}); "
-                        f"run: {encoding_command(path)} --name NAME"
+                        f"run: {encode_command(path)} --name NAME"
                     )
                 try:
                     return manifest, [

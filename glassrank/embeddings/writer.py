@@ -15,14 +15,14 @@ from glassrank.embeddings.manifest import (
     Manifest,
     OldStoreError,
     PartRecord,
+    hash_segment_texts,
     is_part_name,
-    manifest_in,
+    load_store_manifest,
     open_store,
     part_name,
-    source_of,
     write_manifest,
 )
-from glassrank.embeddings.part import PROGRESS, OldRows, Part, is_part_file
+from glassrank.embeddings.part import PROGRESS, Part, ReusableRows, is_part_file
 from glassrank.errors import CorruptError, InputError, wrap_os_errors
 from glassrank.index.segment import Segment
 from glassrank.index.snapshot import Snapshot
@@ -37,7 +37,7 @@ class StoreWriter:
         self.folder = folder
         self.manifest = manifest
         self.names = {
-            part_name(segment.record.name, source_of(segment.record)): segment
+            part_name(segment.record.name, hash_segment_texts(segment.record)): segment
             for segment in snapshot.segments
         }
         self._remove_all_but({part.name for part in manifest.parts} | self.names.keys())
@@ -47,18 +47,18 @@ class StoreWriter:
         there = {part.name for part in self.manifest.parts}
         return {name: segment for name, segment in self.names.items() if name not in there}
 
-    def old_rows(self) -> OldRows:
+    def reusable_rows(self) -> ReusableRows:
         """Of parts whose segments are gone; what is damaged is left out, and encoded anew."""
         parts = []
         for record in self.manifest.parts:
             if record.name not in self.names:
                 with suppress(CorruptError):
                     parts.append(Part(self.folder, record, self.manifest.layout, verify=True))
-        return OldRows(parts)
+        return ReusableRows(parts)
 
     def add(self, segment: Segment, passages: int, rows: int, files: dict[str, FileRecord]) -> None:
         """Commits a segment's part."""
-        source = source_of(segment.record)
+        source = hash_segment_texts(segment.record)
         record = PartRecord(segment.record.name, source, len(segment), passages, rows, files)
         self._commit((*self.manifest.parts, record))
 
@@ -85,16 +85,16 @@ class StoreWriter:
 
 
 @contextmanager
-def changing_store(path: Path, layout: Layout, snapshot: Snapshot) -> Iterator[StoreWriter]:
+def open_store_writer(path: Path, layout: Layout, snapshot: Snapshot) -> Iterator[StoreWriter]:
     """A writer with the store to itself. What was committed inside stays, whatever comes later."""
     hint = "what was encoded is kept"
     with wrap_os_errors(f"write the store {path}", hint), open_store(path, make=True) as folder:
-        _refuse_others(folder)  # before a lock is left there
+        _check_is_store(folder)  # before a lock is left there
         with folder.lock():
-            yield StoreWriter(folder, _begun(folder, layout), snapshot)
+            yield StoreWriter(folder, _create_or_load(folder, layout), snapshot)
 
 
-def _refuse_others(folder: Folder) -> None:
+def _check_is_store(folder: Folder) -> None:
     names = folder.names()
     if FILE_NAME not in names and any(n not in (LOCK, f".{FILE_NAME}.part") for n in names):
         raise InputError(
@@ -102,29 +102,30 @@ def _refuse_others(folder: Folder) -> None:
         )
 
 
-def _begun(folder: Folder, layout: Layout) -> Manifest:
+def _create_or_load(folder: Folder, layout: Layout) -> Manifest:
     """The store as it is, or an empty one; never one that holds something else."""
     try:
-        manifest = manifest_in(folder)
+        manifest = load_store_manifest(folder)
     except FileNotFoundError:
         write_manifest(folder, manifest := Manifest(layout))
     except OldStoreError as error:
         if error.fingerprint != layout.fingerprint:
-            raise _another_model(folder.path, error.fingerprint, layout) from None
+            raise _other_model_error(folder.path, error.fingerprint, layout) from None
         # Its parts go the way of all that no manifest names.
         write_manifest(folder, manifest := Manifest(layout))
     there = manifest.layout
     if there.fingerprint != layout.fingerprint or there.vocabulary != layout.vocabulary:
-        raise _another_model(folder.path, there.fingerprint, layout)
+        raise _other_model_error(folder.path, there.fingerprint, layout)
     if replace(there, stride=layout.stride) != layout:  # a store keeps the rows that it began with
         raise InputError(
-            f"{folder.path} holds {there.described} {there.divided}, not {layout.described} "
-            f"{layout.divided}; choose another name, or remove that folder"
+            f"{folder.path} holds {there.description} {there.passages_description}, not "
+            f"{layout.description} {layout.passages_description}; choose another name, or remove "
+            "that folder"
         )
     return manifest
 
 
-def _another_model(path: Path, fingerprint: str, layout: Layout) -> InputError:
+def _other_model_error(path: Path, fingerprint: str, layout: Layout) -> InputError:
     return InputError(
         f"{path} belongs to another model (its fingerprint is {fingerprint}, this "
         f"model's {layout.fingerprint}); choose another name, or remove that folder"

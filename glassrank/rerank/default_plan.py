@@ -21,7 +21,7 @@ _WORTH = 0.02
 """What a further model has to add: predictions are not better than this."""
 
 
-class Priced(Protocol):
+class TimedStage(Protocol):
     """A stage whose cost is known."""
 
     def expected_ms(self, docs: int) -> float:
@@ -29,7 +29,7 @@ class Priced(Protocol):
 
 
 def plan_depths(
-    stages: Sequence[Priced], deepest: Sequence[int], left_ms: float
+    stages: Sequence[TimedStage], deepest: Sequence[int], left_ms: float
 ) -> tuple[int, ...]:
     """The most valuable depths that fit; 0 for a model that is not worth its time. None is deeper
     than `deepest` says, and none of the last one's time is taken by a model that adds nothing.

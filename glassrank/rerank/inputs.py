@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from glassrank.errors import InputError, describe_type
 from glassrank.types import Doc, Ranking
 
-_FEW = 0.1
+_FEW_SHARE = 0.1
 """The share of a list of which it is said that more was not re-ranked."""
 
 
@@ -21,7 +21,7 @@ class BudgetWarning(RuntimeWarning):
     """A budget in which nothing, or little, could be re-ranked."""
 
 
-def docs_of(texts: Iterable[Any]) -> list[Doc]:
+def as_docs(texts: Iterable[Any]) -> list[Doc]:
     """A list, or a column of a table, of texts, of dicts that have a text, or of `Doc`s."""
     if isinstance(texts, str | bytes):
         raise InputError("expected a list of texts, not one text; for a single one, give [text]")
@@ -30,7 +30,7 @@ def docs_of(texts: Iterable[Any]) -> list[Doc]:
             f"expected a list of texts, not {describe_type(texts)}; give its texts as a list or "
             "a column, and what they are called as ids"
         )
-    return [_doc(place, text) for place, text in enumerate(_listed(texts, "texts"))]
+    return [_doc(place, text) for place, text in enumerate(_as_list(texts, "texts"))]
 
 
 def _doc(place: int, text: Any) -> Doc:
@@ -58,13 +58,13 @@ def _named(fields: Mapping[Any, Any], name: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def ids_of(ids: Iterable[Any] | None, count: int) -> list[Any]:
+def as_ids(ids: Iterable[Any] | None, count: int) -> list[Any]:
     """One for each text: its place, unless ids are given."""
     if ids is None:
         return list(range(count))
     if isinstance(ids, str | bytes | Set):
         raise InputError(f"expected a list of ids, not {describe_type(ids)}")
-    given = _listed(ids, "ids")
+    given = _as_list(ids, "ids")
     if len(given) != count:
         raise InputError(f"there are {len(given)} ids for {count} texts; each text needs one")
     return given
@@ -82,7 +82,7 @@ def check_not_empty(query: str) -> None:
         raise InputError("the query is empty; give what the texts are to be ranked for")
 
 
-def scores_of(scores: Iterable[Any] | None, count: int) -> NDArray[np.float32] | None:
+def as_scores(scores: Iterable[Any] | None, count: int) -> NDArray[np.float32] | None:
     """One for each text; None where there are none, or all are alike: they tell no order."""
     if scores is None:
         return None
@@ -131,7 +131,7 @@ def warn_if_few_reached(ranking: Ranking, budget_ms: float | None, *, caller: in
     """The same for texts, which are encoded in the query's own time: also where it was less than a
     tenth of them. The sentence has no count, since Python shows each sentence once."""
     warn_if_nothing_reached(ranking, budget_ms, caller=caller + 1)
-    if budget_ms is not None and 0 < ranking.depth < _FEW * ranking.found:
+    if budget_ms is not None and 0 < ranking.depth < _FEW_SHARE * ranking.found:
         warnings.warn(
             f"less than a tenth of the texts could be re-ranked in {budget_ms:g} ms, the others "
             "have the order before it; allow more time, give fewer texts, or index and encode "
@@ -141,7 +141,7 @@ def warn_if_few_reached(ranking: Ranking, budget_ms: float | None, *, caller: in
         )
 
 
-def _listed(given: Iterable[Any], what: str) -> list[Any]:
+def _as_list(given: Iterable[Any], what: str) -> list[Any]:
     try:
         return list(given)
     except TypeError:

@@ -20,13 +20,13 @@ from glassrank.models.doc_reader import join_title
 from glassrank.models.io.model_folder import PACKAGED
 from glassrank.rerank.cascade import Cascade
 from glassrank.rerank.inputs import (
+    as_docs,
+    as_ids,
+    as_scores,
     check_budget,
     check_k,
     check_not_empty,
     check_query,
-    docs_of,
-    ids_of,
-    scores_of,
     warn_if_few_reached,
 )
 from glassrank.rerank.reranker import Reranker
@@ -50,14 +50,14 @@ def load(model: str | Path = "default", device: str = "cpu", *, warm: bool = Fal
     """
     # One folder is one model, whether its path is a text or not; other texts may be on the hub.
     there = isinstance(model, str) and model not in PACKAGED and Path(model).is_dir()
-    reranker = _loaded(Path(model) if there else model, device)
+    reranker = _load_cached(Path(model) if there else model, device)
     if warm:
         warm_up(reranker)
     return reranker
 
 
 @lru_cache(maxsize=4)
-def _loaded(model: str | Path, device: str) -> Reranker:
+def _load_cached(model: str | Path, device: str) -> Reranker:
     return Reranker.load(model, device)
 
 
@@ -101,9 +101,9 @@ def rank(
     if k is not None:
         check_k(k)
     began = clock()
-    docs = docs_of(texts)
-    names = ids_of(ids, len(docs))
-    given = scores_of(scores, len(docs))
+    docs = as_docs(texts)
+    names = as_ids(ids, len(docs))
+    given = as_scores(scores, len(docs))
     analyzer = _analyzer_of(docs, language)
     taken = clock() - began
     hurry = budget_ms is not None or deadline is not None
@@ -116,13 +116,13 @@ def rank(
     began = clock()
     with span("query", documents=len(docs)):
         if given is None:
-            first = _best_first(query, docs, scheduler, deadline, analyzer)
+            first = _order_by_bm25(query, docs, scheduler, deadline, analyzer)
         else:
-            first = _sorted(given)
+            first = _order_by_scores(given)
         cascade = Cascade(first, timing={"first_stage": clock() - began})
         cascade.rerank(query, stages, [len(docs)] * len(stages), deadline, scheduler)
     show = snippet_function(query, analyzer)
-    hits = _hits(cascade, show, k, names.__getitem__, lambda place, *_: docs[place], scheduler)
+    hits = _make_hits(cascade, show, k, names.__getitem__, lambda place, *_: docs[place], scheduler)
     ranking = cascade.ranking(query, hits, len(docs))
     warn_if_few_reached(ranking, budget_ms, caller=2)
     return ranking
@@ -142,7 +142,7 @@ def _analyzer_of(docs: Sequence[Doc], language: str) -> Analyzer:
     return get_analyzer(language).for_text(" ".join(beginnings))
 
 
-def _best_first(
+def _order_by_bm25(
     query: str,
     docs: Sequence[Doc],
     scheduler: Scheduler,
@@ -160,12 +160,12 @@ def _best_first(
     return first
 
 
-def _sorted(scores: NDArray[np.float32]) -> TopK:
+def _order_by_scores(scores: NDArray[np.float32]) -> TopK:
     order = np.argsort(-scores, kind="stable")
     return TopK(order, scores[order])
 
 
-def _hits(
+def _make_hits(
     cascade: Cascade,
     show: Callable[[str, tuple[int, int] | None], str],
     k: int | None,
@@ -239,7 +239,7 @@ class TextPipeline:
         self.candidates = candidates
         self.models = tuple(load_rerankers(models, budget_ms is not None))
         self.scheduler = Scheduler(clock)
-        self._source = _source(first_stage if docs is None else docs)
+        self._source = _as_source(first_stage if docs is None else docs)
         for model in self.models:
             warm_up(model, clock)
 
@@ -260,8 +260,8 @@ class TextPipeline:
         )
         read = clock()
         first = TopK(np.arange(len(ids)), np.array(scores or [0.0] * len(ids), np.float32))
-        if docs and scores_of(scores, len(ids)) is None:
-            first = _before_rest(_best_first(query, docs, self.scheduler, deadline), len(ids))
+        if docs and as_scores(scores, len(ids)) is None:
+            first = _append_unread(_order_by_bm25(query, docs, self.scheduler, deadline), len(ids))
         timing = {"first_stage": asked - began + clock() - read, "texts": read - asked}
         cascade = Cascade(first, timing=timing)
         stages = [TextsStage(model, docs) for model in self.models] if docs else []
@@ -273,7 +273,7 @@ class TextPipeline:
         def doc(place: int, *_: int) -> Doc:
             return docs[place] if place < len(docs) else self._read([ids[place]])[0]
 
-        hits = _hits(cascade, snippet_function(query), k, ids.__getitem__, doc, self.scheduler)
+        hits = _make_hits(cascade, snippet_function(query), k, ids.__getitem__, doc, self.scheduler)
         ranking = cascade.ranking(query, hits, min(self.candidates, len(ids)))
         warn_if_few_reached(ranking, budget_ms, caller=2)
         return ranking
@@ -299,7 +299,7 @@ class TextPipeline:
             return []
 
     def _read(self, ids: Sequence[Any]) -> list[Doc]:
-        docs = docs_of(self._source.fetch(ids))
+        docs = as_docs(self._source.fetch(ids))
         if len(docs) != len(ids):
             raise InputError(
                 f"{len(docs)} documents came for {len(ids)} ids; give a source that has them all"
@@ -307,7 +307,7 @@ class TextPipeline:
         return [replace(doc, doc_id=str(doc_id)) for doc, doc_id in zip(docs, ids, strict=True)]
 
 
-def _before_rest(first: TopK, count: int) -> TopK:
+def _append_unread(first: TopK, count: int) -> TopK:
     """Of so many candidates only these have been read: the others come behind."""
     rest = np.arange(len(first.docs), count)
     return TopK(
@@ -333,7 +333,7 @@ class _DictOfDocs:
             ) from None
 
 
-def _source(docs: Any) -> DocSource:
+def _as_source(docs: Any) -> DocSource:
     if isinstance(docs, Mapping):
         return _DictOfDocs(docs)
     if isinstance(docs, DocSource):

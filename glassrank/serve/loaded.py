@@ -14,7 +14,7 @@ from typing import Any
 
 from glassrank.cluster import ShardedIndex, ShardedPipeline, Shards
 from glassrank.embeddings.manifest import FILE_NAME as STORE_FILE
-from glassrank.embeddings.manifest import stores_of
+from glassrank.embeddings.manifest import list_stores
 from glassrank.errors import DiskError, GlassrankError, InputError, wrap_os_errors
 from glassrank.index import Index
 from glassrank.index.segment import SegmentRecord
@@ -214,5 +214,5 @@ class IndexReloader:
 def _read_state(index: Path) -> tuple[object, ...]:
     """Changes whenever the index, or one of its stores, is written."""
     with wrap_os_errors(f"read the index {index}"):
-        stores = [path / STORE_FILE for path in stores_of(index)]
+        stores = [path / STORE_FILE for path in list_stores(index)]
         return read_manifest(index).state, *(path.stat().st_mtime_ns for path in stores)

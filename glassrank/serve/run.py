@@ -80,9 +80,9 @@ def _connect_cluster(options: Options) -> AbstractContextManager[None]:
     """The connection to Ray, which is imported only if it is used."""
     if options.ray is None:
         return nullcontext()
-    from glassrank.cluster.cluster import connected
+    from glassrank.cluster.cluster import connect
 
-    return connected(options.ray)
+    return connect(options.ray)
 
 
 def prepare_process(options: Options) -> None:

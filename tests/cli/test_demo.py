@@ -16,8 +16,8 @@ from glassrank.cli.demo import MODELS, NAMES, DemoReports, make_reports
 from glassrank.corpus import PYTHON_QUESTIONS, SAMPLE_QUERIES, read_qrels
 from glassrank.embeddings import Store, encode_index
 from glassrank.embeddings.doc_encoder import DocEncoder
-from glassrank.embeddings.manifest import own_folder, stores_of
-from glassrank.embeddings.writer import changing_store
+from glassrank.embeddings.manifest import default_store_folder, list_stores
+from glassrank.embeddings.writer import open_store_writer
 from glassrank.index import Index
 from glassrank.models.io.load import load_for_inference, load_named
 from glassrank.models.io.model_folder import fingerprint
@@ -65,7 +65,7 @@ def test_the_page_gets_questions_a_subject_and_stores_and_reports_after_it_is_up
     assert isinstance(options, Options)
     assert rest == ["encoding", "stopped"], "never before the page is up, never after it"
     assert "results get deeper" in capsys.readouterr().err
-    assert not stores_of(index), "nobody has waited for a store"
+    assert not list_stores(index), "nobody has waited for a store"
     assert len(SAMPLE_QUERIES) == 6 and options.samples == SAMPLE_QUERIES
     assert "documentation of Python 3." in options.subject
     assert options.reports_pending
@@ -102,7 +102,7 @@ def test_something_is_missing_until_both_stores_and_the_reports_are_whole(
     for saved in models:
         assert reports.missing()
         layout = DocEncoder(saved, "int8", "cpu", "s2", "").layout
-        with changing_store(own_folder(index, layout), layout, opened.snapshot):
+        with open_store_writer(default_store_folder(index, layout), layout, opened.snapshot):
             pass  # as it is when the work has just begun
         assert reports.missing()
         encode_index(opened, saved)

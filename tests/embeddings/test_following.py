@@ -186,8 +186,8 @@ def test_what_is_not_covered_can_be_told_and_the_rest_read(index: Index, path: P
     store = Store.open(path, SAVED.model, index.snapshot)
     index.add(some_docs(2, ids(40, 45)))
     old, new = index.snapshot.segments
-    assert store.covered(old)
-    assert not store.covered(new)
+    assert store.covers(old)
+    assert not store.covers(new)
     numbers = np.array([44, 3, 40, 7])
     with pytest.raises(
         InputError, match=rf"missing\); run: glassrank encode {index.path} --model MODEL"

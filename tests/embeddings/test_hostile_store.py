@@ -244,7 +244,7 @@ PROGRESS = [
 
 @pytest.mark.tried("Files", "a store whose notes of progress lie", "begun anew")
 @pytest.mark.parametrize("stored", PROGRESS, ids=lambda stored: f"{stored!r:.60}")
-def test_hostile_progress_is_begun_anew(index: Path, stored: Any) -> None:
+def test_hostile_progress_is_create_or_load_anew(index: Path, stored: Any) -> None:
     store = index / "stores" / "tk-bf16"
     expected = contents(store)
     generation = json.loads((store / "store.json").read_text())["body"]["generation"]

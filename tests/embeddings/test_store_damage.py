@@ -97,7 +97,7 @@ def test_no_store_at_all(tmp_path: Path, index: Index) -> None:
             Store.open(folder, "")
 
 
-def test_another_models_store_is_refused(path: Path, index: Index) -> None:
+def test_other_model_errors_store_is_refused(path: Path, index: Index) -> None:
     name = path.name.split("-")[0]
     other = small_saved(name, seed=5)
     for model in (other.model, fingerprint(other.model)):

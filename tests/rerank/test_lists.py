@@ -149,7 +149,7 @@ def test_of_long_texts_as_much_is_read_as_there_is_time_for(
     clock = SetClock()
     docs = [Doc("", "cat " * 50_000)] * 10
     for left in (100.0, 10.0, 0.0, float("inf")):
-        text_pipeline._best_first("cat", docs, Scheduler(clock), Deadline(clock, left))
+        text_pipeline._order_by_bm25("cat", docs, Scheduler(clock), Deadline(clock, left))
     assert read[0] == pytest.approx(10 * read[1], rel=0.01) and read[2] == 0
     assert 0 < read[0] < read[3] == 10 * 200_000
 

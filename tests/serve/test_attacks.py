@@ -281,7 +281,7 @@ def test_an_index_that_is_swapped_gets_no_lock(
     index = Index.build([Doc("d", "the cat")], tmp_path / "index")
     foreign = tmp_path / "foreign"
     foreign.mkdir()
-    original = writer.manifest_in
+    original = writer.load_store_manifest
 
     def swap(folder: Any) -> Any:
         manifest = original(folder)
@@ -290,7 +290,7 @@ def test_an_index_that_is_swapped_gets_no_lock(
             (tmp_path / "index").symlink_to(foreign)
         return manifest
 
-    monkeypatch.setattr(writer, "manifest_in", swap)
+    monkeypatch.setattr(writer, "load_store_manifest", swap)
     with suppress(Exception):
         index.add([Doc("e", "the dog")])
     assert list(foreign.iterdir()) == []

@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 
 from glassrank.embeddings import encode_index, store_folder
 from glassrank.embeddings.doc_encoder import DocEncoder
-from glassrank.embeddings.writer import changing_store
+from glassrank.embeddings.writer import open_store_writer
 from glassrank.errors import GlassrankError
 from glassrank.index import Index
 from glassrank.serve import Options
@@ -140,7 +140,7 @@ def test_what_is_in_the_making_is_told_and_no_warning(
         assert client.get("/info").json()["encoding"]
         assert client.post("/search", json={"query": "cat"}).json()["depth"] > 0
         begun = DocEncoder(tiny_tk(), "float16", "cpu", "s2", "").layout
-        with changing_store(store_folder(own.index, begun.name), begun, index.snapshot):
+        with open_store_writer(store_folder(own.index, begun.name), begun, index.snapshot):
             wait_until(lambda: client.get("/info").json()["models"][0]["stored"])
         assert client.get("/info").json()["encoding"], "a store that was begun has no documents yet"
         for saved in (tiny_tk(), tiny_knrm()):
