@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from explain_cases import reranker, small_ranker
-from piece_cases import piece_ranker, piece_reranker
+from subword_cases import make_subword_ranker, make_subword_reranker
 
 import glassrank
 from glassrank.embeddings import Store, encode_index
@@ -33,9 +33,9 @@ def test_hits_are_explained_by_the_scores_they_were_ranked_with(
     tmp_path: Path, name: str, stored: str
 ) -> None:
     """From a store of rounded words, and live."""
-    model = small_ranker("tk") if name == "tk" else piece_ranker(name)
+    model = small_ranker("tk") if name == "tk" else make_subword_ranker(name)
     model.mix_first_stage(0.3)
-    saved = (reranker(model) if name == "tk" else piece_reranker(model)).saved
+    saved = (reranker(model) if name == "tk" else make_subword_reranker(model)).saved
     index = Index.build([Doc(str(n), text) for n, text in enumerate(TEXTS)], tmp_path / "index")
     store = None
     if stored:

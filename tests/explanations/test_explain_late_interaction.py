@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 from explain_cases import DEFINITION, QUERY
-from piece_cases import PIECES, explain_pieces, own_reranker, piece_ranker
+from subword_cases import SUBWORDS, explain_subwords, make_subword_ranker, own_reranker
 
 from glassrank.backends.match import kernel_values
 from glassrank.explanations.reading import read
@@ -18,11 +18,11 @@ ADDITIVE = ("kernel_bert", "maxsim")
 @pytest.mark.parametrize("exact", [True, False])
 @pytest.mark.parametrize("name", [*ADDITIVE, "single_vector"])
 def test_the_explained_score_is_the_ranked_score(name: str, exact: bool) -> None:
-    model = piece_ranker(name)
+    model = make_subword_ranker(name)
     model.mix_first_stage(0.5)
-    own = Reranker(SavedModel(model, Usage(16, 48), PIECES), exact=exact)
+    own = Reranker(SavedModel(model, Usage(16, 48), SUBWORDS), exact=exact)
     for text in (DEFINITION, "androgen", ""):
-        found = explain_pieces(own, QUERY, text, first_stage=3.0)
+        found = explain_subwords(own, QUERY, text, first_stage=3.0)
         assert found.is_additive == (name in ADDITIVE)
         ranked = own.scores(QUERY, [text], [3.0]).values[0]
         assert found.score == pytest.approx(ranked, rel=1e-6)
@@ -33,7 +33,7 @@ def test_the_explained_score_is_the_ranked_score(name: str, exact: bool) -> None
 
 @pytest.mark.parametrize("name", ADDITIVE)
 def test_query_pieces_add_up(name: str) -> None:
-    found = explain_pieces(own_reranker(name), QUERY, DEFINITION)
+    found = explain_subwords(own_reranker(name), QUERY, DEFINITION)
     assert math.fsum(term.value for term in found.terms) == pytest.approx(found.score, abs=1e-4)
     assert [word.text for word in found.query.words][:3] == ["[CLS]", "andro", "##gen"]
     assert len(found.marks) == len(found.doc.words)
@@ -42,7 +42,7 @@ def test_query_pieces_add_up(name: str) -> None:
 def test_a_word_that_is_matched_best_is_missed_when_it_goes() -> None:
     """The share of a document piece is what MaxSim loses with it masked."""
     own = own_reranker("maxsim")
-    found = explain_pieces(own, QUERY, DEFINITION)
+    found = explain_subwords(own, QUERY, DEFINITION)
     best = max(range(len(found.marks)), key=lambda d: found.marks[d].share)
     assert found.marks[best].share > 0
     assert found.marks[best].signal == 0
@@ -53,7 +53,7 @@ def test_shares_over_kernels_are_the_integral_of_gradients_from_a_text_without_w
     """Against the sum over small steps, all words growing at once; [CLS] and [SEP] are there from
     the beginning and have no share."""
     own = own_reranker("kernel_bert")
-    found = explain_pieces(own, QUERY, DEFINITION)
+    found = explain_subwords(own, QUERY, DEFINITION)
     model = own.model
     query = own.encode_query(QUERY)
     doc = own.encode_doc(read(own, DEFINITION, "document").batch)

@@ -5,16 +5,16 @@ import math
 import pytest
 import torch
 from explain_cases import DEFINITION, QUERY
-from piece_cases import (
-    PIECES,
+from subword_cases import (
+    SUBWORDS,
     TRANSFORMERS,
     VARIANTS,
     by_name,
-    explain_pieces,
+    explain_subwords,
     make_batch,
+    make_subword_ranker,
+    make_subword_reranker,
     own_reranker,
-    piece_ranker,
-    piece_reranker,
     texts,
 )
 
@@ -34,11 +34,11 @@ def test_the_explained_score_is_the_ranked_score(
     name: str, changes: dict[str, object], exact: bool
 ) -> None:
     """Also where layers are rounded for speed, as they are on some processors."""
-    model = piece_ranker(name, **changes)
+    model = make_subword_ranker(name, **changes)
     model.mix_first_stage(0.5)
-    own = Reranker(SavedModel(model, Usage(16, 48), PIECES), exact=exact)
+    own = Reranker(SavedModel(model, Usage(16, 48), SUBWORDS), exact=exact)
     for text in (DEFINITION, "androgen", ""):
-        found = explain_pieces(own, QUERY, text, first_stage=3.0)
+        found = explain_subwords(own, QUERY, text, first_stage=3.0)
         # Passages are ranked in one batch, whose shape may move a sum's last bits.
         near = pytest.approx(own.scores(QUERY, [text], [3.0]).values[0], abs=0 if exact else 2e-6)
         assert found.score == near
@@ -53,7 +53,7 @@ def test_the_explained_score_is_the_ranked_score(
 
 @every_variant
 def test_marks_and_signals_are_one_sum(name: str, changes: dict[str, object]) -> None:
-    found = explain_pieces(own_reranker(name, **changes), QUERY, DEFINITION)
+    found = explain_subwords(own_reranker(name, **changes), QUERY, DEFINITION)
     assert len(found.marks) == len(found.doc.words)
     for mark in found.marks:
         assert math.fsum(mark.by_signal) == pytest.approx(mark.share, abs=1e-12)
@@ -68,7 +68,7 @@ def test_marks_and_signals_are_one_sum(name: str, changes: dict[str, object]) ->
 @every_transformer
 def test_a_query_words_value_is_what_the_score_loses_without_it(name: str) -> None:
     own = own_reranker(name)
-    found = explain_pieces(own, QUERY, DEFINITION)
+    found = explain_subwords(own, QUERY, DEFINITION)
     pieces = [found.query.words[term.word].text for term in found.terms]
     assert pieces == ["andro", "##gen", "recep", "##tor", "define"]
     words = QUERY.split()
@@ -82,7 +82,7 @@ def test_a_query_words_value_is_what_the_score_loses_without_it(name: str) -> No
 def test_a_document_words_value_is_what_bert_loses_without_it() -> None:
     own = own_reranker("bert")
     text = "androgen therapy of cells"
-    found = explain_pieces(own, QUERY, text)
+    found = explain_subwords(own, QUERY, text)
     words, at = text.split(), 0
     for place, size in enumerate((2, 2, 1, 1)):
         shorter = " ".join(words[:place] + words[place + 1 :])
@@ -98,8 +98,8 @@ def test_a_document_words_value_is_what_mores_loses_when_it_is_out_of_sight(
     changes: dict[str, object],
 ) -> None:
     """The model's own `interact`, with the word's pieces masked and all others as they are."""
-    model = piece_ranker("mores", **changes)
-    found = explain_pieces(piece_reranker(model), QUERY, DEFINITION)
+    model = make_subword_ranker("mores", **changes)
+    found = explain_subwords(make_subword_reranker(model), QUERY, DEFINITION)
     query, doc = texts(found)
     words = group_subwords(doc)
     assert max(map(len, words)) > 1
@@ -117,10 +117,10 @@ def test_a_document_words_value_is_what_mores_loses_when_it_is_out_of_sight(
 
 def test_blocks_are_kept_from_looking_one_after_the_other() -> None:
     """With one block it is the whole share; the last of two adds what is left of it. That block 1
-    alone is blind shows in nothing but a hand-made pass through both."""
-    model = piece_ranker("mores")
+    alone is blind shows in nothing but a hand-make_reranker pass through both."""
+    model = make_subword_ranker("mores")
     assert isinstance(model, MORES)
-    found = explain_pieces(piece_reranker(model), QUERY, DEFINITION)
+    found = explain_subwords(make_subword_reranker(model), QUERY, DEFINITION)
     query, doc = texts(found)
     with torch.no_grad():
         asked, encoded = model.encode_query(make_batch(query)), model.encode_doc(make_batch(doc))
@@ -136,13 +136,13 @@ def test_blocks_are_kept_from_looking_one_after_the_other() -> None:
             share = found.marks[place].by_signal[0]
             assert share == pytest.approx(found.score - left, abs=1e-5), piece
     assert [signal.name for signal in found.signals] == ["block 1", "block 2", "document module"]
-    alone = explain_pieces(own_reranker("mores", blocks=1), QUERY, DEFINITION)
+    alone = explain_subwords(own_reranker("mores", blocks=1), QUERY, DEFINITION)
     assert all(mark.by_signal[0] == mark.share for mark in alone.marks)
 
 
 @every_transformer
 def test_a_coloured_piece_adds_and_is_closest_to_a_piece_of_the_query(name: str) -> None:
-    found = explain_pieces(own_reranker(name), QUERY, DEFINITION)
+    found = explain_subwords(own_reranker(name), QUERY, DEFINITION)
     query, doc = texts(found)
     for place, mark in enumerate(found.marks):
         assert mark.similarity is None
@@ -165,10 +165,10 @@ def test_how_much_is_computed_at_once_does_not_matter(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = own_reranker(name)
-    found = explain_pieces(own, QUERY, DEFINITION)
+    found = explain_subwords(own, QUERY, DEFINITION)
     monkeypatch.setattr(transformers, "_TOKENS_AT_ONCE", 80)
     monkeypatch.setattr("glassrank.explanations.leave_one_out._TOKENS_AT_ONCE", 80)
-    again = explain_pieces(own, QUERY, DEFINITION)
+    again = explain_subwords(own, QUERY, DEFINITION)
     for mark, other in zip(found.marks, again.marks, strict=True):
         assert mark.share == pytest.approx(other.share, abs=1e-5)
     for term, other_term in zip(found.terms, again.terms, strict=True):
@@ -178,11 +178,11 @@ def test_how_much_is_computed_at_once_does_not_matter(
 def test_long_documents_are_left_out_in_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transformers, "MAX_ABLATIONS", 2)
     own = own_reranker("bert")
-    found = explain_pieces(own, QUERY, "androgen therapy of cells")
+    found = explain_subwords(own, QUERY, "androgen therapy of cells")
     shares = [mark.share for mark in found.marks]
     for rest, places in (("of cells", range(4)), ("androgen therapy", range(4, 6))):
         lost = found.score - own.scores(QUERY, [rest]).values[0]
         for place in places:
             assert shares[place] == pytest.approx(lost / len(places), abs=1e-5)
     assert any("4 words are left out in 2 runs" in note for note in found.notes)
-    assert not any("runs" in note for note in explain_pieces(own, QUERY, "of cells").notes)
+    assert not any("runs" in note for note in explain_subwords(own, QUERY, "of cells").notes)

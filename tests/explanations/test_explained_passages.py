@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from explain_cases import DEFINITION, QUERY, THERAPY, reranker, small_ranker
-from piece_cases import piece_ranker, piece_reranker
+from subword_cases import make_subword_ranker, make_subword_reranker
 
 import glassrank
 from glassrank.embeddings import Store, encode_index
@@ -33,7 +33,9 @@ DOCS = [LONG, Doc("definition", DEFINITION), Doc("therapy", THERAPY, TITLE)]
 def shortened(name: str, longest: int, **settings: float) -> SavedModel:
     """A small model that reads so many words at once."""
     saved = (
-        piece_reranker(piece_ranker(name)) if name == "mores" else reranker(small_ranker(name))
+        make_subword_reranker(make_subword_ranker(name))
+        if name == "mores"
+        else reranker(small_ranker(name))
     ).saved
     usage = replace(
         saved.usage, doc_length=longest, passages=from_plain(Passages, settings, "passages")

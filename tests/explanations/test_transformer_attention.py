@@ -3,15 +3,15 @@
 import pytest
 import torch
 from explain_cases import DEFINITION, QUERY
-from piece_cases import (
-    PIECES,
+from subword_cases import (
+    SUBWORDS,
     VARIANTS,
     by_name,
-    explain_pieces,
+    explain_subwords,
     make_batch,
+    make_subword_ranker,
+    make_subword_reranker,
     own_reranker,
-    piece_ranker,
-    piece_reranker,
     texts,
 )
 
@@ -25,7 +25,7 @@ def test_matrices_have_a_row_and_a_column_for_each_piece(
     name: str, changes: dict[str, object]
 ) -> None:
     for text in (DEFINITION, ""):
-        found = explain_pieces(own_reranker(name, **changes), QUERY, text)
+        found = explain_subwords(own_reranker(name, **changes), QUERY, text)
         sizes = {"query": len(found.query.words), "document": len(found.doc.words)}
         assert found.matrices
         for matrix in found.matrices:
@@ -35,8 +35,8 @@ def test_matrices_have_a_row_and_a_column_for_each_piece(
 
 @pytest.mark.parametrize("reuse", ["s1", "s2"])
 def test_the_attention_of_mores_is_the_models_own(reuse: str) -> None:
-    model = piece_ranker("mores", reuse=reuse)
-    found = explain_pieces(piece_reranker(model), QUERY, DEFINITION)
+    model = make_subword_ranker("mores", reuse=reuse)
+    found = explain_subwords(make_subword_reranker(model), QUERY, DEFINITION)
     with torch.no_grad():
         out = model.explain(*map(make_batch, texts(found))).parts
     wanted = {
@@ -58,7 +58,7 @@ def test_the_attention_of_mores_is_the_models_own(reuse: str) -> None:
 
 
 def test_the_attention_of_bert_is_the_models_own() -> None:
-    found = explain_pieces(own_reranker("bert"), QUERY, DEFINITION)
+    found = explain_subwords(own_reranker("bert"), QUERY, DEFINITION)
     matrices = by_name(found)
     assert list(matrices) == [
         "layer 2: query to query",
@@ -72,8 +72,8 @@ def test_the_attention_of_bert_is_the_models_own() -> None:
     query, doc = texts(found)
     assert (query[0], query[-1], doc[0], doc[-1]) == ("[CLS]", "[SEP]", "the", "[SEP]")
     # One text of both, by the layers alone.
-    model = piece_ranker("bert")
-    ids = torch.tensor([[PIECES.index(piece) for piece in (*query, *doc)]])
+    model = make_subword_ranker("bert")
+    ids = torch.tensor([[SUBWORDS.index(piece) for piece in (*query, *doc)]])
     types = torch.tensor([[0] * len(query) + [1] * len(doc)])
     maps: list[torch.Tensor] = []
     with torch.no_grad():
@@ -88,19 +88,19 @@ def test_the_attention_of_bert_is_the_models_own() -> None:
 
 
 def test_a_bert_of_one_layer_has_that_one() -> None:
-    encoder = {**piece_ranker("bert").config.encoder.__dict__, "layers": 1}
-    found = explain_pieces(own_reranker("bert", encoder=encoder), QUERY, DEFINITION)
+    encoder = {**make_subword_ranker("bert").config.encoder.__dict__, "layers": 1}
+    found = explain_subwords(own_reranker("bert", encoder=encoder), QUERY, DEFINITION)
     assert list(by_name(found)) == ["layer 1: query to query", "layer 1: query to document"]
 
 
 def test_attention_is_to_the_document_as_it_was_ranked() -> None:
     """Stored documents are rounded; here, by so much that nobody could miss it."""
     own = own_reranker("mores")
-    live = explain_pieces(own, QUERY, DEFINITION)
+    live = explain_subwords(own, QUERY, DEFINITION)
     _, doc = texts(live)
     encoded = own.model.encode_doc(make_batch(doc))
     rounded = encoded._replace(vectors=encoded.vectors.detach().round())
-    found = explain_pieces(own, QUERY, DEFINITION, embeddings=rounded)
+    found = explain_subwords(own, QUERY, DEFINITION, embeddings=rounded)
     with torch.no_grad():
         asked = own.model.encode_query(make_batch(texts(live)[0]))
         out = own.model.interact(asked, rounded, explain=True)  # type: ignore[call-arg]
@@ -115,9 +115,9 @@ def test_the_largest_matrix_is_left_out_where_nobody_could_read_it(
 ) -> None:
     own = own_reranker("mores")
     monkeypatch.setattr(transformers, "MAX_DRAWN", 12)
-    short, long = explain_pieces(own, QUERY, "therapy"), explain_pieces(own, QUERY, DEFINITION)
+    short, long = explain_subwords(own, QUERY, "therapy"), explain_subwords(own, QUERY, DEFINITION)
     assert "document module, layer 2" in by_name(short)
     assert "document module, layer 2" not in by_name(long)
     assert "document module" in [signal.name for signal in long.signals]
-    assert any("12 are the most" in note for note in long.notes)
-    assert not any("the most" in note for note in short.notes)
+    assert any("at most 12 are drawn" in note for note in long.notes)
+    assert not any("are drawn" in note for note in short.notes)

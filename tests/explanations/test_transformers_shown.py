@@ -9,13 +9,13 @@ import pytest
 from explain_cases import DEFINITION, QUERY, THERAPY, small_ranker
 from explain_cases import reranker as word_reranker
 from html_reader import Page
-from piece_cases import (
-    PIECES,
+from subword_cases import (
+    SUBWORDS,
     TRANSFORMERS,
+    make_subword_folder,
+    make_subword_ranker,
+    make_subword_reranker,
     own_reranker,
-    piece_folder,
-    piece_ranker,
-    piece_reranker,
 )
 
 from glassrank.cli import main
@@ -108,14 +108,14 @@ def test_two_documents_and_two_models_side_by_side(name: str) -> None:
 
 def test_an_ensemble_of_transformers_is_its_members() -> None:
     """BERT has no [CLS] for the document; beside MORES, which has, its attention to it is 0."""
-    members = [piece_ranker("bert"), piece_ranker("mores")]
+    members = [make_subword_ranker("bert"), make_subword_ranker("mores")]
     own = Reranker(
-        SavedModel(Ensemble(members, [(16, 40), (16, 48)]), Usage(16, 48), PIECES), exact=True
+        SavedModel(Ensemble(members, [(16, 40), (16, 48)]), Usage(16, 48), SUBWORDS), exact=True
     )
     assert isinstance(own.encoder, WordPieceEncoder)
     found = explain(own, QUERY, DEFINITION)
     alone = [
-        explain(piece_reranker(model, 16, length), QUERY, DEFINITION)
+        explain(make_subword_reranker(model, 16, length), QUERY, DEFINITION)
         for model, length in zip(members, (40, 48), strict=True)
     ]
     assert found.score == pytest.approx(sum(one.score for one in alone) / 2, abs=1e-5)
@@ -180,7 +180,7 @@ def test_by_command(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    folder = piece_folder(tmp_path / "model", name)
+    folder = make_subword_folder(tmp_path / "model", name)
     Index.build([Doc("ar", DEFINITION), Doc("therapy", THERAPY)], tmp_path / "index")
     monkeypatch.chdir(tmp_path)
     score = Reranker.load(folder).scores(QUERY, [DEFINITION]).values[0]
@@ -207,7 +207,7 @@ def test_over_http(tmp_path: Path) -> None:
     from glassrank.serve import Options, make_app
 
     index = Index.build([Doc("ar", DEFINITION), Doc("therapy", THERAPY)], tmp_path / "index")
-    models = tuple((name, str(piece_folder(tmp_path / name, name))) for name in TRANSFORMERS)
+    models = tuple((name, str(make_subword_folder(tmp_path / name, name))) for name in TRANSFORMERS)
     options = Options(index.path, models, budget_ms=2000.0)
     with testclient.TestClient(make_app(options), "http://localhost") as client:
 

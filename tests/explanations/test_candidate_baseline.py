@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from explain_cases import ADDITIVE, APPROXIMATE, reranker, small_ensemble, small_ranker
-from piece_cases import piece_ranker, piece_reranker
+from subword_cases import make_subword_ranker, make_subword_reranker
 
 import glassrank
 from glassrank.deadline import NEVER, Deadline, LateError
@@ -30,14 +30,14 @@ TEXTS = (
     "a nuclear receptor , also known as androgen receptor : that is a type of protein",
 )
 NOT_FOUND = "hormones change"  # has no word of the query, and so is no candidate
-PIECED = ("mores", "bert", "maxsim", "kernel_bert", "single_vector")
+SUBWORD_MODELS = ("mores", "bert", "maxsim", "kernel_bert", "single_vector")
 
 
-def made(name: str) -> Reranker:
-    if name in PIECED:
-        model = piece_ranker(name)
+def make_reranker(name: str) -> Reranker:
+    if name in SUBWORD_MODELS:
+        model = make_subword_ranker(name)
         model.mix_first_stage(0.3)
-        return piece_reranker(model)
+        return make_subword_reranker(model)
     if name == "ensemble":
         return reranker(small_ensemble())
     if name == "exact ensemble":
@@ -86,9 +86,11 @@ def check_sums(part: ScorePart) -> None:
         check_sums(child)
 
 
-@pytest.mark.parametrize("name", [*ADDITIVE, *APPROXIMATE, *PIECED, "ensemble", "exact ensemble"])
+@pytest.mark.parametrize(
+    "name", [*ADDITIVE, *APPROXIMATE, *SUBWORD_MODELS, "ensemble", "exact ensemble"]
+)
 def test_differences_add_up_to_the_score_less_the_mean_score(index: Index, name: str) -> None:
-    pipeline = Pipeline(index, made(name), calibrate=False)
+    pipeline = Pipeline(index, make_reranker(name), calibrate=False)
     hits = pipeline(QUERY, k=10).hits
     assert len(hits) == len(TEXTS)
     mean = math.fsum(hit.score for hit in hits) / len(hits)
@@ -113,7 +115,7 @@ def test_differences_add_up_to_the_score_less_the_mean_score(index: Index, name:
 def test_a_difference_is_the_models_own_part_less_its_mean(
     index: Index, name: str, stored: bool, tmp_path: Path
 ) -> None:
-    ranks = made(name)
+    ranks = make_reranker(name)
     store = None
     if stored:
         encode_index(index, ranks.saved, tmp_path / "store", "float32")
@@ -132,7 +134,7 @@ def test_a_difference_is_the_models_own_part_less_its_mean(
 
 @pytest.mark.parametrize("name", [*APPROXIMATE, "mores", "bert", "single_vector"])
 def test_without_exact_parts_words_are_left_out(index: Index, name: str) -> None:
-    pipeline = Pipeline(index, made(name), calibrate=False)
+    pipeline = Pipeline(index, make_reranker(name), calibrate=False)
     ranks = pipeline.reranker
     hits = pipeline(QUERY, k=10).hits
     found = glassrank.explain(pipeline, QUERY, hits[0])
@@ -149,7 +151,7 @@ def test_without_exact_parts_words_are_left_out(index: Index, name: str) -> None
 
 
 def test_content_words_come_first_the_largest_first_and_the_rest_is_context(index: Index) -> None:
-    pipeline = Pipeline(index, made("tk"), calibrate=False)
+    pipeline = Pipeline(index, make_reranker("tk"), calibrate=False)
     found = glassrank.explain(pipeline, QUERY, pipeline(QUERY).hits[0])
     assert found.against is not None
     kinds = [part.kind for part in found.against.parts.children]
@@ -167,7 +169,7 @@ def test_content_words_come_first_the_largest_first_and_the_rest_is_context(inde
 @pytest.mark.parametrize("name", ["maxsim", "kernel_bert"])
 def test_what_an_encoder_makes_of_the_whole_query_is_context(index: Index, name: str) -> None:
     """Its first and last piece are no words."""
-    pipeline = Pipeline(index, made(name), calibrate=False)
+    pipeline = Pipeline(index, make_reranker(name), calibrate=False)
     found = glassrank.explain(pipeline, QUERY, pipeline(QUERY).hits[0])
     assert found.against is not None
     (context,) = [part for part in found.against.parts.children if part.kind == "words"]
@@ -181,7 +183,7 @@ def test_what_an_encoder_makes_of_the_whole_query_is_context(index: Index, name:
 def test_the_first_stages_share_is_divided_among_the_words_that_it_is_a_sum_of(
     index: Index, method: str
 ) -> None:
-    ranks = made("tk")
+    ranks = make_reranker("tk")
     pipeline = Pipeline(index, ranks, method=method, calibrate=False)
     weight = ranks.model.first_stage_weight.item()
     for hit in pipeline(QUERY, k=10):
@@ -202,12 +204,12 @@ def test_the_first_stages_share_is_divided_among_the_words_that_it_is_a_sum_of(
 
 
 def test_a_first_stage_that_is_no_sum_over_words_stays_in_one_piece(index: Index) -> None:
-    pipeline = Pipeline(index, made("tk"), method="bm25+rm3", calibrate=False)
+    pipeline = Pipeline(index, make_reranker("tk"), method="bm25+rm3", calibrate=False)
     hit = pipeline(QUERY).hits[0]
     for found in (
         glassrank.explain(pipeline, QUERY, hit),
         explain_docs(
-            Pipeline(index, made("tk"), calibrate=False), QUERY, ["0"], first_scores=[99.0]
+            Pipeline(index, make_reranker("tk"), calibrate=False), QUERY, ["0"], first_scores=[99.0]
         )[0],
     ):
         (part,) = [part for part in found.parts.children if part.kind == "first stage"]
@@ -219,7 +221,7 @@ def test_a_first_stage_that_is_no_sum_over_words_stays_in_one_piece(index: Index
 
 
 def test_the_best_of_the_others_is_named_with_what_it_lacks_or_has(index: Index) -> None:
-    pipeline = Pipeline(index, made("tk"), calibrate=False)
+    pipeline = Pipeline(index, make_reranker("tk"), calibrate=False)
     hits = pipeline(QUERY, k=10).hits
     for hit in hits:
         against = glassrank.explain(pipeline, QUERY, hit).against
@@ -239,7 +241,7 @@ def test_the_best_of_the_others_is_named_with_what_it_lacks_or_has(index: Index)
 
 
 def test_a_document_that_was_not_found_stands_against_those_that_were(index: Index) -> None:
-    pipeline = Pipeline(index, made("tk"), calibrate=False)
+    pipeline = Pipeline(index, make_reranker("tk"), calibrate=False)
     (found,) = explain_docs(pipeline, QUERY, [str(len(TEXTS))])
     assert found.against is not None and found.against.docs == len(TEXTS)
     told, without = told_terms(found), told_terms(found, with_first_stage=False)
@@ -247,9 +249,9 @@ def test_a_document_that_was_not_found_stands_against_those_that_were(index: Ind
 
 
 def test_a_cascade_compares_with_what_the_same_model_ranked(index: Index) -> None:
-    ranks = made("tk")
+    ranks = make_reranker("tk")
     second = Reranker(replace(ranks.saved, usage=replace(ranks.saved.usage, depth=2)), exact=True)
-    pipeline = Pipeline(index, [made("knrm"), second], calibrate=False)
+    pipeline = Pipeline(index, [make_reranker("knrm"), second], calibrate=False)
     ranking = pipeline(QUERY, k=10)
     assert [hit.stage for hit in ranking] == [2, 2, 1, 1, 1]
     of = []
@@ -263,7 +265,7 @@ def test_a_cascade_compares_with_what_the_same_model_ranked(index: Index) -> Non
 def test_models_that_rank_all_need_not_rank_to_say_who_placed_a_document(
     index: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pipeline = Pipeline(index, [made("knrm"), made("tk")], calibrate=False)
+    pipeline = Pipeline(index, [make_reranker("knrm"), make_reranker("tk")], calibrate=False)
     assert {hit.stage for hit in pipeline(QUERY, k=10)} == {2}
     expected = explain_docs(pipeline, QUERY, ["0"])
     monkeypatch.setattr("glassrank.explanations.hits._MAX_ENCODED", 0)
@@ -278,7 +280,7 @@ def test_a_deadline_cuts_the_others_short_and_the_count_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     index = Index.build([Doc(str(n), TEXTS[n % 5]) for n in range(100)], tmp_path / "index")
-    pipeline = Pipeline(index, made("tk"), calibrate=False)
+    pipeline = Pipeline(index, make_reranker("tk"), calibrate=False)
     monkeypatch.setattr("glassrank.explanations.candidate_baseline._MAX_ENCODED", 1000)
     (found,) = explain_docs(pipeline, QUERY, ["0"])
     assert found.against is not None and (found.against.docs, found.against.of) == (100, 100)
@@ -294,7 +296,7 @@ LONG = " ".join([TEXTS[0]] * 300)
 def long_docs(folder: Path, model: str) -> Pipeline:
     """Eight documents of many passages, and no store."""
     docs = [Doc(str(n), LONG) for n in range(8)]
-    return Pipeline(Index.build(docs, folder / "index"), made(model), calibrate=False)
+    return Pipeline(Index.build(docs, folder / "index"), make_reranker(model), calibrate=False)
 
 
 def ticking(monkeypatch: pytest.MonkeyPatch) -> list[float]:
@@ -344,6 +346,6 @@ def test_a_deadline_cuts_a_long_document_short_and_a_note_says_so(
 
 
 def test_a_text_alone_has_no_others() -> None:
-    found = glassrank.explain(made("tk"), QUERY, TEXTS[0])
+    found = glassrank.explain(make_reranker("tk"), QUERY, TEXTS[0])
     assert found.against is None
     assert "Query words, raw values" in str(found)

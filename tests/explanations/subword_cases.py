@@ -20,7 +20,7 @@ pytest.importorskip("tokenizers")
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 _WHOLE = sorted({*split_words(QUERY), *split_words(DEFINITION), *split_words(THERAPY)})
 BROKEN = ("androgen", "receptor", "therapy", "nr3c4")
-PIECES = [
+SUBWORDS = [
     *("[PAD]", "[UNK]", "[CLS]", "[SEP]"),
     *LETTERS,
     *(f"##{letter}" for letter in LETTERS),
@@ -31,7 +31,7 @@ PIECES = [
 ]
 
 _ENCODER = {
-    "vocabulary": len(PIECES),
+    "vocabulary": len(SUBWORDS),
     "size": 12,
     "layers": 2,
     "heads": 3,
@@ -39,14 +39,14 @@ _ENCODER = {
     "positions": 64,
     "dropout": 0.0,
 }
-SMALL_PIECES: dict[str, dict[str, object]] = {
+SMALL_SUBWORD_MODELS: dict[str, dict[str, object]] = {
     "bert": {"encoder": _ENCODER},
     "mores": {"document": {**_ENCODER, "size": 9}, "query": {**_ENCODER, "layers": 1}},
     "kernel_bert": {"encoder": _ENCODER, "size": 8},
     "maxsim": {"encoder": _ENCODER, "size": 8},
     "single_vector": {"encoder": _ENCODER},
 }
-explain_pieces = partial(explain, subwords=True)
+explain_subwords = partial(explain, subwords=True)
 """By pieces, as the models read them: what is measured, before it is added up for words."""
 
 TRANSFORMERS = ("bert", "mores")
@@ -62,7 +62,7 @@ VARIANTS = [
         {
             "blocks": 3,
             "query": {
-                "vocabulary": len(PIECES),
+                "vocabulary": len(SUBWORDS),
                 "layers": 0,
                 "size": 12,
                 "heads": 3,
@@ -74,11 +74,11 @@ VARIANTS = [
 ]
 
 
-def piece_ranker(name: str, seed: int = 0, **changes: object) -> SubwordRanker:
+def make_subword_ranker(name: str, seed: int = 0, **changes: object) -> SubwordRanker:
     """With weights that are larger than a fresh model's, so that scores really differ."""
     torch.manual_seed(seed)
     family = MODELS[name]
-    model = family(from_plain(family.info.config_type, {**SMALL_PIECES[name], **changes}))
+    model = family(from_plain(family.info.config_type, {**SMALL_SUBWORD_MODELS[name], **changes}))
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.3 * torch.randn_like(parameter))
@@ -86,21 +86,21 @@ def piece_ranker(name: str, seed: int = 0, **changes: object) -> SubwordRanker:
     return model.eval()
 
 
-def piece_reranker(
+def make_subword_reranker(
     model: SubwordRanker, query_length: int = 16, doc_length: int = 48, most_passages: int = 64
 ) -> Reranker:
     usage = Usage(query_length, doc_length, passages=Passages(most=most_passages))
-    return Reranker(SavedModel(model, usage, PIECES), exact=True)
+    return Reranker(SavedModel(model, usage, SUBWORDS), exact=True)
 
 
-def piece_folder(folder: Path, name: str, **changes: object) -> Path:
+def make_subword_folder(folder: Path, name: str, **changes: object) -> Path:
     """As a trained one would be saved."""
-    save_model(folder, piece_ranker(name, **changes), Usage(16, 48), PIECES, "# card\n")
+    save_model(folder, make_subword_ranker(name, **changes), Usage(16, 48), SUBWORDS, "# card\n")
     return folder
 
 
 def own_reranker(name: str, **changes: object) -> Reranker:
-    return piece_reranker(piece_ranker(name, **changes))
+    return make_subword_reranker(make_subword_ranker(name, **changes))
 
 
 def texts(found: Explanation) -> tuple[list[str], list[str]]:
@@ -112,5 +112,5 @@ def by_name(found: Explanation) -> dict[str, Matrix]:
 
 
 def make_batch(pieces: list[str]) -> TokenBatch:
-    ids = torch.tensor([[PIECES.index(piece) for piece in pieces]])
+    ids = torch.tensor([[SUBWORDS.index(piece) for piece in pieces]])
     return TokenBatch(ids, torch.ones(ids.shape))

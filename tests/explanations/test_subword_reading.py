@@ -7,7 +7,7 @@ import pytest
 from explain_cases import DEFINITION
 from hypothesis import example, given
 from hypothesis import strategies as st
-from piece_cases import PIECES, explain_pieces, piece_ranker, piece_reranker
+from subword_cases import SUBWORDS, explain_subwords, make_subword_ranker, make_subword_reranker
 
 from glassrank.explanations.reading import Subwords, read, read_subwords
 from glassrank.explanations.structure import Side
@@ -20,8 +20,8 @@ any_text = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=4
 sides: Any = pytest.mark.parametrize("side", ["query", "document"])
 
 
-def pieces_of(text: str, longest: int = 99, most_words: int | None = None) -> Subwords:
-    return read_subwords(tuple(PIECES), True, text, longest, most_words)
+def read_text(text: str, longest: int = 99, most_words: int | None = None) -> Subwords:
+    return read_subwords(tuple(SUBWORDS), True, text, longest, most_words)
 
 
 def shown(text: str, found: Subwords) -> list[tuple[str, str | None]]:
@@ -41,7 +41,7 @@ def as_a_piece(characters: str) -> str:
 @pytest.mark.parametrize("most_words", [None, 99])
 def test_pieces_point_at_their_characters(most_words: int | None) -> None:
     text = "Receptor, (Café\u0301 😀 cafe\u0301s): ÅR!"
-    assert shown(text, pieces_of(text, most_words=most_words)) == [
+    assert shown(text, read_text(text, most_words=most_words)) == [
         *[("[CLS]", None), ("recep", "Recep"), ("##tor", "tor"), (",", ","), ("(", "(")],
         *[("caf", "Caf"), ("##e", "é\u0301"), ("[UNK]", "😀"), ("caf", "caf"), ("##e", "e\u0301")],
         *[("##s", "s"), (")", ")"), (":", ":"), ("ar", "ÅR"), ("!", "!"), ("[SEP]", None)],
@@ -50,14 +50,14 @@ def test_pieces_point_at_their_characters(most_words: int | None) -> None:
 
 def test_a_character_of_several_pieces_is_the_last_ones() -> None:
     text = "a 한 b"
-    assert shown(text, pieces_of(text))[1:-1] == [
+    assert shown(text, read_text(text))[1:-1] == [
         *[("a", "a"), ("\u1112", None), ("##\u1161", None), ("##\u11ab", "한"), ("b", "b")]
     ]
 
 
 def test_a_text_that_speaks_of_special_pieces_has_them_as_text() -> None:
     text = "[SEP]"
-    found = pieces_of(text)
+    found = read_text(text)
     assert shown(text, found)[1:-1] == [
         *[("[", "["), ("s", "S"), ("##e", "E"), ("##p", "P"), ("]", "]")]
     ]
@@ -70,9 +70,9 @@ def test_a_text_that_speaks_of_special_pieces_has_them_as_text() -> None:
 @example(text="a\u00adb e\u0301\u0301x \u0301")
 @example(text="")
 def test_spans_are_in_order_and_read_as_their_pieces(text: str, most_words: int | None) -> None:
-    found = pieces_of(text, most_words=most_words)
+    found = read_text(text, most_words=most_words)
     assert (found.words[0].text, found.words[-1].text) == ("[CLS]", "[SEP]")
-    assert [PIECES[number] for number in found.ids] == [word.text for word in found.words]
+    assert [SUBWORDS[number] for number in found.ids] == [word.text for word in found.words]
     at, letters = 0, ""
     for word in found.words[1:-1]:
         assert word.known == (word.text != "[UNK]")
@@ -88,7 +88,7 @@ def test_spans_are_in_order_and_read_as_their_pieces(text: str, most_words: int 
 
 @given(text=any_text)
 def test_no_letter_is_forgotten(text: str) -> None:
-    spans = [(word.start, word.stop) for word in pieces_of(text, 999).words]
+    spans = [(word.start, word.stop) for word in read_text(text, 999).words]
     inside = "".join(text[start:stop] for start, stop in spans if start is not None)
     letters = [character for character in text if character.isascii() and character.isalnum()]
     assert [c for c in inside if c.isascii() and c.isalnum()] == letters
@@ -98,7 +98,7 @@ def test_no_letter_is_forgotten(text: str) -> None:
 def test_what_is_read_is_the_begin_of_the_whole(
     text: str, longest: int, most_words: int | None
 ) -> None:
-    whole, part = pieces_of(text, 999, most_words), pieces_of(text, longest, most_words)
+    whole, part = read_text(text, 999, most_words), read_text(text, longest, most_words)
     kept = len(part.words) - 2
     assert kept == min(longest - 2, len(whole.words) - 2)
     assert part.words[1:-1] == whole.words[1 : 1 + kept]
@@ -109,52 +109,56 @@ def test_what_is_read_is_the_begin_of_the_whole(
 @pytest.mark.parametrize("name", ["bert", "mores"])
 def test_a_reading_is_what_the_ranker_reads(name: str, side: Side) -> None:
     """Ids are those that are ranked; BERT's document has no [CLS] of its own."""
-    own = piece_reranker(piece_ranker(name, text={"query_words": 9, "doc_words": 12}), 7, 10)
+    own = make_subword_reranker(
+        make_subword_ranker(name, text={"query_words": 9, "doc_words": 12}), 7, 10
+    )
     found = read(own, DEFINITION, side)
     longest, most = (7, 9) if side == "query" else (10, 12)
     (wanted,) = own.encoder.encode([DEFINITION], longest, most)
     assert found.batch.ids[0].tolist() == wanted.ids.tolist()
-    words = [PIECES[number] for number in wanted.ids]
+    words = [SUBWORDS[number] for number in wanted.ids]
     assert list(found.words) == (words[1:] if (name, side) == ("bert", "document") else words)
     assert found.text.cut == wanted.cut
     assert wanted.cut_words and wanted.cut_pieces
 
 
 def notes(own: Reranker, query: str = "define", text: str = DEFINITION) -> str:
-    return " ".join(explain_pieces(own, query, text).notes)
+    return " ".join(explain_subwords(own, query, text).notes)
 
 
 def test_what_was_cut_is_said() -> None:
     text = "receptor define androgen cells 😀"  # six pieces and an unknown one
-    assert "cut" not in notes(piece_reranker(piece_ranker("mores")), text=text)
-    own = piece_reranker(piece_ranker("mores"), doc_length=6, most_passages=1)
+    assert "cut" not in notes(make_subword_reranker(make_subword_ranker("mores")), text=text)
+    own = make_subword_reranker(make_subword_ranker("mores"), doc_length=6, most_passages=1)
     assert "first 4 subwords of the document; 3 subwords were cut." in notes(own, text=text)
-    own = piece_reranker(piece_ranker("mores", text={"doc_words": 3}), most_passages=1)
+    own = make_subword_reranker(
+        make_subword_ranker("mores", text={"doc_words": 3}), most_passages=1
+    )
     assert "first 5 subwords of the document; 2 words were cut." in notes(own, text=text)
-    own = piece_reranker(
-        piece_ranker("mores", text={"doc_words": 3}), doc_length=6, most_passages=1
+    own = make_subword_reranker(
+        make_subword_ranker("mores", text={"doc_words": 3}), doc_length=6, most_passages=1
     )
     assert "first 4 subwords of the document; 1 subwords and 2 words were cut." in notes(
         own, text=text
     )
-    own = piece_reranker(piece_ranker("mores"), query_length=4)
+    own = make_subword_reranker(make_subword_ranker("mores"), query_length=4)
     assert "first 2 subwords of the query; 5 subwords were cut." in notes(own, query=text)
-    own = piece_reranker(piece_ranker("mores"))
-    assert "document's pieces 1 are not in the vocabulary" in notes(own, text=text)
+    own = make_subword_reranker(make_subword_ranker("mores"))
+    assert "document's subwords 1 are not in the vocabulary" in notes(own, text=text)
 
 
 def test_what_berts_positions_cut_is_said_too() -> None:
     """Query and document have 64 positions together; [SEP] goes first, and is no piece of text."""
-    own = piece_reranker(piece_ranker("bert"), query_length=40, doc_length=48)
+    own = make_subword_reranker(make_subword_ranker("bert"), query_length=40, doc_length=48)
     query = " ".join(["cells"] * 30)  # and [CLS] and [SEP]: 32 are left
     text = " ".join(["define"] * 35)
-    found = explain_pieces(own, query, text)
+    found = explain_subwords(own, query, text)
     assert len(found.doc.words) == len(found.marks) == 32
     assert (found.doc.cut, found.doc.words[-1].text) == (3, "define")
     assert "first 32 subwords of the document; 3 subwords were cut." in " ".join(found.notes)
-    just_fits = explain_pieces(own, query, " ".join(["define"] * 31))
+    just_fits = explain_subwords(own, query, " ".join(["define"] * 31))
     assert (just_fits.doc.cut, just_fits.doc.words[-1].text) == (0, "[SEP]")
-    without_end = explain_pieces(own, query, " ".join(["define"] * 32))
+    without_end = explain_subwords(own, query, " ".join(["define"] * 32))
     assert (without_end.doc.cut, without_end.doc.words[-1].text) == (0, "define")
 
 

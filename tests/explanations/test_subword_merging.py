@@ -7,13 +7,13 @@ import pytest
 from explain_cases import DEFINITION, QUERY, THERAPY, small_ranker
 from explain_cases import reranker as word_reranker
 from html_reader import Page
-from piece_cases import (
-    PIECES,
-    SMALL_PIECES,
-    explain_pieces,
+from subword_cases import (
+    SMALL_SUBWORD_MODELS,
+    SUBWORDS,
+    explain_subwords,
+    make_subword_ranker,
+    make_subword_reranker,
     own_reranker,
-    piece_ranker,
-    piece_reranker,
 )
 
 from glassrank.explanations import Explanation, compare, explain, html_page
@@ -29,17 +29,17 @@ from glassrank.models.io.model_folder import SavedModel, Usage
 from glassrank.rerank import Reranker
 from glassrank.research.papers.ensemble import Ensemble
 
-every_model = pytest.mark.parametrize("name", sorted(SMALL_PIECES))
+every_model = pytest.mark.parametrize("name", sorted(SMALL_SUBWORD_MODELS))
 KERNEL_WORDS = ["[CLS]", "androgen", "receptor", "define", "[SEP]"]
 
 
 def both(name: str, text: str = DEFINITION) -> tuple[Explanation, Explanation]:
     """By pieces and by words."""
     own = own_reranker(name)
-    return explain_pieces(own, QUERY, text), explain(own, QUERY, text)
+    return explain_subwords(own, QUERY, text), explain(own, QUERY, text)
 
 
-def pieces_of(found: Explanation, word: Word) -> list[int]:
+def read_text(found: Explanation, word: Word) -> list[int]:
     """Of a document word: by where it stands, or by its name if it stands nowhere."""
     if word.start is None:
         return [place for place, piece in enumerate(found.doc.words) if piece.text == word.text]
@@ -72,7 +72,7 @@ def test_every_value_is_the_sum_over_pieces(name: str) -> None:
     assert ("[CLS]" in joined) == ("[CLS]" in terms)
     counted = 0
     for word, mark in zip(whole.doc.words, whole.marks, strict=True):
-        pieces = [found.marks[place] for place in pieces_of(found, word)]
+        pieces = [found.marks[place] for place in read_text(found, word)]
         counted += len(pieces)
         assert mark.share == math.fsum(own.share for own in pieces)
         assert math.fsum(mark.by_signal) == pytest.approx(mark.share, abs=1e-5)
@@ -160,9 +160,9 @@ def test_texts_of_any_kind(name: str, query: str, text: str) -> None:
 
 
 def test_an_ensemble_is_shown_by_words_too() -> None:
-    members = [piece_ranker("maxsim"), piece_ranker("mores")]
-    saved = SavedModel(Ensemble(members, [(16, 40), (16, 48)]), Usage(16, 48), PIECES)
-    found = explain_pieces(Reranker(saved, exact=True), QUERY, DEFINITION)
+    members = [make_subword_ranker("maxsim"), make_subword_ranker("mores")]
+    saved = SavedModel(Ensemble(members, [(16, 40), (16, 48)]), Usage(16, 48), SUBWORDS)
+    found = explain_subwords(Reranker(saved, exact=True), QUERY, DEFINITION)
     whole = explain(Reranker(saved, exact=True), QUERY, DEFINITION)
     assert [word.text for word in whole.query.words] == KERNEL_WORDS
     assert whole.parts.value == pytest.approx(found.parts.value, abs=1e-6)
@@ -173,12 +173,12 @@ def test_a_model_on_words_is_left_as_it_is() -> None:
     """Even where its words look like pieces."""
     own = word_reranker(small_ranker("tk"))
     text = "receptor ##tor [CLS]"
-    assert explain(own, QUERY, text) == explain_pieces(own, QUERY, text)
+    assert explain(own, QUERY, text) == explain_subwords(own, QUERY, text)
     found = explain(own, "[CLS] ##tor", text)
-    assert found == explain_pieces(own, "[CLS] ##tor", text)
+    assert found == explain_subwords(own, "[CLS] ##tor", text)
 
 
 def test_a_word_of_one_piece_keeps_its_mark() -> None:
-    own = piece_reranker(piece_ranker("kernel_bert"))
-    found, whole = (ask(own, "define", "cells of cells") for ask in (explain_pieces, explain))
+    own = make_subword_reranker(make_subword_ranker("kernel_bert"))
+    found, whole = (ask(own, "define", "cells of cells") for ask in (explain_subwords, explain))
     assert whole.marks == found.marks and whole.terms == found.terms
