@@ -11,7 +11,7 @@ import pytest
 from reliability import Recorder
 from small_service import in_process, on_a_socket, raw
 from starlette.testclient import TestClient
-from test_guard import KEY
+from test_middleware import KEY
 
 from glassrank.serve import Options
 from glassrank.serve.app import PAGE, PUBLIC
