@@ -16,7 +16,8 @@ from torch.nn import functional
 
 from glassrank.backends.configs import EncoderConfig
 from glassrank.models import EmbeddingTable, TokenBatch, TokenEmbeddings
-from glassrank.models.bi_encoders import KernelBERT, KernelBERTConfig
+from glassrank.models.bi_encoders import KernelBERT
+from glassrank.models.late_interaction import KernelBERTConfig
 from glassrank.rerank.torch_backend import Replayed
 from glassrank.research.papers.gpu_contextual import ContextualOnGPU
 from glassrank.research.papers.tk import TK

@@ -15,7 +15,7 @@ from glassrank.models.hub import find_or_fetch
 from glassrank.models.pretrained import local_folder
 from glassrank.research.train.config import Say, TrainConfig
 from glassrank.research.train.config_files import preparation_settings
-from glassrank.research.train.prepared import Prepared, Split, Subwords
+from glassrank.research.train.prepared import Prepared, Split, SubwordRows
 from glassrank.research.train.teachers import MeanTeacher, Teacher, load_teacher
 from glassrank.research.train.texts import load_tokenizer
 from glassrank.research.train.training_texts import TextSplit, TrainingTexts, WordCounts
@@ -82,10 +82,12 @@ def prepare(
 
 def _build_vocabulary(config: TrainConfig, texts: TrainingTexts) -> tuple[Vocabulary, Reader]:
     counted = texts.docs if texts.counts is None else [texts.counts.words]
-    texts = chain(counted, texts.train.queries)
     wanted = config.vectors
     vocabulary = Vocabulary.build(
-        texts, wanted.min_count, wanted.most_words, wanted.unknown_buckets
+        chain(counted, texts.train.queries),
+        wanted.min_count,
+        wanted.most_words,
+        wanted.unknown_buckets,
     )
 
     def read(texts: Iterable[Sequence[str]], longest: int) -> Iterator[NDArray[np.int32]]:
@@ -162,7 +164,7 @@ def _compute_idf(
 
 def _make_vectors(
     config: TrainConfig, vocabulary: Vocabulary, base: Path, docs: Sequence[Sequence[str]]
-) -> tuple[NDArray[np.float32], Subwords | None]:
+) -> tuple[NDArray[np.float32], SubwordRows | None]:
     from glassrank.text import vector_files, vector_training
 
     wanted = config.vectors
@@ -216,7 +218,7 @@ def _add_buckets(
 
 def make_subword_arrays(
     vectors: "SubwordVectors", vocabulary: Vocabulary, seed: int
-) -> tuple[NDArray[np.float32], Subwords]:
+) -> tuple[NDArray[np.float32], SubwordRows]:
     """A table (V + buckets, E) and the rows of each word: its own and those of its n-grams. A word
     without either gets a random row."""
     known = {word: number for number, word in enumerate(vectors.words)}
@@ -237,4 +239,4 @@ def make_subword_arrays(
     shape = len(drawn), table.shape[1]
     table[drawn] = rng.normal(vectors.table.mean(), vectors.table.std(), shape)
     layout = np.array([len(ngrams), vectors.shortest, vectors.longest])
-    return np.concatenate([table, ngrams]), Subwords(Ragged.from_rows(rows, np.int64), layout)
+    return np.concatenate([table, ngrams]), SubwordRows(Ragged.from_rows(rows, np.int64), layout)

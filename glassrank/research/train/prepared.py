@@ -47,10 +47,10 @@ class RunIds:
 
 
 @dataclass(frozen=True)
-class DocPassages:
+class PassageOffsets:
     """The passages of documents: `offsets[doc]` to before `offsets[doc + 1]`.
 
-    >>> passages = DocPassages(np.array([0, 2, 3]))
+    >>> passages = PassageOffsets(np.array([0, 2, 3]))
     >>> passages.expand(np.array([1, 0, 1]))
     (array([2, 0, 1, 2]), array([0, 1, 1, 2]))
     """
@@ -107,7 +107,7 @@ class Split:
     teacher: NDArray[np.float32] | None  # beside docs.values
     triples: NDArray[np.int32] | None = None  # (T, 3) query, places of positive and negative
     folds: NDArray[np.int32] | None = None  # (Q,)
-    passages: DocPassages | None = None  # of all documents, where training divides them
+    passages: PassageOffsets | None = None  # of all documents, where training divides them
 
     def check(self, name: str, words: int, docs: int) -> None:
         """Raise an error unless the arrays are consistent."""
@@ -148,7 +148,7 @@ class Split:
 
 
 @dataclass(frozen=True)
-class Subwords:
+class SubwordRows:
     """The rows of a table that make up each word: see `SubwordTable`."""
 
     rows: Ragged  # of each word
@@ -167,7 +167,7 @@ class Prepared:
     dev: Split
     description: dict[str, Any]
     test: Split | None = None
-    subwords: Subwords | None = None
+    subwords: SubwordRows | None = None
     ids: RunIds | None = None
     fingerprint: str = ""
     """Of the files that it was loaded from."""
@@ -178,7 +178,7 @@ class Prepared:
         return {name: split for name, split in named.items() if split is not None}
 
     @property
-    def passages(self) -> DocPassages | None:
+    def passages(self) -> PassageOffsets | None:
         """The passages of documents, the same in all splits."""
         return self.train.passages
 

@@ -14,11 +14,11 @@ from glassrank.errors import InputError, wrap_file_errors
 from glassrank.research.train.config import TrainConfig
 from glassrank.research.train.config_files import check_same_settings, preparation_settings
 from glassrank.research.train.prepared import (
-    DocPassages,
+    PassageOffsets,
     Prepared,
     RunIds,
     Split,
-    Subwords,
+    SubwordRows,
     check_consistent,
 )
 from glassrank.storage.atomic_folders import (
@@ -104,7 +104,9 @@ def _load(files: ChecksummedFiles) -> Prepared:
             _load_split(files, "dev", passages),
             parse_json(files.read("prepared.json", _MOST_TEXT)),
             _load_split(files, "test", passages) if _has(files, "test.queries") else None,
-            None if ngrams is None else Subwords(_load_ragged(files, "subwords", np.int64), ngrams),
+            None
+            if ngrams is None
+            else SubwordRows(_load_ragged(files, "subwords", np.int64), ngrams),
             _load_ids(files),
             files.fingerprint,
         )
@@ -116,7 +118,7 @@ def _has(files: ChecksummedFiles, ragged: str) -> bool:
     return f"{ragged}.offsets.npy" in files
 
 
-def _load_passages(files: ChecksummedFiles) -> DocPassages | None:
+def _load_passages(files: ChecksummedFiles) -> PassageOffsets | None:
     if not _has(files, "passages"):
         return None
     offsets, best = (
@@ -125,7 +127,7 @@ def _load_passages(files: ChecksummedFiles) -> DocPassages | None:
     check_consistent(len(best) == 1, "passages.best")
     first = _read_array(files, "passages.first", np.float64)
     check_consistent(len(first) == 1, "passages.first")
-    return DocPassages(offsets, int(best[0]), float(first[0]))
+    return PassageOffsets(offsets, int(best[0]), float(first[0]))
 
 
 def _load_ids(files: ChecksummedFiles) -> RunIds | None:
@@ -134,7 +136,7 @@ def _load_ids(files: ChecksummedFiles) -> RunIds | None:
     return RunIds(*(_load_ragged(files, name, np.uint8) for name in ("query_ids", "doc_ids")))
 
 
-def _load_split(files: ChecksummedFiles, name: str, passages: DocPassages | None) -> Split:
+def _load_split(files: ChecksummedFiles, name: str, passages: PassageOffsets | None) -> Split:
     columns = {
         column: _read_array(files, f"{name}.{column}", dtype, axes=2 if column == "triples" else 1)
         if column not in _OPTIONAL or f"{name}.{column}.npy" in files

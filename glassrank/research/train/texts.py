@@ -18,7 +18,7 @@ from glassrank.models.pretrained import read_pretrained
 from glassrank.research.train.build import load_start_model
 from glassrank.research.train.config import TrainConfig
 from glassrank.research.train.config_files import find_model_class
-from glassrank.research.train.prepared import DocPassages
+from glassrank.research.train.prepared import PassageOffsets
 from glassrank.settings import from_plain
 from glassrank.text.encoder import TextEncoder, Vocabulary, WordEncoder
 from glassrank.types import Doc
@@ -191,6 +191,6 @@ class PassageDivider:
         self._offsets.append(self._offsets[-1] + len(texts))
         return texts
 
-    def passages(self) -> DocPassages:
+    def passages(self) -> PassageOffsets:
         """The passages of all documents added."""
-        return DocPassages(np.array(self._offsets, np.int64), self._how.best, self._how.first)
+        return PassageOffsets(np.array(self._offsets, np.int64), self._how.best, self._how.first)

@@ -24,7 +24,7 @@ from glassrank.research.train.precomputed import (
     scores_by_query,
     select_candidates,
 )
-from glassrank.research.train.prepared import DocPassages, RunIds
+from glassrank.research.train.prepared import PassageOffsets, RunIds
 from glassrank.research.train.texts import (
     PassageDivider,
     TextsOnDisk,
@@ -77,7 +77,7 @@ class TrainingTexts:
     dev: TextSplit
     test: TextSplit | None = None
     counts: WordCounts | None = None
-    passages: DocPassages | None = None  # where `docs` are their texts
+    passages: PassageOffsets | None = None  # where `docs` are their texts
     ids: RunIds | None = None  # where folds are tested
 
     def splits(self) -> dict[str, TextSplit]:

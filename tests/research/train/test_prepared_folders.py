@@ -19,7 +19,7 @@ import glassrank
 from glassrank.errors import GlassrankError, InputError
 from glassrank.research.train.config import TrainConfig
 from glassrank.research.train.config_files import preparation_settings
-from glassrank.research.train.prepared import DocPassages, Prepared, RunIds, Split, Subwords
+from glassrank.research.train.prepared import PassageOffsets, Prepared, RunIds, Split, SubwordRows
 from glassrank.research.train.prepared_folders import load_prepared, save_prepared
 from glassrank.storage.atomic_folders import write_checksums
 from glassrank.storage.folders import Folder
@@ -36,7 +36,7 @@ def every_array() -> Prepared:
         triples=np.zeros((5, 3), np.int32),
         folds=np.arange(len(plain.train.queries), dtype=np.int32) % 5,
     )
-    passages = DocPassages(np.arange(len(plain.docs) + 1), best=2, first=0.5)
+    passages = PassageOffsets(np.arange(len(plain.docs) + 1), best=2, first=0.5)
     words = len(plain.words)
     rows = Ragged.from_rows([np.array([i, words + i % 4]) for i in range(words)], np.int64)
     table = np.concatenate([plain.vectors, plain.vectors[:4]])
@@ -46,7 +46,7 @@ def every_array() -> Prepared:
         dev=replace(plain.dev, passages=passages),
         test=replace(plain.dev, passages=passages),
         vectors=table,
-        subwords=Subwords(rows, np.array([4, 3, 6])),
+        subwords=SubwordRows(rows, np.array([4, 3, 6])),
         ids=RunIds.of([f"q{n}" for n in range(60)], [f"d{n}" for n in range(len(plain.docs))]),
         description={"preparation": preparation_settings(tiny_config())},
     )
@@ -81,7 +81,7 @@ def test_what_was_saved_is_loaded(make: Callable[[], Prepared], tmp_path: Path) 
     for name, split in prepared.splits().items():
         for column in Split.__dataclass_fields__:
             mine, theirs = getattr(split, column), getattr(again.splits()[name], column)
-            if isinstance(mine, DocPassages):
+            if isinstance(mine, PassageOffsets):
                 assert np.array_equal(mine.offsets, theirs.offsets) and mine.best == theirs.best
                 continue
             for one, other in [
