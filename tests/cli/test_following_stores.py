@@ -129,7 +129,7 @@ def test_what_time_did_not_suffice_for_is_told(
     encode(call)
     whole = call("search", "my.index", "chase mice", "--model", "model")
     assert "re-ranked 3 in " in said(whole.stderr)
-    monkeypatch.setattr("glassrank.rerank.scheduler._next_piece", lambda *_: 0)
+    monkeypatch.setattr("glassrank.rerank.scheduler._next_count", lambda *_: 0)
     with pytest.warns(BudgetWarning):
         late = call("search", "my.index", "chase mice", "--model", "model", "--budget-ms", "50")
     assert "re-ranked 0 of 3 (budget exhausted at depth 0) in " in said(late.stderr)

@@ -51,7 +51,7 @@ def test_retrieve_is_filtered(call: Call, fields: Path) -> None:
 
 
 def test_a_filter_that_is_wrong_is_one_sentence(call: Call, fields: Path) -> None:
-    for where, sentence in (("yaer=1", "did you mean 'year'?"), ("year", "is no condition")):
+    for where, sentence in (("yaer=1", "did you mean 'year'?"), ("year", "is not a condition")):
         done = call("search", "fields.index", "cat", "--where", where)
         assert done.returncode == 2
         assert done.stderr.startswith("error: ") and sentence in done.stderr
