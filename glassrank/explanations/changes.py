@@ -1,4 +1,4 @@
-"""`what_if`: remove or replace a word, and see scores and ranks move."""
+"""`what_if`: how scores and ranks change when a word is removed or replaced."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -31,16 +31,16 @@ SCHEMA = "glassrank.what-if/1"
 
 _DOCS_AT_ONCE = 16
 _OTHERS_AT_ONCE = 4
-"""So that it is noticed in time when there is none left."""
-_LONGEST = 1_000_000
+"""Between two looks at the clock."""
+_MAX_CHARACTERS = 1_000_000
 
 Spans = Sequence[Span | None]
 
 
 @dataclass(frozen=True)
 class Change:
-    """One word of the query or of the document, by its number in an explanation, or a word wherever
-    it stands; `by` takes its place, or nothing does."""
+    """Replaces a word of the query or of the document with `by`, or removes it. A number is that of
+    the word in an explanation; a string means the word wherever it occurs."""
 
     side: Side
     word: int | str
@@ -59,17 +59,17 @@ class Moved:
 
 @dataclass(frozen=True)
 class WhatIf:
-    """What a change did: each document's score and rank, before and after."""
+    """The effect of a change: each document's score and rank, before and after."""
 
     query: str
-    """As changed, as is the text."""
+    """After the change, as is the text."""
     text: str
     doc: int
-    """Which of the documents was changed, or is of interest."""
+    """The number of the document that was changed, or is of interest."""
     moved: tuple[Moved, ...]  # one for each document
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data, as `docs/reference/explanations.md` describes it."""
+        """`docs/reference/explanations.md` describes the fields."""
         plain: dict[str, Any] = to_plain(self)
         return {"schema": SCHEMA, **plain}
 
@@ -84,19 +84,20 @@ def what_if(
     first_stage: Sequence[float] | None = None,
     deadline: Deadline = NEVER,
 ) -> WhatIf:
-    """Scores `docs` as they are, and again after the change to the query or to document `doc`. The
-    first stage's scores, where the model mixes them in, stay what they were. What is not there by
-    the deadline ends with a LateError."""
+    """Scores `docs` before and after the change to the query or to document `doc`. The scores of
+    the first stage stay the same. Raises a LateError at the deadline."""
     if not 0 <= doc < len(docs):
-        raise InputError(f"there are {len(docs)} documents; number {doc} is none of them")
+        raise InputError(
+            f"doc: expected a number below {len(docs)}, the number of documents, not {doc}"
+        )
     given = [as_doc(text) for text in docs]
     before, passages = _scores(reranker, query, given, first_stage, deadline)
     if change.side == "query":
-        query = apply_change(query, change, _numbered(read(reranker, query, "query")))
+        query = apply_change(query, change, _find_spans(read(reranker, query, "query")))
         after, _ = _scores(reranker, query, given, first_stage, deadline)
     else:
         reading = read_doc(reranker, given[doc], passages[doc])
-        given[doc] = _changed(given[doc], change, _numbered(reading))
+        given[doc] = _changed(given[doc], change, _find_spans(reading))
         own_first = None if first_stage is None else [first_stage[doc]]
         after = before.copy()
         after[doc : doc + 1], _ = _scores(reranker, query, [given[doc]], own_first, deadline)
@@ -106,7 +107,7 @@ def what_if(
 
 
 def _changed(doc: Doc, change: Change, numbered: Spans | None) -> Doc:
-    """With its title still apart from its text, whichever of them has changed."""
+    """The changed document, with title and text still apart."""
     changed = apply_change(join_title(doc), change, numbered)
     if not doc.title:
         return replace(doc, text=changed)
@@ -127,7 +128,7 @@ def _scores(
     first_stage: Sequence[float] | None,
     deadline: Deadline,
 ) -> tuple[NDArray[np.float32], list[ReadPassage | None]]:
-    """And by which passages; a few at a time, so that it is noticed when it is late."""
+    """Scores and their passages; a few documents at a time, to keep the deadline."""
     first = None if first_stage is None else np.asarray(first_stage, np.float32)
     encoded = reranker.encode_query(query)
     scores = [np.empty(0, np.float32)]
@@ -154,8 +155,8 @@ def what_if_among(
     first_stage: Sequence[float] | None = None,
     deadline: Deadline = NEVER,
 ) -> tuple[WhatIf, list[int]]:
-    """The same of document `doc`, whatever it takes, among as many of the others, from the first
-    on, as there is time for; and which these are."""
+    """Scores document `doc` however long it takes, then as many of the others as there is time for,
+    from the first; also returns their numbers."""
     first = None if first_stage is None else np.asarray(first_stage, np.float32)
     own_first = None if first_stage is None else [first_stage[doc]]
     alone = what_if(reranker, query, [docs[doc]], change, first_stage=own_first)
@@ -190,8 +191,8 @@ def what_if_among(
 
 
 def apply_change(text: str, change: Change, numbered: Spans | None = None) -> str:
-    """The text with the word removed or replaced. `numbered` is where the words of these numbers
-    stand, if they are not the text's own words.
+    """Removes or replaces the word. `numbered` has the spans of numbered words, if they are not the
+    text's own words.
 
     >>> apply_change("A csv-file, a CSV!", Change("document", "csv", "json"))
     'A json-file, a json!'
@@ -211,25 +212,27 @@ def apply_change(text: str, change: Change, numbered: Spans | None = None) -> st
             f"the {change.side} has no word {change.word!r}; its words are "
             f"{' '.join(words[:20])}{' …' if len(words) > 20 else ''}"
         )
-    if len(text) + len(places) * len(change.by) > _LONGEST:
+    if len(text) + len(places) * len(change.by) > _MAX_CHARACTERS:
         raise InputError(
-            f"{change.word!r} stands {len(places):,} times in the {change.side}, and the changed "
-            f"text would have more than {_LONGEST:,} characters; put less in its place"
+            f"{change.word!r} occurs {len(places):,} times in the {change.side}, so the changed "
+            f"text would have more than {_MAX_CHARACTERS:,} characters; use a shorter replacement"
         )
     pieces, at = [], 0
     for span in places:
         if span is None:
-            raise InputError(f"the word {change.word!r} cannot be found in the text to change it")
+            raise InputError(
+                f"the word {change.word!r} is not in the text, so it cannot be changed"
+            )
         pieces += [text[at : span[0]], change.by]
         at = span[1]
-    return _joined([*pieces, text[at:]])
+    return _join([*pieces, text[at:]])
 
 
-def _numbered(reading: TokenizedText) -> Spans | None:
-    """Where the words of an explanation stand, if these are not the text's own words: pieces, with
-    [CLS] and [SEP] among them, those of a passage, or those that are left without stop words."""
+def _find_spans(reading: TokenizedText) -> Spans | None:
+    """The spans of an explanation's words, if they are not the text's own words: subwords, words of
+    a passage, or words without stop words."""
     if reading.unit == "words" and reading.text.passage is None and not reading.left_out:
-        return None  # also those that the model does not read
+        return None  # the text's own words, also those that the model does not read
     return [
         None if word.start is None or word.stop is None else (word.start, word.stop)
         for word in _shown_words(reading)
@@ -242,8 +245,8 @@ def _shown_words(reading: TokenizedText) -> tuple[Word, ...]:
     )
 
 
-def _joined(pieces: Sequence[str]) -> str:
-    """With a space wherever letters would grow together that were words of their own."""
+def _join(pieces: Sequence[str]) -> str:
+    """Adds a space where two words would become one."""
     joined: list[str] = []
     for piece in filter(None, pieces):
         if joined and joined[-1][-1].isalnum() and piece[0].isalnum():

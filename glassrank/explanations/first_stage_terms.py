@@ -1,8 +1,8 @@
 """The first stage's share of a score, by query word.
 
-BM25 and query likelihood are sums over terms, and a term belongs to the query words that become it:
-so what the first stage adds is divided exactly. RM3, another first stage than the index's own, and
-scores that somebody else has given are no such sums: their share stays in one piece.
+BM25 and query likelihood are sums over terms, and a term belongs to the query words that it is made
+from: so what the first stage adds is divided exactly. The scores of RM3 and of other engines are no
+such sums: their share stays one part.
 """
 
 import math
@@ -20,10 +20,10 @@ from glassrank.index.methods import RM3, parse_method
 from glassrank.index.search import score_terms
 
 _ROUNDING = 1e-4
-"""Of a score: what sums of float32 in another order may differ by."""
+"""Of a score: how much float32 sums in another order may differ."""
 
 OTHER_WORDS = "other words"
-"""Terms that no word of the query becomes, as it is read by the model."""
+"""Terms that come from no query word, as the model reads the query."""
 
 Values = NDArray[np.float64]
 
@@ -42,8 +42,8 @@ class FirstStageTerms:
             self._shares[row, places or [-1]] = 1 / max(1, len(places))
 
     def by_word(self, docs: NDArray[np.int64], scores: NDArray[np.float32]) -> Values | None:
-        """(docs, Q + 1) of documents that have these scores, last what belongs to no word; None
-        where scores are no sums over the query's terms."""
+        """(docs, Q + 1) for documents with these scores, last what belongs to no word; None if the
+        scores are no sums over the query's terms."""
         if isinstance(self._method, RM3):
             return None
         values = score_terms(self._snapshot, self._query, docs, self._method) @ self._shares
@@ -56,8 +56,8 @@ class FirstStageTerms:
 
 
 def divide_first_stage(explanation: Explanation, values: Sequence[float]) -> Explanation:
-    """The same explanation with the first stage's share by query word: in proportion to these
-    values, Q + 1, of which the last belongs to none."""
+    """Divides the first stage's share by query word, in proportion to these Q + 1 values, of which
+    the last belongs to no word."""
     shares = [part for part in explanation.parts.children if part.kind == FIRST_STAGE]
     total = math.fsum(values)
     if not shares or not total:

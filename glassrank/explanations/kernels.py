@@ -3,17 +3,16 @@
 The parts are the model's own tensors. A document word's share needs no approximation, since each
 count is a sum over words.
 
-Of models over pieces, it is the word's part in what the counts have gained over those of a text
-without words, of which [CLS] and [SEP] are left: the path from there to the whole text, all words
-growing at once, adds up what the score gains by each. These are integrated gradients (M.
-Sundararajan, A. Taly, Q. Yan, "Axiomatic Attribution for Deep Networks", ICML 2017), which have a
-closed form here; shares and the score of the text without words make up the score, and words that
-do the same job share evenly.
+For models over subwords, shares are integrated gradients (M. Sundararajan, A. Taly, Q. Yan,
+"Axiomatic Attribution for Deep Networks", ICML 2017) from a text without words, [CLS] and [SEP]
+alone, to the whole text. They have a closed form here: a word's part in what the counts gain.
+Shares and the score of the text without words add up to the score, and words that do the same job
+share evenly.
 
-Models on words have no such text to begin with: a count of zero is far below any that a model has
-seen. There, a share is what the score would lose if the word were not counted, while the others
-keep their vectors. A logarithm falls little when one of several like words goes, so that shares
-alone do not make up the score; what the words do together belongs to none of them.
+Models over words have no such baseline: a count of zero is far below any that a model has seen.
+There, a share is what the score loses if the word is not counted, while the others keep their
+vectors. A logarithm falls little when one of several like words goes, so shares alone do not add
+up to the score; what the words add together belongs to none of them.
 """
 
 import math
@@ -39,15 +38,15 @@ from glassrank.models.model import Model, to_array
 from glassrank.text.english import MARKERS
 
 TOGETHER, WITHOUT_WORDS = "together", "without words"
-"""What belongs to no document word: what they do together; or what a text without words has."""
+"""What belongs to no document word: what they add together; or what a text without words has."""
 TINY = 1e-30
 NEAR = 0.4
-"""Kernels around similarities below this are not coloured at first."""
+"""Kernels around similarities below this are not coloured by default."""
 
 
 @dataclass(frozen=True)
 class KernelPath:
-    """A score path: one way on which soft counts become score."""
+    """A score path: one way from soft counts to the score."""
 
     name: str
     weight: Values  # (K,)
@@ -57,12 +56,12 @@ class KernelPath:
 
 
 def has_kernels(model: Model) -> bool:
-    """Whether the score is a sum of soft counts on TK's two paths, and no more."""
+    """Whether the score is a sum of soft counts on TK's two paths alone."""
     return bool(model.scoring_heads()) and set(model.info.summands) <= {"log", "length"}
 
 
 def explain_kernels(pair: ScoredPair) -> Attribution:
-    """By the model's own sums over paths, query words and kernels."""
+    """Sums over paths, query words and kernels, as the model computes them."""
     kernels: Kernels = pair.model.config.kernels
     scoring_heads = pair.model.scoring_heads()
     names = _matrix_names(len(scoring_heads))
@@ -92,7 +91,7 @@ def explain_kernels(pair: ScoredPair) -> Attribution:
 
 
 def _matrix_names(count: int) -> list[str]:
-    """CONV-KNRM has one for each pair of n-gram sizes, the query's counting slower."""
+    """CONV-KNRM has one matrix for each pair of n-gram sizes; the query's size changes slower."""
     if count == 1:
         return ["similarity"]
     from glassrank.backends.match import ngram_name
@@ -102,7 +101,7 @@ def _matrix_names(count: int) -> list[str]:
 
 
 def name_paths(model: Model, summand: str) -> list[str]:
-    """Of a summand's paths, one for each match matrix where it has several."""
+    """The paths of a summand: one for each match matrix."""
     names = _matrix_names(len(model.scoring_heads()))
     return names if summand == "log" and len(names) > 1 else [summand]
 
@@ -118,13 +117,13 @@ def _similarity(pair: ScoredPair, readout: ScoringHead) -> NDArray[np.float32]:
 def _paths(
     pair: ScoredPair, readout: ScoringHead, number: int, values: Values
 ) -> Iterator[KernelPath]:
-    """The log path of one match matrix, and the length path where the model has one."""
+    """The log path of one match matrix, and the length path if the model has one."""
     model, parts = pair.model, pair.output.parts
     weight = to_float64((pair.query.idf if model.info.has_term_weights else pair.query.mask)[0])
     weight = weight[: len(values), None]  # (Q, 1)
     counts = values.sum(1)  # (Q, K)
     matrices = len(model.scoring_heads())
-    # A column stands for the n-gram that begins there; document sizes count faster.
+    # A column stands for the n-gram that begins there; document sizes change faster.
     ngram = number % math.isqrt(matrices) + 1
 
     left = np.maximum(counts[:, None] - values, 0)  # (Q, D, K), counts without each word
@@ -166,12 +165,12 @@ def _paths(
 
 
 def markers(pair: ScoredPair) -> list[int]:
-    """The places of [CLS] and [SEP] in the document: all that is left of it without words."""
+    """The places of [CLS] and [SEP] in the document: what is left of it without words."""
     return [place for place, piece in enumerate(pair.doc_tokens) if piece in MARKERS]
 
 
 def log_counts(counts: Values) -> Values:
-    """Logarithms of soft counts, with the models' floor."""
+    """Logarithms of soft counts, floored as in the models."""
     return np.log(np.maximum(counts, FLOOR))
 
 
@@ -205,7 +204,7 @@ def _column(path: KernelPath) -> list[PathShare]:
 
 
 def name_kernels(kernels: Kernels) -> list[str]:
-    """As tables have them."""
+    """The names of kernels in tables."""
     return [f"kernel {center}" for center in kernels.centers]
 
 
@@ -215,8 +214,8 @@ def make_kernel_signals(
     strength: Any,  # (D, K)
     nearest: list[int],  # (D,)
 ) -> tuple[Signal, ...]:
-    """A signal for each kernel, with what it added on each path."""
-    coloured = _standing_out(kernels, nearest)
+    """A signal for each kernel, with what it adds on each path."""
+    coloured = _choose_coloured(kernels, nearest)
     return tuple(
         Signal(
             name,
@@ -231,9 +230,9 @@ def make_kernel_signals(
     )
 
 
-def _standing_out(kernels: Kernels, nearest: list[int]) -> set[int]:
-    """Kernels of high similarity, from the highest down to the first that has words, and on while
-    no more than half of all words would be coloured: contextual words may all be alike."""
+def _choose_coloured(kernels: Kernels, nearest: list[int]) -> set[int]:
+    """Kernels of high similarity: from the highest down to the first that has words, and on while
+    at most half of all words are coloured, since contextual embeddings may all be alike."""
     coloured: set[int] = set()
     words = 0
     for k in sorted(range(len(kernels)), key=lambda k: -kernels.centers[k]):
@@ -246,7 +245,7 @@ def _standing_out(kernels: Kernels, nearest: list[int]) -> set[int]:
 
 
 def make_remainder(parts: tuple[ScorePart, ...], shares: Any, name: str = TOGETHER) -> ScorePart:
-    """What is left when each word has its share."""
+    """What is left of the score without the shares of words."""
     whole = math.fsum(part.value for part in parts)
     return ScorePart(name, "constant", whole - float(shares.sum()))
 

@@ -158,7 +158,7 @@ def test_query_and_documents_are_changed_by_word(name: str) -> None:
     assert answer.text == DEFINITION.replace("receptor", "cells")
     with pytest.raises(InputError, match="the query has no word 99"):
         what_if(own, QUERY, [DEFINITION], Change("query", 99))
-    with pytest.raises(InputError, match="cannot be found in the text"):
+    with pytest.raises(InputError, match="is not in the text"):
         what_if(own, QUERY, [DEFINITION], Change("query", 0))  # [CLS]
 
 

@@ -119,7 +119,7 @@ def test_a_text_does_not_grow_without_end(client: TestClient) -> None:
     change = {"side": "document", "word": "cat", "by": "d" * 2000}
     asked = {"query": "cat", "text": ["cat " * 6000] * 40, "change": change}
     answer = client.post("/explain", json=asked)
-    assert answer.status_code == 400 and "put less in its place" in message(answer)
+    assert answer.status_code == 400 and "use a shorter replacement" in message(answer)
 
 
 def test_words_that_are_not_there_are_not_looked_for_to_the_end() -> None:
