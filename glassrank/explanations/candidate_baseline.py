@@ -22,7 +22,7 @@ from glassrank.explanations.against import Key, Rival, Values, against, values_o
 from glassrank.explanations.explainers import (
     EXPLAINERS,
     OTHER_PASSAGES,
-    explain_passage,
+    explain_text,
     get_passage,
 )
 from glassrank.explanations.explanation import Explanation
@@ -210,11 +210,11 @@ def _explain_each(
             )
         except LateError:
             return
-        explanation = explain_passage(
+        explanation = explain_text(
             stage.reranker,
             query.text,
             doc,
-            passage,
+            passage=passage,
             embeddings=stage.read_embeddings(doc.doc_id, passage.number if passage else 0),
             left_out=stage.left_out,
             subwords=True,

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from importlib import import_module
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,7 +54,7 @@ def explain_text(
     doc_id: str = "",
     first_stage: float | None = None,
     embeddings: TokenEmbeddings | None = None,
-    passage: ReadPassage | None = None,
+    passage: ReadPassage | Literal["best"] | None = "best",
     left_out: TokenFilter | None = None,
     subwords: bool = False,
     deadline: Deadline = NEVER,
@@ -64,42 +64,15 @@ def explain_text(
     `first_stage` is the first stage's score, which counts if the model interpolates it.
     `embeddings` are those of the text, or of its `passage`, in a store: the explained score is then
     the one that the stored document was ranked with. `left_out` are the tokens that the store does
-    not keep. Of a text that is longer than the model reads, the best passage is explained.
-    Subwords are merged to words, unless `subwords` is true. Raises a LateError at the deadline.
+    not keep. Of a text that is longer than the model reads, the best passage is explained; None
+    stands for the whole text. Subwords are merged to words, unless `subwords` is true. Raises a
+    LateError at the deadline.
     """
     doc = as_doc(text)
-    if embeddings is None and passage is None:
-        with single_thread() if reranker.is_deterministic else nullcontext():
-            passage = find_best_passage(reranker, query, doc, deadline)
-    return explain_passage(
-        reranker,
-        query,
-        doc,
-        passage,
-        doc_id=doc_id,
-        first_stage=first_stage,
-        embeddings=embeddings,
-        left_out=left_out,
-        subwords=subwords,
-        deadline=deadline,
-    )
-
-
-def explain_passage(
-    reranker: Reranker,
-    query: str,
-    doc: Doc,
-    passage: ReadPassage | None,
-    *,
-    doc_id: str = "",
-    first_stage: float | None = None,
-    embeddings: TokenEmbeddings | None = None,
-    left_out: TokenFilter | None = None,
-    subwords: bool = False,
-    deadline: Deadline = NEVER,
-) -> Explanation:
-    """`explain_text` of this passage, or of the whole document."""
-    with single_thread() if reranker.is_deterministic else nullcontext():
+    with single_thread() if reranker.alone else nullcontext():
+        if passage == "best":
+            stored = embeddings is not None  # of the whole text
+            passage = None if stored else find_best_passage(reranker, query, doc, deadline)
         explanation = _explain_tokens(
             reranker, query, doc, doc_id, first_stage, embeddings, passage, left_out, deadline
         )

@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from glassrank.explanations.candidate_baseline import (
     find_ranked_passage,
 )
 from glassrank.explanations.changes import Change, WhatIf, what_if_among
-from glassrank.explanations.explainers import PASSAGE_TIME_SHARE, explain_passage, explain_text
+from glassrank.explanations.explainers import PASSAGE_TIME_SHARE, explain_text
 from glassrank.explanations.explanation import Explanation, ExplanationPair, compare
 from glassrank.explanations.first_stage_terms import FirstStageTerms, divide_first_stage
 from glassrank.explanations.reading import ReadPassage, read
@@ -73,11 +73,11 @@ def explain_docs(
         share = deadline.share(PASSAGE_TIME_SHARE / (len(stages) - place))
         passage = find_ranked_passage(stage, query, doc_id, score, share)
         most = None if characters is None else max(characters, passage.stop if passage else 0)
-        explanation = explain_passage(
+        explanation = explain_text(
             stage.reranker,
             query,
             pipeline.index.doc(doc_id, most),
-            passage,
+            passage=passage,
             doc_id=doc_id,
             first_stage=score,
             embeddings=stage.read_embeddings(doc_id, passage.number if passage else 0),
@@ -280,7 +280,7 @@ def explain(
     doc_id: str = "",
     first_stage: float | None = None,
     embeddings: TokenEmbeddings | None = None,
-    passage: ReadPassage | None = None,
+    passage: ReadPassage | Literal["best"] | None = "best",
     left_out: TokenFilter | None = None,
     subwords: bool = False,
     deadline: Deadline = NEVER,
