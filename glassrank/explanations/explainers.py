@@ -69,7 +69,7 @@ def explain_text(
     LateError at the deadline.
     """
     doc = as_doc(text)
-    with single_thread() if reranker.alone else nullcontext():
+    with single_thread() if reranker.is_deterministic else nullcontext():
         if passage == "best":
             stored = embeddings is not None  # of the whole text
             passage = None if stored else find_best_passage(reranker, query, doc, deadline)
