@@ -1,9 +1,9 @@
-"""Archives of records that are not lines of text: WARC, and TREC CAR's CBOR.
+"""Readers of binary archives: WARC, and TREC CAR's CBOR.
 
-WARC files hold pages as crawlers keep them, in ClueWeb09, ClueWeb12 and Common Crawl. A record is a
-header, with the length of what follows. Documents are `response` records, a page behind its HTTP
-header, and `resource` and `conversion` records, a page or its text. All others, and what is no
-text, are passed over.
+WARC files contain crawled pages, as in ClueWeb09, ClueWeb12 and Common Crawl. A record is a header,
+with the length of its content, and the content. Documents are `response` records (a page after its
+HTTP header), and `resource` and `conversion` records (a page or its text). Other records, and
+content that is not text, are skipped.
 
 TREC CAR's paragraphs are CBOR: a header, `["CAR", [2], …]`, and a list of paragraphs, each
 `[0, id, [text or link, …]]`: `[0, text]` is a text, `[1, [0, page, [section], page id, anchor
@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from glassrank.corpus.records import Read, check_not_empty, try_doc
+from glassrank.corpus.records import DocRecords, check_not_empty, try_doc
 from glassrank.corpus.trec import extract_title_and_text
 from glassrank.errors import InputError
 from glassrank.storage.files import MAX_LINE_BYTES, MAX_ROW_BYTES, check_encoding, open_bytes
@@ -27,29 +27,29 @@ _DOCUMENTS = frozenset(("response", "resource", "conversion"))
 _BLANK_LINE = re.compile(rb"\r?\n\r?\n")
 _CONTENT_TYPE = re.compile(rb"^content-type:([^\r\n]*+)", re.IGNORECASE | re.MULTILINE)
 _TEXT = re.compile(rb"\s*+(?:$|text/|application/xhtml|application/xml)", re.IGNORECASE)
-_NO_MARKUP = re.compile(rb"\s*+text/plain", re.IGNORECASE)
+_PLAIN_TEXT = re.compile(rb"\s*+text/plain", re.IGNORECASE)
 # Python has more charsets: some take a square of time, others raise what they like.
 _CHARSET = re.compile(
     rb"charset\s*+=\s*+[\"']?((?:utf-(?:8|16)|iso-8859-|windows-|koi8-|gb|big5|euc-|shift_jis)"
     rb"[\w-]{0,20})",
     re.IGNORECASE,
 )
-_LOOKED_AT = 2048
-"""Bytes of a page in which it may name its charset."""
+_CHARSET_BYTES = 2048
+"""Bytes of a page that are searched for its charset."""
 _BLOCK = 1 << 20
 _KINDS = {0: "pages", 1: "outlines", 2: "paragraphs"}
 _PARAGRAPHS = 2
-_LONGEST = 1 << 20
-"""Bytes of a paragraph; the longest that there are have some ten thousand."""
-_DEEPEST = 16
-_FRACTIONS = {25: ">e", 26: ">f", 27: ">d"}
+_MAX_BYTES = 1 << 20
+"""Bytes of a paragraph; real ones have at most some ten thousand."""
+_MAX_DEPTH = 16
+_FLOATS = {25: ">e", 26: ">f", 27: ">d"}
 _END = object()
-"""Behind the last value: the end of the file, or the byte that ends the list."""
+"""After the last value: the end of the file, or the byte that ends the list."""
 
 
-def read_warc(path: Path, encoding: str = "utf-8") -> Read:
-    """Each page of a file, numbered by its record. It is decoded as its HTTP header or the page
-    itself says, else by `encoding`; bytes that do not fit are replaced."""
+def read_warc(path: Path, encoding: str = "utf-8") -> DocRecords:
+    """The pages of a file, with the numbers of their records. Their charset is that of the HTTP
+    header or of the page, else `encoding`; invalid bytes are replaced."""
     check_encoding(encoding)
     with open_bytes(path) as file:
         for number, fields, content in _records(file, path):
@@ -57,15 +57,15 @@ def read_warc(path: Path, encoding: str = "utf-8") -> Read:
                 yield number, content
                 continue
             kind, body = _page(fields, content)
-            if _TEXT.match(kind):  # no picture, and no answer of a name server
+            if _TEXT.match(kind):  # no image, and no answer of a name server
                 yield number, try_doc(_doc, fields, kind, body, encoding, path, number)
 
 
 def _records(
     file: IO[bytes], path: Path
 ) -> Iterator[tuple[int, Mapping[str, str], bytes | InputError]]:
-    """(number, fields of its header, content) of each document, or what is wrong with a record.
-    Behind a broken one it goes on where the next begins."""
+    """(number, header fields, content) of each document, or the error of a record. After a broken
+    record, reading goes on at the next one."""
     number, line = 1, _first_line(file)
     while line:
         fields = _header(file) if _BEGIN.match(line) else {}
@@ -80,21 +80,21 @@ def _records(
         else:
             size = int(length)
             if fields.get("warc-type", "").lower() not in _DOCUMENTS:
-                _pass_over(file, size, path, number)
+                _skip(file, size, path, number)
             elif size > MAX_LINE_BYTES:
-                _pass_over(file, size, path, number)
+                _skip(file, size, path, number)
                 problem = f"a page is longer than {MAX_LINE_BYTES:,} bytes; leave it out"
                 yield number, {}, InputError.at(path, number, problem)
             else:
                 content = file.read(size)
-                _check_whole(size - len(content), path, number)
+                _check_complete(size - len(content), path, number)
                 yield number, fields, content
             line = _first_line(file)
         number += 1
 
 
 def _first_line(file: IO[bytes]) -> bytes:
-    """Of the next record, behind blank lines; empty at the end of the file."""
+    """The first line of the next record; empty at the end of the file."""
     line = file.readline(MAX_ROW_BYTES)
     while line and line.isspace():
         line = file.readline(MAX_ROW_BYTES)
@@ -102,8 +102,8 @@ def _first_line(file: IO[bytes]) -> bytes:
 
 
 def _header(file: IO[bytes]) -> dict[str, str]:
-    """A record's fields, by names in lower case. In ClueWeb09 some headers have a blank line
-    inside, so it ends at the first one behind the length."""
+    """The fields of a header, with lower-case names. Some headers of ClueWeb09 contain a blank
+    line, so a header ends at the first one after the length."""
     fields: dict[str, str] = {}
     size = 0
     while size < MAX_ROW_BYTES:
@@ -118,20 +118,20 @@ def _header(file: IO[bytes]) -> dict[str, str]:
     return fields
 
 
-def _pass_over(file: IO[bytes], size: int, path: Path, number: int) -> None:
+def _skip(file: IO[bytes], size: int, path: Path, number: int) -> None:
     while size and (block := file.read(min(size, _BLOCK))):
         size -= len(block)
-    _check_whole(size, path, number)
+    _check_complete(size, path, number)
 
 
-def _check_whole(missing: int, path: Path, number: int) -> None:
+def _check_complete(missing: int, path: Path, number: int) -> None:
     if missing:
         problem = f"the file ends {missing:,} bytes before this record does; fetch it again"
         raise InputError.at(path, number, problem)
 
 
 def _page(fields: Mapping[str, str], content: bytes) -> tuple[bytes, bytes]:
-    """The type of a document's content, and the content itself without an HTTP header."""
+    """The content type of a document, and its content without the HTTP header."""
     kind = fields.get("content-type", "").encode()
     if fields["warc-type"].lower() != "response":
         return kind, content
@@ -154,25 +154,25 @@ def _doc(
     if body.startswith(b"\x1f\x8b"):
         problem = f"{doc_id} is stored as its server compressed it; write it unpacked"
         raise InputError.at(path, number, problem)
-    charset = _CHARSET.search(kind) or _CHARSET.search(body, 0, _LOOKED_AT)
-    text = _decoded(body, charset[1].decode() if charset else encoding, encoding)
-    title, text = ("", text) if _NO_MARKUP.match(kind) else extract_title_and_text(text)
+    charset = _CHARSET.search(kind) or _CHARSET.search(body, 0, _CHARSET_BYTES)
+    text = _decode(body, charset[1].decode() if charset else encoding, encoding)
+    title, text = ("", text) if _PLAIN_TEXT.match(kind) else extract_title_and_text(text)
     check_not_empty(doc_id, title + text, path, number)
     return Doc(doc_id, text, title, fields.get("warc-target-uri", ""))
 
 
-def _decoded(body: bytes, charset: str, encoding: str) -> str:
+def _decode(body: bytes, charset: str, encoding: str) -> str:
     try:
         return body.decode(charset, "replace")
     except LookupError:  # a name that only looks like a charset's
         return body.decode(encoding, "replace")
 
 
-def read_trec_car(path: Path, encoding: str = "utf-8") -> Read:
-    """Each paragraph of a file, numbered from 1: its texts, and the anchor texts of its links.
-    The `encoding` of texts in CBOR is always UTF-8."""
+def read_trec_car(path: Path, encoding: str = "utf-8") -> DocRecords:
+    """The paragraphs of a file, numbered from 1, with the anchor texts of their links. `encoding`
+    is not used: texts in CBOR are UTF-8."""
     with open_bytes(path) as file:
-        values = _Values(file, path)
+        values = _CborReader(file, path)
         value = values.next(1)
         if isinstance(value, list) and value[:1] == ["CAR"]:
             _check_header(value, file, path)
@@ -189,7 +189,7 @@ def _check_header(header: list[Any], file: IO[bytes], path: Path) -> None:
     if kind != _PARAGRAPHS:
         content = _KINDS.get(kind, repr(kind)) if isinstance(kind, int) else "something else"
         raise InputError(
-            f"{path} holds TREC CAR's {content}, expected its paragraphs; name the file of those"
+            f"{path} contains TREC CAR's {content}, expected its paragraphs; name that file"
         )
     if file.read(1) != b"\x9f":
         raise InputError(f"{path}: expected a list of paragraphs; fetch the file again")
@@ -214,8 +214,8 @@ def _text(body: Any, path: Path, number: int) -> str:
     raise InputError.at(path, number, "expected texts in UTF-8, and links; mend or remove it")
 
 
-class _Values:
-    """CBOR's values one after the other, as far as TREC CAR has them."""
+class _CborReader:
+    """Reads the subset of CBOR that TREC CAR uses, one value after another."""
 
     def __init__(self, file: IO[bytes], path: Path) -> None:
         self._file = file
@@ -224,13 +224,13 @@ class _Values:
         self._left = 0
 
     def next(self, number: int) -> Any:
-        """The next one; _END behind the last. Errors name it by its number."""
-        self._number, self._left = number, _LONGEST
+        """The next value; _END after the last. `number` is for errors."""
+        self._number, self._left = number, _MAX_BYTES
         first = self._file.read(1)
         return self._value(first[0], 0) if first else _END
 
     def _value(self, first: int, depth: int) -> Any:
-        if depth > _DEEPEST:
+        if depth > _MAX_DEPTH:
             raise self._broken("lists are nested too deeply")
         kind, info = first >> 5, first & 31
         if kind == 7:
@@ -241,36 +241,36 @@ class _Values:
         if kind < 2:
             return size if kind == 0 else -1 - size
         if kind < 4:
-            return _string(kind, self._bytes(size))
-        if kind == 6:  # a tag: what the value behind it is for
+            return _decode_string(kind, self._bytes(size))
+        if kind == 6:  # a tag of the next value
             return self._value(self._byte(), depth + 1)
         return [self._value(self._byte(), depth + 1) for _ in range(size << (kind == 5))]
 
     def _open_ended(self, kind: int, depth: int) -> Any:
-        """Values up to a break, or a string's pieces."""
+        """Values up to a break, or the parts of a string."""
         if kind in (0, 1, 6):
             raise self._broken("a number has no end")
-        parts, pieces = [], []
+        values, strings = [], []
         while (first := self._byte()) != 0xFF:
             if kind >= 4:
-                parts.append(self._value(first, depth + 1))
+                values.append(self._value(first, depth + 1))
             elif first >> 5 == kind:
-                pieces.append(self._bytes(self._size(first & 31)))
+                strings.append(self._bytes(self._size(first & 31)))
             else:
-                raise self._broken("a string has pieces of another kind")
-        return parts if kind >= 4 else _string(kind, b"".join(pieces))
+                raise self._broken("a string has parts of another type")
+        return values if kind >= 4 else _decode_string(kind, b"".join(strings))
 
     def _size(self, info: int) -> int:
         if info > 27:
-            raise self._broken("a length is none")
+            raise self._broken("a length is not valid")
         return info if info < 24 else int.from_bytes(self._bytes(1 << (info - 24)))
 
     def _simple(self, info: int) -> Any:
-        """What ends a list; false, true, nothing, or a fraction, of which only headers have any."""
+        """The end of a list, a boolean, None, or a float (only headers have these)."""
         if info == 31:
             return _END
         if info in (25, 26, 27):
-            (number,) = struct.unpack(_FRACTIONS[info], self._bytes(1 << (info - 24)))
+            (number,) = struct.unpack(_FLOATS[info], self._bytes(1 << (info - 24)))
             return number
         return {20: False, 21: True}.get(info)
 
@@ -280,10 +280,10 @@ class _Values:
     def _bytes(self, size: int) -> bytes:
         self._left -= size
         if self._left < 0:
-            raise self._broken(f"a paragraph is longer than {_LONGEST:,} bytes")
+            raise self._broken(f"a paragraph is longer than {_MAX_BYTES:,} bytes")
         data = self._file.read(size)
         if len(data) < size:
-            raise self._broken("the file ends inside of it")
+            raise self._broken("the file ends inside it")
         return data
 
     def _broken(self, problem: str) -> InputError:
@@ -292,8 +292,8 @@ class _Values:
         )
 
 
-def _string(kind: int, data: bytes) -> bytes | str:
-    """A text; what is none stays as bytes, which no text of a paragraph may be."""
+def _decode_string(kind: int, data: bytes) -> bytes | str:
+    """A text; invalid UTF-8 stays as bytes, which a paragraph may not contain."""
     try:
         return data if kind == 2 else data.decode("utf-8")
     except UnicodeDecodeError:

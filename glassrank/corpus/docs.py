@@ -11,6 +11,7 @@
 import json
 import os
 import re
+import string
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -18,7 +19,7 @@ from pathlib import Path
 from glassrank.corpus import irds
 from glassrank.corpus.archives import read_trec_car, read_warc
 from glassrank.corpus.records import (
-    Read,
+    DocRecords,
     check_not_empty,
     read_csv,
     read_jsonl,
@@ -32,7 +33,7 @@ from glassrank.storage.files import atomic_write
 from glassrank.types import Doc
 
 LocatedDoc = tuple[str, int, Doc | InputError]
-"""A document, or what is wrong with it, with its file (or collection) and its line there."""
+"""(file or collection, line, document or its error)"""
 
 SUFFIXES = {
     ".jsonl": "jsonl",
@@ -57,10 +58,10 @@ _HEADING = re.compile(r"^#{1,6}\s++([^\n]++)", re.MULTILINE)
 
 
 class DocReader:
-    """Documents that can be read again and again; nothing is kept in memory.
+    """Documents that can be iterated repeatedly; nothing is kept in memory.
 
-    Iteration does not look for repeated ids, which would take memory that grows with the file:
-    whoever builds an index notices them and asks `locate` for the lines.
+    Iteration does not check for duplicate ids, which would need memory: the builder of an index
+    finds them and calls `locate` for the lines.
     """
 
     def __init__(
@@ -74,33 +75,33 @@ class DocReader:
         self.name = name
         self.n_bytes = n_bytes  # of the file on disk, for a progress bar; None if it is not a file
         self.skipped = 0
-        """Bad documents that were passed over when they were last read."""
+        """Bad documents that the last iteration skipped."""
         self.first_skipped = ""
-        """What is wrong with the first of them."""
+        """The error of the first of them."""
         self._records = records
         self._skip_bad = skip_bad
 
     def __iter__(self) -> Iterator[Doc]:
-        any_document = False
+        is_empty = True
         self.skipped, self.first_skipped = 0, ""
         for _, _, doc in self._records():
             if not isinstance(doc, InputError):
-                any_document = True
+                is_empty = False
                 yield doc
             elif self._skip_bad:
                 self.first_skipped = self.first_skipped or str(doc)
                 self.skipped += 1
             else:
                 raise doc
-        if not any_document:
-            why = f" but bad ones; the first: {self.first_skipped}" if self.skipped else ""
-            raise InputError(f"{self.name} holds no documents{why or '; expected at least one'}")
+        if is_empty:
+            why = f"; all were skipped, the first: {self.first_skipped}" if self.skipped else ""
+            raise InputError(f"{self.name} has no documents{why or '; expected at least one'}")
 
     def __repr__(self) -> str:
         return f"read_docs({self.name!r})"
 
     def locate(self, doc_id: str) -> str:
-        """Where a repeated id stands: `docs.jsonl:17 (first at docs.jsonl:3)`."""
+        """The lines of a duplicate id: `docs.jsonl:17 (first at docs.jsonl:3)`."""
         first = ""
         for place, line, doc in self._records():
             if isinstance(doc, Doc) and doc.doc_id == doc_id:
@@ -117,16 +118,15 @@ def read_docs(
     *,
     skip_bad: bool = False,
 ) -> DocReader:
-    """Documents of `source`: a file (or its `.gz`), a folder, or an ir_datasets name.
+    """Reads documents from a file (or its `.gz`), a folder, or an ir_datasets name.
 
     `format` is `jsonl`, `tsv`, `csv`, `trec`, `warc` (ClueWeb's pages), `car` (TREC CAR's
-    paragraphs), `text` (one document in each file) or `irds`; left out, the file's suffix says it.
-    In a folder every file has its own reader, and files with unknown suffixes are passed over; with
-    a `format`, the folder's files of that format are read, or all its files if none has its suffix,
-    as on TREC's disks.
+    paragraphs), `text` (one document per file) or `irds`; by default the suffix of a file decides.
+    In a folder, files with unknown suffixes are skipped. With a `format`, the files of that format
+    are read, or all files if none has its suffix, as on TREC's disks.
 
-    A document that is empty, or not as it should be, is an error; with `skip_bad` it is passed
-    over, and counted as `skipped`.
+    An empty or malformed document is an error; with `skip_bad` it is skipped, and counted in
+    `skipped`.
     """
     name = str(source)
     path = Path(source)
@@ -138,7 +138,7 @@ def read_docs(
         return DocReader(name, lambda: _read_folder(path, format, encoding), skip_bad=skip_bad)
     kind = format or format_of_suffix(path)
     if not path.exists():
-        raise InputError(f"{name} does not exist; check the path")
+        raise InputError(f"{name} does not exist; check the path", code="not_found")
     if kind is None:
         raise InputError(
             f"{name} has an unknown extension; expected {', '.join(SUFFIXES)} (or .gz of these); "
@@ -149,7 +149,7 @@ def read_docs(
 
 
 def write_docs(docs: Iterable[Doc], path: str | Path) -> None:
-    """JSON Lines, in BEIR's fields and `source`."""
+    """Writes JSON Lines with BEIR's fields and `source`."""
     with atomic_write(path) as file:
         for doc in docs:
             fields = {"_id": doc.doc_id, "title": doc.title, "text": doc.text}
@@ -168,32 +168,21 @@ def format_of_suffix(path: Path) -> str | None:
     return SUFFIXES.get(_without_gz(path).suffix.lower())
 
 
-def read_text(path: Path, encoding: str = "utf-8") -> Read:
-    """The whole file is one document; its title is the first Markdown heading or its name."""
-    yield 1, try_doc(_whole, path, encoding)
+def read_text(path: Path, encoding: str = "utf-8") -> DocRecords:
+    """The file as one document; its title is the first Markdown heading or the file name."""
+    yield 1, try_doc(_read_text_doc, path, encoding)
 
 
-def _whole(path: Path, encoding: str) -> Doc:
+def _read_text_doc(path: Path, encoding: str) -> Doc:
     text = read_text_lines(path, encoding)
     check_not_empty(path.name, text, path, 1)
     bare = _without_gz(path)
     heading = _HEADING.search(text) if bare.suffix.lower() in (".md", ".markdown") else None
-    title = _without_closing(heading[1]) if heading else ""
+    title = heading[1].rstrip("#" + string.whitespace) if heading else ""
     return Doc(_id_of(path.name), text, title or bare.stem, path.as_posix())
 
 
-def _without_closing(heading: str) -> str:
-    """
-    >>> _without_closing("Owls of C# ## ")
-    'Owls of C'
-    """
-    end = len(heading)
-    while end and (heading[end - 1] == "#" or heading[end - 1].isspace()):
-        end -= 1
-    return heading[:end]
-
-
-READERS: dict[str, Callable[[Path, str], Read]] = {
+READERS: dict[str, Callable[[Path, str], DocRecords]] = {
     "jsonl": read_jsonl,
     "tsv": read_tsv,
     "csv": read_csv,
@@ -205,7 +194,7 @@ READERS: dict[str, Callable[[Path, str], Read]] = {
 
 
 def _read_irds(name: str) -> DocReader:
-    irds.load(name)  # a wrong name is reported now
+    irds.load(name)  # raises an error for an unknown name now
     return DocReader(name, lambda: ((name, number, doc) for number, doc in irds.irds_docs(name)))
 
 
@@ -215,7 +204,7 @@ def _read_file(path: Path, kind: str, encoding: str) -> Iterator[LocatedDoc]:
 
 
 def count_skipped_files(source: str | Path, format: str | None = None) -> Counter[str]:  # noqa: A002
-    """How many files of a folder are not read, by their suffix; nothing of any other source."""
+    """The number of skipped files of a folder by suffix; empty for any other source."""
     folder = Path(source)
     if not folder.is_dir() or format == "irds" or (format is None and irds.is_dataset_name(source)):
         return Counter()
@@ -224,7 +213,7 @@ def count_skipped_files(source: str | Path, format: str | None = None) -> Counte
 
 
 def _folder_files(folder: Path, wanted: str | None) -> Iterator[tuple[Path, str | None]]:
-    """A folder's files with their formats; None for those that are passed over."""
+    """The files of a folder with their formats; None for skipped ones."""
     by_suffix = wanted is None or any(format_of_suffix(path) == wanted for path in _files(folder))
     for path in _files(folder):
         kind = format_of_suffix(path) if by_suffix else wanted
@@ -243,8 +232,8 @@ def _read_folder(folder: Path, wanted: str | None, encoding: str) -> Iterator[Lo
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """The files below a folder, in sorted order, without hidden ones. A link that leads out of it
-    is refused: whoever filled the folder would have another's files indexed, and shown."""
+    """The files below a folder, sorted, without hidden ones. A link that leads outside is refused:
+    it would let the folder's author index other files of the user."""
     root = folder.resolve()
     for parent, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))

@@ -1,6 +1,6 @@
-"""Collections of ir_datasets by name, such as `beir/scifact`; an extra, imported where it is used.
+"""Collections of ir_datasets by name, such as `beir/scifact`. The package is optional.
 
-Reading one for the first time lets ir_datasets download it.
+ir_datasets downloads a collection when it is first read.
 """
 
 from collections.abc import Iterable, Iterator
@@ -13,7 +13,7 @@ from glassrank.types import Doc, Qrel, Query
 Item = TypeVar("Item")
 PREFIX = "irds:"
 
-# ir_datasets' names for what topic files call title, desc and narr.
+# The names in ir_datasets for the fields of topic files.
 _TOPIC_FIELDS = {
     "title": ("text", "title", "query"),
     "desc": ("description",),
@@ -22,7 +22,7 @@ _TOPIC_FIELDS = {
 
 
 def is_dataset_name(source: str | Path) -> bool:
-    """Whether `source` must be a dataset's name: no such file, and no suffix as files have one.
+    """Whether `source` is the name of a dataset: no file exists, and it has no suffix of a file.
 
     >>> is_dataset_name("beir/scifact"), is_dataset_name("car/v1.5"), is_dataset_name("missing.tsv")
     (True, True, False)
@@ -37,7 +37,7 @@ def is_dataset_name(source: str | Path) -> bool:
 
 
 def resolve_source(folder: Path, source: str) -> str:
-    """What `source` means in a file of this folder: a path from there, or a dataset's name.
+    """Resolves a source relative to a folder, unless it is the name of a dataset.
 
     >>> resolve_source(Path("configs"), "docs.tsv")
     'configs/docs.tsv'
@@ -57,42 +57,38 @@ def load(name: str) -> Any:
     try:
         import ir_datasets
     except ImportError:
-        given = (
-            f"{name} is read with ir_datasets, which is not installed"
+        problem = (
+            f"{name} needs ir_datasets, which is not installed"
             if name.startswith(PREFIX)
-            else f"{name} does not exist; if it is the name of an ir_datasets collection, that "
-            "package is not installed"
+            else f"{name} does not exist; if it is a collection of ir_datasets, that package is "
+            "not installed"
         )
-        raise InputError(f"{given}: pip install 'glassrank[hub]'") from None
+        code = "missing_package" if name.startswith(PREFIX) else "not_found"
+        raise InputError(f"{problem}: pip install 'glassrank[hub]'", code=code) from None
     try:
         return ir_datasets.load(dataset_id)
     except KeyError:
         given = "is not" if name.startswith(PREFIX) else "is neither a file or folder nor"
         raise InputError(
-            f"{name} {given} the name of an ir_datasets collection; check the spelling"
+            f"{name} {given} the name of an ir_datasets collection; check the spelling",
+            code="not_found",
         ) from None
 
 
 def irds_docs(name: str) -> Iterator[tuple[int, Doc]]:
-    """(position, document); texts are as the collection has them, empty ones included."""
-    dataset = _with(name, "docs")
+    """(position, document) of a dataset; empty texts are kept."""
+    dataset = _load_with(name, "docs")
     for number, doc in enumerate(_read(name, dataset.docs_iter()), 1):
         fields = doc._asdict()
         text = fields.get("text") or fields.get("body")
-        yield (
-            number,
-            Doc(
-                doc.doc_id,
-                text if isinstance(text, str) else doc.default_text(),
-                fields.get("title") or "",
-                fields.get("url") or "",
-            ),
-        )
+        text = text if isinstance(text, str) else doc.default_text()
+        title, url = fields.get("title") or "", fields.get("url") or ""
+        yield number, Doc(doc.doc_id, text, title, url)
 
 
 def irds_queries(name: str, field: str) -> Iterator[Query]:
-    """The queries of a dataset of ir_datasets."""
-    for query in _read(name, _with(name, "queries").queries_iter()):
+    """The queries of a dataset."""
+    for query in _read(name, _load_with(name, "queries").queries_iter()):
         fields = query._asdict()
         texts = [fields[key] for key in _TOPIC_FIELDS[field] if isinstance(fields.get(key), str)]
         if not texts:
@@ -104,40 +100,42 @@ def irds_queries(name: str, field: str) -> Iterator[Query]:
 
 
 def irds_qrels(name: str) -> Iterator[Qrel]:
-    """Its judgments."""
-    for qrel in _read(name, _with(name, "qrels").qrels_iter()):
+    """The judgments of a dataset."""
+    for qrel in _read(name, _load_with(name, "qrels").qrels_iter()):
         yield Qrel(qrel.query_id, qrel.doc_id, qrel.relevance)
 
 
 def _read(name: str, items: Iterable[Item]) -> Iterator[Item]:
-    """What comes of a download, or of a package that one collection alone needs, is said as such:
-    to whoever writes an index, an error of the system's is one of the disk's."""
+    """Names the dataset in errors of a download or a missing package: the writer of an index takes
+    an OSError for an error of its disk."""
     try:
         yield from items
     except ImportError as error:
         raise InputError(
-            f"{name} takes a package that is not installed: {_short(error)}; what TREC CAR takes "
-            "comes with: pip install 'glassrank[hub]'"
+            f"{name} needs a package that is not installed: {_shorten(error)}; for TREC CAR: "
+            "pip install 'glassrank[hub]'",
+            code="missing_package",
         ) from None
     except FileNotFoundError as error:
         raise InputError(
-            f"{name} is no free download: put its files where ir_datasets looks for them, "
-            f"{error.filename or error}"
+            f"{name} cannot be downloaded freely: put its files where ir_datasets looks for them, "
+            f"{error.filename or error}",
+            code="not_found",
         ) from None
     except (OSError, RuntimeError) as error:  # what `requests` raises is an OSError
         raise InputError(
-            f"{name} could not be downloaded or read: {_short(error)}; check the connection "
+            f"{name} could not be downloaded or read: {_shorten(error)}; check the connection "
             "and try again"
         ) from None
 
 
-def _short(error: Exception) -> str:
-    """One line."""
+def _shorten(error: Exception) -> str:
+    """The message of an error on one line."""
     text = " ".join(str(error).split()) or type(error).__name__
     return text if len(text) <= 300 else f"{text[:297]}..."
 
 
-def _with(name: str, part: str) -> Any:
+def _load_with(name: str, part: str) -> Any:
     dataset = load(name)
     if not getattr(dataset, f"has_{part}")():
         raise InputError(

@@ -1,15 +1,13 @@
-"""The demo corpus: the documentation that comes with the running Python, with no download.
+"""The demo corpus: the documentation of the running Python, without a download.
 
 It has three sources: the language reference behind `help("with")`, the docstrings of the standard
-library, and those of the modules written in C. What no user would look for is left out: private
-names, tests, and modules that Python itself has given up.
+library, and those of modules written in C. Private names, tests and removed modules are left out.
 
-A docstring says little without its place: `randint` is in `random`, and does not repeat what that
-is for. So each document begins with the words of its name, and the first sentences of its class and
-its module.
+A docstring needs its context: that of `random.randint` does not say what `random` is for. So each
+document starts with the words of its name, and the first sentences of its class and its module.
 
-The library's sources are parsed, not imported: importing all of it would open windows, print poems
-and start a browser.
+The sources of the library are parsed, not imported: importing all of it would open windows, print
+poems and start a browser.
 """
 
 import ast
@@ -40,8 +38,7 @@ PYTHON_QUESTIONS = Path(__file__).parent / "python-questions"
 """Judged questions about this corpus: `queries.tsv` and `qrels.txt`."""
 
 CORPUS = 3
-"""Counts up whenever documents are chosen or written otherwise, so that no index of the old ones is
-taken."""
+"""The version of the corpus: an index of another version is built again."""
 
 _LANGUAGE_REFERENCE = "language reference"
 _NAME_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
@@ -50,8 +47,7 @@ _LONGEST_SENTENCE = 150  # characters
 
 _PRIVATE = re.compile(r"(^|\.)(_|test(_|\.|$))")
 
-# Public modules whose functions are in C, so that there is no source to parse. All are small, and
-# importing them does nothing else.
+# Public modules written in C: there is no source to parse. Importing them has no side effects.
 _COMPILED_MODULES = (
     *("builtins", "array", "atexit", "binascii", "bisect", "bz2", "cmath", "collections"),
     *("collections.abc", "contextvars", "csv", "datetime", "decimal", "functools", "gc"),
@@ -62,27 +58,27 @@ _COMPILED_MODULES = (
     *("weakref", "zlib", "zoneinfo"),
 )
 
-_PASSAGE = 1500  # characters: long topics are cut into passages of about this size
+_PASSAGE = 1500  # characters of a passage of a long topic
 _HEADING = re.compile(r"^(\S.*)\n([*=\-~^])\2{2,}\n", re.MULTILINE)
-# Tests, tables made by programs, and what is not text of the library itself.
+# Tests, generated tables, and other packages.
 _SKIPPED_FOLDERS = {
     *("__pycache__", "encodings", "ensurepip", "idle_test", "lib-dynload", "pydoc_data"),
     *("site-packages", "dist-packages", "test", "tests", "turtledemo"),
 }
 
-# Programs of their own, what Python 3.12 and 3.13 have removed, and the paths of another system.
+# Programs, modules removed in Python 3.12 and 3.13, and the paths of Windows.
 _SKIPPED_MODULES = {
     *("idlelib", "aifc", "asynchat", "asyncore", "cgi", "cgitb", "chunk", "crypt", "distutils"),
     *("imghdr", "imp", "lib2to3", "mailcap", "msilib", "nntplib", "pipes", "smtpd", "sndhdr"),
     *("sunau", "telnetlib", "uu", "xdrlib", "ntpath", "nturl2path"),
 }
 
-# `os.path` is in files of other names.
+# The files of `os.path` have other names.
 _KNOWN_AS = {"posixpath": "os.path", "genericpath": "os.path"}
 
 Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
-_SHORTEST = 4  # words; "Internal function." helps nobody
+_SHORTEST = 4  # words; "Internal function." is of no use
 _TITLE_WIDTH = 90
 
 
@@ -90,8 +86,8 @@ def python_docs() -> Iterator[Doc]:
     """5,400 to 6,200 documents in a fixed order: `topic:with`, `str.split`, `json.loads`, …"""
     docs: dict[str, Doc] = {}
     for doc in chain(_topics(), filter(_is_public, chain(library_docs(), _compiled()))):
-        # The first counts: a function may have one definition for each system, and what is
-        # written in C often has a version in Python, whose source we can name.
+        # The first wins: a function may be defined once per system, and C code often has a
+        # version in Python, whose source can be named.
         docs.setdefault(doc.doc_id, doc)
     for doc in docs.values():
         context = _context(doc, docs)
@@ -99,7 +95,7 @@ def python_docs() -> Iterator[Doc]:
 
 
 def _context(doc: Doc, docs: Mapping[str, Doc]) -> str:
-    """The words of its name, and what its class and its module are for.
+    """The words of its name, and the first sentences of its class and its module.
 
     >>> docs = {"random": Doc("random", "Random variable generators.", "module random")}
     >>> _context(Doc("random.randint", "Return random integer."), docs)
@@ -139,7 +135,7 @@ def _first_sentence(text: str) -> str:
 
 
 def _is_public(doc: Doc) -> bool:
-    """Special methods are private, too: the language reference says what they are for.
+    """Special methods are private too: the language reference describes them.
 
     >>> [_is_public(Doc(name, "")) for name in ("os._exit", "ftplib.test", "doctest.testmod")]
     [False, False, True]
@@ -154,7 +150,7 @@ def _topics() -> Iterator[Doc]:
         return
     seen: set[str] = set()
     passages: dict[str, list[tuple[str, str]]] = {}
-    # Long topics repeat short ones (`compound` holds `with`), so the short ones go first.
+    # Long topics repeat short ones (`compound` contains `with`), so short ones go first.
     for name in sorted(topics, key=lambda name: (len(topics[name]), name)):
         passages[name] = []
         for title, text in _passages(topics[name]):
@@ -168,7 +164,7 @@ def _topics() -> Iterator[Doc]:
 
 
 def _passages(topic: str) -> Iterator[tuple[str, str]]:
-    """(title, text) of each part of a topic: its sections, and parts of those that are long."""
+    """(title, text) of the sections of a topic, or of the parts of long sections."""
     pieces = _HEADING.split(topic)  # before, heading, mark, section, heading, mark, section, …
     main = pieces[1].replace('"', "") if len(pieces) > 1 else ""
     for heading, section in zip(["", *pieces[1::3]], [pieces[0], *pieces[3::3]], strict=True):
@@ -185,7 +181,7 @@ def _passages(topic: str) -> Iterator[tuple[str, str]]:
 
 
 def _compiled() -> Iterator[Doc]:
-    """Docstrings of what is written in C, by introspection."""
+    """Docstrings of C code, by introspection."""
     for name in _COMPILED_MODULES:
         try:
             module = importlib.import_module(name)
@@ -218,8 +214,7 @@ def _members(owner: ModuleType | type, prefix: str, source: str) -> Iterator[Doc
 
 
 def _belongs(name: str, value: object, owner: ModuleType, module: str) -> bool:
-    """Whether a module's member is its own, and not another public module's: as it says itself, or
-    as its members say."""
+    """Whether a member belongs to this module, by `__all__` or by its own `__module__`."""
     if names := getattr(owner, "__all__", None):
         return name in names
     home = getattr(value, "__module__", None) or module
@@ -227,9 +222,9 @@ def _belongs(name: str, value: object, owner: ModuleType, module: str) -> bool:
 
 
 def library_docs() -> Iterator[Doc]:
-    """Of every module, class, function and method that users know."""
+    """The docstrings of all public modules, classes, functions and methods."""
     root = Path(sysconfig.get_path("stdlib"))
-    exported: set[str] = set()  # `json.encoder.JSONEncoder`: users know it as `json.JSONEncoder`
+    exported: set[str] = set()  # `json.encoder.JSONEncoder` is known as `json.JSONEncoder`
     for path in _sources(root):
         relative = path.relative_to(root)
         if relative.parts[0].removesuffix(".py") in _SKIPPED_MODULES:
@@ -274,7 +269,7 @@ def _sources(root: Path) -> Iterator[Path]:
 
 
 def _exports(tree: ast.Module, package: str) -> Iterator[str]:
-    """What a package's `__init__.py` imports from its modules: `json.encoder.JSONEncoder`."""
+    """The names that `__init__.py` imports from its package: `json.encoder.JSONEncoder`."""
     for node in tree.body:
         if isinstance(node, ast.ImportFrom) and node.module:
             home = f"{package}.{node.module}" if node.level == 1 else node.module
@@ -283,20 +278,20 @@ def _exports(tree: ast.Module, package: str) -> Iterator[str]:
 
 
 def _all_names(tree: ast.Module) -> set[str]:
-    """What a module says is for its users; nothing if it does not say, or computes it."""
+    """The names in `__all__`; none if it is missing or computed."""
     names: set[str] = set()
     for node in ast.walk(tree):
         match node:
-            case ast.Assign(targets=[ast.Name("__all__")], value=value):
-                parts = value
-            case ast.AugAssign(target=ast.Name("__all__"), value=value):
-                parts = value
-            case ast.Call(func=ast.Attribute(ast.Name("__all__"), _), args=[value]):
-                parts = value
+            case (
+                ast.Assign(targets=[ast.Name("__all__")], value=value)
+                | ast.AugAssign(target=ast.Name("__all__"), value=value)
+                | ast.Call(func=ast.Attribute(ast.Name("__all__"), _), args=[value])
+            ):
+                pass
             case _:
                 continue
         try:
-            given = ast.literal_eval(parts)
+            given = ast.literal_eval(value)
         except ValueError:
             return set()
         names.update([given] if isinstance(given, str) else given)
@@ -304,10 +299,10 @@ def _all_names(tree: ast.Module) -> set[str]:
 
 
 def _definitions(node: ast.AST, prefix: str = "") -> Iterator[tuple[Definition, str]]:
-    """Classes, functions and methods with their names; those under `if` and `try` too."""
+    """Classes, functions and methods with their names, also under `if` and `try`."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, Definition):
-            if child.name != "__init__":  # told with its class
+            if child.name != "__init__":  # part of its class
                 yield child, prefix + child.name
             if isinstance(child, ast.ClassDef):
                 yield from _definitions(child, f"{prefix}{child.name}.")
@@ -316,7 +311,7 @@ def _definitions(node: ast.AST, prefix: str = "") -> Iterator[tuple[Definition, 
 
 
 def _docstring(node: Definition) -> str:
-    """A class is explained in its own docstring, in that of its `__init__`, or in both."""
+    """The docstring; for a class with that of its `__init__`."""
     parts = [ast.get_docstring(node)]
     if init := _init(node):
         parts.append(ast.get_docstring(init))
@@ -345,7 +340,7 @@ def _signature(node: Definition) -> str:
 
 
 def strip_self(signature: str) -> str:
-    """A method's signature as its callers see it.
+    """The signature of a method without `self`.
 
     >>> strip_self("(self, /, sep=None)")
     '(sep=None)'
@@ -354,11 +349,11 @@ def strip_self(signature: str) -> str:
 
 
 def shorten(title: str) -> str:
-    """To a width that fits a line."""
+    """Cuts a title to a width that fits a line."""
     title = " ".join(title.split())
     return title if len(title) <= _TITLE_WIDTH else title[: _TITLE_WIDTH - 1] + "…"
 
 
 def is_useful(docstring: str | None) -> TypeGuard[str]:
-    """Whether there is one, of a few words at least."""
+    """Whether it has at least a few words."""
     return docstring is not None and len(docstring.split()) >= _SHORTEST

@@ -1,6 +1,9 @@
-"""Queries: TSV (MS MARCO), JSON Lines (BEIR), TREC topics, TREC CAR outlines, or ir_datasets; their
-folds for cross-validation, as JSON; and judgments of their documents (qrels): TREC's four columns,
-its five of sampled judgments (prels), three columns (BEIR), or ir_datasets."""
+"""Readers and writers of queries, folds and judgments.
+
+Queries: TSV (MS MARCO), JSON Lines (BEIR), TREC topics, TREC CAR outlines, or ir_datasets. Folds
+for cross-validation: JSON. Judgments (qrels): TREC's four columns, its five columns of sampled
+judgments (prels), BEIR's three columns, or ir_datasets.
+"""
 
 import json
 import re
@@ -25,8 +28,8 @@ from glassrank.types import Qrel, Qrels, Query
 FORMATS = ("tsv", "jsonl", "trec", "car", "irds")
 _ID_FIELDS = ("query_id", "_id", "id", "qid")
 _TEXT_FIELDS = ("text", "query", "title")
-_GRADE = re.compile(r"[+-]?\d{1,9}")
-"""Larger ones are mistakes: a column too many, say. Measures compute with 64 bits."""
+_LABEL = re.compile(r"[+-]?\d{1,9}")
+"""A larger number is a mistake, such as a wrong column."""
 
 
 def read_queries(
@@ -35,10 +38,10 @@ def read_queries(
     format: str | None = None,  # noqa: A002
     encoding: str = "utf-8",
 ) -> list[Query]:
-    """All queries of a file (or its `.gz`), in its order.
+    """Reads all queries of a file (or its `.gz`), in order.
 
-    The first character tells TSV, JSON Lines and TREC topics apart; TREC CAR's section paths
-    (`Aftertaste/Wine`) need `format="car"`. `field` chooses a topic's `title`, `desc` or `narr`.
+    The first character distinguishes TSV, JSON Lines and TREC topics; TREC CAR's section paths
+    (`Aftertaste/Wine`) need `format="car"`. `field` selects a topic's `title`, `desc` or `narr`.
     """
     if field not in TOPIC_FIELDS:
         raise InputError(f"unknown field {field!r}; expected one of {', '.join(TOPIC_FIELDS)}")
@@ -56,28 +59,21 @@ def read_queries(
     queries: list[Query] = []
     for line, query_id, text in numbered:
         if not query_id or not text.strip():
-            raise InputError.at(
-                path,
-                line,
-                f"expected an id and a text, found the id {query_id!r} and the text "
-                f"{text.strip()!r}; fill in what is missing or remove the query",
-            )
+            problem = f"expected an id and a text, found {query_id!r} and {text.strip()!r}"
+            raise InputError.at(path, line, f"{problem}; add what is missing or remove the query")
         if query_id in lines:
-            raise InputError.at(
-                path,
-                line,
-                f"expected each query id once, found {query_id!r} again "
-                f"(first at line {lines[query_id]}); remove or rename one",
-            )
+            first = f"(first at line {lines[query_id]})"
+            problem = f"expected each query id once, found {query_id!r} again {first}"
+            raise InputError.at(path, line, f"{problem}; remove or rename one")
         lines[query_id] = line
         queries.append(Query(query_id, text.strip()))
     if not queries:
-        raise InputError(f"{source} holds no queries; expected at least one")
+        raise InputError(f"{source} has no queries; expected at least one")
     return queries
 
 
 def write_queries(queries: Iterable[Query], path: str | Path) -> None:
-    """JSON Lines where the name says `.jsonl`, TSV elsewhere."""
+    """Writes JSON Lines to a `.jsonl` file, TSV to any other."""
     as_json = Path(path).name.removesuffix(".gz").endswith(".jsonl")
     with atomic_write(path) as file:
         for query_id, text in queries:
@@ -115,12 +111,11 @@ def _read_file(path: Path, field: str, kind: str, encoding: str) -> Iterator[tup
         else:
             cells = line.split("\t")
             if len(cells) != 2:
-                raise InputError.at(
-                    path,
-                    number,
-                    "expected 2 columns separated by a tab (query id, text), "
-                    f"found {len(cells)}; correct the line, or name the file's format",
+                problem = (
+                    f"expected 2 columns separated by a tab (query id, text), found {len(cells)}"
                 )
+                hint = "correct the line, or name the file's format"
+                raise InputError.at(path, number, f"{problem}; {hint}")
             yield number, cells[0].strip(), cells[1]
 
 
@@ -133,8 +128,8 @@ def _outline_text(section: str) -> str:
 
 
 def read_folds(path: str | Path) -> dict[str, int]:
-    """The fold in which each query is tested: from lists of query ids, one for each fold, or as
-    the folds of Robust04 are passed on, `{"s1": {"predict": {"test": [ids]}}}`."""
+    """The test fold of each query: from a list of query ids for each fold, or from the published
+    form of Robust04's folds, `{"s1": {"predict": {"test": [ids]}}}`."""
     path = Path(path)
     try:
         plain = json.loads(read_file(path, MAX_LINE_BYTES))
@@ -143,7 +138,7 @@ def read_folds(path: str | Path) -> dict[str, int]:
     folds = list(plain.values()) if isinstance(plain, dict) else plain
     fold_of: dict[str, int] = {}
     for number, fold in enumerate(folds if isinstance(folds, list) else []):
-        for query_id in _tested(fold, path):
+        for query_id in _test_ids(fold, path):
             if fold_of.setdefault(str(query_id), number) != number:
                 raise InputError(f"{path}: query {query_id!r} is in two folds; keep one of them")
     if not fold_of:
@@ -151,64 +146,56 @@ def read_folds(path: str | Path) -> dict[str, int]:
     return fold_of
 
 
-def _tested(fold: Any, path: Path) -> list[Any]:
+def _test_ids(fold: Any, path: Path) -> list[Any]:
     if isinstance(fold, dict):
         fold = fold.get("predict", fold)
         fold = fold.get("test") if isinstance(fold, dict) else None
-    if not isinstance(fold, list):
+    if not isinstance(fold, list) or not all(isinstance(item, str | int) for item in fold):
         raise InputError(f"{path}: expected a list of query ids in each fold")
-    if not all(isinstance(query_id, str | int) for query_id in fold):
-        raise InputError(f"{path}: expected query ids in each fold, found something else")
     return fold
 
 
-def read_qrels(
-    source: str | Path,
-    format: str | None = None,  # noqa: A002
-) -> Qrels:
-    """Judgments of a file (or its `.gz`): query id -> document id -> grade.
+def read_qrels(source: str | Path, format: str | None = None) -> Qrels:  # noqa: A002
+    """Reads judgments of a file (or its `.gz`): query id -> document id -> relevance label.
 
-    A line is `query iteration document grade` (TREC, MS MARCO), `query document grade` (BEIR, with
-    or without its header), or `query document grade method probability` (prels of the Million Query
-    tracks, whose last columns measures do not read). The same judgment twice is accepted, as TREC's
-    own files have some; two grades for one document are not. Grades below 0 (spam) are kept.
+    A line is `query iteration document label` (TREC, MS MARCO), `query document label` (BEIR, with
+    or without its header), or `query document label method probability` (prels of the Million Query
+    tracks, whose last columns are not used). A repeated judgment is accepted, since TREC's files
+    have some; two labels for one document are an error. Labels below 0 (spam) are kept.
     """
     if format not in (None, "trec", "irds"):
         raise InputError(f"unknown format {format!r}; expected trec or irds")
     if format == "irds" or (format is None and irds.is_dataset_name(source)):
         numbered: Iterator[tuple[int, Qrel]] = enumerate(irds.irds_qrels(str(source)), 1)
     else:
-        numbered = _judgments_of(Path(source))
+        numbered = _read_judgments(Path(source))
     qrels: Qrels = {}
-    for line, (query_id, doc_id, grade) in numbered:
-        grades = qrels.setdefault(query_id, {})
-        if grades.setdefault(doc_id, grade) != grade:
-            raise InputError.at(
-                source,
-                line,
-                f"expected one grade for query {query_id!r} and document {doc_id!r}, "
-                f"found {grades[doc_id]} before and {grade} here; remove one",
-            )
+    for line, (query_id, doc_id, label) in numbered:
+        labels = qrels.setdefault(query_id, {})
+        if labels.setdefault(doc_id, label) != label:
+            problem = f"expected one label for query {query_id!r} and document {doc_id!r}"
+            both = f"found {labels[doc_id]} before and {label} here; remove one"
+            raise InputError.at(source, line, f"{problem}, {both}")
     if not qrels:
-        raise InputError(f"{source} holds no judgments; expected at least one")
+        raise InputError(f"{source} has no judgments; expected at least one")
     return qrels
 
 
 def write_qrels(qrels: Qrels, path: str | Path) -> None:
-    """TREC's four columns."""
+    """Writes TREC's four columns."""
     with atomic_write(path) as file:
-        for query_id, grades in qrels.items():
-            for doc_id, grade in grades.items():
+        for query_id, labels in qrels.items():
+            for doc_id, label in labels.items():
                 for name in (query_id, doc_id):
                     if len(name.split()) != 1:
                         raise InputError(
                             f"the id {name!r} is empty or has a space, which a qrels file "
                             "cannot hold; rename it"
                         )
-                file.write(f"{query_id} 0 {doc_id} {grade}\n")
+                file.write(f"{query_id} 0 {doc_id} {label}\n")
 
 
-def _judgments_of(path: Path) -> Iterator[tuple[int, Qrel]]:
+def _read_judgments(path: Path) -> Iterator[tuple[int, Qrel]]:
     width = 0
     for number, line in read_lines(path, max_bytes=MAX_ROW_BYTES):
         cells = line.split()
@@ -222,18 +209,14 @@ def _judgments_of(path: Path) -> Iterator[tuple[int, Qrel]]:
             expected = (
                 f"{width} columns, as in the first line"
                 if width in (3, 4, 5)
-                else "4 columns (query, iteration, document, grade), 3 (query, document, grade) or "
-                "5 (query, document, grade, method, probability)"
+                else "4 columns (query, iteration, document, label), 3 (query, document, label) or "
+                "5 (query, document, label, method, probability)"
             )
             raise InputError.at(
                 path, number, f"expected {expected}, found {len(cells)}; correct the line"
             )
-        doc_id, grade = cells[1:3] if width == 5 else cells[-2:]
-        if not _GRADE.fullmatch(grade):
-            raise InputError.at(
-                path,
-                number,
-                f"expected a whole number as the grade, found {grade!r}; "
-                "correct the line (nine digits are the most)",
-            )
-        yield number, Qrel(cells[0], doc_id, int(grade))
+        doc_id, label = cells[1:3] if width == 5 else cells[-2:]
+        if not _LABEL.fullmatch(label):
+            problem = f"expected an integer relevance label of at most 9 digits, found {label!r}"
+            raise InputError.at(path, number, f"{problem}; correct the line")
+        yield number, Qrel(cells[0], doc_id, int(label))

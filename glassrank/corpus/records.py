@@ -1,9 +1,8 @@
-"""Documents one record at a time: JSON Lines, TSV and CSV.
+"""Reads documents as records: JSON Lines, TSV and CSV.
 
-The three differ in how they write a record; `make_doc` turns its named fields into a document.
-Every reader yields (line number, document) and keeps nothing of what it has read. In place of a bad
-document it yields what is wrong with it, as an error that nobody has raised yet: the next may be
-good. It raises what makes the rest of a file unreadable.
+`make_doc` makes a document of the named fields of a record. Every reader yields (line number,
+document) and keeps nothing in memory. For a bad document it yields the error, not raised, since the
+next document may be good. It raises an error if the rest of the file cannot be read.
 """
 
 import csv
@@ -15,34 +14,34 @@ from glassrank.errors import InputError, describe_type
 from glassrank.storage.files import MAX_LINE_BYTES, read_lines
 from glassrank.types import Doc
 
-# The names the field's collections use: ours, BEIR, Anserini, MS MARCO, TREC.
+# Names in our files, BEIR, Anserini, MS MARCO and TREC.
 ID_FIELDS = ("doc_id", "_id", "id", "docid", "pid", "docno")
 TEXT_FIELDS = ("text", "contents", "body", "passage")
 SOURCE_FIELDS = ("source", "url")
 
-# MS MARCO's files have no header; the number of columns says which they are.
+# MS MARCO's files have no header: the number of columns decides.
 TSV_COLUMNS = {
     2: ("pid", "text"),
     3: ("id", "title", "text"),
     4: ("docid", "url", "title", "body"),
 }
 
-MOST_COLUMNS = 1000
+MAX_COLUMNS = 1000
 
-Read = Iterator[tuple[int, Doc | InputError]]
-"""Line numbers, with a document or what is wrong with it."""
+DocRecords = Iterator[tuple[int, Doc | InputError]]
+"""(line number, document or its error)"""
 
 
 def try_doc(make: Callable[..., Doc], *arguments: object) -> Doc | InputError:
-    """What comes of it: a document, or what is wrong with it."""
+    """Returns the document, or the `InputError`."""
     try:
         return make(*arguments)
     except InputError as error:
         return error
 
 
-def read_jsonl(path: Path, encoding: str = "utf-8") -> Read:
-    """One JSON object on each line."""
+def read_jsonl(path: Path, encoding: str = "utf-8") -> DocRecords:
+    """Reads a JSON object from each line."""
 
     def make(line: str, number: int) -> Doc:
         return make_doc(parse_object(line, path, number), path, number)
@@ -52,33 +51,30 @@ def read_jsonl(path: Path, encoding: str = "utf-8") -> Read:
             yield number, try_doc(make, line, number)
 
 
-def read_tsv(path: Path, encoding: str = "utf-8") -> Read:
-    """Columns by number as in `TSV_COLUMNS`, or by name where the first line is a header."""
+def read_tsv(path: Path, encoding: str = "utf-8") -> DocRecords:
+    """Reads columns as in `TSV_COLUMNS`, or as the header in the first line names them."""
     names: tuple[str, ...] = ()
     for number, line in read_lines(path, encoding):
         if not line.strip():
             continue
-        cells = line.split("\t", MOST_COLUMNS)
+        cells = line.split("\t", MAX_COLUMNS)
         if not names:
             header = tuple(cell.strip().lower() for cell in cells)
             if header[0] in ID_FIELDS and not set(header).isdisjoint(TEXT_FIELDS):
                 names = header
                 continue
             if len(cells) not in TSV_COLUMNS:
-                raise InputError.at(
-                    path,
-                    number,
-                    "expected 2 (id, text), 3 (id, title, text) or 4 (id, url, title, text) "
-                    f"columns separated by tabs, found {len(cells)}; "
-                    "correct the line, or name other columns in a header line",
-                )
+                columns = "2 (id, text), 3 (id, title, text) or 4 (id, url, title, text) columns"
+                problem = f"expected {columns} separated by tabs, found {len(cells)}"
+                hint = "correct the line, or name other columns in a header line"
+                raise InputError.at(path, number, f"{problem}; {hint}")
             names = TSV_COLUMNS[len(cells)]
         yield number, try_doc(_from_cells, names, cells, path, number)
 
 
-def read_csv(path: Path, encoding: str = "utf-8") -> Read:
-    """A header row names the columns; a quoted cell may hold line breaks."""
-    # Python's csv module stops at 131,072 characters; documents are longer, a forgotten quote more.
+def read_csv(path: Path, encoding: str = "utf-8") -> DocRecords:
+    """Reads rows under a header that names the columns; a quoted cell may have line breaks."""
+    # The default limit of 131,072 characters is too small for documents.
     csv.field_size_limit(MAX_LINE_BYTES)
     rows = csv.reader((line + "\n" for _, line in read_lines(path, encoding)), strict=True)
     names: list[str] = []
@@ -88,27 +84,22 @@ def read_csv(path: Path, encoding: str = "utf-8") -> Read:
             if cells and not names:  # a blank line has no cells
                 names = [cell.strip().lower() for cell in cells]
                 if set(names).isdisjoint(ID_FIELDS) or set(names).isdisjoint(TEXT_FIELDS):
-                    raise InputError.at(
-                        path,
-                        number,
-                        f"expected a header row with an id column ({', '.join(ID_FIELDS)}) and "
-                        f"a text column ({', '.join(TEXT_FIELDS)}), found {', '.join(names)}; "
-                        "add or rename the columns",
+                    columns = (
+                        f"an id ({', '.join(ID_FIELDS)}) and a text ({', '.join(TEXT_FIELDS)})"
                     )
+                    problem = f"expected a header with {columns}, found {', '.join(names)}"
+                    raise InputError.at(path, number, f"{problem}; add or rename the columns")
             elif cells:
                 yield number, try_doc(_from_cells, names, cells, path, number)
             number = rows.line_num + 1
     except csv.Error as error:
-        raise InputError.at(
-            path,
-            number,
-            f"expected a CSV row, found a damaged one ({error}); "
-            "close the quotes around its cells, and double those inside",
-        ) from None
+        hint = "close the quotes around its cells, and double those inside"
+        problem = f"expected a CSV row, found a damaged one ({error}); {hint}"
+        raise InputError.at(path, number, problem) from None
 
 
 def make_doc(fields: Mapping[str, object], path: Path, line: int) -> Doc:
-    """A document of named fields; those without a place in `Doc` are kept in its metadata.
+    """A document of named fields; those that `Doc` does not have go to its metadata.
 
     >>> make_doc({"_id": "7", "title": "Owls", "text": "They hoot.", "year": 1999}, Path("d"), 1)
     Doc(doc_id='7', text='They hoot.', title='Owls', source='', metadata={'year': 1999})
@@ -128,8 +119,8 @@ def make_doc(fields: Mapping[str, object], path: Path, line: int) -> Doc:
 
 
 def to_docs(given: Iterable[object]) -> Iterator[Doc]:
-    """Documents, dicts with the names of a JSONL file's fields, or texts. Without an id, the place
-    among them, from 0 on, is one.
+    """Converts documents, dicts with the fields of JSONL, or texts. The default id is the position
+    from 0.
 
     >>> [doc.doc_id for doc in to_docs(["Owls hoot.", {"id": "b", "text": "Dogs bark."}])]
     ['0', 'b']
@@ -152,18 +143,15 @@ def to_docs(given: Iterable[object]) -> Iterator[Doc]:
 
 
 def check_not_empty(doc_id: str, text: str, path: Path, line: int) -> None:
-    """`text` is all there is to search: a title alone will do, as in several BEIR collections."""
+    """`text` is title and text: several BEIR collections have documents with only a title."""
     if not text.strip():
-        raise InputError.at(
-            path,
-            line,
-            f"expected a text for document {doc_id!r}, found an empty one; "
-            "fill it in, remove the document, or pass over all such ones (--skip-bad)",
-        )
+        problem = f"expected a text for document {doc_id!r}, found an empty one"
+        hint = "add it, remove the document, or skip all such documents (--skip-bad)"
+        raise InputError.at(path, line, f"{problem}; {hint}")
 
 
 def read_text_lines(path: Path, encoding: str) -> str:
-    """A file that is one text."""
+    """The text of a file."""
     lines, size = [], 0
     for number, line in read_lines(path, encoding):
         lines.append(line)
@@ -173,35 +161,29 @@ def read_text_lines(path: Path, encoding: str) -> str:
 
 
 def check_size(size: int, path: Path, line: int) -> None:
-    """Of a text that goes over several lines: it may be as long as one on a line."""
+    """Limits a text of several lines to the size of one on a line."""
     if size > MAX_LINE_BYTES:
-        raise InputError.at(
-            path, line, f"a text is longer than {MAX_LINE_BYTES:,} characters; cut it into several"
-        )
+        problem = f"a text is longer than {MAX_LINE_BYTES:,} characters; split it"
+        raise InputError.at(path, line, problem)
 
 
 def parse_object(line: str, path: Path, number: int) -> dict[str, object]:
-    """One line of JSONL; an error names file and line."""
+    """Parses a line of JSONL."""
+    expected = "expected one JSON object on the line"
     try:
         fields = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise InputError.at(
-            path,
-            number,
-            f"expected one JSON object on the line, found broken JSON ({error}); correct the line",
-        ) from None
+        problem = f"{expected}, found broken JSON ({error}); correct the line"
+        raise InputError.at(path, number, problem) from None
     if not isinstance(fields, dict):
-        raise InputError.at(
-            path,
-            number,
-            f"expected one JSON object on the line, found {describe_type(fields)}; "
-            "write each record as {...} on a line of its own",
-        )
+        found_type = describe_type(fields)
+        problem = f"{expected}, found {found_type}; write each record as {{...}} on its own line"
+        raise InputError.at(path, number, problem)
     return fields
 
 
 def take_id(fields: dict[str, object], names: tuple[str, ...], path: Path, line: int) -> str:
-    """Removes and returns the id. Numbers will do: JSON files often have them."""
+    """Removes and returns the id; an integer, as in many JSON files, becomes a string."""
     name = next((name for name in names if name in fields), None)
     if name is None:
         raise InputError.at(path, line, _missing(names, fields))
@@ -209,14 +191,14 @@ def take_id(fields: dict[str, object], names: tuple[str, ...], path: Path, line:
         fields[name] = str(fields[name])
     value = take_text(fields, (name,), path, line)
     if not value or value.isspace():
-        raise InputError.at(path, line, f"expected an id in {name!r}, found none; fill it in")
+        raise InputError.at(path, line, f"expected an id in {name!r}, found none; add it")
     return value
 
 
 def take_text(
     fields: dict[str, object], names: tuple[str, ...], path: Path, line: int
 ) -> str | None:
-    """Removes and returns the first field there is; None if there is none."""
+    """Removes and returns the first of these fields that exists; None if none does."""
     name = next((name for name in names if name in fields), None)
     if name is None:
         return None
@@ -224,25 +206,14 @@ def take_text(
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise InputError.at(
-            path, line, f"expected a string in {name!r}, found {describe_type(value)}; quote it"
-        )
-    if not _is_unicode(value):
-        raise InputError.at(
-            path,
-            line,
-            f"expected Unicode text in {name!r}, found half of a \\u surrogate pair; remove it",
-        )
-    return value
-
-
-def _is_unicode(text: str) -> bool:
-    # JSON can spell half a character; no file we write could hold it.
+        problem = f"expected a string in {name!r}, found {describe_type(value)}; quote it"
+        raise InputError.at(path, line, problem)
     try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+        value.encode()
+    except UnicodeEncodeError:  # JSON can spell half a character, which cannot be written
+        problem = f"expected Unicode text in {name!r}, found half of a \\u surrogate pair"
+        raise InputError.at(path, line, f"{problem}; remove it") from None
+    return value
 
 
 def _missing(names: tuple[str, ...], fields: Mapping[str, object]) -> str:
@@ -254,10 +225,6 @@ def _missing(names: tuple[str, ...], fields: Mapping[str, object]) -> str:
 
 def _from_cells(names: Sequence[str], cells: Sequence[str], path: Path, line: int) -> Doc:
     if len(cells) != len(names):
-        raise InputError.at(
-            path,
-            line,
-            f"expected {len(names)} columns, as in the first line, found {len(cells)}; "
-            "look for a missing or unescaped separator",
-        )
+        problem = f"expected {len(names)} columns, as in the first line, found {len(cells)}"
+        raise InputError.at(path, line, f"{problem}; look for a missing or unescaped separator")
     return make_doc(dict(zip(names, cells, strict=True)), path, line)

@@ -1,8 +1,7 @@
-"""Runs: rankings of many queries, in TREC's six columns or MS MARCO's three, or its candidates
-with their texts.
+"""Reads and writes runs: TREC's six columns, MS MARCO's three, or its candidates with texts.
 
-A run has millions of rows, so rows are read in blocks, a column at a time; only a block with
-something wrong in it is looked at line by line, to say where.
+A run has millions of rows, so they are read in blocks, a column at a time; a file is read line by
+line only to find an error.
 """
 
 import codecs
@@ -18,24 +17,24 @@ from glassrank.errors import InputError
 from glassrank.storage.files import MAX_ROW_BYTES, atomic_write, read_blocks, read_lines
 from glassrank.types import Run
 
-_BLOCK = 1 << 16  # bytes; larger blocks fall out of the processor's cache
-_SHARED = 1 << 18  # documents; the frequent ones come early, and a larger table is slow
+_BLOCK = 1 << 16  # bytes; larger blocks do not fit the cache of the CPU
+_SHARED = 1 << 18  # documents; frequent ones come early, and a larger table is slow
 _SIGN_BIT = -(1 << 31)  # of a 32-bit float, seen as an integer
 _COLUMNS = {6: "(query, Q0, document, rank, score, tag)", 3: "(query, document, rank)"}
 
 
 def read_run(path: str | Path) -> Run:
-    """A run from a file, or from its `.gz`.
+    """Reads a run from a file, or from its `.gz`.
 
-    Lines are `query Q0 document rank score tag` (TREC: the score counts, the rank is ignored) or
-    `query document rank` (MS MARCO: the score is minus the rank). A query's rows keep their order,
-    and need not stand together. MS MARCO's `top1000.dev.tsv` (query, document and both texts,
-    between tabs) says nothing of ranks: its documents rank as they stand there.
+    Lines are `query Q0 document rank score tag` (TREC: the rank is ignored) or `query document
+    rank` (MS MARCO: the score is minus the rank). The rows of a query keep their order, and need
+    not be consecutive. MS MARCO's `top1000.dev.tsv` (query, document and both texts, separated by
+    tabs) has no ranks: the order of its lines is taken.
     """
     if _has_texts(path):
         return _read_candidates(path)
     position: dict[str, int] = {}  # of each query
-    shared: dict[str, str] = {}  # one string for all rows of a document, if met early
+    shared: dict[str, str] = {}  # one string for all rows of a document
     docs: list[str] = []
     owners = [np.empty(0, np.int64)]  # each row's query, by position
     scores = [np.empty(0, np.float64)]
@@ -64,7 +63,7 @@ def read_run(path: str | Path) -> Run:
         docs.extend(map(share, names, names))
         scores.append(values)
     if not docs:
-        raise InputError(f"{path} holds no rows; expected at least one")
+        raise InputError(f"{path} has no rows; expected at least one")
     owner, score = np.concatenate(owners), np.concatenate(scores)
     if (np.diff(owner) < 0).any():
         order = np.argsort(owner, kind="stable")
@@ -87,7 +86,7 @@ def _read_candidates(path: str | Path) -> Run:
             continue
         cells = line.split("\t")
         if len(cells) != 4 or len(cells[0].split()) != 1 or len(cells[1].split()) != 1:
-            expected = "query id, document id and their texts, between tabs"
+            expected = "query id, document id and their texts, separated by tabs"
             raise InputError.at(path, number, f"expected {expected}; correct the line")
         docs.setdefault(cells[0].strip(), []).append(cells[1].strip())
     rows = ((query, mine, -np.arange(1.0, len(mine) + 1)) for query, mine in docs.items())
@@ -95,15 +94,17 @@ def _read_candidates(path: str | Path) -> Run:
     for query_id, mine in docs.items():
         if len(set(mine)) < len(mine):
             twice = next(doc for doc in mine if mine.count(doc) > 1)
-            raise InputError(f"{path} has document {twice!r} twice for query {query_id!r}; once")
+            raise InputError(
+                f"{path} has document {twice!r} twice for query {query_id!r}; remove one"
+            )
     return run
 
 
 def write_run(run: Run, path: str | Path, tag: str = "glassrank") -> None:
-    """TREC's six columns, each query's rows by descending score, rows that tie in their order.
+    """Writes TREC's six columns, by descending score; ties keep their order.
 
-    trec_eval reads scores as 32-bit floats and puts ties in its own order, so a score that would
-    not be below the one before it is lowered by the smallest step there is.
+    trec_eval reads scores as 32-bit floats and orders ties in its own way, so a score that is not
+    below the previous one is lowered to the next smaller float.
     """
     with atomic_write(path) as file:
         for query_id, docs, scores in run.items():
@@ -113,7 +114,7 @@ def write_run(run: Run, path: str | Path, tag: str = "glassrank") -> None:
             lowered = _strictly_decreasing(scores[order])
             if not np.isfinite(lowered).all():
                 raise InputError(
-                    f"the scores of query {query_id!r} are not all numbers that 32 bits can hold; "
+                    f"the scores of query {query_id!r} do not all fit in 32-bit floats; "
                     "scale them before writing the run"
                 )
             file.writelines(
@@ -125,14 +126,14 @@ def write_run(run: Run, path: str | Path, tag: str = "glassrank") -> None:
 
 
 def _cells(block: bytes, width: int) -> list[str]:
-    """The cells of all lines, one after the other; ValueError unless every line has `width`."""
+    """The cells of all lines in one list; a ValueError unless every line has `width` of them."""
     if width not in _COLUMNS:
         raise ValueError
     cells = block.decode("utf-8").split()
     data = np.frombuffer(b"\n" + block, np.uint8)
     blanks = np.flatnonzero(data <= ord(" "))
     line = np.cumsum(data[blanks] == ord("\n"))  # of each blank
-    line = line[np.diff(blanks, append=len(data)) > 1]  # of each cell: a blank with a gap behind it
+    line = line[np.diff(blanks, append=len(data)) > 1]  # of each cell: a blank before a gap
     first, last = line[::width], line[width - 1 :: width]
     if len(line) != len(cells) or len(first) != len(last):
         raise ValueError
@@ -142,7 +143,7 @@ def _cells(block: bytes, width: int) -> list[str]:
 
 
 def _first_problem(path: str | Path, width: int) -> InputError:
-    """The first bad line of a file that has one."""
+    """The error of the first bad line."""
     for number, line in read_lines(path, max_bytes=MAX_ROW_BYTES):
         cells = line.split()
         if not cells:
@@ -153,13 +154,13 @@ def _first_problem(path: str | Path, width: int) -> InputError:
         elif len(cells) != width:
             expected, there = f"{width} columns {_COLUMNS[width]}", str(len(cells))
         elif width == 6 and not _is_finite(cells[4]):
-            expected, there = "a finite number as the score", repr(cells[4])
+            expected, there = "a finite score", repr(cells[4])
         elif width == 3 and not re.fullmatch(r"[+-]?\d{1,18}", cells[2]):
-            expected, there = "a whole number as the rank", repr(cells[2])
+            expected, there = "an integer rank", repr(cells[2])
         else:
             continue
         return InputError.at(path, number, f"expected {expected}, found {there}; correct the line")
-    # What is left: a byte that is blank to us but not to Python, or the other way round.
+    # The rest: a byte that is blank here but not in Python, or the reverse.
     return InputError(f"{path} has control characters or odd blanks; expected spaces and tabs only")
 
 
@@ -174,7 +175,7 @@ def _check_unique(run: Run, path: str | Path) -> None:
     for query_id, docs, _ in run.items():
         if len(set(docs)) == len(docs):
             continue
-        # Line numbers were not kept, so a second look at the file finds them.
+        # Line numbers were not kept: read the file again.
         seen: dict[str, int] = {}
         for number, line in read_lines(path, max_bytes=MAX_ROW_BYTES):
             cells = line.split()
@@ -182,12 +183,9 @@ def _check_unique(run: Run, path: str | Path) -> None:
                 continue
             doc_id = cells[2 if len(cells) == 6 else 1]
             if doc_id in seen:
-                raise InputError.at(
-                    path,
-                    number,
-                    f"expected each document once for query {query_id!r}, found {doc_id!r} again "
-                    f"(first at line {seen[doc_id]}); remove one",
-                )
+                problem = f"expected each document once for query {query_id!r}, found {doc_id!r}"
+                first = f"again (first at line {seen[doc_id]}); remove one"
+                raise InputError.at(path, number, f"{problem} {first}")
             seen[doc_id] = number
 
 
@@ -197,20 +195,20 @@ def _check_ids(names: list[str]) -> None:
     for name in names:
         if len(name.split()) != 1:
             raise InputError(
-                f"{name!r} is empty or has a space, which a TREC run cannot hold; "
+                f"{name!r} is empty or has a space, which a TREC run cannot contain; "
                 "rename the query, the document or the tag"
             )
 
 
 def _strictly_decreasing(scores: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Descending scores as 32-bit floats, each at least one step below the one before.
+    """Descending scores as strictly decreasing 32-bit floats.
 
     >>> _strictly_decreasing(np.array([2.0, 1.0, 1.0, 1.0, 0.5])).astype(str).tolist()
     ['2.0', '1.0', '0.99999994', '0.9999999', '0.5']
     """
-    with np.errstate(over="ignore"):  # too large a score becomes infinite; the caller refuses it
+    with np.errstate(over="ignore"):  # the caller refuses infinite scores
         bits = scores.astype(np.float32).view(np.int32).astype(np.int64)
-    # Numbered so that neighbouring floats are neighbouring integers, below zero as well.
+    # Consecutive floats are consecutive integers, also below zero.
     steps = np.where(bits < 0, _SIGN_BIT - bits, bits)
     rows = np.arange(len(steps))
     steps = np.minimum.accumulate(steps + rows) - rows
@@ -219,14 +217,14 @@ def _strictly_decreasing(scores: NDArray[np.float64]) -> NDArray[np.float32]:
 
 
 def trec_order(doc_ids: Sequence[str], scores: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Rows in trec_eval's order: score descending, then document id descending.
+    """Sorts as trec_eval does: by descending score, then by descending document id.
 
-    trec_eval holds scores in single precision, so scores that differ only beyond it are ties.
+    trec_eval compares scores in single precision.
 
     >>> trec_order(["a", "b", "c"], np.array([2.0, 2.0, 9.0])).tolist()
     [2, 1, 0]
     """
-    with np.errstate(over="ignore"):  # beyond single precision is infinite, still above the rest
+    with np.errstate(over="ignore"):  # too large scores become infinite
         descending = -scores.astype(np.float32)
     order = np.argsort(descending, kind="stable")
     ranked = descending[order]

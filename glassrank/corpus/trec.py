@@ -1,7 +1,7 @@
-"""TREC's markup: documents (`<DOC>`) and topics (`<top>`, or the XML of later tracks).
+"""Reads TREC's markup: documents (`<DOC>`) and topics (`<top>`, or the XML of later tracks).
 
-It looks like SGML but most collections are not well-formed, so we look for the tags we need and
-strip the others, as every TREC reader does.
+It looks like SGML, but most collections are not well-formed. So the readers search for the tags
+they need and strip all others.
 """
 
 import html
@@ -11,18 +11,24 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from glassrank.corpus.records import Read, check_not_empty, check_size, read_text_lines, try_doc
+from glassrank.corpus.records import (
+    DocRecords,
+    check_not_empty,
+    check_size,
+    read_text_lines,
+    try_doc,
+)
 from glassrank.errors import InputError
 from glassrank.storage.files import read_lines
 from glassrank.types import Doc
 
-# All patterns are linear: what could be tried again from each place is found by `find`, or ends at
-# the last `>`, behind which no tag can end.
+# All patterns take linear time: searches that could restart at each character use `find`, or end
+# at the last `>`, since no tag can end after it.
 _DOC_TAG = re.compile(r"(</?DOC(?:\s[^>]*)?>)", re.IGNORECASE)
 _DOCNO = re.compile(r"<(?ai:(DOCNO))(?=>)")
 # Titles in AP, FT, LA and web pages; the Federal Register; the Wall Street Journal; FBIS.
 _TITLE = re.compile(r"<(?ai:(TITLE|HEADLINE|DOCTITLE|HL|TI))\b")
-# Bookkeeping, HTTP headers and programs are no text.
+# Ids, HTTP headers and scripts are not text.
 _NOT_TEXT = re.compile(r"<(?:!--|(?ai:(DOCNO|DOCID|DOCOLDNO|DOCHDR|SCRIPT|STYLE))\b)")
 _TAG = re.compile(r"<[/!?]?[a-zA-Z][^>]*>")
 _LONG_NUMBER = re.compile(r"&#[0-9]{20,}+;?")
@@ -40,12 +46,12 @@ TOPIC_FIELDS = {
 }
 
 
-def read_trec_docs(path: Path, encoding: str = "utf-8") -> Read:
-    """Each `<DOC>…</DOC>` of a file, numbered by the line of its `<DOC>`."""
-    start, parts = 0, list[str]()  # the open <DOC>'s line (0: none is open) and what it holds
+def read_trec_docs(path: Path, encoding: str = "utf-8") -> DocRecords:
+    """Reads each `<DOC>…</DOC>` of a file, with the line of its `<DOC>`."""
+    start, parts = 0, list[str]()  # the line of the open <DOC> (0: none) and its content
     size = 0
     for number, line in read_lines(path, encoding):
-        head, tail = _to_last_bracket(line)
+        head, tail = _split_at_last_bracket(line)
         pieces = _DOC_TAG.split(head)  # text, tag, text, tag, …, text
         pieces[-1] += tail
         for place, piece in enumerate(pieces):
@@ -79,7 +85,7 @@ def _parse_doc(markup: str, path: Path, line: int) -> Doc:
 
 
 def extract_title_and_text(markup: str) -> tuple[str, str]:
-    """Of a TREC document or an HTML page.
+    """The title and text of a TREC document or an HTML page.
 
     >>> extract_title_and_text("<title>Owls</title><script>x()</script><p>They <b>hoot</b>")
     ('Owls', 'They hoot')
@@ -87,13 +93,13 @@ def extract_title_and_text(markup: str) -> tuple[str, str]:
     titled = next(_elements(markup, _TITLE), None)
     title = ""
     if titled:
-        title = " ".join(_plain(titled.content(markup)).split())
+        title = " ".join(_strip_markup(titled.content(markup)).split())
         markup = markup[: titled.start] + markup[titled.stop :]
-    return title, _plain(markup)
+    return title, _strip_markup(markup)
 
 
 class _Element(NamedTuple):
-    """`<NAME …>content</NAME>`, by places in the markup."""
+    """The positions of `<NAME …>content</NAME>` in the markup."""
 
     start: int
     inside: int
@@ -101,13 +107,13 @@ class _Element(NamedTuple):
     stop: int
 
     def content(self, markup: str) -> str:
-        """What stands between its tags."""
+        """The text between its tags."""
         return markup[self.inside : self.end]
 
 
 def _elements(markup: str, begins: re.Pattern[str]) -> Iterator[_Element]:
-    """Elements that begin as the pattern says (its group is the name, none for a comment), one
-    behind the other. Any tag may have been left open: what is closed nowhere is looked for once."""
+    """Elements whose start matches the pattern (its group is the name, none for a comment), in
+    order. Tags may be unclosed: the end of such a tag is searched for only once."""
     bracket, stop = -1, 0
     unclosed: set[str] = set()
     for begin in begins.finditer(markup):
@@ -134,28 +140,28 @@ def _closing(kind: str) -> re.Pattern[str]:
     return re.compile(kind if kind == "-->" else f"(?ai:</{kind}>)")
 
 
-def _to_last_bracket(text: str) -> tuple[str, str]:
-    """What can hold tags, and what cannot: behind the last `>` none ends."""
+def _split_at_last_bracket(text: str) -> tuple[str, str]:
+    """Splits after the last `>`: the second part cannot contain tags."""
     last = text.rfind(">") + 1
     return text[:last], text[last:]
 
 
-def _plain(markup: str) -> str:
+def _strip_markup(markup: str) -> str:
     """
-    >>> _plain("<P>\\nFish &amp; <B>chips</B>\\n</P>\\n<P>\\nif x < 3\\n</P>")
+    >>> _strip_markup("<P>\\nFish &amp; <B>chips</B>\\n</P>\\n<P>\\nif x < 3\\n</P>")
     'Fish & chips\\nif x < 3'
     """
     kept, stop = [], 0
     for element in _elements(markup, _NOT_TEXT):
         kept.append(markup[stop : element.start])
         stop = element.stop
-    head, tail = _to_last_bracket(" ".join([*kept, markup[stop:]]))
-    text = _unescaped(_TAG.sub(" ", head) + tail)
+    head, tail = _split_at_last_bracket(" ".join([*kept, markup[stop:]]))
+    text = _unescape(_TAG.sub(" ", head) + tail)
     return "\n".join(" ".join(line.split()) for line in text.split("\n") if line.strip())
 
 
-def _unescaped(text: str) -> str:
-    """Python refuses to read a number of thousands of digits; no character has twenty."""
+def _unescape(text: str) -> str:
+    """Unescapes HTML. Python refuses numbers of thousands of digits; no character has twenty."""
     return html.unescape(_LONG_NUMBER.sub("\N{REPLACEMENT CHARACTER}", text))
 
 
@@ -163,10 +169,10 @@ def read_topics(path: Path, field: str, encoding: str = "utf-8") -> Iterator[tup
     """(line, query id, text) of each topic; `field` is a key of `TOPIC_FIELDS`."""
     wanted = re.compile(rf"<(?:{TOPIC_FIELDS[field]})>", re.IGNORECASE)
     text = read_text_lines(path, encoding)
-    openings = [match.start() for match in _TOPIC.finditer(_to_last_bracket(text)[0])]
+    openings = [match.start() for match in _TOPIC.finditer(_split_at_last_bracket(text)[0])]
     if not openings:
         raise InputError(
-            f"{path} begins as TREC topics do and holds no <top>; "
+            f"{path} starts like TREC topics but has no <top>; "
             "expected topics, or name the file's format"
         )
     line, counted = 1, 0
@@ -182,19 +188,16 @@ def read_topics(path: Path, field: str, encoding: str = "utf-8") -> Iterator[tup
         query_id = number[1] or number[2]
         value = wanted.search(topic)
         if not value:
-            raise InputError.at(
-                path,
-                line,
-                f"expected <{field}> in topic {query_id}, found none; choose another field",
-            )
-        # Up to the next tag, or to the end, as the early topics close no field.
+            problem = f"expected <{field}> in topic {query_id}, found none; choose another field"
+            raise InputError.at(path, line, problem)
+        # Up to the next tag or the end: early topics do not close fields.
         behind = _FIELD_END.search(topic, value.end(), topic.rfind(">") + 1)
         stop = behind.start() if behind else len(topic)
-        yield line, query_id, _without_label(_unescaped(topic[value.end() : stop]))
+        yield line, query_id, _strip_label(_unescape(topic[value.end() : stop]))
 
 
-def _without_label(text: str) -> str:
-    """The early topics repeat the field's name: `<desc> Description:`."""
+def _strip_label(text: str) -> str:
+    """Early topics repeat the name of the field: `<desc> Description:`."""
     return re.sub(r"^\s*(Topic|Description|Narrative):", "", " ".join(text.split())).strip()
 
 

@@ -231,7 +231,7 @@ class SubwordReader(WordPieceEncoder):
             for piece, (start, stop) in zip(inside, places, strict=False)
         )
         words = (Word(FIRST, None, None, True), *shown, Word(LAST, None, None, True))
-        return Subwords(words, ids, encoded.cut_words, encoded.cut_pieces)
+        return Subwords(words, ids, encoded.cut_words, encoded.cut_subwords)
 
     def _find_spans(self, text: str, most_words: int | None) -> list[Span | None]:
         """Of all subwords. With `most_words`, subwords are made of words that are joined by spaces:

@@ -104,7 +104,12 @@ class _PostingsWriter:
 
     def append(self, rows: UnpackedPostings) -> None:
         """Packs and writes more rows."""
-        words_of_rows, words = pack_postings(*map(as_readonly, rows), self._block)
+        offsets, ids, tfs = (
+            as_readonly(rows.offsets),
+            as_readonly(rows.ids),
+            as_readonly(rows.tfs),
+        )
+        words_of_rows, words = pack_postings(offsets, ids, tfs, self._block)
         self._sizes.append(np.diff(rows.offsets))
         self._words_of_rows.append(words_of_rows)
         self._words.append(words)

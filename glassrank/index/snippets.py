@@ -97,7 +97,7 @@ class SnippetMaker:
     def _matches(self, lowered: str, analyzer: WordAnalyzer) -> list[Match]:
         """The matches in their order. Only parts in which a match can start are split into words: a
         long text has few of them."""
-        if not analyzer.stems_keep_beginnings:
+        if not analyzer.stems_are_prefixes:
             return self._matches_inside(lowered, analyzer)
         places: dict[int, list[Match]] = {}
         for prefix in self._prefixes:

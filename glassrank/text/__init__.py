@@ -1,4 +1,4 @@
-"""Texts to words, terms and ids."""
+"""Text analysis for the first stage, and tokenizers for models."""
 
 from glassrank.text.encoder import Batch, Vocabulary, pad
 from glassrank.text.english import EnglishAnalyzer

@@ -1,7 +1,7 @@
-"""Texts to terms: what the analyzers of all languages share.
+"""Text analysis: what the analyzers of all languages share.
 
-An analyzer cuts a text into words and makes a term of each, or nothing of a stop word. An index
-keeps the name of its analyzer, and its queries go through the same.
+An analyzer splits a text into words and makes a term of each, or none of a stop word. An index
+stores the name of its analyzer, and analyzes its queries in the same way.
 """
 
 from abc import ABC, abstractmethod
@@ -10,21 +10,21 @@ from collections.abc import Iterable, Iterator
 from glassrank.text.word_breaks import split_unicode_words, word_spans
 
 _CACHE_LIMIT = 100_000
-_LONGEST_CACHED = 32
-"""Together about 25 megabytes, whatever strangers search for."""
+_MAX_CACHED_CHARS = 32
+"""Together about 25 MB, whatever the queries are."""
 
 
 class Analyzer(ABC):
-    """What an index needs of one."""
+    """The analyzer of an index."""
 
     language: str
-    """Its code, or `auto` where every document has its own."""
+    """A language code, or `auto` if documents differ."""
     name: str
-    """Kept in the index. Another name means other terms."""
+    """Stored in the index. Another name means other terms."""
 
     @property
     def languages(self) -> tuple[str, ...]:
-        """Of the documents that an index holds."""
+        """The languages of the documents of an index."""
         return (self.language,)
 
     @abstractmethod
@@ -33,18 +33,18 @@ class Analyzer(ABC):
 
     @abstractmethod
     def for_text(self, text: str) -> "WordAnalyzer":
-        """The analyzer of a document with this text."""
+        """The analyzer for a document with this text."""
 
     def with_languages(self, languages: Iterable[str]) -> "Analyzer":
-        """The analyzer of an index that also holds documents in these languages."""
+        """The analyzer of an index that also has documents in these languages."""
         return self
 
 
 class WordAnalyzer(Analyzer):
-    """Of one language. Remembers the terms of the words it has seen: stemming is the slow part."""
+    """An analyzer of one language. It caches the terms of words, since stemming is slow."""
 
-    stems_keep_beginnings = False
-    """Whether a term differs from its words in their last characters alone."""
+    stems_are_prefixes = False
+    """Whether a term differs from its words only in their last characters."""
 
     def __init__(self) -> None:
         self._terms: dict[str, str] = {}
@@ -54,7 +54,7 @@ class WordAnalyzer(Analyzer):
         return [term for word in self.words(text) if (term := self.term(word))]
 
     def for_text(self, text: str) -> "WordAnalyzer":
-        """This one, whatever the text."""
+        """This analyzer, for any text."""
         return self
 
     def words(self, text: str) -> list[str]:
@@ -62,11 +62,11 @@ class WordAnalyzer(Analyzer):
         return split_unicode_words(self.lower_case(text))
 
     def spans(self, lowered: str) -> Iterator[tuple[int, int]]:
-        """Where the words of a lower-cased text begin and end."""
+        """(start, stop) of the words of a lower-cased text."""
         return word_spans(lowered)
 
     def lower_case(self, text: str) -> str:
-        """One character for each, so that positions stay."""
+        """Lower-cases each character, so that positions stay."""
         return lower_case(text)
 
     def term(self, word: str) -> str:
@@ -74,7 +74,7 @@ class WordAnalyzer(Analyzer):
         term = self._terms.get(word)
         if term is None:
             term = self._make_term(word)
-            if len(word) <= _LONGEST_CACHED:
+            if len(word) <= _MAX_CACHED_CHARS:
                 if len(self._terms) >= _CACHE_LIMIT:
                     self._terms.clear()
                 self._terms[word] = term
@@ -82,13 +82,13 @@ class WordAnalyzer(Analyzer):
 
     @abstractmethod
     def _make_term(self, word: str) -> str:
-        """As `term`, of a word that was not seen before."""
+        """As `term`, without the cache."""
 
 
 def lower_case(text: str) -> str:
-    """Character by character, as Lucene does it, so that positions stay.
+    """Lower-cases each character, as Lucene does, so that positions stay.
 
-    Python alone would make two characters of İ, and another sigma at the end of a word.
+    `str.lower` would make two characters of İ, and another sigma at the end of a word.
     """
     if not text.isascii():
         text = text.replace("\u0130", "i").replace("\u03a3", "\u03c3")

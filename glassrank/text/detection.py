@@ -1,4 +1,4 @@
-"""Which language a text is in."""
+"""Detects the language of texts."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -10,27 +10,26 @@ import regex
 from glassrank.errors import InputError
 from glassrank.text.english import FUNCTION_WORDS
 
-_READ = 400
-"""Characters of a text that are looked at."""
-_FEWEST = 3
-"""Function words of another language by which texts are taken to be in it."""
+_SAMPLE_CHARS = 400
+_MIN_FUNCTION_WORDS = 3
+"""Of another language, for texts to be in it."""
 _ENGLISH_SHARE = 0.15
-"""Of the words of English texts at least so many are function words; of others' hardly any are."""
+"""English texts have at least this share of English function words; others have hardly any."""
 _LETTER = regex.compile(r"\p{L}")
 _LATIN_LETTER = regex.compile(r"\p{Latin}")
 
 
 @cache
 def stop_words() -> dict[str, frozenset[str]]:
-    """Of each language that has a list."""
+    """The stop words of each language that has a list."""
     text = files("glassrank.text").joinpath("stop_words.txt").read_text("utf-8")
     lines = (line.split() for line in text.splitlines() if not line.startswith("#"))
     return {language: frozenset(words) for language, *words in lines}
 
 
 def detect_language(text: str, languages: tuple[str, ...]) -> str:
-    """The likeliest of these languages; English where there are no letters."""
-    sample = text[:_READ]
+    """The most likely of these languages; English if there are no letters."""
+    sample = text[:_SAMPLE_CHARS]
     if not _LETTER.search(sample):
         return "en"
     return str(_identifier(languages).classify(sample)[0])
@@ -42,8 +41,9 @@ def _identifier(languages: tuple[str, ...]) -> Any:
         from py3langid.langid import MODEL_FILE, LanguageIdentifier
     except ImportError:
         raise InputError(
-            "to tell languages apart takes py3langid: pip install 'glassrank[languages]'; or name "
-            "the language of the documents"
+            "language detection needs py3langid: pip install 'glassrank[languages]'; or name the "
+            "language of the documents",
+            code="missing_package",
         ) from None
     identifier = LanguageIdentifier.from_model_file(MODEL_FILE)
     identifier.set_languages(languages)
@@ -51,26 +51,26 @@ def _identifier(languages: tuple[str, ...]) -> Any:
 
 
 def looks_foreign(texts: Sequence[str]) -> bool:
-    """Whether texts, taken together, are clearly in another language than English: most letters
-    are of another script, or another language has at least twice as many function words in them.
+    """Whether texts are clearly not English: most letters are of another script, or another
+    language has at least twice as many function words in them.
 
-    It takes no model: lists of names, codes or numbers are not foreign.
+    It needs no model; lists of names, codes or numbers are not foreign.
 
     >>> looks_foreign(["Der Preis der alten Häuser ist hoch, und sie sind nicht zu verkaufen."])
     True
     >>> looks_foreign(["Prices of old houses are high.", "list.sort(*, key=None)"])
     False
     """
-    sample = " ".join(text[:_READ] for text in texts)
+    sample = " ".join(text[:_SAMPLE_CHARS] for text in texts)
     letters = _LETTER.findall(sample)
     if 2 * len(_LATIN_LETTER.findall(sample)) < len(letters):
         return True
     words = regex.findall(r"\p{L}{2,}", sample.lower())
     english = sum(word in FUNCTION_WORDS for word in words)
-    if english > _ENGLISH_SHARE * len(words):  # most calls end here, in microseconds
+    if english > _ENGLISH_SHARE * len(words):  # most calls end here
         return False
     most = max(sum(word in known for word in words) for known in _foreign_words())
-    return most >= max(_FEWEST, 2 * english)
+    return most >= max(_MIN_FUNCTION_WORDS, 2 * english)
 
 
 @cache

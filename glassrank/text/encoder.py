@@ -1,15 +1,14 @@
-"""From texts to the ids that a model reads, whatever its units are: words of a vocabulary, or
-WordPiece's pieces of words, which a BERT has vectors for. What a model does not read is counted,
-never dropped in silence.
+"""Encodes texts as the token ids that a model reads: words, or WordPiece subwords for a BERT.
 
-A vocabulary has the words that a collection uses often enough. Id 0 is padding and id 1 stands for
-every other word. With buckets, such a word has one of several further ids by its hash: two rare
-words then seldom pass for one another, and a rare word of the query still finds itself in a
-document. Where vectors are made of n-grams, no word is missing at all.
+What is truncated is counted, never dropped silently.
 
-Nothing is stemmed, and punctuation and function words are words too, unless a model was trained
-without them. A text of pieces becomes [CLS] pieces [SEP]. One that says "[SEP]" itself has four
-pieces there, as for any other characters: only this file puts special pieces in.
+A vocabulary has the frequent words of a collection. Id 0 is padding and id 1 stands for every other
+word. With buckets, an unknown word gets one of several further ids by its hash, so that a rare word
+of the query still matches itself in a document. With n-gram vectors, no word is unknown.
+
+Words are not stemmed. Punctuation and function words are tokens too, unless a model was trained
+without them. Subwords become [CLS] subwords [SEP]. A text that contains "[SEP]" does not become a
+special token: only this module adds those.
 """
 
 import threading
@@ -28,7 +27,7 @@ from glassrank.text.word_splitting import split_words
 PADDING = 0
 UNKNOWN = 1
 _SPECIAL_WORDS = ("<pad>", "<unk>")
-_MOST_UNSEEN = 1 << 19
+_MAX_UNSEEN = 1 << 19
 _GROWS = threading.Lock()
 
 
@@ -47,7 +46,7 @@ class Vocabulary:
         if len(self._ids) < len(self.words):
             twice = next(word for word, n in Counter(self.words).items() if n > 1)
             raise InputError(f"the word {twice!r} appears twice in the vocabulary; remove one")
-        # Not words of any text: a text that says "<unk>" has the unknown word all the same.
+        # A text that contains "<unk>" has an unknown word, not the special one.
         del self._ids[_SPECIAL_WORDS[0]], self._ids[_SPECIAL_WORDS[1]]
 
     @classmethod
@@ -55,11 +54,11 @@ class Vocabulary:
         cls,
         texts: Iterable[Iterable[str]],
         min_count: int = 5,
-        most: int | None = None,
+        max_words: int | None = None,
         buckets: int = 0,
     ) -> "Vocabulary":
-        """From texts split into words: those that occur `min_count` times, frequent ones first, and
-        no more than `most` of them.
+        """Takes words that occur at least `min_count` times in split texts, frequent ones first, up
+        to `max_words`.
 
         >>> Vocabulary.build([["a", "b"], ["b", "c", "c"]], min_count=2).words
         ('<pad>', '<unk>', 'b', 'c')
@@ -70,7 +69,7 @@ class Vocabulary:
         for special in _SPECIAL_WORDS:
             counts.pop(special, None)
         kept = [word for word, count in counts.items() if count >= min_count]
-        return cls(sorted(kept, key=lambda word: (-counts[word], word))[:most], buckets)
+        return cls(sorted(kept, key=lambda word: (-counts[word], word))[:max_words], buckets)
 
     def ids(self, words: Iterable[str]) -> NDArray[np.int32]:
         """Of words: (L,)."""
@@ -80,13 +79,13 @@ class Vocabulary:
         return np.fromiter((get(word) or self._bucket(word) for word in words), np.int32)
 
     def _bucket(self, word: str) -> int:
-        """Behind the words; the same on every machine, as Python's own hash is not."""
+        """An id after those of words; unlike `hash`, it is the same on every machine."""
         number = zlib.crc32(word.encode("utf-8", "surrogatepass")) % self.buckets
         return len(self.words) + number
 
     @property
     def rows(self) -> int:
-        """How many ids there are: words, then buckets."""
+        """The number of ids: words, then buckets."""
         return len(self.words) + self.buckets
 
     def __len__(self) -> int:
@@ -100,26 +99,26 @@ class Vocabulary:
 
 
 class GrowingTable(Protocol):
-    """Vectors that are made of n-grams, for words that training has not seen too."""
+    """N-gram vectors, also for words that were not seen in training."""
 
     ids_of_unseen: dict[str, int]
 
     def extend(self, words: Sequence[str]) -> range:
-        """Ids, after those there are, for words that the vocabulary lacks."""
+        """New ids for words that are not in the vocabulary."""
 
 
 class SubwordVocabulary(Vocabulary):
-    """A vocabulary that no word is missing from: one that was not there in training gets an id of
-    its own when it is first read, and its n-grams' vector in each of the tables.
+    """A vocabulary of all words: a new word gets an id when it is first read, and the vector of its
+    n-grams in each of the tables.
 
-    Ids last as long as the model is loaded, and there are half a million of them: a service would
-    otherwise grow with what strangers ask. Words beyond share the unknown word's vector.
+    New ids last as long as the model is loaded. They are limited to half a million, so that the
+    memory of a service is bounded; further words share the vector of the unknown word.
     """
 
     def __init__(self, words: Iterable[str], tables: Sequence[GrowingTable]) -> None:
         super().__init__(words)
         self._tables = tables
-        self._unseen = tables[0].ids_of_unseen  # of the model, which several readers share
+        self._unseen = tables[0].ids_of_unseen  # shared by all readers of the model
 
     def ids(self, words: Iterable[str]) -> NDArray[np.int32]:
         """Of words: (L,)."""
@@ -128,7 +127,7 @@ class SubwordVocabulary(Vocabulary):
         if any(word not in known and word not in unseen for word in words):
             with _GROWS:
                 new = [w for w in dict.fromkeys(words) if w not in known and w not in unseen]
-                new = new[: max(0, _MOST_UNSEEN - len(unseen))]
+                new = new[: max(0, _MAX_UNSEEN - len(unseen))]
                 for numbers in [table.extend(new) for table in self._tables][:1]:
                     unseen.update(zip(new, numbers, strict=True))
         return np.fromiter(
@@ -140,21 +139,21 @@ class SubwordVocabulary(Vocabulary):
 
 
 class TextIds(NamedTuple):
-    """One text as ids, and how much of it they leave out."""
+    """The token ids of a text, and how much of it was truncated."""
 
     ids: NDArray[np.int32]  # (L,)
     cut_words: int = 0
-    cut_pieces: int = 0
-    """Of the words that were kept."""
+    cut_subwords: int = 0
+    """Subwords of the words that were kept."""
 
     @property
     def cut(self) -> int:
-        """Words and pieces together."""
-        return self.cut_words + self.cut_pieces
+        """Words and subwords together."""
+        return self.cut_words + self.cut_subwords
 
 
 class TextEncoder(Protocol):
-    """At most `longest` ids for each text, of at most `most_words` words where that is given."""
+    """Encodes each text as at most `longest` ids, optionally of its first `most_words` words."""
 
     def encode(
         self, texts: Sequence[str], longest: int, most_words: int | None = None
@@ -163,11 +162,11 @@ class TextEncoder(Protocol):
 
 
 MAX_TEXT_CHARS = 1 << 20
-"""Characters. A model reads a few hundred words: of a longer text no more than this is split."""
+"""A model reads a few hundred tokens: no more than this of a longer text is split into words."""
 
 
 def limit_text(text: str) -> tuple[str, int]:
-    """What of a text is split into words, and about how many words stand behind that.
+    """The part of a text that is split into words, and the approximate number of words after it.
 
     >>> limit_text("The cat sat.")
     ('The cat sat.', 0)
@@ -178,10 +177,10 @@ def limit_text(text: str) -> tuple[str, int]:
 
 
 class WordEncoder:
-    """One id for each word.
+    """Encodes each word as one id.
 
     >>> WordEncoder(Vocabulary(["cat"])).encode(["The cat sat."], longest=3)
-    [TextIds(ids=array([1, 2, 1], dtype=int32), cut_words=1, cut_pieces=0)]
+    [TextIds(ids=array([1, 2, 1], dtype=int32), cut_words=1, cut_subwords=0)]
     """
 
     def __init__(self, vocabulary: Vocabulary, *, remove_stop_words: bool = False) -> None:
@@ -205,9 +204,9 @@ class WordEncoder:
 
 
 class Batch(NamedTuple):
-    """Ids, padded at the end, and a mask that is true where a word stands.
+    """Ids, padded at the end, and a mask that is true for tokens.
 
-    `cut` says how many words of each sequence did not fit: nothing is dropped in silence.
+    `cut` counts the truncated tokens of each sequence.
     """
 
     ids: NDArray[np.int32]  # (B, L)
@@ -218,7 +217,7 @@ class Batch(NamedTuple):
 def pad(
     sequences: Sequence[NDArray[np.int32]], max_length: int | None = None, min_length: int = 0
 ) -> Batch:
-    """Pads to the longest sequence, at least `min_length`; cuts what passes `max_length`.
+    """Pads to the longest sequence, at least `min_length`, and truncates to `max_length`.
 
     >>> pad([np.array([5, 6, 7]), np.array([8])], max_length=2)
     Batch(ids=array([[5, 6],
@@ -237,15 +236,15 @@ def pad(
     return Batch(ids, mask, lengths - kept)
 
 
-_SPECIAL_PIECES = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
+_SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
 
 
 class WordPieceEncoder:
-    """`vocabulary` has the pieces by id, as a BERT's `vocab.txt` does."""
+    """Encodes texts as WordPiece subwords. `vocabulary` has them by id, as BERT's `vocab.txt`."""
 
     def __init__(self, vocabulary: Sequence[str], lowercase: bool = True) -> None:
-        numbers = {piece: number for number, piece in enumerate(vocabulary)}
-        missing = [piece for piece in _SPECIAL_PIECES if piece not in numbers]
+        numbers = {token: number for number, token in enumerate(vocabulary)}
+        missing = [token for token in _SPECIAL_TOKENS if token not in numbers]
         if missing or numbers["[PAD]"] != PADDING:
             raise InputError(
                 "expected the vocabulary of a BERT, with [PAD] first and [UNK], [CLS] and [SEP] "
@@ -258,13 +257,13 @@ class WordPieceEncoder:
     def encode(
         self, texts: Sequence[str], longest: int, most_words: int | None = None
     ) -> list[TextIds]:
-        """`longest` counts [CLS] and [SEP]. With `most_words`, a text is first split into words
-        and cut there, as the TK paper gives BERT its texts; without, pieces alone are counted."""
+        """`longest` includes [CLS] and [SEP]. With `most_words`, a text is first truncated to its
+        first words, as in the TK paper."""
         if longest < 2:
             raise InputError(f"a text needs room for [CLS] and [SEP], found a length of {longest}")
         read = [limit_text(text) for text in texts]
         cut_words = [behind for _, behind in read]
-        kept = [_sound(text) for text, _ in read]
+        kept = [replace_surrogates(text) for text, _ in read]
         if most_words is not None:
             split = [split_words(text) for text, _ in read]
             cut_words = [
@@ -276,26 +275,26 @@ class WordPieceEncoder:
         room = longest - 2
         return [
             TextIds(
-                np.array([self._first, *pieces.ids[:room], self._last], np.int32),
+                np.array([self._first, *subwords.ids[:room], self._last], np.int32),
                 cut,
-                max(0, len(pieces.ids) - room),
+                max(0, len(subwords.ids) - room),
             )
-            for pieces, cut in zip(encoded, cut_words, strict=True)
+            for subwords, cut in zip(encoded, cut_words, strict=True)
         ]
 
 
-def _sound(text: str) -> str:
-    """Half a surrogate pair, as broken JSON may hold, cannot be handed on."""
+def replace_surrogates(text: str) -> str:
+    """Replaces half surrogate pairs, as in broken JSON: they have no UTF-8 form."""
     return text.encode("utf-8", "replace").decode()
 
 
 def _tokenizer(numbers: dict[str, int], lowercase: bool) -> Any:
-    """Without special tokens of its own: it would find them in texts."""
+    """A tokenizer without special tokens, which it would find in texts."""
     try:
         from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
     except ImportError:
         raise InputError(
-            "a BERT's pieces need the package tokenizers; pip install tokenizers"
+            "WordPiece needs the package tokenizers; pip install tokenizers", code="missing_package"
         ) from None
     tokenizer = Tokenizer(models.WordPiece(numbers, unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lowercase)

@@ -1,12 +1,12 @@
-"""English words: the first stage's view of a text, which is Lucene's English analysis, and which
-words say little by themselves.
+"""Lucene's English analysis for the first stage, and English function words.
 
-Words are by Unicode's rules, possessive 's removed, lower-cased, stop words removed, Porter stems.
+Words follow Unicode's rules; possessive 's and stop words are removed; words are lower-cased and
+stemmed.
 
-The Porter stemmer is in the form its author distributes and Lucene uses: M. F. Porter, "An
-algorithm for suffix stripping", 1980, with the author's two later changes to step 2 (`bli` for
-`abli`, and `logi`) and words of one or two letters left alone. Snowball's `porter` keeps to the
-article, so it gives other stems for *possibly*, *technology* and *us*.
+The stemmer is M. F. Porter, "An algorithm for suffix stripping", 1980, in the form that its author
+distributes and Lucene uses: with two later changes to step 2 (`bli` for `abli`, and `logi`), and
+words of one or two letters unchanged. Snowball's `porter` follows the article, so it gives other
+stems for *possibly*, *technology* and *us*.
 """
 
 from collections.abc import Iterable
@@ -95,7 +95,7 @@ def _final_e_and_l(word: str) -> str:
 
 
 def _shape(word: str) -> str:
-    """`c` and `v` for each letter; y is a vowel after a consonant, which it is itself otherwise."""
+    """`c` or `v` for each letter; y is a vowel after a consonant, else a consonant."""
     shape = ""
     for letter in word:
         vowel = letter in "aeiou" or (letter == "y" and shape.endswith("c"))
@@ -104,7 +104,7 @@ def _shape(word: str) -> str:
 
 
 def _measure(word: str) -> int:
-    """How often a consonant follows a vowel: m in the article's [C](VC)^m[V]."""
+    """The number of consonants after a vowel: m in the article's [C](VC)^m[V]."""
     return _shape(word).count("vc")
 
 
@@ -132,14 +132,14 @@ class EnglishAnalyzer(WordAnalyzer):
 
     language = "en"
     name = "lucene-english-1"
-    stems_keep_beginnings = True
+    stems_are_prefixes = True
 
     def _make_term(self, word: str) -> str:
         bare = word[:-2] if word.endswith(_POSSESSIVE) else word
         return "" if bare in STOP_WORDS else stem(bare)
 
 
-# People do not ask what these added, so they are told together and not coloured.
+# Explanations show these together and do not color them.
 FUNCTION_WORDS = STOP_WORDS | frozenset(
     "about after all also am any been before being between both can could did do does doing done "
     "during each few from further get had has have having he her here hers him his how i its just "
@@ -148,9 +148,9 @@ FUNCTION_WORDS = STOP_WORDS | frozenset(
     "upon us very via want we were what when where whether which while who whom whose why would "
     "you your yours ll re ve".split()
 )
-"""Lucene's stop words among them, which the first stage does not even look for."""
+"""They include Lucene's stop words, which the first stage ignores."""
 MARKERS = ("[CLS]", "[SEP]")
-"""Where a text begins and ends for an encoder; their vectors are made of the whole text."""
+"""Special tokens at the start and end of a text; their embeddings represent the whole text."""
 
 
 def is_function_word(word: str) -> bool:
@@ -170,7 +170,7 @@ def remove_function_words(words: Iterable[str]) -> list[str]:
 
 
 def fold_function_words(words: list[str]) -> list[bool]:
-    """Which of a query's words are told together: none, if there would be nothing else to tell.
+    """Which words of a query are shown together as function words; none if all of them are.
 
     >>> fold_function_words(["read", "a", "file", "?"]), fold_function_words(["to", "be"])
     ([False, True, False, True], [False, False])

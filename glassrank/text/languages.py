@@ -1,16 +1,16 @@
-"""The analyzers of other languages than English, by the rules of Lucene's analyzers.
+"""Analyzers of languages other than English, as Lucene's.
 
-| languages | what Lucene's analyzer does, and so do we |
+| languages | rules |
 |---|---|
 | all | words by UAX #29, lower case, Lucene's stop words, a stemmer |
 | ca, fr, ga, it | elision: *l'avion* is *avion* (`ElisionFilter`) |
 | de | ä, ae → a, ö, oe → o, ü, ue → u, ß → ss (`GermanNormalizationFilter`) |
 | es, fr, it, pt | stems without accents, as the light stemmers leave them |
 | el | no accents, one sigma (`GreekLowerCaseFilter`) |
-| tr | I without a dot keeps it off; nothing from an apostrophe on (`ApostropheFilter`) |
+| tr | dotless I stays dotless; words end at an apostrophe (`ApostropheFilter`) |
 | cjk | bigrams of Han, Hiragana, Katakana and Hangul, widths folded (`CJKAnalyzer`) |
 
-Stemmers are Snowball's. docs/decisions/0031-languages.md says where Lucene has another, and why.
+Stemmers are Snowball's; docs/decisions/0031-languages.md says where Lucene uses another.
 """
 
 import difflib
@@ -46,7 +46,7 @@ _ALIASES = {
     "english": "en",
 }
 _DETECTED = ("en", "zh", "ja", "ko", *(code for code in SNOWBALL if code != "yi"))
-"""What the detector tells apart."""
+"""The languages that are detected."""
 
 _APOSTROPHES = "'\u2019"
 _ELISIONS = {
@@ -80,12 +80,12 @@ class SnowballAnalyzer(WordAnalyzer):
         self.language = language
         self.name = f"lucene-{language}-1-snowball-{_snowball_version()}"
         self._stemmer = Stemmer.Stemmer(SNOWBALL[language], 0)
-        self._stemming = threading.Lock()  # a stemmer works in a buffer of its own
+        self._lock = threading.Lock()  # a stemmer uses a buffer of its own
         self._stop_words = stop_words().get(language, frozenset())
         self._elisions = frozenset(_ELISIONS.get(language, "").split())
 
     def lower_case(self, text: str) -> str:
-        """As Lucene's filters for Turkish and Greek do it, or as for all others."""
+        """Follows Lucene's filters for Turkish and Greek."""
         if self.language == "tr":
             text = text.replace("I", "\u0131")  # without a dot
         text = lower_case(text)
@@ -103,7 +103,7 @@ class SnowballAnalyzer(WordAnalyzer):
             return ""
         if self.language == "de":
             word = _GERMAN_E.sub("", word).translate(_GERMAN)
-        with self._stemming:
+        with self._lock:
             stem: str = self._stemmer.stemWord(word)
         return (
             stem.translate(_WITHOUT_ACCENTS) if self.language in ("es", "fr", "it", "pt") else stem
@@ -118,8 +118,8 @@ _ODD_WIDTHS = regex.compile(r"[\uFF01-\uFF5E\uFF65-\uFF9F]+")
 
 
 class CJKAnalyzer(WordAnalyzer):
-    """Chinese, Japanese and Korean: two characters at a time, and one that stands alone. Words of
-    other scripts are terms as they are, but for stop words.
+    """Chinese, Japanese and Korean: bigrams of characters, or a single character. Words of other
+    scripts are terms without stemming, except stop words.
 
     >>> CJKAnalyzer()("東京の家, カメラ and 水")
     ['東京', '京の', 'の家', 'カメ', 'メラ', '水']
@@ -133,12 +133,12 @@ class CJKAnalyzer(WordAnalyzer):
         self._stop_words = stop_words()["cjk"]
 
     def words(self, text: str) -> list[str]:
-        """Bigrams are words here."""
+        """Bigrams, and words of other scripts."""
         lowered = self.lower_case(text)
         return [lowered[start:stop] for start, stop in self.spans(lowered)]
 
     def spans(self, lowered: str) -> Iterator[tuple[int, int]]:
-        """Of bigrams, which overlap, and of words between them."""
+        """(start, stop) of bigrams, which overlap, and of words between them."""
         run_start = run_stop = -1
         for start, stop in word_spans(lowered):
             is_cjk = _CJK.fullmatch(lowered, start, stop) is not None
@@ -167,8 +167,8 @@ def _bigrams(text: str, start: int, stop: int) -> Iterator[tuple[int, int]]:
 
 
 class MixedAnalyzer(Analyzer):
-    """Every document in its own language; a query in each that the index holds, since two or three
-    words do not tell their language. A word that has one term in all of them counts once.
+    """Analyzes a document in its detected language, and a query in all languages of the index,
+    since a few words do not show their language. A term that several languages give counts once.
 
     >>> mixed = MixedAnalyzer().with_languages(["de", "en"])
     >>> mixed("Haus Preise")
@@ -183,7 +183,7 @@ class MixedAnalyzer(Analyzer):
 
     @property
     def languages(self) -> tuple[str, ...]:
-        """Of the documents that the index holds, by name."""
+        """The languages of the documents, by code."""
         return self._languages
 
     def __call__(self, text: str) -> list[str]:
@@ -194,17 +194,17 @@ class MixedAnalyzer(Analyzer):
         return list(counts.elements())
 
     def for_text(self, text: str) -> WordAnalyzer:
-        """That of the language which is detected."""
+        """The analyzer of the detected language."""
         return _word_analyzer(_code(detect_language(text, _DETECTED)))
 
     def with_languages(self, languages: Iterable[str]) -> "MixedAnalyzer":
-        """The same with these languages."""
+        """The same analyzer with further languages."""
         return MixedAnalyzer({*self.languages, *languages})
 
 
 def get_analyzer(language: str) -> Analyzer:
-    """The analyzer of a language, by its code (`de`) or its name (`german`); `auto` gives every
-    document its own.
+    """The analyzer of a language, by its code (`de`) or name (`german`); `auto` detects the
+    language of each document.
 
     >>> get_analyzer("German").language, get_analyzer("ja").language, get_analyzer("auto").language
     ('de', 'cjk', 'auto')
@@ -220,8 +220,8 @@ def get_analyzer(language: str) -> Analyzer:
 
 
 def get_analyzer_by_name(name: str) -> Analyzer:
-    """The analyzer that this version has in place of one that an index names: of the same name, if
-    nothing has changed since."""
+    """The present analyzer for the name that an index stores; its own name differs if its rules
+    have changed."""
     if name.startswith("auto-"):
         return MixedAnalyzer(set(name.partition(":")[2].split("+")) & {*LANGUAGES})
     _, _, code = name.partition("-")
@@ -243,7 +243,7 @@ def _word_analyzer(language: str) -> WordAnalyzer:
 
 @cache
 def _snowball_version() -> str:
-    """Stemmers change from one version of Snowball to the next, and terms with them."""
+    """Stems differ between versions of Snowball."""
     import Stemmer
 
     return ".".join(Stemmer.version().split(".")[:2])

@@ -1,7 +1,7 @@
-"""The tokenizer of a published model, by its `tokenizer.json`: WordPiece, BPE or Unigram alike.
+"""The tokenizer of a published model, from its `tokenizer.json`: WordPiece, BPE or Unigram.
 
-What stands around a text, and between two that are read as one, is asked of the tokenizer itself,
-so that no name of a special token has to be known here.
+The special tokens around a text, and between two texts of a pair, come from the tokenizer itself:
+no name of a special token is needed here.
 """
 
 from collections.abc import Sequence
@@ -12,21 +12,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassrank.errors import InputError
-from glassrank.text.encoder import TextIds, limit_text
+from glassrank.text.encoder import TextIds, limit_text, replace_surrogates
 from glassrank.text.word_splitting import split_words
 
 Ids = NDArray[np.int64]
 
 
 class TokenPair(NamedTuple):
-    """Two texts as one."""
+    """The ids and types of two texts as one sequence."""
 
     ids: Ids  # (L,)
     types: Ids  # (L,)
 
 
 class Token(NamedTuple):
-    """One of a text, and where it stands there; nowhere for what nobody wrote."""
+    """A token and its (start, stop) in the text; None for special tokens."""
 
     text: str
     goes_on: bool
@@ -36,19 +36,19 @@ class Token(NamedTuple):
 
 
 class PublishedTokenizer:
-    """Ids of texts, with what the model wants around them."""
+    """Encodes texts with the special tokens of the model."""
 
     def __init__(self, content: bytes) -> None:
-        """Of a `tokenizer.json`."""
+        """`content` is a `tokenizer.json`."""
         from tokenizers import Tokenizer
 
         try:
             self._tokenizer: Any = Tokenizer.from_str(content.decode("utf-8"))
-        except Exception as error:  # the library raises plain ones
+        except Exception as error:  # the library raises `Exception`
             raise InputError(f"its tokenizer cannot be read: {str(error)[:200]}") from None
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
-        self._tokenizer.encode_special_tokens = True  # a text may say [SEP], and means no end
+        self._tokenizer.encode_special_tokens = True  # "[SEP]" in a text is not a special token
         vocabulary = self._tokenizer.get_vocab(with_added_tokens=True)
         self.vocabulary = [""] * (1 + max(vocabulary.values(), default=0))
         for token, number in vocabulary.items():
@@ -64,7 +64,7 @@ class PublishedTokenizer:
         return encoded.ids[: places[0]], encoded.ids[places[-1] + 1 :]
 
     def _around_pair(self) -> list[TokenPair]:
-        """Before the first text, between the two, and behind the second; and the types of both."""
+        """The parts before, of and between two texts, and after them, with their types."""
         encoded = self._tokenizer.encode("a", "a")
         texts = encoded.sequence_ids
         first, second = ([p for p, t in enumerate(texts) if t == number] for number in (0, 1))
@@ -74,26 +74,26 @@ class PublishedTokenizer:
 
     @property
     def around(self) -> tuple[int, int]:
-        """How many tokens stand before a text, and behind it."""
+        """The numbers of special tokens before a text and after it."""
         return len(self._before), len(self._after)
 
     @property
     def around_pair(self) -> int:
-        """How many stand around two texts, and between them."""
+        """The number of special tokens of a pair of texts."""
         return sum(len(self._pair[place].ids) for place in (0, 2, 4))
 
     def number(self, token: str) -> int | None:
-        """A token's id."""
+        """The id of a token."""
         number: int | None = self._tokenizer.token_to_id(token)
         return number
 
     def encode(
         self, texts: Sequence[str], longest: int, most_words: int | None = None
     ) -> list[TextIds]:
-        """At most `longest` ids for each text, with those around it."""
+        """At most `longest` ids for each text, special tokens included."""
         read = [limit_text(text) for text in texts]
         cut_words = [behind for _, behind in read]
-        kept = [text.encode("utf-8", "replace").decode() for text, _ in read]
+        kept = [replace_surrogates(text) for text, _ in read]
         if most_words is not None:
             split = [split_words(text) for text in kept]
             cut_words = [
@@ -114,16 +114,16 @@ class PublishedTokenizer:
         ]
 
     def content(self, ids: NDArray[np.integer]) -> Ids:
-        """Of an encoded text, its own ids."""
+        """The ids of an encoded text without special tokens."""
         return ids[len(self._before) : len(ids) - len(self._after)].astype(np.int64)
 
     def with_prompt(self, prompt: Sequence[int], ids: NDArray[np.integer]) -> Ids:
-        """An encoded text with a prompt before its own ids."""
+        """An encoded text with a prompt before it."""
         parts = [self._before, prompt, self.content(ids), self._after]
         return np.concatenate([np.asarray(part, np.int64) for part in parts])
 
     def prompt(self, text: str) -> list[int]:
-        """The ids of a prompt; one that is a single token stands for itself, as `[unused0]`."""
+        """The ids of a prompt; the name of a token, such as `[unused0]`, is that token."""
         if (number := self.number(text.strip())) is not None and text.strip():
             return [number]
         ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
@@ -132,7 +132,7 @@ class PublishedTokenizer:
     def joined(
         self, query: NDArray[np.integer], doc: NDArray[np.integer], longest: int
     ) -> TokenPair:
-        """Two encoded texts as one; what of the second is beyond `longest` is cut off."""
+        """Two encoded texts as one sequence; the second is truncated to fit `longest`."""
         first, second = self.content(query), self.content(doc)
         second = second[: max(0, longest - self.around_pair - len(first))]
         before, of_first, between, of_second, after = self._pair
@@ -147,7 +147,7 @@ class PublishedTokenizer:
         return TokenPair(np.concatenate(ids), np.concatenate(types))
 
     def tokens(self, text: str) -> list[Token]:
-        """A text's tokens, as a person reads them, without those around it."""
+        """The tokens of a text for display, without special tokens."""
         encoded = self._tokenizer.encode(text, add_special_tokens=False)
         words = encoded.word_ids
         tokens = []

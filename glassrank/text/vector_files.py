@@ -1,14 +1,14 @@
-"""Word vectors from files: GloVe, word2vec (text and binary) and fastText.
+"""Reads word vectors: GloVe, word2vec (text and binary) and fastText.
 
-Files are streamed, and only the rows of a vocabulary's words are kept: memory is that of the result
-(except for fastText's `.bin`, whose n-grams are needed whole).
+Files are streamed, and only the vectors of a vocabulary's words are kept (but all n-grams of
+fastText's `.bin`).
 
-fastText's own `.bin` has the words it knows and the vectors of words and of n-grams:
+fastText's `.bin` has its words, and the vectors of words and n-grams:
 
     magic, version | 12 settings, t | words, labels, … | word, count, kind of each | input matrix
 
-All numbers are little-endian. Every length that the file gives is held against the file's size
-before anything is allocated or read; the output matrix at the end is not needed.
+All numbers are little-endian. Every length in the file is compared with the size of the file before
+memory is allocated. The output matrix at the end is not read.
 """
 
 import re
@@ -27,15 +27,15 @@ from glassrank.text.encoder import UNKNOWN, Vocabulary
 from glassrank.text.word_vectors import LONGEST_NGRAM, SubwordVectors, WordVectors
 
 FASTTEXT_BEGINS = struct.pack("<i", 793712314)
-MOST_VALUES = 1 << 14
-"""Of a vector; the largest that are published have 4,096."""
+MAX_VALUES = 1 << 14
+"""Of a vector; the largest published ones have 4,096."""
 LONGEST_WORD = 1 << 14
-"""Bytes. fastText itself reads no more than 1,024 of a word."""
+"""Bytes. fastText reads no more than 1,024 of a word."""
 _VALUES_AT_ONCE = 1 << 22
 
 
 def read_fasttext(path: Path) -> SubwordVectors:
-    """From the `.bin` that fastText writes."""
+    """Reads a `.bin` of fastText."""
     with open_bytes(path) as file:
         read_exactly(file, len(FASTTEXT_BEGINS), path)
         version, size, *_ = settings = _unpack(file, "<i12id", path)
@@ -43,7 +43,7 @@ def read_fasttext(path: Path) -> SubwordVectors:
         _, words, labels, _, pruned = _unpack(file, "<iiiqq", path)
         if (
             version not in (11, 12)
-            or not 0 < size <= MOST_VALUES
+            or not 0 < size <= MAX_VALUES
             or min(words - 1, buckets, shortest, longest) < 0
             or max(shortest, longest) > LONGEST_NGRAM
         ):
@@ -73,21 +73,21 @@ def _read_words(file: BufferedReader, count: int, path: Path) -> list[str]:
     while len(words) < count:
         ahead, start = file.peek(), 0
         while len(words) < count and 0 <= (end := ahead.find(b"\0", start)) <= len(ahead) - 10:
-            words.append(_decoded(ahead[start:end], path))
+            words.append(_decode(ahead[start:end], path))
             start = end + 10
         read_exactly(file, start, path)
-        if not start:  # a word that goes beyond what was read ahead
+        if not start:  # a word longer than the read-ahead buffer
             letters = bytearray()
             while (letter := read_exactly(file, 1, path)) != b"\0":
                 letters += letter
                 if len(letters) > LONGEST_WORD:
                     raise _damaged(path)
-            words.append(_decoded(bytes(letters), path))
+            words.append(_decode(bytes(letters), path))
             read_exactly(file, 9, path)
     return words
 
 
-def _decoded(word: bytes, path: Path) -> str:
+def _decode(word: bytes, path: Path) -> str:
     if len(word) > LONGEST_WORD:
         raise _damaged(path)
     return word.decode("utf-8", "backslashreplace")
@@ -105,18 +105,18 @@ def _unpack(file: IO[bytes], form: str, path: Path) -> tuple[Any, ...]:
 
 
 def read_exactly(file: IO[bytes], size: int, path: Path, *, cut_off: bool = True) -> bytes:
-    """With `cut_off`, an error where the file ends before; otherwise what there is."""
+    """Reads `size` bytes; with `cut_off`, a shorter rest of the file is an error."""
     try:
         content = file.read(size)
     except (OSError, EOFError, ValueError) as error:
         raise InputError(f"{path} cannot be read: {error}") from None
     if cut_off and len(content) < size:
-        raise InputError(f"{path} is cut off; fetch the file again")
+        raise InputError(f"{path} is truncated; download the file again")
     return content
 
 
 def _damaged(path: Path) -> InputError:
-    return InputError(f"{path} is a damaged fastText model: its numbers contradict each other")
+    return InputError(f"{path} is a damaged fastText model: its sizes do not agree")
 
 
 Format = Literal["auto", "text", "word2vec", "fasttext"]
@@ -132,15 +132,15 @@ def read_vectors(
     format: Format = "auto",  # noqa: A002
     seed: int = 0,
 ) -> WordVectors:
-    """The vectors of the vocabulary's words, `.gz` or not; words without one are drawn.
+    """Reads the vectors of a vocabulary's words, also from a `.gz`; missing ones are random.
 
-    "text" is GloVe's form and word2vec's (and fastText's `.vec`), which begins with a line of the
-    number of words and of values; "word2vec" is its binary form. "auto" knows fastText's `.bin` by
-    its first bytes and takes any other `.bin` for word2vec's. Where a word comes twice the first
-    counts. The values of words that are not wanted are counted, but not looked at.
+    "text" is the format of GloVe, word2vec and fastText's `.vec`, the latter two with a first line
+    of the numbers of words and values; "word2vec" is its binary format. "auto" recognizes
+    fastText's `.bin` by its first bytes and takes any other `.bin` for word2vec's. Of duplicate
+    words the first counts. The values of other words are counted, but not parsed.
     """
     path = Path(path)
-    form = _recognise(path) if format == "auto" else format
+    form = _detect_format(path) if format == "auto" else format
     if form == "fasttext":
         return read_subwords(path).word_vectors(vocabulary, seed)
     wanted = {word: number for number, word in enumerate(vocabulary.words) if number > UNKNOWN}
@@ -162,22 +162,22 @@ def read_vectors(
 
 
 def read_subwords(path: str | Path) -> SubwordVectors:
-    """fastText's own `.bin`, as its command line writes it."""
+    """Reads a `.bin` of fastText, or raises an error for any other file."""
     path = Path(path)
-    if _recognise(path) != "fasttext":
+    if _detect_format(path) != "fasttext":
         raise InputError(f"{path} is not a fastText model; expected the .bin that fasttext writes")
     return read_fasttext(path)
 
 
 def from_gensim(vectors: Any) -> SubwordVectors:
-    """The parts of gensim's `FastTextKeyedVectors` that are needed to look words up."""
+    """Converts gensim's `FastTextKeyedVectors`."""
     table = np.concatenate([vectors.vectors_vocab, vectors.vectors_ngrams])  # (W + buckets, E)
     return SubwordVectors(
         vectors.index_to_key, table.astype(np.float32, copy=False), vectors.min_n, vectors.max_n
     )
 
 
-def _recognise(path: Path) -> Format:
+def _detect_format(path: Path) -> Format:
     with open_bytes(path) as file:
         if read_exactly(file, len(FASTTEXT_BEGINS), path, cut_off=False) == FASTTEXT_BEGINS:
             return "fasttext"
@@ -185,7 +185,7 @@ def _recognise(path: Path) -> Format:
 
 
 def _text_rows(path: Path, wanted: Mapping[str, int]) -> Iterator[tuple[int, NDArray[np.float32]]]:
-    """(id, vector) of each line whose word is wanted."""
+    """(id, vector) of each line with a wanted word."""
     count, size, seen = 0, 0, 0
     for number, line in read_lines(path):
         line = line.rstrip(" ")  # word2vec ends its lines with a space
@@ -195,41 +195,37 @@ def _text_rows(path: Path, wanted: Mapping[str, int]) -> Iterator[tuple[int, NDA
         if not line:
             continue
         spaces = line.count(" ")
-        size = size or min(spaces, MOST_VALUES)
+        size = size or min(spaces, MAX_VALUES)
         if spaces == size and size:
             word, _, values = line.partition(" ")
         else:
-            word, values = _word_of_many(path, number, line, size)
+            word, values = _split_from_right(path, number, line, size)
         seen += 1
         if word in wanted:
             yield wanted[word], _parse(path, number, word, values)
     if seen < count:
         raise InputError(
-            f"{path} is cut off: its first line promises {count} words, found {seen}; "
-            "fetch the file again"
+            f"{path} is truncated: its first line says {count} words, found {seen}; "
+            "download the file again"
         )
 
 
 def _header(line: str) -> tuple[int, int] | None:
-    """The number of words and of values, if that is what the line says."""
+    """The numbers of words and values, if the line is a header."""
     numbers = _HEADER.fullmatch(line.strip())
-    if not numbers or not 0 < int(numbers[2]) <= MOST_VALUES:
+    if not numbers or not 0 < int(numbers[2]) <= MAX_VALUES:
         return None
     return int(numbers[1]), int(numbers[2])
 
 
-def _word_of_many(path: Path, number: int, line: str, size: int) -> tuple[str, str]:
-    """GloVe has "words" with spaces, such as `. . .`: values are counted from the right. One value
-    too many would look the same, but then the word would end in a number."""
-    pieces = line.rsplit(" ", size)
-    if size == 0 or len(pieces) <= size or _is_number(pieces[0].rpartition(" ")[2]):
-        raise InputError.at(
-            path,
-            number,
-            f"expected a word and {size or 'its'} values, separated by single spaces, "
-            f"found {line.count(' ')} values",
-        )
-    return pieces[0], " ".join(pieces[1:])
+def _split_from_right(path: Path, number: int, line: str, size: int) -> tuple[str, str]:
+    """GloVe has "words" with spaces, such as `. . .`: values are counted from the right. A word
+    that ends in a number means one value too many."""
+    parts = line.rsplit(" ", size)
+    if size == 0 or len(parts) <= size or _is_number(parts[0].rpartition(" ")[2]):
+        expected = f"expected a word and {size or 'its'} values, separated by single spaces"
+        raise InputError.at(path, number, f"{expected}, found {line.count(' ')} values")
+    return parts[0], " ".join(parts[1:])
 
 
 def _is_number(text: str) -> bool:
@@ -241,15 +237,15 @@ def _is_number(text: str) -> bool:
 
 
 def _parse(path: Path, number: int, word: str, values: str) -> NDArray[np.float32]:
-    pieces = values.split(" ")
+    numbers = values.split(" ")
     try:
-        with np.errstate(over="ignore"):  # too large for 32 bits: infinite, refused below
-            row = np.array([float(piece) for piece in pieces]).astype(np.float32)
+        with np.errstate(over="ignore"):  # too large values become infinite, an error below
+            row = np.array(list(map(float, numbers))).astype(np.float32)
         if np.isfinite(row).all():
             return row
-        bad = pieces[int(np.argmin(np.isfinite(row)))]
+        bad = numbers[int(np.argmin(np.isfinite(row)))]
     except ValueError:
-        bad = next(piece for piece in pieces if not _is_number(piece))
+        bad = next(value for value in numbers if not _is_number(value))
     raise InputError.at(path, number, f"{bad!r} in the vector of {word!r} is not a finite number")
 
 
@@ -262,8 +258,8 @@ def _binary_rows(
         header = _header(first.decode("utf-8", "replace"))
         if header is None or not first.endswith(b"\n"):
             raise InputError(
-                f"{path} is not word2vec's binary form: its first line should be the number of "
-                "words and the number of values"
+                f"{path} is not in word2vec's binary format: expected the numbers of words and "
+                "values in its first line"
             )
         count, size = header
         buffer, start = b"", 0
@@ -272,13 +268,13 @@ def _binary_rows(
                 block = read_exactly(file, _BLOCK, path, cut_off=False)
                 if not block:
                     raise InputError(
-                        f"{path} is cut off: it promises {count} words and ends at word {number}; "
-                        "fetch the file again"
+                        f"{path} is truncated: it has {count} words and ends at word {number}; "
+                        "download the file again"
                     )
                 buffer, start = buffer[start:] + block, 0
                 if b" " not in buffer[:LONGEST_WORD]:
                     raise InputError(f"{path}: word {number} is longer than {LONGEST_WORD} bytes")
-            # Some writers end each vector with a line end, which then stands before the next word.
+            # Some writers end a vector with a line end, which is then before the next word.
             word = buffer[start:end].lstrip(b"\n").decode("utf-8", "replace")
             start = end + 1 + 4 * size
             if word in wanted:

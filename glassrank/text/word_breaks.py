@@ -1,4 +1,4 @@
-"""Words by Unicode's text segmentation rules (UAX #29), as Lucene's StandardTokenizer finds them.
+"""Splits words by Unicode's text segmentation rules (UAX #29), as Lucene's StandardTokenizer does.
 
 A word is a run of letters and digits; `.`, `'`, `:` stay inside between letters, `.` and `,`
 between digits (rules WB6, WB7, WB11, WB12), `_` joins (WB13a, WB13b). Marks and joiners belong to
@@ -13,14 +13,14 @@ from typing import Any
 import regex
 
 LONGEST_WORD = 255
-"""Longer words are cut into pieces of this many characters, as Lucene does."""
+"""Longer words are split into parts of this many characters, as in Lucene."""
 
 
 def _unicode_pattern() -> str:
     marks = r"[\p{WB=Format}\p{WB=Extend}\p{WB=ZWJ}]*+"
 
     def any_of(*classes: str) -> str:
-        """One character of these word-break classes with the marks that belong to it."""
+        """A character of these word-break classes, with its marks."""
         return "(?:[" + "".join(rf"\p{{WB={name}}}" for name in classes) + f"]{marks})"
 
     letter = any_of("ALetter", "Hebrew_Letter")
@@ -45,31 +45,31 @@ def _unicode_pattern() -> str:
     complex_script = rf"(?:\p{{Line_Break=Complex_Context}}{marks})++"
     alone = rf"[\p{{Script=Han}}\p{{Script=Hiragana}}]{marks}"
     kept = "|".join((keycap, flag, emoji, word, complex_script, alone))
-    # A run of joiners that leads to no word is consumed as one, lest each be tried as a start.
+    # A run of joiners without a word is consumed at once: trying each as a start would be slow.
     return rf"(?V1)({kept})|{join}++"
 
 
 @cache
 def _word() -> Any:
-    """Compiled when it is first needed: most texts are plain."""
+    """Compiled on first use: most texts do not need it."""
     return regex.compile(_unicode_pattern())
 
 
-# Most text is plain words between characters that no rule looks at. Cut it there; what is then
-# letters and digits only is a word, and the rest is short, and mostly seen before.
+# Most text is plain words between characters that no rule uses. The text is split there; parts of
+# ASCII letters and digits are words, and the other parts are short and mostly cached.
 _INSIDE_WORDS = "_.,;:'"
 _SEPARATORS = {
     code: " " for code in range(128) if not (chr(code).isalnum() or chr(code) in _INSIDE_WORDS)
 }
-# Beyond ASCII these three count too: keycap emoji (#, *) and Hebrew abbreviations (").
+# In Unicode these three matter: keycap emoji (#, *) and Hebrew abbreviations (").
 _UNICODE_SEPARATORS = {code: " " for code in _SEPARATORS if chr(code) not in '#*"'}
 _NARROW_SPACE = "\u202f"  # joins words, by UAX #29, where Python would split
-_LONGEST_PIECE = 40 * LONGEST_WORD
-"""Longer ones are cut before the rules see them, which take memory for every character of a word.
-Where a word would be cut into 255 characters anyway, that changes nothing."""
+_MAX_RULE_CHARS = 40 * LONGEST_WORD
+"""Longer parts are split before the rules apply, which need memory for every character of a word.
+This changes nothing, since such words are split anyway."""
 _CACHE_LIMIT = 50_000
-_LONGEST_CACHED = 64
-"""Together about 25 megabytes, whatever strangers search for."""
+_MAX_CACHED_CHARS = 64
+"""Together about 25 MB, whatever the texts are."""
 _cache: dict[str, list[str]] = {}
 
 
@@ -80,23 +80,21 @@ def split_unicode_words(text: str) -> list[str]:
     """
     blank = text.translate(_SEPARATORS if text.isascii() else _UNICODE_SEPARATORS)
     words: list[str] = []
-    for piece in blank.split(" ") if _NARROW_SPACE in text else blank.split():
-        if piece.isalnum() and piece.isascii():
-            if len(piece) <= LONGEST_WORD:
-                words.append(piece)
+    for part in blank.split(" ") if _NARROW_SPACE in text else blank.split():
+        if part.isalnum() and part.isascii():
+            if len(part) <= LONGEST_WORD:
+                words.append(part)
             else:
-                words += _pieces(piece, LONGEST_WORD)
-        elif len(piece) > _LONGEST_CACHED:
-            for part in _pieces(piece, _LONGEST_PIECE):
-                words += _words_of(part)
+                words += _split_every(part, LONGEST_WORD)
+        elif len(part) > _MAX_CACHED_CHARS:
+            for limited in _split_every(part, _MAX_RULE_CHARS):
+                words += _words_of(limited)
         else:
-            inside = _cache.get(piece)
+            inside = _cache.get(part)
             if inside is None:
-                inside = _words_of(piece)
-                if len(piece) <= _LONGEST_CACHED:
-                    if len(_cache) >= _CACHE_LIMIT:
-                        _cache.clear()
-                    _cache[piece] = inside
+                if len(_cache) >= _CACHE_LIMIT:
+                    _cache.clear()
+                inside = _cache[part] = _words_of(part)
             words += inside
     return words
 
@@ -112,9 +110,9 @@ def word_spans(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _words_of(text: str) -> list[str]:
-    """By the rules alone: slower, and what `split_unicode_words` must agree with."""
-    return [part for word in _word().findall(text) for part in _pieces(word, LONGEST_WORD)]
+    """By the rules alone: slower; `split_unicode_words` must agree with it."""
+    return [part for word in _word().findall(text) for part in _split_every(word, LONGEST_WORD)]
 
 
-def _pieces(text: str, length: int) -> list[str]:
+def _split_every(text: str, length: int) -> list[str]:
     return [text[start : start + length] for start in range(0, len(text), length)]

@@ -1,11 +1,11 @@
-"""Words as the TK papers' systems read them: those of BlingFire's default rules, written anew.
+"""Splits words as the TK papers do: BlingFire's default rules, reimplemented.
 
-A word is a run of letters and digits; of all else that is printed, each character is a word. The
-rules below say where it is otherwise: `do n't`, `U.S.A.`, `3.14`, `c++`, `.net`. At each place the
-rule wins that sees most of the text, the character after the word included where it asks for one.
+A word is a run of letters and digits; every other printed character is a word. The rules below are
+the exceptions: `do n't`, `U.S.A.`, `3.14`, `c++`, `.net`. At each position the rule with the
+longest match wins, including the characters that it requires after the word.
 
-What a character is comes from a table beside this file and not from Python's own: a trained model's
-words must be the same ones under every version of Unicode.
+Character classes come from a table beside this file: the words of a trained model must be the same
+under every version of Unicode.
 """
 
 import re
@@ -16,16 +16,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 LONGEST_WORD = 300
-"""Characters that a rule sees: longer words are cut."""
+"""Longer words are split."""
 
-# Beyond ASCII a character is replaced by one that stands for its class, which keeps rules short.
+# Characters beyond ASCII are replaced by a representative of their class, which keeps rules short.
 _STANDS_FOR = {"L": "é", "N": "²", "P": "§", "S": " ", "-": "\1"}
 _HYPHENS = "\\-‐‑"  # noqa: RUF001
 _KEPT = "´‘’‐‑"  # noqa: RUF001
 _LETTER = "A-Za-zé&_"
 _WORD = f"[{_LETTER}0-9²]"
 _APOSTROPHE = "['`´‘’]"  # noqa: RUF001
-# What rules may ask for behind a word. `&` and `_` are letters, but end a word as well.
+# What may follow a word. `&` and `_` are letters, but also end a word.
 _END = "(?![A-Za-zé\1])"
 _END_NO_DIGIT = "(?![A-Za-zé0-9²\1])"
 _INITIALS = rf"(?:[{_LETTER}]\.)+[{_LETTER}]"
@@ -33,18 +33,18 @@ _SPACES = "\4-\x20\x7f"
 
 
 class _Rule(NamedTuple):
-    """Each group that the pattern matches is a word."""
+    """A pattern; each of its groups is a word."""
 
     pattern: re.Pattern[str]
-    asks: int
-    """For so many characters behind them, the end of the text among these."""
-    apart: bool
-    """Not one word, but as many as its runs of letters and its other characters."""
+    lookahead: int
+    """The number of characters required after the words; the end of the text counts as one."""
+    splits: bool
+    """Whether the match is split into runs of letters and single characters."""
 
 
 _RULES = tuple(
-    _Rule(re.compile(pattern), asks, apart)
-    for pattern, asks, apart in (
+    _Rule(re.compile(pattern), lookahead, splits)
+    for pattern, lookahead, splits in (
         (f"({_WORD}+)", 0, False),
         (f"([cC][aA][nN])([nN][oO][tT]){_END}", 1, False),
         # you'd, we'll, apple's, shouldn't
@@ -59,7 +59,7 @@ _RULES = tuple(
         (rf"([1-9][0-9]?[0-9]?(?:,[0-9]{{3}})+(?:\.[0-9]+)?[{_LETTER}]*){_END_NO_DIGIT}", 1, False),
         (rf"([0-9]+(?:\.[0-9]+){{0,2}}[{_LETTER}]*){_END_NO_DIGIT}", 1, False),
         (rf"(\.[0-9]+[{_LETTER}]*){_END_NO_DIGIT}", 1, False),
-        # c++, A+, but no longer row
+        # c++, A+, but not more
         (rf"([A-Za-z]+\+\+?){_END}", 1, False),
         (r"([A-Za-z]+\+\+\++)", 0, True),
         # C#, D#m7
@@ -74,7 +74,7 @@ _RULES = tuple(
 )
 _SINGLE = re.compile(rf"{_WORD}{{1,{LONGEST_WORD}}}|[^{_LETTER}0-9²\0-\x20\x7f^`´]")  # noqa: RUF001
 """Runs of letters and digits, and punctuation."""
-# Most words are seen to be of no other rule at a glance.
+# A quick test shows that most words match no other rule.
 _JOINT = rf"[+#]|(?:\.|{_APOSTROPHE}){_WORD}"
 _CANNOT = "[cC][aA][nN][nN][oO][tT]"
 _OTHER = re.compile(
@@ -82,23 +82,22 @@ _OTHER = re.compile(
 )
 _OTHER_INSIDE = re.compile(rf"{_JOINT}|,[0-9]{{3}}|\]|{_CANNOT}")
 _LAST_INITIALS = re.compile(rf"({_INITIALS})\.[{_SPACES}'\"]*\Z")
-"""The last dot of a text ends its sentence, not an abbreviation."""
+"""The last dot of a text ends a sentence, not an abbreviation."""
 
 
 class _Classes(dict[int, str]):
-    """What stands for a character in the rules, for `str.translate`."""
+    """The representative of each character, for `str.translate`."""
 
     def __missing__(self, code: int) -> str:
         starts, classes = _class_runs()
-        stands = _STANDS_FOR[classes[bisect_right(starts, code) - 1]]
-        self[code] = stands
-        return stands
+        self[code] = representative = _STANDS_FOR[classes[bisect_right(starts, code) - 1]]
+        return representative
 
 
 @cache
 def _class_runs() -> tuple[list[int], str]:
-    """Where each run of characters of one class begins, and which: L letters, N digits, P
-    punctuation and symbols, S spaces, - what is left out without a trace."""
+    """The start of each run of characters of a class, and the classes: L letters, N digits, P
+    punctuation and symbols, S spaces, - ignored."""
     runs = Path(__file__).with_name("character_classes.txt").read_text("ascii").split()
     return [int(run[:-1], 16) for run in runs], "".join(run[-1] for run in runs)
 
@@ -107,12 +106,12 @@ _classes = _Classes({code: chr(code) for code in [*range(128), *map(ord, _KEPT)]
 _classes |= {0: " ", 2: "\1", 3: "\1"}
 _HALF_PAIR = re.compile("[\ud800-\udfff]")
 _NO_SPACE = "\u1680\u2028\u2029"
-"""Python would split at these, the rules do not end a word there."""
+"""Python splits at these, the rules do not."""
 _TRAILING = "".join(map(chr, [*range(33), 0x7F, 0xA0, *range(0x2000, 0x200C), 0x3000])) + "'\""
 
 _CACHE_LIMIT = 50_000
-_LONGEST_CACHED = 64
-"""Together about 25 megabytes, whatever strangers search for."""
+_MAX_CACHED_CHARS = 64
+"""Together about 25 MB, whatever the texts are."""
 _cache: dict[str, list[str]] = {}
 
 
@@ -130,28 +129,29 @@ def split_words(text: str) -> list[str]:
         text, last = text[:start], list(split_by_rules(text[start:], ends=True))
     words: list[str] = []
     known = _cache.get
-    # No rule sees beyond a space, and most of what stands between two was seen before.
-    for piece in text.split():
-        words += known(piece) or _remembered(piece)
+    # No rule goes beyond a space, and most parts between spaces are cached.
+    for part in text.split():
+        words += known(part) or _split_part(part)
     return words + last
 
 
-def _remembered(piece: str) -> list[str]:
-    if piece.isascii() and len(piece) < LONGEST_WORD and not _OTHER_INSIDE.search(piece):
-        words = _SINGLE.findall(piece.lower())
+def _split_part(part: str) -> list[str]:
+    """Splits a text without spaces, and caches the result."""
+    if part.isascii() and len(part) < LONGEST_WORD and not _OTHER_INSIDE.search(part):
+        words = _SINGLE.findall(part.lower())
     else:
-        words = list(split_by_rules(piece, ends=False))
-    if len(piece) <= _LONGEST_CACHED:
+        words = list(split_by_rules(part, ends=False))
+    if len(part) <= _MAX_CACHED_CHARS:
         if len(_cache) >= _CACHE_LIMIT:
             _cache.clear()
-        _cache[piece] = words
+        _cache[part] = words
     return words
 
 
 def split_by_rules(text: str, ends: bool = True) -> Iterator[str]:
-    """By the rules alone: slower, and what `split_words` must agree with. `ends` where this is the
-    end of a whole text."""
-    text = _HALF_PAIR.sub("?", text)  # as broken JSON may hold
+    """By the rules alone: slower; `split_words` must agree with it. `ends` says that this is the
+    end of the text."""
+    text = _HALF_PAIR.sub("?", text)  # as in broken JSON
     classes = text.translate(_classes)
     at = 0
     while single := _SINGLE.search(classes, at):
@@ -169,18 +169,18 @@ def split_by_rules(text: str, ends: bool = True) -> Iterator[str]:
 
 
 def _words_at(classes: str, at: int, ends: bool) -> list[tuple[int, int]]:
-    """The words of the rule that wins at a place where there is one."""
+    """The words of the best rule at a position."""
     if ends and (initials := _LAST_INITIALS.match(classes, at)):
         rest = _SINGLE.finditer(classes, initials.end(1))
         return [initials.span(1), *(word.span() for word in rest)]
-    best, most = None, (0, 0)
+    best, longest = None, (0, 0)
     for rule in _RULES:
         match = rule.pattern.match(classes, at)
-        if match and (match.end() + rule.asks, match.end()) > most:
-            best, most = (rule, match), (match.end() + rule.asks, match.end())
+        if match and (match.end() + rule.lookahead, match.end()) > longest:
+            best, longest = (rule, match), (match.end() + rule.lookahead, match.end())
     if best is None:
         return [(at, at + 1)]
     rule, match = best
-    if rule.apart:
+    if rule.splits:
         return [word.span() for word in _SINGLE.finditer(classes, at, match.end())]
     return [match.span(group + 1) for group in range(rule.pattern.groups)]

@@ -1,11 +1,11 @@
-"""Word vectors: one row for each word of a vocabulary, or one for any word at all.
+"""Word vectors: a row for each word of a vocabulary, or n-gram vectors for any word.
 
-`WordVectors` is the matrix that a model begins with. As in the TK authors' code, a word without a
-vector gets one drawn from a normal with the mean and deviation of all values that were found.
-`SubwordVectors` are P. Bojanowski, E. Grave, A. Joulin, T. Mikolov, "Enriching Word Vectors with
-Subword Information", TACL 2017: a word is the mean of its character n-grams, so none is unknown.
+`WordVectors` is the initial embedding matrix of a model. As in the TK authors' code, a word without
+a vector gets a random one, from a normal distribution with the mean and standard deviation of the
+known values. `SubwordVectors` are P. Bojanowski, E. Grave, A. Joulin, T. Mikolov, "Enriching Word
+Vectors with Subword Information", TACL 2017: a word is the mean of its character n-grams.
 
-`vector_files` reads them, `vector_training` makes them.
+`vector_files` reads them, `vector_training` trains them.
 """
 
 import importlib
@@ -20,27 +20,27 @@ from glassrank.errors import InputError
 from glassrank.text.encoder import PADDING, UNKNOWN, Vocabulary
 
 _SPECIAL = UNKNOWN + 1
-"""The ids before the first real word."""
+"""The number of ids before the first word."""
 LONGEST_NGRAM = 64
 _OFFSET, _PRIME, _BITS = 2166136261, 16777619, 0xFFFFFFFF  # FNV-1a in 32 bits
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class WordVectors:
-    """Row 0 (padding) is zero, row 1 (unknown words) is drawn, the rest follow the vocabulary."""
+    """Row 0 (padding) is zero, row 1 (unknown words) is random, the rest follow the vocabulary."""
 
     matrix: NDArray[np.float32]  # (V, E)
     found: int
-    """How many words have a vector of their own; those of the others were drawn."""
+    """The number of words with a vector; the others have random ones."""
 
     @property
     def words(self) -> int:
-        """Without padding and the unknown word."""
+        """The number of words, without padding and the unknown word."""
         return len(self.matrix) - _SPECIAL
 
     @property
     def missing(self) -> int:
-        """How many words have a vector that was drawn."""
+        """The number of words with a random vector."""
         return self.words - self.found
 
     def __repr__(self) -> str:
@@ -53,9 +53,9 @@ class WordVectors:
     def complete(
         cls, matrix: NDArray[np.float32], known: NDArray[np.bool_], seed: int = 0
     ) -> "WordVectors":
-        """Fills the rows (V, E) that are not `known` (V,), which must be zero, in place."""
+        """Fills the rows (V, E) that are not `known` (V,) with random values; they must be zero."""
         count = int(known.sum()) * matrix.shape[1]
-        # From sums, in place of matrix[known].std(): that would take the matrix's memory again.
+        # From sums: matrix[known].std() would need the memory of the matrix again.
         mean = matrix.sum(dtype=np.float64) / count
         square = np.einsum("ve,ve->", matrix, matrix, dtype=np.float64) / count
         deviation = max(square - mean**2, 0.0) ** 0.5
@@ -69,10 +69,10 @@ class WordVectors:
 
 
 class SubwordVectors:
-    """The vector of a word is the mean of its n-grams' vectors and, if it has one, its own.
+    """The vector of a word is the mean of the vectors of its n-grams and, if known, its own.
 
-    `table` has the vectors of the known words first, then those of the n-gram buckets: a word's
-    `rows` are what an embedding bag needs, should the vectors be trained further.
+    `table` has the vectors of known words first, then those of the n-gram buckets: the `rows` of a
+    word are the input of an embedding bag, for further training.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class SubwordVectors:
 
     @property
     def buckets(self) -> int:
-        """Into how many n-grams are hashed."""
+        """The number of hash buckets of n-grams."""
         return len(self.table) - len(self.words)
 
     def __repr__(self) -> str:
@@ -100,19 +100,19 @@ class SubwordVectors:
         )
 
     def rows(self, word: str) -> NDArray[np.int64]:
-        """Which rows of the table make up a word; none for one that is too short for n-grams."""
+        """The rows of the table that make up a word; none if it is too short for n-grams."""
         word_row = [self._numbers[word]] if word in self._numbers else []
         hashes = ngram_hashes(word, self.shortest, self.longest) if self.buckets else ()
         return np.array(word_row + [len(self.words) + h % self.buckets for h in hashes], np.int64)
 
     def vectors(self, words: Iterable[str]) -> NDArray[np.float32]:
-        """(N, E); zero for a word of no rows."""
+        """(N, E); zero for a word without rows."""
         bags = (self.table[self.rows(word)] for word in words)
         means = [bag.mean(0) if len(bag) else np.zeros_like(bag.sum(0)) for bag in bags]
         return np.array(means, np.float32).reshape(len(means), self.table.shape[1])
 
     def word_vectors(self, vocabulary: Vocabulary, seed: int = 0) -> WordVectors:
-        """A matrix for the words of a vocabulary, seen in training or not."""
+        """The matrix for a vocabulary, also for words that were not seen in training."""
         matrix = np.zeros((len(vocabulary), self.table.shape[1]), np.float32)  # (V, E)
         matrix[_SPECIAL:] = self.vectors(vocabulary.words[_SPECIAL:])
         known = np.asarray(matrix.any(1))  # (V,)
@@ -126,22 +126,23 @@ def ngram_hashes(word: str, shortest: int, longest: int) -> Iterator[int]:
     characters = [c.encode("utf-8", "surrogatepass") for c in f"<{word}>"]
     end = len(characters) - 1
     for start in range(end + 1):
-        value = _OFFSET  # FNV-1a goes byte by byte: a longer n-gram continues a shorter one
+        value = _OFFSET  # FNV-1a is incremental: a longer n-gram continues a shorter one
         for n, character in enumerate(characters[start : start + longest], 1):
             for byte in character:
-                # fastText takes bytes as signed, so that those above 127 fill the upper bits
+                # fastText uses signed bytes: those above 127 set the upper bits
                 signed = byte if byte < 128 else byte | 0xFFFFFF00
                 value = ((value ^ signed) * _PRIME) & _BITS
-            if n >= shortest and (n > 1 or 0 < start < end):  # a bracket alone says nothing
+            if n >= shortest and (n > 1 or 0 < start < end):  # not a single bracket
                 yield value
 
 
 def import_extra(module: str) -> Any:
-    """A module that only this job needs, or an error that says how to install it."""
+    """Imports an optional module, or raises an error that says how to install it."""
     try:
         return importlib.import_module(module)
     except ImportError:
         package = module.split(".")[0]
         raise InputError(
-            f"this needs the package {package}; install it: pip install 'glassrank[train]'"
+            f"this needs the package {package}; install it: pip install 'glassrank[train]'",
+            code="missing_package",
         ) from None

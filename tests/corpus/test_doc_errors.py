@@ -29,7 +29,7 @@ CASES = {
     "one column": ("d.tsv", "x\n", 1, "expected 2 .* columns separated by tabs, found 1"),
     "column lost": ("d.tsv", "1\tx\n2 y\n", 2, "expected 2 columns, .*, found 1"),
     "empty TSV text": ("d.tsv", "1\tx\n2\t\n", 2, "expected a text for document '2'"),
-    "no CSV header": ("d.csv", "1,x\n", 1, "expected a header row .* found 1, x"),
+    "no CSV header": ("d.csv", "1,x\n", 1, "expected a header .* found 1, x"),
     "CSV column lost": ("d.csv", 'id,text\n1,"a\nb"\n2\n', 4, "expected 2 columns, .*, found 1"),
     "CSV quote open": ("d.csv", 'id,text\n1,"a\nb\n', 2, "expected a CSV row"),
     "DOC open at the end": ("d.trec", "\n<DOC>\n<DOCNO>1</DOCNO>\nx", 2, "expected </DOC>"),
@@ -73,12 +73,12 @@ def test_a_truncated_gzip_file_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["d.jsonl", "d.tsv", "d.csv", "d.trec"])
 def test_a_file_without_documents_is_an_error(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("")
-    with pytest.raises(InputError, match="holds no documents"):
+    with pytest.raises(InputError, match="has no documents"):
         list(read_docs(tmp_path / name))
 
 
 def test_a_folder_without_documents_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="holds no documents"):
+    with pytest.raises(InputError, match="has no documents"):
         list(read_docs(tmp_path))
 
 

@@ -37,9 +37,13 @@ def test_formats_agree(tmp_path: Path, text: str) -> None:
         ("1 0 a 2 0.5 x\n", 1, r"expected 4 columns \(query, .*\), 3 .* or 5 .*, found 6"),
         ("1 0 a 2\n1 a 2\n", 2, "expected 4 columns, as in the first line, found 3"),
         ("1 a 2\n1 0 a 2\n", 2, "expected 3 columns, as in the first line, found 4"),
-        ("1 0 a high\n", 1, "expected a whole number as the grade, found 'high'"),
-        ("1 0 a 1.5\n", 1, "expected a whole number as the grade, found '1.5'"),
-        ("1 0 a 1\n1 0 a 2\n", 2, "expected one grade for query '1' .* found 1 before and 2 here"),
+        (
+            "1 0 a high\n",
+            1,
+            "expected an integer relevance label of at most 9 digits, found 'high'",
+        ),
+        ("1 0 a 1.5\n", 1, "expected an integer relevance label of at most 9 digits, found '1.5'"),
+        ("1 0 a 1\n1 0 a 2\n", 2, "expected one label for query '1' .* found 1 before and 2 here"),
     ],
 )
 def test_bad_judgments_name_file_and_line(
@@ -53,7 +57,7 @@ def test_bad_judgments_name_file_and_line(
 
 def test_no_judgments_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "q").write_text("query-id\tcorpus-id\tscore\n")
-    with pytest.raises(InputError, match="holds no judgments"):
+    with pytest.raises(InputError, match="has no judgments"):
         read_qrels(tmp_path / "q")
 
 

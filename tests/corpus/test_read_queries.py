@@ -92,8 +92,8 @@ def test_car_sections_are_their_own_text(tmp_path: Path) -> None:
     [
         ("1\tx\n2 y\n", 2, r"expected 2 columns separated by a tab \(query id, text\), found 1"),
         ("1\tx\ty\n", 1, "expected 2 columns .* found 3"),
-        ("1\tx\n2\t \n", 2, "expected an id and a text, found the id '2' and the text ''"),
-        ("\tx\n", 1, "expected an id and a text, found the id ''"),
+        ("1\tx\n2\t \n", 2, "expected an id and a text, found '2' and ''"),
+        ("\tx\n", 1, "expected an id and a text, found ''"),
         (
             "1\tx\n2\ty\n1\tz\n",
             3,
@@ -115,7 +115,7 @@ def test_bad_queries_name_file_and_line(tmp_path: Path, text: str, line: int, me
 
 
 def test_no_queries_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="holds no queries"):
+    with pytest.raises(InputError, match="has no queries"):
         read_queries(write(tmp_path, ""))
 
 

@@ -93,10 +93,10 @@ def test_bad_paragraphs_are_passed_over_and_counted(tmp_path: Path) -> None:
 
 
 BROKEN = {
-    "outlines": (encoded(["CAR", [1], []]) + b"\x9f\xff", "holds TREC CAR's outlines, expected"),
-    "no kind": (encoded(["CAR", "x"]), "holds TREC CAR's something else, expected"),
+    "outlines": (encoded(["CAR", [1], []]) + b"\x9f\xff", "contains TREC CAR's outlines, expected"),
+    "no kind": (encoded(["CAR", "x"]), "contains TREC CAR's something else, expected"),
     "no list": (encoded(HEADER) + b"\x80", "expected a list of paragraphs"),
-    "cut": (car(*TWO)[:-20], r"d\.cbor:2: .*the file ends inside of it"),
+    "cut": (car(*TWO)[:-20], r"d\.cbor:2: .*the file ends inside it"),
     "cut in a length": (car(TWO[0])[:-1] + b"\x9b\x00", r"d\.cbor:2: .*the file ends inside"),
     "a huge text": (
         car(TWO[0])[:-1] + b"\x7b" + b"\xff" * 8,
@@ -105,10 +105,10 @@ BROKEN = {
     "a huge list": (b"\x9b" + b"\x7f" * 8 + b"\x00" * (1 << 21), r"d\.cbor:1: .*longer than 1,048"),
     "deep lists": (b"\x81" * 100_000, "nested too deeply"),
     "deep tags": (b"\xc1" * 100_000, "nested too deeply"),
-    "no length": (b"\x5d", "a length is none"),
+    "no length": (b"\x5d", "a length is not valid"),
     "a number without an end": (b"\x1f", "a number has no end"),
-    "pieces": (b"\x7f\x41a\xff", "pieces of another kind"),
-    "nothing": (b"", "holds no documents"),
+    "pieces": (b"\x7f\x41a\xff", "parts of another type"),
+    "nothing": (b"", "has no documents"),
 }
 
 

@@ -62,12 +62,12 @@ GOOD = "1 Q0 a 1 9 t\n"
         (GOOD + "\n1 Q0 b 2 8\n", 3, "expected 6 columns .* found 5"),
         (GOOD + "1 Q0 b 2 8\n1 Q0 c 2 8 t t\n", 2, "expected 6 columns .* found 5"),
         (GOOD + "1 Q0 b 2 8\nt 1 Q0 c 2 8 t\n", 2, "expected 6 columns .* found 5"),
-        (GOOD + "1 Q0 b 2 high t\n", 2, "expected a finite number as the score, found 'high'"),
-        (GOOD + "1 Q0 b 2 nan t\n", 2, "expected a finite number as the score, found 'nan'"),
-        (GOOD + "1 Q0 b 2 -inf t\n", 2, "expected a finite number as the score, found '-inf'"),
+        (GOOD + "1 Q0 b 2 high t\n", 2, "expected a finite score, found 'high'"),
+        (GOOD + "1 Q0 b 2 nan t\n", 2, "expected a finite score, found 'nan'"),
+        (GOOD + "1 Q0 b 2 -inf t\n", 2, "expected a finite score, found '-inf'"),
         (GOOD + "1 Q0 a 2 8 t\n", 2, r".* query '1', found 'a' again \(first at line 1\)"),
-        ("1\ta\t1\n1\tb\t1.5\n", 2, "expected a whole number as the rank, found '1.5'"),
-        ("1\ta\t1\n1\tb\t" + "9" * 400, 2, "expected a whole number as the rank, found '999"),
+        ("1\ta\t1\n1\tb\t1.5\n", 2, "expected an integer rank, found '1.5'"),
+        ("1\ta\t1\n1\tb\t" + "9" * 400, 2, "expected an integer rank, found '999"),
         ("1\ta\t1\n1\tb\n", 2, r"expected 3 columns \(query, document, rank\), found 2"),
         ("1\ta\t1\n2\ta\t1\n1\ta\t2\n", 3, r".* query '1', found 'a' again \(first at line 1\)"),
         (GOOD + "1 Q0 b\u00a0c 2 8 t\n", 2, "expected 6 columns .* found 7"),
@@ -94,7 +94,7 @@ def test_control_characters_are_refused(tmp_path: Path) -> None:
 
 def test_an_empty_run_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "a.run").write_text("\n")
-    with pytest.raises(InputError, match="holds no rows"):
+    with pytest.raises(InputError, match="has no rows"):
         read_run(tmp_path / "a.run")
 
 
@@ -118,7 +118,7 @@ def test_an_id_with_a_space_is_not_written(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("score", [float("nan"), float("inf"), 1e300])
 def test_a_score_that_is_no_32_bit_number_is_not_written(tmp_path: Path, score: float) -> None:
-    with pytest.raises(InputError, match="not all numbers that 32 bits can hold"):
+    with pytest.raises(InputError, match="do not all fit in 32-bit floats"):
         write_run(Run.from_dict({"1": {"a": score}}), tmp_path / "a.run")
     assert not list(tmp_path.iterdir())
 

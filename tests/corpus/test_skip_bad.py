@@ -45,7 +45,9 @@ def test_files_of_a_folder_that_cannot_be_read(tmp_path: Path) -> None:
 
 def test_where_all_are_bad_that_is_said(tmp_path: Path) -> None:
     (tmp_path / "d.jsonl").write_text("{}\n")
-    with pytest.raises(InputError, match=r"holds no documents but bad ones; the first: .*jsonl:1"):
+    with pytest.raises(
+        InputError, match=r"has no documents; all were skipped, the first: .*jsonl:1"
+    ):
         list(read_docs(tmp_path / "d.jsonl", skip_bad=True))
 
 

@@ -83,7 +83,7 @@ def test_modules_in_folders_of_their_own_are_looked_through(folder: Path) -> Non
     write(folder, "modules.json", [PLAIN, {**PLAIN, "path": "1_Pooling"}])
     check_folder(folder)
     write(folder, "1_Pooling/config.json", {"deep": [{"auto_map": 1}]})
-    with pytest.raises(InputError, match="wants code to be run"):
+    with pytest.raises(InputError, match="asks to run code"):
         check_folder(folder)
 
 

@@ -120,11 +120,11 @@ def test_the_first_of_a_word_counts_and_words_may_have_spaces(tmp_path: Path) ->
         ("v.txt", b"cat 1 nan\n", r"v\.txt:1: 'nan' in the vector of 'cat' is not a finite"),
         ("v.txt", b"cat 1 1e99\n", r"v\.txt:1: '1e99' in the vector of 'cat'"),
         ("v.txt", b"cat 1 2\n\xff 1 2\n", r"v\.txt:2: invalid UTF-8"),
-        ("v.txt", b"5 2\ncat 1 2\n", r"v\.txt is cut off.* promises 5 words, found 1"),
+        ("v.txt", b"5 2\ncat 1 2\n", r"v\.txt is truncated.* says 5 words, found 1"),
         ("v.txt", b"dog 1 2\n", r"v\.txt has none of the 4 words of the vocabulary"),
         ("v.txt", b"", r"v\.txt has none of the 4 words"),
-        ("v.bin", b"cat 1 2\n", r"v\.bin is not word2vec's binary form"),
-        ("v.bin", word2vec_binary()[:-3], r"v\.bin is cut off: it promises 4 .* at word 4"),
+        ("v.bin", b"cat 1 2\n", r"v\.bin is not in word2vec's binary format"),
+        ("v.bin", word2vec_binary()[:-3], r"v\.bin is truncated: it has 4 .* at word 4"),
         ("v.bin", b"1 1\ncat \0\0\xc0\x7f", r"v\.bin: the vector of word 1, 'cat', .* not finite"),
     ],
 )
@@ -255,7 +255,7 @@ def test_word2vec_learns_the_words_that_occur() -> None:
 
 def test_texts_to_learn_from_must_be_right() -> None:
     pytest.importorskip("gensim", reason="gensim is not there")
-    with pytest.raises(InputError, match="texts are read several times"):
+    with pytest.raises(InputError, match="texts are read once for each epoch"):
         train_word2vec(iter(TEXTS), VOCABULARY, 4)
     with pytest.raises(InputError, match="none of the vocabulary's words occurs"):
         train_word2vec([["dog"]], VOCABULARY, 4)

@@ -68,4 +68,4 @@ def test_buckets_are_the_same_on_every_machine() -> None:
 
 def test_no_more_words_than_asked_for() -> None:
     texts = [["a", "a", "b", "b", "b", "c"]]
-    assert Vocabulary.build(texts, min_count=1, most=2).words[2:] == ("b", "a")
+    assert Vocabulary.build(texts, min_count=1, max_words=2).words[2:] == ("b", "a")

@@ -14,7 +14,7 @@ _ENTRY = 120
 
 
 def test_terms_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    longest = "x" * analysis._LONGEST_CACHED
+    longest = "x" * analysis._MAX_CACHED_CHARS
     assert analysis._CACHE_LIMIT * (2 * sys.getsizeof(longest) + _ENTRY) < MOST
     monkeypatch.setattr(analysis, "_CACHE_LIMIT", 50)
     analyzer = EnglishAnalyzer()
@@ -24,12 +24,12 @@ def test_terms_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
             f"{longest}{number}",
         ]
     assert len(analyzer._terms) <= 50
-    assert max(map(len, analyzer._terms)) <= analysis._LONGEST_CACHED
+    assert max(map(len, analyzer._terms)) <= analysis._MAX_CACHED_CHARS
 
 
 def test_words_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    longest = "a'" * (word_breaks._LONGEST_CACHED // 2)
-    parts = word_breaks._words_of("é," * (word_breaks._LONGEST_CACHED // 2))
+    longest = "a'" * (word_breaks._MAX_CACHED_CHARS // 2)
+    parts = word_breaks._words_of("é," * (word_breaks._MAX_CACHED_CHARS // 2))
     size = sys.getsizeof(longest) + sys.getsizeof(parts) + _ENTRY
     assert word_breaks._CACHE_LIMIT * size < MOST
     monkeypatch.setattr(word_breaks, "_CACHE_LIMIT", 50)
@@ -37,7 +37,7 @@ def test_words_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(500):
         assert word_breaks.split_unicode_words(f"it's{number} {longest}x{number}")
     assert len(word_breaks._cache) <= 50
-    assert max(map(len, word_breaks._cache)) <= word_breaks._LONGEST_CACHED
+    assert max(map(len, word_breaks._cache)) <= word_breaks._MAX_CACHED_CHARS
 
 
 def test_statistics_of_terms_are_bounded() -> None:

@@ -36,7 +36,7 @@ def test_what_is_cut_is_counted(encoder: TextEncoder) -> None:
     text = "reading the csv file"  # five pieces
     assert pieces(encoder, text, longest=5) == "[CLS] read ##ing the [SEP]"
     found = encoder.encode([text, text, "a"], longest=5)
-    assert [t.cut_pieces for t in found] == [2, 2, 0]
+    assert [t.cut_subwords for t in found] == [2, 2, 0]
     assert [t.cut_words for t in found] == [0, 0, 0]
     assert [t.cut for t in encoder.encode([text], longest=7)] == [0]
 
@@ -46,7 +46,7 @@ def test_words_may_be_cut_before_pieces(encoder: TextEncoder) -> None:
     assert pieces(encoder, text, words=2) == "[CLS] read ##ing the [SEP]"
     (found,) = encoder.encode([text], longest=4, most_words=2)
     assert found.ids.tolist() == [CLS, PIECES.index("read"), PIECES.index("##ing"), SEP]
-    assert (found.cut_words, found.cut_pieces, found.cut) == (2, 1, 3)
+    assert (found.cut_words, found.cut_subwords, found.cut) == (2, 1, 3)
 
 
 def test_a_text_cannot_forge_special_pieces(encoder: TextEncoder) -> None:
