@@ -199,7 +199,7 @@ def open_array(
         if verify and (crc32 := _checksum(file, header)) != record.crc32:
             raise damaged(f"its checksum is {crc32:08x}, expected {record.crc32:08x}")
         # The header is compared with the expected one: nothing untrusted is parsed.
-        for dtype in map(np.dtype, dtypes):
+        for dtype in [np.dtype(dtype) for dtype in dtypes]:
             rows, rest = divmod(size - _HEADER_BYTES, dtype.itemsize)
             if rest or rows < 0 or header != _npy_header(dtype, rows):
                 continue

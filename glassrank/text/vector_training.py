@@ -249,8 +249,7 @@ def _module_folder(folder: Path, module: dict[str, Any]) -> Path:
             f"{folder / 'modules.json'} names the class {kind!r}; "
             f"known are sentence-transformers' own {', '.join(_MODULES)}"
         )
-    is_inside = isinstance(path, str) and (not path or is_plain_name(path))  # "": the folder itself
-    if not is_inside:
+    if not isinstance(path, str) or (path and not is_plain_name(path)):  # "": the folder itself
         raise InputError(f"{folder / 'modules.json'} leads out of its folder: {path!r}")
     return folder / path
 
