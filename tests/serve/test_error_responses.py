@@ -26,7 +26,7 @@ def protected(options: Options) -> Iterator[TestClient]:
         ("POST", "/search", {"json": {"query": ""}}, 400, "bad_input"),
         ("POST", "/search", {"json": {"query": "cat", "k": "many"}}, 400, "bad_input"),
         ("POST", "/search", {"content": b"{"}, 400, "bad_input"),
-        ("POST", "/search", {"json": {"query": "cat", "where": ["?"]}}, 400, "bad_input"),
+        ("POST", "/search", {"json": {"query": "cat", "where": ["?"]}}, 400, "bad_filter"),
         ("POST", "/search", {"json": {"query": "cat", "model": "no"}}, 400, "bad_input"),
         ("GET", "/search?query=cat&k=0", {}, 400, "bad_input"),
         ("GET", "/search", {"headers": {"Sec-Fetch-Site": "cross-site"}}, 403, "forbidden"),

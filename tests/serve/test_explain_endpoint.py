@@ -59,7 +59,7 @@ def own(
         pipeline.index.doc(doc_id),
         doc_id=doc_id,
         first_stage=first_stage,
-        words=pipeline.stages[0].read_embeddings(doc_id, passage.number if passage else 0),
+        embeddings=pipeline.stages[0].read_embeddings(doc_id, passage.number if passage else 0),
         passage=passage,
     )
     # The first stage's share is divided among query words, where the index is known.
@@ -137,7 +137,7 @@ def test_a_change_to_the_query_among_given_texts(
         ({"doc_id": "zebra"}, 404, "no document with the id 'zebra'"),
         ({"doc_id": ["d1", "d2", "d3"]}, 400, "expected one or two, not 3"),
         ({"text": "cat", "model": "bert"}, 400, "there is no model 'bert'"),
-        ({"text": ["a", "b"], "model": ["tk", "knrm"]}, 400, "two models can explain one"),
+        ({"text": ["a", "b"], "model": ["tk", "knrm"]}, 400, "two models explain one"),
         ({"text": "cat", "first_score": [1.0, 2.0]}, 400, "first_score: expected 1"),
         ({"text": "cat", "change": {"side": "document", "word": "dog"}}, 400, "no word 'dog'"),
         ({"text": "cat", "change": {"side": "left", "word": "dog"}}, 400, "change.side"),

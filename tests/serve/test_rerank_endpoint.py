@@ -107,7 +107,7 @@ def test_what_no_model_reaches_is_in_the_order_of_bm25(options: Options) -> None
     [
         ({"documents": []}, "documents: expected at least one"),
         ({}, "documents: field required"),
-        ({"documents": TEXTS, "query": " "}, "query: expected some words"),
+        ({"documents": TEXTS, "query": " "}, "expected some words"),
         ({"documents": TEXTS, "top_n": 0}, "top_n: input should be greater"),
         ({"documents": ["a", 5]}, "documents.1"),
         ({"documents": ["a", {"title": "b"}]}, "documents.1: expected a text, or an object"),
@@ -147,11 +147,11 @@ def test_texts_meet_the_fast_model_first() -> None:
 
     def pipeline(*rerankers: str) -> Any:
         stages = [SimpleNamespace(reranker=name) for name in rerankers]
-        return SimpleNamespace(models=stages, reranker=rerankers[0])
+        return SimpleNamespace(stages=stages, reranker=rerankers[0])
 
     both = {"default": pipeline("better"), "fast": pipeline("faster")}
-    opened = LoadedIndex(cast(Any, None), both, cast(Any, None))
-    assert opened.list_rerankers("default") == ["faster", "better"]
-    assert opened.list_rerankers("fast") == ["faster"]
+    loaded = LoadedIndex(cast(Any, None), both, cast(Any, None))
+    assert loaded.list_rerankers("default") == ["faster", "better"]
+    assert loaded.list_rerankers("fast") == ["faster"]
     one = LoadedIndex(cast(Any, None), {"default": both["default"]}, cast(Any, None))
     assert one.list_rerankers("default") == ["better"]

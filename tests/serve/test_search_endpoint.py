@@ -195,7 +195,7 @@ def test_without_a_model_there_is_still_the_first_stage(options: Options) -> Non
         found = client.post("/search", json={"query": QUERY}).json()
         assert (found["model"], found["method"], found["depth"]) == ("none", "ql", 0)
         answer = client.post("/v2/rerank", json={"query": "cat", "documents": ["a"]})
-        assert answer.status_code == 400 and "without a model" in message(answer)
+        assert answer.status_code == 400 and "has no model" in message(answer)
 
 
 def test_models_one_after_the_other(options: Options) -> None:
@@ -255,9 +255,9 @@ def test_documents_are_chosen_by_their_metadata(client: TestClient, model: str) 
     ("where", "sentence"),
     [
         ({"m": 1}, "no document has a field 'm'"),
-        (["n"], "'n' is no condition"),
+        (["n"], "'n' is not a condition"),
         ({"n": {"~": 1}}, "cannot compare by '~'"),
-        ({"n": "x"}, "'n' holds numbers"),
+        ({"n": "x"}, "'n' has numbers"),
         (["n=1"] * 33, "where"),
         (3, "where"),
     ],

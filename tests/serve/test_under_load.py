@@ -205,7 +205,7 @@ def test_a_bug_is_an_error_in_json(options: Options, monkeypatch: pytest.MonkeyP
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("a secret")
 
-    monkeypatch.setattr(Pipeline, "stages", fail)
+    monkeypatch.setattr(Pipeline, "stream", fail)
     with in_process(options) as client:
         answer = client.post("/search", json={"query": "cat"})
         assert answer.status_code == 500
