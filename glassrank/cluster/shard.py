@@ -1,9 +1,8 @@
-"""A shard: some segments of an index, with their parts of its stores, searched and re-ranked there;
-and how shards are asked, all at once, and how long they are waited for.
+"""A shard: some segments of an index with their parts of its stores, searched and re-ranked there;
+and how shards are called, all at once, within a deadline.
 
-It keeps nothing between two requests but what it has opened: a request says of which state of the
-index it is, and a shard that does not have that open opens it. So one that was restarted elsewhere
-answers as the one before it, and none answers from another state than the others.
+A shard is stateless but for what it has open: each call names a state of the index, and the shard
+opens it if needed. So a restarted shard responds as before, and all shards respond from one state.
 """
 
 import threading

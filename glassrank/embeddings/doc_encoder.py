@@ -1,4 +1,4 @@
-"""Documents to rows: passages as ids, batched with others of like length, encoded."""
+"""Encodes documents to rows of a store: passages, in batches of like length."""
 
 import hashlib
 from collections.abc import Iterator, Sequence
@@ -18,12 +18,11 @@ from glassrank.models.text_batches import TextReader, TokenFilter, make_batch, m
 from glassrank.types import Doc
 
 _TOKENS_AT_ONCE = {"cpu": 4_096, "cuda": 131_072}
-"""A batch holds so many words with padding: on a CPU few enough for its caches, on a GPU enough to
-keep it busy."""
+"""Tokens of a padded batch: on a CPU few enough for its caches, on a GPU enough to keep it busy."""
 
 
 class DocEncoder:
-    """A model with its vocabulary, and the rows that it makes."""
+    """A model with its tokenizer, and the rows that it makes."""
 
     def __init__(
         self,
@@ -47,7 +46,7 @@ class DocEncoder:
         if self._model.device is not None:
             from glassrank.models.torch_models import to_device
 
-            # Whoever stores float32 wants the model's own numbers.
+            # float32 means the model's own numbers.
             self._model, self._encoder = to_device(saved.model, device, exact=dtype == "float32")
         self._device = self._model.device
         self._encoder = reusing(self._encoder, reuse)

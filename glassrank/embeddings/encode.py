@@ -28,21 +28,21 @@ from glassrank.storage.mapped_arrays import concat_ranges
 from glassrank.types import Doc
 
 BLOCK_DOCS = 2048
-"""Documents in a block, or passages of long ones, if their rows do not take more than this:"""
+"""Documents, or passages of long ones, in a block; fewer if their rows take more than:"""
 BLOCK_BYTES = 256 << 20
 DEFAULT_DTYPE = "int8"
 """Half of what bf16 takes, with hardly a loss (docs/reference/stores.md)."""
 _TRIED = 200
-"""Documents that an estimate goes by."""
+"""Documents that an estimate is made from."""
 _PASSAGE_BYTES = 8 + 8 + 17
-"""That a passage takes besides its rows, if it is the only one of its document."""
+"""Of a document with one passage, besides its rows."""
 _CHARACTERS_PER_WORD = 12
-"""A document with more than so many is counted as several passages."""
+"""A document with more characters is counted as several passages."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """In the middle of the work: `total` is what the store lacked when the work began."""
+    """While it runs: `total` is how many documents were missing at the start."""
 
     documents: int
     total: int
@@ -53,7 +53,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Estimate:
-    """Before the work begins: what will be added to a store, as far as some documents tell."""
+    """Before it starts: what will be added to a store, estimated from some documents."""
 
     path: Path
     dtype: str
@@ -74,17 +74,17 @@ class Report:
     bytes: int
     bytes_per_document: float
     of_float32: float | None
-    """Bytes, as a share of what plain float32 vectors take; none where ids are stored."""
+    """Bytes, as a share of plain float32 vectors; None where ids are stored."""
     encoded: int
     reused: int
     cut: int
-    """Of those encoded, how many are longer than all their passages."""
+    """How many encoded documents are longer than all their passages."""
     seconds: float
     per_second: float
 
 
 class EncodedPart(NamedTuple):
-    """What a store is told of a segment's part when it is whole."""
+    """A finished part, as a store's manifest records it."""
 
     passages: int
     rows: int
@@ -92,63 +92,34 @@ class EncodedPart(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """Documents that were encoded, taken over, or there already; and how many were cut."""
+    """Documents that were encoded, copied from other parts, or finished by an interrupted run; how
+    many were cut; and bytes."""
 
-    encoded: int
-    reused: int
-    resumed: int
-    cut: int
-    bytes: int
+    encoded: int = 0
+    reused: int = 0
+    resumed: int = 0
+    cut: int = 0
+    bytes: int = 0
 
 
 class Tally:
-    """Counts documents as they are done, and tells whoever wants to know."""
+    """Counts finished documents, and reports progress."""
 
-    def __init__(self, tell: Callable[[Progress], None] | None) -> None:
+    def __init__(self, progress: Callable[[Progress], None] | None) -> None:
         self.total = 0
-        self._tell = tell
+        self.counts = Counts()
+        self._progress = progress
         self._started = time.perf_counter()
-        self._encoded = self._reused = self._resumed = self._cut = self._bytes = 0
-
-    def resumed(self, docs: int) -> None:
-        """Done by a run that was interrupted: they count, but not as this one's speed."""
-        self._resumed += docs
-
-    def reused(self, docs: int, size: int) -> None:
-        """Taken over from another segment."""
-        self._reused += docs
-        self._add(size)
-
-    def encoded(self, docs: int, size: int, cut: int) -> None:
-        """Encoded in this run."""
-        self._encoded += docs
-        self._cut += cut
-        self._add(size)
-
-    @property
-    def counts(self) -> Counts:
-        """So far."""
-        return Counts(self._encoded, self._reused, self._resumed, self._cut, self._bytes)
 
     def add(self, counts: Counts) -> None:
-        """What somebody else has done."""
-        self._resumed += counts.resumed
-        self._reused += counts.reused
-        self._encoded += counts.encoded
-        self._cut += counts.cut
-        self._add(counts.bytes)
-
-    def _add(self, size: int) -> None:
-        self._bytes += size
-        done = self._encoded + self._reused
-        if self._tell is not None and done:
+        """More documents are finished. Resumed ones do not count for the speed."""
+        self.counts = now = Counts(*map(sum, zip(self.counts, counts, strict=True)))
+        done = now.encoded + now.reused
+        if self._progress is not None and done:
             pace = (time.perf_counter() - self._started) / done
-            left = self.total - self._resumed - done
-            self._tell(
-                Progress(
-                    self._resumed + done, self.total, 1 / pace, self._bytes / done, left * pace
-                )
-            )
+            left = self.total - now.resumed - done
+            finished = now.resumed + done
+            self._progress(Progress(finished, self.total, 1 / pace, now.bytes / done, left * pace))
 
     def report(self, path: Path, manifest: Manifest) -> Report:
         """When all is done."""
@@ -166,11 +137,11 @@ class Tally:
             bytes=size,
             bytes_per_document=size / max(1, documents),
             of_float32=size / plain if plain else None,
-            encoded=self._encoded,
-            reused=self._reused,
-            cut=self._cut,
+            encoded=self.counts.encoded,
+            reused=self.counts.reused,
+            cut=self.counts.cut,
             seconds=seconds,
-            per_second=(self._encoded + self._reused) / seconds,
+            per_second=(self.counts.encoded + self.counts.reused) / seconds,
         )
 
 
@@ -221,7 +192,7 @@ def encode_part(
     """The documents of one segment, from where a killed writer stopped. What is written counts when
     it is added to the store."""
     with PartWriter(folder, name, encoder.layout) as part:
-        tally.resumed(part.docs)
+        tally.add(Counts(resumed=part.docs))
         _encode_segment(segment, encoder, old, part, tally)
         return EncodedPart(part.passages, part.rows, part.finish())
 
@@ -287,7 +258,7 @@ def _encode_block(
         spans[places] = located.part.spans[passages]
         starts, lengths = located.part.passage_rows(passages)
         encoded.append(EncodedPassages(places, lengths, located.part.rows(starts, lengths)))
-        tally.reused(len(located.which), encoded[-1].bytes)
+        tally.add(Counts(reused=len(located.which), bytes=encoded[-1].bytes))
     places_read = concat_ranges(first[fresh], counts[fresh])
     of_doc = np.repeat(np.arange(len(docs)), counts)
     passages_read = [passage for doc in read for passage in doc.passages]
@@ -297,7 +268,8 @@ def _encode_block(
         places = places_read[some.places]
         encoded.append(some._replace(places=places))
         begun = of_doc[places[np.isin(places, first)]]  # a document counts with its first passage
-        tally.encoded(len(begun), some.bytes, int(cut[begun].sum()))
+        newly_cut = int(cut[begun].sum())
+        tally.add(Counts(encoded=len(begun), cut=newly_cut, bytes=some.bytes))
     return DocPassages(counts, spans, cut), *_concatenate(encoded, len(spans))
 
 

@@ -1,7 +1,7 @@
-"""The manifest: one JSON file that says what a store holds, and of which model.
+"""The manifest of a store: one JSON file that lists its parts and names its model.
 
-It is replaced by one atomic rename, and nothing that it names ever changes: a reader sees the store
-as it was before a part was added or as it is after.
+One atomic rename replaces it, and the files that it names never change: a reader sees the store
+before a part was added, or after.
 """
 
 import hashlib
@@ -28,36 +28,36 @@ from glassrank.storage.folders import Folder, is_plain_name
 FILE_NAME = "store.json"
 FORMAT = 2
 IDS = "ids"
-"""The dtype of a store that keeps word ids, for models whose words have no context."""
+"""The dtype of a store of token ids, for models whose embeddings have no context."""
 DTYPES = ("bf16", "int8", "float16", "float32", "int3")
 SCALED = ("int8", "int3")
-"""Those whose vectors have scales."""
+"""Quantized dtypes, whose vectors have scales."""
 _STORES = "stores"
 _SOURCE = re.compile("-[0-9a-f]{16}")
 _LONGEST, _LARGEST, _MOST_AXES = 200, 1 << 20, 4
 _ROW_MULTIPLE = {"int8": 64, "int3": 16}
 _USUAL_MULTIPLE = 32
-"""Rows are filled up with zeros to a multiple of so many values, as a processor's tiles take them:
-64 bytes, or more; no tiles take int3, which is read by sixteen."""
+"""Rows are padded with zeros to a multiple of so many values, as SIMD tiles need them: 64 bytes or
+more; int3 has no tiles, and is read by sixteen."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """What a row is: one word, or piece of a word, of a document, as one model encodes it."""
+    """What a row is: one token of a document, as one model encodes it."""
 
     model: str
     fingerprint: str
     vocabulary: str
-    """A digest: the same weights with another vocabulary would read other words."""
+    """A digest: the same weights with another vocabulary read other tokens."""
     doc_length: int
-    """How many words a passage has at most."""
+    """Tokens of a passage at most."""
     dtype: str
     axes: tuple[int, ...]
-    """Of one word's vector: one axis, or several that lie one after another in its row."""
+    """Of one token's embedding: one axis, or several, flattened in its row."""
     idf_axes: tuple[int, ...]
-    """What an ensemble has behind the axes of a word's idf; nothing otherwise."""
+    """Further axes of a token's idf in an ensemble; none otherwise."""
     stride: int
-    """Values in a row, the zeros at its end included."""
+    """Values in a row, with its padding."""
     reuse: str = ""
     """Of a MORES: s1, its document module's output, or s2, each block's keys and values."""
     overlap: int = 0
@@ -65,17 +65,17 @@ class Layout:
     most_passages: int = 1
     """Of one document."""
     left_out: str = ""
-    """Which words have no rows."""
+    """The kind of tokens that have no rows."""
 
     @property
     def name(self) -> str:
-        """What a store is called unless it is given a name."""
+        """The default name of the store."""
         without = f"without-{self.left_out}" if self.left_out else ""
         return "-".join(filter(None, (self.model, self.reuse, self.dtype, without)))
 
     @property
     def width(self) -> int:
-        """Values of a row, without the zeros at its end."""
+        """Values in a row, without its padding."""
         return math.prod(self.axes)
 
     @property
@@ -86,13 +86,13 @@ class Layout:
 
     @property
     def description(self) -> str:
-        """What a row holds, for a person."""
+        """What a row holds, for messages."""
         without = f" without {self.left_out}" if self.left_out else ""
         return (f"{self.reuse.upper()} in {self.dtype}" if self.reuse else self.dtype) + without
 
     @property
     def passages_description(self) -> str:
-        """How documents are, for a person."""
+        """How documents are split into passages, for messages."""
         most = f"at most {self.most_passages} passages" if self.most_passages > 1 else "one passage"
         shared = f" that share {self.overlap}" if self.overlap else ""
         return f"in {most} of {self.doc_length} words{shared}"
@@ -104,13 +104,13 @@ class Layout:
 
 
 def store_folder(index: Path, name: str) -> Path:
-    """Where the stores of an index are."""
+    """The folder of a store in an index."""
     return index / _STORES / name
 
 
 def default_store_folder(index: Path, layout: Layout) -> Path:
-    """Where a model's store goes if nobody names it: after its family, and after itself too where
-    another model of the family has that name."""
+    """Where a model's store goes without a name: named after the model's family, with its
+    fingerprint where another model of the family has that folder."""
     plain = store_folder(index, layout.name)
     try:
         there = read_manifest(plain).layout.fingerprint
@@ -133,7 +133,7 @@ def stride(width: int, dtype: str) -> int:
 
 
 def _strides(layout: "Layout") -> set[int]:
-    """Those of now, and of stores that were made when all types had one multiple."""
+    """The current one, and that of stores from before dtypes had multiples of their own."""
     if not layout.axes:
         return {1}
     before = -(-layout.width // _USUAL_MULTIPLE) * _USUAL_MULTIPLE
@@ -154,7 +154,7 @@ class PartRecord:
 
     @property
     def name(self) -> str:
-        """Of its folder. No other texts ever have the same."""
+        """Of its folder; unique for these texts."""
         return part_name(self.segment, self.source)
 
     @property
@@ -169,7 +169,7 @@ def part_name(segment: str, source: str) -> str:
 
 
 def hash_segment_texts(segment: SegmentRecord) -> str:
-    """Stands for the texts of a segment: another index may have a segment of the same name."""
+    """Identifies the texts of a segment: another index may have a segment of the same name."""
     files = {
         name: record
         for name, record in sorted(segment.files.items())
@@ -184,7 +184,7 @@ class Manifest:
 
     layout: Layout
     generation: int = 0
-    """Counts the changes since the store was begun."""
+    """Changes since the store was made."""
     parts: tuple[PartRecord, ...] = ()
 
 
@@ -228,7 +228,7 @@ def read_manifest(path: Path) -> Manifest:
 
 
 class OldStoreError(InputError):
-    """A store of an earlier version: what it holds is encoded again."""
+    """A store of an earlier version; its documents must be encoded again."""
 
     def __init__(self, message: str, fingerprint: str) -> None:
         super().__init__(message)
@@ -245,13 +245,13 @@ def _format_error(path: Path, body: dict[str, Any]) -> InputError:
 
 
 def encode_command(path: Path) -> str:
-    """What a person types so that a store has all documents; whose model it is, only they know."""
+    """The command that adds missing documents to a store; the user fills in the model."""
     index = path.parent.parent if path.parent.name == _STORES else "INDEX"
     return f"glassrank encode {index} --model MODEL"
 
 
 def missing_store_error(path: Path) -> InputError:
-    """What to say where none is."""
+    """The error for a folder that is not a store."""
     return InputError(
         f"{path} is not a document store (it has no {FILE_NAME}); "
         f"make one with: {encode_command(path)}"
@@ -277,12 +277,12 @@ def load_store_manifest(folder: Folder) -> Manifest:
 
 
 def write_manifest(folder: Folder, manifest: Manifest) -> None:
-    """The commit: until the rename nothing has happened, after it everything has."""
+    """Commits a change: one rename makes all of it visible."""
     write_json(folder, FILE_NAME, {"format": FORMAT, **asdict(manifest)})
 
 
 def _layout(stored: Any) -> Layout:
-    """Deny what no encoder writes: compiled code takes these numbers for granted."""
+    """Rejects layouts that no encoder writes: compiled code relies on these numbers."""
     try:
         layout = from_plain(Layout, stored, "layout")
     except InputError as error:
@@ -320,7 +320,7 @@ def _part(stored: dict[str, Any], layout: Layout) -> PartRecord:
 
 
 def is_part_name(name: str) -> bool:
-    """Whether a writer gives such names."""
+    """Whether it is the name of a part."""
     return is_segment_name(name[:-17]) and _SOURCE.fullmatch(name[-17:]) is not None
 
 

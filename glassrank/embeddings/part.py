@@ -1,8 +1,8 @@
-"""A part: the encoded words of one segment's documents, as plain arrays in a folder.
+"""A part: the token embeddings of one segment's documents, as plain arrays in a folder.
 
 | array | what it holds |
 |---|---|
-| `vectors`, or `ids` | one row for each word or piece, document after document |
+| `vectors`, or `ids` | one row for each token, document after document |
 | `scales` | int8 and int3 only: what each row, or each vector in it, is multiplied by |
 | `offsets` | where each passage's rows begin, and last where they all end |
 | `spans` | which characters of the document's text a passage has |

@@ -1,4 +1,4 @@
-"""The store, open for reading: which rows a query's candidates have, and those rows as words."""
+"""An open store: finds the rows of candidates, and reads them as embeddings."""
 
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
@@ -41,7 +41,7 @@ class _Docs(NamedTuple):
 
 
 class Store:
-    """Memory-mapped and never changed: threads and processes share it without locks."""
+    """Memory-mapped and immutable: threads and processes share it without locks."""
 
     def __init__(
         self, path: Path, manifest: Manifest, parts: Sequence[Part], model: Model | None
@@ -206,7 +206,7 @@ class Store:
             raise IndexError("the index has no document of one of these numbers")
         return located
 
-    def words(
+    def read_embeddings(
         self,
         part: Part,
         starts: NDArray[np.int64],

@@ -385,7 +385,7 @@ def _iter_embeddings(
             starts, lengths = located.part.passage_rows(located.first + best[located.which])
             for some in batch_by_length(lengths, _TOKENS_AT_ONCE):
                 places = located.which[some]
-                stored = stage.store.words(located.part, starts[some], lengths[some])
+                stored = stage.store.read_embeddings(located.part, starts[some], lengths[some])
                 yield places, stored, further[places]
     if not len(missing):
         return

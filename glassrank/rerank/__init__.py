@@ -1,4 +1,4 @@
-"""The second stage: candidates in the first stage's order in, a better order out, in time."""
+"""Re-ranking: candidates in the first stage's order in, a better order out, within a budget."""
 
 from glassrank.deadline import Deadline
 from glassrank.rerank.cost_model import CostModel

@@ -1,31 +1,31 @@
-"""What work costs on this machine, learned while it runs."""
+"""Predicts how long work takes on this machine; learned while it runs."""
 
 import threading
 
 import numpy as np
 from numpy.typing import NDArray
 
-_FORGET = 0.99
-"""How much of what was known stays when something new is seen: about the last hundred count."""
+_DECAY = 0.99
+"""Weight of earlier observations at each new one: about the last hundred count."""
 TRUSTED = 4.0
-"""What took longer than this many times its prediction was interrupted: it counts no more than
-that, so that one pause of the machine does not spoil the predictions after it."""
-_FOLLOW = 0.2
-"""How fast predictions follow a machine that is slower or faster than usual just now."""
-_FOLLOW_STRETCH = 0.5
-_RISE, _FALL = 0.3, 0.03
-"""How fast the margin follows what runs over it, and what does not: being late is worse than
-stopping a little early, so one piece that is late weighs as much as ten that are not."""
+"""Work that takes longer than this many predictions was interrupted, and counts as no more than
+that: one pause of the machine does not spoil later predictions."""
+_SLOWNESS_RATE = 0.2
+"""How fast predictions follow a machine that is slower or faster for a while."""
+_STRETCH_RATE = 0.5
+_MARGIN_RISE, _MARGIN_FALL = 0.3, 0.03
+"""How fast the safety margin rises when work runs over it, and falls otherwise: being late is worse
+than stopping early, so one late chunk weighs as much as ten others."""
 
 _LIKELY_SIZE = 256.0
 _SHORTEST_MS = 0.1
 
 
 class CostModel:
-    """base + rate * size, by least squares over what was seen, newer things counting more.
+    """base + rate * size, by least squares over observations, with more weight for newer ones.
 
-    Predictions are this line, times how slow the machine is just now, and above that by as much as
-    work has lately run over it, so that a deadline is seldom missed.
+    A prediction is this line, times how slow the machine is now, plus a safety margin by which work
+    has lately run over it.
 
     >>> cost = CostModel(base=1.0, rate=0.5)
     >>> cost.predict(10)
@@ -38,75 +38,75 @@ class CostModel:
         self.base = base
         self.rate = rate
         self.slowness = 1.0
-        """What work takes just now, as a share of the line."""
+        """Time that work takes now, as a share of the line."""
         self.margin = 0.0
         """How far work runs over that, as a share of it."""
         self.stretch = 1.0
-        """What many pieces one after the other take, as a share of their predictions: a pause that
-        counts for little in one of them is as long as it is."""
-        self._lock = threading.Lock()  # threads may share what they learn
+        """Time of many chunks in a row, as a share of their predictions: here a pause counts in
+        full."""
+        self._lock = threading.Lock()  # threads share a cost model
         self._weight = self._size = self._square = self._time = self._product = 0.0
-        if base or rate:  # what is known beforehand counts as two pieces that were seen
+        if base or rate:  # the initial guess counts as two observations
             for size in (0.0, _LIKELY_SIZE):
                 self._add(size, base + rate * size)
 
     def predict(self, size: float) -> float:
-        """Milliseconds that work of this size is likely to take."""
+        """Predicted milliseconds for work of this size, with the safety margin."""
         return (self.base + self.rate * size) * self.slowness * (1 + self.margin)
 
     def expect(self, size: float) -> float:
-        """The same without a margin: of many pieces some take longer, and others do not."""
+        """Expected milliseconds, without the margin."""
         return (self.base + self.rate * size) * self.slowness
 
     def fitting(self, sizes: NDArray[np.floating], within: float) -> int:
-        """How many of these, from the first on, are predicted to end in time as one piece."""
+        """How many of these, from the first on, fit in this time as one chunk."""
         line = self.base + self.rate * np.cumsum(sizes)
         predicted = line * self.slowness * (1 + self.margin)
         return int(np.searchsorted(predicted, within, side="right"))
 
     def size_within(self, ms: float) -> float:
-        """The size of work that is predicted to take so long, as one piece."""
+        """The size of a chunk that is predicted to take so long."""
         if self.rate <= 0 or ms == float("inf"):
             return float("inf")
         line = ms / (self.slowness * (1 + self.margin))
         return max(0.0, (line - self.base) / self.rate)
 
     def learn(self, size: float, took: float) -> None:
-        """A piece of this size took so many milliseconds."""
+        """Work of this size took so many milliseconds."""
         with self._lock:
             line = self.base + self.rate * size
             if self._weight and line > 0:
                 took = min(took, TRUSTED * line)
                 over = min(1.0, max(0.0, took / (line * self.slowness) - 1))
-                self.margin += (_RISE if over > self.margin else _FALL) * (over - self.margin)
-                self.slowness += _FOLLOW * (took / line - self.slowness)
+                rate = _MARGIN_RISE if over > self.margin else _MARGIN_FALL
+                self.margin += rate * (over - self.margin)
+                self.slowness += _SLOWNESS_RATE * (took / line - self.slowness)
             self._add(size, took)
             self._fit()
 
     def learn_stretch(self, predicted: float, took: float) -> None:
-        """Pieces that were predicted to take so long together took so many milliseconds."""
+        """Chunks that were predicted to take so long together took so many milliseconds."""
         if predicted > 0:
             with self._lock:
-                self.stretch += _FOLLOW_STRETCH * (took / predicted - self.stretch)
+                self.stretch += _STRETCH_RATE * (took / predicted - self.stretch)
 
     def relax(self) -> None:
-        """Nothing could be tried for lack of time. Predictions that were spoilt by a slow moment
-        would stay so, since they change only when something is tried."""
+        """Lowers predictions a little when there was no time to try. They change only with new
+        observations: a slow moment would otherwise spoil them for good."""
         with self._lock:
-            self.margin *= 1 - _FALL
-            self.slowness += _FALL * (1 - self.slowness)
-            self.stretch += _FALL * (1 - self.stretch)
+            self.margin *= 1 - _MARGIN_FALL
+            self.slowness += _MARGIN_FALL * (1 - self.slowness)
+            self.stretch += _MARGIN_FALL * (1 - self.stretch)
 
     def _add(self, size: float, took: float) -> None:
-        # Errors grow with the time that work takes: what counts is how large a share they are. A
-        # few long pieces would drown the short ones otherwise, and with them what a piece costs
-        # that is all but empty.
+        # Relative errors count: otherwise a few long chunks would drown the short ones, which say
+        # what an almost empty chunk costs.
         weight = 1 / max(took, _SHORTEST_MS) ** 2
-        self._weight = _FORGET * self._weight + weight
-        self._size = _FORGET * self._size + weight * size
-        self._square = _FORGET * self._square + weight * size * size
-        self._time = _FORGET * self._time + weight * took
-        self._product = _FORGET * self._product + weight * size * took
+        self._weight = _DECAY * self._weight + weight
+        self._size = _DECAY * self._size + weight * size
+        self._square = _DECAY * self._square + weight * size * size
+        self._time = _DECAY * self._time + weight * took
+        self._product = _DECAY * self._product + weight * size * took
 
     def _fit(self) -> None:
         spread = self._weight * self._square - self._size**2
@@ -116,7 +116,7 @@ class CostModel:
             if rate > 0 and base >= 0:
                 self.base, self.rate = base, rate
                 return
-        # Sizes all alike, or a line that slopes the wrong way: all of it goes by size.
+        # All sizes are equal, or the line falls: everything goes by size.
         if self._size > 1e-6 * self._weight:
             self.base, self.rate = 0.0, self._time / self._size
         else:

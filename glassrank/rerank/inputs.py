@@ -1,4 +1,4 @@
-"""What people give to `rank` and to a pipeline: taken as it is meant, or one sentence."""
+"""Checks and converts the arguments of `rank` and of a pipeline."""
 
 import math
 import warnings
@@ -14,7 +14,7 @@ from glassrank.errors import InputError, describe_type
 from glassrank.types import Doc, Ranking
 
 _FEW_SHARE = 0.1
-"""The share of a list of which it is said that more was not re-ranked."""
+"""Of a list: fewer re-ranked texts than this share raise a warning."""
 
 
 class BudgetWarning(RuntimeWarning):
@@ -22,7 +22,7 @@ class BudgetWarning(RuntimeWarning):
 
 
 def as_docs(texts: Iterable[Any]) -> list[Doc]:
-    """A list, or a column of a table, of texts, of dicts that have a text, or of `Doc`s."""
+    """From a list, or a column of a table, of texts, dicts with a text, or `Doc`s."""
     if isinstance(texts, str | bytes):
         raise InputError("expected a list of texts, not one text; for a single one, give [text]")
     if isinstance(texts, Mapping | Set) or hasattr(texts, "columns"):
@@ -59,7 +59,7 @@ def _named(fields: Mapping[Any, Any], name: str) -> str:
 
 
 def as_ids(ids: Iterable[Any] | None, count: int) -> list[Any]:
-    """One for each text: its place, unless ids are given."""
+    """One id for each text: its place in the list, unless ids are given."""
     if ids is None:
         return list(range(count))
     if isinstance(ids, str | bytes | Set):
@@ -71,19 +71,19 @@ def as_ids(ids: Iterable[Any] | None, count: int) -> list[Any]:
 
 
 def check_query(query: Any) -> None:
-    """A text, which may be empty."""
+    """A query is a text, which may be empty."""
     if not isinstance(query, str):
-        raise InputError(f"a query is a text, not {describe_type(query)}")
+        raise InputError(f"the query must be a text, not {describe_type(query)}")
 
 
 def check_not_empty(query: str) -> None:
-    """Of texts, which can be ranked by nothing else; an index finds nothing for it."""
+    """A list of texts cannot be ranked by an empty query."""
     if not query.strip():
         raise InputError("the query is empty; give what the texts are to be ranked for")
 
 
 def as_scores(scores: Iterable[Any] | None, count: int) -> NDArray[np.float32] | None:
-    """One for each text; None where there are none, or all are alike: they tell no order."""
+    """One score for each text; None without scores, or where all are equal and give no order."""
     if scores is None:
         return None
     try:
@@ -93,49 +93,49 @@ def as_scores(scores: Iterable[Any] | None, count: int) -> NDArray[np.float32] |
     if len(given) != count:
         raise InputError(f"there are {len(given)} scores for {count} texts; each text needs one")
     if not np.isfinite(given).all():
-        raise InputError("a score is no number; give one for each text, or none at all")
+        raise InputError("a score is not a finite number; give one for each text, or no scores")
     return given if len(np.unique(given)) > 1 else None
 
 
 def check_k(k: Any) -> None:
-    """A whole number from 1 on."""
+    """k is a positive integer."""
     try:
         whole = 0 if isinstance(k, bool) else index(k)
     except TypeError:
         whole = 0
     if whole < 1:
-        raise InputError(f"at least one result must be asked for, by a whole number, not {k!r}")
+        raise InputError(f"k must be a positive integer, not {k!r}")
 
 
 def check_budget(budget_ms: Any) -> None:
-    """None, for as long as it takes, or a number above 0."""
+    """A budget is None, for no limit, or a number above 0."""
     if budget_ms is None:
         return
     number = isinstance(budget_ms, Real) and not isinstance(budget_ms, bool)
     if not number or math.isnan(budget_ms) or budget_ms <= 0:
-        raise InputError(f"a budget must be more than 0 milliseconds, not {budget_ms!r}")
+        raise InputError(f"the budget must be more than 0 milliseconds, not {budget_ms!r}")
 
 
 def warn_if_nothing_reached(ranking: Ranking, budget_ms: float | None, *, caller: int) -> None:
-    """Once for each place that calls, as Python does: it is `caller` calls up from here."""
+    """Warns once for each calling line, which is `caller` frames up from here."""
     if ranking.cut_short and not ranking.depth and budget_ms is not None:
         warnings.warn(
-            f"nothing could be re-ranked in {budget_ms:g} ms, so the order is the one before it; "
-            "allow more time",
+            f"nothing could be re-ranked in {budget_ms:g} ms, so the order is the first stage's; "
+            "give a larger budget",
             BudgetWarning,
             stacklevel=caller + 1,
         )
 
 
 def warn_if_few_reached(ranking: Ranking, budget_ms: float | None, *, caller: int) -> None:
-    """The same for texts, which are encoded in the query's own time: also where it was less than a
-    tenth of them. The sentence has no count, since Python shows each sentence once."""
+    """The same for texts, which are encoded on the fly: warns also when less than a tenth of them
+    was re-ranked. The message has no count, since Python shows each message once."""
     warn_if_nothing_reached(ranking, budget_ms, caller=caller + 1)
     if budget_ms is not None and 0 < ranking.depth < _FEW_SHARE * ranking.found:
         warnings.warn(
             f"less than a tenth of the texts could be re-ranked in {budget_ms:g} ms, the others "
-            "have the order before it; allow more time, give fewer texts, or index and encode "
-            "them beforehand",
+            "keep the first stage's order; give a larger budget or fewer texts, or index and "
+            "encode them beforehand",
             BudgetWarning,
             stacklevel=caller + 1,
         )

@@ -1,4 +1,4 @@
-"""Says, once, that texts are in another language than the model that is to rank them."""
+"""Warns once when texts are in another language than the model."""
 
 import warnings
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from glassrank.text.detection import looks_foreign
 from glassrank.types import Doc
 
 _LOOKED_AT = 3
-"""Texts of a list, which stand for all of it."""
+"""Texts of a list that are looked at."""
 _warned = False
 
 
@@ -17,7 +17,7 @@ class LanguageWarning(UserWarning):
 
 
 def warn_if_texts_are_foreign(model: Reranker, docs: Sequence[Doc]) -> None:
-    """Of a list that is ranked."""
+    """For a list of texts."""
     if model.is_english and not _warned:
         texts = [f"{doc.title} {doc.text}" for doc in docs[:_LOOKED_AT]]
         if looks_foreign(texts):
@@ -25,7 +25,7 @@ def warn_if_texts_are_foreign(model: Reranker, docs: Sequence[Doc]) -> None:
 
 
 def warn_if_index_is_foreign(models: Sequence[Reranker], languages: Sequence[str]) -> None:
-    """Of an index that is searched, and holds documents in these languages."""
+    """For an index that holds documents in these languages."""
     foreign = [language for language in languages if language != "en"]
     if foreign and any(model.is_english for model in models):
         _warn(f"the index has documents in other languages ({', '.join(foreign)})")
@@ -36,8 +36,8 @@ def _warn(reason: str) -> None:
     if not _warned:
         _warned = True
         warnings.warn(
-            f"the models that come with the package are English, and {reason}: name a multilingual "
-            "model, or search with the first stage alone",
+            f"the package's models are English, and {reason}; give a multilingual model, or use "
+            "the first stage alone",
             LanguageWarning,
             stacklevel=4,
         )

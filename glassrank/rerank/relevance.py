@@ -6,8 +6,8 @@ from glassrank.types import Hit, Ranking
 
 
 def relevance_scores(ranking: Ranking | Sequence[Hit]) -> list[float]:
-    """Of each hit: its probability of relevance, if the models were calibrated; texts that none
-    came to are below the least of them, in their order."""
+    """Of each hit: its probability of relevance, if the models are calibrated. Texts that no model
+    scored are below the lowest probability, in their order."""
     known = [hit.probability for hit in ranking if hit.ranked_by]
     probabilities = [chance for chance in known if chance is not None]
     if not known or len(probabilities) < len(known):
@@ -17,8 +17,8 @@ def relevance_scores(ranking: Ranking | Sequence[Hit]) -> list[float]:
 
 
 def squash(score: float) -> float:
-    """For a model that nobody has calibrated: between 0 and 1, the better the higher, and the same
-    for the same score in every list.
+    """For a model that is not calibrated: between 0 and 1, increasing with the score, and the
+    same in every list.
 
     Its slope falls slowly. Scores of dozens are usual, and the logistic function of those would be
     1, whatever they are.

@@ -14,8 +14,8 @@ from glassrank.types import Ranking, Run
 def rerank_run(
     pipeline: Pipeline, run: Run, queries: Mapping[str, str]
 ) -> Iterator[tuple[str, Ranking]]:
-    """Each query's candidates in the model's order, as deep as the pipeline goes; the rest keep the
-    first stage's order below them, with scores that say so."""
+    """Re-ranks each query's candidates, as deep as the pipeline goes; the rest keep their order,
+    below them."""
     for query_id, doc_ids, scores in run.items():
         yield (
             query_id,
@@ -30,8 +30,8 @@ def find_candidates(
     depth: int | None = None,
     run: str = "the run",
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """One query's rows of a run as an index numbers them, in the order in which they are measured,
-    with their scores; the first `depth` of them."""
+    """The first `depth` candidates of one query, in trec_eval's order: numbers in the index, and
+    scores."""
     from glassrank.corpus.runs import trec_order  # `rank` does not wait for the file readers
 
     order = trec_order(doc_ids, scores)[:depth]

@@ -266,7 +266,7 @@ class IndexStage(Stage):
         number = np.array([self.snapshot.find(doc_id)])
         for located in self.store.locate(self.snapshot, number, partial=True):
             rows = located.part.passage_rows(located.first + passage)
-            return self.store.words(located.part, *rows)
+            return self.store.read_embeddings(located.part, *rows)
         return None
 
     def _scoring_ms(self, docs: int) -> float:

@@ -181,7 +181,7 @@ class StoredScorer:
         reranker = self._reranker
 
         def score(batch: NDArray[np.int64]) -> None:
-            docs = self._store.words(part, starts[batch], lengths[batch], reranker.dtype)
+            docs = self._store.read_embeddings(part, starts[batch], lengths[batch], reranker.dtype)
             scores[batch] = reranker.score_embeddings(query, docs, first_stage[batch])
 
         if reranker.is_deterministic:

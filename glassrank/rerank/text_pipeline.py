@@ -1,5 +1,5 @@
-"""Documents that are ranked from their texts, within one budget: a list of them, with no index and
-no store, or what a first stage of any kind finds."""
+"""Ranks texts within one budget: a list of them, without an index or a store, or the candidates
+of any first stage."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -38,7 +38,7 @@ from glassrank.tracing import span
 from glassrank.types import Doc, Hit, Ranking
 
 Model = Reranker | str | Path
-"""As people give it: loaded, or by the name of its folder."""
+"""A loaded model, or the name of its folder."""
 
 
 def load(model: str | Path = "default", device: str = "cpu", *, warm: bool = False) -> Reranker:
@@ -62,9 +62,9 @@ def _load_cached(model: str | Path, device: str) -> Reranker:
 
 
 _FIRST_DOCS, _BEGINNING = 4, 100
-"""Texts of a list, and characters of each, by which `auto` tells its language."""
+"""Texts of a list, and characters of each, from which `auto` detects the language."""
 _SCHEDULER = Scheduler()
-"""Of all lists in this process: what it learns from one holds for the next."""
+"""Shared by all lists in this process: what it learns from one helps the next."""
 
 
 def rank(
@@ -80,16 +80,15 @@ def rank(
     language: str = "en",
     clock: Clock = now,
 ) -> Ranking:
-    """The texts, best first; a hit's `doc_id` is its text's place in the list, from 0, unless `ids`
-    are given. A text may be a dict with a `text`, and a `title` and others if there are any.
+    """Ranks texts, best first. A hit's `doc_id` is the place of its text in the list, from 0,
+    unless `ids` are given. A text may be a dict with a `text`, a `title` and further fields.
 
-    Texts are first ordered by BM25 over the list, in their `language` (`de`, `ja`, …, or `auto`),
-    or by the `scores` of what has found them, and read in this order: what the budget, or the
-    deadline, does not allow keeps it, below the rest. Loading the model and warming it up, the
-    first time, is not part of the budget; whoever gives a deadline has done so before
-    (`load(warm=True)`). Several models are a cascade, as in a `Pipeline`: each further one
-    re-orders the best of those before it, as many as there is time for. Without a model that is
-    what the package's two do, or `default` alone if there is no hurry.
+    BM25 over the list orders texts first, in their `language` (`de`, `ja`, …, or `auto`), or the
+    `scores` of the engine that found them do. Models score them in this order; texts that the
+    budget, or the deadline, has no time for keep it, below the rest. Loading a model and warming it
+    up, the first time, does not count; with a deadline, do it before (`load(warm=True)`). Several
+    models are a cascade, as in a `Pipeline`: each further one re-orders the best of those before
+    it. The default is the package's two models, or `default` alone without a budget.
 
     >>> texts = ["Dogs bark at night.", "The cat sat on the mat."]
     >>> rank("where did the cat sit?", texts)[0].doc_id
@@ -104,10 +103,10 @@ def rank(
     docs = as_docs(texts)
     names = as_ids(ids, len(docs))
     given = as_scores(scores, len(docs))
-    analyzer = _analyzer_of(docs, language)
+    analyzer = _choose_analyzer(docs, language)
     taken = clock() - began
-    hurry = budget_ms is not None or deadline is not None
-    stages = [TextsStage(model, docs) for model in load_rerankers(model, hurry)]
+    has_budget = budget_ms is not None or deadline is not None
+    stages = [TextsStage(model, docs) for model in load_rerankers(model, has_budget)]
     if budget_ms is not None and deadline is None:
         for stage in stages:
             warm_up(stage.reranker, clock)
@@ -131,13 +130,12 @@ def rank(
 async def arank(
     query: str, texts: Iterable[str | Mapping[str, Any] | Doc], **options: Any
 ) -> Ranking:
-    """`rank` with `await`: in a thread, so that others are served meanwhile. The budget begins when
-    a thread is free."""
+    """`rank` with `await`, in a thread. The budget starts when a thread is free."""
     return await asyncio.to_thread(rank, query, texts, **options)
 
 
-def _analyzer_of(docs: Sequence[Doc], language: str) -> Analyzer:
-    """Of one language; with `auto`, of the one that the first texts are in."""
+def _choose_analyzer(docs: Sequence[Doc], language: str) -> Analyzer:
+    """Of this language; with `auto`, of the language of the first texts."""
     beginnings = (doc.text[:_BEGINNING] for doc in docs[:_FIRST_DOCS])
     return get_analyzer(language).for_text(" ".join(beginnings))
 
@@ -149,7 +147,7 @@ def _order_by_bm25(
     deadline: Deadline,
     analyzer: Analyzer = ENGLISH,
 ) -> TopK:
-    """By BM25 over the list; of long texts only the beginnings, if there is no time for more."""
+    """By BM25 over the list; of long texts only the beginning, if there is no time for more."""
     most = scheduler.bm25_characters(deadline, len(docs))
     contents = [join_title(doc) for doc in docs]
     if most < max(map(len, contents), default=0):
@@ -173,7 +171,7 @@ def _make_hits(
     doc: Callable[..., Doc],
     scheduler: Scheduler,
 ) -> tuple[Hit, ...]:
-    """The best k, and what it takes to sort them learned."""
+    """The best k; learns the time that it takes."""
     began = scheduler.clock()
     hits = cascade.hits(k, doc_id, doc, show)
     took = scheduler.clock() - began
@@ -183,25 +181,25 @@ def _make_hits(
 
 
 LIST_MODELS = ("fast", "default")
-"""Of the package, for a list in a hurry: its texts are not encoded yet, so the fast one says which
-are worth the time of the better one."""
+"""Of the package, for a list with a budget: the fast model chooses the texts that are worth the
+time of the better one."""
 
 
-def load_rerankers(model: Model | Sequence[Model] | None, hurry: bool) -> list[Reranker]:
-    """As people give them; without any, those of the package that suit."""
+def load_rerankers(model: Model | Sequence[Model] | None, has_budget: bool) -> list[Reranker]:
+    """Loads models that are given by name; by default, those of the package."""
     if model is None:
-        model = LIST_MODELS if hurry else LIST_MODELS[-1]
+        model = LIST_MODELS if has_budget else LIST_MODELS[-1]
     several = isinstance(model, Sequence) and not isinstance(model, str)
     models: list[Any] = list(model) if several else [model]  # type: ignore[arg-type]
     if not models or not all(isinstance(one, Model) for one in models):
         raise InputError(
-            "a model is a folder, 'default', 'fast', or what load() gives, or several of those"
+            "expected a model folder, 'default', 'fast', the result of load(), or a list of those"
         )
     return [one if isinstance(one, Reranker) else load(one) for one in models]
 
 
 _CANDIDATES = 100
-"""Fewer than where words are stored: each of these is encoded in the query's own time."""
+"""Fewer than with a store: each of these is encoded on the fly."""
 
 
 class TextPipeline:
@@ -209,9 +207,9 @@ class TextPipeline:
     search = TextPipeline(Fts5("my.db", "docs"), budget_ms=50)
     ranking = search("how do I read a csv file?", k=10)
 
-    The first stage is somebody else's; what it finds is read from the source of documents, and
-    encoded and scored in the time that both have left. If the texts come too late the ranking is
-    the first stage's own; if the first stage itself does, or fails, that is one sentence.
+    Re-ranks the candidates of an external first stage. Their texts come from a source of documents,
+    and are encoded and scored in the time left. If the texts come too late, the ranking is the
+    first stage's own; if the first stage is late or fails, that is an error.
     """
 
     def __init__(
@@ -224,15 +222,15 @@ class TextPipeline:
         candidates: int = _CANDIDATES,
         clock: Clock = now,
     ) -> None:
-        """`docs` may be a dict of texts by id, and need not be given where the first stage has a
-        `fetch` of its own. Models are as in `rank`: several are a cascade. They are warmed up here,
-        before any budget begins; with a model that mixes a first stage's score into its own, that
-        share is left out, as it was learned for another one's scores."""
+        """`docs` may be a dict of texts by id; it is not needed if the first stage has `fetch`.
+        Models are as in `rank`: several are a cascade. They are warmed up here, before any budget
+        starts. A model does not interpolate with first-stage scores here: it was trained on others.
+        """
         check_budget(budget_ms)
         check_k(candidates)
         if not isinstance(first_stage, FirstStage):
             raise InputError(
-                f"a first stage has search(query, k), {describe_type(first_stage)} has not"
+                f"a first stage needs search(query, k), which {describe_type(first_stage)} lacks"
             )
         self.first_stage = first_stage
         self.budget_ms = budget_ms
@@ -244,7 +242,7 @@ class TextPipeline:
             warm_up(model, clock)
 
     def __call__(self, query: str, k: int = 10, *, budget_ms: float | None = None) -> Ranking:
-        """The best k. `budget_ms` counts from now, and covers everything."""
+        """The best k. `budget_ms` starts now and covers everything."""
         check_query(query)
         check_not_empty(query)
         check_k(k)
@@ -279,8 +277,7 @@ class TextPipeline:
         return ranking
 
     async def aquery(self, query: str, k: int = 10, *, budget_ms: float | None = None) -> Ranking:
-        """The same with `await`: in a thread, so that others are served meanwhile. The budget
-        begins when a thread is free."""
+        """The same with `await`, in a thread. The budget starts when a thread is free."""
         return await asyncio.to_thread(self, query, k, budget_ms=budget_ms)
 
     def doc(self, doc_id: Any) -> Doc:
@@ -288,8 +285,8 @@ class TextPipeline:
         return self._read([doc_id])[0]
 
     def _docs(self, ids: Sequence[Any], deadline: Deadline) -> list[Doc]:
-        """None at all where they are not there in time: half of them could not be told apart from
-        those that were not scored for another reason."""
+        """None of them where they come too late: half of them would look like documents that were
+        not scored for another reason."""
         if not ids:
             return []
         name = f"the source of documents {type(self._source).__name__}"
@@ -308,7 +305,7 @@ class TextPipeline:
 
 
 def _append_unread(first: TopK, count: int) -> TopK:
-    """Of so many candidates only these have been read: the others come behind."""
+    """Candidates whose texts were not read come last."""
     rest = np.arange(len(first.docs), count)
     return TopK(
         np.concatenate([first.docs, rest]),
@@ -328,8 +325,8 @@ class _DictOfDocs:
             return [self._docs[doc_id] for doc_id in doc_ids]
         except KeyError as error:
             raise InputError(
-                f"the documents that were given lack {error.args[0]!r}, which the first stage "
-                "found; give those that it searches"
+                f"the first stage found {error.args[0]!r}, which docs lacks; give the documents "
+                "that it searches"
             ) from None
 
 

@@ -142,10 +142,10 @@ class TorchBackend:
         self.fast_model: Any
         self.model, self.fast_model = to_device(model, device, exact=exact)
         self.device = self.model.device
-        pieces = self.fast_model.info.uses_subwords
-        self.dtype = next(self.fast_model.parameters()).dtype if pieces else torch.float32
-        rounded = self.device.type == "cuda" and pieces
-        encodes = self.fast_model if rounded else self.model
+        uses_subwords = self.fast_model.info.uses_subwords
+        self.dtype = next(self.fast_model.parameters()).dtype if uses_subwords else torch.float32
+        is_rounded = self.device.type == "cuda" and uses_subwords
+        encodes = self.fast_model if is_rounded else self.model
         self.encode_query = QueryEncoder(encodes, longest, exact=exact)
 
     @torch.no_grad()

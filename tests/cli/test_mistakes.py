@@ -26,7 +26,7 @@ from glassrank.index import Index
         (("search", "nowhere", "cat"), "make one with: glassrank index"),
         (("search", "my.index", "cat", "--method", "bm52"), "did you mean bm25?"),
         (("search", "my.index", "cat", "--method", "bm25(k2=1)"), "no parameter 'k2'"),
-        (("search", "my.index", "cat", "--k", "0"), "at least one result"),
+        (("search", "my.index", "cat", "--k", "0"), "k must be a positive integer"),
         (("evaluate", "qrels.txt", "qrels.txt"), "qrels.txt:1"),
         (("evaluate", "good.run", "qrels.txt", "-m", "nDGC@10"), "nDCG"),
         (("retrieve", "my.index", "docs.csv", "--out", "x.run"), "docs.csv does not exist"),

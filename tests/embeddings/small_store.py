@@ -107,7 +107,7 @@ def stored_scores(store: Store, index: Index, saved: SavedModel, query: str) -> 
     scores = {}
     for located in store.locate(snapshot, numbers):
         numbered = concat_ranges(located.first, located.counts)
-        doc = store.words(located.part, *located.part.passage_rows(numbered))
+        doc = store.read_embeddings(located.part, *located.part.passage_rows(numbered))
         same = encoded.rows(torch.zeros(len(numbered), dtype=torch.long))
         found = model.interact(same, doc).score.tolist()
         for place, score in zip(np.repeat(located.which, located.counts), found, strict=True):

@@ -130,7 +130,7 @@ def test_a_model_may_add_rows_and_axes(index: Index, tmp_path: Path) -> None:
         assert found.counts.tolist() == [len(divided)]
         for place, own in enumerate(divided):
             starts, lengths = found.part.passage_rows(found.first + place)
-            words = store.words(found.part, starts, lengths)
+            words = store.read_embeddings(found.part, starts, lengths)
             expected = model.encode_doc(batch(word_ids(own)))
             length = 1 + len(own)
             assert lengths.tolist() == [length]
@@ -150,7 +150,10 @@ def test_blocks_and_batches_leave_no_trace(
     for segment in index.snapshot.segments:
         a, b = one.part(segment.record.name), other.part(segment.record.name)
         assert np.array_equal(a.offsets, b.offsets)
-        words = (s.words(p, p.offsets[:-1], np.diff(p.offsets)) for s, p in ((one, a), (other, b)))
+        words = (
+            s.read_embeddings(p, p.offsets[:-1], np.diff(p.offsets))
+            for s, p in ((one, a), (other, b))
+        )
         x, y = (found.vectors.numpy() for found in words)
         # Sums in another order may fall to the other side of a rounding.
         steps = {"bf16": 2.0**-8, "float16": 2.0**-11, "int8": 1 / 127, "float32": 2.0**-20}
@@ -167,5 +170,7 @@ def test_no_documents_are_no_words(index: Index, tmp_path: Path) -> None:
     store = Store.open(tmp_path / "store", saved.model)
     assert store.locate(index.snapshot, np.empty(0, np.int64)) == []
     nothing = np.empty(0, np.int64)
-    words = store.words(store.part(index.snapshot.segments[0].record.name), nothing, nothing)
+    words = store.read_embeddings(
+        store.part(index.snapshot.segments[0].record.name), nothing, nothing
+    )
     assert words.vectors.shape == (0, 1, 12)

@@ -151,4 +151,4 @@ def test_ids_need_the_model_to_become_words(index: Index) -> None:
     store = Store.open(index.path / "stores" / "knrm-ids", fingerprint(SAVED["knrm"].model))
     part = store.part(index.snapshot.segments[0].record.name)
     with pytest.raises(TypeError, match="opened with its model"):
-        store.words(part, part.offsets[:1], part.offsets[1:2])
+        store.read_embeddings(part, part.offsets[:1], part.offsets[1:2])

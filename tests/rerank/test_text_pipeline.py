@@ -167,11 +167,13 @@ def test_more_than_was_asked_for_is_cut() -> None:
 
 
 def test_documents_that_are_not_there(reranker: Reranker) -> None:
-    with pytest.raises(InputError, match="the documents that were given lack 'd0'"):
+    with pytest.raises(InputError, match="found 'd0', which docs lacks"):
         TextPipeline(Listed(), reranker, docs={"x": "y"})("the cat")
     with pytest.raises(InputError, match="an Answering has no documents to fetch; give docs="):
         TextPipeline(Answering(None), reranker)
-    with pytest.raises(InputError, match=r"a first stage has search\(query, k\), a dict has not"):
+    with pytest.raises(
+        InputError, match=r"a first stage needs search\(query, k\), which a dict lacks"
+    ):
         TextPipeline({}, reranker, docs=TEXTS)  # type: ignore[arg-type]
 
 
