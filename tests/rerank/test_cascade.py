@@ -418,7 +418,7 @@ def test_a_hit_is_explained_by_the_model_that_placed_it(
         alone = Pipeline(index, rerankers[0 if place > 6 else 1])
         (own,) = [other for other in alone(QUERY, 40) if other.doc_id == hit.doc_id]
         assert found.score == pytest.approx(own.score, abs=1e-4)
-        listed = [note for note in found.notes if "In the list" in note]
+        listed = [note for note in found.notes if "The list has the score" in note]
         assert bool(listed) == (abs(hit.score - found.score) > 1e-3)
         assert explain_docs(pipeline, QUERY, [hit.doc_id])[0].score == found.score
         changed, _ = what_if_doc(pipeline, QUERY, str(hit.doc_id), Change("document", 0, "sea"))

@@ -150,10 +150,10 @@ def test_one_that_fails_is_a_sentence(reranker: Reranker, budget_ms: float | Non
 @pytest.mark.parametrize(
     ("answer", "says"),
     [
-        (None, "answered with None, not with ids, scores"),
-        ((["a"], ["x"]), "not with ids, scores"),
+        (None, "returned None"),
+        ((["a"], ["x"]), "returned"),
         ((["a", "b"], [1.0]), "2 ids and 1 scores"),
-        ((["a"], [float("nan")]), "a score that is no number"),
+        ((["a"], [float("nan")]), "not a finite number"),
         ((["a", "a"], [2.0, 1.0]), "the same id twice"),
     ],
 )
