@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from glassrank.deadline import Deadline
 from glassrank.models.io.model_folder import SavedModel
-from glassrank.models.model import Model, TokenBatch, TokenEmbeddings
+from glassrank.models.model import TokenBatch, TokenEmbeddings
 
 
 class Backend(Protocol):
@@ -44,8 +44,8 @@ class OnnxBackend:
     device = None
     dtype = None
 
-    def __init__(self, model: Model) -> None:
-        self.model: Any = model
+    def __init__(self, model: Any) -> None:
+        self.model = model
         self.fast_model: Any = model
         self.encode_query, self.encode_doc = self.model.encode_query, self.model.encode_doc
 

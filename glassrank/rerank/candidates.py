@@ -6,7 +6,7 @@ documents were cut.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,8 @@ class PassageList(NamedTuple):
 
     def rows(self, start: int, stop: int) -> "PassageList":
         """Some consecutive ones."""
-        return PassageList(*(column[start:stop] for column in self))
+        some = slice(start, stop)
+        return PassageList(self.docs[some], self.numbers[some], self.sizes[some])
 
 
 class CandidateScorer(Protocol):
@@ -78,10 +79,11 @@ class ScoredDocs(NamedTuple):
 
 def merge_scored(parts: Sequence[ScoredDocs], missing: tuple[str, ...] = ()) -> ScoredDocs:
     """Parts of the same candidates as one, by ascending places."""
-    arrays = [np.concatenate(column) for column in zip(*(part[:6] for part in parts), strict=True)]
-    order = np.argsort(arrays[0])
+    order = np.argsort(np.concatenate([part.places for part in parts]))
+    columns = zip(*(part[:6] for part in parts), strict=True)
+    merged: list[Any] = [np.concatenate(column)[order] for column in columns]
     num_encoded = sum(part.num_encoded for part in parts)
-    return ScoredDocs(*(array[order] for array in arrays), num_encoded, missing)
+    return ScoredDocs(*merged)._replace(num_encoded=num_encoded, missing=missing)
 
 
 class CandidateGroup:
