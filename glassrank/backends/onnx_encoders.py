@@ -131,13 +131,13 @@ def add_bert(
     size = config.size
     build = Builder(graph, weights, linear)
     table = weights.part("embeddings")
-    pieces = _look_up(graph, ids, table.take("pieces.weight", config.vocabulary, size))  # (1, L, H)
+    rows = _look_up(graph, ids, table.take("pieces.weight", config.vocabulary, size))  # (1, L, H)
     places = table.floats("positions.weight", config.positions, size)
     places = places + table.floats("types.weight", config.types, size)[0]
     length = graph.add("Shape", ids, start=1)
     bounds = graph.constant(0), length, graph.constant(1)
     positions = graph.add("Slice", graph.weight("places", places[None]), *bounds)
-    x = build.norm(pieces, positions, "embeddings.norm", size, config.epsilon)
+    x = build.norm(rows, positions, "embeddings.norm", size, config.epsilon)
     bias = _relative_positions(graph, config, weights, length) if config.distances else ""
     for number in range(config.layers):
         attention, feed_forward = (f"layers.{number}.{n}" for n in ("attention", "feed_forward"))

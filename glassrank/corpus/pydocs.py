@@ -165,9 +165,9 @@ def _topics() -> Iterator[Doc]:
 
 def _passages(topic: str) -> Iterator[tuple[str, str]]:
     """(title, text) of the sections of a topic, or of the parts of long sections."""
-    pieces = _HEADING.split(topic)  # before, heading, mark, section, heading, mark, section, …
-    main = pieces[1].replace('"', "") if len(pieces) > 1 else ""
-    for heading, section in zip(["", *pieces[1::3]], [pieces[0], *pieces[3::3]], strict=True):
+    fields = _HEADING.split(topic)  # before, heading, mark, section, heading, mark, section, …
+    main = fields[1].replace('"', "") if len(fields) > 1 else ""
+    for heading, section in zip(["", *fields[1::3]], [fields[0], *fields[3::3]], strict=True):
         title = heading.replace('"', "")
         title = title if title == main or not title else f"{main}: {title}"
         passage = ""

@@ -52,15 +52,15 @@ def read_trec_docs(path: Path, encoding: str = "utf-8") -> DocRecords:
     size = 0
     for number, line in read_lines(path, encoding):
         head, tail = _split_at_last_bracket(line)
-        pieces = _DOC_TAG.split(head)  # text, tag, text, tag, …, text
-        pieces[-1] += tail
-        for place, piece in enumerate(pieces):
+        segments = _DOC_TAG.split(head)  # text, tag, text, tag, …, text
+        segments[-1] += tail
+        for place, segment in enumerate(segments):
             if place % 2 == 0:
                 if start:
-                    parts.append(piece)
-                    size += len(piece) + 1
+                    parts.append(segment)
+                    size += len(segment) + 1
                     check_size(size, path, start)
-            elif piece.startswith("</"):
+            elif segment.startswith("</"):
                 if start:
                     yield start, try_doc(_parse_doc, "\n".join(parts), path, start)
                 start, parts = 0, []

@@ -137,11 +137,11 @@ def _scores(
         some = slice(start, start + _DOCS_AT_ONCE)
         own = None if first is None else first[some]
         try:
-            placed = score_texts(reranker, encoded, docs[some], own, abort_at=deadline)
+            scored = score_texts(reranker, encoded, docs[some], own, abort_at=deadline)
         except LateError:
             raise late_error("this change") from None
-        scores.append(placed.scores)
-        passages += (get_passage(placed, place) for place in range(len(placed.places)))
+        scores.append(scored.scores)
+        passages += (get_passage(scored, place) for place in range(len(scored.places)))
     return np.concatenate(scores), passages
 
 
@@ -217,15 +217,15 @@ def apply_change(text: str, change: Change, numbered: Spans | None = None) -> st
             f"{change.word!r} occurs {len(places):,} times in the {change.side}, so the changed "
             f"text would have more than {_MAX_CHARACTERS:,} characters; use a shorter replacement"
         )
-    pieces, at = [], 0
+    chunks, at = [], 0
     for span in places:
         if span is None:
             raise InputError(
                 f"the word {change.word!r} is not in the text, so it cannot be changed"
             )
-        pieces += [text[at : span[0]], change.by]
+        chunks += [text[at : span[0]], change.by]
         at = span[1]
-    return _join([*pieces, text[at:]])
+    return _join([*chunks, text[at:]])
 
 
 def _find_spans(reading: TokenizedText) -> Spans | None:
@@ -245,13 +245,13 @@ def _shown_words(reading: TokenizedText) -> tuple[Word, ...]:
     )
 
 
-def _join(pieces: Sequence[str]) -> str:
+def _join(chunks: Sequence[str]) -> str:
     """Adds a space where two words would become one."""
     joined: list[str] = []
-    for piece in filter(None, pieces):
-        if joined and joined[-1][-1].isalnum() and piece[0].isalnum():
+    for chunk in filter(None, chunks):
+        if joined and joined[-1][-1].isalnum() and chunk[0].isalnum():
             joined.append(" ")
-        joined.append(piece)
+        joined.append(chunk)
     return "".join(joined)
 
 

@@ -71,11 +71,11 @@ def _mostly(parts: ScorePart, more: Sequence[str]) -> str:
 def _against_rival(rival: str, parts: ScorePart) -> str:
     """What the next document lacks; or, if this one is not first, what the first has more of."""
     if parts.value >= 0:
-        lacks = _content(parts, 1, _MAX_RIVAL_WORDS)
-        if _context(parts) > _sum(parts, lacks):
+        missing_words = _content(parts, 1, _MAX_RIVAL_WORDS)
+        if _context(parts) > _sum(parts, missing_words):
             return f"{rival}, the next, fits the query as a whole less."
-        if lacks:
-            return f"{rival}, the next, has less of {quote(lacks)}."
+        if missing_words:
+            return f"{rival}, the next, has less of {quote(missing_words)}."
         return f"{rival}, the next, is as good by every word."
     has = _content(parts, -1, _MAX_RIVAL_WORDS)
     if -_context(parts) > -_sum(parts, has) or not has:
@@ -93,8 +93,8 @@ def pair_headline(left: str, right: str, parts: ScorePart) -> str:
     if not parts.value:
         return "Both have the same score."
     if parts.value < 0:
-        turned = [child.scaled(-1) for child in parts.children]
-        return pair_headline(right, left, ScorePart.total("", "score", turned))
+        negated = [child.scaled(-1) for child in parts.children]
+        return pair_headline(right, left, ScorePart.total("", "score", negated))
     more, less = (_largest(parts, sign, _MAX_WORDS) for sign in (1, -1))
     context = _context(parts)
     reasons = [f"for {_quote_values(more)}"] if more else []

@@ -40,13 +40,13 @@ def marked_text(explanation: ExplanationData) -> str:
         for start, stop, unread in iter_gaps(explanation.doc)
         for gap in [escape(explanation.doc.text[start:stop])]
     )
-    pieces = ['<p class="text" dir="auto">']
+    phrases = ['<p class="text" dir="auto">']
     for word, mark in zip(explanation.doc.words, explanation.marks, strict=True):
         if word.start is None or word.stop is None:
             continue
-        pieces += [next(between), _word(explanation, word, mark)]
-    pieces += [next(between), "</p>"]
-    return "".join(pieces)
+        phrases += [next(between), _word(explanation, word, mark)]
+    phrases += [next(between), "</p>"]
+    return "".join(phrases)
 
 
 def _word(explanation: ExplanationData, word: Word, mark: Mark) -> str:
@@ -63,14 +63,14 @@ def _word(explanation: ExplanationData, word: Word, mark: Mark) -> str:
 
 
 def _describe_mark(explanation: ExplanationData, mark: Mark) -> str:
-    pieces = []
+    phrases = []
     if mark.term is not None and mark.similarity is not None:
         near = explanation.query.words[mark.term].text
-        pieces.append(f"similarity {format_number(mark.similarity)} to “{near}”")
+        phrases.append(f"similarity {format_number(mark.similarity)} to “{near}”")
     if mark.signal is not None:
-        pieces.append(explanation.signals[mark.signal].name)
-    pieces.append(f"adds {format_signed(mark.share)}")
-    return ", ".join(pieces)
+        phrases.append(explanation.signals[mark.signal].name)
+    phrases.append(f"adds {format_signed(mark.share)}")
+    return ", ".join(phrases)
 
 
 def legend(explanation: ExplanationData) -> str:

@@ -166,7 +166,7 @@ def _paths(
 
 def markers(pair: ScoredPair) -> list[int]:
     """The places of [CLS] and [SEP] in the document: what is left of it without words."""
-    return [place for place, piece in enumerate(pair.doc_tokens) if piece in MARKERS]
+    return [place for place, token in enumerate(pair.doc_tokens) if token in MARKERS]
 
 
 def log_counts(counts: Values) -> Values:

@@ -82,11 +82,11 @@ def read(reranker: Reranker, text: str, side: Side) -> TokenizedText:
     """Tokenizes as much of a text as the model reads."""
     # Half a surrogate pair becomes a question mark: it cannot be printed.
     text = text.encode("utf-8", "replace").decode()
-    usage, pieces = reranker.usage, reranker.model.subword_text
+    usage, subwords = reranker.usage, reranker.model.subword_text
     longest = usage.query_length if side == "query" else usage.doc_length
-    if pieces is None:
+    if subwords is None:
         return _read_words(reranker, text, longest)
-    return _read_subwords(reranker, pieces, text, longest, side)
+    return _read_subwords(reranker, subwords, text, longest, side)
 
 
 class ReadPassage(NamedTuple):
@@ -154,13 +154,15 @@ def _read_subwords(
         return _read_published(reranker, reranker.saved.tokenizer, text, longest)
     most = settings.query_words if side == "query" else settings.doc_words
     vocabulary = tuple(reranker.saved.vocabulary)
-    pieces = read_subwords(vocabulary, settings.lowercase, text, longest, most)
+    subwords = read_subwords(vocabulary, settings.lowercase, text, longest, most)
     # A cross-encoder reads both texts as one, with a single [CLS]: the query's.
     joined = side == "document" and reranker.model.info.is_cross_encoder
     shown = Text(
-        text, pieces.words[1:] if joined else pieces.words, pieces.cut_words + pieces.cut_subwords
+        text,
+        subwords.words[1:] if joined else subwords.words,
+        subwords.cut_words + subwords.cut_subwords,
     )
-    return TokenizedText(shown, _batch(reranker, pieces.ids), "subwords", pieces.cut_words)
+    return TokenizedText(shown, _batch(reranker, subwords.ids), "subwords", subwords.cut_words)
 
 
 def _read_published(
@@ -227,8 +229,8 @@ class SubwordReader(WordPieceEncoder):
         inside = [self.vocabulary[number] for number in ids[1:-1]]
         places = (span or (None, None) for span in spans)
         shown = (
-            Word(piece, start, stop, piece != UNKNOWN)
-            for piece, (start, stop) in zip(inside, places, strict=False)
+            Word(subword, start, stop, subword != UNKNOWN)
+            for subword, (start, stop) in zip(inside, places, strict=False)
         )
         words = (Word(FIRST, None, None, True), *shown, Word(LAST, None, None, True))
         return Subwords(words, ids, encoded.cut_words, encoded.cut_subwords)
@@ -242,8 +244,8 @@ class SubwordReader(WordPieceEncoder):
         else:
             kept = split_words(text)[:most_words]
             origins, joined = joined_origins(text, kept), " ".join(kept)
-        pieces = self._tokenizer.encode(joined, add_special_tokens=False)
-        return _separate([_find_origin(span, origins) for span in pieces.offsets], text)
+        subwords = self._tokenizer.encode(joined, add_special_tokens=False)
+        return _separate([_find_origin(span, origins) for span in subwords.offsets], text)
 
 
 def _find_origin(span: Span, origins: Sequence[int | None]) -> Span | None:
@@ -325,9 +327,9 @@ def _lower(text: str) -> tuple[str, Sequence[int]]:
 
 def _lower_one_by_one(text: str) -> tuple[str, Sequence[int]]:
     """The slow form, which the fast one must equal."""
-    pieces = [character.lower() for character in text]
-    origins = [place for place, piece in enumerate(pieces) for _ in piece]
-    return _plain_sigma("".join(pieces)), origins
+    subwords = [character.lower() for character in text]
+    origins = [place for place, subword in enumerate(subwords) for _ in subword]
+    return _plain_sigma("".join(subwords)), origins
 
 
 def _plain_sigma(text: str) -> str:

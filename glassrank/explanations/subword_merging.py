@@ -122,23 +122,25 @@ def merge_text_subwords(text: Text) -> Text:
 
 def _units(text: Text) -> list[Places]:
     """The subwords of each word in the text's order; [CLS] and [SEP] are units of their own."""
-    pieces = [word.text for word in text.words]
-    words = {unit[0]: unit for unit in group_subwords(pieces)}
+    subwords = [word.text for word in text.words]
+    words = {unit[0]: unit for unit in group_subwords(subwords)}
     inside = {place for unit in words.values() for place in unit}
-    starts = [p for p in range(len(pieces)) if p in words or p not in inside]
+    starts = [p for p in range(len(subwords)) if p in words or p not in inside]
     return [words.get(place, [place]) for place in starts]
 
 
 def _merge_word(text: Text, unit: Places) -> Word:
-    pieces = [text.words[place] for place in unit]
-    spelled = pieces[0].text + "".join(piece.text.removeprefix("##") for piece in pieces[1:])
-    starts = [piece.start for piece in pieces if piece.start is not None]
-    stops = [piece.stop for piece in pieces if piece.stop is not None]
+    subwords = [text.words[place] for place in unit]
+    spelled = subwords[0].text + "".join(
+        subword.text.removeprefix("##") for subword in subwords[1:]
+    )
+    starts = [subword.start for subword in subwords if subword.start is not None]
+    stops = [subword.stop for subword in subwords if subword.stop is not None]
     return Word(
         spelled,
         starts[0] if starts else None,
         stops[-1] if stops else None,
-        all(piece.known for piece in pieces),
+        all(subword.known for subword in subwords),
     )
 
 
@@ -167,12 +169,12 @@ def _merge_part(part: ScorePart, number: Mapping[int, int], names: Sequence[Word
     )
 
 
-def _sum_of(word: ScorePart, pieces: Sequence[ScorePart]) -> ScorePart:
+def _sum_of(word: ScorePart, subwords: Sequence[ScorePart]) -> ScorePart:
     """Sums subwords, which have the same children: one for each kernel, or none."""
-    columns = zip(*(piece.children for piece in pieces), strict=True)
+    columns = zip(*(subword.children for subword in subwords), strict=True)
     return replace(
         word,
-        value=math.fsum(piece.value for piece in pieces),
+        value=math.fsum(subword.value for subword in subwords),
         children=tuple(_sum_of(column[0], column) for column in columns),
     )
 
@@ -184,32 +186,32 @@ def _merge_terms(terms: Sequence[QueryTerm], number: Mapping[int, int]) -> tuple
     return tuple(
         QueryTerm(
             word,
-            math.fsum(term.value for term in pieces),
-            {path: math.fsum(term.paths[path] for term in pieces) for path in pieces[0].paths},
+            math.fsum(term.value for term in subwords),
+            {path: math.fsum(term.paths[path] for term in subwords) for path in subwords[0].paths},
         )
-        for word, pieces in groups.items()
+        for word, subwords in groups.items()
     )
 
 
 def _merge_marks(
-    pieces: Sequence[Mark], query: Sequence[Places], number: Mapping[int, int]
+    subwords: Sequence[Mark], query: Sequence[Places], number: Mapping[int, int]
 ) -> Mark:
     """A word has the closest query word and the signal of its closest subword, or, without
     similarities, of the subword that adds most."""
     leader = max(
-        pieces,
+        subwords,
         key=lambda m: (
             (m.signal is not None, m.share) if m.similarity is None else (True, m.similarity)
         ),
     )
-    by_piece = [math.fsum(column) for column in zip(*(m.by_term for m in pieces), strict=True)]
+    by_piece = [math.fsum(column) for column in zip(*(m.by_term for m in subwords), strict=True)]
     return Mark(
         None if leader.term is None else number[leader.term],
         leader.signal,
         leader.similarity,
-        math.fsum(mark.share for mark in pieces),
+        math.fsum(mark.share for mark in subwords),
         tuple(math.fsum(by_piece[p] for p in unit) for unit in query) if by_piece else (),
-        tuple(math.fsum(column) for column in zip(*(m.by_signal for m in pieces), strict=True)),
+        tuple(math.fsum(column) for column in zip(*(m.by_signal for m in subwords), strict=True)),
     )
 
 

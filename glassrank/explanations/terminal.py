@@ -288,11 +288,11 @@ def _largest_words(explanation: ExplanationData) -> Iterator[RichText]:
     marked = zip(explanation.doc.words, explanation.marks, strict=True)
     found = [(word, mark) for word, mark in marked if word.is_content]
     found.sort(key=lambda pair: -abs(pair[1].share))
-    told = (
+    largest_words = (
         f"{sanitize(word.text)} {format_signed(mark.share)}" for word, mark in found[:MAX_WORDS]
     )
     if found:
-        yield RichText(f"{WORDS_ADD}. The largest: {', '.join(told)}.")
+        yield RichText(f"{WORDS_ADD}. The largest: {', '.join(largest_words)}.")
 
 
 def _word_table(explanation: ExplanationData) -> Iterator[RenderableType]:

@@ -117,17 +117,17 @@ def read_pretrained(source: str, base: Path = Path()) -> Pretrained:
 def _as_bert(mpnet: Pretrained) -> Pretrained:
     """MPNet's pieces are BERT's between marks of its own, and its places count from two: the same
     numbers, where a BERT has them."""
-    pieces, weights = mpnet.vocabulary, dict(mpnet.weights)
+    entries, weights = mpnet.vocabulary, dict(mpnet.weights)
     table, places = (weights[f"embeddings.{name}.weight"] for name in ("pieces", "positions"))
-    if len(pieces) > len(table) or not set(_MARKS) | set(_MARKS.values()) <= set(pieces):
+    if len(entries) > len(table) or not set(_MARKS) | set(_MARKS.values()) <= set(entries):
         raise InputError("its vocabulary is not that of an MPNet")
-    kept = [number for number, piece in enumerate(pieces) if not re.fullmatch(r"</?\w+>", piece)]
-    rows = [pieces.index(_MARKS.get(pieces[number], pieces[number])) for number in kept]
+    kept = [number for number, entry in enumerate(entries) if not re.fullmatch(r"</?\w+>", entry)]
+    rows = [entries.index(_MARKS.get(entries[number], entries[number])) for number in kept]
     weights["embeddings.pieces.weight"] = table[rows]
     weights["embeddings.positions.weight"] = places[2:]
     weights["embeddings.types.weight"] = torch.zeros(2, table.shape[1])
     config = replace(mpnet.config, vocabulary=len(rows), positions=len(places) - 2, types=2)
-    return Pretrained(config, weights, [pieces[number] for number in kept], mpnet.lowercase)
+    return Pretrained(config, weights, [entries[number] for number in kept], mpnet.lowercase)
 
 
 def _check(bert: Pretrained) -> None:
@@ -237,12 +237,12 @@ def _vocabulary(folder: Path) -> tuple[list[str], bool]:
     settings = read_json(folder / "tokenizer_config.json", optional=True)
     lowercase = bool(settings.get("do_lower_case", True))
     if (folder / "vocab.txt").exists():
-        pieces = read_bytes(folder / "vocab.txt").decode("utf-8").split("\n")
-        return pieces[:-1] if pieces[-1] == "" else pieces, lowercase
+        entries = read_bytes(folder / "vocab.txt").decode("utf-8").split("\n")
+        return entries[:-1] if entries[-1] == "" else entries, lowercase
     stored = read_json(folder / "tokenizer.json")
     numbers: dict[str, int] = stored["model"]["vocab"]
     normalizer = stored.get("normalizer") or {}
-    pieces = sorted(numbers, key=numbers.__getitem__)
-    if [numbers[piece] for piece in pieces] != list(range(len(pieces))):
+    entries = sorted(numbers, key=numbers.__getitem__)
+    if [numbers[entry] for entry in entries] != list(range(len(entries))):
         raise InputError(f"{folder / 'tokenizer.json'} does not number its pieces one by one")
-    return pieces, bool(normalizer.get("lowercase", lowercase))
+    return entries, bool(normalizer.get("lowercase", lowercase))

@@ -34,11 +34,11 @@ class TextReader:
         self.encoder = make_text_encoder(saved)
         self._usage = saved.usage
         self._pieces = saved.model.subword_text
-        usage, pieces = saved.usage, saved.model.subword_text
+        usage, subwords = saved.usage, saved.model.subword_text
         self.passages = PassageReader(
             self.encoder,
             usage.doc_length,
-            None if pieces is None else pieces.doc_words,
+            None if subwords is None else subwords.doc_words,
             usage.passages,
         )
 
@@ -57,9 +57,9 @@ def make_text_encoder(saved: SavedModel, *, unseen: bool = True) -> TextEncoder:
     `unseen`, ids that last: words which are made of n-grams have none outside the vocabulary."""
     if saved.tokenizer is not None:
         return saved.tokenizer
-    pieces = saved.model.subword_text
-    if pieces is not None:
-        return WordPieceEncoder(saved.vocabulary, pieces.lowercase)
+    subwords = saved.model.subword_text
+    if subwords is not None:
+        return WordPieceEncoder(saved.vocabulary, subwords.lowercase)
     words, buckets = saved.vocabulary[2:], saved.unknown_buckets
     removed = saved.usage.remove_stop_words
     if saved.model.device is None or not unseen:  # the former is served without PyTorch

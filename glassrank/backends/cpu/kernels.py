@@ -65,7 +65,7 @@ def pool_cpu(
     as `num_threads` says, or fewer where there is little to do. `tiles` says whether to use the
     processor's matrix tiles: None is yes, where there are any and the rows are padded for them.
     """
-    starts, lengths = _whole_numbers(starts), _whole_numbers(lengths)
+    starts, lengths = _as_int64(starts), _as_int64(lengths)
     _check(query, rows, starts, lengths, first_column)
     kind = _kind(rows, first_column, query.shape[1], tiles)
     scores = np.empty(len(starts), np.float32)
@@ -153,7 +153,7 @@ def _stored(rows: StoredRows, first_column: int, size: int) -> Stored:
     )
 
 
-def _whole_numbers(array: NDArray[Any]) -> NDArray[np.int64]:
+def _as_int64(array: NDArray[Any]) -> NDArray[np.int64]:
     return as_readonly(np.ascontiguousarray(array, np.int64))
 
 

@@ -36,7 +36,7 @@ class QueryLayout(NamedTuple):
     values: NDArray[Any]
     products: NDArray[Any]
     parts: int  # of each value
-    product_parts: int  # of each product: those of int8 stay apart, being whole numbers
+    product_parts: int  # of each product: those of int8 stay apart, being integers
 
 
 class PackedQuery(NamedTuple):

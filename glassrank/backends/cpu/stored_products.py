@@ -128,7 +128,7 @@ def _multiply_bf16(query: Any, stored: Any, begin: Any, words: Any, scratch: Any
 
 def _multiply_int8(query: Any, stored: Any, begin: Any, words: Any, scratch: Any) -> None:
     """One tile of document words with one group of query words at a time. The sums of each part of
-    the query are whole numbers, exact, and stay apart."""
+    the query are integers, exact, and stay apart."""
     rows = min(words, LANES)
     steps = (query.size + 63) // 64
     part = query.groups * CHUNK * LANES

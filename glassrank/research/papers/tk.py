@@ -177,7 +177,7 @@ class TKWindowed(ContextualRanker):
         return Output(part.sum(1), {"sizes": part, "similarity": similarity, **windows})
 
     def _padding(self, length: int, size: int) -> int:
-        """To a whole number of windows."""
+        """Pad to a multiple of the window."""
         missing = -length % size
         return size if self.config.authors_padding and missing == 0 else missing
 

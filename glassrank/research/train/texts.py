@@ -169,13 +169,13 @@ class PassageDivider:
     """Divides documents into the texts of their passages."""
 
     def __init__(self, config: TrainConfig, base: Path) -> None:
-        known, pieces = load_tokenizer(config, base), subword_text(config, base)
+        known, subwords = load_tokenizer(config, base), subword_text(config, base)
         # Word ids are not known yet; each word takes one position.
         words = WordEncoder(Vocabulary([]), remove_stop_words=config.remove_stop_words)
         self._reader = PassageReader(
             words if known is None else known[1],
             config.doc_length,
-            None if pieces is None else pieces.doc_words,
+            None if subwords is None else subwords.doc_words,
             config.passages,
         )
         self._how = config.passages
